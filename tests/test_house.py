@@ -224,13 +224,13 @@ DENSEST = {
     "host": (15.87, 72, 143, 2),
     "interop": (16.78, 79, 132, 2),
     "measure": (14.62, 71, 89, 6),
-    "model": (18.48, 100, 166, 12),
+    "model": (14.87, 53, 105, 0),
     "render": (19.83, 157, 239, 38),
     "schedule": (16.63, 77, 125, 0),
     "store": (15.94, 71, 123, 5),
     "sweep": (13.74, 79, 86, 5),
     "traces": (17.2, 67, 190, 5),
-    "training": (17, 74, 118, 2),
+    "training": (14.34, 53, 81, 0),
     "transports": (14.97, 78, 102, 3),
 }
 """How dense each room may be (house_figures.py). If a room becomes less dense, its figures here follow."""

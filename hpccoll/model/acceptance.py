@@ -40,6 +40,14 @@ class Expected:
     gpus: tuple[str, ...] = ()  # those that published figures are of
     libraries: tuple[str, ...] = ()  # those that published figures are of, the oldest first; empty for an unknown one
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the expectation as the verdict has it in JSON."""
+        return {
+            "low": self.low, "expected": self.value, "high": self.high, "wire_Bps": self.wire_Bps,
+            "expected_from": self.origin, "sources": list(self.sources), "gpus": list(self.gpus),
+            "libraries": [library or None for library in self.libraries],
+        }  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:
@@ -57,22 +65,26 @@ class Judged:
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON has it, in SI units; absent values are None."""
-        row, expected = self.row, self.expected
-        return {
-            "collective": row.collective, "algorithm": row.algorithm, "bytes": row.bytes, "nodes": row.nodes,
-            "ranks": row.ranks, "ranks_per_node": row.ranks_per_node, "dtype": row.dtype, "in_place": row.in_place,
+        json = _call_to_json(self.row) | {
             "library": self.library or None, "quantity": self.quantity, "measured": self.measured,
-            "low": expected and expected.low, "expected": expected and expected.value,
-            "high": expected and expected.high, "wire_Bps": expected and expected.wire_Bps,
+            "low": None, "expected": None, "high": None, "wire_Bps": None,
             "verdict": str(self.verdict), "reason": self.reason or None,
-            "expected_from": expected and expected.origin, "sources": list(expected.sources) if expected else [],
-            "gpus": list(expected.gpus) if expected else [],
-            "libraries": [each or None for each in expected.libraries] if expected else [],
-            "causes": [each.to_json() for each in self.causes],
+            "expected_from": None, "sources": [], "gpus": [], "libraries": [],
+            "causes": [cause.to_json() for cause in self.causes],
         }  # fmt: skip
+        if self.expected:
+            json |= self.expected.to_json()
+        return json
+
+
+def _call_to_json(row: Row) -> dict[str, Any]:
+    return {
+        "collective": row.collective, "algorithm": row.algorithm, "bytes": row.bytes, "nodes": row.nodes,
+        "ranks": row.ranks, "ranks_per_node": row.ranks_per_node, "dtype": row.dtype, "in_place": row.in_place,
+    }  # fmt: skip
 
 
 def of_large_sizes(judged: Sequence[Judged]) -> list[Judged]:
     """Return the rows of the large sizes; ValueError if there are no rows."""
-    least = max(each.row.requested_bytes for each in judged) / LARGEST
-    return [each for each in judged if each.row.requested_bytes >= least]
+    least = max(judgement.row.requested_bytes for judgement in judged) / LARGEST
+    return [judgement for judgement in judged if judgement.row.requested_bytes >= least]

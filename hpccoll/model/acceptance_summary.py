@@ -1,6 +1,6 @@
 """The verdict on results as a whole: that of all rows together, the row that decides it, and what is missing."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -30,14 +30,16 @@ class AcceptanceSummary:
 
     def of(self, *verdicts: Acceptance) -> list[Judged]:
         """Return the rows of some verdicts."""
-        return [each for each in self.judged if each.verdict in verdicts]
+        return [judgement for judgement in self.judged if judgement.verdict in verdicts]
 
     @property
     def decided(self) -> Mapping[str, int]:
         """The numbers of rows that pass or fail, by file."""
         counts = dict.fromkeys(self.files.values() or [""], 0)
-        decided = self.of(Acceptance.PASS, Acceptance.FAIL)
-        return counts | Counter(self.files.get(each.row.run_id, "") for each in decided)
+        for judgement in self.of(Acceptance.PASS, Acceptance.FAIL):
+            file = self.files.get(judgement.row.run_id, "")
+            counts[file] = counts.get(file, 0) + 1
+        return counts
 
     @property
     def is_short(self) -> bool:
@@ -47,17 +49,26 @@ class AcceptanceSummary:
 
     @property
     def open(self) -> list[Judged]:
-        """The large sizes of each collective, place, run and type of elements of which none passes."""
-        groups = _grouped(self.judged, lambda each: (CallKey.of(each.row).only(*PART, "dtype"), each.row.run_id))
-        large = map(of_large_sizes, groups.values())
-        return [each for rows in large if Acceptance.PASS not in {one.verdict for one in rows} for each in rows]
+        """The large sizes of each collective, place, run and type of elements if none of them passes."""
+
+        def curve(judgement: Judged) -> object:
+            return CallKey.of(judgement.row).only(*PART, "dtype"), judgement.row.run_id
+
+        still_open = []
+        for rows in _grouped(self.judged, curve).values():
+            large = of_large_sizes(rows)
+            if not any(judgement.verdict is Acceptance.PASS for judgement in large):
+                still_open += large
+        return still_open
 
     @property
     def verdict(self) -> Acceptance:
         """The verdict on all rows: one that fails decides; all pass if a large size of each curve does."""
         if self.of(Acceptance.FAIL):
             return Acceptance.FAIL
-        return Acceptance.CANNOT_TELL if self.open or self.is_short or not self.judged else Acceptance.PASS
+        if self.open or self.is_short or not self.judged:
+            return Acceptance.CANNOT_TELL
+        return Acceptance.PASS
 
     @property
     def is_refused(self) -> bool:
@@ -79,12 +90,14 @@ class AcceptanceSummary:
 
     @property
     def decisive(self) -> Judged | None:
-        """The largest row that is wrong, or that fails, or of the verdict; of several the one farthest below its range.
+        """The largest row that is wrong, or that fails, or of the verdict.
 
-        None if there is no row.
+        Of rows of one size it is the one farthest below its range; None without rows.
         """
-        if failed := self.of(Acceptance.FAIL):
-            return min([each for each in failed if each.reason] or failed, key=_weight)
+        failed = self.of(Acceptance.FAIL)
+        if failed:
+            wrong = [judgement for judgement in failed if judgement.reason]
+            return min(wrong or failed, key=_weight)
         return min(self.open or self.of(Acceptance.PASS), key=_weight, default=None)
 
     @property
@@ -93,8 +106,12 @@ class AcceptanceSummary:
 
         Types of elements, placements and algorithms are several curves of a part.
         """
-        by_size = sorted(self.judged, key=lambda each: each.row.bytes)
-        groups = _grouped(by_size, lambda each: (CallKey.of(each.row).only(*PART), each.quantity))
+
+        def part_of(judgement: Judged) -> object:
+            return CallKey.of(judgement.row).only(*PART), judgement.quantity
+
+        by_size = sorted(self.judged, key=lambda judgement: judgement.row.bytes)
+        groups = _grouped(by_size, part_of)
         parts = [replace(self, judged=rows, required=None, missing=0) for rows in groups.values()]
         return sorted(parts, key=lambda part: part.verdict is not Acceptance.FAIL)
 
@@ -102,46 +119,52 @@ class AcceptanceSummary:
     def causes(self) -> Mapping[str, Sequence[Cause]]:
         """The causes of failed rows by what they follow from; those of the decisive row first, in their order.
 
-        What several symptoms have the same causes, such as those of two collectives, is joined with semicolons.
+        Symptoms with the same causes, such as those of two collectives, are joined with semicolons.
         """
         failed = sorted(self.of(Acceptance.FAIL), key=_weight)
-        found = dict.fromkeys(cause for each in failed for cause in each.causes)
-        by_symptom = _grouped(found, lambda cause: cause.because)
-        alike = _grouped(by_symptom.items(), lambda item: tuple((cause.what, cause.check) for cause in item[1]))
-        return {"; ".join(because for because, _ in items): items[0][1] for items in alike.values()}
+        causes = dict.fromkeys(cause for judgement in failed for cause in judgement.causes)
+        by_symptom = _grouped(causes, lambda cause: cause.because)
+
+        def checks(symptom: str) -> object:
+            return tuple((cause.what, cause.check) for cause in by_symptom[symptom])
+
+        alike = _grouped(by_symptom, checks)
+        return {"; ".join(symptoms): by_symptom[symptoms[0]] for symptoms in alike.values()}
 
     @property
     def reasons(self) -> Mapping[str, Sequence[Judged]]:
-        """The rows of which nothing can be told, by the reason."""
-        return _grouped(self.of(Acceptance.CANNOT_TELL), lambda each: each.reason)
+        """The rows that cannot be told, by the reason."""
+        return _grouped(self.of(Acceptance.CANNOT_TELL), lambda judgement: judgement.reason)
 
     @property
     def origins(self) -> Mapping[str, Sequence[Judged]]:
-        """The rows of which something is expected, by where that comes from."""
-        by_origin = _grouped(self.judged, lambda each: each.expected.origin if each.expected else "")
-        return {origin: rows for origin, rows in by_origin.items() if origin}
+        """The rows with an expectation, by where that comes from."""
+        origins: dict[str, list[Judged]] = defaultdict(list)
+        for judgement in self.judged:
+            if judgement.expected and judgement.expected.origin:
+                origins[judgement.expected.origin].append(judgement)
+        return origins
 
     @property
     def of_unnamed_gpus(self) -> Sequence[Judged]:
         """The rows that are held against figures of some GPUs, although the results do not say which GPUs ran."""
-        return [
-            each for each in self.judged if each.gpu_unnamed and each.expected and each.expected.origin == PUBLISHED
-        ]
+        published = self.origins.get(PUBLISHED, ())
+        return [judgement for judgement in published if judgement.gpu_unnamed]
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the rows as JSON has them, in SI units; absent values are None."""
-        return [each.to_json() | {"file": self.files.get(each.row.run_id)} for each in self.judged]
+        return [judgement.to_json() | {"file": self.files.get(judgement.row.run_id)} for judgement in self.judged]
 
 
 def _grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Mapping[Key, Sequence[Item]]:
     groups = defaultdict[Key, list[Item]](list)
-    for each in items:
-        groups[key(each)].append(each)
+    for item in items:
+        groups[key(item)].append(item)
     return groups
 
 
 def _weight(judged: Judged) -> tuple[float, float]:
-    """Return the sort key of rows: the largest first, of one size that farthest below its range, without one the last.
+    """Return the sort key of rows: the largest first; of one size that farthest below its range first.
 
     How far that is, is the measured rate over the lowest expected one, or the highest expected time over the measured.
     """
@@ -149,6 +172,10 @@ def _weight(judged: Judged) -> tuple[float, float]:
 
 
 def _margin(judged: Judged) -> float:
-    if judged.expected is None:
+    """Return how many times the lowest expected bandwidth a row has; infinity if nothing is expected."""
+    expected = judged.expected
+    if expected is None:
         return inf
-    return judged.measured / judged.expected.low if judged.quantity == RATE else judged.expected.high / judged.measured
+    if judged.quantity == RATE:
+        return judged.measured / expected.low
+    return expected.high / judged.measured

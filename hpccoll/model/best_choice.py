@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from hpccoll.model.machine_file import MachineFile
@@ -32,9 +32,10 @@ class BestChoice:
     @property
     def clear(self) -> bool:
         """Whether it is faster than its rivals within the whole interval, which formulas do not have."""
-        if any(each.of_library for each in (self.best, *self.rivals)):
+        if not self.rivals or any(prediction.of_library for prediction in (self.best, *self.rivals)):
             return False
-        return bool(self.rivals) and all(self.best.times_as_fast_as(each)[1] > 1 for each in self.rivals)
+        least_leads = [self.best.times_as_fast_as(rival)[1] for rival in self.rivals]
+        return min(least_leads) > 1
 
     @property
     def excluded_s(self) -> tuple[float, float] | None:
@@ -50,12 +51,16 @@ class BestChoice:
     @property
     def library(self) -> Prediction | None:
         """Of the two, NCCL's own algorithm; None if neither is."""
-        return next((each for each in (self.best, self.other) if each and each.of_library), None)
+        return next((prediction for prediction in self._both if prediction.of_library), None)
 
     @property
     def ours(self) -> Prediction | None:
         """Of the two, the schedule; None if neither is one."""
-        return next((each for each in (self.best, self.other) if each and not each.of_library), None)
+        return next((prediction for prediction in self._both if not prediction.of_library), None)
+
+    @property
+    def _both(self) -> list[Prediction]:
+        return [self.best, self.other] if self.other else [self.best]
 
     @classmethod
     def of(cls, predictions: Iterable[Prediction]) -> "BestChoice | None":
@@ -64,7 +69,10 @@ class BestChoice:
         Assumptions are never the best; None without any other prediction.
         """
         ranked = _ranked(predictions)
-        return cls(ranked[0], ranked[1] if ranked[1:] else None, ranked[1:]) if ranked else None
+        if not ranked:
+            return None
+        best, *others = ranked
+        return cls(best, others[0] if others else None, others)
 
     @classmethod
     def against(cls, predictions: Iterable[Prediction]) -> "BestChoice | None":
@@ -76,16 +84,17 @@ class BestChoice:
         ranked = _ranked(predictions)
         if not ranked:
             return None
-        best, others = ranked[0], ranked[1:]
-        wanted = [each for each in others if each.of_library != best.of_library]
-        wanted += [each for each in others if each.algorithm == REFERENCE]
-        other = next(iter([*wanted, *others]), None)
-        return cls(best, other, [other] if other else [])
+        best, *others = ranked
+        of_other_kind = [prediction for prediction in others if prediction.of_library != best.of_library]
+        reference = [prediction for prediction in others if prediction.algorithm == REFERENCE]
+        by_preference = [*of_other_kind, *reference, *others]
+        return cls(best, by_preference[0] if by_preference else None, by_preference[:1])
 
 
 def _ranked(predictions: Iterable[Prediction]) -> list[Prediction]:
     """Return what may be the best, the fastest first."""
-    return sorted((each for each in predictions if each.eligible), key=lambda each: each.value_s)
+    eligible = [prediction for prediction in predictions if prediction.eligible]
+    return sorted(eligible, key=lambda prediction: prediction.value_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +113,33 @@ class Crossover:
 def crossovers(predictions: Iterable[Prediction]) -> Iterator[Crossover]:
     """Yield the sizes at which the best algorithm on a number of nodes changes."""
     by_size: dict[int, dict[str, Prediction]] = defaultdict(dict)
-    for each in predictions:
-        if each.eligible:
-            by_size[each.requested_bytes][each.algorithm] = each
-    best, last = {}, ""
-    for nbytes, times in sorted(by_size.items()):
-        fastest = min(times.values(), key=lambda one: one.value_s)
-        if last not in times or times[last].value_s > TIE * fastest.value_s:
+    for prediction in predictions:
+        if prediction.eligible:
+            by_size[prediction.requested_bytes][prediction.algorithm] = prediction
+    best = _best_by_size(by_size)
+    for (smaller, overtaken), (larger, overtaker) in pairwise(best.items()):
+        if overtaken == overtaker:
+            continue
+        both = {
+            nbytes: (of_algorithm[overtaken], of_algorithm[overtaker])
+            for nbytes, of_algorithm in by_size.items()
+            if overtaken in of_algorithm and overtaker in of_algorithm
+        }
+        crossover = _crossover(both, math.sqrt(smaller * larger))
+        if crossover:
+            yield crossover
+
+
+def _best_by_size(by_size: Mapping[int, Mapping[str, Prediction]]) -> dict[int, str]:
+    """Return the best algorithm of each size; that of the size before, if it ties with the fastest one."""
+    best = {}
+    last = ""
+    for nbytes, of_algorithm in sorted(by_size.items()):
+        fastest = min(of_algorithm.values(), key=lambda prediction: prediction.value_s)
+        if last not in of_algorithm or of_algorithm[last].value_s > TIE * fastest.value_s:
             last = fastest.algorithm
         best[nbytes] = last
-    for (smaller, overtaken), (larger, overtaker) in pairwise(best.items()):
-        pairs = {n: (each.get(overtaken), each.get(overtaker)) for n, each in by_size.items()}
-        both = {n: (one, other) for n, (one, other) in pairs.items() if one and other}
-        if overtaken != overtaker and (found := _crossover(both, math.sqrt(smaller * larger))):
-            yield found
+    return best
 
 
 def _crossover(both: Mapping[int, tuple[Prediction, Prediction]], near: float) -> Crossover | None:
@@ -125,17 +147,20 @@ def _crossover(both: Mapping[int, tuple[Prediction, Prediction]], near: float) -
     (overtaken, overtaker), *_ = both.values()
     sizes: dict[str, float] = {}
     for bound in BOUNDS:
-        behind = {n: math.log(one.at(bound) / other.at(bound)) for n, (one, other) in both.items()}
-        distances = {
-            abs(math.log(n / near)): n for n in overtaking(overtaken.algorithm, overtaker.algorithm, behind).sizes
-        }
-        if distances:
-            sizes[bound] = distances[min(distances)]
+        behind = {nbytes: math.log(first.at(bound) / second.at(bound)) for nbytes, (first, second) in both.items()}
+        crossings = overtaking(overtaken.algorithm, overtaker.algorithm, behind).sizes
+        if crossings:
+            sizes[bound] = min(crossings, key=lambda size: abs(math.log(size / near)))
     if "value" not in sizes:
         return None
-    least, most = min(sizes.values()), max(sizes.values())
     return Crossover(
-        overtaken.algorithm, overtaker.algorithm, sizes["value"], least, most, len(sizes) == len(BOUNDS), max(both)
+        overtaken=overtaken.algorithm,
+        overtaker=overtaker.algorithm,
+        nbytes=sizes["value"],
+        low=min(sizes.values()),
+        high=max(sizes.values()),
+        everywhere=len(sizes) == len(BOUNDS),
+        largest=max(both),
     )
 
 
@@ -144,11 +169,14 @@ def best_choices(
 ) -> Iterator[BestChoice]:
     """Yield the best for each number of nodes and size, compared with the second, or as ``compare`` does."""
     has_gpus = has_described_gpus(predicted.machine)
-    for nodes in dict.fromkeys(one.nodes for one in predicted.predictions):
-        for size in predicted.request.sizes:
-            several = (one for one in predicted.predictions if (one.nodes, one.requested_bytes) == (nodes, size))
-            if choice := compare(several):
-                yield replace(choice, of_described_gpus=has_gpus)
+    together: dict[tuple[int, int], list[Prediction]] = defaultdict(list)
+    for prediction in predicted.predictions:
+        together[prediction.nodes, prediction.requested_bytes].append(prediction)
+    nodes_in_order = dict.fromkeys(prediction.nodes for prediction in predicted.predictions)
+    for place in product(nodes_in_order, predicted.request.sizes):
+        choice = compare(together.get(place, ()))
+        if choice:
+            yield replace(choice, of_described_gpus=has_gpus)
 
 
 def has_described_gpus(machine: MachineFile) -> bool:
@@ -167,7 +195,10 @@ def map_cells(predicted: Predictions) -> list[dict[str, Any]]:
 
 
 def _answer(choice: BestChoice) -> dict[str, Any]:
-    factors = choice.best.times_as_fast_as(choice.other) if choice.other else (None, None, None)
-    compared = dict(zip(("factor", "factor_low", "factor_high"), factors, strict=True))
-    about = {"faster_than": choice.other.algorithm if choice.other else None, "schedule_excludes_s": choice.excluded_s}
-    return choice.best.to_json() | about | compared
+    answer = choice.best.to_json()
+    answer |= {"faster_than": None, "schedule_excludes_s": choice.excluded_s}
+    answer |= dict.fromkeys(("factor", "factor_low", "factor_high"))
+    if choice.other:
+        factor, least, most = choice.best.times_as_fast_as(choice.other)
+        answer |= {"faster_than": choice.other.algorithm, "factor": factor, "factor_low": least, "factor_high": most}
+    return answer

@@ -64,8 +64,27 @@ class _KnownCause:
 
     def distance(self, share: float | None) -> float:
         """Return the logarithm of how far a share is from those that the cause leaves; 0 within them."""
+        if not share:
+            return 0.0
         low, high = self.share
-        return abs(log(min(max(share, low), high) / share)) if share else 0.0
+        nearest = min(max(share, low), high)
+        return abs(log(nearest / share))
+
+    def proof(self, facts: Iterable[str]) -> str:
+        """Return the first fact that proves the cause; empty if none does."""
+        if self.proven is None:
+            return ""
+        return next(filter(self.proven.search, facts), "")
+
+    def is_excluded(self, facts: Iterable[str], passing: Iterable[str]) -> bool:
+        """Return whether a fact excludes the cause, or a size passes that it would slow."""
+        if not self.slows.isdisjoint(passing):
+            return True
+        return self.excluded is not None and any(map(self.excluded.search, facts))
+
+    def context_in(self, facts: Iterable[str]) -> list[str]:
+        """Return the facts that are said with the symptom."""
+        return list(filter(self.context.search, facts)) if self.context else []
 
 
 @cache
@@ -89,44 +108,48 @@ def likeliest_causes(
         traits: those of the machine, as ``traits_of`` says them.
         passing: the sizes that pass, ``small`` or ``large``, so that nothing slows them.
     """
-    causes, table = _table()
-    lacking = {each for trait in traits for each in table.get(trait, ())}
-    found = []
+    causes, lacking_by_trait = _table()
+    lacking = {need for trait in traits for need in lacking_by_trait.get(trait, ())}
+    possible: list[tuple[tuple[float, ...], Cause]] = []
     for known in causes:
-        shown = [(rank, each) for rank, each in enumerate(symptoms) if each.name in known.symptoms]
-        if not shown or known.needs & lacking:
+        ranks = [rank for rank, symptom in enumerate(symptoms) if symptom.name in known.symptoms]
+        if not ranks or known.needs & lacking:
             continue
-        proof = next((fact for fact in facts if known.proven and known.proven.search(fact)), "")
-        excluded = not known.slows.isdisjoint(passing) or any(
-            known.excluded and known.excluded.search(fact) for fact in facts
-        )
-        if excluded and not proof:
-            continue
-        rank, symptom = shown[0]
-        context = [fact for fact in facts if known.context and known.context.search(fact)]
-        because = f"the log has {proof}" if proof else "; ".join((symptom.words, *context))
-        distance = known.distance(symptom.share)
-        order = (not proof, not proof and (distance > 0, rank, distance, not context))
-        found.append((order, Cause(known.what, known.check, because, bool(proof))))
-    found.sort(key=lambda each: each[0])
-    return tuple(cause for _, cause in found[:LIKELIEST])
+        proof = known.proof(facts)
+        if proof:
+            possible.append(((0,), Cause(known.what, known.check, f"the log has {proof}", proven=True)))
+        elif not known.is_excluded(facts, passing):
+            rank = ranks[0]
+            symptom = symptoms[rank]
+            context = known.context_in(facts)
+            distance = known.distance(symptom.share)
+            order = (1, distance > 0, rank, distance, not context)
+            possible.append((order, Cause(known.what, known.check, "; ".join((symptom.words, *context)))))
+    possible.sort(key=lambda ordered: ordered[0])
+    return tuple(cause for _, cause in possible[:LIKELIEST])
 
 
 def traits_of(rows: Iterable[Row], machine: MachineFile | None) -> set[str]:
     """Return what is known of the machine that was measured, in the words of the table ``lacking``."""
     traits = {f"transport {row.transport}" for row in rows}
-    if machine and (like := machine.machine_class):
-        traits |= {f"fabric {like.fabric}", f"network {(like.network or '').partition('-')[2]}"}
+    like = machine.machine_class if machine else None
+    if like:
+        network = (like.network or "").partition("-")[2]
+        traits |= {f"fabric {like.fabric}", f"network {network}"}
     return traits
 
 
 def age_of(library: str, figures: Iterable[str]) -> Iterator[str]:
-    """Yield how old a library is next to those of published figures, as far as known, as a fact for the table."""
-    versions = [version for version in map(version_of, figures) if version]
-    if versions and (own := version_of(library)):
-        oldest = ".".join(map(str, min(versions)))
-        older = f"{library} is older than those figures that say theirs (from {oldest} on)"
-        yield older if own < min(versions) else library
+    """Yield as a fact for the table how old a library is next to those of published figures, if both are known."""
+    version = version_of(library)
+    versions = [of_figure for of_figure in map(version_of, figures) if of_figure]
+    if not versions or not version:
+        return
+    oldest = min(versions)
+    if version >= oldest:
+        yield library
+    else:
+        yield f"{library} is older than those figures that say theirs (from {'.'.join(map(str, oldest))} on)"
 
 
 def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | None = None) -> Iterator[str]:
@@ -148,13 +171,19 @@ def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | N
     if log.gdr is not None:
         yield "GPUDirect RDMA on every hop" if log.gdr else "not every hop with GPUDirect RDMA"
     yield from (f"path {path}" for path in log.paths)
-    if {path.partition("/")[0] for path in log.paths} - {"NET"} == {"P2P"}:
+    kinds_of_paths = {path.partition("/")[0] for path in log.paths}
+    if kinds_of_paths - {"NET"} == {"P2P"}:
         yield "every path in a node is peer-to-peer"
     if rails and log.devices:
-        number = "fewer ports than" if len(log.devices) < rails else "as many ports as"
-        yield f"{number} described: {len(log.devices)} of {rails}"
-    yield from (f"ports of {kind}" for kind in {port.rpartition("/")[2] for port in log.devices})
-    if any("nvls" in one.algorithm for one in log.collectives):
+        ports = len(log.devices)
+        number = "fewer ports than" if ports < rails else "as many ports as"
+        yield f"{number} described: {ports} of {rails}"
+    kinds_of_ports = {port.rpartition("/")[2] for port in log.devices}
+    yield from (f"ports of {kind}" for kind in kinds_of_ports)
+    if any("nvls" in line.algorithm for line in log.collectives):
         yield "NVLS runs"
-    yield f"tuner plugin {log.plugins['tuner']}" if "tuner" in log.plugins else "no tuner plugin"
-    yield from (f"unavailable {each.feature}: {each.reason} ({each.line})" for each in log.unavailable)
+    if "tuner" in log.plugins:
+        yield f"tuner plugin {log.plugins['tuner']}"
+    else:
+        yield "no tuner plugin"
+    yield from (f"unavailable {lost.feature}: {lost.reason} ({lost.line})" for lost in log.unavailable)

@@ -74,28 +74,45 @@ class CodecCosts:
     @classmethod
     def of(cls, machine: MachineFile, compression: Compression, layout: Layout, rate: float | None) -> "CodecCosts":
         """Return the costs on a machine; ``rate`` is that of all codecs, in bytes a second, if it is known."""
-        of_gpu, cpus, own = PASSES[compression.name], machine.machine().cpus, machine.codecs.get(compression.codec)
         if rate:
-            return cls(dict.fromkeys(of_gpu, Quantity(value=rate)), f"codecs go through {format_rate(rate)}")
-        if own:
-            ranks = layout.workers if cpus and cpus.of == "machine" else layout.ranks_per_node or 1
-            slowdown = cpus.slowdown(ranks / cpus.cores) if cpus else 1.0
-            return cls({work: each.bytes_per_s for work, each in own.items()}, "codecs as measured", slowdown)
-        if machine.nccl and (reduction := machine.reduction.get("float32")):
-            memory = FROM_MEMORY * reduction.bytes_per_s.value
-            more = {work: FEEDBACK_PASSES for work in FIRST if compression.feedback}
-            rates = {work: REACHED.times(memory / (each + more.get(work, 0))) for work, each in of_gpu.items()}
-            passes = ", ".join(f"{work} {each + more.get(work, 0):g}" for work, each in of_gpu.items())
-            return cls(
-                rates, f"codecs of {compression.name} move the bytes of their passes through memory of "
-                f"{format_rate(memory)}, of which they reach 90 % (73 to 134 %), so many times: {passes}; launches of "
-                "kernels are not included",
-            )  # fmt: skip
+            quantities = dict.fromkeys(PASSES[compression.name], Quantity(value=rate))
+            return cls(quantities, f"codecs go through {format_rate(rate)}")
+        measured = machine.codecs.get(compression.codec)
+        if measured:
+            rates = {work: section.bytes_per_s for work, section in measured.items()}
+            return cls(rates, "codecs as measured", _slowdown(machine, layout))
+        reduction = machine.reduction.get("float32")
+        if machine.nccl and reduction:
+            return cls._on_gpus(compression, FROM_MEMORY * reduction.bytes_per_s.value)
         return cls(
-            {work: Quantity(value=1e9 * each) for work, each in CORE[compression.codec].items()},
+            {work: Quantity(value=1e9 * rate) for work, rate in CORE[compression.codec].items()},
             f"codecs of {compression.name} take as long as on a core of Intel Xeon at 2.5 GHz, in NumPy",
         )
+
+    @classmethod
+    def _on_gpus(cls, compression: Compression, memory: float) -> "CodecCosts":
+        """Return the costs on GPUs whose memory reads and writes ``memory`` bytes a second."""
+        passes = dict(PASSES[compression.name])
+        if compression.feedback:
+            for work in passes.keys() & set(FIRST):
+                passes[work] += FEEDBACK_PASSES
+        rates = {work: REACHED.times(memory / number) for work, number in passes.items()}
+        numbers = ", ".join(f"{work} {number:g}" for work, number in passes.items())
+        source = (
+            f"codecs of {compression.name} read and write memory at 90 % (73 to 134 %) of its {format_rate(memory)}; "
+            f"passes over their bytes: {numbers}; launches of kernels are not included"
+        )
+        return cls(rates, source)
 
     def seconds(self, operation: StepOperation, bound: Bound) -> float:
         """Return the seconds of a codec."""
         return operation.nbytes * self.slowdown / self.rates[operation.codec].at(bound, is_rate=True)
+
+
+def _slowdown(machine: MachineFile, layout: Layout) -> float:
+    """Return how many times as long a codec takes because ranks share CPUs."""
+    cpus = machine.machine().cpus
+    if cpus is None:
+        return 1.0
+    ranks = layout.workers if cpus.of == "machine" else layout.ranks_per_node or 1
+    return cpus.slowdown(ranks / cpus.cores)

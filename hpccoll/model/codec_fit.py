@@ -25,30 +25,36 @@ def measured_codecs(raw_results: Iterable[RawResults]) -> dict[str, dict[str, Ra
     rates: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for raw in raw_results:
         for attempt, outcome, _ in raw.histories():
-            params, is_usable = outcome.case.params, outcome.status == "ok" and not outcome.floor
+            params = outcome.case.params
+            is_usable = outcome.status == "ok" and not outcome.floor
             if not is_usable or attempt.oversubscribed or params.get("compress", DENSE) == DENSE:
                 continue
             compression = Compression.parse(str(params["compress"]), feedback=bool(params.get("feedback")))
-            times = outcome.times and StepTimes.of(
-                outcome.times, outcome.program, attempt.ranks - attempt.aggregators
-            )  # fmt: skip
-            for work, bytes_per_s in (_rates(times) if times else {}).items():
+            workers = attempt.ranks - attempt.aggregators
+            times = outcome.times and StepTimes.of(outcome.times, outcome.program, workers)
+            if not times:
+                continue
+            for work, bytes_per_s in _rates(times).items():
                 rates[compression.codec, work] += bytes_per_s
-    found: defaultdict[str, dict[str, RateSection]] = defaultdict(dict)
-    for (codec, work), every in rates.items():
-        low, value, high = map(float, np.percentile(every, PERCENTILES))
-        found[codec][work] = RateSection(bytes_per_s=Quantity(value=value, low=low, high=high))
-    return dict(found)
+    sections: defaultdict[str, dict[str, RateSection]] = defaultdict(dict)
+    for (codec, work), of_iterations in rates.items():
+        low, value, high = map(float, np.percentile(of_iterations, PERCENTILES))
+        sections[codec][work] = RateSection(bytes_per_s=Quantity(value=value, low=low, high=high))
+    return dict(sections)
 
 
 def _rates(times: StepTimes) -> dict[str, list[float]]:
     """Return the bytes a second of each codec in each iteration, on its slowest rank."""
-    taken: defaultdict[str, list[Any]] = defaultdict(list)
+    by_rank: defaultdict[str, list[Any]] = defaultdict(list)
     for position in range(len(times.ranks)):
-        operations, seconds = times.program(position).operations, np.diff(times.operations(position)[..., 1:])[..., 0]
-        works = np.array([each["label"].split()[-1] * (each["collective"] == CODEC) for each in operations])
-        nbytes = np.array([each["bytes"] for each in operations])
-        for work in {*works} - {""}:
-            chosen = works == work
-            taken[str(work)].append(nbytes[chosen].sum() / seconds[:, chosen].sum(axis=1))
-    return {work: np.min(each, axis=0).tolist() for work, each in taken.items()}
+        seconds = np.diff(times.operations(position)[..., 1:])[..., 0]  # by iteration and operation
+        places: defaultdict[str, list[int]] = defaultdict(list)
+        operations = times.program(position).operations
+        for place, operation in enumerate(operations):
+            if operation["collective"] == CODEC:
+                work = operation["label"].split()[-1]
+                places[work].append(place)
+        for work, chosen in places.items():
+            nbytes = sum(operations[place]["bytes"] for place in chosen)
+            by_rank[work].append(nbytes / seconds[:, chosen].sum(axis=1))
+    return {work: np.min(rates, axis=0).tolist() for work, rates in by_rank.items()}

@@ -37,7 +37,7 @@ class Wall:
     compute_s: float  # C, the seconds that each GPU computes in a step, on the least number of them
     algorithm: str = "ring"  # one of ALGORITHMS
     latency_s: float = 0.0  # alpha, the seconds of a message without bytes
-    gpus_per_node: int = 1  # m, of which each has its own link
+    gpus_per_node: int = 1  # m; each has a link of its own
     node_link: float | None = None  # A, the rate between the GPUs of a node in bits a second
 
     def __post_init__(self) -> None:
@@ -60,7 +60,8 @@ class Wall:
     def point(self, gpus: int, least: int) -> "WallPoint":
         """Return the step on some GPUs; BadInputError if they do not fill nodes that the algorithm needs."""
         latency_s, inside_s, sent = ALGORITHMS[self.algorithm](self, gpus)
-        return WallPoint(self, gpus, latency_s + inside_s + 8 * sent / self.link, latency_s + inside_s, sent, least)
+        fixed_s = latency_s + inside_s
+        return WallPoint(self, gpus, fixed_s + 8 * sent / self.link, fixed_s, sent, least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,8 @@ class WallPoint:
 
     def to_json(self) -> dict[str, Any]:
         """Return the step in SI units."""
-        wall, exposed_s = self.wall, self.overlapped_s - self.wall.compute_s
+        wall = self.wall
+        exposed_s = self.overlapped_s - self.wall.compute_s
         return {
             "gpus": self.gpus, "algorithm": wall.algorithm, "gradient_bytes": round(wall.gradient_bytes),
             "communication_s": self.communication_s, "exposed_s": self.communication_s,
@@ -129,16 +131,18 @@ def _ring(wall: Wall, gpus: int) -> tuple[float, float, float]:
 
 
 def _hierarchical(wall: Wall, gpus: int) -> tuple[float, float, float]:
-    m, inside = wall.gpus_per_node, wall.node_link or wall.link
+    m = wall.gpus_per_node
     if gpus % m:
         raise BadInputError("--gpus", gpus, f"a multiple of --ranks-per-node {m}")
-    latency_s = 2 * (m - 1 + gpus // m - 1) * wall.latency_s
+    messages = 2 * (m - 1 + gpus // m - 1)
     part = wall.gradient_bytes / m
-    return latency_s, 2 * (m - 1) * 8 * part / inside, 2 * (1 - m / gpus) * part
+    inside_s = 2 * (m - 1) * 8 * part / (wall.node_link or wall.link)
+    return messages * wall.latency_s, inside_s, 2 * (1 - m / gpus) * part
 
 
 def _in_network(wall: Wall, gpus: int) -> tuple[float, float, float]:
-    return 2 * wall.latency_s, 0.0, wall.gradient_bytes * (gpus > 1)
+    sent = wall.gradient_bytes if gpus > 1 else 0.0
+    return 2 * wall.latency_s, 0.0, sent
 
 
 ALGORITHMS: Mapping[str, Callable[[Wall, int], tuple[float, float, float]]] = {
@@ -149,7 +153,7 @@ ALGORITHMS: Mapping[str, Callable[[Wall, int], tuple[float, float, float]]] = {
 
 def wall_points(wall: Wall, gpus: Sequence[int]) -> list[WallPoint]:
     """Return the steps on numbers of GPUs, each of at least two."""
-    return [wall.point(each, min(gpus)) for each in gpus]
+    return [wall.point(number, min(gpus)) for number in gpus]
 
 
 def bubble_share(stages: int, micro_batches: int) -> float:

@@ -6,6 +6,7 @@ Both follow from the times on two networks; in the end these are near the break-
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from hpccoll.analysis.paying_rate import NETWORKS, PayingRate, paying_factor
 from hpccoll.model.machine_sections import Bound
@@ -39,7 +40,7 @@ def paying_rate(
     the upper end it is the reverse.
 
     Args:
-        costs_on: returns the costs of all operations of both on a network so many times as fast.
+        costs_on: returns the costs of all operations of both, by how many times as fast the network is.
         programs: the programs of all stages with compressed gradients.
         dense: the same without compression.
         timeline: returns the step of the programs of all stages.
@@ -50,40 +51,55 @@ def paying_rate(
         None if no message crosses the network.
     """
 
-    def longer_s(networks: Networks, wires: Bound, codecs: Bound, ratio: float) -> Callable[[float], float]:
-        (slow, near), (fast, far) = sorted(networks.items())
-        known: dict[StepOperation, tuple[float, float]] = {}
+    def factor_for(networks: Networks, wires: Bound, codecs: Bound, ratio: float) -> float:
+        costs = _CostsOnNetworks(networks, wires, codecs, ratio)
 
-        def cost(operation: StepOperation, x: float) -> float:
-            if operation.is_codec:
-                return near(operation, codecs)
-            if operation not in known:
-                first, second = ratio * near(operation, wires), ratio * far(operation, wires)
-                known[operation] = first, (first - second) / (1 / slow - 1 / fast)
-            at_slow, of_bytes = known[operation]
-            return max(0.0, at_slow + of_bytes * (1 / x - 1 / slow))
+        def longer_s(x: float) -> float:
+            cost = partial(costs.seconds, x)
+            return timeline(programs, cost).step_s - timeline(dense, cost).step_s
 
-        def longer(x: float) -> float:
-            steps = (timeline(each, lambda one: cost(one, x)).step_s for each in (programs, dense))
-            return next(steps) - next(steps)
-
-        return longer
+        return paying_factor(longer_s)
 
     tried = {x: costs_on(x) for x in (1.0, OTHER)}
-    operations = {each for program in dense for each in program.operations}
-    if all(tried[1.0](each, "value") == tried[OTHER](each, "value") for each in operations):
+    operations = {operation for program in dense for operation in program.operations}
+    if all(tried[1.0](operation, "value") == tried[OTHER](operation, "value") for operation in operations):
         return None
     networks: Networks = tried
     for _ in range(MOST_NETWORKS):
-        found = paying_factor(longer_s(networks, "value", "value", 1.0))
-        at = max(found, NETWORKS[0])
-        nearest = min(tried, key=lambda x: abs(math.log(x / at)))
-        if math.isclose(nearest, at, rel_tol=FOUND):
+        factor = factor_for(networks, "value", "value", 1.0)
+        wanted = max(factor, NETWORKS[0])
+        nearest = min(tried, key=lambda x: abs(math.log(x / wanted)))
+        if math.isclose(nearest, wanted, rel_tol=FOUND):
             break
-        tried[at] = costs_on(at)
-        networks = {x: tried[x] for x in (at, nearest)}
-    ends = (
-        paying_factor(longer_s(networks, "low_cost", "high_cost", ratios[0])),
-        paying_factor(longer_s(networks, "high_cost", "low_cost", ratios[1])),
-    )
-    return PayingRate.of(link, found, ends)
+        tried[wanted] = costs_on(wanted)
+        networks = {x: tried[x] for x in (wanted, nearest)}
+    least = factor_for(networks, "low_cost", "high_cost", ratios[0])
+    most = factor_for(networks, "high_cost", "low_cost", ratios[1])
+    return PayingRate.of(link, factor, (least, most))
+
+
+class _CostsOnNetworks:
+    """The costs of operations on a network of any rate, from those on two networks.
+
+    Args:
+        networks: the costs on two networks.
+        wires: the bound of the times of messages.
+        codecs: the bound of the times of codecs.
+        ratio: what the times of messages are multiplied by.
+    """
+
+    def __init__(self, networks: Networks, wires: Bound, codecs: Bound, ratio: float) -> None:
+        (self.slow, self.cost_on_slow), (self.fast, self.cost_on_fast) = sorted(networks.items())
+        self.wires, self.codecs, self.ratio = wires, codecs, ratio
+        self.lines: dict[StepOperation, tuple[float, float]] = {}  # the time on the slow network, and b of a + b/x
+
+    def seconds(self, x: float, operation: StepOperation) -> float:
+        """Return the seconds of an operation on a network x times as fast."""
+        if operation.is_codec:
+            return self.cost_on_slow(operation, self.codecs)
+        if operation not in self.lines:
+            on_slow = self.ratio * self.cost_on_slow(operation, self.wires)
+            on_fast = self.ratio * self.cost_on_fast(operation, self.wires)
+            self.lines[operation] = on_slow, (on_slow - on_fast) / (1 / self.slow - 1 / self.fast)
+        on_slow, of_bytes = self.lines[operation]
+        return max(0.0, on_slow + of_bytes * (1 / x - 1 / self.slow))

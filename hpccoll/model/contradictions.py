@@ -44,31 +44,35 @@ def _channels_on_ports(machine: "MachineFields") -> Iterator[BadInputError]:
 
     The rate inside a node is NCCL's for two nodes, whose trees pass a port half as often.
     """
-    nccl, port = machine.nccl, machine.port and machine.port.bytes_per_s
+    nccl = machine.nccl
+    port = machine.port and machine.port.bytes_per_s
     rails = machine.geometry.rails if machine.geometry else 1
     if not (nccl and port):
         return
     for name, ports in (("inter_bytes_per_s", 1), ("intra_bytes_per_s", 2)):
         rate = getattr(nccl, name)
-        if nccl.channels * _low(rate) > ports * rails * _high(port):
-            together = format_rate(nccl.channels * rate.value)
-            of_channels = f"{nccl.channels} x nccl.{name} {format_rate(rate.value)} = {together}"
-            of_ports = f"layout.rails {rails} x port.bytes_per_s {format_rate(_high(port))}"
-            wire = f"{'twice ' * (ports == 2)}{of_ports} = {format_rate(ports * rails * _high(port))}"
-            yield BadInputError(
-                "nccl.channels", nccl.channels, f"fewer or slower ones: {of_channels}, on a wire of {wire}"
-            )
+        if nccl.channels * _low(rate) <= ports * rails * _high(port):
+            continue
+        together = format_rate(nccl.channels * rate.value)
+        of_channels = f"{nccl.channels} x nccl.{name} {format_rate(rate.value)} = {together}"
+        of_ports = f"layout.rails {rails} x port.bytes_per_s {format_rate(_high(port))}"
+        if ports == 2:
+            of_ports = f"twice {of_ports}"
+        wire = f"{of_ports} = {format_rate(ports * rails * _high(port))}"
+        yield BadInputError("nccl.channels", nccl.channels, f"fewer or slower ones: {of_channels}, on a wire of {wire}")
 
 
 def _messages_in_ports(machine: "MachineFields") -> Iterator[BadInputError]:
     """No message between two nodes is faster than the port that it passes."""
-    if machine.port and machine.kind == "described":
-        port = machine.port.bytes_per_s
-        for tier in BETWEEN_NODES:
-            for costs in machine.tiers.get(tier, ()):
-                if _low(costs.bytes_per_s) > _high(port):
-                    key, value = f"tiers.{tier}.bytes_per_s", format_rate(costs.bytes_per_s.value)
-                    yield BadInputError(key, value, f"at most port.bytes_per_s, {format_rate(_high(port))}")
+    if machine.port is None or machine.kind != "described":
+        return
+    port = machine.port.bytes_per_s
+    for tier in BETWEEN_NODES:
+        for costs in machine.tiers.get(tier, ()):
+            if _low(costs.bytes_per_s) > _high(port):
+                key = f"tiers.{tier}.bytes_per_s"
+                value = format_rate(costs.bytes_per_s.value)
+                yield BadInputError(key, value, f"at most port.bytes_per_s, {format_rate(_high(port))}")
 
 
 def _fabric_beyond_rack(machine: "MachineFields") -> Iterator[BadInputError]:
@@ -76,7 +80,7 @@ def _fabric_beyond_rack(machine: "MachineFields") -> Iterator[BadInputError]:
     rack, fabric = (machine.tiers.get(tier) for tier in BETWEEN_NODES)
     if not rack or not fabric or machine.kind != "described":
         return
-    fastest = max((each.bytes_per_s for each in rack), key=_high)
+    fastest = max((costs.bytes_per_s for costs in rack), key=_high)
     for costs in fabric:
         if _low(costs.bytes_per_s) > _high(fastest):
             expected = f"at most tiers.rack.bytes_per_s, {format_rate(_high(fastest))}"
@@ -93,7 +97,7 @@ RULES: tuple[Callable[["MachineFields"], Iterator[BadInputError]], ...] = (
 
 
 def _of_size(costs: "list[MessageCostsSection]", nbytes: int) -> "MessageCostsSection":
-    return [each for each in costs if each.from_bytes <= nbytes][-1]
+    return [section for section in costs if section.from_bytes <= nbytes][-1]
 
 
 def _low(quantity: "Quantity") -> float:

@@ -45,7 +45,8 @@ class LaneRuns:
         if self.complete or self.operation.room <= 0:
             return False
         try:
-            if run := next(self.unread, None):
+            run = next(self.unread, None)
+            if run:
                 self.kept.append(run)
                 self.operation.room -= sum(len(wave.source) for wave in run.waves)
         except BaseException:  # an interrupt, too, ends a generator, which would look like the last run
@@ -55,13 +56,16 @@ class LaneRuns:
         return not self.complete
 
     def _read(self) -> Iterator[WaveRun]:
-        cut, period = self.operation.cut, max(1, self.operation.cycle(self.lane))
+        cut = self.operation.cut
+        period = max(1, self.operation.cycle(self.lane))
+        most_repeats = max(1, LONGEST_RUN // period)
         if self.schedule.regularity:
-            found = _regular_waves(self.schedule, cut, self.lane, self.operation.block)
+            lane_waves = _regular_waves(self.schedule, cut, self.lane, self.operation.block)
         else:
-            found = (wave.in_lane(cut, self.lane) for wave in waves(self.schedule))
-        for cycle, alike in groupby(iter(lambda: tuple(islice(found, period)), ())):
-            while repeats := sum(1 for _ in islice(alike, max(1, LONGEST_RUN // period))):
+            lane_waves = (wave.in_lane(cut, self.lane) for wave in waves(self.schedule))
+        cycles = iter(lambda: tuple(islice(lane_waves, period)), ())
+        for cycle, alike in groupby(cycles):
+            while repeats := sum(1 for _ in islice(alike, most_repeats)):
                 yield WaveRun(cycle, repeats)
 
 
@@ -69,14 +73,17 @@ class OperationWaves:
     """The runs of all lanes of an operation; those of one schedule and size are shared."""
 
     def __init__(self, schedules: Sequence[Schedule], cut: Cut) -> None:
-        self.schedules, self.layout, self.cut = schedules, schedules[0].layout, cut
-        self.block, self.room = _common_block(schedules, cut), KEPT_MESSAGES
+        self.schedules = schedules
+        self.layout = schedules[0].layout
+        self.cut = cut
+        self.block = _common_block(schedules, cut)
+        self.room = KEPT_MESSAGES
         self.known: dict[tuple[int, int], LaneRuns] = {}
 
     def cycle(self, lane: int) -> int:
         """Return after how many waves those of a lane may repeat; 0 if it is unknown."""
         regularity = self.schedules[lane % len(self.schedules)].regularity
-        if not (regularity and regularity.shifts):
+        if regularity is None or not regularity.shifts:
             return 0
         period = _unit_period(self.cut, lane)
         return period if period * self.block <= KEPT_MESSAGES else 0
@@ -84,7 +91,8 @@ class OperationWaves:
     def of(self, lane: int) -> LaneRuns:
         """Return the runs of a lane."""
         number = lane % len(self.schedules)
-        key = number, int(self.cut.edges(lane)[-1]) if self.cut.call.traffic is None else lane
+        is_equal = self.cut.call.traffic is None  # lanes of one size are alike
+        key = number, int(self.cut.edges(lane)[-1]) if is_equal else lane
         if key not in self.known:
             self.known[key] = LaneRuns(self, self.schedules[number], lane)
         return self.known[key]
@@ -98,15 +106,19 @@ def operation_waves(schedules: tuple[Schedule, ...], cut: Cut) -> OperationWaves
 
 def _common_block(schedules: Sequence[Schedule], cut: Cut) -> int:
     """Return how many ranks, the first ones, stand for all; all ranks if no fewer can."""
-    ranks, block = schedules[0].layout.ranks, 1
-    sizes = {int(cut.edges(lane)[-1]): lane for lane in range(cut.lanes)}
-    units = lcm(*(_unit_period(cut, lane) for lane in sizes.values()))
-    for regularity in (schedule.regularity for schedule in schedules):
+    layout = schedules[0].layout
+    lane_of_size = {int(cut.edges(lane)[-1]): lane for lane in range(cut.lanes)}
+    units = lcm(*(_unit_period(cut, lane) for lane in lane_of_size.values()))
+    block = 1
+    for schedule in schedules:
+        regularity = schedule.regularity
         if regularity is None or (units > 1 and regularity.shifts is None):
-            return ranks
-        block = lcm(block, regularity.period, units if regularity.shifts else 1)
-    block = lcm(block, equal_block(schedules[0].layout))
-    return block if ranks % block == 0 else ranks
+            return layout.ranks
+        block = lcm(block, regularity.period)
+        if regularity.shifts:
+            block = lcm(block, units)
+    block = lcm(block, equal_block(layout))
+    return block if layout.ranks % block == 0 else layout.ranks
 
 
 def _unit_period(cut: Cut, lane: int) -> int:
@@ -119,20 +131,14 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
 
     Where ranks do what rank 0 does, shifted, its steps alone are read, as numbers.
     """
-    ranks, everyone, edges = schedule.layout.ranks, np.arange(block), cut.edges(lane) * cut.itemsize
+    ranks = schedule.layout.ranks
+    everyone = np.arange(block)
     shifts = schedule.regularity and schedule.regularity.shifts
-    lengths, period = np.diff(edges), _unit_period(cut, lane)
+    edges = cut.edges(lane) * cut.itemsize
+    lengths = np.diff(edges)
+    period = _unit_period(cut, lane)
     known: dict[object, LaneWave] = {}
     targets: dict[object, Ints] = {}
-
-    def shifted_bytes(part: Part) -> Ints:
-        if period == 1 or not shifts:
-            return np.full(block, sum(edges[r.last] - edges[r.first] for r in part.ranges))
-        total = np.zeros(block, np.int64)
-        for unit in part.units:
-            total += lengths[(unit + shifts * everyone) % len(lengths)]
-        return total
-
     for step in schedule.steps(everyone if shifts is None else 0):
         messages = [action for action in step.actions if not isinstance(action, Copy)]
         if not messages or np.all(messages[0].peer == NONE):
@@ -151,8 +157,20 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
                 known.clear()
                 targets.clear()
             if shifts is not None:
-                peer, nbytes = (everyone + send.peer) % ranks, shifted_bytes(send.part)
+                peer = (everyone + send.peer) % ranks
+                if period == 1 or not shifts:
+                    nbytes = np.full(block, sum(edges[r.last] - edges[r.first] for r in send.part.ranges))
+                else:
+                    nbytes = _shifted_bytes(send.part, lengths, shifts * everyone)
             target = targets.setdefault(place, np.where(peer < block, peer, block + peer % block))
             reduces = np.full(block, isinstance(arrival, RecvReduce))
             known[key] = LaneWave.of(everyone, target, reduces, nbytes, everyone)
         yield known[key]
+
+
+def _shifted_bytes(part: Part, lengths: Ints, shifts: Ints) -> Ints:
+    """Return the bytes of each rank that sends the units of ``part``, shifted; ``lengths`` are those of all units."""
+    total = np.zeros(len(shifts), np.int64)
+    for unit in part.units:
+        total += lengths[(unit + shifts) % len(lengths)]
+    return total

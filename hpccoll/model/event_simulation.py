@@ -88,11 +88,14 @@ class _Simulator:
     """The remaining steps of every rank and sequence, the messages in flight, and the time of every CPU."""
 
     def __init__(self, layout: Layout, machine: Machine, fold_s: float, progress: Callable[[int], None] | None) -> None:
-        self.layout, self.machine, self.fold_s, self.progress = layout, machine, fold_s, progress
+        self.layout, self.machine = layout, machine
+        self.fold_s = fold_s
+        self.progress = progress
         self.todo: dict[tuple[int, int], list[_Step]] = defaultdict(list)
         self.events: list[tuple[float, int, Callable[[float, Any], None], object]] = []
         self.order = numbers()
-        self.cpu, self.slowdown = [0.0] * layout.ranks, machine.slowdown(layout)
+        self.cpu = [0.0] * layout.ranks  # when the CPU of each rank is free
+        self.slowdown = machine.slowdown(layout)
         self.next_start: dict[tuple[int, str], float] = defaultdict(float)  # of a rank's messages, for their gaps
         self.connections: dict[tuple[int, int], deque[_Message]] = defaultdict(deque)  # the first message flows
         self.flows: dict[Resource, dict[_Message, float]] = defaultdict(dict)
@@ -102,21 +105,18 @@ class _Simulator:
         self.passed = 0  # messages
 
     def add(self, traffic: Traffic, cut: Cut, lane: int, sequence: int) -> None:
-        lengths = np.bincount(np.concatenate([[], *traffic.ended]).astype(int), minlength=self.layout.ranks)
+        """Add the steps and messages of a lane, which follow those of its sequence that were added before."""
+        ended = np.concatenate([[], *traffic.ended]).astype(int)
+        lengths = np.bincount(ended, minlength=self.layout.ranks)
         steps = [[_Step(me, sequence) for _ in range(length)] for me, length in enumerate(lengths.tolist())]
         sizes = traffic.nbytes(cut, lane).tolist()
         crossed = self.layout.tier(traffic.source, traffic.target)
         tiers = [TIERS[tier] for tier in crossed.tolist()]
         costs = [self.machine.tiers[tier].of(nbytes) for tier, nbytes in zip(tiers, sizes, strict=True)]
-        columns = (traffic.source, traffic.target, traffic.send_step, traffic.receive_step, traffic.reduces)
-        for nbytes, tier, cost, path, source, target, sends, receives, reduces in zip(
-            sizes,
-            tiers,
-            costs,
-            self.paths(traffic, costs, crossed),
-            *(column.tolist() for column in columns),
-            strict=True,
-        ):
+        paths = self.paths(traffic, costs, crossed)
+        arrays = (traffic.source, traffic.target, traffic.send_step, traffic.receive_step, traffic.reduces)
+        messages = zip(sizes, tiers, costs, paths, *(array.tolist() for array in arrays), strict=True)
+        for nbytes, tier, cost, path, source, target, sends, receives, reduces in messages:
             if nbytes:
                 start, end = steps[source][sends], steps[target][receives]
                 message = _Message(start, end, nbytes, tier, cost, path)
@@ -131,15 +131,14 @@ class _Simulator:
     def paths(self, traffic: Traffic, costs: Sequence[MessageCosts], tier: Ints) -> list[Path]:
         """Return the resources that each message passes, with their seconds for each of its bytes."""
         paths: list[list[tuple[Resource, float]]] = [[] for _ in costs]
-        ends = {"out": traffic.source.tolist(), "in": traffic.target.tolist()}
-        uses = list(shared_resources(self.machine, self.layout, traffic.source, traffic.target, tier))
-        for direction, ranks in ends.items():
-            for path, me, each in zip(paths, ranks, costs, strict=True):
-                if each.byte_s and not self.is_switch(me):
-                    path.append(((f"rank {direction}", me), each.byte_s))
-            for use in uses if direction == "in" else ():
-                for message, owner in zip(use.messages.tolist(), use.owner.tolist(), strict=True):
-                    paths[message].append(((use.kind, owner), use.byte_s))
+        for direction, ranks in (("out", traffic.source), ("in", traffic.target)):
+            kind = f"rank {direction}"
+            for path, me, cost in zip(paths, ranks.tolist(), costs, strict=True):
+                if cost.byte_s and not self.is_switch(me):
+                    path.append(((kind, me), cost.byte_s))
+        for use in shared_resources(self.machine, self.layout, traffic.source, traffic.target, tier):
+            for message, owner in zip(use.messages.tolist(), use.owner.tolist(), strict=True):
+                paths[message].append(((use.kind, owner), use.byte_s))
         return [tuple(path) for path in paths]
 
     def is_switch(self, me: int) -> bool:
@@ -161,7 +160,9 @@ class _Simulator:
         heappush(self.events, (when, next(self.order), action, what))
 
     def begin(self, now: float, key: tuple[int, int]) -> None:
-        if not (steps := self.todo[key]):
+        """Begin the next step of a rank in a sequence, if it has any left."""
+        steps = self.todo[key]
+        if not steps:
             return
         step = steps.pop()
         step.begun = True
@@ -198,13 +199,11 @@ class _Simulator:
             self.flow(now, message)
 
     def flow(self, now: float, message: _Message) -> None:
+        """Let a message share the resources on its way; what a burst lets pass at once needs no time of them."""
         message.left, message.since = message.nbytes, now
-        if spent := self.spend_credit(message, now):
-            rest = 1 - spent / message.nbytes
-            shares = (
-                (each, seconds * rest if each[0].startswith(BURSTY) else seconds) for each, seconds in message.path
-            )
-            message.path = tuple((resource, seconds) for resource, seconds in shares if seconds)
+        spent = self.spend_credit(message, now)
+        if spent:
+            message.path = _after_burst(message.path, 1 - spent / message.nbytes)
         for resource, seconds in message.path:
             self.flows[resource][message] = seconds
             self.changed[resource] = None
@@ -213,7 +212,8 @@ class _Simulator:
 
     def spend_credit(self, message: _Message, now: float) -> float:
         """Return the bytes of a message that pass its idle ports at once, and take them off what these let pass."""
-        burst, seconds = self.machine.burst_bytes, self.machine.port_byte_s
+        burst = self.machine.burst_bytes
+        seconds = self.machine.port_byte_s
         ports = [resource for resource, _ in message.path if resource[0].startswith("port")]
         if not (burst and ports and seconds) or any(self.flows[port] for port in ports):
             return 0.0
@@ -252,20 +252,21 @@ class _Simulator:
     def share(self, now: float) -> None:
         """Share resources anew among all messages that the changes since the last time have to do with."""
         group: dict[_Message, None] = {}
-        queue, known = list(self.changed), set(self.changed)
+        queue, queued = list(self.changed), set(self.changed)
         self.changed = {}
         while queue:
             for message in self.flows[queue.pop()]:
                 if message not in group:
                     group[message] = None
-                    fresh = [resource for resource, _ in message.path if resource not in known]
-                    known.update(fresh)
+                    fresh = [resource for resource, _ in message.path if resource not in queued]
+                    queued.update(fresh)
                     queue += fresh
         messages = list(group)
         for message, rate in zip(messages, fair_rates([message.path for message in messages]), strict=True):
             if rate != message.rate:
                 message.left = max(0.0, message.left - message.rate * (now - message.since))
-                message.rate, message.since, message.version = rate, now, message.version + 1
+                message.rate, message.since = rate, now
+                message.version += 1
                 self.at(now + message.left / rate, self.end_flow, (message, message.version))
 
     def land(self, now: float, step: _Step) -> None:
@@ -277,6 +278,16 @@ class _Simulator:
             self.at(end, self.begin, (step.rank, step.sequence))
 
 
+def _after_burst(path: Path, rest: float) -> Path:
+    """Return the way of a message if a burst leaves only a part of its bytes, ``rest``, at ports and ranks."""
+    left = []
+    for resource, seconds in path:
+        needed = seconds * rest if resource[0].startswith(BURSTY) else seconds
+        if needed:
+            left.append((resource, needed))
+    return tuple(left)
+
+
 def fair_rates(paths: Sequence[Sequence[tuple[Resource, float]]]) -> list[float]:
     """Return the max-min fair rates of messages that share resources, in bytes a second.
 
@@ -286,20 +297,26 @@ def fair_rates(paths: Sequence[Sequence[tuple[Resource, float]]]) -> list[float]
     if len(paths) == 1:
         return [1 / max(seconds for _, seconds in paths[0])]
     numbers_of: dict[Resource, int] = {}
-    of = np.array([numbers_of.setdefault(resource, len(numbers_of)) for path in paths for resource, _ in path])
-    seconds = np.array([each for path in paths for _, each in path])
-    who = np.repeat(np.arange(len(paths)), [len(path) for path in paths])
-    rates, free = np.zeros(len(paths)), np.ones(len(numbers_of))
-    while len(who):
-        level = free / np.bincount(of, seconds, len(free)).clip(np.finfo(float).tiny)
+    # by use: the number of the resource, the seconds of a byte there, and the number of the message
+    resource = np.array([numbers_of.setdefault(passed, len(numbers_of)) for path in paths for passed, _ in path])
+    seconds = np.array([byte_s for path in paths for _, byte_s in path])
+    message = np.repeat(np.arange(len(paths)), [len(path) for path in paths])
+    rates = np.zeros(len(paths))
+    free = np.ones(len(numbers_of))  # the part of each resource that is left
+    while len(message):
+        # the rate that each resource leaves its messages, and the least of those on the way of each message
+        level = free / np.bincount(resource, seconds, len(free)).clip(np.finfo(float).tiny)
         least = np.full(len(paths), np.inf)
-        np.minimum.at(least, who, level[of])
-        waiting = np.zeros(len(free), bool)  # for another resource of one of its messages
-        waiting[of[least[who] < level[of] * (1 - SIMULTANEOUS)]] = True
+        np.minimum.at(least, message, level[resource])
+        waits = least[message] < level[resource] * (1 - SIMULTANEOUS)  # for another resource of the message
+        waiting = np.zeros(len(free), bool)
+        waiting[resource[waits]] = True
         settled = np.zeros(len(paths), bool)
-        settled[who[~waiting[of]]] = True
+        settled[message[~waiting[resource]]] = True
         rates = np.where(settled, least, rates)
-        done = settled[who]
-        free -= np.bincount(of[done], (seconds * rates[who])[done], len(free))
-        of, seconds, who = of[~done], seconds[~done], who[~done]
+        done = settled[message]
+        free -= np.bincount(resource[done], (seconds * rates[message])[done], len(free))
+        resource = resource[~done]
+        seconds = seconds[~done]
+        message = message[~done]
     return [float(rate) for rate in rates]

@@ -10,7 +10,7 @@ from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.observations import Observation, observations
 from hpccoll.model.run_model import RunModel
 from hpccoll.model.simulation import BOUNDS
-from hpccoll.model.validation import count_progress
+from hpccoll.model.validation import Validated, count_progress
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.schema import SIMULATED
 
@@ -26,24 +26,46 @@ class Expectation:
     @property
     def within(self) -> int:
         """The number of measurements inside the interval of their expected time."""
-        pairs = zip(self.run.validated, self.intervals, strict=True)
-        return sum(ends is not None and ends[0] <= one.observation.seconds <= ends[1] for one, ends in pairs)
+        inside = 0
+        for case, interval in zip(self.run.validated, self.intervals, strict=True):
+            if interval is not None:
+                low_s, high_s = interval
+                inside += low_s <= case.observation.seconds <= high_s
+        return inside
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield every case in SI units, with the expected time as its median; absent values are None."""
-        for one, ends in zip(self.run.validated, self.intervals, strict=True):
-            case, layout = one.observation, one.observation.layout
-            low, high = ends or (None, None)
-            far = self.machine.distance(layout.nodes, layout.ranks_per_node or 1, case.nbytes)
-            yield {
-                "collective": case.collective, "algorithm": case.algorithm.name if case.algorithm else case.name,
-                "params": dict(case.params), "nodes": layout.nodes, "ranks_per_node": layout.ranks_per_node,
-                "ranks": layout.workers, "racks": layout.racks, "aggregators": layout.aggregators,
-                "mapping": case.mapping, "in_place": case.in_place, "dtype": case.dtype, "bytes": case.nbytes,
-                "median_s": one.seconds, "ci_low_s": low, "ci_high_s": high, "kind": SIMULATED,
-                "measured_s": case.seconds, "ratio": one.ratio, "reason": one.reason or None, "distance": far,
-                "measured_kind": case.kind, "machine": case.machine,
-            }  # fmt: skip
+        for case, interval in zip(self.run.validated, self.intervals, strict=True):
+            yield self._row(case, interval)
+
+    def _row(self, case: Validated, interval: tuple[float, float] | None) -> dict[str, Any]:
+        observation = case.observation
+        layout = observation.layout
+        low_s, high_s = interval or (None, None)
+        return {
+            "collective": observation.collective,
+            "algorithm": observation.algorithm.name if observation.algorithm else observation.name,
+            "params": dict(observation.params),
+            "nodes": layout.nodes,
+            "ranks_per_node": layout.ranks_per_node,
+            "ranks": layout.workers,
+            "racks": layout.racks,
+            "aggregators": layout.aggregators,
+            "mapping": observation.mapping,
+            "in_place": observation.in_place,
+            "dtype": observation.dtype,
+            "bytes": observation.nbytes,
+            "median_s": case.seconds,
+            "ci_low_s": low_s,
+            "ci_high_s": high_s,
+            "kind": SIMULATED,
+            "measured_s": observation.seconds,
+            "ratio": case.ratio,
+            "reason": case.reason or None,
+            "distance": self.machine.distance(layout.nodes, layout.ranks_per_node or 1, observation.nbytes),
+            "measured_kind": observation.kind,
+            "machine": observation.machine,
+        }
 
 
 def expectations(
@@ -53,14 +75,19 @@ def expectations(
 
     The measurements of other programs are among them; calls of libraries are in ``library_expectations``.
     """
-    runs: dict[tuple[str, ...], list[tuple[RawResults, Observation]]] = defaultdict(list)
+    runs: dict[tuple[str, ...], list[Observation]] = defaultdict(list)
+    files: dict[tuple[str, ...], dict[int, RawResults]] = defaultdict(dict)
     for raw in raw_results:
-        for one in observations(raw, imported=True):
-            if one.algorithm:
-                runs[one.kind, one.machine, one.transport, one.executor].append((raw, one))
+        for observation in observations(raw, imported=True):
+            if observation.algorithm:
+                run = observation.kind, observation.machine, observation.transport, observation.executor
+                runs[run].append(observation)
+                files[run][id(raw)] = raw
     report = count_progress(progress, len(BOUNDS) * sum(map(len, runs.values())))
-    for (*_, transport, executor), measured in sorted(runs.items()):
-        files = list({id(raw): raw for raw, _ in measured}.values())
-        found = expected_times([one for _, one in measured], machine, report)
-        run = RunModel(files, transport, None, [one for one, _ in found], executor)
-        yield Expectation(machine, run, [ends for _, ends in found])
+    for key, observed in sorted(runs.items()):
+        *_, transport, executor = key
+        expected = expected_times(observed, machine, report)
+        cases = [case for case, _ in expected]
+        intervals = [interval for _, interval in expected]
+        model = RunModel(list(files[key].values()), transport, None, cases, executor)
+        yield Expectation(machine, model, intervals)

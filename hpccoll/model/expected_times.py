@@ -20,29 +20,32 @@ def expected_times(
     """
     by_bound: list[list[Validated]] = []
     for costs in map(machine.machine, BOUNDS):
-        by_bound.append([])
-        for placed, reason in (_placed(one, machine) for one in measured):
-            by_bound[-1] += [Validated(placed, None, reason)] if reason else validate([placed], costs)
+        at_bound: list[Validated] = []
+        for observation in measured:
+            placed, reason = _placed(observation, machine)
+            at_bound += [Validated(placed, None, reason)] if reason else validate([placed], costs)
             report()
+        by_bound.append(at_bound)
     least, most = machine.held_out_ratios
-    intervals = [
-        (min(times) * least, max(times) * most) if len(times) == len(BOUNDS) else None
-        for each in zip(*by_bound, strict=True)
-        for times in [[one.seconds for one in each if one.seconds]]
-    ]
-    return list(zip(by_bound[0], intervals, strict=True))
+    expected: list[tuple[Validated, tuple[float, float] | None]] = []
+    for cases in zip(*by_bound, strict=True):
+        times = [case.seconds for case in cases if case.seconds]
+        has_interval = len(times) == len(BOUNDS)
+        interval = (min(times) * least, max(times) * most) if has_interval else None
+        expected.append((cases[0], interval))
+    return expected
 
 
-def _placed(one: Observation, machine: MachineFile) -> tuple[Observation, str]:
+def _placed(observation: Observation, machine: MachineFile) -> tuple[Observation, str]:
     """Return an observation on the layout that a machine file describes, or as is with the reason why it has none."""
-    layout = one.layout
-    if machine.geometry is None or one.algorithm is None:
-        return one, ""
+    layout = observation.layout
+    if machine.geometry is None or observation.algorithm is None:
+        return observation, ""
     if layout.ranks_per_node is None or (layout.mapping not in MAPPINGS and layout.nodes > 1):
-        return one, f"{machine.name} has as many ranks on each node, in block or cyclic order"
+        return observation, f"{machine.name} has as many ranks on each node, in block or cyclic order"
     try:
         mapping = layout.mapping if layout.nodes > 1 else None
         described = machine.layout(layout.nodes, layout.ranks_per_node, layout.aggregators, mapping)
     except BadInputError as error:
-        return one, str(error)
-    return replace(one, layout=described), ""
+        return observation, str(error)
+    return replace(observation, layout=described), ""

@@ -47,38 +47,41 @@ def line(curve: Mapping[int, float], least: int = 0) -> tuple[float, float]:
 
     The sum of the squares of the relative errors is minimal, so that small messages count as much as large ones.
     """
-    chosen = {n: seconds for n, seconds in curve.items() if n >= least}
-    chosen = chosen if len(chosen) >= MIN_SIZES else dict(sorted(curve.items())[-MIN_SIZES:])
-    sizes, seconds = np.array([*chosen], float), np.array([*chosen.values()])
+    chosen = {nbytes: seconds for nbytes, seconds in curve.items() if nbytes >= least}
+    if len(chosen) < MIN_SIZES:
+        largest = sorted(curve.items())[-MIN_SIZES:]
+        chosen = dict(largest)
+    sizes = np.array(list(chosen), float)
+    seconds = np.array(list(chosen.values()))
+    shortest = seconds.min()
     scale = seconds.max() / sizes.max()
-    (alpha, beta), _ = nnls(np.stack([seconds.min() / seconds, sizes * scale / seconds], axis=1), np.ones(len(sizes)))
-    return float(alpha * seconds.min()), float(beta * scale)
+    columns = [shortest / seconds, sizes * scale / seconds]
+    (alpha, beta), _ = nnls(np.stack(columns, axis=1), np.ones(len(sizes)))
+    return float(alpha * shortest), float(beta * scale)
 
 
 def ranges(curve: Mapping[int, float]) -> list[list[int]]:
     """Return the sizes in as few ranges as have a line within ``TOLERANCE`` of all their times; the last has three."""
     sizes = sorted(curve)
-
-    def fits(first: int, last: int) -> bool:
-        some = {n: curve[n] for n in sizes[first:last]}
-        if len(some) == 1:
-            return True
-        alpha, beta = line(some)
-        return all(abs((alpha + n * beta) / seconds - 1) <= TOLERANCE for n, seconds in some.items())
-
     end = len(sizes)
-    fewest: dict[int, tuple[int, int]] = {0: (0, 0)}  # by how many sizes are in ranges: how many ranges, from where
+    shortest_last = min(MIN_SIZES, end)
+
+    def is_range(first: int, last: int) -> bool:
+        """Return whether the sizes from ``first`` to before ``last`` may be a range."""
+        if last == end:
+            if end - first < shortest_last:
+                return False
+            if end - first == MIN_SIZES:
+                return True
+        return _has_line({nbytes: curve[nbytes] for nbytes in sizes[first:last]})
+
+    # by how many of the smallest sizes are in ranges: how many ranges these are, and where the last one begins
+    fewest: dict[int, tuple[int, int]] = {0: (0, 0)}
     for last in range(1, end + 1):
-        options = [
-            (fewest[first][0] + 1, -first)
-            for first in range(last)
-            if first in fewest
-            and (fits(first, last) or (last == end and first == end - MIN_SIZES))
-            and not (last == end and end - first < min(MIN_SIZES, end))
-        ]
-        if options:
-            count, first = min(options)
-            fewest[last] = count, -first
+        starts = [first for first in range(last) if first in fewest and is_range(first, last)]
+        if starts:
+            best = min(starts, key=lambda first: (fewest[first][0], -first))
+            fewest[last] = fewest[best][0] + 1, best
     found: list[list[int]] = []
     last = end
     while last:
@@ -86,6 +89,14 @@ def ranges(curve: Mapping[int, float]) -> list[list[int]]:
         found.insert(0, sizes[first:last])
         last = first
     return found
+
+
+def _has_line(curve: Mapping[int, float]) -> bool:
+    """Return whether one line is within ``TOLERANCE`` of all times."""
+    if len(curve) == 1:
+        return True
+    alpha, beta = line(curve)
+    return all(abs((alpha + nbytes * beta) / seconds - 1) <= TOLERANCE for nbytes, seconds in curve.items())
 
 
 class Pieces(NamedTuple):
@@ -99,7 +110,8 @@ def pieces_of(curves: Mapping[Pattern, Curve], tier: str) -> Pieces:
     """Return what the times of a tier consist of."""
     trips = curves[Pattern("half_trip", tier)]
     burst = _burst(curves, tier)
-    small, large = [n for n in trips if n <= burst / 8], [n for n in trips if n >= 4 * burst]
+    small = [nbytes for nbytes in trips if nbytes <= burst / 8]
+    large = [nbytes for nbytes in trips if nbytes >= 4 * burst]
     if _shows_bucket(curves, tier, burst) and len(large) >= MIN_SIZES:
         return Pieces([small or [min(trips)], large], bucket=True)
     return Pieces(ranges(trips))
@@ -109,105 +121,127 @@ def parameters(
     curves: Mapping[Pattern, Curve], pieces: Mapping[str, Pieces], slowdowns: Mapping[str, float]
 ) -> dict[str, float]:
     """Return all parameters by name, ``rack.0.latency_s``, from the curves of the patterns."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for tier, (tier_ranges, bucket) in pieces.items():
         trips = curves[Pattern("half_trip", tier)]
         overhead, gap = _overhead_and_gap(curves, tier)
-        burst, rate = _burst(curves, tier) if bucket else 0.0, line(trips, LARGE)[1]
+        burst = _burst(curves, tier) if bucket else 0.0
+        rate = line(trips, LARGE)[1]
         for number, sizes in enumerate(tier_ranges):
-            some = {n: trips[n] for n in sizes}
+            times = {nbytes: trips[nbytes] for nbytes in sizes}
             if bucket and number == 0:
-                alpha, beta = median(some.values()), rate
-            elif len(some) > 1:
-                alpha, beta = line({n - round(burst): seconds for n, seconds in some.items()})
+                alpha, beta = median(times.values()), rate
+            elif len(times) > 1:
+                alpha, beta = line({nbytes - round(burst): seconds for nbytes, seconds in times.items()})
             else:
-                ((n, seconds),) = some.items()
-                alpha, beta = max(0.0, seconds - n * rate), rate
+                nbytes = sizes[0]
+                alpha, beta = max(0.0, times[nbytes] - nbytes * rate), rate
             name = f"{tier}.{number}"
             worked = min(overhead, alpha / 2)
-            found[f"{name}.overhead_s"] = worked / slowdowns[tier]
-            found[f"{name}.latency_s"] = alpha - 2 * worked
-            found[f"{name}.gap_s"] = gap
-            found[f"{name}.byte_s"] = max(beta, UNLIMITED)
+            values[f"{name}.overhead_s"] = worked / slowdowns[tier]
+            values[f"{name}.latency_s"] = alpha - 2 * worked
+            values[f"{name}.gap_s"] = gap
+            values[f"{name}.byte_s"] = max(beta, UNLIMITED)
         shared = dict(_shared(curves, tier))
-        found |= shared
+        values |= shared
         if "port_byte_s" in shared and rate <= shared["port_byte_s"] * (1 + TOLERANCE):
-            found |= {f"{tier}.{number}.byte_s": UNLIMITED for number in range(len(tier_ranges))}
+            values |= {f"{tier}.{number}.byte_s": UNLIMITED for number in range(len(tier_ranges))}
         if bucket:
-            found.setdefault("burst_bytes", burst)
-    return found
+            values.setdefault("burst_bytes", burst)
+    return values
 
 
 def _overhead_and_gap(curves: Mapping[Pattern, Curve], tier: str) -> tuple[float, float]:
     """Return o and g by the differences of trains: medians over the sizes below ``LARGE``; 0 without trains."""
     trains = {(key.messages, key.copies): curve for key, curve in curves.items() if key[:2] == ("train", tier)}
-    many, copied = max((n for n, _ in trains), default=1), max((c for _, c in trains), default=0)
-    one, several, delayed, both = (trains.get(key, {}) for key in ((1, 0), (many, 0), (1, copied), (many, copied)))
-    sizes = [n for n in one.keys() & several.keys() & delayed.keys() & both.keys() if 4 * many <= n < LARGE]
-    if many == 1 or copied == 0 or not sizes:
+    many = max((messages for messages, _ in trains), default=1)
+    copies = max((copies for _, copies in trains), default=0)
+    if many == 1 or copies == 0:
         return 0.0, 0.0
-    rate = line(one, LARGE)[1] / 2  # the reply has all bytes, too
-    gaps = [(several[n] - one[n]) / (many - 1) for n in sizes]
-    overheads = [(both[n] - delayed[n]) / (many - 1) + n / many * rate - (delayed[n] - one[n]) for n in sizes]
+    four_trains = [trains.get(key, {}) for key in ((1, 0), (many, 0), (1, copies), (many, copies))]
+    single, several, single_delayed, several_delayed = four_trains
+    in_all = set(single).intersection(several, single_delayed, several_delayed)
+    sizes = [nbytes for nbytes in single if nbytes in in_all and 4 * many <= nbytes < LARGE]
+    if not sizes:
+        return 0.0, 0.0
+    rate = line(single, LARGE)[1] / 2  # the reply has all bytes, too
+    overheads, gaps = [], []
+    for nbytes in sizes:
+        gaps.append((several[nbytes] - single[nbytes]) / (many - 1))
+        delayed_gap = (several_delayed[nbytes] - single_delayed[nbytes]) / (many - 1)
+        copying = single_delayed[nbytes] - single[nbytes]
+        overheads.append(delayed_gap + nbytes / many * rate - copying)
     return max(0.0, median(overheads)), max(0.0, median(gaps))
 
 
 def _burst(curves: Mapping[Pattern, Curve], tier: str) -> float:
-    """Return the bytes that pass a port at once after a pause, as far as the patterns show it; at least 0.
+    """Return the bytes that pass a port at once after a pause, if the patterns show any; at least 0.
 
     A ping-pong leaves its ports idle for half of the time, an exchange does not: with a bucket of tokens the exchange
     of large messages takes longer by what the bucket lets pass.
     """
-    trips, exchanges = (curves.get(Pattern(name, tier), {}) for name in ("half_trip", "exchange"))
-    shared = [n for n in trips.keys() & exchanges.keys() if LARGE / 2 <= n <= 32 * LARGE]
+    trips = curves.get(Pattern("half_trip", tier), {})
+    exchanges = curves.get(Pattern("exchange", tier), {})
+    shared = [nbytes for nbytes in trips.keys() & exchanges.keys() if LARGE / 2 <= nbytes <= 32 * LARGE]
     if tier == "node" or len(shared) < MIN_SIZES:
         return 0.0
     byte_s = max(line(exchanges, LARGE)[1], UNLIMITED)
-    return max(0.0, median((exchanges[n] - trips[n]) / byte_s for n in shared))
+    return max(0.0, median((exchanges[nbytes] - trips[nbytes]) / byte_s for nbytes in shared))
 
 
 def _shows_bucket(curves: Mapping[Pattern, Curve], tier: str, burst: float) -> bool:
     """Return whether a bucket lets ``burst`` bytes pass: half a trip of fewer takes clearly less than they need."""
-    trips, exchanges = (curves.get(Pattern(name, tier), {}) for name in ("half_trip", "exchange"))
     if burst < MIN_BURST:
         return False
-    least, byte_s = min(trips.values()), line(exchanges, LARGE)[1]
-    small = [(trips[n] - least) / (n * byte_s) for n in trips if byte_s and burst / 4 <= n <= burst]
-    return bool(small) and median(small) < 0.75
+    trips = curves.get(Pattern("half_trip", tier), {})
+    exchanges = curves.get(Pattern("exchange", tier), {})
+    byte_s = line(exchanges, LARGE)[1]
+    if not byte_s:
+        return False
+    least = min(trips.values())
+    within_burst = [nbytes for nbytes in trips if burst / 4 <= nbytes <= burst]
+    shares = [(trips[nbytes] - least) / (nbytes * byte_s) for nbytes in within_burst]
+    return bool(shares) and median(shares) < 0.75
 
 
 def _shared(curves: Mapping[Pattern, Curve], tier: str) -> Iterator[tuple[str, float]]:
     """Yield what a byte takes of what pairs of a tier share, and of CPUs that slow down pairs which share nothing."""
     alone = curves.get(Pattern("exchange", tier)) or curves[Pattern("half_trip", tier)]
     single = line(alone, LARGE)[1]
-    exchanges = {
-        key: line(curve, LARGE)[1]
-        for key, curve in curves.items()
-        if key.name == "exchange" and key.tier == tier and key.pairs > 1
-    }
     messages = 2 if tier == "node" else 1  # of a pair, in what it shares with others: ports have two directions
-    together = [byte_s / (messages * key.sharing) for key, byte_s in exchanges.items() if key.sharing > 1]
+    together: list[float] = []
+    unshared: dict[int, float] = {}
+    for key, curve in curves.items():
+        if key.name != "exchange" or key.tier != tier or key.pairs == 1:
+            continue
+        byte_s = line(curve, LARGE)[1]
+        if key.sharing > 1:
+            together.append(byte_s / (messages * key.sharing))
+        else:
+            unshared[key.pairs] = byte_s
     name = {"node": "memory_byte_s", "rack": "port_byte_s", "fabric": "uplink_byte_s"}[tier]
     if together:
         yield name, max(UNLIMITED, min(together))
     elif tier == "rack":
         yield name, max(UNLIMITED, single)
-    unshared = {key.pairs: byte_s for key, byte_s in exchanges.items() if key.sharing == 1}
-    if unshared and unshared[pairs := max(unshared)] > single * (1 + 2 * TOLERANCE):
-        yield "cpus_byte_s", unshared[pairs] / (2 * pairs)
+    if unshared:
+        pairs = max(unshared)
+        if unshared[pairs] > single * (1 + 2 * TOLERANCE):
+            yield "cpus_byte_s", unshared[pairs] / (2 * pairs)
 
 
 def _fold_rates(measured: Measurements, contention: float, draw: np.random.Generator | None = None) -> dict[str, float]:
     """Return the seconds of a folded byte on a CPU of its own: medians of what reduce-scatters take longer."""
-    found, cpus = {}, Cpus(1, contention=contention)
+    cpus = Cpus(1, contention=contention)
+    seconds_by_dtype = {}
     for dtype, pairs in measured.twins.items():
         differences = []
         for folding, gathering in pairs:
             nbytes = folding.nbytes * (folding.layout.workers - 1) / folding.layout.workers
             longer = drawn_seconds(folding, draw) - drawn_seconds(gathering, draw)
             differences.append(longer / nbytes / cpus.slowdown(folding.cpu_share))
-        found[f"reduction.{dtype}"] = max(median(differences), MIN_FOLD_S)
-    return found
+        seconds_by_dtype[f"reduction.{dtype}"] = max(median(differences), MIN_FOLD_S)
+    return seconds_by_dtype
 
 
 def _contention(
@@ -218,14 +252,17 @@ def _contention(
     It is the median over small messages, which take at most twice as long as the smallest. Their work is 2 o.
     """
     added = []
-    for tier, each in measured.sharing_cpus.items():
+    for tier, ping_pongs in measured.sharing_cpus.items():
         alone = curves[Pattern("half_trip", tier)]
         least = alone[min(alone)]
         work = min(2 * _overhead_and_gap(curves, tier)[0], least)
-        for one, divisor in each:
-            if work and alone.get(one.nbytes, math.inf) <= 2 * least:
-                longer = drawn_seconds(one, draw) / divisor - alone[one.nbytes]
-                added.append(longer / work / (one.cpu_share - 1))
+        if not work:
+            continue
+        for observation, divisor in ping_pongs:
+            alone_s = alone.get(observation.nbytes, math.inf)
+            if alone_s <= 2 * least:
+                longer = drawn_seconds(observation, draw) / divisor - alone_s
+                added.append(longer / work / (observation.cpu_share - 1))
     return max(0.0, median(added)) if added else 1.0
 
 
@@ -236,8 +273,8 @@ def fit(observed: Sequence[Observation], name: str) -> tuple[MachineFile, tuple[
     on more nodes than it was fitted to.
     """
     everywhere = Measurements.of(observed)
-    most = max((one.layout.nodes for one in observed), default=1)
-    measured = Measurements.of([one for one in observed if 2 * one.layout.nodes <= most])
+    most = max((observation.layout.nodes for observation in observed), default=1)
+    measured = Measurements.of([observation for observation in observed if 2 * observation.layout.nodes <= most])
     if measured.tiers() != everywhere.tiers():
         measured = everywhere
     if not measured.tiers():
@@ -261,8 +298,10 @@ def _fitted(
     """Return all parameters by name, from all rounds or from those that are drawn."""
     curves = measured.curves(draw)
     contention = _contention(measured, curves, draw)
-    found = parameters(curves, pieces, measured.slowdowns(contention)) | _fold_rates(measured, contention, draw)
-    return found | {"contention": contention}
+    values = parameters(curves, pieces, measured.slowdowns(contention))
+    values |= _fold_rates(measured, contention, draw)
+    values["contention"] = contention
+    return values
 
 
 def _quantity(value: float, samples: Sequence[float]) -> dict[str, float]:
@@ -276,48 +315,65 @@ def _rate(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def _file(
-    name: str, found: Mapping[str, Mapping[str, float]], pieces: Mapping[str, Pieces],
+    name: str, quantities: Mapping[str, Mapping[str, float]], pieces: Mapping[str, Pieces],
     used: Sequence[Observation],
 ) -> MachineFile:  # fmt: skip
     sections: dict[str, Any] = {
-        "tiers": {
-            tier: [
-                {
-                    "from_bytes": sizes[0] if number else 0,
-                    **{key: found[f"{tier}.{number}.{key}"] for key in ("latency_s", "overhead_s", "gap_s")},
-                    "bytes_per_s": _rate(found[f"{tier}.{number}.byte_s"]),
-                }
-                for number, sizes in enumerate(tier_ranges)
-            ]
-            for tier, (tier_ranges, _) in pieces.items()
-        },
+        "tiers": {tier: _tier_costs(tier, of_tier.ranges, quantities) for tier, of_tier in pieces.items()},
         "reduction": {
-            key.removeprefix("reduction."): {"bytes_per_s": _rate(each)}
-            for key, each in found.items() if key.startswith("reduction.")
+            key.removeprefix("reduction."): {"bytes_per_s": _rate(seconds)}
+            for key, seconds in quantities.items() if key.startswith("reduction.")
         },
     }  # fmt: skip
     for section in ("port", "uplink", "memory"):
-        if seconds := found.get(f"{section}_byte_s"):
-            sections[section] = {"bytes_per_s": _rate(seconds)}
-    if "port" in sections and "burst_bytes" in found:
-        sections["port"]["burst_bytes"] = found["burst_bytes"]
+        seconds_of_byte = quantities.get(f"{section}_byte_s")
+        if seconds_of_byte:
+            sections[section] = {"bytes_per_s": _rate(seconds_of_byte)}
+    if "port" in sections and "burst_bytes" in quantities:
+        sections["port"]["burst_bytes"] = quantities["burst_bytes"]
     first = used[0]
-    testbed = first.kind == ON_TESTBED  # whose nodes share the CPUs of one machine
-    slowed_down = testbed and "cpus_byte_s" in found
-    if slowed_down or any(one.oversubscribed for one in used):
+    is_testbed = first.kind == ON_TESTBED  # whose nodes share the CPUs of one machine
+    slowed_down = is_testbed and "cpus_byte_s" in quantities
+    if slowed_down or any(observation.oversubscribed for observation in used):
         sections["cpus"] = {
-            "cores": first.cpus, "of": "machine" if testbed else "node", "contention": found["contention"]
+            "cores": first.cpus, "of": "machine" if is_testbed else "node", "contention": quantities["contention"]
         }  # fmt: skip
         if slowed_down:
-            per_core = {key: value * first.cpus for key, value in found["cpus_byte_s"].items()}
+            per_core = {key: value * first.cpus for key, value in quantities["cpus_byte_s"].items()}
             sections["cpus"]["bytes_per_s"] = _rate(per_core)
-    if testbed:
+    if is_testbed:
         sections["aggregators"] = {"kind": "unmetered", "source": "the aggregators of the testbed have no meter"}
-    sections["measured"] = {
-        "kind": first.kind, "machine": first.machine, "transport": first.transport, "executor": first.executor,
-        "nodes": sorted({one.layout.nodes for one in used}),
-        "ranks_per_node": sorted({one.layout.ranks_per_node or 1 for one in used}),
-        "smallest_bytes": min(one.nbytes for one in used), "largest_bytes": max(one.nbytes for one in used),
-        "files": sorted({one.file for one in used}),
-    }  # fmt: skip
+    sections["measured"] = _measured_section(used)
     return MachineFile.of(name=name, kind="fitted", **sections)
+
+
+def _tier_costs(
+    tier: str, tier_ranges: Sequence[Sequence[int]], quantities: Mapping[str, Mapping[str, float]]
+) -> list[dict[str, Any]]:
+    """Return the costs of the messages of a tier, by range of sizes, as a machine file has them."""
+    costs = []
+    for number, sizes in enumerate(tier_ranges):
+        costs_of_range: dict[str, Any] = {"from_bytes": sizes[0] if number else 0}
+        for key in ("latency_s", "overhead_s", "gap_s"):
+            costs_of_range[key] = quantities[f"{tier}.{number}.{key}"]
+        costs_of_range["bytes_per_s"] = _rate(quantities[f"{tier}.{number}.byte_s"])
+        costs.append(costs_of_range)
+    return costs
+
+
+def _measured_section(used: Sequence[Observation]) -> dict[str, Any]:
+    """Return the section on the measurements that a machine is fitted to."""
+    first = used[0]
+    sizes = [observation.nbytes for observation in used]
+    layouts = [observation.layout for observation in used]
+    return {
+        "kind": first.kind,
+        "machine": first.machine,
+        "transport": first.transport,
+        "executor": first.executor,
+        "nodes": sorted({layout.nodes for layout in layouts}),
+        "ranks_per_node": sorted({layout.ranks_per_node or 1 for layout in layouts}),
+        "smallest_bytes": min(sizes),
+        "largest_bytes": max(sizes),
+        "files": sorted({observation.file for observation in used}),
+    }

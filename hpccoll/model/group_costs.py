@@ -42,7 +42,7 @@ USUAL_IN_STEPS: Mapping[str, tuple[str, ...]] = {
     "all_to_all_v": ("pairwise",),
     "send_recv": ("ping_pong",),
 }
-"""The algorithms of which the fastest runs a collective of a training step, unless one is requested."""
+"""The usual algorithms: the fastest runs a collective of a training step, unless one is requested."""
 
 RING = "ring"
 MOST_IN_A_RING = 64
@@ -97,24 +97,30 @@ class GroupUse(NamedTuple):
 
 def group_use(layout: Layout, groups: Sequence[Sequence[int]]) -> GroupUse:
     """Return how groups of ranks share a machine, seen from the first of them."""
-    ports: dict[tuple[int, int], set[int]] = defaultdict(set)
-    uplinks: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for number, group in enumerate(groups):
-        several_nodes = len({layout.node[me] for me in group}) > 1
-        several_racks = len({layout.rack[me] for me in group}) > 1
-        for me in group:
-            if several_nodes:
-                ports[layout.node[me], layout.rail[me]].add(number)
-            if several_racks:
-                uplinks[layout.rack[me], layout.rail[me]].add(number)
-    first, on_node = groups[0], Counter(layout.node[me] for group in groups for me in group)
-    mine = Counter(layout.node[me] for me in first)
-    return GroupUse(
-        max((len(ports.get((layout.node[me], layout.rail[me]), ())) for me in first), default=1) or 1,
-        max((len(uplinks.get((layout.rack[me], layout.rail[me]), ())) for me in first), default=1) or 1,
-        max(on_node[node] / count for node, count in mine.items()),
-        sum(map(len, groups)) / len(first),
-    )
+    groups_at_port: Counter[tuple[int, int]] = Counter()
+    groups_at_uplink: Counter[tuple[int, int]] = Counter()
+    for group in groups:
+        groups_at_port.update(_ports(layout, group))
+        groups_at_uplink.update(_uplinks(layout, group))
+    first = groups[0]
+    port = max(groups_at_port[layout.node[me], layout.rail[me]] for me in first) or 1
+    uplink = max(groups_at_uplink[layout.rack[me], layout.rail[me]] for me in first) or 1
+    ranks_on_node = Counter(layout.node[me] for group in groups for me in group)
+    of_first_on_node = Counter(layout.node[me] for me in first)
+    node = max(ranks_on_node[node] / ranks for node, ranks in of_first_on_node.items())
+    return GroupUse(port, uplink, node, ranks=sum(map(len, groups)) / len(first))
+
+
+def _ports(layout: Layout, group: Sequence[int]) -> set[tuple[int, int]]:
+    """Return the ports that a group uses, by node and rail; none if it is on one node."""
+    is_on_one_node = len({layout.node[me] for me in group}) == 1
+    return set() if is_on_one_node else {(layout.node[me], layout.rail[me]) for me in group}
+
+
+def _uplinks(layout: Layout, group: Sequence[int]) -> set[tuple[int, int]]:
+    """Return the uplinks that a group uses, by rack and rail; none if it is in one rack."""
+    is_in_one_rack = len({layout.rack[me] for me in group}) == 1
+    return set() if is_in_one_rack else {(layout.rack[me], layout.rail[me]) for me in group}
 
 
 @dataclass
@@ -139,9 +145,10 @@ class GroupCosts:
     def prepare(self, programs: Iterable[StepProgram]) -> None:
         """Simulate the collectives of programs; BadInputError if no algorithm can run one of them."""
         sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
-        operations = (each for program in programs for each in program.operations if not each.is_codec)
-        for operation in dict.fromkeys(operations):
-            sizes[self._key(operation)].add(self._padded(operation))
+        operations = dict.fromkeys(operation for program in programs for operation in program.operations)
+        for operation in operations:
+            if not operation.is_codec:
+                sizes[self._key(operation)].add(self._padded(operation))
         for key, needed in sizes.items():
             if key not in self._times:
                 group = self._group(key)
@@ -156,10 +163,11 @@ class GroupCosts:
 
     def algorithms(self) -> dict[str, str]:
         """Return the algorithms of each collective and axis, from the smallest to the largest size."""
-        return {
-            " ".join(key[:2]): ", ".join(dict.fromkeys(time.algorithm for _, time in times))
-            for key, times in self._times.items()
-        }
+        algorithms = {}
+        for key, times in self._times.items():
+            names = dict.fromkeys(time.algorithm for _, time in times)
+            algorithms[" ".join(key[:2])] = ", ".join(names)
+        return algorithms
 
     @property
     def kinds(self) -> set[str]:
@@ -168,11 +176,12 @@ class GroupCosts:
 
     def _key(self, operation: StepOperation) -> tuple[str, ...]:
         """Return the collective, the axis, the type and, of a message, the stages between which it goes."""
-        peer, key = operation.peer, (operation.collective, operation.axis, operation.dtype)
+        key = operation.collective, operation.axis, operation.dtype
+        peer = operation.peer
         if peer is None:
             return key
-        forward = operation.phase == "forward"
-        earlier = peer - 1 if forward == operation.sends else peer
+        goes_forward = operation.phase == "forward"
+        earlier = peer - 1 if goes_forward == operation.sends else peer
         return *key, str(earlier), str(earlier + 1)
 
     def _padded(self, operation: StepOperation) -> int:
@@ -201,52 +210,59 @@ class GroupCosts:
             self.machine, group.family, group.layout, group.dtype, group.use.port, group.use.uplink
         )  # fmt: skip
         if calls.missing and calls.workers > 1:
-            near = [each for nbytes in sizes for each in self._published(group, nbytes)]
-            published = tuple({id(each): each for each in near}.values())
+            near = [section for nbytes in sizes for section in self._published(group, nbytes)]
+            published = tuple({id(section): section for section in near}.values())
             self.unmodelled.append(UnmodelledWork(group.work, calls.missing, calls.nodes == 1, published))
         if calls.unpredicted_reason(sizes[0]):
             return []
         name = self.algorithm if self.algorithm in names else None
-        estimates = {nbytes: calls.estimate(nbytes, name) for nbytes in sizes}
-        return [
-            (nbytes, AlgorithmTime(NAMES[each.algorithm], dict.fromkeys(BOUNDS, each.seconds), MODELLED))
-            for nbytes, each in estimates.items()
-        ]
+        times = []
+        for nbytes in sizes:
+            estimate = calls.estimate(nbytes, name)
+            seconds = dict.fromkeys(BOUNDS, estimate.seconds)
+            times.append((nbytes, AlgorithmTime(NAMES[estimate.algorithm], seconds, MODELLED)))
+        return times
 
     def _published(self, group: "_Group", nbytes: int) -> list[PublishedSection]:
-        nodes, per_node = group.layout.nodes, group.layout.ranks_per_node or 1
+        nodes = group.layout.nodes
+        per_node = group.layout.ranks_per_node or 1
         return published_near(self.machine, group.family, nodes, per_node, nbytes)
 
     def _simulated(self, group: "_Group", sizes: Sequence[int]) -> Iterator[tuple[int, AlgorithmTime]]:
         family = group.family
-        asked = self.algorithm if self.algorithm in collective(family).components else None
-        parameters = self.parameters if asked else {}
+        names: Sequence[str]
+        parameters: Mapping[str, Parameter]
+        if self.algorithm is not None and self.algorithm in collective(family).components:
+            names, parameters = [self.algorithm], self.parameters
+        else:
+            names, parameters = USUAL_IN_STEPS[family], {}
         simulations = {
             name: _GroupSimulation(
                 self.machine, family, name, group.layout, group.use, group.dtype, parameters, self.aggregators
             )
-            for name in ([asked] if asked else USUAL_IN_STEPS[family])
-        }  # fmt: skip
+            for name in names
+        }
         for nbytes in sizes:
-            mark = self.machine.network_factor, group, nbytes
-            if mark not in self.known:
-                self.known[mark] = self._fastest(simulations, group, nbytes)
-            time, assumed = self.known[mark]
+            key = self.machine.network_factor, group, nbytes
+            if key not in self.known:
+                self.known[key] = self._fastest(simulations, group, nbytes)
+            time, assumed = self.known[key]
             if assumed:
                 self.assumed[f"{time.algorithm}: {assumed}"] = None
             yield nbytes, time
 
     def _fastest(self, simulations: Mapping[str, "_GroupSimulation"], group: "_Group", nbytes: int) -> "_Simulated":
         """Return the time of the fastest algorithm that can run; UnusableError if none can."""
-        reasons = {name: each.unpredicted_reason(nbytes) for name, each in simulations.items()}
+        reasons = {name: simulation.unpredicted_reason(nbytes) for name, simulation in simulations.items()}
         usable = [name for name, reason in reasons.items() if reason is None]
         if not usable:
             said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
             raise UnusableError(f"{group.family} of {group.layout.workers} ranks", said)
         likely = {name: simulations[name].seconds(nbytes, ["value"]) for name in usable}
         fastest = min(usable, key=lambda name: likely[name]["value"])
-        ends = simulations[fastest].seconds(nbytes, ["low_cost", "high_cost"])
-        return _Simulated(AlgorithmTime(fastest, likely[fastest] | ends), simulations[fastest].assumed)
+        simulation = simulations[fastest]
+        seconds = likely[fastest] | simulation.seconds(nbytes, ["low_cost", "high_cost"])
+        return _Simulated(AlgorithmTime(fastest, seconds), simulation.assumed)
 
 
 class _Simulated(NamedTuple):
@@ -274,18 +290,17 @@ class _GroupSimulation(AlgorithmSimulation):
         parameters: Mapping[str, Parameter], aggregators: int | None,
     ) -> None:  # fmt: skip
         self.steps, self.ratio = 1.0, 1.0
-        arguments, part = dict(parameters), layout
+        arguments = dict(parameters)
+        part = layout
         aggregates = collective(family).algorithm(name).aggregates
         if name == RING and layout.workers > MOST_IN_A_RING:
-            half = MOST_IN_A_RING // 2
-            part = layout.subset([*range(half), *range(layout.workers - half, layout.workers)])
+            part = _both_ends(layout)
             self.ratio = MOST_IN_A_RING / layout.workers
             self.steps = (layout.workers - 1) / (MOST_IN_A_RING - 1)
         elif aggregates and machine.aggregators.kind == "switches" and layout.workers > MOST_UNDER_SWITCHES:
-            racks = layout.groups("rack")
-            arguments.setdefault("radix", min(max(map(len, racks)), RADIX.maximum))
-            each = max(1, MOST_UNDER_SWITCHES // len(racks))
-            part = layout.subset([me for rack in racks for me in rack[:each]])
+            largest_rack = max(map(len, layout.groups("rack")))
+            arguments.setdefault("radix", min(largest_rack, RADIX.maximum))
+            part = _first_of_each_rack(layout)
         bare = part.renumbered()
         use = use._replace(ranks=use.ranks * layout.workers / part.workers)
         super().__init__(
@@ -309,22 +324,40 @@ class _GroupSimulation(AlgorithmSimulation):
         return max(grain, round(nbytes * self.ratio / grain) * grain)
 
 
+def _both_ends(layout: Layout) -> Layout:
+    """Return the first and the last ranks of a layout, MOST_IN_A_RING of them."""
+    half = MOST_IN_A_RING // 2
+    first_of_last = layout.workers - half
+    return layout.subset([*range(half), *range(first_of_last, layout.workers)])
+
+
+def _first_of_each_rack(layout: Layout) -> Layout:
+    """Return as many of the first ranks of each rack, about MOST_UNDER_SWITCHES of them together."""
+    racks = layout.groups("rack")
+    ranks_per_rack = max(1, MOST_UNDER_SWITCHES // len(racks))
+    return layout.subset([me for rack in racks for me in rack[:ranks_per_rack]])
+
+
 def simulated_sizes(needed: Iterable[int]) -> list[int]:
     """Return the sizes to simulate: all that are needed, or at most MOST_SIZES that divide their range evenly."""
     sizes = sorted(needed)
     if len(sizes) <= MOST_SIZES:
         return sizes
     low, high = log(sizes[0]), log(sizes[-1])
-    wanted = [exp(low + (high - low) * number / (MOST_SIZES - 1)) for number in range(MOST_SIZES)]
-    return sorted({min(sizes, key=lambda size: abs(log(size) - log(each))) for each in wanted})
+    nearest = set()
+    for number in range(MOST_SIZES):
+        wanted = exp(low + (high - low) * number / (MOST_SIZES - 1))
+        nearest.add(min(sizes, key=lambda size: abs(log(size) - log(wanted))))
+    return sorted(nearest)
 
 
 def interpolated(times: Sequence[tuple[int, AlgorithmTime]], nbytes: int, bound: Bound) -> float:
     """Return the time of a size: that of a simulated one, on the straight line between two, or beyond in proportion."""
-    number = min(bisect_left(times, nbytes, key=lambda each: each[0]), len(times) - 1)
+    number = min(bisect_left(times, nbytes, key=lambda of_size: of_size[0]), len(times) - 1)
     size, time = times[number]
     if size == nbytes or number == 0:
         return time.seconds[bound] * max(1.0, nbytes / size)
-    before, earlier = times[number - 1]
-    slope = (time.seconds[bound] - earlier.seconds[bound]) / (size - before)
-    return max(0.0, time.seconds[bound] + slope * (nbytes - size))
+    smaller, time_of_smaller = times[number - 1]
+    seconds = time.seconds[bound]
+    slope = (seconds - time_of_smaller.seconds[bound]) / (size - smaller)
+    return max(0.0, seconds + slope * (nbytes - size))

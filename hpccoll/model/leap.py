@@ -45,7 +45,8 @@ def advance(times: Floats, ranks: int, cycle: Callable[[], None], repeats: int, 
         repeats: the number of cycles.
         linear: whether messages share nothing.
     """
-    weights, sums = _weights(ranks), list[float]()
+    weights = _weights(ranks)
+    sums: list[float] = []
     earliest = float(times[:ranks].min())
     times -= earliest  # a leap multiplies rounding errors, which are small for small times
 
@@ -59,8 +60,11 @@ def advance(times: Floats, ranks: int, cycle: Callable[[], None], repeats: int, 
         count = min(max(LEAST_LEAP, len(sums) // 4), repeats)
         yield from several(count, 1)
         repeats -= count
-        if length := _repeating(sums):
-            tried, leapt, known = partial(several, length, 0), 0, len(sums)
+        length = _repeating(sums)
+        if length:
+            tried = partial(several, length, 0)
+            leapt = 0
+            known = len(sums)
             while leapt != 2 and (left := repeats // length) > LEAST_LEAP:
                 leapt = yield from _leap(times, ranks, tried, left, length * ROUNDING, linear=linear)
                 repeats -= length * leapt
@@ -78,8 +82,10 @@ def _leap(
     yield from cycle()
     middle = times.copy()
     yield from cycle()
-    after, passed = times.copy(), 2
-    growth, rounding = (after - before) / 2, relative * float(after.max())
+    after = times.copy()
+    passed = 2
+    growth = (after - before) / 2
+    rounding = relative * float(after.max())
     steady = float(np.abs(after - middle - (middle - before)).max()) <= rounding
     if steady and (linear or _is_uniform(growth, ranks, rounding)):
         far = left - passed - 1

@@ -9,7 +9,7 @@ import math
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.text import join_words
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.machine_sections import Quantity
+from hpccoll.model.machine_sections import Bound, NcclSection, Quantity
 from hpccoll.model.nccl_model import NETWORK_US, RING_STEPS, NcclEstimate, nccl_estimates
 from hpccoll.schedule import Layout, itemsize
 
@@ -41,11 +41,11 @@ def unmodelled(machine: MachineFile, family: str, nodes: int, ranks_per_node: in
     """
     if machine.nccl is None or family not in RING_STEPS:
         return ()
-    in_switches = machine.nccl.architecture != "ampere" and family == "all_reduce"
-    in_switches = in_switches and ranks_per_node >= FEWEST_IN_SWITCHES
+    has_switches = machine.nccl.architecture != "ampere" and ranks_per_node >= FEWEST_IN_SWITCHES
+    reduces_in_switches = has_switches and family == "all_reduce"
     if nodes == 1:
-        return ("NVLS", "the ring inside a node") if in_switches else ("the ring inside a node",)
-    return ("NVLSTree",) if in_switches else ()
+        return ("NVLS", "the ring inside a node") if reduces_in_switches else ("the ring inside a node",)
+    return ("NVLSTree",) if reduces_in_switches else ()
 
 
 def latency_beyond_formulas(machine: MachineFile) -> float | None:
@@ -54,9 +54,11 @@ def latency_beyond_formulas(machine: MachineFile) -> float | None:
     NCCL takes the same constants for sockets as for InfiniBand.
     """
     between = machine.tiers.get("rack") or machine.tiers.get("fabric")
-    latency = between[0].latency_s if between and machine.nccl else None
+    if machine.nccl is None or not between:
+        return None
+    latency = between[0].latency_s
     longest_s = 1e-6 * max(max(of_protocols) for of_protocols in NETWORK_US.values())
-    return latency.value if latency and latency.at("low_cost") > longest_s else None
+    return latency.value if latency.at("low_cost") > longest_s else None
 
 
 def modelled_busbw(
@@ -84,17 +86,19 @@ def modelled_busbw(
     section = machine.nccl
     if section is None or not machine.tiers or NAMES.get(name) not in library_names(machine, family):
         return None
-    layout, rates, bounds = machine.layout(nodes, ranks_per_node), [], ("high_cost", "value", "low_cost")
+    layout = machine.layout(nodes, ranks_per_node)
+    busbw: list[float] = []
+    bounds: tuple[Bound, ...] = ("high_cost", "value", "low_cost")
     for bound in bounds:
-        channels = {each: Quantity(value=getattr(section, each).at(bound, is_rate=True)) for each in RATES}
-        calls = LibraryCalls(
-            machine.model_copy(update={"nccl": section.model_copy(update=channels)}), family, layout, dtype
-        )
+        rates = {rate: Quantity(value=getattr(section, rate).at(bound, is_rate=True)) for rate in RATES}
+        machine_at_bound = machine.model_copy(update={"nccl": section.model_copy(update=rates)})
+        calls = LibraryCalls(machine_at_bound, family, layout, dtype)
         factor = calls.family.busbw
         if factor is None or calls.unpredicted_reason(nbytes):
             return None
-        rates.append(calls.moved(nbytes) / calls.estimate(nbytes, NAMES[name]).seconds * factor(layout.workers))
-    low, value, high = rates
+        algbw = calls.moved(nbytes) / calls.estimate(nbytes, NAMES[name]).seconds
+        busbw.append(algbw * factor(layout.workers))
+    low, value, high = busbw
     return low, value, high
 
 
@@ -116,7 +120,7 @@ class LibraryCalls:
         machine: a machine with a section ``nccl``.
         family: the name of the collective, one of those with formulas.
         layout: the layout of the group.
-        dtype: the type of the elements, in whole ones of which blocks are cut.
+        dtype: the type of the elements; blocks have whole elements.
         at_port: the groups that use the busiest port of this one at once.
         at_uplink: the groups that use its busiest uplink of a rack on a rail at once.
     """
@@ -127,23 +131,31 @@ class LibraryCalls:
     ) -> None:  # fmt: skip
         if machine.nccl is None:
             raise ValueError(f"{machine.name} has no section nccl")
-        self.family, self.dtype = collective(family), dtype
-        self.workers, self.nodes, self.ranks_per_node = layout.workers, layout.nodes, layout.ranks_per_node
+        self.family = collective(family)
+        self.dtype = dtype
+        self.workers, self.nodes = layout.workers, layout.nodes
+        self.ranks_per_node = layout.ranks_per_node
         self.missing = unmodelled(machine, family, self.nodes, self.ranks_per_node or 1)
-        of_node, used = machine.rails_of(), len({*layout.rail})
-        channels = max(1, machine.nccl.channels * used // of_node)
+        rails_used = len(set(layout.rail))
+        channels = max(1, machine.nccl.channels * rails_used // machine.rails_of())
         self.expected = machine.nccl.model_copy(update={"channels": channels})
-        uplink_byte_s = machine.machine().uplink_byte_s * at_uplink if layout.racks > 1 else 0.0
-        at_most = used / channels / uplink_byte_s if uplink_byte_s else math.inf
-        shared = {name: min(getattr(self.expected, name).value / at_port, at_most) for name in RATES}
-        self.taken = self.expected.model_copy(update={name: Quantity(value=rate) for name, rate in shared.items()})
+        at_most = math.inf  # the rate of a channel at the uplinks
+        uplink_byte_s = machine.machine().uplink_byte_s * at_uplink
+        if layout.racks > 1 and uplink_byte_s:
+            at_most = rails_used / channels / uplink_byte_s
+        shared = {}
+        for name in RATES:
+            rate = getattr(self.expected, name).value / at_port
+            shared[name] = Quantity(value=min(rate, at_most))
+        self.taken = self.expected.model_copy(update=shared)
 
     def unpredicted_reason(self, nbytes: int) -> str | None:
         """Return why NCCL's formulas do not apply to a size on the group; None if they do."""
-        if reason := self.family.unmoved_reason(nbytes, self.dtype, self.workers):
-            return reason
+        unmoved = self.family.unmoved_reason(nbytes, self.dtype, self.workers)
+        if unmoved:
+            return unmoved
         if self.nodes == 1:
-            return f"on one node NCCL takes {join_words(self.missing, 'or')}, of which there is no formula here"
+            return f"on one node NCCL takes {join_words(self.missing, 'or')}, for which there is no formula here"
         if self.ranks_per_node is None:
             return "the nodes do not have as many ranks each"
         return None
@@ -160,10 +172,13 @@ class LibraryCalls:
             nbytes: the requested size.
             name: the algorithm, one of ``library_names`` [the one that NCCL chooses].
         """
-        expected, taken = (
-            [each for each in nccl_estimates(section, self.family.name, self.nodes, self.ranks_per_node or 1,
-                                             self.moved(nbytes))
-             if name in (None, NAMES[each.algorithm])]
-            for section in (self.expected, self.taken)
-        )  # fmt: skip
-        return taken[min(range(len(expected)), key=lambda number: expected[number].seconds)]
+        expected = self._estimates(self.expected, nbytes, name)
+        taken = self._estimates(self.taken, nbytes, name)
+        chosen = min(range(len(expected)), key=lambda number: expected[number].seconds)
+        return taken[chosen]
+
+    def _estimates(self, section: NcclSection, nbytes: int, name: str | None) -> list[NcclEstimate]:
+        """Return the estimates of an algorithm, or of all, with the channels of a section."""
+        per_node = self.ranks_per_node or 1
+        estimates = nccl_estimates(section, self.family.name, self.nodes, per_node, self.moved(nbytes))
+        return [estimate for estimate in estimates if name in (None, NAMES[estimate.algorithm])]

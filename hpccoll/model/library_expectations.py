@@ -61,6 +61,23 @@ class ComparedCall:
         """The busbw of the expected time; None without an expectation, and of a collective without busbw."""
         return self.row.busbw_Bps * self.ratio if self.row.busbw_Bps and self.ratio else None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the call in SI units, with the expected time as its median; absent values are None."""
+        json = _measurement_to_json(self.row)
+        json["busbw_Bps"] = self.expected_busbw
+        json["published"] = [section.model_dump(by_alias=True) for section in self.published]
+        json["candidates"] = {candidate.algorithm: candidate.value_s for candidate in self.candidates}
+        json["reason"] = self.reason or None
+        json["ratio"] = self.ratio
+        expected = self.expected
+        if expected:
+            json |= {
+                "algorithm": expected.algorithm, "params": dict(expected.params), "median_s": expected.value_s,
+                "ci_low_s": expected.low_s, "ci_high_s": expected.high_s, "kind": expected.kind,
+                "distance": expected.distance, "unmodelled": list(expected.unmodelled),
+            }  # fmt: skip
+        return json
+
 
 @dataclass(frozen=True, slots=True)
 class LibraryExpectation:
@@ -78,8 +95,8 @@ class LibraryExpectation:
         fastest: dict[int, ComparedCall] = {}
         for call in self.calls:
             if call.ratio:
-                other = fastest.setdefault(call.row.requested_bytes, call)
-                if call.ratio < (other.ratio or 0.0):
+                best = fastest.setdefault(call.row.requested_bytes, call)
+                if call.ratio < (best.ratio or 0.0):
                     fastest[call.row.requested_bytes] = call
         return fastest
 
@@ -92,31 +109,38 @@ class LibraryExpectation:
     def outside(self) -> list[list[ComparedCall]]:
         """The ranges of sizes whose ratio, with the two digits that are printed, is above CLOSE, or below it."""
         low, high = CLOSE
-        ratios = {id(call): round(call.ratio or 1.0, 2) for call in self.by_size.values()}
-        sides = groupby(self.by_size.values(), lambda call: (ratios[id(call)] > high) - (ratios[id(call)] < low))
-        return [[*calls] for side, calls in sides if side]
+
+        def side(call: ComparedCall) -> int:
+            ratio = round(call.ratio or 1.0, 2)
+            if ratio > high:
+                return 1
+            return -1 if ratio < low else 0
+
+        return [list(calls) for side_of_calls, calls in groupby(self.by_size.values(), side) if side_of_calls]
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield every call in SI units, with the expected time as its median; absent values are None."""
         for call in self.calls:
-            row, expected = call.row, call.expected
-            yield {
-                "collective": row.collective, "algorithm": expected.algorithm if expected else row.algorithm,
-                "params": dict(expected.params if expected else row.params), "nodes": row.nodes,
-                "ranks_per_node": row.ranks_per_node, "ranks": row.ranks, "racks": row.racks,
-                "aggregators": row.aggregators, "mapping": row.mapping, "in_place": row.in_place, "dtype": row.dtype,
-                "bytes": row.bytes, "median_s": expected.value_s if expected else None,
-                "ci_low_s": expected.low_s if expected else None, "ci_high_s": expected.high_s if expected else None,
-                "busbw_Bps": call.expected_busbw, "kind": expected.kind if expected else None,
-                "distance": expected.distance if expected else None, "basis": self.basis or None,
-                "unmodelled": list(expected.unmodelled) if expected else [],
-                "published": [each.model_dump(by_alias=True) for each in call.published],
-                "candidates": {each.algorithm: each.value_s for each in call.candidates},
-                "reason": self.reason or call.reason or None, "measured_s": row.median_s,
-                "measured_busbw_Bps": row.busbw_Bps, "measured_algorithm": row.algorithm, "measured_kind": row.kind,
-                "transport": row.transport, "timing": row.timing, "source": row.source, "ratio": call.ratio,
-                "machine": self.measured_on,
-            }  # fmt: skip
+            row = call.to_json()
+            row["basis"] = self.basis or None
+            row["machine"] = self.measured_on
+            if self.reason:
+                row["reason"] = self.reason
+            yield row
+
+
+def _measurement_to_json(row: Row) -> dict[str, Any]:
+    """Return a measured call in SI units, without what is expected of it."""
+    return {
+        "collective": row.collective, "algorithm": row.algorithm, "params": dict(row.params), "nodes": row.nodes,
+        "ranks_per_node": row.ranks_per_node, "ranks": row.ranks, "racks": row.racks,
+        "aggregators": row.aggregators, "mapping": row.mapping, "in_place": row.in_place, "dtype": row.dtype,
+        "bytes": row.bytes, "median_s": None, "ci_low_s": None, "ci_high_s": None, "busbw_Bps": None, "kind": None,
+        "distance": None, "basis": None, "unmodelled": [], "published": [], "candidates": {}, "reason": None,
+        "measured_s": row.median_s, "measured_busbw_Bps": row.busbw_Bps, "measured_algorithm": row.algorithm,
+        "measured_kind": row.kind, "transport": row.transport, "timing": row.timing, "source": row.source,
+        "ratio": None, "machine": None,
+    }  # fmt: skip
 
 
 def library_expectations(
@@ -149,11 +173,11 @@ def _expectation(rows: Sequence[Row], machine: MachineFile, measured_on: str) ->
             candidates = _candidates(rows, machine, basis)
         except BadInputError as error:
             basis, reason = "", str(error)
-    calls = [
-        ComparedCall(row, found := candidates.get(row.requested_bytes, ()), "" if found else _unmoved_reason(row),
-                     _published(row, machine))
-        for row in rows
-    ]  # fmt: skip
+    calls = []
+    for row in rows:
+        candidates_of_size = candidates.get(row.requested_bytes, ())
+        reason_of_size = "" if candidates_of_size else _unmoved_reason(row)
+        calls.append(ComparedCall(row, candidates_of_size, reason_of_size, _published(row, machine)))
     return LibraryExpectation(machine, measured_on, basis, calls, reason)
 
 
@@ -183,30 +207,47 @@ def transport_mismatch(row: Row, machine: MachineFile) -> str:
 
 def _basis(row: Row, machine: MachineFile) -> tuple[str, str]:
     """Return what a call is held against; empty with the reason why there is nothing."""
-    mismatch = transport_mismatch(row, machine)
-    basis = NCCL_MODEL if row.transport == "nccl" and machine.nccl else FASTEST_SCHEDULE
-    usual, each = (machine.geometry and machine.geometry.ranks_per_node) or row.ranks_per_node, row.ranks_per_node
-    own = [name.removeprefix("nccl_") for name in library_names(machine, row.collective)]
-    reasons = {
-        "one rank sends no messages": row.ranks == 1,
-        "messages between pairs of ranks are no collective": PAIRWISE & {*COLLECTIVES[row.collective].arguments},
-        "its nodes have different numbers of ranks": each is None,
-    }
-    reasons |= {
-        "NCCL's own model is for two nodes and more": row.nodes == 1,
-        f"NCCL's own model has {', '.join(RING_STEPS)}": row.collective not in RING_STEPS,
-        f"NCCL's own model has no {row.requested} of {row.collective}, which was forced": (
-            row.requested not in (None, *own)
-        ),
-    } if basis == NCCL_MODEL else {
-        f"{machine.name} has no section nccl, which NCCL's own model needs": row.transport == "nccl",
-        mismatch: bool(mismatch),
-    }  # fmt: skip
-    reasons[f"the call had {format_count(each, 'rank')} on each node, {machine.name} has {usual}"] = (each or 0) > (
-        usual or 0
-    )
-    reason = next((reason for reason, holds in reasons.items() if holds), "")
-    return ("", reason) if reason else (basis, "")
+    has_model = row.transport == "nccl" and machine.nccl is not None
+    basis = NCCL_MODEL if has_model else FASTEST_SCHEDULE
+    reason = _incomparable_reason(row) or _no_basis_reason(row, machine, basis) or _too_many_ranks(row, machine)
+    if reason:
+        return "", reason
+    return basis, ""
+
+
+def _incomparable_reason(row: Row) -> str:
+    """Return why a call is held against nothing, whatever the machine is; empty if it can be."""
+    if row.ranks == 1:
+        return "one rank sends no messages"
+    if not PAIRWISE.isdisjoint(COLLECTIVES[row.collective].arguments):
+        return "messages between pairs of ranks are no collective"
+    if row.ranks_per_node is None:
+        return "its nodes have different numbers of ranks"
+    return ""
+
+
+def _no_basis_reason(row: Row, machine: MachineFile, basis: str) -> str:
+    """Return why NCCL's model, or a schedule on a machine, says nothing of a call; empty if it says something."""
+    if basis != NCCL_MODEL:
+        if row.transport == "nccl":
+            return f"{machine.name} has no section nccl, which NCCL's own model needs"
+        return transport_mismatch(row, machine)
+    if row.nodes == 1:
+        return "NCCL's own model is for two nodes and more"
+    if row.collective not in RING_STEPS:
+        return f"NCCL's own model has {', '.join(RING_STEPS)}"
+    modelled = [name.removeprefix("nccl_") for name in library_names(machine, row.collective)]
+    if row.requested not in (None, *modelled):
+        return f"NCCL's own model has no {row.requested} of {row.collective}, which was forced"
+    return ""
+
+
+def _too_many_ranks(row: Row, machine: MachineFile) -> str:
+    """Return that the nodes of a call had more ranks than those of a machine have; empty if they had not."""
+    if machine.geometry is None or (row.ranks_per_node or 0) <= machine.geometry.ranks_per_node:
+        return ""
+    ranks = format_count(row.ranks_per_node, "rank")
+    return f"the call had {ranks} on each node, {machine.name} has {machine.geometry.ranks_per_node}"
 
 
 def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mapping[int, Sequence[Prediction]]:
@@ -216,7 +257,8 @@ def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mappin
         BadInputError: if nothing can be predicted.
         KeyboardInterrupt: if the user has interrupted the simulations.
     """
-    row, sizes = rows[0], list(dict.fromkeys(row.requested_bytes for row in rows))
+    row = rows[0]
+    sizes = list(dict.fromkeys(row.requested_bytes for row in rows))
     mapping = None if row.mapping == "block" or row.nodes == 1 else row.mapping
     request = Request(
         nodes=[row.nodes], sizes=sizes, collective=row.collective, ranks_per_node=row.ranks_per_node,
@@ -227,19 +269,20 @@ def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mappin
     predicted = predict(machine, request)
     if predicted.interrupted:  # the fastest of some schedules is not the fastest
         raise KeyboardInterrupt
-    if basis == NCCL_MODEL:
-        found = [
-            each for each in predicted.predictions if row.requested in (None, each.algorithm.removeprefix("nccl_"))
-        ]
-    else:
-        found = [each for each in predicted.predictions if each.eligible and not each.of_library]
+
+    def is_candidate(prediction: Prediction) -> bool:
+        if basis == NCCL_MODEL:
+            return row.requested in (None, prediction.algorithm.removeprefix("nccl_"))
+        return prediction.eligible and not prediction.of_library
+
     by_size: dict[int, list[Prediction]] = defaultdict(list)
-    for each in sorted(found, key=lambda each: each.value_s):
-        by_size[each.requested_bytes].append(each)
+    for prediction in sorted(predicted.predictions, key=lambda prediction: prediction.value_s):
+        if is_candidate(prediction):
+            by_size[prediction.requested_bytes].append(prediction)
     return by_size
 
 
 def _arguments(row: Row) -> dict[str, int | str]:
-    """Return the arguments of a call that are no options of the program that measured it."""
-    known = COLLECTIVES[row.collective].arguments
-    return {name: value for name, value in row.params.items() if name in known}
+    """Return the parameters of a call that are arguments of its collective, not options of the program."""
+    arguments = COLLECTIVES[row.collective].arguments
+    return {name: value for name, value in row.params.items() if name in arguments}

@@ -53,7 +53,7 @@ class Tier:
 
     def of(self, nbytes: float) -> MessageCosts:
         """Return the costs of a message."""
-        return self.costs[bisect_right(self.costs, nbytes, key=lambda each: each.from_bytes) - 1]
+        return self.costs[bisect_right(self.costs, nbytes, key=lambda costs: costs.from_bytes) - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +107,16 @@ class Use(NamedTuple):
 
 def shared_resources(machine: Machine, layout: Layout, source: Ints, target: Ints, tier: Ints) -> Iterator[Use]:
     """Yield what messages between ranks share, besides the rates of their ranks; ``tier`` says how far they go."""
-    node, rack, rail = (np.array(each) for each in (layout.node, layout.rack, layout.rail))
+    node = np.array(layout.node)
+    rack = np.array(layout.rack)
+    rail = np.array(layout.rail)
     rails = int(rail.max()) + 1
     below = np.isin(rack, rack[: layout.workers])  # aggregators of other racks are above the uplinks
-    inside, away, across = (
-        np.flatnonzero(which)
-        for which in (tier == TIERS.index("node"), tier >= TIERS.index("rack"), tier == TIERS.index("fabric"))
-    )
-    metered = np.arange(layout.ranks) < (
-        layout.workers if machine.switches or machine.unmetered_aggregators else layout.ranks
-    )
+    inside = np.flatnonzero(tier == TIERS.index("node"))
+    away = np.flatnonzero(tier >= TIERS.index("rack"))
+    across = np.flatnonzero(tier == TIERS.index("fabric"))
+    has_unmetered = machine.switches or machine.unmetered_aggregators
+    metered = np.arange(layout.ranks) < (layout.workers if has_unmetered else layout.ranks)
     for direction, ranks in (("out", source), ("in", target)):
         if machine.port_byte_s:
             through = away[metered[ranks[away]]]

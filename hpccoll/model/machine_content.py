@@ -17,7 +17,7 @@ Check: TypeAlias = Callable[[Any, Path], object]
 """Raises an error if the content of a file, the second argument, is wrong."""
 
 MAX_LIKE = 8
-"""The most files of which each is like the next one."""
+"""The most files in a chain in which each is like the next one."""
 
 
 def cluster_names() -> list[str]:
@@ -29,15 +29,15 @@ def machine_path(name: str | Path, key: str, directory: Path | None = None) -> P
     """Return the file of a machine; a relative path is one from ``directory`` [the current one].
 
     Raises:
-        BadInputError: if there is no such machine.
+        BadInputError: if the machine does not exist.
     """
-    if str(name) in (known := cluster_names()):
+    clusters = cluster_names()
+    if str(name) in clusters:
         return CLUSTERS / f"{name}.yaml"
     path = Path(name) if directory is None else directory / name
     if not path.exists():
-        raise BadInputError(
-            key, str(name), f"{did_you_mean(str(name), known)}a file, or a name of 'hpccoll list clusters'"
-        )
+        hint = did_you_mean(str(name), clusters)
+        raise BadInputError(key, str(name), f"{hint}a file, or a name of 'hpccoll list clusters'")
     return path
 
 
@@ -47,7 +47,7 @@ def read_content(path: Path, key: str, check: Check, check_keys: Check, readers:
     Args:
         path: the file.
         key: what names it in errors.
-        check: raises an error if the content of a file that another one is like is no machine.
+        check: raises an error if the content of a file that another one is like is not a machine.
         check_keys: raises an error if content has keys that no machine has.
         readers: the files that are like this one.
 
@@ -58,7 +58,9 @@ def read_content(path: Path, key: str, check: Check, check_keys: Check, readers:
     if not isinstance(content, dict) or "like" not in content:
         return content
     own = {"name": path.stem, **content}
-    like, where, readers = own.pop("like"), f"{path}: like", (*readers, path.resolve())
+    like = own.pop("like")
+    where = f"{path}: like"
+    readers = (*readers, path.resolve())
     if not isinstance(like, str) or not like:
         raise BadInputError(where, like, "a file, or a name of 'hpccoll list clusters'")
     base = machine_path(like, where, path.parent)
@@ -67,18 +69,28 @@ def read_content(path: Path, key: str, check: Check, check_keys: Check, readers:
     of_base = read_content(base, where, check, check_keys, readers)
     check(of_base, base)  # its errors are its own
     check_keys({**of_base, **own}, path)  # a section may be the wrong one because its keys are misspelt
-    if "class" in of_base and "class" not in own and (other := [name for name in OF_A_CLASS if name in own]):
-        whose = f"that of {of_base['name']}, which has another {join_words(other)}"
-        remedy = "null, or the fabric, network and rates of this machine"
-        if "port" in other:
-            remedy += f"; for another speed of the same network alone, leave port out: --cluster {like} --rate x0.5"
-        raise BadInputError(f"{path}: class", whose, remedy)
+    if "class" in of_base and "class" not in own:
+        _check_class(path, like, of_base, own)
     return _patched(of_base, own)
+
+
+def _check_class(path: Path, like: str, of_base: dict[str, Any], own: dict[str, Any]) -> None:
+    """Check that a file changes nothing that decides which published figures are of machines like its base."""
+    changed = [name for name in OF_A_CLASS if name in own]
+    if not changed:
+        return
+    whose = f"that of {of_base['name']}, which has another {join_words(changed)}"
+    remedy = "null, or the fabric, network and rates of this machine"
+    if "port" in changed:
+        remedy += f"; for another speed of the same network alone, leave port out: --cluster {like} --rate x0.5"
+    raise BadInputError(f"{path}: class", whose, remedy)
 
 
 def _patched(content: Any, patch: Any) -> Any:
     """Return content with a patch, as RFC 7386 has it: mappings key by key, null removes, others are replaced."""
     if not isinstance(content, dict) or not isinstance(patch, dict):
         return patch
-    merged = {**content, **{name: _patched(content.get(name), value) for name, value in patch.items()}}
+    merged = dict(content)
+    for name, value in patch.items():
+        merged[name] = _patched(content.get(name), value)
     return {name: value for name, value in merged.items() if value is not None}

@@ -6,6 +6,7 @@ hpccoll, in ``clusters/``. Every number of the model may have an interval.
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -67,8 +68,9 @@ class MachineFile(MachineFields):
         Raises:
             BadInputError: if they do not fit the others.
         """
-        updates = {name: each for name, each in sections if each is not None}
-        if self.cpus and (cpus := sections.cpus):
+        updates = {name: section for name, section in sections if section is not None}
+        cpus = sections.cpus
+        if self.cpus and cpus:
             declared = {name: getattr(cpus, name) for name in cpus.model_fields_set}
             updates["cpus"] = self.cpus.model_copy(update=declared)
         return self.model_copy(update=updates).check()
@@ -83,19 +85,19 @@ class MachineFile(MachineFields):
             return self
         if self._unscaled:
             return self._unscaled.with_network(factor * self._network_factor)
+        tiers = dict(self.tiers)
+        for tier in tiers.keys() - {"node"}:
+            tiers[tier] = [costs.scaled(factor) for costs in tiers[tier]]
         updates: dict[str, Any] = {
             "name": f"{self.name} with a network x{factor:g}",
             "published": [],
             "machine_class": None,
-            "tiers": {
-                name: costs if name == "node" else [each.scaled(factor) for each in costs]
-                for name, costs in self.tiers.items()
-            },
+            "tiers": tiers,
             "port": self.port and self.port.scaled(factor),
             "uplink": self.uplink and self.uplink.scaled(factor),
         }
         if self.nccl:
-            inside = self.tiers["node"][-1].bytes_per_s.value if "node" in self.tiers else math.inf
+            inside = tiers["node"][-1].bytes_per_s.value if "node" in tiers else math.inf
             updates["nccl"] = self.nccl.with_network(factor, inside)
         scaled = self.model_copy(update=updates)
         scaled._network_factor, scaled._unscaled = factor, self  # noqa: SLF001  of its own class
@@ -121,17 +123,16 @@ class MachineFile(MachineFields):
 
     def machine(self, bound: Bound = "value") -> Machine:
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
-        cpus = self.cpus
+        fold_s = {dtype: _byte_s(rate, bound) for dtype, rate in self.reduction.items()}
+        burst_bytes = self.port.burst_bytes.at(bound, is_rate=True) if self.port else 0.0
         return Machine(
-            tiers={
-                name: Tier(tuple(_message_costs(each, bound) for each in costs)) for name, costs in self.tiers.items()
-            },
-            fold_s={dtype: _byte_s(rate, bound) for dtype, rate in self.reduction.items()},
+            tiers={name: _tier(sections, bound) for name, sections in self.tiers.items()},
+            fold_s=fold_s,
             port_byte_s=_byte_s(self.port, bound),
-            burst_bytes=self.port.burst_bytes.at(bound, is_rate=True) if self.port else 0.0,
+            burst_bytes=burst_bytes,
             uplink_byte_s=self._uplink_byte_s(bound),
             memory_byte_s=_byte_s(self.memory, bound),
-            cpus=Cpus(cpus.cores, _byte_s(cpus, bound), cpus.of, cpus.contention.at(bound)) if cpus else None,
+            cpus=_cpus(self.cpus, bound) if self.cpus else None,
             unmetered_aggregators=self.aggregators.kind == "unmetered",
             switches=self.aggregators.kind == "switches",
         )
@@ -139,8 +140,8 @@ class MachineFile(MachineFields):
     def _uplink_byte_s(self, bound: Bound) -> float:
         if self.uplink is None or self.uplink.oversubscription is None:
             return _byte_s(self.uplink, bound)
-        nodes = self.geometry.nodes_per_rack if self.geometry else None
-        return _byte_s(self.port, bound) * self.uplink.oversubscription.at(bound) / (nodes or 1)
+        nodes_per_rack = (self.geometry and self.geometry.nodes_per_rack) or 1
+        return _byte_s(self.port, bound) * self.uplink.oversubscription.at(bound) / nodes_per_rack
 
     @property
     def held_out_ratios(self) -> tuple[float, float]:
@@ -150,7 +151,9 @@ class MachineFile(MachineFields):
     @property
     def transport(self) -> str:
         """The transport whose costs it has, with the device if that is not the host: ``nccl on cuda``."""
-        return self.measured.transport if self.measured else "nccl on cuda" if self.nccl else "mpi"
+        if self.measured:
+            return self.measured.transport
+        return "nccl on cuda" if self.nccl else "mpi"
 
     def layout(
         self, nodes: int, ranks_per_node: int | None = None, aggregators: int = 0, mapping: str | None = None
@@ -167,30 +170,41 @@ class MachineFile(MachineFields):
         Raises:
             BadInputError: if the file does not have such a node, or lacks the costs of a tier that messages can cross.
         """
-        geometry = self.geometry
         RANKS.check("--nodes", nodes)
         AGGREGATORS.check("--aggregators", aggregators)
         if mapping is not None and mapping not in MAPPINGS:
             raise BadInputError("--mapping", mapping, MAPPINGS)
-        measured = max(self.measured.ranks_per_node) if self.measured else None
-        usual, most = (geometry.ranks_per_node,) * 2 if geometry else (measured, RANKS_PER_NODE.maximum)
-        per_node = usual if ranks_per_node is None else ranks_per_node
-        if per_node is None or not 1 <= per_node <= most:
-            raise BadInputError("--ranks-per-node", per_node, f"the ranks on a node of {self.name}, 1 to {most}")
+        per_node = self._checked_ranks_per_node(ranks_per_node)
         rails = self.rails_of(per_node)
         if per_node % rails:
             raise BadInputError("--ranks-per-node", per_node, f"a multiple of {rails}, the rails of {self.name}")
-        racks = -(-nodes // ((geometry and geometry.nodes_per_rack) or nodes))
+        nodes_per_rack = (self.geometry and self.geometry.nodes_per_rack) or nodes
+        racks = -(-nodes // nodes_per_rack)
         self._check_tiers(per_node, nodes + aggregators, racks)
         node = Layout.of(nodes * per_node, per_node).node
-        rail = tuple(me % per_node * rails // per_node for me in range(len(node)))
-        layout = Layout(node, tuple(each * racks // nodes for each in node), rail).with_aggregators(aggregators)
+        rack = tuple(node_of_rank * racks // nodes for node_of_rank in node)
+        rail = tuple(rank % per_node * rails // per_node for rank in range(len(node)))
+        layout = Layout(node, rack, rail).with_aggregators(aggregators)
         return layout if mapping is None else layout.subset(numbering(layout, mapping))
+
+    def _checked_ranks_per_node(self, requested: int | None) -> int:
+        """Return the ranks on each node; by default those of the file, or else the most that were measured."""
+        if self.geometry:
+            usual: int | None = self.geometry.ranks_per_node
+            most = self.geometry.ranks_per_node
+        else:
+            usual = max(self.measured.ranks_per_node) if self.measured else None
+            most = RANKS_PER_NODE.maximum
+        per_node = usual if requested is None else requested
+        if per_node is None or not 1 <= per_node <= most:
+            raise BadInputError("--ranks-per-node", per_node, f"the ranks on a node of {self.name}, 1 to {most}")
+        return per_node
 
     def rails_of(self, ranks_per_node: int | None = None) -> int:
         """Return the rails that the ranks of a node use, by default all of a node: fewer ranks leave rails idle."""
-        geometry = self.geometry
-        return min(geometry.rails, ranks_per_node or geometry.ranks_per_node) if geometry else 1
+        if self.geometry is None:
+            return 1
+        return min(self.geometry.rails, ranks_per_node or self.geometry.ranks_per_node)
 
     def distance(self, nodes: int, ranks_per_node: int, nbytes: int) -> str:
         """Return how far a case is from the nearest measurement of the machine, in words."""
@@ -202,10 +216,14 @@ class MachineFile(MachineFields):
             "ranks on a node": (ranks_per_node, min(measured.ranks_per_node), max(measured.ranks_per_node)),
             "size": (nbytes, measured.smallest_bytes, measured.largest_bytes),
         }
-        beyond = [f"{n / most:.3g} times the measured {what}" for what, (n, _, most) in extents.items() if n > most]
-        beyond += [f"{n / low:.2g} of the least measured {what}" for what, (n, low, _) in extents.items() if n < low]
-        beyond += [f"a network x{self._network_factor:g}"] if self._network_factor != 1 else []
-        return " and ".join(beyond) or "within what was measured"
+        above, below = [], []
+        for quantity, (value, least, most) in extents.items():
+            if value > most:
+                above.append(f"{value / most:.3g} times the measured {quantity}")
+            elif value < least:
+                below.append(f"{value / least:.2g} of the least measured {quantity}")
+        network = [f"a network x{self._network_factor:g}"] if self._network_factor != 1 else []
+        return " and ".join(above + below + network) or "within what was measured"
 
     def _check_tiers(self, ranks_per_node: int, nodes: int, racks: int) -> None:
         if not self.tiers:
@@ -213,27 +231,41 @@ class MachineFile(MachineFields):
         needed = {"node": ranks_per_node > 1, "rack": nodes > racks, "fabric": racks > 1}
         for tier, label in TIER_LABELS.items():
             if needed[tier] and tier not in self.tiers:
-                has = ", ".join(TIER_LABELS[each] for each in self.tiers)
+                has = ", ".join(TIER_LABELS[described] for described in self.tiers)
                 raise UnusableError(f"{self.name}: tiers.{tier}", f"no costs of messages {label}; it has those {has}")
 
 
+def _tier(sections: Sequence[MessageCostsSection], bound: Bound) -> Tier:
+    return Tier(tuple(_message_costs(section, bound) for section in sections))
+
+
 def _message_costs(section: MessageCostsSection, bound: Bound) -> MessageCosts:
-    latency_s, overhead_s, gap_s = (each.at(bound) for each in (section.latency_s, section.overhead_s, section.gap_s))
-    byte_s = 1 / section.bytes_per_s.at(bound, is_rate=True)
-    return MessageCosts(section.from_bytes, latency_s, overhead_s, gap_s, byte_s, section.synchronous)
+    return MessageCosts(
+        section.from_bytes,
+        section.latency_s.at(bound),
+        section.overhead_s.at(bound),
+        section.gap_s.at(bound),
+        1 / section.bytes_per_s.at(bound, is_rate=True),
+        section.synchronous,
+    )
+
+
+def _cpus(section: CpusSection, bound: Bound) -> Cpus:
+    return Cpus(section.cores, _byte_s(section, bound), section.of, section.contention.at(bound))
 
 
 def _byte_s(section: RateSection | UplinkSection | CpusSection | None, bound: Bound) -> float:
     """Return the seconds of a byte; 0 without a limit."""
-    rate = section.bytes_per_s if section else None
-    return 1 / rate.at(bound, is_rate=True) if rate else 0.0
+    if section is None or section.bytes_per_s is None:
+        return 0.0
+    return 1 / section.bytes_per_s.at(bound, is_rate=True)
 
 
 def read_machine(name: str | Path, key: str) -> MachineFile:
     """Read the file of a machine.
 
     Raises:
-        BadInputError: if there is no such machine, or the file is invalid.
+        BadInputError: if the machine does not exist, or its file is invalid.
     """
     path = machine_path(name, key)
     content = read_content(
@@ -274,20 +306,18 @@ def describe_machine(machine: MachineFile, *, simulated: bool) -> list[str]:
 
     Args:
         machine: the machine.
-        simulated: whether these are words above simulated times, of which they say what the intervals are.
+        simulated: whether simulated times follow: the sentences then say what their intervals are.
     """
-    measured, errors = machine.measured, machine.validation
-    if measured is None:
-        times = "; intervals of simulated times are those of its numbers" if simulated else ""
-        first = f"{machine.name}: {machine.kind}, not measured{times}"
-        bound = [] if machine.channels_follow else [CHANNELS_BOUND]
-        return [first, *([machine.source] if machine.source else []), *bound]
+    if machine.measured is None:
+        return _describe_described(machine, simulated=simulated)
+    measured = machine.measured
+    errors = machine.validation
     sizes = f"{format_size(measured.smallest_bytes)} to {format_size(measured.largest_bytes)}"
-    nodes, ranks = (", ".join(map(str, each)) for each in (measured.nodes, measured.ranks_per_node))
-    first = (
-        f"{machine.name}: fitted ({measured.kind}, {measured.transport}) on {nodes} nodes x {ranks}, {sizes}"
-        f"{'; times are simulated' if simulated else ''}"
-    )
+    nodes = ", ".join(map(str, measured.nodes))
+    ranks = ", ".join(map(str, measured.ranks_per_node))
+    first = f"{machine.name}: fitted ({measured.kind}, {measured.transport}) on {nodes} nodes x {ranks}, {sizes}"
+    if simulated:
+        first += "; times are simulated"
     if "error_median" not in errors:
         return [first, "nothing was held out: the intervals are those of the fit, and may be too narrow"]
     held_out = (
@@ -296,3 +326,15 @@ def describe_machine(machine: MachineFile, *, simulated: bool) -> list[str]:
         f"{errors.get('ratio_p5', 1):.2f} to {errors.get('ratio_p95', 1):.2f}"
     )
     return [first, held_out]
+
+
+def _describe_described(machine: MachineFile, *, simulated: bool) -> list[str]:
+    """Return the sentences on a machine that was not measured: see ``describe_machine``."""
+    sentences = [f"{machine.name}: {machine.kind}, not measured"]
+    if simulated:
+        sentences[0] += "; intervals of simulated times are those of its numbers"
+    if machine.source:
+        sentences.append(machine.source)
+    if not machine.channels_follow:
+        sentences.append(CHANNELS_BOUND)
+    return sentences

@@ -61,12 +61,17 @@ class Quantity(YamlSection):
         """Return the number, or the end of its interval that costs least or most; of a rate, the high end is fast."""
         if bound == "value":
             return self.value
-        end = self.low if (bound == "low_cost") != is_rate else self.high
+        is_low_end = (bound == "low_cost") != is_rate
+        end = self.low if is_low_end else self.high
         return self.value if end is None else end
 
     def times(self, factor: float) -> "Quantity":
         """Return the number and its interval, multiplied."""
-        ends = {name: factor * end for name in ("value", "low", "high") if (end := getattr(self, name)) is not None}
+        ends = {"value": factor * self.value}
+        if self.low is not None:
+            ends["low"] = factor * self.low
+        if self.high is not None:
+            ends["high"] = factor * self.high
         return self.model_copy(update=ends)
 
 
@@ -134,7 +139,7 @@ class MessageCostsSection(_Scalable):
 
 
 def _check_starts(costs: list[MessageCostsSection]) -> list[MessageCostsSection]:
-    starts = [each.from_bytes for each in costs]
+    starts = [section.from_bytes for section in costs]
     if starts[0] != 0 or starts != sorted(set(starts)):
         raise BadInputError("from_bytes", starts, "0 first, and then larger and larger sizes")
     return costs
@@ -221,9 +226,12 @@ class NcclSection(YamlSection):
 
     def with_network(self, factor: float, inside: float) -> Self:
         """Return the parameters with a network ``factor`` times as fast, and ``inside`` bytes a second in a node."""
-        rates = {name: getattr(self, name) for name in ("intra_bytes_per_s", "inter_bytes_per_s")}
-        most = {name: max(1.0, inside / self.channels / rate.value) for name, rate in rates.items()}
-        return self.model_copy(update={name: rate.times(min(factor, most[name])) for name, rate in rates.items()})
+        rates = {}
+        for name in ("intra_bytes_per_s", "inter_bytes_per_s"):
+            rate = getattr(self, name)
+            most = max(1.0, inside / self.channels / rate.value)
+            rates[name] = rate.times(min(factor, most))
+        return self.model_copy(update=rates)
 
 
 class ClassSection(YamlSection):

@@ -47,4 +47,4 @@ def _mappings(value: object) -> list[Mapping[str, object]]:
     """Return the mappings of a list; none of another value, as a file of others may have it."""
     if not isinstance(value, list):
         return []
-    return [each for each in value if isinstance(each, Mapping)]
+    return [entry for entry in value if isinstance(entry, Mapping)]

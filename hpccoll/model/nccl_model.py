@@ -78,8 +78,10 @@ class _Estimator:
     def __init__(self, section: NcclSection, nodes: int, ranks_per_node: int) -> None:
         self.section, self.nodes, self.ranks_per_node = section, nodes, ranks_per_node
         self.ranks = nodes * ranks_per_node
-        self.column = 0 if nodes == 2 else 1  # of the tables of limits
-        of_channel = section.intra_bytes_per_s if nodes == 2 else section.inter_bytes_per_s
+        if nodes == 2:
+            self.column, of_channel = 0, section.intra_bytes_per_s  # the column of the tables of limits
+        else:
+            self.column, of_channel = 1, section.inter_bytes_per_s
         self.bus = section.channels * of_channel.value / 1e9
 
     def estimates(self, collective: str, nbytes: int) -> Iterator[NcclEstimate]:
@@ -89,23 +91,27 @@ class _Estimator:
                 yield self.tree(protocol, nbytes)
 
     def ring(self, collective: str, protocol: int, nbytes: int) -> NcclEstimate:
-        factor, section = RING_STEPS[collective], self.section
+        factor = RING_STEPS[collective]
+        section = self.section
+        is_simple = PROTOCOLS[protocol] == "Simple"
         if PROTOCOLS[protocol] == "LL":
             bus = min(self.bus / 2, LL_LIMIT[section.cpu][self.column])
         elif PROTOCOLS[protocol] == "LL128":
             bus = min(0.92 * self.bus, section.channels * RING_LL128_LIMIT[section.architecture][self.column])
         else:
             bus = self.bus
-        post = POST_US[section.cpu] * (3 if PROTOCOLS[protocol] == "Simple" else 1)
-        network = NETWORK_US["tree" if self.ranks_per_node == 1 else "ring"][protocol]
+        post = POST_US[section.cpu] * (3 if is_simple else 1)
+        step_inside = max(NVLINK_US["ring"][protocol], post)
+        step_between = NETWORK_US["tree" if self.ranks_per_node == 1 else "ring"][protocol]
         between = factor * (self.nodes - 1)
         inside = factor * (self.ranks - 1) - between
-        latency = BASE_US["ring"][protocol] + inside * max(NVLINK_US["ring"][protocol], post) + between * network
+        latency = BASE_US["ring"][protocol] + inside * step_inside + between * step_between
         # A communicator has twice as many channels as the search has found.
-        large = nbytes // (2 * section.channels * self.ranks) >= 64
-        if PROTOCOLS[protocol] == "Simple" and collective == "all_reduce" and large:
+        is_large = nbytes // (2 * section.channels * self.ranks) >= 64
+        if is_simple and collective == "all_reduce" and is_large:
             latency *= 1.4
-        return _estimate("ring", protocol, latency, bus * self.ranks / (factor * (self.ranks - 1)), nbytes)
+        bandwidth = bus * self.ranks / (factor * (self.ranks - 1))
+        return _estimate("ring", protocol, latency, bandwidth, nbytes)
 
     def tree(self, protocol: int, nbytes: int) -> NcclEstimate:
         section = self.section
@@ -120,7 +126,8 @@ class _Estimator:
         if 0 <= power < len(TREE_CORRECTION[protocol]):
             bus *= TREE_CORRECTION[protocol][power]
         inside = (self.ranks_per_node - 1) * NVLINK_US["tree"][protocol]
-        latency = BASE_US["tree"][protocol] + 2 * (inside + floor_log2(self.nodes) * NETWORK_US["tree"][protocol])
+        between = floor_log2(self.nodes) * NETWORK_US["tree"][protocol]
+        latency = BASE_US["tree"][protocol] + 2 * (inside + between)
         return _estimate("tree", protocol, latency, bus / 2, nbytes)
 
 

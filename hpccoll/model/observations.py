@@ -13,7 +13,7 @@ from hpccoll.common.units import format_count, parse_cpu_list
 from hpccoll.schedule import Algorithm, CollectiveCall, Layout, Parameter, numbering
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.layout import TIERS
-from hpccoll.store.raw_results import RawResults
+from hpccoll.store.raw_results import Attempt, Outcome, RawResults
 from hpccoll.store.rows import RowKey
 from hpccoll.store.schema import ON_TESTBED
 from hpccoll.store.statistics import make_row
@@ -36,10 +36,15 @@ class Work(NamedTuple):
     def text(self) -> str:
         """The work as text: ``all_reduce of 6 ranks on 6 nodes, float32 sum``."""
         where = f"{self.collective} of {self.ranks} ranks on {format_count(self.nodes, 'node')}"
-        where += f" in {self.racks} racks" if self.racks > 1 else ""
-        aggregators = f"{self.aggregators} aggregators" if self.aggregators else ""
-        mapping = f"mapping {self.mapping}" if self.mapping else ""
-        return ", ".join(filter(None, (where, aggregators, f"{self.dtype} {self.op}".strip(), self.call, mapping)))
+        if self.racks > 1:
+            where += f" in {self.racks} racks"
+        words = [where]
+        if self.aggregators:
+            words.append(f"{self.aggregators} aggregators")
+        words += [f"{self.dtype} {self.op}".strip(), self.call]
+        if self.mapping:
+            words.append(f"mapping {self.mapping}")
+        return ", ".join(filter(None, words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +79,19 @@ class Observation:
     @property
     def own_parameters(self) -> dict[str, Parameter]:
         """The algorithm's own parameters."""
-        known = self.algorithm.parameters if self.algorithm else {}
-        return {name: value for name, value in self.params.items() if name in known}
+        own = self.algorithm.parameters if self.algorithm else {}
+        return {name: value for name, value in self.params.items() if name in own}
 
     @property
     def name(self) -> str:
         """The algorithm, the requested parameters and the mapping."""
+        algorithm = self.algorithm.name if self.algorithm else NATIVE
         arguments = self.call.collective.arguments
         requested = [f"{name}={value}" for name, value in sorted(self.requested.items()) if name not in arguments]
-        mapping = [f"mapping={self.mapping}"] if self.mapping else []
-        return " ".join([self.algorithm.name if self.algorithm else NATIVE, *requested, *mapping])
+        words = [algorithm, *requested]
+        if self.mapping:
+            words.append(f"mapping={self.mapping}")
+        return " ".join(words)
 
     @property
     def work(self) -> Work:
@@ -108,12 +116,20 @@ class Observation:
         if call.peer is not None or call.concurrent is not None:
             partners = {me: call.partner(me) for me in range(layout.workers)}
             pairs = [(me, partner) for me, partner in partners.items() if partner is not None]
-            return frozenset(TIERS[tier] for tier in layout.tier(*np.array(pairs).T).tolist())
-        aggregated = self.algorithm and self.algorithm.aggregates
-        nodes = Counter((layout.rack[me], layout.node[me]) for me in range(layout.ranks if aggregated else call.p))
-        racks = Counter(rack for rack, _ in nodes)
-        there = {"node": max(nodes.values()) > 1, "rack": max(racks.values()) > 1, "fabric": len(racks) > 1}
-        return frozenset(tier for tier, crossed in there.items() if crossed)
+            crossed = layout.tier(*np.array(pairs).T).tolist()
+            return frozenset(TIERS[tier] for tier in crossed)
+        aggregates = self.algorithm is not None and self.algorithm.aggregates
+        ranks = range(layout.ranks if aggregates else call.p)
+        ranks_of_node = Counter((layout.rack[me], layout.node[me]) for me in ranks)
+        nodes_of_rack = Counter(rack for rack, _ in ranks_of_node)
+        tiers = set()
+        if max(ranks_of_node.values()) > 1:
+            tiers.add("node")
+        if max(nodes_of_rack.values()) > 1:
+            tiers.add("rack")
+        if len(nodes_of_rack) > 1:
+            tiers.add("fabric")
+        return frozenset(tiers)
 
     @property
     def cpu_share(self) -> float:
@@ -134,28 +150,60 @@ def observations(raw: RawResults, *, imported: bool = False) -> Iterator[Observa
     another program measured.
     """
     for attempt, outcome, _ in raw.histories():
+        if not (attempt.ours or (imported and attempt.imported)) or not _is_observed(outcome):
+            continue
+        timed = make_row(raw.job, attempt, outcome)
+        if not timed.median_s or not outcome.bytes:
+            continue
         case = outcome.case
-        if case.collective in WORKLOADS or outcome.load:
-            continue
-        timed, family = make_row(raw.job, attempt, outcome), COLLECTIVES[case.collective]
-        known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, duplicate one of these
-        source = attempt.ours or (imported and attempt.imported)
-        usable = outcome.status == "ok" and source and not outcome.floor and case.timing == SINGLE
-        if not (usable and known and timed.median_s and outcome.bytes):
-            continue
+        family = COLLECTIVES[case.collective]
         layout = attempt.layout
-        cpus = len(set().union(*(parse_cpu_list(place.affinity) for place in attempt.places if place.node == 0)))
-        quota = attempt.provenance.get("cpu_quota")
-        cpus = min(cpus, int(quota)) if isinstance(quota, int | float) else cpus
         if case.mapping is not None:
             layout = layout.subset(numbering(layout, case.mapping))
         arguments = {name: value for name, value in outcome.params.items() if name in family.arguments}
+        call = family.call(layout.workers, case.root, **arguments)
+        transport = case.transport if case.device == "cpu" else f"{case.transport} on {case.device}"
+        rounds_s = tuple(filter(None, timed.round_medians_s))
         yield Observation(
-            family.call(layout.workers, case.root, **arguments), family.algorithms.get(case.algorithm), outcome.params,
-            outcome.bytes, timed.median_s, layout,
-            transport=case.transport if case.device == "cpu" else f"{case.transport} on {case.device}",
-            requested=case.params, dtype=case.dtype, op=case.op, in_place=case.in_place, mapping=case.mapping,
-            executor=timed.executor or PYTHON, rounds_s=tuple(filter(None, timed.round_medians_s)),
-            machine=attempt.machine, kind=attempt.kind, oversubscribed=attempt.oversubscribed, cpus=max(1, cpus),
-            file=raw.path.name, key=(raw.job.name, attempt.run_id, case.id),
-        )  # fmt: skip
+            call=call,
+            algorithm=family.algorithms.get(case.algorithm),
+            params=outcome.params,
+            nbytes=outcome.bytes,
+            seconds=timed.median_s,
+            layout=layout,
+            transport=transport,
+            requested=case.params,
+            dtype=case.dtype,
+            op=case.op,
+            in_place=case.in_place,
+            mapping=case.mapping,
+            executor=timed.executor or PYTHON,
+            rounds_s=rounds_s,
+            machine=attempt.machine,
+            kind=attempt.kind,
+            oversubscribed=attempt.oversubscribed,
+            cpus=_cpus(attempt),
+            file=raw.path.name,
+            key=(raw.job.name, attempt.run_id, case.id),
+        )
+
+
+def _is_observed(outcome: Outcome) -> bool:
+    """Return whether an outcome is that of a single operation, without a load, that has a right result."""
+    case = outcome.case
+    if case.collective in WORKLOADS or outcome.load or outcome.floor or outcome.status != "ok":
+        return False
+    family = COLLECTIVES[case.collective]
+    is_known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, duplicate one of these
+    return is_known and case.timing == SINGLE
+
+
+def _cpus(attempt: Attempt) -> int:
+    """Return the CPUs of the first node that ranks may use; at least 1."""
+    cpus: set[int] = set()
+    for place in attempt.places:
+        if place.node == 0:
+            cpus.update(parse_cpu_list(place.affinity))
+    quota = attempt.provenance.get("cpu_quota")
+    allowed = min(len(cpus), int(quota)) if isinstance(quota, int | float) else len(cpus)
+    return max(1, allowed)

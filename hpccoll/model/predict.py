@@ -1,10 +1,10 @@
 """Predictions: the simulated times of algorithms by size and number of nodes, with intervals, and NCCL's own model."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 from hpccoll.cases.algorithm_registry import collective
@@ -24,7 +24,7 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.schema import MODELLED, SIMULATED
 
 USUAL = {"all_reduce": ("ring", "recursive_doubling", "rabenseifner", "hierarchical")}
-"""The algorithms that are predicted without a choice, of collectives with so many that all of them take long."""
+"""The algorithms that are predicted by default, of collectives with too many algorithms to predict all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +51,22 @@ class Request:
         """Return the algorithms with their parameters.
 
         Raises:
-            BadInputError: if there is no such collective, algorithm or dtype, or a parameter is invalid.
+            BadInputError: if the collective, an algorithm or the dtype does not exist, or a parameter is invalid.
         """
         family = collective(self.collective)
-        names = dict.fromkeys(self.algorithms or USUAL.get(family.name) or family.components)
-        if not self.algorithms and (self.aggregators or machine.aggregators.kind == "switches"):
-            names |= dict.fromkeys(name for name, each in family.components.items() if each.aggregates)
         library = dict.fromkeys(library_names(machine, family.name))
+        names = self._names(machine)
         if library.keys().isdisjoint(names):
-            names |= library
+            names += library
         for name in names:
             if name not in family.components and name not in library:
                 raise BadInputError("algorithm", name, sorted([*family.components, *library]))
-        if self.parameters and names.keys() <= library.keys():
+        ours = [name for name in names if name not in library]
+        if self.parameters and not ours:
             raise BadInputError(f"parameter of {', '.join(names)}", next(iter(self.parameters)), NO_PARAMETERS)
         values = exact_parameters({**family.arguments, **self.parameters})
-        ours = parameters_by_algorithm(family.name, (name for name in names if name not in library), values)
-        choices = [(name, ours.get(name, {})) for name in names]
+        parameters_of = parameters_by_algorithm(family.name, ours, values)
+        choices = [(name, parameters_of.get(name, {})) for name in names]
         for name, parameters in choices:
             check_case(
                 Case(
@@ -77,6 +76,16 @@ class Request:
                 )
             )  # fmt: skip
         return choices
+
+    def _names(self, machine: MachineFile) -> list[str]:
+        """Return the requested algorithms, or else the usual ones with those of aggregators, if there are any."""
+        if self.algorithms:
+            return list(dict.fromkeys(self.algorithms))
+        family = collective(self.collective)
+        names = dict.fromkeys(USUAL.get(family.name) or family.components)
+        if self.aggregators or machine.aggregators.kind == "switches":
+            names |= dict.fromkeys(name for name, algorithm in family.components.items() if algorithm.aggregates)
+        return list(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +173,7 @@ class Prediction:
             "ci_high_s": self.high_s, "algbw_Bps": self.algbw, "busbw_Bps": self.busbw, "kind": self.kind,
             "exact": self.exact, "distance": self.far, "assumed": self.assumed,
             "unmodelled": list(self.unmodelled),
-            "published": [each.model_dump(by_alias=True) for each in self.published],
+            "published": [section.model_dump(by_alias=True) for section in self.published],
         }  # fmt: skip
 
 
@@ -181,13 +190,14 @@ class Predictions:
     @property
     def kinds(self) -> list[str]:
         """The kinds of the predictions, in order."""
-        return list(dict.fromkeys(each.kind for each in self.predictions))
+        return list(dict.fromkeys(prediction.kind for prediction in self.predictions))
 
     @property
     def has_all_of_library(self) -> bool:
         """Whether all of NCCL's algorithms of the collective are among them, so that the fastest is what NCCL takes."""
-        own = library_names(self.machine, self.request.collective)
-        return bool(own) and {*own} <= {each.algorithm for each in self.predictions}
+        of_library = set(library_names(self.machine, self.request.collective))
+        predicted = {prediction.algorithm for prediction in self.predictions}
+        return bool(of_library) and of_library <= predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,33 +241,26 @@ class PredictionPlan:
         for nodes in request.nodes:  # what is wrong for one of them is said before the first estimate
             machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
         left_out: dict[str, list[int]] = defaultdict(list)
-        library = library_names(machine, request.collective)
-        formulas = list(_by_formulas(machine, request, [name for name, _ in choices if name in library], left_out))
-        ours = [(name, parameters) for name, parameters in choices if name not in library]
+        of_library = library_names(machine, request.collective)
+        names_of_library = [name for name, _ in choices if name in of_library]
+        formulas = list(_by_formulas(machine, request, names_of_library, left_out))
+        ours = [(name, parameters) for name, parameters in choices if name not in of_library]
+        total = len(request.nodes) * len(ours) * len(request.sizes)
         planned: list[PlannedPrediction] = []
         for nodes in request.nodes:
             layout_of = lru_cache(2)(partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping))
             for name, parameters in ours:
                 if progress:
-                    total = len(request.nodes) * len(ours) * len(request.sizes)
                     progress(0, total, f"estimating the time of {name} on {format_count(nodes, 'node')}")
                 simulation = AlgorithmSimulation(
                     machine, request.collective, name, parameters, layout_of,
                     dtype=request.dtype, aggregators=request.aggregators,
                 )  # fmt: skip
-                paired = False
-                for nbytes in request.sizes:
-                    if reason := simulation.unpredicted_reason(nbytes):
-                        left_out[f"{name}: {reason}"].append(nodes)
-                    else:
-                        work = simulation.work(nbytes)
-                        seconds = work.seconds + (0.0 if paired else work.pairing_s)
-                        planned.append(PlannedPrediction(simulation, nodes, nbytes, seconds))
-                        paired = True
+                planned += _planned(simulation, nodes, request.sizes, left_out)
         if not planned and not formulas:
             raise UnusableError("--algorithms", "; ".join(left_out))
-        counts = {key: tuple(dict.fromkeys(each)) for key, each in left_out.items()}
-        return cls(machine, request, planned, formulas, counts)
+        nodes_by_reason = {reason: tuple(dict.fromkeys(nodes)) for reason, nodes in left_out.items()}
+        return cls(machine, request, planned, formulas, nodes_by_reason)
 
     @property
     def order(self) -> list[PlannedPrediction]:
@@ -266,48 +269,75 @@ class PredictionPlan:
         All sizes of an algorithm on a number of nodes share its messages, and follow one another.
         """
         together: dict[int, list[PlannedPrediction]] = defaultdict(list)
-        for each in self.planned:
-            together[id(each.simulation)].append(each)
-        shortest_first = sorted(together.values(), key=lambda several: sum(each.expected_s for each in several))
-        return [each for several in shortest_first for each in several]
+        for planned in self.planned:
+            together[id(planned.simulation)].append(planned)
+
+        shortest_first = sorted(together.values(), key=lambda sizes: sum(planned.expected_s for planned in sizes))
+        return list(chain.from_iterable(shortest_first))
 
     def seconds_by_algorithm(self) -> dict[str, float]:
         """Return the expected seconds of each algorithm, the longest first."""
         seconds: dict[str, float] = defaultdict(float)
-        for each in self.planned:
-            seconds[each.algorithm] += each.expected_s
+        for planned in self.planned:
+            seconds[planned.algorithm] += planned.expected_s
         return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
     def predict(self, progress: ShowProgress | None = None) -> Predictions:
         """Return the predictions. After an interrupt (SIGINT) these are those that were complete."""
-        order, found = self.order, dict[int, Prediction]()
-        left = RemainingTime([each.expected_s for each in order])
+        order = self.order
+        complete: dict[int, Prediction] = {}
+        left = RemainingTime([planned.expected_s for planned in order])
         interrupted = False
         try:
-            for done, each in enumerate(order):
+            for done, planned in enumerate(order):
                 left.begin()
 
-                def report(share: float, done: int = done, each: PlannedPrediction = each) -> None:
+                def report(share: float, done: int = done, planned: PlannedPrediction = planned) -> None:
                     if progress:
-                        progress(done, len(order), each.text(share), left.seconds(share))
+                        progress(done, len(order), planned.text(share), left.seconds(share))
 
                 report(0.0)
-                found[id(each)] = _prediction(each.simulation, self.request, each.nodes, each.nbytes, report)
+                complete[id(planned)] = _prediction(planned, self.request, report)
         except KeyboardInterrupt:
             interrupted = True
-        names, nodes = [name for name, _ in self.request.choices(self.machine)], list(self.request.nodes)
-        complete = [*self.formulas, *(found[id(each)] for each in self.planned if id(each) in found)]
-        predictions = sorted(complete, key=lambda one: (nodes.index(one.nodes), names.index(one.algorithm)))
-        left_out = {**self.left_out, **_not_reached([each for each in order if id(each) not in found])}
+        simulated = [complete[id(planned)] for planned in self.planned if id(planned) in complete]
+        missing = [planned for planned in order if id(planned) not in complete]
+        names = [name for name, _ in self.request.choices(self.machine)]
+        nodes = list(self.request.nodes)
+
+        def place(prediction: Prediction) -> tuple[int, int]:
+            return nodes.index(prediction.nodes), names.index(prediction.algorithm)
+
+        predictions = sorted([*self.formulas, *simulated], key=place)
+        left_out = {**self.left_out, **_not_reached(missing)}
         return Predictions(self.machine, self.request, predictions, left_out, interrupted)
+
+
+def _planned(
+    simulation: AlgorithmSimulation, nodes: int, sizes: Iterable[int], left_out: dict[str, list[int]]
+) -> list[PlannedPrediction]:
+    """Return the predictions of one simulation for all sizes, and add the number of nodes by the reason without one.
+
+    The first size includes the time to pair messages.
+    """
+    planned: list[PlannedPrediction] = []
+    for nbytes in sizes:
+        reason = simulation.unpredicted_reason(nbytes)
+        if reason:
+            left_out[f"{simulation.algorithm.name}: {reason}"].append(nodes)
+            continue
+        work = simulation.work(nbytes)
+        seconds = work.seconds if planned else work.seconds + work.pairing_s
+        planned.append(PlannedPrediction(simulation, nodes, nbytes, seconds))
+    return planned
 
 
 def _not_reached(planned: Sequence[PlannedPrediction]) -> dict[str, Sequence[int]]:
     """Return the numbers of nodes without the predictions that an interrupt has prevented, by the reason."""
     if not planned:
         return {}
-    names = ", ".join(dict.fromkeys(each.algorithm for each in planned))
-    nodes = tuple(sorted({each.nodes for each in planned}))
+    names = ", ".join(dict.fromkeys(prediction.algorithm for prediction in planned))
+    nodes = tuple(sorted({prediction.nodes for prediction in planned}))
     return {f"interrupted before {format_count(len(planned), 'prediction')} of {names}": nodes}
 
 
@@ -316,20 +346,42 @@ def predict(machine: MachineFile, request: Request, progress: ShowProgress | Non
     return PredictionPlan.of(machine, request, progress).predict(progress)
 
 
-def _prediction(
-    simulation: AlgorithmSimulation, request: Request, nodes: int, nbytes: int, progress: Callable[[float], None]
-) -> Prediction:
-    machine, layout = simulation.machine, simulation.layout
-    operation, parameters, seconds, exact, instead = simulation.times(nbytes, progress)
-    least, most = machine.held_out_ratios
-    moved = operation.cut.call.bytes(operation.cut.count, itemsize(request.dtype))
+def _prediction(planned: PlannedPrediction, request: Request, progress: Callable[[float], None]) -> Prediction:
+    simulation = planned.simulation
+    nodes = planned.nodes
+    nbytes = planned.nbytes
+    machine = simulation.machine
+    layout = simulation.layout
+    simulated = simulation.times(nbytes, progress)
+    call, count = simulated.operation.cut.call, simulated.operation.cut.count
+    moved = call.bytes(count, itemsize(request.dtype))
     per_node = layout.workers // nodes
-    return _beside_library(machine, Prediction(
-        simulation.family.name, simulation.algorithm.name, {**simulation.algorithm.parameters, **parameters}, nodes,
-        per_node, layout.racks, layout.aggregators, nbytes, moved, request.dtype, request.mapping, seconds,
-        min(seconds.values()) * least, max(seconds.values()) * most, exact,
-        machine.distance(nodes, per_node, nbytes), simulation.assumed, stand_ins=instead,
-    ))  # fmt: skip
+    least, most = machine.held_out_ratios
+    seconds = simulated.seconds
+    low_s = min(seconds.values()) * least
+    high_s = max(seconds.values()) * most
+    distance = machine.distance(nodes, per_node, nbytes)
+    prediction = Prediction(
+        collective=simulation.family.name,
+        algorithm=simulation.algorithm.name,
+        params={**simulation.algorithm.parameters, **simulated.parameters},
+        nodes=nodes,
+        ranks_per_node=per_node,
+        racks=layout.racks,
+        aggregators=layout.aggregators,
+        requested_bytes=nbytes,
+        nbytes=moved,
+        dtype=request.dtype,
+        mapping=request.mapping,
+        seconds=seconds,
+        low_s=low_s,
+        high_s=high_s,
+        exact=simulated.exact,
+        distance=distance,
+        assumed=simulation.assumed,
+        stand_ins=simulated.stand_ins,
+    )
+    return _beside_library(machine, prediction)
 
 
 def _by_formulas(
@@ -339,23 +391,42 @@ def _by_formulas(
 
     The parameter of a prediction is the protocol that NCCL takes. NCCL orders ranks by itself.
     """
-    for nodes in request.nodes if names else ():
+    if not names:
+        return
+    for nodes in request.nodes:
         layout = machine.layout(nodes, request.ranks_per_node)
-        calls, per_node = LibraryCalls(machine, request.collective, layout, request.dtype), layout.workers // nodes
+        per_node = layout.workers // nodes
+        calls = LibraryCalls(machine, request.collective, layout, request.dtype)
         for name, nbytes in product(names, request.sizes):
-            if reason := calls.unpredicted_reason(nbytes):
+            reason = calls.unpredicted_reason(nbytes)
+            if reason:
                 left_out[f"{name}: {reason}"].append(nodes)
                 continue
-            found = calls.estimate(nbytes, name)
-            yield _beside_library(machine, Prediction(
-                request.collective, name, {"protocol": found.protocol}, nodes, per_node, layout.racks, 0, nbytes,
-                calls.moved(nbytes), request.dtype, None, {"value": found.seconds}, None, None, None,
-                machine.distance(nodes, per_node, nbytes),
-            ))  # fmt: skip
+            estimate = calls.estimate(nbytes, name)
+            prediction = Prediction(
+                collective=request.collective,
+                algorithm=name,
+                params={"protocol": estimate.protocol},
+                nodes=nodes,
+                ranks_per_node=per_node,
+                racks=layout.racks,
+                aggregators=0,
+                requested_bytes=nbytes,
+                nbytes=calls.moved(nbytes),
+                dtype=request.dtype,
+                mapping=None,
+                seconds={"value": estimate.seconds},
+                low_s=None,
+                high_s=None,
+                exact=None,
+                distance=machine.distance(nodes, per_node, nbytes),
+            )
+            yield _beside_library(machine, prediction)
 
 
-def _beside_library(machine: MachineFile, one: Prediction) -> Prediction:
+def _beside_library(machine: MachineFile, prediction: Prediction) -> Prediction:
     """Return a prediction with what there is to say of NCCL beside its formulas."""
-    missing = unmodelled(machine, one.collective, one.nodes, one.ranks_per_node)
-    near = published_near(machine, one.collective, one.nodes, one.ranks_per_node, one.nbytes)
-    return replace(one, unmodelled=missing, published=near) if missing or near else one
+    nodes, per_node = prediction.nodes, prediction.ranks_per_node
+    missing = unmodelled(machine, prediction.collective, nodes, per_node)
+    near = published_near(machine, prediction.collective, nodes, per_node, prediction.nbytes)
+    return replace(prediction, unmodelled=missing, published=near) if missing or near else prediction

@@ -8,6 +8,7 @@ file says so: a prediction has no hosts, no count of wrong elements, and no byte
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case, Effort, Job
@@ -45,55 +46,112 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
 
 def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
     """Return predictions as the content of a raw file."""
-    machine, request = predicted.machine, predicted.request
-    sentences = describe_machine(machine, simulated=True)[
-        : 2 if machine.measured else 1
-    ]  # without the source of a description
-    provenance = {
-        "hpccoll": __version__,
-        "prediction": "; ".join(sentences),
-        "fitted_to": machine.measured.machine if machine.measured else None,
-        "machine_file": machine.model_dump(mode="json", by_alias=True, exclude_none=True),
-    }
+    machine = predicted.machine
+    request = predicted.request
     requested = dict(request.choices(machine))
-    launches: dict[tuple[int, int, int, str, str | None], list[Outcome]] = defaultdict(list)
-    for each in predicted.predictions:
-        aggregators = 0 if machine.aggregators.kind == "switches" else each.aggregators  # which are ranks
-        outcome = _outcome(each, machine, requested[each.algorithm], aggregators)
-        launches[each.nodes, each.ranks_per_node, aggregators, each.kind, each.assumed].append(outcome)
+    launches: dict[_Launch, list[Outcome]] = defaultdict(list)
+    for prediction in predicted.predictions:
+        are_switches = machine.aggregators.kind == "switches"
+        aggregators = 0 if are_switches else prediction.aggregators  # which are ranks
+        launch = _Launch(
+            prediction.nodes, prediction.ranks_per_node, aggregators, prediction.kind, prediction.assumed
+        )  # fmt: skip
+        outcome = _outcome(prediction, machine, requested[prediction.algorithm], aggregators)
+        launches[launch].append(outcome)
     attempts = []
-    for number, ((nodes, per_node, aggregators, kind, assumed), outcomes) in enumerate(launches.items(), 1):
-        layout, about = machine.layout(nodes, per_node, aggregators), {**provenance, "assumed": assumed}
-        if kind == MODELLED:
-            about["prediction"] = f"{machine.name}: times by NCCL's own formulas, which have no interval"
-        attempts.append((Attempt.not_launched(number, kind, machine.name, layout, about), outcomes))
+    cases: list[Case] = []
+    for number, (launch, outcomes) in enumerate(launches.items(), 1):
+        attempts.append((_attempt(number, launch, machine), outcomes))
+        cases += [outcome.case for outcome in outcomes]
     largest = max((attempt for attempt, _ in attempts), key=lambda attempt: attempt.ranks)
     job = Job(
-        name=JOB_NAME, ranks=largest.ranks - largest.aggregators, nodes=max(attempt.nodes for attempt, _ in attempts),
-        aggregators=request.aggregators or 0, effort=_ONCE,
-        cases=tuple(outcome.case for outcomes in launches.values() for outcome in outcomes),
-    )  # fmt: skip
+        name=JOB_NAME,
+        ranks=largest.ranks - largest.aggregators,
+        nodes=max(attempt.nodes for attempt, _ in attempts),
+        aggregators=request.aggregators or 0,
+        effort=_ONCE,
+        cases=tuple(cases),
+    )
     return RawResults(path=path, job=job, attempts=attempts)
 
 
-def _outcome(one: Prediction, machine: MachineFile, requested: Mapping[str, int | str], aggregators: int) -> Outcome:
+class _Launch(NamedTuple):
+    """What the predictions of an attempt have in common."""
+
+    nodes: int
+    ranks_per_node: int
+    aggregators: int  # those that are ranks
+    kind: str
+    assumed: str | None
+
+
+def _attempt(number: int, launch: _Launch, machine: MachineFile) -> Attempt:
+    """Return an attempt that says what was predicted, and that nothing ran."""
+    if launch.kind == MODELLED:
+        prediction = f"{machine.name}: times by NCCL's own formulas, which have no interval"
+    else:
+        without_source = 2 if machine.measured else 1  # sentences, without the source of a description
+        prediction = "; ".join(describe_machine(machine, simulated=True)[:without_source])
+    provenance = {
+        "hpccoll": __version__,
+        "prediction": prediction,
+        "fitted_to": machine.measured.machine if machine.measured else None,
+        "machine_file": machine.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "assumed": launch.assumed,
+    }
+    layout = machine.layout(launch.nodes, launch.ranks_per_node, launch.aggregators)
+    return Attempt.not_launched(number, launch.kind, machine.name, layout, provenance)
+
+
+def _outcome(
+    prediction: Prediction, machine: MachineFile, requested: Mapping[str, int | str], aggregators: int
+) -> Outcome:
     """Return a prediction as the outcome of a case."""
-    family, ranks = collective(one.collective), one.nodes * one.ranks_per_node
-    transport, _, device = machine.transport.partition(" on ")
-    case = Case(
-        collective=one.collective, algorithm=one.algorithm, transport=transport, device=device or "cpu",
-        dtype=one.dtype, op=REDUCTION if family.reduces else None, bytes=one.requested_bytes, in_place=family.in_place,
-        root=0 if family.rooted else None, params=requested, ranks=ranks, nodes=one.nodes, mapping=one.mapping,
-    )  # fmt: skip
-    how = {
-        True: "every message an event", False: "step by step, all ranks at once",
-        None: f"protocol {one.params.get('protocol')}",
-    }  # fmt: skip
-    simulated = one.stand_ins or how[one.exact]
-    words = (f"{one.kind} on {machine.name}", simulated, one.distance, one.assumed)
+    case = _case(prediction, machine, requested)
+    words = (
+        f"{prediction.kind} on {machine.name}",
+        prediction.stand_ins or _how(prediction),
+        prediction.distance,
+        prediction.assumed,
+    )
+    evidence = "; ".join(filter(None, words))
+    ranks = prediction.nodes * prediction.ranks_per_node + aggregators
+    times = CaseTimes.of_one(prediction.value_s, ranks, one_clock=True)
     return Outcome(
-        case=case, status="ok", bytes=one.nbytes, params=one.params,
-        executed="nothing", evidence="; ".join(filter(None, words)),
-        times=CaseTimes.of_one(one.value_s, ranks + aggregators, one_clock=True),
-        predicted_low_s=one.low_s, predicted_high_s=one.high_s,
-    )  # fmt: skip
+        case=case,
+        status="ok",
+        bytes=prediction.nbytes,
+        params=prediction.params,
+        executed="nothing",
+        evidence=evidence,
+        times=times,
+        predicted_low_s=prediction.low_s,
+        predicted_high_s=prediction.high_s,
+    )
+
+
+def _case(prediction: Prediction, machine: MachineFile, requested: Mapping[str, int | str]) -> Case:
+    family = collective(prediction.collective)
+    transport, _, device = machine.transport.partition(" on ")
+    return Case(
+        collective=prediction.collective,
+        algorithm=prediction.algorithm,
+        transport=transport,
+        device=device or "cpu",
+        dtype=prediction.dtype,
+        op=REDUCTION if family.reduces else None,
+        bytes=prediction.requested_bytes,
+        in_place=family.in_place,
+        root=0 if family.rooted else None,
+        params=requested,
+        ranks=prediction.nodes * prediction.ranks_per_node,
+        nodes=prediction.nodes,
+        mapping=prediction.mapping,
+    )
+
+
+def _how(prediction: Prediction) -> str:
+    """Return how all ranks were simulated, or by which protocol NCCL's formula has the time."""
+    if prediction.exact is None:
+        return f"protocol {prediction.params.get('protocol')}"
+    return "every message an event" if prediction.exact else "step by step, all ranks at once"

@@ -7,7 +7,7 @@ from the printed time, where one was printed. A machine file may add figures of 
 import csv
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log
@@ -25,14 +25,14 @@ DEFAULT = "default"
 """What an algorithm is called that nobody named, and what the words of one begin with that nobody forced."""
 
 FEW_NODES = 2
-"""Up to so many nodes NCCL has other algorithms on each number of them."""
+"""Up to this number of nodes, each number has NCCL algorithms of its own."""
 
 NEAR = 2
 """The ratio of two sizes, and of two larger numbers of nodes, up to which a figure of one says something of the other:
 bus bandwidth grows by up to a half from a size to its double, and falls by a few per cent on twice as many nodes."""
 
 SMALLEST = 1 << 20
-"""The smallest size of which bandwidth says more than latency."""
+"""The smallest size for which bandwidth says more than latency."""
 
 SCALES = (8, 4, 2, 1)
 """The numbers of fabrics that are classes of their own; of larger ones, and the first, figures count up to NEAR."""
@@ -70,8 +70,8 @@ class PublishedFigure:
     @property
     def origin(self) -> str:
         """What makes it independent of others: its repository or thread, or else the whole source."""
-        found = _REPOSITORY.match(self.source)
-        return found[0] if found else self.source.partition(";")[0]
+        repository = _REPOSITORY.match(self.source)
+        return repository[0] if repository else self.source.partition(";")[0]
 
     @property
     def cited(self) -> str:
@@ -87,7 +87,9 @@ class PublishedFigure:
         """
         if algorithm is None:
             return not self.forced
-        return word_of(self.algorithm or ("" if self.forced else usual or "")) == algorithm
+        if self.algorithm:
+            return word_of(self.algorithm) == algorithm
+        return not self.forced and word_of(usual or "") == algorithm
 
 
 def word_of(algorithm: str) -> str:
@@ -101,64 +103,99 @@ def figures_by_fabric() -> dict[str, list[PublishedFigure]]:
     table: dict[str, list[PublishedFigure]] = defaultdict(list)
     with TABLE.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            figure = PublishedFigure(
-                network=row["network"] or None, gpus_per_node=int(row["gpus_per_node"]), nodes=int(row["nodes"]),
-                collective=row["collective"], nbytes=int(row["bytes"]), dtype=row["dtype"],
-                in_place={"yes": True, "no": False}.get(row["in_place"]), algorithm=row["algorithm"],
-                forced=row["forced"] == "yes", rate=1e9 * float(row["busbw_GBps"]), run=row["machine"],
-                source=row["source"], gpu=row["gpu"], operator=row["operator"], library=row["library"],
-            )  # fmt: skip
-            table[row["fabric"]].append(figure)
+            table[row["fabric"]].append(_figure(row))
     return table
+
+
+def _figure(row: Mapping[str, str]) -> PublishedFigure:
+    """Return a row of the table."""
+    return PublishedFigure(
+        network=row["network"] or None,
+        gpus_per_node=int(row["gpus_per_node"]),
+        nodes=int(row["nodes"]),
+        collective=row["collective"],
+        nbytes=int(row["bytes"]),
+        dtype=row["dtype"],
+        in_place={"yes": True, "no": False}.get(row["in_place"]),
+        algorithm=row["algorithm"],
+        forced=row["forced"] == "yes",
+        rate=1e9 * float(row["busbw_GBps"]),
+        run=row["machine"],
+        source=row["source"],
+        gpu=row["gpu"],
+        operator=row["operator"],
+        library=row["library"],
+    )
 
 
 def figures_of(machine: MachineFile) -> Iterator[PublishedFigure]:
     """Yield what was published of machines like this one: the table's figures of its class, and those of its file."""
     like = machine.machine_class
     if like:
-        for each in figures_by_fabric().get(like.fabric, ()):
-            if each.network in (None, like.network) and (each.gpu in like.gpus or not like.gpus):
-                yield each
+        for figure in figures_by_fabric().get(like.fabric, ()):
+            if figure.network in (None, like.network) and (figure.gpu in like.gpus or not like.gpus):
+                yield figure
     for section in machine.published:
-        crosses = node_class(like, section.nodes)[0]
-        usual = like and usual_algorithm(like, section.nodes)
-        named = "" if section.algorithm.startswith(DEFAULT) else section.algorithm
-        for source in section.source:
-            for rate in (section.low_bytes_per_s, section.high_bytes_per_s):
-                yield PublishedFigure(
-                    network=(like.network if like else "") if crosses else None,
-                    gpus_per_node=machine.geometry.ranks_per_node if machine.geometry else 0, nodes=section.nodes,
-                    collective=section.collective, nbytes=section.nbytes, dtype=DEFAULT_DTYPE, in_place=None,
-                    algorithm=named, forced=bool(named and usual and word_of(named) != word_of(usual)),
-                    rate=rate, run=machine.name, source=source, owner=machine.name,
-                )  # fmt: skip
+        yield from _figures_of_section(machine, section)
+
+
+def _figures_of_section(machine: MachineFile, section: PublishedSection) -> Iterator[PublishedFigure]:
+    """Yield the low and the high rate of each source of a section of a machine file."""
+    like = machine.machine_class
+    crosses, _ = node_class(like, section.nodes)
+    network: str | None = ""
+    usual = None
+    if like:
+        network = like.network
+        usual = usual_algorithm(like, section.nodes)
+    algorithm = "" if section.algorithm.startswith(DEFAULT) else section.algorithm
+    is_other = bool(algorithm and usual) and word_of(algorithm) != word_of(usual or "")
+    for source in section.source:
+        for rate in (section.low_bytes_per_s, section.high_bytes_per_s):
+            yield PublishedFigure(
+                network=network if crosses else None,
+                gpus_per_node=machine.geometry.ranks_per_node if machine.geometry else 0,
+                nodes=section.nodes,
+                collective=section.collective,
+                nbytes=section.nbytes,
+                dtype=DEFAULT_DTYPE,
+                in_place=None,
+                algorithm=algorithm,
+                forced=is_other,
+                rate=rate,
+                run=machine.name,
+                source=source,
+                owner=machine.name,
+            )
 
 
 def node_class(like: ClassSection | None, nodes: int) -> tuple[bool, int | None]:
-    """Return whether ranks on so many nodes use the network, and the class of that number; None if no class has it.
+    """Return whether ranks on a number of nodes use the network, and the class of that number; None if it has none.
 
     Inside a fabric each number of nodes is a class; beyond, 1, 2, 4, and 8 and more fabrics are.
     """
-    of_fabric = like.fabric_nodes if like else 1
-    if nodes <= of_fabric:
+    fabric_nodes = like.fabric_nodes if like else 1
+    if nodes <= fabric_nodes:
         return False, nodes
-    fabrics = -(-nodes // of_fabric)
-    return True, SCALES[0] if fabrics >= SCALES[0] else fabrics if fabrics in SCALES else None
+    fabrics = -(-nodes // fabric_nodes)
+    scale = min(fabrics, SCALES[0])
+    return True, scale if scale in SCALES else None
 
 
 def larger_classes(like: ClassSection | None, nodes: int) -> list[int]:
     """Return the numbers of nodes of the classes above a number of nodes that is of no class, the nearest first."""
     if node_class(like, nodes)[1] is not None:
         return []
-    of_fabric = like.fabric_nodes if like else 1
-    larger = [of_fabric * scale for scale in SCALES if of_fabric * scale > nodes]
+    fabric_nodes = like.fabric_nodes if like else 1
+    larger = [fabric_nodes * scale for scale in SCALES if fabric_nodes * scale > nodes]
     larger.sort()
     return larger
 
 
 def usual_algorithm(like: ClassSection, nodes: int) -> str | None:
-    """Return what NCCL takes on so many nodes without a setting, for large all-reduces; None if that is unknown."""
-    return like.default_algorithms.get(node_class(like, nodes)[1] or 0)
+    """Return what NCCL takes on a number of nodes without a setting, for large all-reduces; None if unknown."""
+    _, scale = node_class(like, nodes)
+    return like.default_algorithms.get(scale or 0)
 
 
 def published_near(
@@ -172,12 +209,9 @@ def published_near(
     if machine.geometry is None or ranks_per_node != machine.geometry.ranks_per_node:
         return []
     near: dict[tuple[str, int, int], list[PublishedFigure]] = defaultdict(list)
+    case = collective, ranks_per_node, DEFAULT_DTYPE
     for figure in figures_of(machine):
-        is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == (
-            collective,
-            ranks_per_node,
-            DEFAULT_DTYPE,
-        )
+        is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == case
         if is_alike and _is_near(figure, nodes, nbytes):
             is_named = figure.forced or machine.machine_class is None
             algorithm = figure.algorithm if is_named else ""
@@ -212,10 +246,12 @@ class SourceRates:
     @property
     def name(self) -> str:
         """The operator with its repositories, or the repository; and whose file has it, if that is not the table."""
-        origins = join_words(dict.fromkeys(each.origin for each in self.figures))
-        operators = {each.operator for each in self.figures}
-        name = f"{operator}: {origins}" if len(operators) == 1 and (operator := operators.pop()) else origins
-        owner = next((each.owner for each in self.figures if each.owner), "")
+        name = join_words(dict.fromkeys(figure.origin for figure in self.figures))
+        operators = {figure.operator for figure in self.figures}
+        operator = operators.pop() if len(operators) == 1 else ""
+        if operator:
+            name = f"{operator}: {name}"
+        owner = next((figure.owner for figure in self.figures if figure.owner), "")
         return f"{name} (in the file of {owner})" if owner else name
 
 
@@ -228,9 +264,9 @@ def rates_by_source(
 ) -> dict[str, SourceRates]:  # fmt: skip
     """Return the published bus bandwidths of calls of one class and size, by independent source.
 
-    A size between two of one run, of which the larger is at most NEAR times the smaller, has a rate between theirs, in
-    proportion to the logarithm of the size. Of a source that has both placements, that of the call counts. Independent
-    are sources of different repositories that ran on machines of different operators, unless the class is of one.
+    A size between two sizes of one run has a rate between theirs, in proportion to the logarithm of the size, if the
+    larger is at most NEAR times the smaller. If a source has both placements, that of the call counts. Sources are
+    independent if their repositories differ, and the operators of their machines, unless the class is of one operator.
 
     Args:
         machine: the machine, of a class.
@@ -246,33 +282,55 @@ def rates_by_source(
     like = machine.machine_class
     usual = usual_algorithm(like, nodes) if like and collective == "all_reduce" else None
     runs: dict[tuple[str, str, str, int, bool | None], list[PublishedFigure]] = defaultdict(list)
-    for each in figures_of(machine):
-        alike = (each.collective, each.gpus_per_node, each.dtype) == (collective, ranks_per_node, dtype)
-        if alike and _same_place(like, each, nodes, library) and each.ran(algorithm, usual):
-            runs[each.origin, each.operator, each.run, each.nodes, each.in_place].append(each)
-    found: dict[tuple[str, str], dict[bool | None, list[_RunRates]]] = {}
+    call = collective, ranks_per_node, dtype
+    for figure in figures_of(machine):
+        is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == call
+        if is_alike and _same_place(like, figure, nodes, library) and figure.ran(algorithm, usual):
+            runs[figure.origin, figure.operator, figure.run, figure.nodes, figure.in_place].append(figure)
+    by_source: dict[tuple[str, str], dict[bool | None, list[_RunRates]]] = {}
     for (origin, operator, _, _, placement), figures in runs.items():
-        if rates := _rates_at(nbytes, figures):
-            of_source = found.setdefault((origin, operator), defaultdict(list))
-            of_source[placement].append((rates, figures[0]))
-    chosen = {key: placed.get(in_place) or placed.get(None) or placed[not in_place] for key, placed in found.items()}
-    own = like.operator if like else None
+        rates = _rates_at(nbytes, figures)
+        if rates:
+            by_placement = by_source.setdefault((origin, operator), defaultdict(list))
+            by_placement[placement].append((rates, figures[0]))
+    measured = {
+        source: by_placement.get(in_place) or by_placement.get(None) or by_placement[not in_place]
+        for source, by_placement in by_source.items()
+    }
+    independent = [_source_rates(of_source) for of_source in _independent(measured, like.operator if like else None)]
+    return {source.name: source for source in independent}
+
+
+def _independent(
+    measured: Mapping[tuple[str, str], list[_RunRates]], operator_of_class: str | None
+) -> Iterable[list[_RunRates]]:
+    """Return the runs of each independent source, from those of each repository and operator.
+
+    Sources are independent by their repositories or by their operators, whichever leaves fewer of them.
+    """
     by_repository: dict[str, list[_RunRates]] = defaultdict(list)
     by_operator: dict[str, list[_RunRates]] = defaultdict(list)
-    for (origin, operator), measured in chosen.items():
-        by_repository[origin] += measured
-        by_operator[origin if operator in ("", own) else operator] += measured
-    found_rates = (
-        SourceRates([rate for rates, _ in measured for rate in rates], [figure for _, figure in measured])
-        for measured in min(by_repository, by_operator, key=len).values()
-    )
-    return {each.name: each for each in found_rates}
+    for (origin, operator), runs in measured.items():
+        by_repository[origin] += runs
+        owner = origin if operator in ("", operator_of_class) else operator
+        by_operator[owner] += runs
+    return min(by_repository, by_operator, key=len).values()
+
+
+def _source_rates(runs: Sequence[_RunRates]) -> SourceRates:
+    """Return the rates of the runs of one source together."""
+    rates: list[float] = []
+    for rates_of_run, _ in runs:
+        rates += rates_of_run
+    return SourceRates(rates, [figure for _, figure in runs])
 
 
 def _same_place(like: ClassSection | None, figure: PublishedFigure, nodes: int, library: str) -> bool:
-    """Return whether a figure is of the class of so many nodes, and across nodes of a library as old."""
+    """Return whether a figure is of the class of a number of nodes, and across nodes of a library as old."""
     crosses, scale = node_class(like, nodes)
-    if scale is None or (figure.network is not None, node_class(like, figure.nodes)[1]) != (crosses, scale):
+    _, scale_of_figure = node_class(like, figure.nodes)
+    figure_crosses = figure.network is not None
+    if scale is None or (figure_crosses, scale_of_figure) != (crosses, scale):
         return False
     return not crosses or (_ratio(figure.nodes, nodes) <= NEAR and is_old(figure.library) == is_old(library))
 
@@ -284,42 +342,51 @@ def is_old(library: str) -> bool:
 
 def version_of(library: str) -> tuple[int, ...]:
     """Return the version of NCCL or RCCL in the name of a library: ``2.27.7``, ``NCCL 2.27.7``; empty without one."""
-    found = _VERSION.match(library)
-    return tuple(map(int, found[1].split("."))) if found else ()
+    version = _VERSION.match(library)
+    return tuple(map(int, version[1].split("."))) if version else ()
 
 
 def _rates_at(nbytes: int, figures: list[PublishedFigure]) -> list[float]:
     """Return the rates of one run at a size, or between its nearest sizes."""
-    smaller = max((each.nbytes for each in figures if each.nbytes <= nbytes), default=0)
-    larger = min((each.nbytes for each in figures if each.nbytes >= nbytes), default=0)
+    rates: dict[int, list[float]] = defaultdict(list)
+    for figure in figures:
+        rates[figure.nbytes].append(figure.rate)
+    if nbytes in rates:
+        return rates[nbytes]
+    smaller = max((size for size in rates if size < nbytes), default=0)
+    larger = min((size for size in rates if size > nbytes), default=0)
     if not smaller or not larger or larger > NEAR * smaller:
         return []
-    of_both = [[each.rate for each in figures if each.nbytes == size] for size in (smaller, larger)]
-    if smaller == larger:
-        return of_both[0]
     part = log(nbytes / smaller) / log(larger / smaller)
-    return [(1 - part) * end(of_both[0]) + part * end(of_both[1]) for end in (min, max)]
+    return [(1 - part) * end(rates[smaller]) + part * end(rates[larger]) for end in (min, max)]
 
 
 def _section(machine: MachineFile, figures: list[PublishedFigure]) -> PublishedSection:
     """Return the range of figures of one algorithm, number of nodes and size."""
-    first, rates = figures[0], [each.rate for each in figures]
+    first = figures[0]
+    rates = [figure.rate for figure in figures]
     return PublishedSection(
-        collective=first.collective, nodes=first.nodes, bytes=first.nbytes, algorithm=_label(machine, figures),
-        low_bytes_per_s=min(rates), high_bytes_per_s=max(rates),
-        source=list(dict.fromkeys(each.cited for each in figures)),
-    )  # fmt: skip
+        collective=first.collective,
+        nodes=first.nodes,
+        bytes=first.nbytes,
+        algorithm=_label(machine, figures),
+        low_bytes_per_s=min(rates),
+        high_bytes_per_s=max(rates),
+        source=list(dict.fromkeys(figure.cited for figure in figures)),
+    )
 
 
 def _label(machine: MachineFile, figures: list[PublishedFigure]) -> str:
-    """Return the algorithm of figures: ``ring``, ``default (NVLS)``, or ``default`` if nobody knows it."""
-    first, like = figures[0], machine.machine_class
-    named = next((each.algorithm for each in figures if each.algorithm), "")
+    """Return the algorithm of figures: ``ring``, ``default (NVLS)``, or ``default`` if it is unknown."""
+    first = figures[0]
+    like = machine.machine_class
+    algorithm: str | None = next((figure.algorithm for figure in figures if figure.algorithm), None)
     if first.forced or like is None:
-        return named or DEFAULT
-    known = usual_algorithm(like, first.nodes) if first.collective == "all_reduce" else None
-    return f"{DEFAULT} ({named or known})" if named or known else DEFAULT
+        return algorithm or DEFAULT
+    if algorithm is None and first.collective == "all_reduce":
+        algorithm = usual_algorithm(like, first.nodes)
+    return f"{DEFAULT} ({algorithm})" if algorithm else DEFAULT
 
 
-def _ratio(one: float, other: float) -> float:
-    return max(one, other) / min(one, other)
+def _ratio(first: float, second: float) -> float:
+    return max(first, second) / min(first, second)

@@ -1,11 +1,11 @@
 """The model of a run: the machine fitted to its patterns, and predictions of everything that it measured."""
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 from hpccoll.cases.case import PYTHON
 from hpccoll.common.errors import BadInputError
@@ -15,7 +15,7 @@ from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import DeclaredSections
 from hpccoll.model.message_patterns import MIN_SIZES
 from hpccoll.model.observations import Observation, Work, observations
-from hpccoll.model.validation import Errors, Regret, Validated, count_progress, find_crossings, validate
+from hpccoll.model.validation import Crossing, Errors, Regret, Validated, count_progress, find_crossings, validate
 from hpccoll.store.raw_results import RawResults
 
 
@@ -33,7 +33,7 @@ class RunModel:
     @property
     def over(self) -> str:
         """The transport, with the executor if the run has both."""
-        return self.transport + (f" by the {self.executor} executor" if self.several_executors else "")
+        return f"{self.transport} by the {self.executor} executor" if self.several_executors else self.transport
 
     @property
     def measured_on(self) -> tuple[str, str]:
@@ -44,14 +44,14 @@ class RunModel:
     @property
     def held_out(self) -> list[Validated]:
         """The observations that the fit has not seen."""
-        return [one for one in self.validated if one.held_out]
+        return [case for case in self.validated if case.held_out]
 
     @cached_property
     def groups(self) -> dict[Work, list[Validated]]:
         """The validated observations by their work; a mapping that all of them share is in the work and in no name."""
         by_work: dict[Work, list[Validated]] = defaultdict(list)
-        for one in self.validated:
-            by_work[one.observation.work].append(one)
+        for case in self.validated:
+            by_work[case.observation.work].append(case)
         return dict(sorted(starmap(_of_one_mapping, by_work.items())))
 
     def machine_file(self) -> MachineFile:
@@ -73,29 +73,30 @@ class RunModel:
         """Return the model of one run in SI units; absent values are null."""
         measured_kind, machine_name = self.measured_on
         return {
-            "files": [str(raw.path) for raw in self.raw_results], "kind": "simulated", "transport": self.transport,
-            "executor": self.executor, "measured": measured_kind, "machine": machine_name,
+            "files": [str(raw.path) for raw in self.raw_results],
+            "kind": "simulated",
+            "transport": self.transport,
+            "executor": self.executor,
+            "measured": measured_kind,
+            "machine": machine_name,
             "variant": self.raw_results[0].job.variant,
             "machine_file": self.machine_file().model_dump(mode="json", by_alias=True) if self.machine else None,
-            "rows": [_row(one) for one in self.validated],
-            "crossings": [
-                {
-                    **_work(work), "algorithms": each.pair,
-                    "modelled": {"overtaker": each.modelled.overtaker, "bytes": each.modelled.sizes},
-                    "measured": {"overtaker": each.measured.overtaker, "bytes": each.measured.sizes},
-                }
-                for work, validated in self.groups.items()
-                for each in find_crossings(validated)
-            ],
-        }  # fmt: skip
+            "rows": [_row(case) for case in self.validated],
+            "crossings": list(self._crossing_rows()),
+        }
+
+    def _crossing_rows(self) -> Iterator[dict[str, Any]]:
+        for work, validated in self.groups.items():
+            for crossing in find_crossings(validated):
+                yield _crossing_row(work, crossing)
 
 
 def _of_one_mapping(work: Work, validated: list[Validated]) -> tuple[Work, list[Validated]]:
     """Return the work with the mapping that all observations share, and these without it; else both as is."""
-    mappings = {one.observation.mapping for one in validated}
+    mappings = {case.observation.mapping for case in validated}
     if len(mappings) > 1:
         return work, validated
-    bare = [replace(one, observation=replace(one.observation, mapping=None)) for one in validated]
+    bare = [replace(case, observation=replace(case.observation, mapping=None)) for case in validated]
     return work._replace(mapping=mappings.pop() or ""), bare
 
 
@@ -113,26 +114,45 @@ def models_of(
         if raw.attempts:
             attempt = raw.attempts[0][0]
             runs[attempt.kind, attempt.machine, raw.job.variant].append(raw)
-    measured: list[tuple[list[RawResults], str, str, list[Observation], bool]] = []
-    for of_run in runs.values():
-        by_executor: dict[tuple[str, str], list[Observation]] = defaultdict(list)
-        for one in (one for raw in of_run for one in observations(raw)):
-            by_executor[one.transport, one.executor].append(one)
-        transports = [transport for transport, _ in by_executor]
-        for (transport, executor), observed in sorted(by_executor.items()):
-            measured.append((of_run, transport, executor, observed, transports.count(transport) > 1))
-    report, models = count_progress(progress, sum(len(observed) for *_, observed, _ in measured)), []
-    for of_run, transport, executor, observed, several in measured:
-        validated = [Validated(one, None, "the run has no ping-pong") for one in observed]
-        machine, used = fit(observed, of_run[0].attempts[0][0].machine) or (None, ())
+    measured: list[_MeasuredRun] = []
+    for files in runs.values():
+        measured += _by_executor(files)
+    report = count_progress(progress, sum(len(run.observed) for run in measured))
+    models = []
+    for run in measured:
+        validated = [Validated(observation, None, "the run has no ping-pong") for observation in run.observed]
+        machine, used = fit(run.observed, run.files[0].attempts[0][0].machine) or (None, ())
         if machine:
             machine = machine.declaring(declared) if declared else machine
-            machine = machine.model_copy(update={"codecs": measured_codecs(of_run)})
-            validated = validate(observed, machine.machine(), used, report)
-        models.append(RunModel(of_run, transport, machine, validated, executor, several))
-    if not any(one.machine for one in models):
+            machine = machine.model_copy(update={"codecs": measured_codecs(run.files)})
+            validated = validate(run.observed, machine.machine(), used, report)
+        models.append(RunModel(run.files, run.transport, machine, validated, run.executor, run.several_executors))
+    if not any(model.machine for model in models):
         raise _no_ping_pongs(raw_results)
     return models
+
+
+class _MeasuredRun(NamedTuple):
+    """The observations of one transport and executor on one machine."""
+
+    files: list[RawResults]
+    transport: str
+    executor: str
+    observed: list[Observation]
+    several_executors: bool  # whether the other executor has observations of this transport, too
+
+
+def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
+    """Return the observations of the files of a run, by transport and executor."""
+    observed: dict[tuple[str, str], list[Observation]] = defaultdict(list)
+    for raw in files:
+        for observation in observations(raw):
+            observed[observation.transport, observation.executor].append(observation)
+    transports = Counter(transport for transport, _ in observed)
+    return [
+        _MeasuredRun(files, transport, executor, observed[transport, executor], transports[transport] > 1)
+        for transport, executor in sorted(observed)
+    ]
 
 
 def _no_ping_pongs(raw_results: Sequence[RawResults]) -> BadInputError:
@@ -141,14 +161,29 @@ def _no_ping_pongs(raw_results: Sequence[RawResults]) -> BadInputError:
 
 
 def _work(work: Work) -> dict[str, Any]:
-    return {name: value if value != "" else None for name, value in work._asdict().items()}
+    return {name: None if value == "" else value for name, value in work._asdict().items()}
 
 
-def _row(one: Validated) -> dict[str, Any]:
-    observation = one.observation
+def _crossing_row(work: Work, crossing: Crossing) -> dict[str, Any]:
     return {
-        **_work(observation.work), "algorithm": observation.name, "params": dict(observation.params),
-        "in_place": observation.in_place, "mapping": observation.mapping, "bytes": observation.nbytes,
-        "measured_s": observation.seconds, "predicted_s": one.seconds, "reason": one.reason or None,
-        "held_out": one.held_out,
-    }  # fmt: skip
+        **_work(work),
+        "algorithms": crossing.pair,
+        "modelled": {"overtaker": crossing.modelled.overtaker, "bytes": crossing.modelled.sizes},
+        "measured": {"overtaker": crossing.measured.overtaker, "bytes": crossing.measured.sizes},
+    }
+
+
+def _row(case: Validated) -> dict[str, Any]:
+    observation = case.observation
+    return {
+        **_work(observation.work),
+        "algorithm": observation.name,
+        "params": dict(observation.params),
+        "in_place": observation.in_place,
+        "mapping": observation.mapping,
+        "bytes": observation.nbytes,
+        "measured_s": observation.seconds,
+        "predicted_s": case.seconds,
+        "reason": case.reason or None,
+        "held_out": case.held_out,
+    }

@@ -22,7 +22,8 @@ class Clocks:
     """
 
     def __init__(self, free: Floats, instant_s: float, *, in_order: bool) -> None:
-        self.free, self.pause, self.pause_end = free, np.zeros(len(free)), np.zeros(len(free))
+        self.free = free
+        self.pause, self.pause_end = np.zeros(len(free)), np.zeros(len(free))
         self.instant_s, self.in_order = instant_s, in_order
 
     def reserve(self, which: Ints | slice, begin: Floats, work: Floats) -> Floats:
@@ -55,7 +56,8 @@ class Sharing:
             self.order = np.argsort(which, kind="stable")
             ordered = which[self.order]
             self.first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-            self.resources, self.users = ordered[self.first], np.diff(np.r_[self.first, len(which)])
+            self.resources = ordered[self.first]
+            self.users = np.diff(np.r_[self.first, len(which)])  # how many messages use each of them
 
     def service(self, work: Floats, *, queue: bool) -> Callable[[Floats], Floats]:
         """Return the function of when messages can begin that returns when each has passed its resource.
@@ -69,7 +71,8 @@ class Sharing:
         shared = np.add.reduceat(works, self.first)
 
         def serve(begin: Floats) -> Floats:
-            begins, end = begin[self.order], np.empty_like(begin)
+            begins = begin[self.order]
+            end = np.empty_like(begin)
             low = np.minimum.reduceat(begins, self.first)
             if not queue and (begins - np.repeat(low, self.users)).max() <= self.clocks.instant_s:
                 end[self.order] = np.repeat(self.clocks.reserve(self.resources, low, shared), self.users)
@@ -84,17 +87,20 @@ class Sharing:
         resource = np.repeat(self.resources, self.users)
         order = np.lexsort((begins, resource))
         of = resource[order]
-        leads = np.r_[True, (of[1:] != of[:-1]) | (np.diff(begins[order]) > self.clocks.instant_s)]  # begin later
+        is_next_resource = of[1:] != of[:-1]
+        begins_later = np.diff(begins[order]) > self.clocks.instant_s
+        leads = np.r_[True, is_next_resource | begins_later]
         order = order[np.lexsort((order, leads.cumsum()))]  # listed order among those that begin together
-        begins, works = begins[order], works[order]
         leads |= not together
         first = np.flatnonzero(leads)
-        of, begins, works = of[first], begins[first], np.add.reduceat(works, first)
+        of = of[first]
+        begins = begins[order][first]
+        works = np.add.reduceat(works[order], first)
         places = np.flatnonzero(np.r_[True, of[1:] != of[:-1]])
         turn = np.arange(len(of)) - np.repeat(places, np.diff(np.r_[places, len(of)]))
         ends = np.empty_like(begins)
-        for each in range(int(turn.max()) + 1):
-            now = np.flatnonzero(turn == each)
+        for number in range(int(turn.max()) + 1):
+            now = np.flatnonzero(turn == number)
             ends[now] = self.clocks.reserve(of[now], begins[now], works[now])
         end = np.empty_like(ends, shape=len(order))
         end[order] = ends[leads.cumsum() - 1]

@@ -42,7 +42,7 @@ MANY_MESSAGES = 500_000
 """The most messages to simulate by events if lanes run side by side, for which all ranks at once is less accurate."""
 
 LEAST_SHARE, MOST_SILENT_S = 1e-3, 1.0
-"""The share of simulations, and the seconds, after either of which progress is reported."""
+"""Progress is reported after this share of all simulations, or after these seconds."""
 
 MUCH_MEMORY = 1 << 30
 """The bytes that a simulation may need without a look at how many are free."""
@@ -70,12 +70,25 @@ def simulate(
         progress: is called now and then with the number of messages simulated so far.
     """
     most = _most_events(len(schedules), cut.lanes, window)
-    kept = [] if any(has_more_messages(each, most) for each in schedules) else [*map(kept_traffic, schedules)]
-    if kept and all(kept):
-        messages = sum(len(each.source) for each in islice(cycle(filter(None, kept)), cut.lanes))
-        if messages <= most:
-            return Simulated(simulate_events(schedules, cut, machine, window, dtype, progress), exact=True)
+    if _has_at_most(schedules, cut.lanes, most):
+        return Simulated(simulate_events(schedules, cut, machine, window, dtype, progress), exact=True)
     return Simulated(simulate_waves(schedules, cut, machine, window, dtype, progress), exact=False)
+
+
+def _has_at_most(schedules: Sequence[Schedule], lanes: int, most: int) -> bool:
+    """Return whether an operation has at most ``most`` messages.
+
+    Messages are paired, to count them, unless the steps of a schedule show that it has more.
+    """
+    if any(has_more_messages(schedule, most) for schedule in schedules):
+        return False
+    messages = []
+    for schedule in schedules:
+        traffic = kept_traffic(schedule)
+        if traffic is None:
+            return False
+        messages.append(len(traffic.source))
+    return sum(islice(cycle(messages), lanes)) <= most
 
 
 def simulate_waves(
@@ -134,7 +147,8 @@ class AlgorithmSimulation:
         self.family = collective(family)
         self.algorithm = self.family.algorithm(name)
         self.parameters = dict(parameters)
-        self.layout, self.assumed = self._layout(layout_of, aggregators), None
+        self.layout = self._layout(layout_of, aggregators)
+        self.assumed = None
         self.machines = {bound: shared(machine.machine(bound)) for bound in BOUNDS}
         self._known_works: list[ScheduleWork] = []  # of the slices, once they are known
         if self.algorithm.aggregates and machine.aggregators.kind == "switches":
@@ -143,14 +157,14 @@ class AlgorithmSimulation:
     @property
     def own_parameters(self) -> dict[str, Parameter]:
         """The parameters of the algorithm and of the collective, without those of runs, such as channels."""
-        known = {*self.algorithm.parameters, *self.family.arguments}
-        return {name: value for name, value in self.parameters.items() if name in known}
+        own = {*self.algorithm.parameters, *self.family.arguments}
+        return {name: value for name, value in self.parameters.items() if name in own}
 
     def _layout(self, layout_of: Callable[[int], Layout], aggregators: int | None) -> Layout:
         """Return the layout, with as many switches as the algorithm needs."""
         bare = layout_of(aggregators or 0)
-        switches = self.machine.aggregators.kind == "switches"
-        if not (self.algorithm.aggregates and switches and aggregators is None):
+        are_switches = self.machine.aggregators.kind == "switches"
+        if aggregators is not None or not are_switches or not self.algorithm.aggregates:
             return bare
         if "radix" in self.algorithm.parameters and "radix" not in self.parameters:  # a switch for every rack
             ports = max(map(len, bare.groups("rack")))
@@ -160,26 +174,27 @@ class AlgorithmSimulation:
         return layout_of(min(enough, AGGREGATORS.maximum))
 
     def _unmet(self, layout: Layout) -> str | None:
+        """Return the requirement of the algorithm that a layout does not meet, as a sentence; None if it meets all."""
         arguments = self.family.arguments
-        return self.algorithm.unmet(
-            layout, **{name: value for name, value in self.own_parameters.items() if name not in arguments}
-        )
+        parameters = {name: value for name, value in self.own_parameters.items() if name not in arguments}
+        return self.algorithm.unmet(layout, **parameters)
 
     def unpredicted_reason(self, nbytes: int) -> str | None:
         """Return why nothing can be predicted for a size; None if something can."""
         workers = self.layout.workers
-        if reason := self.family.unmoved_reason(nbytes, self.dtype, workers):
-            return reason
+        unmoved = self.family.unmoved_reason(nbytes, self.dtype, workers)
+        if unmoved:
+            return unmoved
         arguments = {name: self.parameters[name] for name in self.family.arguments if name in self.parameters}
         try:
             self.family.call(workers, None, **arguments)
         except BadInputError as error:
             return str(error)
-        if int(self.parameters.get("copies", self.algorithm.parameters.get("copies", 0))) > 0:
+        copies = self.parameters.get("copies", self.algorithm.parameters.get("copies", 0))
+        if int(copies) > 0:
             return "copies on a rank are not modelled"
-        whose = f"{self.algorithm.name} of {self.family.name}"
         unmet = self._unmet(self.layout) or self.algorithm.unmet_size(nbytes) or ""
-        unmet = unmet.removeprefix(whose).lstrip(": ")
+        unmet = unmet.removeprefix(f"{self.algorithm.name} of {self.family.name}").lstrip(": ")
         return unmet or self._memory_reason(nbytes)
 
     def _memory_reason(self, nbytes: int) -> str | None:
@@ -189,12 +204,13 @@ class AlgorithmSimulation:
         operation = self._operation(nbytes)
         block = operation_waves(operation.schedules, operation.cut).block
         needed = block * max(work.rank_bytes for work in self._works(operation))
-        if needed < MUCH_MEMORY or needed < (free := available_memory()):
+        if needed < MUCH_MEMORY:
             return None
-        free_of = (
-            f"{format_decimal_bytes(needed)} of memory to pair the messages of a step; {format_decimal_bytes(free)}"
-        )
-        return f"it needs about {free_of} are free"
+        free = available_memory()
+        if needed < free:
+            return None
+        needs = f"it needs about {format_decimal_bytes(needed)} of memory to pair the messages of a step"
+        return f"{needs}; {format_decimal_bytes(free)} are free"
 
     def _operation(self, nbytes: int) -> RequestedOperation:
         return requested_operation(
@@ -204,39 +220,35 @@ class AlgorithmSimulation:
 
     def _run_parameters(self, nbytes: int) -> dict[str, Parameter]:
         """Return its own parameters, with channels and window if the collective has them."""
-        return self.own_parameters | ({} if self.family.uncut else self._channels(nbytes))
+        return self.own_parameters | self._channels(nbytes)
 
     def _works(self, operation: RequestedOperation) -> list[ScheduleWork]:
         """Return the work of each slice in one lane, the same for all sizes."""
         if not self._known_works:
             cost = self.algorithm.declared(self.layout.workers, **self.own_parameters)
             rounds = int(cost.rounds) if cost else 0
-            self._known_works = [ScheduleWork.of(each, rounds) for each in operation.schedules]
+            self._known_works = [ScheduleWork.of(schedule, rounds) for schedule in operation.schedules]
         return self._known_works
 
     def work(self, nbytes: int) -> ExpectedWork:
         """Return the expected work for a size that can be predicted."""
         if instead := self._stand_ins(nbytes):
-            expected = [self._simulation(each, nbytes).work(each.nbytes) for each in instead.chosen]
-            return ExpectedWork(*(sum(column) for column in zip(*expected, strict=True)))
+            return self._work_of_stand_ins(instead, nbytes)
         operation = self._operation(nbytes)
-        works, lanes = self._works(operation), operation.cut.lanes
-        messages = lanes // len(works) * sum(work.messages for work in works)
-        if messages <= _most_events(len(works), lanes, operation.window):
+        works_of_slices = self._works(operation)
+        lanes = operation.cut.lanes
+        messages = lanes // len(works_of_slices) * sum(work.messages for work in works_of_slices)
+        if messages <= _most_events(len(works_of_slices), lanes, operation.window):
             seconds = messages * EVENT_S
         else:
-            waves = operation_waves(operation.schedules, operation.cut)
-            in_turn = len(lane_sequences(len(works), lanes, operation.window)) == 1
-            seconds = sum(
-                work.seconds(waves.block, waves.cycle(lane) if in_turn else 0)
-                for lane, work in enumerate(islice(cycle(works), lanes))
-            )
-        different = {bound: self._same(bound) for bound in BOUNDS}
-        return ExpectedWork(messages, seconds * len({*different.values()}), sum(work.pairing_s for work in works))
+            seconds = _seconds_in_waves(operation, works_of_slices)
+        simulations = len({self._same(bound) for bound in BOUNDS})
+        pairing_s = sum(work.pairing_s for work in works_of_slices)
+        return ExpectedWork(messages, seconds * simulations, pairing_s)
 
     def _same(self, bound: Bound) -> Bound:
         """Return the first bound at which the machine costs the same."""
-        return next(other for other in BOUNDS if self.machines[other] == self.machines[bound])
+        return next(first for first in BOUNDS if self.machines[first] == self.machines[bound])
 
     def times(
         self, nbytes: int, progress: Callable[[float], None] | None = None, bounds: Sequence[Bound] = BOUNDS
@@ -245,52 +257,66 @@ class AlgorithmSimulation:
         if instead := self._stand_ins(nbytes):
             return self._times_of_stand_ins(instead, nbytes, progress, bounds)
         operation = self._operation(nbytes)
-        same = {bound: self._same(bound) for bound in bounds}
+        simulated_as = {bound: self._same(bound) for bound in bounds}
+        different = list(dict.fromkeys(simulated_as.values()))
         simulated: dict[Bound, Simulated] = {}
-        for number, each in enumerate(dict.fromkeys(same.values())):
-            report = progress and self._share(nbytes, number, len({*same.values()}), progress)
-            simulated[each] = simulate(
-                operation.schedules, operation.cut, self.machines[each], operation.window, self.dtype, report
+        for number, bound in enumerate(different):
+            report = progress and self._share(nbytes, number, len(different), progress)
+            simulated[bound] = simulate(
+                operation.schedules, operation.cut, self.machines[bound], operation.window, self.dtype, report
             )
-        seconds = {bound: simulated[each].seconds for bound, each in same.items()}
-        return SimulatedOperation(
-            operation, self._run_parameters(nbytes), seconds, all(each.exact for each in simulated.values())
-        )
+        seconds = {bound: simulated[same].seconds for bound, same in simulated_as.items()}
+        is_exact = all(result.exact for result in simulated.values())
+        return SimulatedOperation(operation, self._run_parameters(nbytes), seconds, is_exact)
 
     def _stand_ins(self, nbytes: int) -> StandIns | None:
         """Return the stand-ins that are simulated in the place of all ranks, if there are any."""
-        whole_machine = any(each.cpus and each.cpus.of == "machine" for each in self.machines.values())
-        if whole_machine or self.parameters.get("traffic") or "traffic" in self.family.arguments:
+        if any(machine.cpus and machine.cpus.of == "machine" for machine in self.machines.values()):
+            return None
+        if self.parameters.get("traffic") or "traffic" in self.family.arguments:
             return None
         blocks = self.family.units == "per_rank"
         return stand_ins(self.algorithm.name, self.layout, nbytes, itemsize(self.dtype), blocks=blocks)
 
     def _simulation(self, instead: StandIn, nbytes: int) -> "AlgorithmSimulation":
         """Return the simulation of a stand-in, with the channels of all ranks."""
-        parameters = self.parameters | ({} if self.family.uncut else self._channels(nbytes))
+        parameters = self.parameters | self._channels(nbytes)
         return AlgorithmSimulation(
             self.machine, self.family.name, self.algorithm.name, parameters, instead.layout.with_aggregators,
             dtype=self.dtype, shared=self.shared,
         )  # fmt: skip
 
+    def _work_of_stand_ins(self, instead: StandIns, nbytes: int) -> ExpectedWork:
+        works = [self._simulation(stand_in, nbytes).work(stand_in.nbytes) for stand_in in instead.chosen]
+        messages = sum(work.messages for work in works)
+        seconds = sum(work.seconds for work in works)
+        pairing_s = sum(work.pairing_s for work in works)
+        return ExpectedWork(messages, seconds, pairing_s)
+
     def _times_of_stand_ins(
         self, instead: StandIns, nbytes: int, progress: Callable[[float], None] | None, bounds: Sequence[Bound]
     ) -> SimulatedOperation:
         simulated = []
-        for number, each in enumerate(instead.chosen):
-            simulated.append(self._simulation(each, nbytes).times(each.nbytes, bounds=bounds))
+        for number, stand_in in enumerate(instead.chosen, 1):
+            simulated.append(self._simulation(stand_in, nbytes).times(stand_in.nbytes, bounds=bounds))
             if progress:
-                progress((number + 1) / len(instead.chosen))
-        columns = {bound: [each.seconds[bound] for each in simulated] for bound in bounds}
+                progress(number / len(instead.chosen))
+        columns = {bound: [operation.seconds[bound] for operation in simulated] for bound in bounds}
         seconds = {bound: instead.time(column) for bound, column in columns.items()}
         miss = max(map(instead.miss, columns.values()))
         bound = max(map(instead.bound, columns.values()))
-        operation, parameters = self._operation(nbytes), self._run_parameters(nbytes)
-        return SimulatedOperation(operation, parameters, seconds, exact=False, stand_ins=instead.sentence(miss, bound))
+        return SimulatedOperation(
+            self._operation(nbytes),
+            self._run_parameters(nbytes),
+            seconds,
+            exact=False,
+            stand_ins=instead.sentence(miss, bound),
+        )
 
     def _share(self, nbytes: int, number: int, of: int, progress: Callable[[float], None]) -> Callable[[int], None]:
-        """Return what reports the messages of one of several simulations as a share of all of them, now and then."""
-        messages, shown, shown_s = max(self.work(nbytes).messages, 1), 0.0, monotonic()
+        """Return the function that reports now and then, for one simulation of ``of``, which share of all is done."""
+        messages = max(self.work(nbytes).messages, 1)
+        shown, shown_s = 0.0, monotonic()
 
         def report(done: int) -> None:
             nonlocal shown, shown_s
@@ -305,9 +331,23 @@ class AlgorithmSimulation:
         return requested_schedule(self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters)
 
     def _channels(self, nbytes: int) -> dict[str, Parameter]:
+        """Return channels and window; nothing for a collective that is not cut into channels."""
+        if self.family.uncut:
+            return {}
         slices = self._requested().slices
         queued = self.machine.nccl is not None
         channels, window = choose_channels(
             self.parameters, nbytes, self.layout, slices, pipelined=self.algorithm.pipelined, queued=queued
         )
         return {"channels": channels, "window": window}
+
+
+def _seconds_in_waves(operation: RequestedOperation, works: Sequence[ScheduleWork]) -> float:
+    """Return the expected seconds of one simulation of an operation in waves; ``works`` are those of its slices."""
+    cut = operation.cut
+    waves = operation_waves(operation.schedules, cut)
+    in_turn = len(lane_sequences(len(works), cut.lanes, operation.window)) == 1
+    works_of_lanes = islice(cycle(works), cut.lanes)
+    return sum(
+        work.seconds(waves.block, waves.cycle(lane) if in_turn else 0) for lane, work in enumerate(works_of_lanes)
+    )

@@ -21,7 +21,7 @@ EVENT_S, WAVE_S = 5e-5, 1e-4
 """The seconds of a message as an event, and of a wave of messages."""
 
 RANK_S, RANGE_S, SORTED_S = 8e-8, 3e-8, 2e-6
-"""The seconds of each rank of a wave, of each range of units, and of each message in a step of several, to sort it."""
+"""The seconds of each rank of a wave, and of each range of units; and to sort a message, if a step has several."""
 
 READ_S = 5e-6
 """The seconds to read a step that is left out, because it equals those before it."""
@@ -71,26 +71,39 @@ class ScheduleWork(NamedTuple):
             schedule: the schedule.
             rounds: the declared number of its steps, for which the first of many stand [unknown].
         """
-        ranks = schedule.layout.ranks
         if not schedule.vectorised:
-            stride = ranks // SAMPLED_RANKS | 1  # odd: the ranks of one parity are often the leaves of a tree
-            lengths, sent = zip(*(_length_and_sent(schedule, me) for me in range(0, ranks, stride)), strict=True)
-            messages = sum(sent) * ranks / len(sent)
-            return cls(messages, max(lengths), messages * RANK_S / ranks, messages * PAIRING_S, 0)
-        messages, steps, seconds, largest = 0, 0, 0.0, 0
+            return cls._of_sampled_ranks(schedule)
+        ranks = schedule.layout.ranks
+        messages = 0
+        steps = 0
+        seconds = 0.0
+        largest = 0
         program = schedule.steps(min(1, ranks - 1))  # all ranks have the same actions, some of them without a peer
         for number, step in enumerate(program):
             if rounds and number == SAMPLED_STEPS:
-                messages, seconds, steps = messages * rounds // number, seconds * rounds / number, rounds
+                messages = messages * rounds // number
+                seconds = seconds * rounds / number
+                steps = rounds
                 break
             moving = [action for action in step.actions if not isinstance(action, Copy)]
             sends = sum(isinstance(action, Send) for action in moving)
             ranges = sum(len(part.ranges) for action in step.actions for part in parts_of(action))
+            to_sort = sends if sends > 1 else 0
             messages += sends
             steps += 1
-            seconds += RANK_S + RANGE_S * ranges + SORTED_S * (sends if sends > 1 else 0)
+            seconds += RANK_S + RANGE_S * ranges + SORTED_S * to_sort
             largest = max(largest, ACTION_NUMBERS * len(moving) + RANGE_NUMBERS * ranges)
         return cls(messages * ranks, steps, seconds, 0.0, 8 * largest)
+
+    @classmethod
+    def _of_sampled_ranks(cls, schedule: Schedule) -> "ScheduleWork":
+        """Return the work of a schedule whose ranks are followed one by one, from that of a few ranks."""
+        ranks = schedule.layout.ranks
+        stride = ranks // SAMPLED_RANKS | 1  # odd: the ranks of one parity are often the leaves of a tree
+        sampled = [_length_and_sent(schedule, me) for me in range(0, ranks, stride)]
+        messages = sum(sent for _, sent in sampled) * ranks / len(sampled)
+        waves = max(length for length, _ in sampled)
+        return cls(messages, waves, rank_s=messages * RANK_S / ranks, pairing_s=messages * PAIRING_S, rank_bytes=0)
 
 
 def _length_and_sent(schedule: Schedule, me: int) -> tuple[int, int]:
@@ -110,20 +123,23 @@ class RemainingTime:
     """The seconds after which what has run counts more than what was expected."""
 
     def __init__(self, expected_s: Sequence[float]) -> None:
-        self.waiting = [*reversed(expected_s)]
+        self.waiting = list(reversed(expected_s))
         self.current, self.ended = 0.0, 0.0  # the expected seconds of the running one, and of those that have ended
         self.begun = self.current_begun = monotonic()
 
     def begin(self) -> None:
         """Take note that the next one begins."""
         self.ended += self.current
-        self.current, self.current_begun = self.waiting.pop(), monotonic()
+        self.current = self.waiting.pop()
+        self.current_begun = monotonic()
 
     def seconds(self, share: float = 0.0) -> float:
         """Return the time left in seconds if a share of the running one is done."""
-        now, done = monotonic(), share * self.current
-        pace = _pace(now - self.begun, self.ended + done)
-        return (self.current - done) * _pace(now - self.current_begun, done) + sum(self.waiting) * pace
+        now = monotonic()
+        done = share * self.current
+        pace_of_all = _pace(now - self.begun, self.ended + done)
+        pace_of_current = _pace(now - self.current_begun, done)
+        return (self.current - done) * pace_of_current + sum(self.waiting) * pace_of_all
 
 
 def _pace(seconds: float, expected_s: float) -> float:

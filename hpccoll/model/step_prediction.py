@@ -21,6 +21,7 @@ from hpccoll.model.codec_costs import CodecCosts
 from hpccoll.model.compression_pays import BoundCost, Timeline, paying_rate
 from hpccoll.model.group_costs import GroupCosts, UnmodelledWork
 from hpccoll.model.library_calls import NO_PARAMETERS, library_names
+from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
 from hpccoll.model.simulation import BOUNDS
@@ -43,10 +44,8 @@ HIDDEN = 0.02
 GRADIENT_AXES = "dp", "shard", "replica", "expert_replica"
 """The axes of the mesh over which gradients are synchronised."""
 
-CODECS_TAKE_TIME = (
-    "codecs run beside computations, and do not slow them down",
-    "codecs run on the GPU that computes: the backward pass takes longer by them",
-)
+CODECS_RUN_BESIDE = "codecs run beside computations, and do not slow them down"
+CODECS_RUN_ON_GPUS = "codecs run on the GPU that computes: the backward pass takes longer by them"
 """What is assumed of codecs where they do not run on the device that computes, and where they do."""
 
 
@@ -77,7 +76,7 @@ class ComputeRate:
         return lambda compute: compute.flops / rate if compute.flops else 0.0
 
     def solved(self, programs: Sequence[StepProgram], cost: Cost, nodes: int) -> "ComputeRate":
-        """Return the rate; of a whole step that which makes the programs take as long on so many nodes.
+        """Return the rate; of a whole step that with which the programs take as long on a number of nodes.
 
         Raises:
             BadInputError: if communication alone takes longer.
@@ -98,12 +97,13 @@ def rate_of_step(programs: Sequence[StepProgram], cost: Cost, whole_s: float) ->
     """
     from scipy.optimize import brentq  # its import takes 0.2 s
 
-    of_a_second = ComputeRate(step_s=1.0).seconds(programs)
+    part_of_step = ComputeRate(step_s=1.0).seconds(programs)
 
     def too_long_s(compute_s: float) -> float:
-        return step_timeline(programs, lambda each: compute_s * of_a_second(each), cost).step_s - whole_s
+        return step_timeline(programs, lambda compute: compute_s * part_of_step(compute), cost).step_s - whole_s
 
-    if (beyond := too_long_s(0.0)) >= 0:
+    beyond = too_long_s(0.0)
+    if beyond >= 0:
         least = f"more than the {format_seconds(whole_s + beyond)} that communication alone takes"
         raise BadInputError("--step", format_seconds(whole_s), least)
     most_s = 2 * whole_s  # of computation alone, which takes too long whatever is rounded
@@ -111,7 +111,8 @@ def rate_of_step(programs: Sequence[StepProgram], cost: Cost, whole_s: float) ->
 
 
 def _busiest_flops(programs: Sequence[StepProgram]) -> float:
-    return max(sum(each.flops(phase) for phase in ("forward", "backward")) for each in programs)
+    """Return the FLOPs of a step of a rank of the stage that computes most."""
+    return max(program.flops("forward") + program.flops("backward") for program in programs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +143,10 @@ class StepRequest:
         mesh = Mesh.parse(self.parallel, ranks)
         if self.batch is None:
             return replace(self.parallelism, mesh=mesh)
-        each = mesh.dp * self.parallelism.samples
-        if self.batch < 1 or self.batch % each:
-            raise BadInputError("--batch", self.batch, f"a multiple of {each}: dp={mesh.dp} times the samples")
-        return replace(self.parallelism, mesh=mesh, micro_batches=self.batch // each)
+        micro_batch = mesh.dp * self.parallelism.samples
+        if self.batch < 1 or self.batch % micro_batch:
+            raise BadInputError("--batch", self.batch, f"a multiple of {micro_batch}: dp={mesh.dp} times the samples")
+        return replace(self.parallelism, mesh=mesh, micro_batches=self.batch // micro_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +205,11 @@ class StepPrediction:
         """
         if MODELLED in self.kinds:
             return None
-        low, high = (
-            [step.bare_s + step.exposed_s * factor for step in self.timelines.values()] for factor in self.ratios
-        )
-        return min(self.step.step_s, *low), max(self.step.step_s, *high)
+        least, most = self.ratios
+        steps = self.timelines.values()
+        low_s = min(step.bare_s + step.exposed_s * least for step in steps)
+        high_s = max(step.bare_s + step.exposed_s * most for step in steps)
+        return min(self.step.step_s, low_s), max(self.step.step_s, high_s)
 
     def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units; absent values are None."""
@@ -222,17 +224,18 @@ class StepPrediction:
             "flops_per_s": self.flops_per_s, "bubble_s": step.bubble_s,
             "step_s": step.step_s, "ci_low_s": low, "ci_high_s": high, "share": step.share,
             "communication_share": self.communication_share, "hide_rate_bps": self.hide_rate,
-            **{f"pays_below_{name}bps": self.pays and getattr(self.pays, end)
-               for name, end in (("", "likely"), ("low_", "low"), ("high_", "high"))},
+            "pays_below_bps": self.pays and self.pays.likely, "pays_below_low_bps": self.pays and self.pays.low,
+            "pays_below_high_bps": self.pays and self.pays.high,
             "busbw_Bps": self.busbw, "link_Bps": self.link, "links": self.links,
             "algorithms": dict(self.algorithms), "kind": self.kind, "kinds": sorted(self.kinds),
             "distance": self.distance, "assumptions": list(self.assumptions),
-            "unmodelled": [
-                {"work": each.work, "missing": list(each.missing), "stands_in": each.stands_in,
-                 "published": [near.model_dump(by_alias=True) for near in each.published]}
-                for each in self.unmodelled
-            ],
+            "unmodelled": [_unmodelled_row(work) for work in self.unmodelled],
         }  # fmt: skip
+
+
+def _unmodelled_row(work: UnmodelledWork) -> dict[str, Any]:
+    published = [section.model_dump(by_alias=True) for section in work.published]
+    return {"work": work.work, "missing": list(work.missing), "stands_in": work.stands_in, "published": published}
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +251,10 @@ class StepPredictions:
     @property
     def kinds(self) -> list[str]:
         """The kinds of the times of all collectives."""
-        return sorted({kind for each in self.predictions for kind in each.kinds})
+        kinds: set[str] = set()
+        for prediction in self.predictions:
+            kinds |= prediction.kinds
+        return sorted(kinds)
 
     @property
     def wall_nodes(self) -> int | None:
@@ -256,16 +262,18 @@ class StepPredictions:
 
         It says something of predictions of the same compression only.
         """
-        passed = (each.nodes for each in self.predictions if each.step.communication_s > each.step.compute_s)
-        return next(passed, None)
+        for prediction in self.predictions:
+            if prediction.step.communication_s > prediction.step.compute_s:
+                return prediction.nodes
+        return None
 
     @property
     def by_compression(self) -> dict[str | None, "StepPredictions"]:
         """The predictions of each compression."""
-        return {
-            compress: replace(self, predictions=[one for one in self.predictions if one.compress == compress])
-            for compress in dict.fromkeys(one.compress for one in self.predictions)
-        }
+        groups: dict[str | None, list[StepPrediction]] = defaultdict(list)
+        for prediction in self.predictions:
+            groups[prediction.compress].append(prediction)
+        return {compress: replace(self, predictions=group) for compress, group in groups.items()}
 
 
 def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProgress | None = None) -> StepPredictions:
@@ -295,7 +303,8 @@ def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProg
         except KeyboardInterrupt:
             if not predictions:
                 raise
-            left_out["interrupted"], interrupted = [*dict.fromkeys(nodes for nodes, _ in wanted[done:])], True
+            left_out["interrupted"] = list(dict.fromkeys(nodes for nodes, _ in wanted[done:]))
+            interrupted = True
             break
     if refused and not predictions:
         raise refused
@@ -303,12 +312,16 @@ def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProg
 
 
 def _check_algorithm(machine: MachineFile, request: StepRequest) -> None:
-    own = library_names(machine, "all_reduce")
-    known = sorted([*collective("all_reduce").components, *own])
-    if request.algorithm is not None and request.algorithm not in known:
+    if request.algorithm is None:
+        return
+    of_library = library_names(machine, "all_reduce")
+    known = sorted([*collective("all_reduce").components, *of_library])
+    if request.algorithm not in known:
         raise BadInputError("--algorithm", request.algorithm, known)
-    for name in request.parameters if request.algorithm else ():
-        valid = () if request.algorithm in own else known_parameters("all_reduce", str(request.algorithm))
+    if not request.algorithm:
+        return
+    valid = () if request.algorithm in of_library else known_parameters("all_reduce", request.algorithm)
+    for name in request.parameters:
         if name not in valid:
             raise BadInputError(f"parameter of {request.algorithm}", name, valid or NO_PARAMETERS)
 
@@ -318,32 +331,63 @@ def _predict(
     known: dict[tuple[object, ...], Any],
 ) -> StepPrediction:  # fmt: skip
     """Return a prediction; ``known`` is what was simulated for others on as many nodes."""
-    layout, model = machine.layout(nodes, request.ranks_per_node), request.model
-    uncompressed = request.on(layout.workers)
-    parallelism, mesh = replace(uncompressed, compression=compression), uncompressed.mesh
-    programs = step_programs(model, parallelism)
-    dense = step_programs(model, uncompressed) if compression else programs
-    codecs = CodecCosts.of(machine, compression, layout, request.codec_rate) if compression else None
+    layout = machine.layout(nodes, request.ranks_per_node)
+    model = request.model
+    parallelism = request.on(layout.workers)
+    mesh = parallelism.mesh
+    dense = programs = step_programs(model, parallelism)
+    codecs = None
+    if compression:
+        parallelism = replace(parallelism, compression=compression)
+        programs = step_programs(model, parallelism)
+        codecs = CodecCosts.of(machine, compression, layout, request.codec_rate)
     costs_on = partial(_prepared_costs, request, layout, mesh, codecs, known)
     costs = costs_on(machine, programs)
-    is_other = request.compute.whole_s is not None and (machine.unscaled is not machine or compression)
-    today = costs_on(machine.unscaled, dense) if is_other else costs  # with these the step takes ``whole_s``
-    compute = request.compute.solved(dense, today.cost, nodes)
+    costs_today = costs
+    if request.compute.whole_s is not None and (machine.unscaled is not machine or compression):
+        costs_today = costs_on(machine.unscaled, dense)  # today's step has no compression and the network of the file
+    compute = request.compute.solved(dense, costs_today.cost, nodes)
     timeline = partial(_timeline, compute.seconds(programs), machine.nccl is not None)
     timelines = {bound: timeline(programs, partial(costs.cost, bound=bound)) for bound in BOUNDS}
-    busbw = _gradient_busbw(mesh, timelines["value"])
+    step = timelines["value"]
+    busbw = _gradient_busbw(mesh, step)
     link, links = _gradient_link(machine, layout, mesh) if busbw else (None, 0)
-    hide, pays = _break_even(machine, costs_on, timeline, timelines["value"], programs, dense, link)
+    hide_rate, pays = _break_even(machine, costs_on, timeline, step, programs, dense, link)
     dtypes = parallelism.dtypes_of(model)
-    size = itemsize(dtypes.gradient)
-    largest = max((each.nbytes for program in programs for each in program.operations if not each.is_codec), default=0)
+    gradient_size = itemsize(dtypes.gradient)
     return StepPrediction(
-        nodes, layout, parallelism, compute, compute.rate(programs), dtypes, model.parameters * size,
-        max(program.model.parameters for program in programs) * size, timelines,
-        mesh.dp * parallelism.samples * parallelism.micro_batches, busbw, link, links, hide, pays, costs.algorithms(),
-        machine.held_out_ratios, machine.distance(nodes, layout.workers // nodes, largest),
-        [*_assumptions(machine, costs, codecs, pays)], costs.unmodelled, frozenset(costs.kinds or {SIMULATED}),
-    )  # fmt: skip
+        nodes=nodes,
+        layout=layout,
+        parallelism=parallelism,
+        compute=compute,
+        flops_per_s=compute.rate(programs),
+        dtypes=dtypes,
+        gradient_bytes=model.parameters * gradient_size,
+        rank_gradient_bytes=max(program.model.parameters for program in programs) * gradient_size,
+        timelines=timelines,
+        samples=mesh.dp * parallelism.samples * parallelism.micro_batches,
+        busbw=busbw,
+        link=link,
+        links=links,
+        hide_rate=hide_rate,
+        pays=pays,
+        algorithms=costs.algorithms(),
+        ratios=machine.held_out_ratios,
+        distance=machine.distance(nodes, layout.workers // nodes, _largest_message(programs)),
+        assumptions=list(_assumptions(machine, costs, codecs, pays)),
+        unmodelled=costs.unmodelled,
+        kinds=frozenset(costs.kinds or {SIMULATED}),
+    )
+
+
+def _largest_message(programs: Sequence[StepProgram]) -> int:
+    """Return the bytes of the largest collective or message of programs; 0 without any."""
+    largest = 0
+    for program in programs:
+        for operation in program.operations:
+            if not operation.is_codec:
+                largest = max(largest, operation.nbytes)
+    return largest
 
 
 def _prepared_costs(
@@ -376,11 +420,11 @@ def _break_even(
     def cost_of_both(factor: float) -> BoundCost:
         return costs_on(machine.with_network(factor), [*programs, *dense]).cost
 
-    hide = hiding_factor(step, communication_s)
-    is_compressed = dense is not programs
-    ratios = machine.held_out_ratios
-    pays = paying_rate(cost_of_both, programs, dense, timeline, link, ratios) if is_compressed else None
-    return 8 * link * hide if hide else None, pays
+    hiding = hiding_factor(step, communication_s)
+    hide_rate = 8 * link * hiding if hiding else None
+    if dense is programs:  # nothing is compressed
+        return hide_rate, None
+    return hide_rate, paying_rate(cost_of_both, programs, dense, timeline, link, machine.held_out_ratios)
 
 
 def _assumptions(
@@ -388,7 +432,8 @@ def _assumptions(
 ) -> Iterator[str]:
     yield from costs.assumed
     if codecs:
-        yield from (codecs.source, CODECS_TAKE_TIME[machine.nccl is not None])
+        yield codecs.source
+        yield CODECS_RUN_ON_GPUS if machine.nccl else CODECS_RUN_BESIDE
     if pays and MODELLED in costs.kinds:
         yield "the interval of the rate below which compression pays is that of codecs: formulas have none"
 
@@ -401,23 +446,25 @@ def hiding_factor(step: StepTimeline, communication_s: Callable[[float], float])
 
     Args:
         step: the step on the network as it is.
-        communication_s: returns the seconds of communication on a network so many times as fast.
+        communication_s: returns the seconds of communication on a network as many times as fast.
 
     Returns:
         None if no network is enough, and if none takes part.
     """
-    if not (step.compute_s and step.communication_s):
+    if not step.compute_s or not step.communication_s:
         return None
-    before, x = (1.0, step.communication_s), step.communication_s / step.compute_s
+    before, seconds_before = 1.0, step.communication_s
+    x = step.communication_s / step.compute_s
     for _ in range(MOST_NETWORKS):
         seconds = communication_s(x)
-        if math.isclose(seconds, step.compute_s, rel_tol=HIDDEN) or math.isclose(x, before[0]):
+        if math.isclose(seconds, step.compute_s, rel_tol=HIDDEN) or math.isclose(x, before):
             break
-        of_bytes = (seconds - before[1]) / (1 / x - 1 / before[0])
+        of_bytes = (seconds - seconds_before) / (1 / x - 1 / before)
         left = step.compute_s - (seconds - of_bytes / x)
         if left <= 0 or of_bytes <= 0:
             return None
-        before, x = (x, seconds), of_bytes / left
+        before, seconds_before = x, seconds
+        x = of_bytes / left
     return x
 
 
@@ -429,18 +476,25 @@ def _gradient_busbw(mesh: Mesh, timeline: StepTimeline) -> float | None:
         if operation is None or operation.is_codec or operation.axis not in GRADIENT_AXES:
             continue
         factor = collective(operation.collective).busbw
-        moved += operation.nbytes * (factor(mesh.size(operation.axis)) if factor else 0.0)
+        if factor:
+            moved += operation.nbytes * factor(mesh.size(operation.axis))
         taken += span.end_s - span.begin_s
     return moved / taken if taken else None
 
 
 def _gradient_link(machine: MachineFile, layout: Layout, mesh: Mesh) -> tuple[float | None, int]:
     """Return the rate of a link that data-parallel ranks cross, and how many of them a group uses on a node."""
-    group, costs = mesh.groups("dp")[0], machine.machine()
-    nodes, racks = ({tier[me] for me in group} for tier in (layout.node, layout.rack))
-    tier = costs.tiers["fabric" if len(racks) > 1 else "rack" if len(nodes) > 1 else "node"]
-    byte_s = tier.costs[-1].byte_s
+    group = mesh.groups("dp")[0]
+    costs = machine.machine()
+    nodes = {layout.node[me] for me in group}
+    racks = {layout.rack[me] for me in group}
     if len(nodes) == 1:
-        return 1 / byte_s, 1
+        return 1 / _byte_s_of_large(costs, "node"), 1
+    byte_s = _byte_s_of_large(costs, "fabric" if len(racks) > 1 else "rack")
     rails = {layout.rail[me] for me in group if layout.node[me] == layout.node[group[0]]}
     return 1 / max(byte_s, costs.port_byte_s), len(rails)
+
+
+def _byte_s_of_large(costs: Machine, tier: str) -> float:
+    """Return the seconds of a byte of the largest messages of a tier."""
+    return costs.tiers[tier].costs[-1].byte_s

@@ -41,7 +41,7 @@ ScenarioKeys: Any = create_model(
     "ScenarioKeys", __base__=YamlSection, __doc__="The keys of a step, those of ``hpccoll predict step``.", **_FIELDS
 )
 COMPUTATION = {"flops_rate", "mfu", "gpu", "compute", "step"}
-"""The keys of which some say how fast GPUs compute."""
+"""The keys that can say how fast GPUs compute."""
 Scenario: Any = create_model(
     "Scenario",
     __base__=ScenarioKeys,
@@ -65,15 +65,27 @@ def step_request(
     Raises:
         BadInputError: if a value is invalid, or not exactly one key says how fast GPUs compute.
     """
-    keys = {name: key.default if given.get(name) is None else given[name] for name, key in PREDICTED.items()}
+    keys = {name: key.default for name, key in PREDICTED.items()}
+    for name in keys:
+        if given.get(name) is not None:
+            keys[name] = given[name]
     model = with_sequence(read_model_shape(keys["model"], "model"), keys["sequence_length"] or None)
     dtypes = StepDtypes.of(keys, keys["dtype"] or model.dtype)
+    parallelism = parallelism_of({**keys, "compress": DENSE}, dtypes=dtypes)
+    compressed = compressions(keys["compress"], feedback=bool(keys["feedback"]))
     return StepRequest(
-        model=model, nodes=nodes, compute=compute_rate(keys, compute), parallel=keys["parallel"],
-        parallelism=parallelism_of({**keys, "compress": DENSE}, dtypes=dtypes), batch=keys["batch"],
-        ranks_per_node=keys["ranks_per_node"], algorithm=keys["algorithm"], parameters=parameters or {},
-        compressions=compressions(keys["compress"], feedback=bool(keys["feedback"])), codec_rate=keys["codec_rate"],
-    )  # fmt: skip
+        model=model,
+        nodes=nodes,
+        compute=compute_rate(keys, compute),
+        parallel=keys["parallel"],
+        parallelism=parallelism,
+        batch=keys["batch"],
+        ranks_per_node=keys["ranks_per_node"],
+        algorithm=keys["algorithm"],
+        parameters=parameters or {},
+        compressions=compressed,
+        codec_rate=keys["codec_rate"],
+    )
 
 
 class ScenarioFile(YamlSection):
@@ -89,11 +101,15 @@ class ScenarioFile(YamlSection):
         common = self.common.model_dump(exclude_none=True)
         for number, scenario in enumerate(self.scenarios):
             own = scenario.model_dump(exclude_none=True)
-            left_out = COMPUTATION if own.keys() & COMPUTATION else {"step"} if number else set()
-            inherited = {name: value for name, value in common.items() if name not in {*left_out, *own}}
-            each = self.scenarios[number] = scenario.model_copy(update=inherited)
+            not_inherited = set(own)
+            if not COMPUTATION.isdisjoint(own):
+                not_inherited |= COMPUTATION
+            elif number:
+                not_inherited.add("step")
+            inherited = {name: value for name, value in common.items() if name not in not_inherited}
+            complete = self.scenarios[number] = scenario.model_copy(update=inherited)
             for key in ("cluster", "model", "nodes"):
-                if getattr(each, key) is None:
+                if getattr(complete, key) is None:
                     raise BadInputError(f"scenarios.{number}.{key}", None, "a value, here or in common")
         return self
 
@@ -109,8 +125,10 @@ class ScenarioPrediction:
     @property
     def name(self) -> str:
         """The name of the scenario, with the compression if it has several."""
-        several = "," in (self.scenario.compress or "")
-        return f"{self.scenario.name}, {self.prediction.compress or DENSE}" if several else self.scenario.name
+        has_several_compressions = "," in (self.scenario.compress or "")
+        if not has_several_compressions:
+            return str(self.scenario.name)
+        return f"{self.scenario.name}, {self.prediction.compress or DENSE}"
 
     @property
     def title(self) -> str:
@@ -137,30 +155,30 @@ def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> Scena
     Raises:
         BadInputError: if the file is invalid, or a scenario cannot be predicted.
     """
-    listed = load_yaml(path, ScenarioFile, "--scenarios").scenarios
     steps = []
-    for number, each in enumerate(listed):
-        with _naming(path, each):
-            machine = read_machine(each.cluster, "cluster").with_network(each.rate)
-            given = step_request(dict(each), [each.nodes], each.params, AS_BEFORE if number else None)
-        steps.append((each, machine, given))
-    found: list[ScenarioPrediction] = []
+    for number, scenario in enumerate(load_yaml(path, ScenarioFile, "--scenarios").scenarios):
+        with _naming(path, scenario):
+            machine = read_machine(scenario.cluster, "cluster").with_network(scenario.rate)
+            default = AS_BEFORE if number else None
+            request = step_request(dict(scenario), [scenario.nodes], scenario.params, default)
+        steps.append((scenario, machine, request))
+    predictions: list[ScenarioPrediction] = []
     complete = 0
     try:
-        for scenario, machine, given in steps:
+        for scenario, machine, request in steps:
             if progress:
                 progress(complete, len(steps), scenario.name)
-            compute = found[-1].prediction.compute if given.compute is AS_BEFORE else given.compute
+            compute = predictions[-1].prediction.compute if request.compute is AS_BEFORE else request.compute
             with _naming(path, scenario):
-                predicted = predict_steps(machine, replace(given, compute=compute))
-            found += [ScenarioPrediction(scenario, machine, each) for each in predicted.predictions]
+                predicted = predict_steps(machine, replace(request, compute=compute))
+            predictions += [ScenarioPrediction(scenario, machine, prediction) for prediction in predicted.predictions]
             if predicted.interrupted:
                 break
             complete += 1
     except KeyboardInterrupt:
-        if not found:
+        if not predictions:
             raise
-    return ScenarioPredictions(found, [scenario.name for scenario, *_ in steps[complete:]])
+    return ScenarioPredictions(predictions, [scenario.name for scenario, *_ in steps[complete:]])
 
 
 @contextmanager
@@ -186,10 +204,10 @@ def compute_rate(keys: Mapping[str, Any], default: ComputeRate | None = None) ->
         BadInputError: if several are given, none without a default, or a GPU without ``mfu``.
     """
     flops_rate, mfu, gpu, compute, step = (keys[name] for name in ("flops_rate", "mfu", "gpu", "compute", "step"))
-    given = sum(each is not None for each in (flops_rate, mfu, compute, step))
+    given = [rate for rate in (flops_rate, mfu, compute, step) if rate is not None]
     if default and not given and gpu is None:
         return default
-    if given != 1 or (mfu is None) != (gpu is None):
+    if len(given) != 1 or (mfu is None) != (gpu is None):
         raise UnusableError("--flops-rate", "exactly one of --flops-rate, --mfu with --gpu, --compute and --step")
     if mfu is None:
         return ComputeRate(flops_rate, compute, step)

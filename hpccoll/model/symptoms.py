@@ -1,7 +1,7 @@
 """Symptoms of machines that are slower than expected: what the verdicts on the sizes of a collective have in common."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
@@ -55,22 +55,26 @@ class _Calls:
     @property
     def usual_is_nvls(self) -> bool:
         """Whether NCCL takes NVLS or NVLSTree without a setting: if no class says it, on one and two nodes."""
-        usual = usual_algorithm(self.like, self.nodes) if self.like else "NVLS" if self.nodes <= 2 else None
-        return self.judged[0].row.transport == "nccl" and (usual or "").startswith("NVLS")
+        if self.judged[0].row.transport != "nccl":
+            return False
+        if self.like is None:
+            return self.nodes <= 2
+        usual = usual_algorithm(self.like, self.nodes)
+        return usual is not None and usual.startswith("NVLS")
 
     @property
     def failed(self) -> list[Judged]:
-        return [one for one in self.judged if one.verdict is Acceptance.FAIL]
+        return [judgement for judgement in self.judged if judgement.verdict is Acceptance.FAIL]
 
     @property
     def failed_sizes(self) -> list[int]:
-        return sorted({one.row.requested_bytes for one in self.failed})
+        return sorted({judgement.row.requested_bytes for judgement in self.failed})
 
     @property
     def normal_sizes(self) -> set[int]:
         """The sizes that pass in both placements."""
-        passed = {one.row.requested_bytes for one in self.judged if one.verdict is Acceptance.PASS}
-        return passed - {*self.failed_sizes}
+        passed = [judgement.row for judgement in self.judged if judgement.verdict is Acceptance.PASS]
+        return {row.requested_bytes for row in passed} - {*self.failed_sizes}
 
     @property
     def is_normal(self) -> bool:
@@ -80,16 +84,12 @@ class _Calls:
     @property
     def passing(self) -> set[str]:
         """Which sizes pass, so that none of them fails: ``small`` or ``large``."""
-        of_verdict = [
-            {"small" if size <= SMALL else "large" for size in sizes if not SMALL < size < LARGE}
-            for sizes in (self.normal_sizes, self.failed_sizes)
-        ]
-        return of_verdict[0] - of_verdict[1]
+        return _kinds_of_sizes(self.normal_sizes) - _kinds_of_sizes(self.failed_sizes)
 
     @property
     def of_model(self) -> bool:
         """Whether NCCL's model is what is expected: of the algorithm that ran."""
-        return any(one.expected and one.expected.origin == MODEL for one in self.judged)
+        return any(judgement.expected and judgement.expected.origin == MODEL for judgement in self.judged)
 
     @property
     def share(self) -> float:
@@ -97,10 +97,24 @@ class _Calls:
         return median(map(_share, of_large_sizes(self.failed or self.judged)))
 
 
+def _kinds_of_sizes(sizes: Iterable[int]) -> set[str]:
+    """Return which kinds of sizes are among these: ``small``, ``large``, or both."""
+    kinds = set()
+    for size in sizes:
+        if size <= SMALL:
+            kinds.add("small")
+        elif size >= LARGE:
+            kinds.add("large")
+    return kinds
+
+
 def _share(judged: Judged) -> float:
     """Return the measured bandwidth over the expected one, or the expected time over the measured one."""
-    expected = judged.expected.value if judged.expected else judged.measured
-    return judged.measured / expected if judged.quantity == RATE else expected / judged.measured
+    if judged.expected is None:
+        return 1.0
+    if judged.quantity == RATE:
+        return judged.measured / judged.expected.value
+    return judged.expected.value / judged.measured
 
 
 def explain(
@@ -115,27 +129,39 @@ def explain(
         log: the content of the logs of the run.
         variables: the variables of its environment that its file records.
     """
+    like = machine.machine_class if machine else None
     rails = machine.geometry.rails if machine and machine.geometry else None
-    facts, traits = [*facts_of(log, variables or {}, rails)], traits_of((one.row for one in judged), machine)
+    facts = list(facts_of(log, variables or {}, rails))
+    traits = traits_of((judgement.row for judgement in judged), machine)
     places: dict[object, list[Judged]] = defaultdict(list)
-    for one in judged:
-        if one.expected and one.row.usable:
-            places[_place(one)].append(one)
-    every = [_Calls(calls, machine.machine_class if machine else None, rails) for calls in places.values()]
+    for judgement in judged:
+        if judgement.expected and judgement.row.usable:
+            places[_place(judgement)].append(judgement)
+    all_calls = [_Calls(judged_there, like, rails) for judged_there in places.values()]
     causes: dict[int, tuple[Cause, ...]] = {}
-    for calls in every:
+    for calls in all_calls:
         if calls.failed:
-            ages = {age for one in calls.failed if one.expected for age in age_of(one.library, one.expected.libraries)}
-            found = likeliest_causes([*symptoms_of(calls, every)], [*facts, *ages], traits, passing=calls.passing)
-            causes |= {id(one): found for one in calls.failed}
-    shown = [fact for fact in facts_of(log, {}, rails) if fact.startswith(TELLING)]
+            symptoms = list(symptoms_of(calls, all_calls))
+            likeliest = likeliest_causes(symptoms, [*facts, *_ages(calls)], traits, passing=calls.passing)
+            causes |= {id(judgement): likeliest for judgement in calls.failed}
+    possible_faults = "; ".join(fact for fact in facts_of(log, {}, rails) if fact.startswith(TELLING))
     explained = []
-    for one in judged:
-        reason = one.reason
-        if shown and one.verdict is Acceptance.CANNOT_TELL and one.row.nodes > 1:
-            reason = f"{reason}; the log has {'; '.join(shown)}"
-        explained.append(replace(one, causes=causes.get(id(one), ()), reason=reason))
+    for judgement in judged:
+        reason = judgement.reason
+        is_untold = judgement.verdict is Acceptance.CANNOT_TELL
+        if possible_faults and is_untold and judgement.row.nodes > 1:
+            reason = f"{reason}; the log has {possible_faults}"
+        explained.append(replace(judgement, causes=causes.get(id(judgement), ()), reason=reason))
     return explained
+
+
+def _ages(calls: _Calls) -> set[str]:
+    """Return as facts how old the libraries of failed calls are next to those of published figures."""
+    ages: set[str] = set()
+    for judgement in calls.failed:
+        if judgement.expected:
+            ages.update(age_of(judgement.library, judgement.expected.libraries))
+    return ages
 
 
 def _place(judged: Judged) -> object:
@@ -143,11 +169,12 @@ def _place(judged: Judged) -> object:
     return call, judged.row.algorithm
 
 
-def symptoms_of(calls: _Calls, every: Collection[_Calls]) -> Iterator[Symptom]:
+def symptoms_of(calls: _Calls, all_calls: Collection[_Calls]) -> Iterator[Symptom]:
     """Yield the symptoms of calls that fail, the most specific first."""
-    for name, words in SYMPTOMS.items():
-        if said := words(calls, every):
-            yield Symptom(name, said, calls.share if name in _BY_SHARE else None)
+    for name, words_for in SYMPTOMS.items():
+        words = words_for(calls, all_calls)
+        if words:
+            yield Symptom(name, words, calls.share if name in _BY_SHARE else None)
 
 
 def _large(calls: _Calls) -> str:
@@ -156,96 +183,113 @@ def _large(calls: _Calls) -> str:
     return f"{where} has {format_per_cent(calls.share)} of what is expected"
 
 
-def _dip(calls: _Calls, _every: Collection[_Calls]) -> str:
-    sizes, normal = calls.failed_sizes, calls.normal_sizes or {0}
+def _dip(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
+    sizes = calls.failed_sizes
+    normal = calls.normal_sizes or {0}
     is_dip = len(sizes) <= MOST_OF_DIP and min(normal) < sizes[0] and sizes[-1] < max(normal)
     return f"only {join_words(map(format_size, sizes))} fails: sizes below and above are normal" if is_dip else ""
 
 
-def _placement(calls: _Calls, _every: Collection[_Calls]) -> str:
-    shares = {CallKey.of(one.row): _share(one) for one in calls.judged}
-    placements = {one.row.in_place for one in calls.failed}
-    others = [
-        shares.get(replace(CallKey.of(one.row), in_place=not one.row.in_place), 0) / _share(one) for one in calls.failed
-    ]
-    if len(placements) > 1 or min(others) < UNEQUAL:
+def _placement(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
+    placements = {judgement.row.in_place for judgement in calls.failed}
+    if len(placements) > 1:
         return ""
-    return f"only calls {'in place' if placements == {True} else 'out of place'} fail"
+    shares = {CallKey.of(judgement.row): _share(judgement) for judgement in calls.judged}
+    for judgement in calls.failed:
+        in_other_placement = replace(CallKey.of(judgement.row), in_place=not judgement.row.in_place)
+        if shares.get(in_other_placement, 0) / _share(judgement) < UNEQUAL:
+            return ""
+    placement = "in place" if placements == {True} else "out of place"
+    return f"only calls {placement} fail"
 
 
-def _small(calls: _Calls, _every: Collection[_Calls]) -> str:
+def _small(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
     largest = calls.failed_sizes[-1]
     return f"only sizes up to {format_size(largest)} fail" if largest < LARGE else ""
 
 
-def _small_nodes(calls: _Calls, every: Collection[_Calls]) -> str:
-    said, inside = _small(calls, every), _inside(calls, every)
-    if calls.in_fabric or not said or any(other.failed for other in inside):
+def _small_nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
+    words = _small(calls, all_calls)
+    inside = _inside(calls, all_calls)
+    if calls.in_fabric or not words or any(inner.failed for inner in inside):
         return ""
-    normal = "; one node is normal" if any("small" in other.passing for other in inside) else ""
-    return f"{said}, on {format_count(calls.nodes, 'node')}{normal}"
+    normal = "; one node is normal" if any("small" in inner.passing for inner in inside) else ""
+    return f"{words}, on {format_count(calls.nodes, 'node')}{normal}"
 
 
-def _all_to_all(calls: _Calls, every: Collection[_Calls]) -> str:
-    alone = calls.collective == "all_to_all" and not any(other.failed for other in _other_collectives(calls, every))
-    return f"no other collective fails; {_large(calls)}" if alone else ""
+def _all_to_all(calls: _Calls, all_calls: Collection[_Calls]) -> str:
+    if calls.collective != "all_to_all" or any(others.failed for others in _other_collectives(calls, all_calls)):
+        return ""
+    return f"no other collective fails; {_large(calls)}"
 
 
-def _collective(calls: _Calls, every: Collection[_Calls]) -> str:
-    normal = [other.collective for other in _other_collectives(calls, every) if other.is_normal]
+def _collective(calls: _Calls, all_calls: Collection[_Calls]) -> str:
+    normal = [others.collective for others in _other_collectives(calls, all_calls) if others.is_normal]
     return f"{join_words(normal)} on as many nodes is normal; {_large(calls)}" if normal else ""
 
 
-def _other_collectives(calls: _Calls, every: Collection[_Calls]) -> list[_Calls]:
-    return [other for other in every if other.nodes == calls.nodes and other.collective != calls.collective]
+def _other_collectives(calls: _Calls, all_calls: Collection[_Calls]) -> list[_Calls]:
+    on_as_many_nodes = [place for place in all_calls if place.nodes == calls.nodes]
+    return [place for place in on_as_many_nodes if place.collective != calls.collective]
 
 
-def _with_nodes(calls: _Calls, every: Collection[_Calls]) -> str:
-    of_nodes = {other.nodes: other.share for other in every if other.collective == calls.collective and other.nodes > 1}
-    shares = [of_nodes[nodes] for nodes in sorted(of_nodes)]
-    falls = len(shares) > 2 and all(one > UNEQUAL * other for one, other in pairwise(shares))
-    if not falls:
+def _with_nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
+    places = [place for place in all_calls if place.collective == calls.collective]
+    shares = {place.nodes: place.share for place in places if place.nodes > 1}
+    nodes = sorted(shares)
+    falls = [shares[fewer] > UNEQUAL * shares[more] for fewer, more in pairwise(nodes)]
+    if len(nodes) <= 2 or not all(falls):
         return ""
-    parts = ", ".join(map(format_per_cent, shares))
-    return f"on {format_counts(sorted(of_nodes), 'node')} it has {parts} of what is expected"
+    parts = ", ".join(format_per_cent(shares[number]) for number in nodes)
+    return f"on {format_counts(nodes, 'node')} it has {parts} of what is expected"
 
 
-def _unstable(calls: _Calls, _every: Collection[_Calls]) -> str:
-    rounds = [[time for time in one.row.round_medians_s if time] for one in calls.failed]
-    unequal = any(max(times) > UNEQUAL * min(times) for times in rounds if times)
-    return f"its runs differ by more than {format_per_cent(UNEQUAL - 1)}" if unequal else ""
+def _unstable(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
+    for judgement in calls.failed:
+        times = [time for time in judgement.row.round_medians_s if time]
+        if times and max(times) > UNEQUAL * min(times):
+            return f"its runs differ by more than {format_per_cent(UNEQUAL - 1)}"
+    return ""
 
 
-def _rails(calls: _Calls, _every: Collection[_Calls]) -> str:
+def _rails(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
     rails = calls.rails or 1
     used = round(calls.share * rails)
-    near = rails < 2 * used < 2 * rails and abs(calls.share - used / rails) <= OF_RAILS
-    return f"{_large(calls)}, about {used} of {rails} rails" if near and not calls.in_fabric else ""
+    are_most_rails = rails < 2 * used < 2 * rails
+    if calls.in_fabric or not are_most_rails or abs(calls.share - used / rails) > OF_RAILS:
+        return ""
+    return f"{_large(calls)}, about {used} of {rails} rails"
 
 
-def _ring_level(calls: _Calls, _every: Collection[_Calls]) -> str:
+def _ring_level(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
+    """Return that an all-reduce has the bandwidth of a ring where NVLS is usual, and nothing says what ran."""
+    if calls.collective != "all_reduce" or not calls.usual_is_nvls or calls.failed_sizes[-1] < LARGE:
+        return ""
+    rows = [judgement.row for judgement in calls.failed]
+    is_known = calls.of_model or any(row.requested or row.executed != UNKNOWN for row in rows)
     low, high = RING_OF_NVLS
-    known = any(one.row.requested or one.row.executed != UNKNOWN for one in calls.failed) or calls.of_model
-    at_ring = calls.collective == "all_reduce" and calls.usual_is_nvls and not known and low <= calls.share <= high
-    return f"{_large(calls)}, as a ring has where NVLS is normal" if at_ring and calls.failed_sizes[-1] >= LARGE else ""
+    if is_known or not low <= calls.share <= high:
+        return ""
+    return f"{_large(calls)}, as a ring has where NVLS is normal"
 
 
-def _node(calls: _Calls, every: Collection[_Calls]) -> str:
-    failed = [other for other in _inside(calls, every) if other.failed]
+def _node(calls: _Calls, all_calls: Collection[_Calls]) -> str:
+    failed = [inner for inner in _inside(calls, all_calls) if inner.failed]
     return _large(failed[0]) if failed and calls.failed_sizes[-1] >= LARGE else ""
 
 
-def _nodes(calls: _Calls, every: Collection[_Calls]) -> str:
-    inside = _inside(calls, every)
-    if calls.in_fabric or calls.failed_sizes[-1] < LARGE or any(other.failed for other in inside):
+def _nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
+    inside = _inside(calls, all_calls)
+    if calls.in_fabric or calls.failed_sizes[-1] < LARGE or any(inner.failed for inner in inside):
         return ""
-    return f"{_large(calls)}{'; one node is normal' if any(other.is_normal for other in inside) else ''}"
+    normal = "; one node is normal" if any(inner.is_normal for inner in inside) else ""
+    return f"{_large(calls)}{normal}"
 
 
-def _inside(calls: _Calls, every: Collection[_Calls]) -> list[_Calls]:
+def _inside(calls: _Calls, all_calls: Collection[_Calls]) -> list[_Calls]:
     """Return the calls of the same collective that need no network, from the fewest nodes on."""
-    same = [other for other in every if other.in_fabric and other.collective == calls.collective]
-    return sorted(same, key=lambda other: other.nodes)
+    places = [place for place in all_calls if place.in_fabric and place.collective == calls.collective]
+    return sorted(places, key=lambda place: place.nodes)
 
 
 SYMPTOMS: dict[str, Callable[[_Calls, Collection[_Calls]], str]] = {

@@ -39,8 +39,10 @@ class MessageArrays:
 
     def nbytes(self, cut: Cut, lane: int) -> Ints:
         """Return the bytes of each message in a lane."""
-        if len(self.parts) == 1 and len(self.parts[0][0]) == len(self.source):
-            return cut.lengths(lane, self.parts[0][1], self.source) * cut.itemsize
+        if len(self.parts) == 1:
+            indices, part = self.parts[0]
+            if len(indices) == len(self.source):
+                return cut.lengths(lane, part, self.source) * cut.itemsize
         sizes = np.zeros(len(self.source), np.int64)
         for indices, part in self.parts:
             sizes[indices] = cut.lengths(lane, part, self.source[indices])
@@ -107,7 +109,9 @@ class Traffic(MessageArrays):
         now = np.zeros(schedule.layout.ranks, np.int64)
         away: dict[Messages, tuple[Ints, Ints]] = {}
         columns: list[tuple[Ints, ...]] = [(now[:0],) * 5]
-        parts, ended, count = [], [], 0
+        parts = []
+        ended = []
+        count = 0
         for round_ in match(schedule):
             for m in round_.sent:
                 between = np.flatnonzero(m.source != m.target)
@@ -128,34 +132,42 @@ class Traffic(MessageArrays):
 
     def waves(self) -> Iterator[Wave]:
         """Yield the messages in waves: each as soon as the step of its sender or of its receiver ends."""
-        ranks = int(max((each.max() for each in self.ended if len(each)), default=-1)) + 1
-        steps = np.zeros(ranks, np.int64)
-        for each in self.ended:
-            steps[each] += 1
-        first = steps.cumsum() - steps
-        round_of = np.zeros(steps.sum(), np.int64)  # of the end of each step of each rank
-        steps[:] = 0
-        for number, each in enumerate(self.ended):
-            round_of[first[each] + steps[each]] = number
-            steps[each] += 1
-        rounds = np.minimum(
-            round_of[first[self.source] + self.send_step], round_of[first[self.target] + self.receive_step]
-        )
+        rounds = self._rounds()
         order = np.argsort(rounds, kind="stable")
         bounds = np.searchsorted(rounds[order], np.arange(len(self.ended) + 1))
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
-        groups = [(place[indices], part) for indices, part in self.parts]
-        groups = [(at[by], _at(part, by)) for at, part in groups for by in (np.argsort(at, kind="stable"),)]
+        groups = []  # the messages of each part, in the order of the waves
+        for indices, part in self.parts:
+            places = place[indices]
+            by_place = np.argsort(places, kind="stable")
+            groups.append((places[by_place], _at(part, by_place)))
         for number, ended in enumerate(self.ended):
             begin, end = bounds[number], bounds[number + 1]
             chosen = order[begin:end]
             parts = []
-            for at, part in groups:
-                a, b = np.searchsorted(at, (begin, end))
-                if a < b:
-                    parts.append((at[a:b] - begin, _at(part, slice(a, b))))
+            for places, part in groups:
+                first, last = np.searchsorted(places, (begin, end))
+                if first < last:
+                    parts.append((places[first:last] - begin, _at(part, slice(first, last))))
             yield Wave(self.source[chosen], self.target[chosen], self.reduces[chosen], tuple(parts), ended)
+
+    def _rounds(self) -> Ints:
+        """Return the round of the matcher in which the step of the sender or of the receiver of each message ends."""
+        ranks = int(max((ended.max() for ended in self.ended if len(ended)), default=-1)) + 1
+        steps = np.zeros(ranks, np.int64)
+        for ended in self.ended:
+            steps[ended] += 1
+        first = steps.cumsum() - steps
+        round_of = np.zeros(steps.sum(), np.int64)  # of the end of each step of each rank
+        steps[:] = 0
+        for number, ended in enumerate(self.ended):
+            round_of[first[ended] + steps[ended]] = number
+            steps[ended] += 1
+        sent = round_of[first[self.source] + self.send_step]
+        received = round_of[first[self.target] + self.receive_step]
+        earlier: Ints = np.minimum(sent, received)
+        return earlier
 
 
 class TooManyMessagesError(ValueError):
@@ -166,8 +178,14 @@ def has_more_messages(schedule: Schedule, most: int) -> bool:
     """Return whether a regular schedule has more messages; False if only its traffic can say."""
     if schedule.regularity is None:
         return False
-    sending = (any(not isinstance(a, Copy) and a.peer != NONE for a in step.actions) for step in schedule.steps(0))
-    return schedule.layout.ranks * sum(islice(filter(None, sending), most // schedule.layout.ranks + 1)) > most
+    ranks = schedule.layout.ranks
+    messages = 0
+    for step in schedule.steps(0):
+        if any(not isinstance(action, Copy) and action.peer != NONE for action in step.actions):
+            messages += ranks
+            if messages > most:
+                return True
+    return False
 
 
 @lru_cache(maxsize=32)
@@ -194,19 +212,21 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
         if round_.sent is not round_.landed:
             raise NotAlignedError
         kept = [m for m in round_.sent if m.source is not m.target]  # the others are copies
-        reduces = [np.full(len(m.source), m.operand is not None) for m in kept]
-        ends = np.cumsum([0, *(len(m.source) for m in kept)])
-        parts = tuple(
-            (everyone if last - first == len(everyone) == ends[-1] else np.arange(first, last), m.sent)
-            for m, (first, last) in zip(kept, pairwise(ends), strict=True)
-        )
+        counts = [len(m.source) for m in kept]
+        ends = np.cumsum([0, *counts])
+        parts = []
+        for m, (first, last) in zip(kept, pairwise(ends), strict=True):
+            is_all = last - first == len(everyone) == ends[-1]
+            parts.append((everyone if is_all else np.arange(first, last), m.sent))
         if len(kept) == 1:
-            yield Wave(kept[0].source, kept[0].target, reduces[0], parts, round_.ended)
+            source, target = kept[0].source, kept[0].target
         else:
-            source, target = (
-                np.concatenate([round_.ended[:0], *(getattr(m, end) for m in kept)]) for end in ("source", "target")
-            )
-            yield Wave(source, target, np.concatenate([np.empty(0, bool), *reduces]), parts, round_.ended)
+            none = round_.ended[:0]
+            source = np.concatenate([none, *(m.source for m in kept)])
+            target = np.concatenate([none, *(m.target for m in kept)])
+        are_folded = [m.operand is not None for m in kept]
+        reduces = np.repeat(are_folded, np.diff(ends)).astype(bool)
+        yield Wave(source, target, reduces, tuple(parts), round_.ended)
 
 
 def waves(schedule: Schedule) -> Iterator[Wave]:
@@ -224,9 +244,8 @@ def waves(schedule: Schedule) -> Iterator[Wave]:
 
 
 def _at(part: Part, indices: Ints | slice) -> Part:
-    return Part(
-        part.buffer, tuple(Range(np.asarray(r.first)[indices], np.asarray(r.last)[indices]) for r in part.ranges)
-    )
+    ranges = (Range(np.asarray(r.first)[indices], np.asarray(r.last)[indices]) for r in part.ranges)
+    return Part(part.buffer, tuple(ranges))
 
 
 def _joined(parts: Sequence[tuple[Ints, Part]]) -> Iterator[tuple[Ints, Part]]:
@@ -234,7 +253,10 @@ def _joined(parts: Sequence[tuple[Ints, Part]]) -> Iterator[tuple[Ints, Part]]:
     alike: dict[tuple[str, int], list[tuple[Ints, Part]]] = defaultdict(list)
     for indices, part in parts:
         alike[part.buffer, len(part.ranges)].append((indices, part))
-    for (buffer, _), group in alike.items():
-        ranges = zip(*(part.ranges for _, part in group), strict=True)
-        ends = (Range(*map(np.concatenate, zip(*each, strict=True))) for each in ranges)
-        yield np.concatenate([indices for indices, _ in group]), Part(buffer, tuple(ends))
+    for (buffer, count), group in alike.items():
+        ranges = []
+        for number in range(count):
+            firsts = np.concatenate([part.ranges[number].first for _, part in group])
+            lasts = np.concatenate([part.ranges[number].last for _, part in group])
+            ranges.append(Range(firsts, lasts))
+        yield np.concatenate([indices for indices, _ in group]), Part(buffer, tuple(ranges))

@@ -48,11 +48,12 @@ class Errors:
     @classmethod
     def of(cls, validated: Iterable[Validated]) -> "Errors | None":
         """Return the errors of the observations that have a prediction; None without any."""
-        ratios = np.array([one.ratio for one in validated if one.ratio], float)
+        ratios = np.array([case.ratio for case in validated if case.ratio], float)
         if not len(ratios):
             return None
-        (low, middle, high), errors = np.percentile(ratios, (5, 50, 95)), np.percentile(np.abs(ratios - 1), (50, 90))
-        return cls(len(ratios), *map(float, (middle, *errors, low, high)))
+        ratio_p5, ratio_median, ratio_p95 = map(float, np.percentile(ratios, (5, 50, 95)))
+        error_median, error_p90 = map(float, np.percentile(np.abs(ratios - 1), (50, 90)))
+        return cls(len(ratios), ratio_median, error_median, error_p90, ratio_p5, ratio_p95)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +70,21 @@ class Regret:
         """The sentence: the mean, with the lower estimate if they differ."""
         mean, least = f"{self.mean:.3f}", f"{self.held_out:.3f}"
         noise = "" if mean == least else f" at most, {least} at least, because of noise"
-        return (
-            f"choosing by the model costs {mean} times the best measured time{noise} (geometric mean of {self.choices} "
-            f"settings; the largest {self.most:.2f})"
-        )
+        settings = f"geometric mean of {self.choices} settings; the largest {self.most:.2f}"
+        return f"choosing by the model costs {mean} times the best measured time{noise} ({settings})"
 
     @classmethod
     def of(cls, validated: Iterable[Validated]) -> "Regret | None":
         """Return the regret over all works and sizes with several algorithms; None without any."""
         settings: dict[object, list[Validated]] = defaultdict(list)
-        for one in validated:
-            if one.seconds:
-                settings[one.observation.work, one.observation.nbytes].append(one)
-        costs = [_cost(each) for each in settings.values() if len({one.observation.name for one in each}) > 1]
+        for case in validated:
+            if case.seconds:
+                settings[case.observation.work, case.observation.nbytes].append(case)
+        costs = []
+        for setting in settings.values():
+            names = {case.observation.name for case in setting}
+            if len(names) > 1:
+                costs.append(_cost(setting))
         if not costs:
             return None
         most, least = zip(*costs, strict=True)
@@ -91,10 +94,13 @@ class Regret:
 def _cost(setting: Sequence[Validated]) -> tuple[float, float]:
     """Return the regret at one size of one work, and its lower estimate."""
     chosen = min(range(len(setting)), key=lambda place: setting[place].seconds or math.inf)
-    cost = setting[chosen].observation.seconds / min(one.observation.seconds for one in setting)
-    rounds = {place: dict(enumerate(one.observation.rounds_s)) for place, one in enumerate(setting)}
+    measured = [case.observation.seconds for case in setting]
+    cost = measured[chosen] / min(measured)
+    rounds = {place: dict(enumerate(case.observation.rounds_s)) for place, case in enumerate(setting)}
     least = held_out_regret(rounds, chosen)
-    return cost, cost if least is None else min(max(1.0, least), cost)
+    if least is None:
+        return cost, cost
+    return cost, min(max(1.0, least), cost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +127,12 @@ def validate(
     progress: Callable[[], object] = lambda: None,
 ) -> list[Validated]:  # fmt: skip
     """Return every observation with its prediction, and whether the machine was fitted to it."""
-    seen, validated = {id(one) for one in fitted}, []
-    for one in observed:
-        reason = _unpredicted_reason(one, machine)
-        seconds = None if reason else predicted_seconds(one, machine)
-        validated.append(Validated(one, seconds, reason, id(one) not in seen))
+    seen = {id(observation) for observation in fitted}
+    validated = []
+    for observation in observed:
+        reason = _unpredicted_reason(observation, machine)
+        seconds = None if reason else predicted_seconds(observation, machine)
+        validated.append(Validated(observation, seconds, reason, id(observation) not in seen))
         progress()
     return validated
 
@@ -136,40 +143,45 @@ def count_progress(progress: Callable[[int, int], object] | None, total: int) ->
     return lambda: progress and progress(next(done), total)
 
 
-def predicted_seconds(one: Observation, machine: Machine) -> float:
+def predicted_seconds(observation: Observation, machine: Machine) -> float:
     """Return the predicted time of what was observed."""
-    if one.algorithm is None:
+    if observation.algorithm is None:
         raise ValueError("the library's own algorithm has no schedule")
-    slices = one.call.slices(one.algorithm, one.layout, **one.own_parameters)
-    if not one.call.collective.in_place:
-        slices = tuple(out_of_place(one.call, each) for each in slices)
-    lanes = len(slices) * int(one.params.get("channels", 1))
-    size = itemsize(one.dtype)
-    cut = Cut(
-        one.call, one.call.collective.elements(one.nbytes, size, one.layout.workers), slices[0].units, lanes, size
-    )
-    return simulate(slices, cut, machine, int(one.params.get("window", 1)), one.dtype).seconds
+    call = observation.call
+    slices = call.slices(observation.algorithm, observation.layout, **observation.own_parameters)
+    if not call.collective.in_place:
+        slices = tuple(out_of_place(call, schedule) for schedule in slices)
+    lanes = len(slices) * int(observation.params.get("channels", 1))
+    window = int(observation.params.get("window", 1))
+    size = itemsize(observation.dtype)
+    elements = call.collective.elements(observation.nbytes, size, observation.layout.workers)
+    cut = Cut(call, elements, slices[0].units, lanes, size)
+    return simulate(slices, cut, machine, window, observation.dtype).seconds
 
 
-def _unpredicted_reason(one: Observation, machine: Machine) -> str:
-    lacking = " or ".join(TIER_LABELS[tier] for tier in sorted(one.tiers - machine.tiers.keys()))
-    reasons = {
-        "the algorithm of the library is unknown": one.algorithm is None,
-        "one rank sends no messages": one.layout.workers == 1,
-        "copies on a rank are not modelled": int(one.params.get("copies", 0)) > 0,
-        f"the run has no ping-pong {lacking} (a sweep's 'pairs: all' has all there are)": lacking,
-    }
-    return next((reason for reason, holds in reasons.items() if holds), "")
+def _unpredicted_reason(observation: Observation, machine: Machine) -> str:
+    if observation.algorithm is None:
+        return "the algorithm of the library is unknown"
+    if observation.layout.workers == 1:
+        return "one rank sends no messages"
+    if int(observation.params.get("copies", 0)) > 0:
+        return "copies on a rank are not modelled"
+    unknown_tiers = sorted(observation.tiers - machine.tiers.keys())
+    if unknown_tiers:
+        where = " or ".join(TIER_LABELS[tier] for tier in unknown_tiers)
+        return f"the run has no ping-pong {where} (a sweep's 'pairs: all' has all there are)"
+    return ""
 
 
 def curves_by_algorithm(validated: Iterable[Validated]) -> dict[str, dict[int, Validated]]:
     """Return the faster placement of every algorithm at each size, without observations that have no prediction."""
     fastest: dict[str, dict[int, Validated]] = defaultdict(dict)
-    for one in validated:
-        if one.seconds is not None:
-            best = fastest[one.observation.name].setdefault(one.observation.nbytes, one)
-            if one.observation.seconds < best.observation.seconds:
-                fastest[one.observation.name][one.observation.nbytes] = one
+    for case in validated:
+        if case.seconds is not None:
+            curve = fastest[case.observation.name]
+            best = curve.setdefault(case.observation.nbytes, case)
+            if case.observation.seconds < best.observation.seconds:
+                curve[case.observation.nbytes] = case
     return {name: dict(sorted(curve.items())) for name, curve in fastest.items()}
 
 
@@ -186,12 +198,12 @@ def find_crossings(validated: Iterable[Validated]) -> Iterator[Crossing]:
             yield crossing
 
 
-def _measured_lead(one: Observation, other: Observation) -> float:
+def _measured_lead(first: Observation, second: Observation) -> float:
     """Return the logarithm of the time of one over that of another; 0, a tie, if their rounds disagree on the sign."""
-    rounds = [mine / theirs for mine, theirs in zip(one.rounds_s, other.rounds_s, strict=False)]
-    if rounds and min(rounds) <= 1 <= max(rounds):
+    ratios = [mine / theirs for mine, theirs in zip(first.rounds_s, second.rounds_s, strict=False)]
+    if ratios and min(ratios) <= 1 <= max(ratios):
         return 0.0
-    return math.log(one.seconds / other.seconds)
+    return math.log(first.seconds / second.seconds)
 
 
 def overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:
@@ -200,11 +212,16 @@ def overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:
     ``behind`` is by size the logarithm of the time of ``a`` over that of ``b``. Its changes of sign are interpolated
     over log sizes; after a tie, the faster one overtakes at the tie.
     """
-    leads = {n: log if abs(log) > TOLERANCE else 0.0 for n, log in sorted(behind.items())}
-    last, sizes = 0.0, []
+    leads = {n: lead if abs(lead) > TOLERANCE else 0.0 for n, lead in sorted(behind.items())}
+    last = 0.0
+    sizes = []
     for n, m in pairwise(leads):
         last = leads[n] or last
         if last * leads[m] < 0:
-            sizes.append(math.exp(math.log(n) + (math.log(m) - math.log(n)) * leads[n] / (leads[n] - leads[m])))
-    end = next((lead for lead in reversed(leads.values()) if lead), 0.0)
-    return Overtaking(b if end > 0 else a if end < 0 else None, tuple(sizes), max(leads))
+            part = (math.log(m) - math.log(n)) * leads[n] / (leads[n] - leads[m])
+            sizes.append(math.exp(math.log(n) + part))
+    overtaker = None
+    for lead in leads.values():
+        if lead:
+            overtaker = b if lead > 0 else a
+    return Overtaking(overtaker, tuple(sizes), max(leads))

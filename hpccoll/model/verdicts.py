@@ -5,12 +5,12 @@ Expectations are never mixed: each has one origin.
 | origin | what is held against it |
 | --- | --- |
 | published | calls of NCCL and RCCL, if two independent sources have their class and size |
-| model | others of them on two nodes and more, LARGE, of which a log or a setting names the ring or the tree |
+| model | others of them on two nodes and more, LARGE, if a log or a setting names the ring or the tree |
 | machine | our schedules, by simulation; calls of other libraries, against the fastest of our schedules |
 | reference | everything, if the user has one |
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -127,70 +127,130 @@ def judge_rows(
         KeyboardInterrupt: if the user has interrupted the simulations.
     """
     results = to_results(files)
-    rows = [row for row in results.rows if row.exchanges_data and not (row.floor or row.predicted)]
-    rows = [row for row in rows if not row.load or row.status in BROKEN]
-    rows = [row for row in rows if row.collective in COLLECTIVES and (row.median_s or row.status in BROKEN)]
+    rows = [row for row in results.rows if _is_judged(row)]
     if isinstance(against, Reference):
         return _against_reference(rows, results, against)
-    simulated = {**_of_schedules(files, rows, against, progress), **_of_libraries(results, rows, against, progress)}
+    expectations = _of_schedules(files, rows, against, progress) | _of_libraries(results, rows, against, progress)
     runs = {run.run_id: run for run in results.runs}
     judged = []
     for row in rows:
-        run = runs.get(row.run_id)
-        library = str(run.provenance.get("library", "")) if run and row.imported else ""
-        own = log if log and log.ranks in (None, row.ranks) else None
-        if own and own.version and not version_of(library):
-            library = f"{row.transport.upper()} {own.version}"
-        expected, reason = simulated.get(row.key) or _of_nccl(row, against, library, _ran(row, run, own))
-        reason = reason or (other_gpus(run, against) if run else "") or "; ".join(caveats_of(row))
-        is_unnamed = row.transport in NCCL_LIBRARIES and not (run and gpus_with_model(run))
-        one = replace(_judged(row, expected, reason), library=library, gpu_unnamed=is_unnamed)
-        unasked = _unasked(row, against, own) if own and one.verdict is Acceptance.PASS else ""
-        judged.append(replace(one, verdict=Acceptance.CANNOT_TELL, reason=unasked) if unasked else one)
-    return _spoken(judged)
+        is_logged = log is not None and log.ranks in (None, row.ranks)
+        log_of_row = log if is_logged else None
+        judged.append(_against_machine(row, runs.get(row.run_id), against, log_of_row, expectations.get(row.key)))
+    return _confirmed_by_neighbours(judged)
+
+
+def _is_judged(row: Row) -> bool:
+    """Return whether a row gets a verdict: ranks exchanged data, it has a time or a wrong result, no load ran."""
+    if not row.exchanges_data or row.floor or row.predicted or row.collective not in COLLECTIVES:
+        return False
+    if row.status in BROKEN:
+        return True
+    return bool(row.median_s) and not row.load
+
+
+def _against_machine(
+    row: Row, run: Run | None, machine: MachineFile, log: LogRecord | None, simulated: Expectation | None
+) -> Judged:
+    """Return a row with its verdict against a machine.
+
+    Args:
+        row: the row.
+        run: its run, if the results have it.
+        machine: the machine.
+        log: the log of the run, if it is about as many ranks.
+        simulated: what the simulation expects of the row; None for calls of NCCL and RCCL.
+    """
+    library = _library(row, run, log)
+    expected, reason = simulated or _of_nccl(row, machine, library, _ran(row, run, log))
+    if not reason and run:
+        reason = other_gpus(run, machine)
+    if not reason:
+        reason = "; ".join(caveats_of(row))
+    names_gpus = bool(run and gpus_with_model(run))
+    gpu_unnamed = row.transport in NCCL_LIBRARIES and not names_gpus
+    judgement = replace(_judged(row, expected, reason), library=library, gpu_unnamed=gpu_unnamed)
+    if log is None or judgement.verdict is not Acceptance.PASS:
+        return judgement
+    possible_fault = _unasked(row, machine, log)
+    return _untold(judgement, possible_fault) if possible_fault else judgement
+
+
+def _library(row: Row, run: Run | None, log: LogRecord | None) -> str:
+    """Return the library of an imported row, with the version that the log has if the results do not say it."""
+    library = str(run.provenance.get("library", "")) if run and row.imported else ""
+    if log and log.version and not version_of(library):
+        return f"{row.transport.upper()} {log.version}"
+    return library
+
+
+def _untold(judgement: Judged, reason: str) -> Judged:
+    return replace(judgement, verdict=Acceptance.CANNOT_TELL, reason=reason)
 
 
 def _undecided(row: Row, expected: Expected | None, reason: str) -> Judged:
     """Return a row that cannot be told, for a reason if there is one; a wrong result fails."""
     if row.status in BROKEN or row.wrong:
-        reason, expected = row.reason or f"the result is {row.status if row.status in BROKEN else 'wrong'}", None
-    rate = row.busbw_Bps if expected is None or expected.origin in (PUBLISHED, MODEL) else None
+        quantity, measured = _measured(row, None)
+        status = row.status if row.status in BROKEN else "wrong"
+        return Judged(row, quantity, measured, None, Acceptance.FAIL, row.reason or f"the result is {status}")
+    if not row.usable:
+        reason = row.reason or f"it is {row.status}"
+    quantity, measured = _measured(row, expected)
+    return Judged(row, quantity, measured, expected, Acceptance.CANNOT_TELL, reason)
+
+
+def _measured(row: Row, expected: Expected | None) -> tuple[str, float]:
+    """Return the quantity that is judged, RATE or TIME, and its value: that of the slowest run of an imported row.
+
+    Rounds of an imported row are runs of their own.
+    """
+    is_rate = expected is None or expected.origin in (PUBLISHED, MODEL)
+    rate = row.busbw_Bps if is_rate else None
     seconds = row.median_s or 0.0
-    if row.imported and (runs := [each for each in row.round_medians_s if each]):  # each is a run of its own
-        rate, seconds = rate and rate * seconds / max(runs), max(runs)
-    one = Judged(row, RATE if rate else TIME, rate or seconds, expected, Acceptance.CANNOT_TELL, reason)
-    if row.status in BROKEN or row.wrong:
-        return replace(one, verdict=Acceptance.FAIL)
-    return one if row.usable else replace(one, reason=row.reason or f"it is {row.status}")
+    runs_s = [run_s for run_s in row.round_medians_s if run_s]
+    if row.imported and runs_s:
+        slowest_s = max(runs_s)
+        rate = rate and rate * seconds / slowest_s
+        seconds = slowest_s
+    return (RATE, rate) if rate else (TIME, seconds)
 
 
 def _judged(row: Row, expected: Expected | None, reason: str) -> Judged:
     """Return a row with a verdict on itself alone; with a reason it cannot be told."""
-    one = _undecided(row, expected, reason)
-    return one if expected is None or one.reason else _alone(one, expected)
+    judgement = _undecided(row, expected, reason)
+    return judgement if expected is None or judgement.reason else _alone(judgement, expected)
 
 
-def _alone(one: Judged, expected: Expected) -> Judged:
+def _alone(judgement: Judged, expected: Expected) -> Judged:
     """Return a row with the verdict of its range."""
-    of_low, of_high = one.measured / expected.low, one.measured / expected.high
-    if one.quantity == TIME:
-        of_low, of_high = expected.high / one.measured, expected.low / one.measured
-    shares = FAIL_BELOW if expected.origin == PUBLISHED else FAIL_BELOW[:1]
-    least = next((share for size, share in shares if one.row.bytes >= size), shares[0][1])
-    if expected.origin == PUBLISHED and one.row.bytes >= LARGE and expected.high > WIDEST * expected.low:
-        return replace(one, reason=f"its sources differ by more than {WIDEST:g} times")
-    if of_high > PASS_TO:
+    nbytes = judgement.row.bytes
+    measured = judgement.measured
+    is_published = expected.origin == PUBLISHED
+    if is_published and nbytes >= LARGE and expected.high > WIDEST * expected.low:
+        return replace(judgement, reason=f"its sources differ by more than {WIDEST:g} times")
+    if judgement.quantity == TIME:
+        share_of_low, share_of_high = expected.high / measured, expected.low / measured
+    else:
+        share_of_low, share_of_high = measured / expected.low, measured / expected.high
+    if share_of_high > PASS_TO:
         most = f"above {format_per_cent(PASS_TO)} of the highest that is expected"
-        return replace(one, reason=f"{most}: are nodes, ports and ranks those of the machine?")
-    if of_low < least:
-        return replace(one, verdict=Acceptance.FAIL)
-    if of_low < PASS_FROM:
+        return replace(judgement, reason=f"{most}: are nodes, ports and ranks those of the machine?")
+    least = _fail_below(nbytes) if is_published else FAIL_BELOW[0][1]
+    if share_of_low < least:
+        return replace(judgement, verdict=Acceptance.FAIL)
+    if share_of_low < PASS_FROM:
         bounds = f"between {format_per_cent(least)} and {format_per_cent(PASS_FROM)}"
-        return replace(one, reason=f"{bounds} of the lowest that is expected")
-    return replace(one, verdict=Acceptance.PASS)
+        return replace(judgement, reason=f"{bounds} of the lowest that is expected")
+    return replace(judgement, verdict=Acceptance.PASS)
 
 
-def _spoken(judged: Sequence[Judged]) -> list[Judged]:
+def _fail_below(nbytes: int) -> float:
+    """Return the share of the low end of published figures below which a size fails."""
+    return next(share for smallest, share in FAIL_BELOW if nbytes >= smallest)
+
+
+def _confirmed_by_neighbours(judged: Iterable[Judged]) -> list[Judged]:
     """Return verdicts in order; a row that is low fails if one at a neighbouring size is, too, or if it has none.
 
     The largest size fails alone: nothing lies beyond it that shows a dip. Against a reference, rows of the same size by
@@ -198,27 +258,33 @@ def _spoken(judged: Sequence[Judged]) -> list[Judged]:
     burst of noise met it, since cases run in random order; a slow host or wire slows several of them. Beyond
     ``FAILS_ALONE`` times the bound of a reference it needs none.
     """
+    in_order = sorted(judged, key=lambda judgement: _order(judgement.row))
+    failed = [judgement.verdict is Acceptance.FAIL for judgement in in_order]
     curves: dict[object, list[int]] = defaultdict(list)
-    beside: dict[object, list[int]] = defaultdict(list)
-    judged = sorted(judged, key=lambda one: _order(one.row))
-    for number, one in enumerate(judged):
-        if one.expected:
-            key = CallKey.of(one.row)
-            curves[one.row.run_id, Choice.of(one.row), key.without("requested_bytes")].append(number)
-            if one.expected.origin == REFERENCE:
-                beside[one.row.run_id, key.without("in_place")].append(number)
-    others = {number: [*{*numbers} - {number}] for numbers in beside.values() for number in numbers}
-    spoken = list(judged)
-    for numbers in curves.values():
-        low = [judged[number].verdict is Acceptance.FAIL for number in numbers]
-        for place, number in enumerate(numbers[:-1]):
-            neighbours = low[max(0, place - 1) : place] + low[place + 1 : place + 2]
-            neighbours += [judged[other].verdict is Acceptance.FAIL for other in others.get(number, ())]
-            is_alone = low[place] and neighbours and not any(neighbours)
-            if is_alone and judged[number].row.usable and not _is_far_beyond(judged[number]):
+    same_size: dict[object, list[int]] = defaultdict(list)
+    same_size_as: dict[int, list[int]] = {}
+    for number, judgement in enumerate(in_order):
+        if judgement.expected is None:
+            continue
+        row = judgement.row
+        key = CallKey.of(row)
+        curves[row.run_id, Choice.of(row), key.without("requested_bytes")].append(number)
+        if judgement.expected.origin == REFERENCE:
+            rows_of_size = same_size[row.run_id, key.without("in_place")]
+            rows_of_size.append(number)
+            same_size_as[number] = rows_of_size
+    confirmed = list(in_order)
+    for curve in curves.values():
+        for place, number in enumerate(curve[:-1]):
+            if not failed[number]:
+                continue
+            neighbours = {*curve[max(0, place - 1) : place + 2], *same_size_as.get(number, ())} - {number}
+            is_alone = not any(failed[neighbour] for neighbour in neighbours)
+            judgement = in_order[number]
+            if is_alone and judgement.row.usable and not _is_far_beyond(judgement):
                 reason = "it is worse at this size only: measure the sizes around it again"
-                spoken[number] = replace(judged[number], verdict=Acceptance.CANNOT_TELL, reason=reason)
-    return spoken
+                confirmed[number] = _untold(judgement, reason)
+    return confirmed
 
 
 def _is_far_beyond(judged: Judged) -> bool:
@@ -236,41 +302,65 @@ def _order(row: Row) -> tuple[object, ...]:
 
 def _ran(row: Row, run: Run | None, log: LogRecord | None) -> tuple[str | None, str]:
     """Return the algorithm that a log or a setting names, by the project's name, and why it is in doubt."""
-    variables = run.provenance.get("variables") if run else None
-    settings = {**(variables if isinstance(variables, Mapping) else {}), **(run.environment if run else {})}
     if log:
-        settings |= log.settings
-        named = {line.algorithm for line in log.lines_of_case(row.collective, row.bytes, row.ranks, dtype=row.dtype)}
-        if len(named) == 1:
-            return named.pop(), ""
-        if named:
-            return None, f"the log names {join_words(sorted(named))} for this size"
+        lines = log.lines_of_case(row.collective, row.bytes, row.ranks, dtype=row.dtype)
+        logged = {line.algorithm for line in lines}
+        if len(logged) == 1:
+            return logged.pop(), ""
+        if logged:
+            return None, f"the log names {join_words(sorted(logged))} for this size"
     executed = (row.executed or "").partition(" ")[0]
+    if executed in NCCL_ALGORITHMS.values():
+        return executed, ""
+    settings = _settings(run, log)
     requested = row.requested or requested_by_environment(settings, row.collective)
-    if executed in NCCL_ALGORITHMS.values() or requested:
-        return (executed if executed in NCCL_ALGORITHMS.values() else requested), ""
+    if requested:
+        return requested, ""
     if settings.get("NCCL_NVLS_ENABLE") == "0":
         return None, "NVLS is off, and nothing names the algorithm: give a log with NCCL_DEBUG_SUBSYS=INIT,TUNING"
     return None, ""
 
 
+def _settings(run: Run | None, log: LogRecord | None) -> dict[str, str]:
+    """Return the variables of a run; where several sources have one, that of the log, or else of the environment."""
+    settings: dict[str, str] = {}
+    if run:
+        recorded = run.provenance.get("variables")
+        if isinstance(recorded, Mapping):
+            settings.update(recorded)
+        settings.update(run.environment)
+    if log:
+        settings.update(log.settings)
+    return settings
+
+
 def _unasked(row: Row, machine: MachineFile, log: LogRecord) -> str:
-    """Return why what a log names may be a fault, although it is as fast as expected; empty if it is none.
+    """Return why what a log names may be a fault, although it is as fast as expected; empty if nothing suggests it.
 
     NCCL takes a ring if it cannot set NVLS up. A log without any variable does not show whether one asks for the ring.
     """
-    like, names = machine.machine_class, ("NCCL_ALGO", "NCCL_NVLS_ENABLE")
-    usual = usual_algorithm(like, row.nodes) if like and row.collective == "all_reduce" else None
+    usual = _usual_for(row, machine) or ""
+    can_use_nvls = row.bytes >= LARGE and itemsize(row.dtype) > 1
+    if not usual.startswith("NVLS") or not can_use_nvls:
+        return ""
     lines = log.lines_of_case(row.collective, row.bytes, row.ranks, dtype=row.dtype)
     ran = sorted({line.algorithm for line in lines})
-    of_nvls = (usual or "").startswith("NVLS") and row.bytes >= LARGE and itemsize(row.dtype) > 1
-    if not (ran and of_nvls) or any(name.startswith("nvls") for name in ran):
+    if not ran or any(name.startswith("nvls") for name in ran):
         return ""
-    if lost := [each.reason for each in log.unavailable if "nvls" in each.feature.lower()]:
-        return f"{usual} is usual here, and the log says why it did not run: {lost[0]}"
+    reasons = [lost.reason for lost in log.unavailable if "nvls" in lost.feature.lower()]
+    if reasons:
+        return f"{usual} is usual here, and the log says why it did not run: {reasons[0]}"
     if not log.settings or "NCCL_ALGO" in log.settings or log.settings.get("NCCL_NVLS_ENABLE") == "0":
         return ""
-    return f"{usual} is usual here, {join_words(ran)} ran, and the log has neither {join_words(names, 'nor')}"
+    neither = join_words(("NCCL_ALGO", "NCCL_NVLS_ENABLE"), "nor")
+    return f"{usual} is usual here, {join_words(ran)} ran, and the log has neither {neither}"
+
+
+def _usual_for(row: Row, machine: MachineFile) -> str | None:
+    """Return what NCCL takes for large all-reduces on the nodes of a row; None if unknown, or of other collectives."""
+    if machine.machine_class is None or row.collective != "all_reduce":
+        return None
+    return usual_algorithm(machine.machine_class, row.nodes)
 
 
 def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None, str]) -> Expectation:
@@ -278,14 +368,15 @@ def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None
     algorithm, doubt = ran
     if reason := doubt or _unlike(row, machine, library):
         return None, reason
-    like, per_node = machine.machine_class, row.ranks_per_node or 1
+    like = machine.machine_class
+    per_node = row.ranks_per_node or 1
     wire = wire_bound(like, row.collective, row.nodes, per_node, algorithm) if like else None
-    found = rates_by_source(
+    published = rates_by_source(
         machine, row.collective, row.nodes, per_node, row.bytes, dtype=row.dtype, in_place=row.in_place,
         algorithm=algorithm, library=library,
     )  # fmt: skip
-    if len(found) >= NEEDED:
-        return _published(found, wire), ""
+    if len(published) >= NEEDED:
+        return _published(published, wire), ""
     if far_below := _far_below(row, machine, library, algorithm, wire):
         return far_below, ""
     modelled = None
@@ -293,7 +384,7 @@ def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None
         with suppress(BadInputError):  # the machine does not have such nodes
             modelled = modelled_busbw(machine, row.collective, row.nodes, per_node, row.bytes, row.dtype, algorithm)
     if modelled is None:
-        return None, _too_few(row, machine, found, algorithm, library)
+        return None, _too_few(row, machine, published, algorithm, library)
     return Expected(*modelled, MODEL, (f"{algorithm}, which a log or a setting names",), wire), ""
 
 
@@ -304,31 +395,36 @@ def _far_below(
 
     Of a number of nodes that no class has, others are those of the nearest larger class with enough sources.
     """
-    for nodes in [row.nodes] if is_old(library) else larger_classes(machine.machine_class, row.nodes):
-        found = rates_by_source(
+    candidates = [row.nodes] if is_old(library) else larger_classes(machine.machine_class, row.nodes)
+    for nodes in candidates:
+        published = rates_by_source(
             machine, row.collective, nodes, row.ranks_per_node or 1, row.bytes, dtype=row.dtype, in_place=row.in_place,
             algorithm=algorithm, library="",
         )  # fmt: skip
-        if len(found) >= NEEDED:
-            expected = _published(found, wire)
-            return expected if (row.busbw_Bps or 0.0) < NO_EXCUSE * expected.low else None
+        if len(published) >= NEEDED:
+            expected = _published(published, wire)
+            rate = row.busbw_Bps or 0.0
+            return expected if rate < NO_EXCUSE * expected.low else None
     return None
 
 
-def _published(found: Mapping[str, SourceRates], wire: float | None) -> Expected:
+def _published(rates: Mapping[str, SourceRates], wire: float | None) -> Expected:
     """Return the range of what several sources published."""
-    sources = found.values()
+    sources = rates.values()
     figures = list(chain.from_iterable(source.figures for source in sources))
-    gpus = {figure.gpu for figure in figures}
+    gpus = {figure.gpu for figure in figures} - {""}
     libraries = {figure.library for figure in figures}
+    low = min(min(source.rates) for source in sources)
+    value = median(median(source.rates) for source in sources)
+    high = max(max(source.rates) for source in sources)
     return Expected(
-        low=min(min(source.rates) for source in sources),
-        value=median(median(source.rates) for source in sources),
-        high=max(max(source.rates) for source in sources),
+        low=low,
+        value=value,
+        high=high,
         origin=PUBLISHED,
-        sources=tuple(found),
+        sources=tuple(rates),
         wire_Bps=wire,
-        gpus=tuple(sorted(gpus - {""})),
+        gpus=tuple(sorted(gpus)),
         libraries=tuple(sorted(libraries, key=version_of)),
     )
 
@@ -339,8 +435,10 @@ def _unlike(row: Row, machine: MachineFile, library: str) -> str:
         return f"{machine.name} says nothing of {row.algorithm} over {row.transport}"
     if library and library.partition(" ")[0].lower() not in (*NCCL_LIBRARIES, "unknown"):
         return f"its library is {library}, and figures are of NCCL and RCCL"
-    if machine.machine_class and row.transport != (ours := machine.machine_class.library):
-        return f"the call was one of {row.transport.upper()}, and figures of {machine.name} are of {ours.upper()}"
+    like = machine.machine_class
+    if like and row.transport != like.library:
+        expected = like.library.upper()
+        return f"the call was one of {row.transport.upper()}, and figures of {machine.name} are of {expected}"
     if row.ranks_per_node is None:
         return "its nodes have different numbers of ranks"
     if row.op not in (None, *OF_FIGURES):
@@ -348,25 +446,34 @@ def _unlike(row: Row, machine: MachineFile, library: str) -> str:
     return "" if row.busbw_Bps else f"{row.collective} has no bus bandwidth"
 
 
-def _too_few(row: Row, machine: MachineFile, found: Iterable[str], algorithm: str | None, library: str) -> str:
-    """Return why nothing published is expected of a row."""
+def _too_few(row: Row, machine: MachineFile, sources: Iterable[str], algorithm: str | None, library: str) -> str:
+    """Return why nothing published is expected of a row, of whose class and size these sources published something."""
     like = machine.machine_class
     if like is None and not machine.published:
         return f"{machine.name} has no class of machines with published figures"
     crosses, scale = node_class(like, row.nodes)
+    nodes = format_count(row.nodes, "node")
     if scale is None:
-        return f"no class has {format_count(row.nodes, 'node')}: 1, 2, 4, and 8 and more are classes"
-    usual = usual_algorithm(like, row.nodes) if like and row.collective == "all_reduce" else None
-    named = f" by {algorithm}" if algorithm else f" by default ({usual})" if usual else ""
-    what = f"{row.collective}{named} of {row.dtype} on {format_count(row.nodes, 'node')} x {row.ranks_per_node}"
-    what += f" (or {1 / NEAR:g} to {NEAR} times as many nodes)" if crosses and scale == SCALES[0] else ""
-    several = join_words([*found]) or "no source"
-    class_ = f"this class{in_brackets(join_words(like.gpus)) if like else ''}"
+        return f"no class has {nodes}: 1, 2, 4, and 8 and more are classes"
+    call = f"{row.collective}{_by_algorithm(row, machine, algorithm)} of {row.dtype} on {nodes} x {row.ranks_per_node}"
+    if crosses and scale == SCALES[0]:
+        call += f" (or {1 / NEAR:g} to {NEAR} times as many nodes)"
+    gpus = in_brackets(join_words(like.gpus)) if like else ""
     needed = f"{NEEDED} independent sources are needed"
     if crosses and is_old(library):
         needed += f"; on several nodes NCCL before {'.'.join(map(str, OLD))} was slower, the output is of {library}"
-    model = "; NCCL's model has the ring and the tree, on two nodes and more, from 1 GiB on" if algorithm else ""
-    return f"{several} published {what} of this size on machines of {class_}: {needed}{model}"
+    if algorithm:
+        needed += "; NCCL's model has the ring and the tree, on two nodes and more, from 1 GiB on"
+    who = join_words(list(sources)) or "no source"
+    return f"{who} published {call} of this size on machines of this class{gpus}: {needed}"
+
+
+def _by_algorithm(row: Row, machine: MachineFile, algorithm: str | None) -> str:
+    """Return the words on the algorithm of a call: the one that a log or a setting names, or else the usual one."""
+    if algorithm:
+        return f" by {algorithm}"
+    usual = _usual_for(row, machine)
+    return f" by default ({usual})" if usual else ""
 
 
 def _of_schedules(
@@ -377,16 +484,21 @@ def _of_schedules(
     if not ours or not machine.tiers:
         return dict.fromkeys(ours, (None, f"{machine.name}: the costs of its messages are not known"))
     mismatches = {key: transport_mismatch(row, machine) for key, row in ours.items()}
-    found: dict[RowKey, Expectation] = {
-        key: (None, mismatch or "nothing is simulated of it") for key, mismatch in mismatches.items()
-    }
-    every = (one for raw in files.raw_results for one in observations(raw, imported=True))
-    measured = [one for one in every if mismatches.get(one.key) == ""]
+    expectations: dict[RowKey, Expectation] = {}
+    for key, mismatch in mismatches.items():
+        expectations[key] = None, mismatch or "nothing is simulated of it"
+    measured = []
+    for raw in files.raw_results:
+        measured += [case for case in observations(raw, imported=True) if mismatches.get(case.key) == ""]
     report = count_progress(progress, len(BOUNDS) * len(measured))
-    for one, ends in expected_times(measured, machine, report):
-        expected = Expected(ends[0], one.seconds, ends[1], MACHINE, (machine.name,)) if ends and one.seconds else None
-        found[one.observation.key] = expected, "" if expected else one.reason
-    return found
+    for case, interval in expected_times(measured, machine, report):
+        if interval and case.seconds:
+            low_s, high_s = interval
+            expectation: Expectation = Expected(low_s, case.seconds, high_s, MACHINE, (machine.name,)), ""
+        else:
+            expectation = None, case.reason
+        expectations[case.observation.key] = expectation
+    return expectations
 
 
 def _of_libraries(
@@ -396,75 +508,99 @@ def _of_libraries(
 
     A library may choose a slower algorithm on a healthy machine: what is slower decides nothing.
     """
-    known = machine.machine_class or machine.published or machine.nccl
-    native = [row for row in rows if row.algorithm == NATIVE and not (known and row.transport in NCCL_LIBRARIES)]
-    found: dict[RowKey, Expectation] = {}
     if not machine.tiers:
-        return found
-    for each in library_expectations(replace(results, rows=tuple(native)), machine, progress):
-        for call in each.calls:
-            if (one := call.expected) is None:
-                found[call.row.key] = None, each.reason or call.reason
+        return {}
+    knows_nccl = bool(machine.machine_class or machine.published or machine.nccl)
+    native = [row for row in rows if row.algorithm == NATIVE]
+    if knows_nccl:
+        native = [row for row in native if row.transport not in NCCL_LIBRARIES]
+    expectations: dict[RowKey, Expectation] = {}
+    for launch in library_expectations(replace(results, rows=tuple(native)), machine, progress):
+        for call in launch.calls:
+            fastest = call.expected
+            if fastest is None:
+                expectations[call.row.key] = None, launch.reason or call.reason
                 continue
-            low, high = one.interval
-            slow = (call.row.median_s or 0.0) > high / PASS_FROM
-            reason = f"slower than {one.algorithm} would be, which the library need not take" if slow else ""
-            found[call.row.key] = Expected(low, one.value_s, high, MACHINE, (machine.name,)), reason
-    return found
+            low_s, high_s = fastest.interval
+            is_slower = (call.row.median_s or 0.0) > high_s / PASS_FROM
+            reason = f"slower than {fastest.algorithm} would be, which the library need not take" if is_slower else ""
+            expectations[call.row.key] = Expected(low_s, fastest.value_s, high_s, MACHINE, (machine.name,)), reason
+    return expectations
 
 
 def _against_reference(rows: Sequence[Row], results: Results, reference: Reference) -> list[Judged]:
     """Return rows with the verdict of the comparison with a reference, which knows how many cases it tests at once.
 
-    Results of a case that occur several times are of as many runs. Each is compared by itself: it is one further run.
+    If a case occurs several times, each occurrence is a run. Each is compared by itself, as one further run.
     """
     compare_with_reference(reference, replace(results, rows=tuple(rows)), TOLERANCE)  # which needs a common case
-    runs, run_of = list[dict[str, ComparedCase]](), dict[RowKey, int]()
     cases = {row.key: case for row, case in compared_rows(rows, results.runs)}
-    for key, case in cases.items():
-        run_of[key] = next((number for number, run in enumerate(runs) if case.identity not in run), len(runs))
-        if run_of[key] == len(runs):
-            runs.append({})
-        runs[run_of[key]][case.identity] = case
-    sides = (replace(Side.of(results), cases=run) for run in runs)
-    comparisons = (compare_sides(reference.side, side, TOLERANCE) for side in sides)
-    compared = [{case.identity: case for case in comparison.cases} for comparison in comparisons]
-    bounds = {each.identity: each for each in reference.cases}
+    runs, run_of = _separate_runs(cases)
+    measured = Side.of(results)
+    compared: dict[tuple[int, str], CaseComparison] = {}
+    for number, run in enumerate(runs):
+        comparison = compare_sides(reference.side, replace(measured, cases=run), TOLERANCE)
+        compared |= {(number, case.identity): case for case in comparison.cases}
+    references = {case.identity: case for case in reference.cases}
     judged = []
     for row in rows:
         identity = cases[row.key].identity
-        judged.append(_of_reference(row, compared[run_of[row.key]][identity], bounds.get(identity), reference))
-    return _confirmed(_spoken(judged), {key: case.identity for key, case in cases.items()})
+        comparison_of_case = compared[run_of[row.key], identity]
+        judged.append(_of_reference(row, comparison_of_case, references.get(identity), reference))
+    identities = {key: case.identity for key, case in cases.items()}
+    return _confirmed_by_runs(_confirmed_by_neighbours(judged), identities)
 
 
-def _of_reference(row: Row, case: CaseComparison, of: ReferenceCase | None, reference: Reference) -> Judged:
-    if of is None:
+def _separate_runs(
+    cases: Mapping[RowKey, ComparedCase],
+) -> tuple[list[dict[str, ComparedCase]], dict[RowKey, int]]:
+    """Return the cases of each run by their identities, each case once in a run, and the number of the run of a row."""
+    runs: list[dict[str, ComparedCase]] = []
+    run_of: dict[RowKey, int] = {}
+    earlier = Counter[str]()
+    for key, case in cases.items():
+        number = earlier[case.identity]
+        earlier[case.identity] += 1
+        if number == len(runs):
+            runs.append({})
+        runs[number][case.identity] = case
+        run_of[key] = number
+    return runs, run_of
+
+
+def _of_reference(row: Row, comparison: CaseComparison, of_case: ReferenceCase | None, reference: Reference) -> Judged:
+    if of_case is None:
         return _undecided(row, None, "the reference does not have it")
-    expected = Expected(of.low_s, of.seconds, of.high_s, REFERENCE, tuple(reference.runs))
-    one = _undecided(row, expected, "; ".join(caveats_of(row, alike=True)))
-    if one.reason:
-        return one
+    expected = Expected(of_case.low_s, of_case.seconds, of_case.high_s, REFERENCE, tuple(reference.runs))
+    judgement = _undecided(row, expected, "; ".join(caveats_of(row, alike=True)))
+    if judgement.reason:
+        return judgement
     verdicts = {REGRESSION: Acceptance.FAIL, UNCHANGED: Acceptance.PASS, IMPROVEMENT: Acceptance.PASS}
-    return replace(one, verdict=verdicts.get(case.verdict, Acceptance.CANNOT_TELL), reason=case.reason or "")
+    verdict = verdicts.get(comparison.verdict, Acceptance.CANNOT_TELL)
+    return replace(judgement, verdict=verdict, reason=comparison.reason or "")
 
 
-def _confirmed(judged: Sequence[Judged], identities: Mapping[RowKey, str]) -> list[Judged]:
+def _confirmed_by_runs(judged: Sequence[Judged], identities: Mapping[RowKey, str]) -> list[Judged]:
     """Return verdicts against a reference; where its runs differ much, a row fails if it does in most runs.
 
-    One run is not enough. A copy of a run has the same times, and is no second one.
+    One run is not enough. A copy of a run has the same times, and does not count as a second one.
     """
-    times, failing = defaultdict[str, set[float]](set), defaultdict[str, set[float]](set)
-    for one in judged:
-        for found in (times, failing) if one.verdict is Acceptance.FAIL else (times,):
-            found[identities[one.row.key]].add(one.measured)
-    needed = {identity: max(NEEDED_RUNS, len(found) // 2 + 1) for identity, found in times.items()}
+    times = defaultdict[str, set[float]](set)
+    failing = defaultdict[str, set[float]](set)
+    for judgement in judged:
+        identity = identities[judgement.row.key]
+        times[identity].add(judgement.measured)
+        if judgement.verdict is Acceptance.FAIL:
+            failing[identity].add(judgement.measured)
     reason = "runs of the reference differ much at this size: a second run would decide; do: give both"
-    spoken = []
-    for one in judged:
-        identity = identities[one.row.key]
-        is_doubtful = one.verdict is Acceptance.FAIL and _is_unsteady(one) and len(failing[identity]) < needed[identity]
-        spoken.append(replace(one, verdict=Acceptance.CANNOT_TELL, reason=reason) if is_doubtful else one)
-    return spoken
+    confirmed = []
+    for judgement in judged:
+        identity = identities[judgement.row.key]
+        needed = max(NEEDED_RUNS, len(times[identity]) // 2 + 1)
+        fails_in_few = judgement.verdict is Acceptance.FAIL and len(failing[identity]) < needed
+        is_doubtful = fails_in_few and _is_unsteady(judgement)
+        confirmed.append(_untold(judgement, reason) if is_doubtful else judgement)
+    return confirmed
 
 
 def _is_unsteady(judged: Judged) -> bool:

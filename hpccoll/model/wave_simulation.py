@@ -54,8 +54,9 @@ def simulate_runs(
         progress: is called now and then with the number of messages so far, those that are left out among them.
     """
     state = State(waves.layout, waves.block, machine, fold_s, sequences, _instant(machine, waves.cut))
+    advance_lanes = _one_after_another if sequences == 1 else _in_turns
     messages = 0
-    for passed in (_one_after_another if sequences == 1 else _in_turns)(state, waves):
+    for passed in advance_lanes(state, waves):
         messages += state.blocks * passed
         if progress:
             progress(messages)
@@ -66,7 +67,8 @@ def _one_after_another(state: "State", waves: Waves) -> Iterator[int]:
     """Advance by lanes that follow one another; yield how many messages have passed since the last time."""
     for run in chain.from_iterable(map(waves.of, range(waves.cut.lanes))):
         compiled = [CompiledWave(state, wave, 0) for wave in run.waves]
-        messages, linear = sum(wave.messages for wave in compiled), all(wave.linear for wave in compiled)
+        messages = sum(wave.messages for wave in compiled)
+        linear = all(wave.linear for wave in compiled)
         cycle = compiled[0].advance if len(compiled) == 1 else partial(_advance_all, compiled)
         for passed in advance(state.times, state.ranks, cycle, run.repeats, linear=linear):
             yield passed * messages
@@ -91,20 +93,24 @@ def _in_turns(state: "State", waves: Waves) -> Iterator[int]:
     while turns:
         together = min(begin for begin, _ in turns.values()) + state.instant_s
         lane = min(lane for lane, (begin, _) in turns.items() if begin <= together)
-        _, left = turns.pop(lane)
-        if wave := next(left, None):
+        _, waves_left = turns.pop(lane)
+        wave = next(waves_left, None)
+        if wave:
             wave.advance()
-            turns[lane] = state.begin(lane % sequences, wave.ended), left
+            turns[lane] = state.begin(lane % sequences, wave.ended), waves_left
             yield wave.messages
         elif lane + sequences < waves.cut.lanes:
-            turns[lane + sequences] = float(state.ready[lane % sequences].min()), compiled_waves(lane + sequences)
+            following = lane + sequences
+            turns[following] = float(state.ready[lane % sequences].min()), compiled_waves(following)
 
 
 def _instant(machine: Machine, cut: Cut) -> float:
     """Return up to how many seconds apart times count as one: a small part of what a unit takes in the fastest tier."""
     nbytes = int(cut.edges(0)[-1]) * cut.itemsize / cut.units
-    costs = [tier.of(nbytes) for tier in machine.tiers.values()]
-    alone = [each.latency_s + each.overhead_s + each.gap_s + nbytes * each.byte_s for each in costs]
+    alone = []
+    for tier in machine.tiers.values():
+        costs = tier.of(nbytes)
+        alone.append(costs.latency_s + costs.overhead_s + costs.gap_s + nbytes * costs.byte_s)
     return SAME_TIME * min(filter(None, alone), default=0.0)
 
 
@@ -123,24 +129,26 @@ class State:
     def __init__(
         self, layout: Layout, ranks: int, machine: Machine, fold_s: float, sequences: int, instant_s: float
     ) -> None:
-        self.ranks, self.blocks, self.instant_s, self.fold_s = ranks, layout.ranks // ranks, instant_s, fold_s
+        self.ranks = ranks
+        self.blocks = layout.ranks // ranks
+        self.instant_s, self.fold_s = instant_s, fold_s
         self.slowdown = machine.slowdown(layout)
-        if machine.cpus and machine.cpus.of == "machine":  # of which each block has its part
+        if machine.cpus and machine.cpus.of == "machine":  # each block has its part of them
             machine = replace(machine, cpus=replace(machine.cpus, cores=machine.cpus.cores / self.blocks))
         self.machine = machine
         # those that stand for all, and another block for messages that leave theirs
         self.layout = layout if self.blocks == 1 else layout.subset(range(2 * ranks))
-        nodes, racks, rails = (max(each) + 1 for each in (self.layout.node, self.layout.rack, self.layout.rail))
-        counts = dict.fromkeys(("cpu", "gaps", "rank out", "rank in"), ranks)
-        counts |= {"port out": nodes * rails, "port in": nodes * rails, "uplink out": racks * rails,
-                   "uplink in": racks * rails, "memory": nodes, "cpus": nodes}  # fmt: skip
+        counts = _resource_counts(self.layout, ranks)
         sizes = [sequences * ranks, sequences * ranks, *counts.values()]
-        self.times = np.zeros(sum(sizes))  # of which all others are views
+        self.times = np.zeros(sum(sizes))  # all others are views of it
         ready, last, *free = np.split(self.times, np.cumsum(sizes)[:-1])
         self.ready = ready.reshape(sequences, ranks)  # when each rank can begin its next step
         self.last = last.reshape(sequences, ranks)  # when the messages of its step have ended
-        clocks = partial(Clocks, instant_s=instant_s, in_order=sequences == 1)
-        self.clocks = {kind: clocks(each) for kind, each in zip(counts, free, strict=True)}
+        in_order = sequences == 1
+        self.clocks = {
+            kind: Clocks(free_of_kind, instant_s, in_order=in_order)
+            for kind, free_of_kind in zip(counts, free, strict=True)
+        }
         self.folded = np.zeros((sequences, ranks))  # bytes that steps which have not ended are going to fold
         is_switch = (np.arange(ranks) >= layout.workers) & machine.switches
         self.limited = np.where(is_switch, 0, 1)  # switches neither limit their messages nor take time to fold
@@ -150,7 +158,8 @@ class State:
     def begin(self, sequence: int, ranks: Ints) -> float:
         """Return when the first of some ranks begins its next step; the first of all, if none are given."""
         everyone = len(ranks) in (0, self.ranks)
-        return float((self.ready[sequence] if everyone else self.ready[sequence, ranks]).min())
+        ready = self.ready[sequence] if everyone else self.ready[sequence, ranks]
+        return float(ready.min())
 
     def route(self, source: Ints, target: Ints) -> "Route":
         """Return the way of messages, which is that of all waves between the same ranks."""
@@ -162,30 +171,45 @@ class State:
         return self.routes[key]
 
 
+def _resource_counts(layout: Layout, ranks: int) -> dict[str, int]:
+    """Return how many resources there are of each kind, for ``ranks`` ranks of a layout."""
+    nodes, racks, rails = (max(places) + 1 for places in (layout.node, layout.rack, layout.rail))
+    counts = dict.fromkeys(("cpu", "gaps", "rank out", "rank in"), ranks)
+    counts |= dict.fromkeys(("port out", "port in"), nodes * rails)
+    counts |= dict.fromkeys(("uplink out", "uplink in"), racks * rails)
+    counts |= dict.fromkeys(("memory", "cpus"), nodes)
+    return counts
+
+
 class Route:
     """The way of the messages of a wave, the same for all waves between the same ranks."""
 
     def __init__(self, state: State, source: Ints, target: Ints) -> None:
         self.key = source, target  # kept, so that no other arrays get their identities
         tier = state.layout.tier(source, target)
-        self.source, self.target = source, target % state.ranks
+        self.source = source
+        self.target = target % state.ranks
         # the tiers that messages cross, each with the indices of these messages
         self.tiers = [
             (state.machine.tiers[TIERS[number]], np.flatnonzero(tier == number))
             for number in np.flatnonzero(np.bincount(tier))
         ]
         clocks = state.clocks
-        self.send_cpu, self.receive_cpu = Sharing(clocks["cpu"], source), Sharing(clocks["cpu"], self.target)
-        self.gaps, self.rank_in = Sharing(clocks["gaps"], source), Sharing(clocks["rank in"], self.target)
+        self.send_cpu = Sharing(clocks["cpu"], source)
+        self.receive_cpu = Sharing(clocks["cpu"], self.target)
+        self.gaps = Sharing(clocks["gaps"], source)
         alone = self.send_cpu.distinct and clocks["cpu"].in_order  # no sender has another message in flight
         self.rank_out = None if alone else Sharing(clocks["rank out"], source)
-        self.limits_out, self.limits_in = state.limited[source], state.limited[self.target]
-        self.uses = [  # what else messages share: how, the indices of those that use it, and their seconds of a byte
+        self.rank_in = Sharing(clocks["rank in"], self.target)
+        self.limits_out = state.limited[source]
+        self.limits_in = state.limited[self.target]
+        # what else messages share: how, the indices of those that use it, and their seconds of a byte
+        self.uses = [
             (Sharing(clocks[use.kind], use.owner), use.messages, use.byte_s)
             for use in shared_resources(state.machine, state.layout, source, self.target, tier)
             if len(use.messages)
         ]
-        # the costs by the sizes at which those of the tiers begin, as far as they are known
+        # the costs of messages whose sizes are of one range of each tier, by where these ranges begin and end
         self.known: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]] = {}
 
     def costs(self, nbytes: Ints) -> tuple[Floats, ...]:
@@ -202,8 +226,9 @@ class Route:
             columns = cost_columns(self.tiers[0][0], nbytes)
         else:
             table = np.empty((5, len(nbytes)))
-            for tier, of in self.tiers:
-                table[:, of] = np.broadcast_arrays(nbytes[of].astype(float), *cost_columns(tier, nbytes[of]))[1:]
+            for tier, indices in self.tiers:
+                sizes = nbytes[indices]
+                table[:, indices] = np.broadcast_arrays(sizes.astype(float), *cost_columns(tier, sizes))[1:]
             columns = tuple(table)
         if all(first == last for first, last in ranges):
             self.known[ranges] = columns
@@ -217,7 +242,8 @@ class CompiledWave:
     """
 
     def __init__(self, state: "State", wave: LaneWave, sequence: int) -> None:
-        self.messages, self.ended = len(wave.source), wave.ended
+        self.messages = len(wave.source)
+        self.ended = wave.ended
         self.ready, self.last = state.ready[sequence], state.last[sequence]
         self.linear = True  # whether its messages share nothing: times are then maxima of sums of earlier ones
         if self.messages:
@@ -230,14 +256,20 @@ class CompiledWave:
         self.waits = synchronous.astype(bool) if synchronous.any() else None
         self.out = into = wave.nbytes * byte_s
         if state.machine.switches:
-            self.out, into = self.out * route.limits_out, into * route.limits_in
+            self.out = self.out * route.limits_out
+            into = into * route.limits_in
         overhead = overhead * state.slowdown
         self.issue = self._service(route.send_cpu, overhead, queue=True)
         self.pause = self._service(route.gaps, self.gap, queue=True)
         self.leave = route.rank_out and self._service(route.rank_out, self.out)
         self.enter = self._service(route.rank_in, into)
-        services = [(of, self._service(each, wave.nbytes[of] * seconds)) for each, of, seconds in route.uses]
-        self.uses = [(None if len(of) == self.messages else of, use) for of, use in services if use]
+        # what else messages use: the indices of these, None for all, and how they pass
+        self.uses: list[tuple[Ints | None, Callable[[Floats], Floats]]] = []
+        for sharing, indices, byte_s_there in route.uses:
+            service = self._service(sharing, wave.nbytes[indices] * byte_s_there)
+            if service:
+                are_all = len(indices) == self.messages
+                self.uses.append((None if are_all else indices, service))
         self.receive = self._service(route.receive_cpu, overhead, queue=True)
 
     def _service(self, sharing: Sharing, work: Floats, *, queue: bool = False) -> Callable[[Floats], Floats] | None:
@@ -257,7 +289,8 @@ class CompiledWave:
             folded[self.of] = 0.0
         self.folding: Ints | slice = np.flatnonzero(work)  # those of the ranks whose steps end that fold
         self.folding_ranks: Ints | slice = wave.ended[self.folding]
-        self.cpu, self.work = state.clocks["cpu"], work[self.folding]
+        self.cpu = state.clocks["cpu"]
+        self.work = work[self.folding]
         if everyone and len(self.work) == state.ranks:
             self.folding = self.folding_ranks = slice(None)
 

@@ -68,10 +68,15 @@ def _megatron_limit(rule: BucketRule, itemsize: int, ranks: int) -> int:
     return rule.limit_or(itemsize * max(MEGATRON_ELEMENTS, MEGATRON_ELEMENTS_PER_RANK * ranks))
 
 
+def _reversed(buckets: Iterable[Bucket]) -> list[Bucket]:
+    """Return the last bucket first, and the last tensor of each first."""
+    return [bucket[::-1] for bucket in reversed(list(buckets))]
+
+
 FRAMEWORKS: Mapping[str, Callable[[BucketRule, ModelShape, int, int], Iterable[Bucket]]] = {
     "ddp": lambda rule, model, itemsize, _: closed_after(model.ready, itemsize, _ddp_limits(rule)),
-    "ddp_find_unused": lambda rule, model, itemsize, _: (
-        bucket[::-1] for bucket in reversed([*closed_after(model.tensors, itemsize, _ddp_limits(rule))])
+    "ddp_find_unused": lambda rule, model, itemsize, _: _reversed(
+        closed_after(model.tensors, itemsize, _ddp_limits(rule))
     ),
     "horovod": lambda rule, model, itemsize, _: closed_before(model.ready, itemsize, rule.limit_or(HOROVOD_LIMIT)),
     "megatron": lambda rule, model, itemsize, ranks: closed_after(
@@ -83,8 +88,8 @@ FRAMEWORKS: Mapping[str, Callable[[BucketRule, ModelShape, int, int], Iterable[B
     "one": lambda _rule, model, _itemsize, _: [model.ready] if model.ready else [],
     "each": lambda _rule, model, _itemsize, _: ((tensor,) for tensor in model.ready),
 }
-"""The rules by name: the buckets of a model whose elements have ``itemsize`` bytes, on so many data-parallel ranks;
-``one`` is a bucket of everything, ``each`` a bucket for each tensor."""
+"""The rules by name: the buckets of a model whose elements have ``itemsize`` bytes, on the number of data-parallel
+ranks; ``one`` is a bucket of everything, ``each`` a bucket for each tensor."""
 
 
 def closed_after(tensors: Iterable[Tensor], itemsize: int, limits: Sequence[int]) -> Iterator[Bucket]:
@@ -96,7 +101,8 @@ def closed_after(tensors: Iterable[Tensor], itemsize: int, limits: Sequence[int]
         nbytes += tensor.elements * itemsize
         if nbytes >= limits[min(closed, len(limits) - 1)]:
             yield tuple(bucket)
-            bucket, nbytes, closed = [], 0, closed + 1
+            bucket, nbytes = [], 0
+            closed += 1
     if bucket:
         yield tuple(bucket)
 

@@ -29,12 +29,12 @@ WORD = 4
 
 
 def compressed(bucket: StepOperation, compression: Compression, ranks: int) -> list[StepOperation]:
-    """Return the chain that stands for the all-reduce of a bucket of float32 on so many ranks."""
-    return [*CHAINS[compression.name](compression, bucket, ranks)]
+    """Return the chain that stands for the all-reduce of a bucket of float32 on ``ranks`` ranks."""
+    return list(CHAINS[compression.name](compression, bucket, ranks))
 
 
 def part_bytes(elements: int, ranks: int) -> int:
-    """Return the bytes of fp8 that each of ``ranks`` ranks sums of so many gradients, padded to whole words."""
+    """Return the bytes of fp8 that each of ``ranks`` ranks sums of ``elements`` gradients, padded to whole words."""
     return -(-elements // (ranks * WORD)) * WORD
 
 

@@ -33,14 +33,16 @@ class Compression:
             BadInputError: if there is none of this name, or topk keeps nothing, or more than half.
         """
         name, equals, part = text.strip().partition("=")
-        if name not in COMPRESSIONS or (name == TOP_K) != bool(equals):
-            raise BadInputError("compress", text, f"{', '.join(COMPRESSIONS[:-1])} or topk=1%, the part that is kept")
-        return cls(name, _part(text, part) if equals else 1.0, feedback)
+        has_part = bool(equals)
+        if name not in COMPRESSIONS or has_part != (name == TOP_K):
+            valid = f"{', '.join(COMPRESSIONS[:-1])} or topk=1%, the part that is kept"
+            raise BadInputError("compress", text, valid)
+        return cls(name, _part(text, part) if has_part else 1.0, feedback)
 
     @property
     def codec(self) -> str:
         """The codecs that it takes: ``fp16``, or ``fp16+feedback``."""
-        return f"{self.name}{'+feedback' * self.feedback}"
+        return f"{self.name}+feedback" if self.feedback else self.name
 
     @property
     def text(self) -> str:
@@ -48,7 +50,7 @@ class Compression:
         return f"{self.name}={100 * self.kept:.12g}%" if self.name == TOP_K else self.name
 
     def kept_of(self, elements: int) -> int:
-        """Return how many of so many gradients topk keeps: at least one."""
+        """Return how many of ``elements`` gradients topk keeps: at least one."""
         return max(1, ceil(self.kept * elements - 1e-9))  # 1 % of 100 is 1, whatever is rounded
 
 
@@ -58,15 +60,18 @@ def compressions(texts: str, *, feedback: bool = False) -> "list[Compression | N
     Raises:
         BadInputError: if one of them is invalid.
     """
-    each = dict.fromkeys(text.strip() for text in texts.split(",")) if texts else (DENSE,)
-    return [None if text == DENSE else Compression.parse(text, feedback=feedback) for text in each]
+    if not texts:
+        return [None]
+    different = dict.fromkeys(text.strip() for text in texts.split(","))
+    return [None if text == DENSE else Compression.parse(text, feedback=feedback) for text in different]
 
 
 def _part(text: str, part: str) -> float:
     try:
-        kept = float(part.removesuffix("%")) / (100 if part.endswith("%") else 1)
+        number = float(part.removesuffix("%"))
     except ValueError:
-        kept = 0.0
+        number = 0.0
+    kept = number / 100 if part.endswith("%") else number
     if not 0 < kept <= MOST_KEPT:
         raise BadInputError("compress", text, f"topk of more than 0% and at most {100 * MOST_KEPT:g}%")
     return kept

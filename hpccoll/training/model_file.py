@@ -70,28 +70,37 @@ def model_from_json(name: str, content: object) -> ModelShape:
 
 
 def _of_modules(name: str, content: object) -> ModelShape:
+    """Return the model of a file that lists modules."""
     record = from_builtins(content, ModelRecord)
     dtype = DTYPE.read("dtype", record.dtype)
-    modules = []
-    for number, each in enumerate(record.modules):
-        try:
-            flops = float(each.forward_flops)
-        except (ValueError, OverflowError):
-            flops = math.nan
-        if not 0 <= flops <= MAX_FLOPS:
-            key = f"modules.{number}.forward_flops"
-            raise BadInputError(key, each.forward_flops, f"a number from 0 to {MAX_FLOPS:g}")
-        modules.append(Module(each.name, tuple(Tensor(*tensor) for tensor in each.tensors.items()), flops))
+    modules = [_module(number, module) for number, module in enumerate(record.modules)]
     names = Counter(module.name for module in modules)
-    if repeated := [name for name, number in names.items() if number > 1]:
+    repeated = [name for name, count in names.items() if count > 1]
+    if repeated:
         raise BadInputError("modules", repeated[0], "a name that no other module has")
     if not any(module.forward_flops for module in modules):
-        modules = [
-            replace(module, forward_flops=2.0 * sum(tensor.elements for tensor in module.tensors)) for module in modules
-        ]
+        modules = [_with_flops_of_parameters(module) for module in modules]
     model = ModelShape(name, tuple(modules), dtype, record.sample, "a file of the user")
     check_elements(model, "modules")
     return model
+
+
+def _module(number: int, record: ModuleRecord) -> Module:
+    """Return the module of a record, which is the ``number``-th of its file, from 0."""
+    try:
+        flops = float(record.forward_flops)
+    except (ValueError, OverflowError):
+        flops = math.nan
+    if not 0 <= flops <= MAX_FLOPS:
+        key = f"modules.{number}.forward_flops"
+        raise BadInputError(key, record.forward_flops, f"a number from 0 to {MAX_FLOPS:g}")
+    tensors = tuple(Tensor(name, elements) for name, elements in record.tensors.items())
+    return Module(record.name, tensors, flops)
+
+
+def _with_flops_of_parameters(module: Module) -> Module:
+    """Return a module that multiplies and adds each of its parameters once for a sample."""
+    return replace(module, forward_flops=2.0 * sum(tensor.elements for tensor in module.tensors))
 
 
 def models_from_json(contents: Mapping[str, object]) -> dict[str, ModelShape]:
@@ -132,12 +141,13 @@ def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], obje
     """Return the models of those of ``names`` that are files of models.
 
     Raises:
-        BadInputError: if a file cannot be read or is no model, or two models would have the same name.
+        BadInputError: if a file cannot be read or is not a model, or two models would have the same name.
     """
     own = OwnModels({}, {})
     files: dict[str, Path] = {}
     for given in dict.fromkeys(names):
-        if (path := model_file(given)) is None:
+        path = model_file(given)
+        if path is None:
             continue
         content = load(path, key)
         name = own.names[given] = _model_name(path, content)

@@ -118,23 +118,21 @@ def scaled(model: ModelShape, factor: int) -> ModelShape:
     """
     if factor == 1:
         return model
-    modules = tuple(
-        replace(
-            module,
-            tensors=tuple(replace(tensor, elements=max(1, tensor.elements // factor)) for tensor in module.tensors),
-            forward_flops=module.forward_flops / factor,
-            score_flops=module.score_flops / factor,
-        )
-        for module in model.modules
-    )
+    modules = tuple(_scaled_module(module, factor) for module in model.modules)
     return replace(model, modules=modules, scale=factor)
 
 
+def _scaled_module(module: Module, factor: int) -> Module:
+    tensors = tuple(replace(tensor, elements=max(1, tensor.elements // factor)) for tensor in module.tensors)
+    forward_flops, score_flops = module.forward_flops / factor, module.score_flops / factor
+    return replace(module, tensors=tensors, forward_flops=forward_flops, score_flops=score_flops)
+
+
 def with_sequence(model: ModelShape, tokens: int | None) -> ModelShape:
-    """Return a model whose samples have so many tokens; without a number, the model.
+    """Return a model whose samples have ``tokens`` tokens; without a number, the model.
 
     Raises:
-        BadInputError: if the model is no transformer, or has fewer positions.
+        BadInputError: if the model is not a transformer, or has fewer positions.
     """
     if tokens is None:
         return model
@@ -144,18 +142,18 @@ def with_sequence(model: ModelShape, tokens: int | None) -> ModelShape:
     if positions is not None and tokens > positions:
         raise BadInputError("sequence_length", tokens, f"at most {positions}, the positions that {model.name} has")
     longer = tokens / model.transformer.sequence
-    modules = tuple(
-        module
-        if module.once
-        else replace(
-            module,
-            forward_flops=module.forward_flops * longer + module.score_flops * longer * (longer - 1),
-            score_flops=module.score_flops * longer**2,
-        )
-        for module in model.modules
-    )
+    modules = tuple(module if module.once else _lengthened(module, longer) for module in model.modules)
     transformer = replace(model.transformer, sequence=tokens)
     return replace(model, modules=modules, transformer=transformer, sample=sequence_of(tokens))
+
+
+def _lengthened(module: Module, longer: float) -> Module:
+    """Return a module that passes ``longer`` times as many tokens."""
+    return replace(
+        module,
+        forward_flops=module.forward_flops * longer + module.score_flops * longer * (longer - 1),
+        score_flops=module.score_flops * longer**2,
+    )
 
 
 def sequence_of(tokens: int) -> str:

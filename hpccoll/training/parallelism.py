@@ -8,7 +8,6 @@ ranks of it divide the parameters among themselves (ZeRO, FSDP), and ``ep`` rank
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import RANKS, IntegerRange
 from hpccoll.training.buckets import BucketRule
 from hpccoll.training.compression import Compression
-from hpccoll.training.model_shape import ModelShape
+from hpccoll.training.model_shape import ModelShape, Module, Tensor
 
 AXES: Mapping[str, str] = {
     "tp": "tensor parallel",
@@ -65,13 +64,14 @@ def moved_elements(sharding: str, axes: Mapping[str, int]) -> tuple[str, ...]:
 
     An axis without a size has one rank; only ``dp``, which takes the ranks that are left, has several.
     """
-    several = axes.get("dp", RANKS.maximum) > 1
-    moves = {
-        "gradient": several,
-        "parameter": several and sharding != "none",
-        "activation": any(axes.get(axis, 1) > 1 for axis in ("tp", "pp", "ep")),
-    }
-    return tuple(name for name, moved in moves.items() if moved)
+    moved = []
+    if axes.get("dp", RANKS.maximum) > 1:
+        moved.append("gradient")
+        if sharding != "none":
+            moved.append("parameter")
+    if any(axes.get(axis, 1) > 1 for axis in ("tp", "pp", "ep")):
+        moved.append("activation")
+    return tuple(moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,10 @@ class Mesh:
         """Return the mesh of a text such as ``dp=4,tp=2,pp=2``; without dp it takes the ranks that are left.
 
         Raises:
-            BadInputError: if the text is no list of axes, or the axes do not multiply to the number of ranks.
+            BadInputError: if the text is not a list of axes, or the axes do not multiply to the number of ranks.
         """
         sizes = cls.axes(text)
-        divided = prod(sizes.get(name, 1) for name in ("tp", "pp"))
+        divided = sizes.get("tp", 1) * sizes.get("pp", 1)
         if "dp" not in sizes and ranks % divided == 0:
             sizes["dp"] = ranks // divided
         if divided * sizes.get("dp", 1) != ranks:
@@ -108,7 +108,7 @@ class Mesh:
 
     @staticmethod
     def axes(text: str) -> dict[str, int]:
-        """Return the sizes that a text gives to axes; BadInputError if it is no list of axes."""
+        """Return the sizes that a text gives to axes; BadInputError if it is not a list of axes."""
         sizes: dict[str, int] = {}
         for part in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = part.partition("=")
@@ -125,7 +125,8 @@ class Mesh:
     @property
     def text(self) -> str:
         """The mesh as text, without axes of 1: ``dp=4,tp=2``."""
-        return ",".join(f"{name}={getattr(self, name)}" for name in AXES if getattr(self, name) > 1) or "dp=1"
+        several = [axis for axis in AXES if getattr(self, axis) > 1]
+        return ",".join(f"{axis}={getattr(self, axis)}" for axis in several) or "dp=1"
 
     def groups(self, axis: str) -> list[Sequence[int]]:
         """Return the ranks of all groups of an axis, one of AXES or of REPLICAS."""
@@ -135,15 +136,18 @@ class Mesh:
         elif axis == "pp":
             rows = numbers.reshape(self.pp, -1).T
         else:
-            columns, size = numbers.transpose(0, 2, 1).reshape(-1, self.dp), self.size(axis)  # data-parallel groups
+            size = self.size(axis)
+            columns = numbers.transpose(0, 2, 1).reshape(-1, self.dp)  # data-parallel groups
             if axis in REPLICAS:
                 columns = columns.reshape(-1, size, self.dp // size).transpose(0, 2, 1).reshape(-1, self.dp)
             rows = columns.reshape(-1, size)
-        return [*rows.tolist()]
+        return list(rows.tolist())
 
     def size(self, axis: str) -> int:
         """Return the number of ranks of a group of an axis."""
-        return self.dp // int(getattr(self, REPLICAS[axis])) if axis in REPLICAS else int(getattr(self, axis))
+        if axis in REPLICAS:
+            return self.dp // int(getattr(self, REPLICAS[axis]))
+        return int(getattr(self, axis))
 
     def stage_of(self, rank: int) -> int:
         """Return the number of the pipeline stage of a rank."""
@@ -197,48 +201,77 @@ class Parallelism:
 
     def check(self, model: ModelShape) -> None:
         """Check that a model can be trained like this; BadInputError if the model cannot be divided so."""
-        mesh, shape, rule = self.mesh, model.transformer, self.buckets
-        # Computations between collectives are one instruction: of a part, or of a module whose tensors have their own.
-        parts = groupby(model.modules, key=lambda module: (module.block, module.part))
-        instructions = len(model.modules) if self.sharding in ("zero2", "zero3") else sum(1 for _ in parts)
-        blocks, experts = (shape.blocks, shape.experts) if shape else (1, 0)
-        most = max(1, MAX_INSTRUCTIONS // max(1, instructions))
-        no_transformer = f"1, because {model.name} is no transformer; do: choose one of 'hpccoll list', such as gpt2"
-        of_experts = f"a divisor of the {experts} experts" if experts else "1: it has no experts"
-        gathers, sizes = self.shards_parameters, {axis: getattr(mesh, axis) for axis in ("tp", "pp", "ep")}
-        rules = [
-            (self.micro_batches > most, "micro_batches", self.micro_batches,
-             f"at most {most}, for {model.name} with sharding {self.sharding}"),
-            *((size > 1 and shape is None, f"parallel {axis}", size, no_transformer) for axis, size in sizes.items()),
-            (mesh.pp > blocks, "parallel pp", mesh.pp, f"at most the {blocks} blocks of {model.name}"),
-            (mesh.ep > 1 and (not experts or experts % mesh.ep), "parallel ep", mesh.ep, of_experts),
-            (self.sequence and mesh.tp == 1, "sequence", 1,
-             "0: without tensor parallelism nothing divides the sequence"),
-            (self.recompute and shape is None, "recompute", 1, f"0: {model.name} has no blocks"),
-            ((mesh.shard > 1) != (self.sharding == "hsdp"), "parallel shard", mesh.shard,
-             "more than 1 with hsdp, and 1 with other shardings"),
-            *self._compression_rules(model),
-            *((self.by_block and value != default, key, value,
-               f"left out with sharding {self.sharding}: the gradients of a block are one bucket")
-              for key, value, default in (("buckets", rule.framework, "ddp"), ("bucket", rule.limit, None),
-                                          ("first_bucket", rule.first, None))),
-            *((gathers and sizes[axis] > 1, "sharding", self.sharding, f"none, zero1 or zero2 with {what}")
-              for axis, what in (("pp", "a pipeline"), ("ep", "expert parallelism"))),
-        ]  # fmt: skip
-        for is_wrong, key, value, valid in rules:
-            if is_wrong:
-                raise BadInputError(key, value, valid)
+        most = max(1, MAX_INSTRUCTIONS // max(1, self._instructions(model)))
+        if self.micro_batches > most:
+            valid = f"at most {most}, for {model.name} with sharding {self.sharding}"
+            raise BadInputError("micro_batches", self.micro_batches, valid)
+        self._check_mesh(model)
+        self._check_options(model)
+        self._check_compression(model)
+        self._check_sharding()
 
-    def _compression_rules(self, model: ModelShape) -> list[tuple[bool, str, str, str]]:
+    def _instructions(self, model: ModelShape) -> int:
+        """Return about how many instructions a pass has: computations between collectives are one.
+
+        That is one for each part; or one for each module, if the tensors of each have collectives of their own.
+        """
+        if self.sharding in ("zero2", "zero3"):
+            return len(model.modules)
+        parts = groupby(model.modules, key=lambda module: (module.block, module.part))
+        return sum(1 for _ in parts)
+
+    def _check_mesh(self, model: ModelShape) -> None:
+        mesh = self.mesh
+        shape = model.transformer
+        if shape is None:
+            valid = f"1, because {model.name} is no transformer; do: choose one of 'hpccoll list', such as gpt2"
+            for axis in ("tp", "pp", "ep"):
+                if getattr(mesh, axis) > 1:
+                    raise BadInputError(f"parallel {axis}", getattr(mesh, axis), valid)
+            return
+        if mesh.pp > shape.blocks:
+            raise BadInputError("parallel pp", mesh.pp, f"at most the {shape.blocks} blocks of {model.name}")
+        if mesh.ep > 1 and not shape.experts:
+            raise BadInputError("parallel ep", mesh.ep, "1: it has no experts")
+        if mesh.ep > 1 and shape.experts % mesh.ep:
+            raise BadInputError("parallel ep", mesh.ep, f"a divisor of the {shape.experts} experts")
+
+    def _check_options(self, model: ModelShape) -> None:
+        if self.sequence and self.mesh.tp == 1:
+            raise BadInputError("sequence", 1, "0: without tensor parallelism nothing divides the sequence")
+        if self.recompute and model.transformer is None:
+            raise BadInputError("recompute", 1, f"0: {model.name} has no blocks")
+        if (self.mesh.shard > 1) != (self.sharding == "hsdp"):
+            valid = "more than 1 with hsdp, and 1 with other shardings"
+            raise BadInputError("parallel shard", self.mesh.shard, valid)
+
+    def _check_compression(self, model: ModelShape) -> None:
         if self.compression is None:
-            return []
-        text, dtype = self.compression.text, self.dtypes_of(model).gradient
-        return [
-            (self.sharding != "none", "compress", text,
-             f"nothing with sharding {self.sharding}: only all-reduces of gradients are compressed"),
-            (dtype != "float32", "compress", text,
-             f"none with gradients of {dtype}: those of float32 are compressed (gradient_dtype)"),
-        ]  # fmt: skip
+            return
+        dtype = self.dtypes_of(model).gradient
+        if self.sharding != "none":
+            valid = f"nothing with sharding {self.sharding}: only all-reduces of gradients are compressed"
+            raise BadInputError("compress", self.compression.text, valid)
+        if dtype != "float32":
+            valid = f"none with gradients of {dtype}: those of float32 are compressed (gradient_dtype)"
+            raise BadInputError("compress", self.compression.text, valid)
+
+    def _check_sharding(self) -> None:
+        if self.by_block:
+            rule = self.buckets
+            usual = BucketRule()
+            valid = f"left out with sharding {self.sharding}: the gradients of a block are one bucket"
+            for key, value, default in (
+                ("buckets", rule.framework, usual.framework),
+                ("bucket", rule.limit, usual.limit),
+                ("first_bucket", rule.first, usual.first),
+            ):
+                if value != default:
+                    raise BadInputError(key, value, valid)
+        if self.shards_parameters and self.mesh.pp > 1:
+            raise BadInputError("sharding", self.sharding, "none, zero1 or zero2 with a pipeline")
+        if self.shards_parameters and self.mesh.ep > 1:
+            raise BadInputError("sharding", self.sharding, "none, zero1 or zero2 with expert parallelism")
 
 
 def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:
@@ -255,16 +288,21 @@ def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:
     for module in model.modules:
         seen_block |= module.block is not None
         if module.block is None:
-            mine = stage == (mesh.pp - 1 if seen_block else 0)
+            is_of_stage = stage == (mesh.pp - 1 if seen_block else 0)
         else:
-            mine = begins[stage] <= module.block < begins[stage + 1]
-        if mine:
-            has_tensors = module.expert is None or module.expert % mesh.ep == 0
-            tensors = tuple(
-                replace(tensor, elements=-(-tensor.elements // mesh.tp)) if tensor.split else tensor
-                for tensor in module.tensors
-                if has_tensors
-            )
-            divided = mesh.tp if any(tensor.split for tensor in module.tensors) or module.part == "output" else 1
-            modules.append(replace(module, tensors=tensors, forward_flops=module.forward_flops / divided))
+            is_of_stage = begins[stage] <= module.block < begins[stage + 1]
+        if is_of_stage:
+            modules.append(_shard_of(module, mesh))
     return replace(model, modules=tuple(modules))
+
+
+def _shard_of(module: Module, mesh: Mesh) -> Module:
+    """Return the part of a module that a rank has: without the tensors of experts of other ranks."""
+    tensors: list[Tensor] = []
+    if module.expert is None or module.expert % mesh.ep == 0:
+        for tensor in module.tensors:
+            elements = -(-tensor.elements // mesh.tp) if tensor.split else tensor.elements
+            tensors.append(replace(tensor, elements=elements))
+    is_divided = module.part == "output" or any(tensor.split for tensor in module.tensors)
+    divided = mesh.tp if is_divided else 1
+    return replace(module, tensors=tuple(tensors), forward_flops=module.forward_flops / divided)

@@ -54,13 +54,13 @@ FACTOR = NumberWithUnit(parse_factor, PositiveNumber(MAX_FACTOR))
 
 @dataclass(frozen=True, slots=True)
 class CompressionText(OneOfWords):
-    """Names of compressions, of which that of top-k has the part that is kept: see ``Compression``."""
+    """Names of compressions; that of top-k has the part that is kept: see ``Compression``."""
 
     def accepts(self, value: object) -> bool:
         return value == DENSE or (isinstance(value, str) and self.parse(value) == value)
 
     def parse(self, text: str) -> str:
-        """Return the text as files have it: ``topk=1%`` of ``topk=0.01``; BadInputError if it is no compression."""
+        """Return the text as files have it: ``topk=1%`` of ``topk=0.01``; BadInputError if it is not a compression."""
         return text if text == DENSE else Compression.parse(text).text
 
 
@@ -75,8 +75,8 @@ class StepKey:
     @property
     def help_text(self) -> str:
         """The help with the default in brackets."""
-        known = "[" in self.help or self.default in (None, "") or self.kind is FLAG
-        return self.help if known else f"{self.help} [{self.default}]"
+        says_default = "[" in self.help or self.default in (None, "") or self.kind is FLAG
+        return self.help if says_default else f"{self.help} [{self.default}]"
 
     def read(self, name: str, text: str) -> Any:
         """Parse a value; BadInputError if it is not valid."""
@@ -158,7 +158,7 @@ WALL: Mapping[str, StepKey] = {
     "latency": StepKey("latency of a message, such as 5us", 0.0, DURATION),
     "tokens": StepKey("tokens of a GPU in a step, with --flops-rate", None, PositiveNumber(1e18)),
 }
-"""The further keys of a step of which closed formulas give the time."""
+"""The further keys of a step whose time closed formulas give."""
 
 
 def parallelism_of(keys: Mapping[str, Any], **more: Any) -> Parallelism:
@@ -170,9 +170,15 @@ def parallelism_of(keys: Mapping[str, Any], **more: Any) -> Parallelism:
     compression = None if text == DENSE else Compression.parse(text, feedback=bool(keys.get("feedback")))
     return Parallelism(
         compression=compression,
-        buckets=rule, sharding=keys["sharding"], sequence=bool(keys["sequence"]), overlap=bool(keys["overlap"]),
-        micro_batches=keys["micro_batches"], samples=keys["samples"], recompute=bool(keys["recompute"]), **more,
-    )  # fmt: skip
+        buckets=rule,
+        sharding=keys["sharding"],
+        sequence=bool(keys["sequence"]),
+        overlap=bool(keys["overlap"]),
+        micro_batches=keys["micro_batches"],
+        samples=keys["samples"],
+        recompute=bool(keys["recompute"]),
+        **more,
+    )
 
 
 def option(name: str) -> str:

@@ -42,7 +42,10 @@ class StepOperation:
     @property
     def stream(self) -> str:
         """The stream on which it runs after those before it: that of its groups, or of its direction."""
-        return self.axis if self.peer is None else f"pp {'to' if self.sends else 'from'} {self.peer}"
+        if self.peer is None:
+            return self.axis
+        direction = "to" if self.sends else "from"
+        return f"pp {direction} {self.peer}"
 
     @property
     def receives(self) -> bool:
@@ -128,17 +131,18 @@ class StepProgram:
     @property
     def operations(self) -> list[StepOperation]:
         """The operations in the order of their starts, as ``Wait`` numbers them."""
-        return [each.operation for each in self.instructions if isinstance(each, Start)]
+        return [instruction.operation for instruction in self.instructions if isinstance(instruction, Start)]
 
     @property
     def buffer_bytes(self) -> int:
         """S of all operations together, once for those that share buffers."""
         sizes: dict[Hashable, int] = {}
-        for number, each in enumerate(self.operations):
-            key = each.buffers(self.stage, number)
-            sizes[key] = max(sizes.get(key, 0), each.nbytes)
+        for number, operation in enumerate(self.operations):
+            key = operation.buffers(self.stage, number)
+            sizes[key] = max(sizes.get(key, 0), operation.nbytes)
         return sum(sizes.values())
 
     def flops(self, phase: str) -> float:
         """Return the FLOPs of a phase."""
-        return sum(each.flops for each in self.instructions if isinstance(each, Compute) and each.phase == phase)
+        computations = [instruction for instruction in self.instructions if isinstance(instruction, Compute)]
+        return sum(computation.flops for computation in computations if computation.phase == phase)

@@ -74,7 +74,8 @@ class _Builder:
     """Builds the program of one stage."""
 
     def __init__(self, model: ModelShape, parallelism: Parallelism, stage: int) -> None:
-        self.whole, self.parallelism, self.stage, self.mesh = model, parallelism, stage, parallelism.mesh
+        self.whole, self.parallelism = model, parallelism
+        self.stage, self.mesh = stage, parallelism.mesh
         self.model = part_of(model, self.mesh, stage)
         self.dtypes = parallelism.dtypes_of(model)
         self.instructions: list[Instruction] = []
@@ -102,13 +103,14 @@ class _Builder:
     def repeat(self, name: str, append: Callable[[], None]) -> None:
         """Append a pass; ``append`` makes its instructions once for all micro-batches."""
         if name not in self.passes:
-            before, self.instructions, self.started = (self.instructions, self.started), [], 0
+            instructions, started = self.instructions, self.started
+            self.instructions, self.started = [], 0
             append()
-            self.passes[name] = [*_merged(self.instructions)], self.started
-            self.instructions, self.started = before
-        made, started = self.passes[name]
-        self.instructions += [_shifted(each, self.started) for each in made]
-        self.started += started
+            self.passes[name] = list(_merged(self.instructions)), self.started
+            self.instructions, self.started = instructions, started
+        of_pass, operations = self.passes[name]
+        self.instructions += [_shifted(instruction, self.started) for instruction in of_pass]
+        self.started += operations
 
     def forward(self) -> None:
         self.exchange(self.stage - 1, FORWARD, sends=False)
@@ -120,14 +122,15 @@ class _Builder:
         """Append a backward pass; without sharded gradients only the last one synchronises them."""
         self.exchange(self.stage + 1, BACKWARD, sends=False)
         starts = self.bucket_starts() if synchronises else {}
-        late = {} if self.parallelism.overlap else starts
+        during = starts if self.parallelism.overlap else {}
         for unit, modules in self.gathered_units(self.model.modules[::-1], BACKWARD):
             if self.parallelism.recompute and modules[0].block is not None:
                 self.pass_through(unit, modules[::-1], FORWARD, again=True)
-            self.pass_through(unit, modules, BACKWARD, {} if late else starts)
+            self.pass_through(unit, modules, BACKWARD, during)
         self.exchange(self.stage - 1, BACKWARD, sends=True)
-        for operation in chain.from_iterable(late.values()):
-            self.synchronise(operation)
+        if not self.parallelism.overlap:
+            for operation in chain.from_iterable(starts.values()):
+                self.synchronise(operation)
 
     def pass_through(
         self, unit: str, modules: Sequence[Module], direction: str,
@@ -135,24 +138,28 @@ class _Builder:
     ) -> None:  # fmt: skip
         """Append a pass through the modules of a unit, with the collectives inside of it."""
         phase = BACKWARD if again else direction
-        flops = self.parallelism.samples * (1 if direction == FORWARD else BACKWARD_OVER_FORWARD)
-        for part, each in groupby(modules, key=attrgetter("part")):
+        passes = 1 if direction == FORWARD else BACKWARD_OVER_FORWARD
+        factor = self.parallelism.samples * passes
+        for part, modules_of_part in groupby(modules, key=attrgetter("part")):
             self.part_begins(part, unit, direction, phase)
-            for module in each:
+            for module in modules_of_part:
                 if module.forward_flops:
-                    self.instructions.append(Compute(phase, module.forward_flops * flops, (module.name,)))
-                for operation in (starts or {}).get(module.name, ()):
-                    self.synchronise(operation)
+                    self.instructions.append(Compute(phase, module.forward_flops * factor, (module.name,)))
+                if starts:
+                    for operation in starts.get(module.name, ()):
+                        self.synchronise(operation)
             self.part_ends(part, unit, direction, phase)
 
     def part_begins(self, part: str, unit: str, direction: str, phase: str) -> None:
         if part == "experts":
             self.exchange_tokens(unit, phase)
-        if self.parallelism.sequence and part in (COLUMNS_FIRST if direction == FORWARD else ROWS_LAST):
+        gathering = COLUMNS_FIRST if direction == FORWARD else ROWS_LAST
+        if self.parallelism.sequence and part in gathering:
             self.run(self.operation(f"{unit} {part}", "all_gather", "tp", self.divided(part), phase))
 
     def part_ends(self, part: str, unit: str, direction: str, phase: str) -> None:
-        if part in (ROWS_LAST if direction == FORWARD else COLUMNS_FIRST):
+        reducing = ROWS_LAST if direction == FORWARD else COLUMNS_FIRST
+        if part in reducing:
             collective = "reduce_scatter" if self.parallelism.sequence else "all_reduce"
             self.run(self.operation(f"{unit} {part}", collective, "tp", self.divided(part), phase))
         if part == "experts":
@@ -186,22 +193,22 @@ class _Builder:
         """Yield the units of a pass; the parameters of each are gathered while the one before it is computed."""
         units = _units(modules)
         gathered: list[list[int | None]] = []
-        for number, (unit, inside) in enumerate(units):
-            gathered += [
-                [self.start(operation) for operation in self.gathers(*ahead, phase)]
-                for ahead in units[len(gathered) : number + 1 + self.parallelism.overlap]
-            ]
+        for number, (unit, modules_of_unit) in enumerate(units):
+            ahead = number + 1 + self.parallelism.overlap
+            for name, modules_ahead in units[len(gathered) : ahead]:
+                gathers = self.gathers(name, modules_ahead, phase)
+                gathered.append([self.start(operation) for operation in gathers])
             self.wait(gathered[number])
-            yield unit, inside
+            yield unit, modules_of_unit
 
     def gathers(self, unit: str, modules: Sequence[Module], phase: str) -> list[StepOperation]:
         """Return the all-gathers of the parameters of a unit: one for each tensor with zero3, else one."""
         if not self.parallelism.shards_parameters:
             return []
-        sizes = [(f"{module.name}.{each.name}", each.elements) for module in modules for each in module.tensors]
+        sizes = [(f"{module.name}.{tensor.name}", tensor.elements) for module in modules for tensor in module.tensors]
         if self.parallelism.by_block and sizes:
             sizes = [(unit, sum(elements for _, elements in sizes))]
-        return [self.operation(label, "all_gather", self.shard_axis, n, phase) for label, n in sizes]
+        return [self.operation(label, "all_gather", self.shard_axis, elements, phase) for label, elements in sizes]
 
     @property
     def shard_axis(self) -> str:
@@ -210,9 +217,7 @@ class _Builder:
     def gradient_buckets(self) -> Iterator[GradientBucket]:
         """Yield the buckets of gradients in the order of their collectives."""
         if self.parallelism.by_block:
-            for unit, modules in _units(self.model.modules[::-1]):
-                if tensors := replace(self.model, modules=tuple(modules[::-1])).ready:
-                    yield GradientBucket(unit, self.shard_axis, tensors)
+            yield from self.block_buckets()
             return
         rule = self.parallelism.buckets
         # Megatron-LM divides only what it overlaps, and what a pipeline ends with.
@@ -224,13 +229,20 @@ class _Builder:
             for number, bucket in enumerate(buckets, 1):
                 yield GradientBucket(f"bucket {number}{what}", axis, bucket)
 
+    def block_buckets(self) -> Iterator[GradientBucket]:
+        """Yield a bucket for each block that has gradients, the last block first."""
+        for unit, modules in _units(self.model.modules[::-1]):
+            tensors = replace(self.model, modules=tuple(modules[::-1])).ready
+            if tensors:
+                yield GradientBucket(unit, self.shard_axis, tensors)
+
     def synchronised(self) -> Iterator[tuple[str, str, list[Module]]]:
         """Yield the axes over which gradients are summed, each with the modules whose are."""
         if self.mesh.ep == 1:
             yield "dp", "", list(self.model.modules)
-        else:
-            yield "dp", "", [module for module in self.model.modules if module.expert is None]
-            yield "expert_replica", " of experts", [m for m in self.model.modules if m.expert is not None]
+            return
+        yield "dp", "", [module for module in self.model.modules if module.expert is None]
+        yield "expert_replica", " of experts", [module for module in self.model.modules if module.expert is not None]
 
     def bucket_starts(self) -> dict[str, list[StepOperation]]:
         """Return the operations of the buckets, by the name of the module whose gradients complete each."""
@@ -248,9 +260,10 @@ class _Builder:
 
         With hsdp the all-reduce of its shards follows, beside the next bucket.
         """
-        if compression := self.parallelism.compression:
-            for each in compressed(operation, compression, self.mesh.size(operation.axis)):
-                self.start(each)
+        compression = self.parallelism.compression
+        if compression:
+            for link in compressed(operation, compression, self.mesh.size(operation.axis)):
+                self.start(link)
             return
         number = self.start(operation)
         if self.parallelism.sharding == "hsdp":
@@ -265,11 +278,15 @@ class _Builder:
 
     def exchange(self, stage: int, phase: str, *, sends: bool) -> None:
         """Append a message to another stage, or the receipt of one, which the rank waits for, if there is the stage."""
-        if 0 <= stage < self.mesh.pp:
-            operation = self.operation(
-                f"stage {stage}", "send_recv", "pp", self.activations() // self.sequence_parts, phase
-            )
-            (self.start if sends else self.run)(replace(operation, peer=stage, sends=sends))
+        if not 0 <= stage < self.mesh.pp:
+            return
+        elements = self.activations() // self.sequence_parts
+        operation = self.operation(f"stage {stage}", "send_recv", "pp", elements, phase)
+        message = replace(operation, peer=stage, sends=sends)
+        if sends:
+            self.start(message)
+        else:
+            self.run(message)
 
     def operation(self, label: str, collective: str, axis: str, elements: int, phase: str) -> StepOperation:
         dtype = self.dtypes.gradient
@@ -297,11 +314,12 @@ class _Builder:
 
 def _units(modules: Sequence[Module]) -> list[tuple[str, list[Module]]]:
     """Return modules by units: blocks, and what is before or after all blocks."""
-    return [
-        (f"block {block}" if block is not None else each[0].name, each)
-        for block, grouped in groupby(modules, key=attrgetter("block"))
-        for each in [list(grouped)]
-    ]
+    units = []
+    for block, grouped in groupby(modules, key=attrgetter("block")):
+        modules_of_unit = list(grouped)
+        name = modules_of_unit[0].name if block is None else f"block {block}"
+        units.append((name, modules_of_unit))
+    return units
 
 
 def _shifted(instruction: Instruction, number: int) -> Instruction:
@@ -316,9 +334,15 @@ def _shifted(instruction: Instruction, number: int) -> Instruction:
 
 def _merged(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
     """Yield the instructions with consecutive computations of a phase joined."""
-    for key, each in groupby(instructions, key=lambda one: one.phase if isinstance(one, Compute) else None):
-        if key is None:
-            yield from each
-        else:
-            joined = [one for one in each if isinstance(one, Compute)]
-            yield Compute(key, sum(one.flops for one in joined), (*chain.from_iterable(one.modules for one in joined),))
+    for phase, consecutive in groupby(instructions, key=_phase_of_computation):
+        if phase is None:
+            yield from consecutive
+            continue
+        computations = [instruction for instruction in consecutive if isinstance(instruction, Compute)]
+        flops = sum(computation.flops for computation in computations)
+        modules = chain.from_iterable(computation.modules for computation in computations)
+        yield Compute(phase, flops, tuple(modules))
+
+
+def _phase_of_computation(instruction: Instruction) -> str | None:
+    return instruction.phase if isinstance(instruction, Compute) else None

@@ -15,7 +15,7 @@ Distributed, VLDB 13 (2020).
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -85,11 +85,22 @@ def step_timeline(
     """
     stages, step_s = _run(programs, seconds, cost, codecs_compute)
     _, bare_s = _run(programs, seconds, lambda _operation: 0.0, codecs_compute)
-    spans = [stage.spans for stage in stages]
-    communicated = [sum(span.end_s - span.begin_s for span in each if span.communicates) for each in spans]
-    codec = [sum((span.end_s - span.begin_s for span in each if span.is_codec), 0.0) for each in spans]
-    computed = max(stage.computed for stage in stages)
-    return StepTimeline(step_s, bare_s, computed, max(communicated), max(codec), tuple(map(tuple, spans)))
+    communication_s = [_total_s(span for span in stage.spans if span.communicates) for stage in stages]
+    codec_s = [_total_s(span for span in stage.spans if span.is_codec) for stage in stages]
+    compute_s = max(stage.computed for stage in stages)
+    spans = tuple(tuple(stage.spans) for stage in stages)
+    return StepTimeline(
+        step_s=step_s,
+        bare_s=bare_s,
+        compute_s=compute_s,
+        communication_s=max(communication_s),
+        codec_s=float(max(codec_s)),
+        spans=spans,
+    )
+
+
+def _total_s(spans: Iterable[StepSpan]) -> float:
+    return sum(span.end_s - span.begin_s for span in spans)
 
 
 Messages: TypeAlias = defaultdict[tuple[int, int, str], deque[float]]
@@ -129,17 +140,21 @@ class _Stage:
                         break
                     self._add(operation, self.now, max(self.now, arrivals.popleft()))
                 case Start(operation, after):
-                    before = self.ended[after] if after is not None else 0.0
-                    start = max(self.now, self.free.get(operation.stream, 0.0), before)
-                    lasts = cost(operation)
-                    self._add(operation, start, start + lasts)
-                    self.free[operation.stream] = self.ended[-1]
-                    if operation.is_codec and self.codecs_compute:
-                        self.now += lasts
-                    if operation.peer is not None:
-                        messages[self.program.stage, operation.peer, operation.phase].append(self.ended[-1])
+                    self._start(operation, after, cost(operation), messages)
             self.at += 1
         return self.at > begin
+
+    def _start(self, operation: StepOperation, after: int | None, lasts: float, messages: Messages) -> None:
+        """Add an operation, which begins after those before it on its stream, and after another one if it has to."""
+        before = self.ended[after] if after is not None else 0.0
+        start = max(self.now, self.free.get(operation.stream, 0.0), before)
+        end = start + lasts
+        self._add(operation, start, end)
+        self.free[operation.stream] = end
+        if operation.is_codec and self.codecs_compute:
+            self.now += lasts
+        if operation.peer is not None:
+            messages[self.program.stage, operation.peer, operation.phase].append(end)
 
     def _add(self, operation: StepOperation, begin: float, end: float) -> None:
         self.spans.append(StepSpan(operation.label, begin, end, self.now, operation))
@@ -150,9 +165,11 @@ def _run(
     programs: Sequence[StepProgram], seconds: Seconds, cost: Cost, codecs_compute: bool
 ) -> tuple[list[_Stage], float]:
     """Return the stages after their programs, and when the last one ends."""
-    stages, messages = [_Stage(program, codecs_compute) for program in programs], Messages(deque)
+    stages = [_Stage(program, codecs_compute) for program in programs]
+    messages = Messages(deque)
     while any(stage.advance(seconds, cost, messages) for stage in stages):
         pass
-    if stuck := [stage.program.stage for stage in stages if stage.at < len(stage.program.instructions)]:
+    stuck = [stage.program.stage for stage in stages if stage.at < len(stage.program.instructions)]
+    if stuck:
         raise RuntimeError(f"stages {stuck} wait for messages that no stage sends")
     return stages, max(max([stage.now, *stage.ended]) for stage in stages)

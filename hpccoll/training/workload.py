@@ -61,8 +61,8 @@ class Workload:
     corrupt: str
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            WORKLOAD[each.name].check(each.name, getattr(self, each.name))
+        for key in fields(self):
+            WORKLOAD[key.name].check(key.name, getattr(self, key.name))
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> "Workload":
@@ -72,12 +72,12 @@ class Workload:
     @property
     def params(self) -> dict[str, int | str]:
         """The parameters of a case: the model, and what differs from its default."""
-        return {
-            name: value
-            for name, key in WORKLOAD.items()
-            for value in [getattr(self, name)]
-            if name == "model" or value != key.default
-        }
+        params: dict[str, int | str] = {}
+        for name, key in WORKLOAD.items():
+            value = getattr(self, name)
+            if name == "model" or value != key.default:
+                params[name] = value
+        return params
 
     def shape(self, models: Mapping[str, ModelShape] | None = None) -> ModelShape:
         """Return the model, with samples as long as asked for, scaled."""
@@ -93,18 +93,21 @@ class Workload:
         model has anyway, and feedback without compression. So equal steps are equal, however they were given.
 
         Raises:
-            BadInputError: if ``parallel`` is no list of axes, or the model does not exist.
+            BadInputError: if ``parallel`` is not a list of axes, or the model does not exist.
         """
         types = self.dtypes(dtype)
         moved = moved_elements(self.sharding, Mesh.axes(self.parallel))
-        own: dict[str, Any] = {
-            f"{name}_dtype": each if name in moved and each != types.gradient else ""
-            for name, each in types._asdict().items()
-        }
-        if self.sequence_length and (transformer := self._unscaled(models).transformer):
-            own["sequence_length"] = self.sequence_length * (self.sequence_length != transformer.sequence)
-        own["feedback"] = self.feedback * (self.compress != DENSE)
-        return types.gradient, replace(self, **own)
+        changed: dict[str, Any] = {}
+        for name, dtype_of_name in types._asdict().items():
+            is_needed = name in moved and dtype_of_name != types.gradient
+            changed[f"{name}_dtype"] = dtype_of_name if is_needed else ""
+        if self.sequence_length:
+            transformer = self._unscaled(models).transformer
+            if transformer and transformer.sequence == self.sequence_length:
+                changed["sequence_length"] = 0
+        if self.compress == DENSE:
+            changed["feedback"] = 0
+        return types.gradient, replace(self, **changed)
 
     def dtypes(self, dtype: str) -> StepDtypes:
         """Return the types of what moves; ``dtype`` is that of what has none of its own."""
@@ -112,9 +115,12 @@ class Workload:
 
     def moved_dtypes(self, workers: int, dtype: str) -> tuple[str, ...]:
         """Return the types of what ``workers`` ranks exchange; ``dtype`` is that of what has none of its own."""
-        types, parallelism = self.dtypes(dtype)._asdict(), self.parallelism(workers, dtype)
-        of_bucket = MESSAGE_DTYPES[parallelism.compression.name] if parallelism.compression else ()
-        return tuple(dict.fromkeys([*(types[name] for name in parallelism.moved), *of_bucket]))
+        types = self.dtypes(dtype)._asdict()
+        parallelism = self.parallelism(workers, dtype)
+        moved = [types[name] for name in parallelism.moved]
+        if parallelism.compression:
+            moved += MESSAGE_DTYPES[parallelism.compression.name]
+        return tuple(dict.fromkeys(moved))
 
     def gradient_bytes(self, dtype: str, models: Mapping[str, ModelShape] | None = None) -> int:
         """Return the bytes of all gradients of the model."""
@@ -152,24 +158,33 @@ class Workload:
 
     def _check_training(self, workers: int, dtype: str, op: str | None, device: str) -> None:
         """Check what is refused where ranks train a real network, and what only these have."""
-        own = ((name, getattr(self, name), WORKLOAD[name].default) for name in NOT_OF_TRAININGS)
-        parts, drill = workers * self.micro_batches, self.corrupted or (0, workers)
-        rules = [
-            *((self.learns and value != default, name, value, f"{default} with {self.model}")
-              for name, value, default in own),
-            (self.learns and device != "cpu", "device", device, f"cpu with {self.model}"),
-            (self.learns and op not in ("sum", "avg"), "op", op, f"sum or avg with {self.model}"),
-            (self.learns and self.dtypes(dtype).gradient != "float32", "dtype", self.dtypes(dtype).gradient,
-             f"float32 with {self.model}"),
-            (self.learns and parts > BATCH, "ranks", workers,
-             f"at most {BATCH // self.micro_batches}, whose micro-batches divide the {BATCH} images of a step"),
-            (self.corrupt and not self.learns, "corrupt", self.corrupt, f"nothing without {DIGITS}, whose drill it is"),
-            (self.corrupt and not (drill[0] and drill[1] < workers), "corrupt", self.corrupt,
-             f"STEP:RANK, a step from 1 on and one of {workers} ranks"),
-        ]  # fmt: skip
-        for is_wrong, key, value, valid in rules:
-            if is_wrong:
-                raise BadInputError(key, value, valid)
+        if self.learns:
+            self._check_real_training(workers, dtype, op, device)
+        elif self.corrupt:
+            raise BadInputError("corrupt", self.corrupt, f"nothing without {DIGITS}, whose drill it is")
+        if self.corrupt:
+            step, rank = self.corrupted or (0, workers)
+            if step < 1 or rank >= workers:
+                valid = f"STEP:RANK, a step from 1 on and one of {workers} ranks"
+                raise BadInputError("corrupt", self.corrupt, valid)
+
+    def _check_real_training(self, workers: int, dtype: str, op: str | None, device: str) -> None:
+        for name in NOT_OF_TRAININGS:
+            value = getattr(self, name)
+            default = WORKLOAD[name].default
+            if value != default:
+                raise BadInputError(name, value, f"{default} with {self.model}")
+        gradient_dtype = self.dtypes(dtype).gradient
+        if device != "cpu":
+            raise BadInputError("device", device, f"cpu with {self.model}")
+        if op not in ("sum", "avg"):
+            raise BadInputError("op", op, f"sum or avg with {self.model}")
+        if gradient_dtype != "float32":
+            raise BadInputError("dtype", gradient_dtype, f"float32 with {self.model}")
+        if workers * self.micro_batches > BATCH:
+            most = BATCH // self.micro_batches
+            valid = f"at most {most}, whose micro-batches divide the {BATCH} images of a step"
+            raise BadInputError("ranks", workers, valid)
 
     def programs(self, workers: int, dtype: str, models: Mapping[str, ModelShape] | None = None) -> list[StepProgram]:
         """Return the program of each pipeline stage."""

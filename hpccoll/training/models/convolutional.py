@@ -11,7 +11,8 @@ PIXELS = 224
 def _convolution(name: str, inputs: int, outputs: int, kernel: int, pixels: int, *, bias: bool = False) -> Module:
     """Return a convolution whose output has ``pixels`` x ``pixels``."""
     weights = inputs * outputs * kernel**2
-    tensors = (Tensor("weight", weights), *([Tensor("bias", outputs)] if bias else ()))
+    weight = Tensor("weight", weights)
+    tensors = (weight, Tensor("bias", outputs)) if bias else (weight,)
     return Module(name, tensors, 2.0 * weights * pixels**2, weight_first=True)
 
 
@@ -63,11 +64,14 @@ def vgg16() -> ModelShape:
 
 
 def _vgg16() -> Iterator[Module]:
-    inputs, pixels, number = 3, PIXELS, 0
+    inputs, pixels = 3, PIXELS
+    number = 0
     for width, convolutions in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
         for _ in range(convolutions):
             yield _convolution(f"features.{number}", inputs, width, 3, pixels, bias=True)
-            inputs, number = width, number + 2  # a ReLU follows
-        pixels, number = pixels // 2, number + 1  # and a pooling
+            inputs = width
+            number = number + 2  # a ReLU follows
+        pixels = pixels // 2
+        number = number + 1  # and a pooling
     for number, wide, outputs in ((0, inputs * pixels**2, 4096), (3, 4096, 4096), (6, 4096, CLASSES)):
         yield _linear(f"classifier.{number}", wide, outputs)

@@ -24,10 +24,11 @@ class Attention:
 
     def modules(self, name: str, hidden: int, tokens: int, block: int) -> Iterator[Module]:
         """Yield the modules of the attention of a block."""
-        for each, width in (("q_proj", self.query), ("k_proj", self.key_value), ("v_proj", self.key_value)):
-            yield columns(f"{name}.{each}", hidden, width, tokens, block, "attention", bias=self.input_bias)
+        for matrix, width in (("q_proj", self.query), ("k_proj", self.key_value), ("v_proj", self.key_value)):
+            yield columns(f"{name}.{matrix}", hidden, width, tokens, block, "attention", bias=self.input_bias)
         if self.head_norm:
-            yield from (_head_norm(f"{name}.{each}", self.head_norm, block) for each in ("q_norm", "k_norm"))
+            yield _head_norm(f"{name}.q_norm", self.head_norm, block)
+            yield _head_norm(f"{name}.k_norm", self.head_norm, block)
         scores = 4.0 * tokens**2 * self.query
         yield rows(f"{name}.o_proj", self.query, hidden, tokens, block, "attention", bias=self.output_bias, more=scores)
 
@@ -47,7 +48,8 @@ class LatentAttention:
     def modules(self, name: str, hidden: int, tokens: int, block: int) -> Iterator[Module]:
         """Yield the modules of the attention of a block; every tensor-parallel rank has the products to the ranks."""
         inside = tokens, block, "attention"
-        query, rank = self.heads * (self.unrotated + self.rotated), self.key_value_rank
+        query = self.heads * (self.unrotated + self.rotated)
+        rank = self.key_value_rank
         if self.query_rank:
             yield product(f"{name}.q_a_proj", hidden, self.query_rank, *inside, bias=self.bias)
             yield _head_norm(f"{name}.q_a_layernorm", self.query_rank, block)
@@ -79,8 +81,8 @@ class Experts:
         share = self.routed / self.number  # of the tokens
         for expert in range(self.number):
             path = f"{name}.experts.{expert}"
-            for each in _feed_forward(path, hidden, self.width, tokens, block, "experts", bias=self.bias):
-                yield replace(each, forward_flops=each.forward_flops * share, expert=expert)
+            for module in _feed_forward(path, hidden, self.width, tokens, block, "experts", bias=self.bias):
+                yield replace(module, forward_flops=module.forward_flops * share, expert=expert)
         if self.shared:
             path = f"{name}.shared_experts"
             yield from _feed_forward(path, hidden, self.shared, tokens, block, "experts", bias=self.bias)
@@ -102,28 +104,35 @@ class Decoder:
 
     def model(self, name: str, dtype: str, source: str) -> ModelShape:
         """Return the model as its modules."""
-        counts = (self.experts.number, self.experts.routed) if self.experts and any(self._experts_by_block) else ()
-        about = Transformer(self.blocks, self.hidden, self.sequence, *counts)
+        about = Transformer(self.blocks, self.hidden, self.sequence)
+        if self.experts and any(self._experts_by_block):
+            about = replace(about, experts=self.experts.number, routed=self.experts.routed)
         return shape(name, self._modules(), dtype, source, about)
 
     @property
     def module_counts(self) -> list[int]:
-        """The number of modules of each block, of which only one of each kind is made."""
-        kinds = self._experts_by_block
-        counts = {kind: sum(1 for _ in self._block(kinds.index(kind))) for kind in {*kinds}}
-        return [counts[kind] for kind in kinds]
+        """The number of modules of each block; only one block of each kind is made to count them."""
+        counts: dict[bool, int] = {}
+        modules_by_block = []
+        for block, has_experts in enumerate(self._experts_by_block):
+            if has_experts not in counts:
+                counts[has_experts] = len(list(self._block(block)))
+            modules_by_block.append(counts[has_experts])
+        return modules_by_block
 
     @property
     def _experts_by_block(self) -> list[bool]:
         return [self.experts is not None and block in self.experts.blocks for block in range(self.blocks)]
 
     def _block(self, block: int) -> Iterator[Module]:
-        name, size = f"layers.{block}", (self.hidden, self.sequence, block)
+        name = f"layers.{block}"
+        size = (self.hidden, self.sequence, block)
         yield from self.attention.modules(name, *size)
         if self.experts and block in self.experts.blocks:
             yield from self.experts.modules(name, *size)
         else:
-            width, bias = self.feed_forward, self.feed_forward_bias
+            width = self.feed_forward
+            bias = self.feed_forward_bias
             yield from _feed_forward(name, self.hidden, width, self.sequence, block, "mlp", bias=bias)
         yield norm(f"{name}.input_layernorm", self.hidden, block, bias=False)
         yield norm(f"{name}.post_attention_layernorm", self.hidden, block, bias=False)
@@ -144,8 +153,8 @@ def _head_norm(name: str, elements: int, block: int) -> Module:
 def _feed_forward(
     name: str, hidden: int, width: int, tokens: int, block: int, part: str, *, bias: bool = False
 ) -> Iterator[Module]:
-    for each in ("gate_proj", "up_proj"):
-        yield columns(f"{name}.{each}", hidden, width, tokens, block, part, bias=bias)
+    for matrix in ("gate_proj", "up_proj"):
+        yield columns(f"{name}.{matrix}", hidden, width, tokens, block, part, bias=bias)
     yield rows(f"{name}.down_proj", width, hidden, tokens, block, part, bias=bias)
 
 

@@ -44,7 +44,7 @@ class Blocks(Kind[list[int]]):
         return "a list of numbers of blocks"
 
     def accepts(self, value: object) -> bool:
-        return isinstance(value, list) and all(BLOCK.accepts(each) for each in value)
+        return isinstance(value, list) and all(BLOCK.accepts(number) for number in value)
 
 
 COUNT, BLOCK, TRUTH = IntegerRange(1, 1 << 24), IntegerRange(0, 1 << 16), Truth()
@@ -98,16 +98,21 @@ class Architecture:
         Raises:
             BadInputError: names all keys that are missing, or the first whose value is not valid, alone or with others.
         """
-        read = {key: _NULL.get(key) if value is None else value for key, value in content.items()}
-        given = {key: value for key, value in read.items() if value is not None}
-        if missing := [key for key in self.needs if key not in given]:
+        given = {}
+        for key, value in content.items():
+            meant = _NULL.get(key) if value is None else value
+            if meant is not None:
+                given[key] = meant
+        missing = [key for key in self.needs if key not in given]
+        if missing:
             raise UnusableError(f"model_type {content['model_type']}", f"lacks {', '.join(missing)}")
         config = {key: given.get(key, self.defaults.get(key)) for key in (*self.needs, *self.defaults)}
         for key, value in config.items():
             if value is not None:
                 _KINDS.get(key, COUNT).check(key, value)
         for key, relation, other in _RELATIONS:
-            value, limit = config.get(key), config.get(other)
+            value = config.get(key)
+            limit = config.get(other)
             if value is not None and limit is not None and not relation.holds(value, limit):
                 raise BadInputError(key, value, f"{relation.words} {limit}, the {other}")
         return config
@@ -146,8 +151,9 @@ def _dtype_of(content: Config) -> str:
 
 
 def _check_modules(key: str, counts: Sequence[int]) -> None:
-    """Check the modules of all blocks, of which ``counts`` has the number for each; ``key`` is that of the blocks."""
-    *_, total = totals = [*accumulate(counts)]
+    """Check the number of modules of all blocks; ``counts`` has that of each, and ``key`` is the key of the blocks."""
+    totals = list(accumulate(counts))
+    total = totals[-1]
     if total > MAX_MODULES:
         fit = bisect_right(totals, MAX_MODULES)
         valid = f"at most {fit}: these blocks have {total} modules, a model at most {MAX_MODULES}"
@@ -201,15 +207,18 @@ def _mixtral_experts(config: Config) -> Experts:
 
 
 def _qwen_experts(config: Config) -> Experts:
-    every, dense = config["decoder_sparse_step"], {*config["mlp_only_layers"]}
-    blocks = {each for each in range(every - 1, config["num_hidden_layers"], every) if each not in dense}
+    every = config["decoder_sparse_step"]
+    blocks = set(range(every - 1, config["num_hidden_layers"], every)) - set(config["mlp_only_layers"])
     return Experts(config["num_experts"], config["num_experts_per_tok"], config["moe_intermediate_size"], blocks)
 
 
 def _deepseek_experts(config: Config) -> Experts:
-    every, first, width = config["moe_layer_freq"], config["first_k_dense_replace"], config["moe_intermediate_size"]
-    blocks = {each for each in range(first, config["num_hidden_layers"]) if each % every == 0}
-    shared, bias = config["n_shared_experts"] * width, config.get("mlp_bias", False)
+    every = config["moe_layer_freq"]
+    width = config["moe_intermediate_size"]
+    after_dense = range(config["first_k_dense_replace"], config["num_hidden_layers"])
+    blocks = {block for block in after_dense if block % every == 0}
+    shared = config["n_shared_experts"] * width
+    bias = config.get("mlp_bias", False)
     return Experts(config["n_routed_experts"], config["num_experts_per_tok"], width, blocks, shared, bias)
 
 

@@ -31,13 +31,15 @@ columns, rows = partial(product, split="columns"), partial(product, split="rows"
 
 def norm(name: str, hidden: int, block: int | None = None, *, bias: bool = True) -> Module:
     """Return a norm of ``hidden`` elements."""
-    tensors = (Tensor("weight", hidden), *([Tensor("bias", hidden)] if bias else ()))
+    weight = Tensor("weight", hidden)
+    tensors = (weight, Tensor("bias", hidden)) if bias else (weight,)
     return Module(name, tensors, block=block, weight_first=True)
 
 
 def embedding(name: str, entries: int, hidden: int, *, split: bool = False) -> Module:
-    """Return a table of ``entries`` rows, of which each token takes one."""
-    return Module(name, (Tensor("weight", entries * hidden, split=split),), part="embedding" * split)
+    """Return a table of ``entries`` rows; each token takes one."""
+    weight = Tensor("weight", entries * hidden, split=split)
+    return Module(name, (weight,), part="embedding" if split else "")
 
 
 def output(name: str, hidden: int, vocabulary: int, tokens: int, *, tied: bool) -> Module:

@@ -71,8 +71,8 @@ def _bert(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[
     yield norm("embeddings.LayerNorm", hidden)
     for block in range(blocks):
         name = f"layer.{block}"
-        for each in ("query", "key", "value"):
-            yield columns(f"{name}.attention.{each}", hidden, hidden, sequence, block, "attention")
+        for matrix in ("query", "key", "value"):
+            yield columns(f"{name}.attention.{matrix}", hidden, hidden, sequence, block, "attention")
         scores = 4.0 * sequence**2 * hidden
         yield rows(f"{name}.attention.output.dense", hidden, hidden, sequence, block, "attention", more=scores)
         yield norm(f"{name}.attention.output.LayerNorm", hidden, block)
