@@ -8,14 +8,21 @@ that ``busbw_Bps`` is the printed bandwidth (of several pairs: that of a pair; o
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_cell, read_count
+from hpccoll.interop.benchmark_output import (
+    PROGRAM_ENDED,
+    BenchmarkOutput,
+    LineHandlers,
+    SuppliedMetadata,
+    read_cell,
+    read_count,
+)
 from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.collective import NATIVE
 
@@ -98,6 +105,8 @@ def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> Bench
 class _OsuParser(PrintedTableParser):
     """The parser of one output; its state is what is known of the table that is being read."""
 
+    has_last_line = False
+
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
         super().__init__(path, output, given)
         self.title = ""
@@ -144,10 +153,11 @@ class _OsuParser(PrintedTableParser):
         self.test, self.columns, self.left_out = None, (), True
         self.output.remarks.append(f"{self.where}: {title[0].removeprefix('# ')} is left out: ours has nothing like it")
 
-    def _each(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield the lines, but empty ones in place of those of a program that is left out."""
-        for line in super()._each(lines):
-            yield "" if self.left_out and "# OSU " not in line else line
+    def prepare(self, line: str) -> str:
+        """Return a line, but an empty one in place of one of a program that is left out."""
+        super().prepare(line)
+        is_of_other = self.left_out and "# OSU " not in line
+        return "" if is_of_other and not PROGRAM_ENDED.search(line) else line
 
     def check_title(self, found: re.Match[str]) -> None:
         """Check that no title is missing: an empty line is above a title, not between the tables of a program."""
