@@ -24,6 +24,8 @@ from hpccoll.traces.slow import RankTimes, SlowParts
 OPENING_PART, MIXED_SHARE, SLOWER, MAX_SLOWER = 0.01, 0.01, 1.1, 3
 """Answers name the waiting in the first operation if it is more than a part of the longest communication, what else is
 more than a share of it, and collectives that take so much longer."""
+CLEARLY_MORE = 1.1
+"""Two totals of a late rank are explained that differ by more."""
 MAX_SIZES = 5
 MAX_ROWS = 16
 """The most rows of a table of ranks or groups in a terminal."""
@@ -95,13 +97,18 @@ def _late_text(lag: Lag, parts: SlowParts) -> str:
     """Return by how much a rank is late, and in how many operations the others waited for it."""
     host = parts.hosts.get(lag.rank)
     place = f" on {host}" if host else ""
-    text = f"rank {lag.rank}{place} is late: the others wait {format_seconds(lag.total_s)} in all for it"
+    text = f"rank {lag.rank}{place} is late: after the first operation the others wait {format_seconds(lag.total_s)} for it"
     if lag.part is not None:
         text += f", {format_per_cent(lag.part)} of the time"
     for each in parts.came_last:
         if each.rank == lag.rank:
             text += f", and came last in {each.operations} of its {each.taken} operations"
     return text
+
+
+def _counts_more_often(last: LateRank, lag: Lag) -> bool:
+    """Return whether a rank came last by clearly more than its lag; the first operation is no part of the latter."""
+    return last.rank == lag.rank and last.total_s - last.median_s > CLEARLY_MORE * lag.total_s
 
 
 def _range(seconds: Iterable[float]) -> str:
@@ -182,6 +189,11 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
     if len(of_host) > 1 and any(of_host.values()):
         shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(of_host.items()))
         yield f"clocks of hosts were shifted: {', '.join(first_few(shifts, 8, 'host'))}"
+    if any(_counts_more_often(each, lag) for lag in parts.late for each in parts.came_last):
+        yield (
+            "what a late rank brings along from one operation to the next counts once in the time that others wait for"
+            " it, and in each operation among those who came last"
+        )
     if any(each.waiting and not each.is_complete for each in parts.times):
         yield "records of some ranks are missing: a transfer is at most what is shown, and may contain waiting"
     for group, count in parts.unmatched.items():

@@ -110,6 +110,19 @@ def test_a_rank_that_was_late_once_is_not_called_late():
     assert slow_parts(job).opening is None
 
 
+@pytest.mark.parametrize("steps", [20, 50, 200])
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_chance_of_microseconds_makes_no_lag_of_milliseconds_smaller(steps, ranks):
+    """All wait after each step, so that no lag is brought along to the next one, whatever it looks like."""
+    for seed in range(10):
+        starts_ms = np.random.default_rng(seed).normal(0, 0.01, (steps, ranks)) + 20.0 * np.arange(steps)[:, None]
+        starts_ms[:, 2] += 4
+        parts = slow_parts(recorded(starts_ms.tolist()))
+        (lag,) = parts.late
+        assert (lag.rank, lag.total_s) == (2, pytest.approx(4e-3 * (steps - 1), rel=0.02))
+        assert lag.part == pytest.approx(0.2, rel=0.02)
+
+
 @pytest.mark.parametrize("jitter_ms", [0.001, 0.02])
 def test_a_healthy_job_names_no_late_rank(jitter_ms):
     spread = np.random.default_rng(48).uniform(0, jitter_ms, (200, 2))
