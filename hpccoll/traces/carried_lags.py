@@ -55,9 +55,7 @@ def carried_parts(lag_s: Seconds, places: NDArray[np.int64], least_errors: float
     parts = np.zeros((len(lag_s), 1))
     for rows in _rows_by_place(places):
         with_one_before = rows[rows > 0]
-        parts[with_one_before] = _slope(
-            deviation_s[with_one_before - 1], deviation_s[with_one_before], least_errors
-        )
+        parts[with_one_before] = _slope(deviation_s[with_one_before - 1], deviation_s[with_one_before], least_errors)
     return parts
 
 

@@ -49,7 +49,7 @@ OWN_PART = 0.5
 
 
 SURELY_CARRIED = 3.0
-"""How many standard errors the part of a lag that is brought along is above 0, at least, to be left out of the total."""
+"""How many standard errors the part of a lag that is brought along is above 0, at least, if the total leaves it out."""
 
 
 class Lag(NamedTuple):
