@@ -61,6 +61,13 @@ class SuppliedMetadata:
             raise BadInputError(f"--{name}", None, f"the output of {program} does not say on how many {name} it ran")
         return value
 
+    def need_place(self, program: str) -> tuple[int, int]:
+        """Return ranks and nodes; BadInputError names whatever the user does not say either."""
+        if self.ranks is None and self.nodes is None:
+            reason = f"the output of {program} does not say on how many ranks and nodes it ran"
+            raise UnusableError("--ranks, --nodes", f"both are missing: {reason}")
+        return self.need("ranks", program), self.need("nodes", program)
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignResult:

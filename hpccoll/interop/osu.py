@@ -94,7 +94,7 @@ OSU_SIGN = re.compile(r"# OSU |^This test requires (?:exactly|at least) two proc
 def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of OSU, of one program or several; BadInputError for what could be misread."""
     output = BenchmarkOutput(
-        source=SOURCE, program="OSU Micro-Benchmarks", ranks=0, nodes=given.need("nodes", "OSU"), library=given.library
+        source=SOURCE, program="OSU Micro-Benchmarks", ranks=0, nodes=given.nodes or 0, library=given.library
     )
     _OsuParser(path, output, given).parse(lines)
     if given.ranks and output.ranks > given.ranks:
@@ -237,10 +237,11 @@ class _OsuParser(PrintedTableParser):
         else:
             seconds = self.test.factor * value * 1e-6
         ranks = self.ranks_of(self.test)
+        nodes = min(self.given.need("nodes", "OSU"), ranks)
         self.output.ranks = max(self.output.ranks, ranks)
         failure = "OSU's validation of the data failed" if reported.get("Validation") == "Fail" else None
         self.add_measured(
-            self.test, size, seconds, reported, failure, ranks=ranks, nodes=min(self.output.nodes, ranks),
+            self.test, size, seconds, reported, failure, ranks=ranks, nodes=nodes,
             dtype=self.dtype, call=call, transport=self.transport, device=self.device,
         )  # fmt: skip
 
@@ -277,4 +278,7 @@ class _OsuParser(PrintedTableParser):
         """Return the ranks of a test: point to point has two of them, or two of each pair."""
         if test.collective in ("send_recv", "bidirectional"):
             return 2
-        return 2 * self.pairs or self.given.need("ranks", "OSU")
+        if self.pairs:
+            return 2 * self.pairs
+        ranks, _ = self.given.need_place("OSU")
+        return ranks
