@@ -203,10 +203,10 @@ def _clocks_text(parts: SlowParts, residual_s: float) -> str:
     aligned_s = max(residual_s, RESOLUTION_S)
     aligned = f"to {format_seconds(aligned_s)} by the ends of collectives"
     shifts_s = parts.shifts_s.values()
-    apart_s = max(shifts_s, default=0.0) - min(shifts_s, default=0.0)
-    if apart_s <= aligned_s:
+    difference_s = max(shifts_s, default=0.0) - min(shifts_s, default=0.0)
+    if difference_s <= aligned_s:
         return f"clocks agree {aligned}"
-    return f"clocks differ by up to {format_seconds(apart_s)}, and were aligned {aligned}"
+    return f"clocks differ by up to {format_seconds(difference_s)}, and were aligned {aligned}"
 
 
 def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> dict[str, Any]:
