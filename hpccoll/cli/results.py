@@ -107,7 +107,7 @@ def status(
     for path in directories:
         if path not in running and any(job.state in LIVE_STATES for job in read_scheduled(path)):
             SlurmMonitor(path).poll_now()  # the sweep that recorded them has ended
-    files = read_all(paths)
+    files = read_all(paths, shows_damage=True)
     statuses = sweep_statuses(files, running)
     show_found(statuses, (line for each in statuses for line in status_lines(each)), as_json=as_json)
     return report_damaged(files) or (0 if all(each.is_complete for each in statuses) else INCOMPLETE)

@@ -90,6 +90,6 @@ def _is_incomplete(findings: "JobFindings") -> bool:
     job = findings.job
     if job.unnamed_behind:
         return True
-    is_partial = bool(job.progress and job.unrecorded) or bool(job.idle)
+    is_partial = bool(job.unrecorded or job.idle)
     is_wrong = any(hang.is_absence or hang.reason == "older" for hang in findings.hangs)
     return job.is_silent or is_partial or is_wrong

@@ -214,6 +214,10 @@ def load_yaml(path: Path, model: type[Model], key: str) -> Model:
 
 def to_model(content: Any, path: Path, model: type[Model]) -> Model:
     """Return the content of a file as ``model``, with its DIRECTORY as context; BadInputError as of ``load_yaml``."""
+    if content is None:
+        raise UnusableError(
+            str(path), f"it is empty, or has nothing but comments; keys: {', '.join(_descriptions(model))}"
+        )
     if not isinstance(content, dict):
         raise UnusableError(str(path), f"it is no YAML of keys and values: {', '.join(_descriptions(model))}")
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.common.errors import BadInputError
+from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.records import from_builtins, to_builtins
 from hpccoll.diagnosis.nodes_alone import DOES
 from hpccoll.diagnosis.recorded import Load, MeasuredSlots, Question, RecordedDiagnosis
@@ -221,12 +221,14 @@ def find_diagnoses(paths: Iterable[Path]) -> tuple[list[RecordedDiagnosis], list
     """Return the diagnoses at and below the paths, of copies one, and the errors of damaged files in directories.
 
     Raises:
-        BadInputError: if a path does not exist, a named file cannot be read, or a directory holds no diagnosis.
+        BadInputError: if a path does not exist, a named file cannot be read, or a directory holds no diagnosis; it has
+            the errors of damaged files in the directory.
     """
     found: dict[object, RecordedDiagnosis] = {}
     damaged: list[BadInputError] = []
     for path in paths:
         runs = set()
+        unreadable: list[BadInputError] = []
         for file in sorted(path.rglob("*.h5")) if path.is_dir() else [path]:
             try:
                 recorded = read_diagnosis(file)
@@ -234,11 +236,14 @@ def find_diagnoses(paths: Iterable[Path]) -> tuple[list[RecordedDiagnosis], list
                 if file == path:
                     raise
                 if not isinstance(error, OtherContentError):
-                    damaged.append(error)
+                    unreadable.append(error)
             else:
                 run = recorded.provenance["run_id"]
                 runs.add(run)
                 found.setdefault(run, recorded)
+        damaged += unreadable
+        if not runs and unreadable:
+            raise combine_errors(*unreadable)
         if not runs:
             raise BadInputError("--report", str(path), DIAGNOSIS.elsewhere)
     return list(found.values()), damaged

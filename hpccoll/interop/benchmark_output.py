@@ -61,6 +61,13 @@ class SuppliedMetadata:
             raise BadInputError(f"--{name}", None, f"the output of {program} does not say on how many {name} it ran")
         return value
 
+    def need_place(self, program: str) -> tuple[int, int]:
+        """Return ranks and nodes; BadInputError names whatever the user does not say either."""
+        if self.ranks is None and self.nodes is None:
+            reason = f"the output of {program} does not say on how many ranks and nodes it ran"
+            raise UnusableError("--ranks, --nodes", f"both are missing: {reason}")
+        return self.need("ranks", program), self.need("nodes", program)
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignResult:
@@ -129,6 +136,33 @@ class BenchmarkOutput:
             self.results.append(ForeignResult(case, seconds, reported, wrong, failure, algorithm))
 
 
+PROGRAM_ENDED = re.compile(
+    r"slurmstepd\S*: error: .*?(?:CANCELLED|(?i:oom[-_ ]kill)).*"
+    r"|srun: (?:Job step aborted|forcing job termination|error: .*(?:Killed|Terminated|Aborted|fault|Memory)).*"
+    r"|(?:mpirun|mpiexec|prterun) noticed that process rank .*"
+    r"|BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES.*"
+)
+"""What Slurm, Open MPI and Hydra write into an output when they end its program, anywhere in a line."""
+
+_BEGIN_OF_ROW = re.compile(r"\d+(?:\s|$)")
+_RULE = re.compile(r"[-= ]*")
+
+
+def _rows_before_an_end(lines: Sequence[str]) -> set[int]:
+    """Return the numbers of the rows after which a program was ended, counted from 1."""
+    numbers = set[int]()
+    is_before_end = False
+    for number in range(len(lines), 0, -1):
+        text = lines[number - 1].strip()
+        if PROGRAM_ENDED.search(text):
+            is_before_end = True
+        elif not _RULE.fullmatch(text):
+            if is_before_end and text[0].isdigit():
+                numbers.add(number)
+            is_before_end = False
+    return numbers
+
+
 Handler = Callable[[Any, re.Match[str]], None]
 
 
@@ -167,20 +201,58 @@ class LineParser:
     """A parser that reads an output line by line."""
 
     handlers: ClassVar[LineHandlers]
+    has_last_line: ClassVar[bool] = True
+    """Whether the program always prints a line at its end."""
 
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
         self.path, self.output, self.given, self.number = path, output, given, 0
+        self.row_width = 0  # of the line before, up to its last character; 0 if it is no row
 
     def parse(self, lines: Iterable[str]) -> None:
         """Read the lines; a line of no known kind becomes a remark; BadInputError for a line that cannot be read."""
-        for self.number, line in enumerate(lines, 1):
+        every = list(lines)
+        last_rows = _rows_before_an_end(every)
+        for self.number, raw_line in enumerate(every, 1):
+            line = self.prepare(raw_line)
             text = line.strip()
             if not text:
                 continue
-            if text[0].isdigit() and not line.endswith(("\n", "\r")):
+            is_row = text[0].isdigit()
+            ended = PROGRAM_ENDED.search(text)
+            if ended:
+                self._end_program(text[: ended.start()].strip(), ended[0])
+            elif is_row and not line.endswith(("\n", "\r")):
                 self.leave_out_cut_line(text)
+            elif self.number in last_rows:
+                self._handle_last_row(line)
             else:
                 self.handlers.handle(self, text)
+            self.row_width = len(line.rstrip()) if is_row else 0
+
+    def prepare(self, line: str) -> str:
+        """Return a line as it is to be read."""
+        return line
+
+    def _end_program(self, before: str, words: str) -> None:
+        """Note that a launcher ended the program, maybe within a row."""
+        if _BEGIN_OF_ROW.match(before):
+            self.leave_out_cut_line(before)
+        if not self.has_last_line:
+            self.output.truncated = True
+        self.output.remarks.append(f"{self.where} says that the program was ended: {words}")
+
+    def _handle_last_row(self, line: str) -> None:
+        """Handle a row after which the program was ended: if it was cut, it is narrower than the one before."""
+        text = line.strip()
+        if len(line.rstrip()) < self.row_width:
+            self.leave_out_cut_line(text)
+            return
+        try:
+            self.handlers.handle(self, text)
+        except BadInputError:
+            if self.row_width:
+                raise
+            self.leave_out_cut_line(text)
 
     def leave_out_cut_line(self, line: str) -> None:
         """Leave out a result within which the output ends, because its last digits may be missing."""

@@ -25,7 +25,7 @@ from hpccoll.common.line_prefixes import PrefixReader, exported_text
 from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
-from hpccoll.interop.benchmark_output import BenchmarkOutput, ForeignResult, SuppliedMetadata
+from hpccoll.interop.benchmark_output import PROGRAM_ENDED, BenchmarkOutput, ForeignResult, SuppliedMetadata
 from hpccoll.interop.imb import IMB_SIGN, read_imb
 from hpccoll.interop.nccl_tests import NCCL_TESTS_SIGN, read_nccl_tests
 from hpccoll.interop.osu import OSU_SIGN, read_osu
@@ -166,7 +166,7 @@ def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
     texts, lines_are_lost = [], False
     for line in lines:
         writer, rest = reader.split(line)
-        if writer in kept:
+        if writer in kept or PROGRAM_ENDED.search(rest):  # launchers end a program without its prefix
             texts.append(_without_inner_prefix(writer, rest))
         else:
             texts.append("\n")

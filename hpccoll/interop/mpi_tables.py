@@ -5,7 +5,7 @@ table, or its rate contradict its time. Nothing says which number is right, so t
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -83,13 +83,13 @@ class PrintedTableParser(LineParser):
 
     def parse(self, lines: Iterable[str]) -> None:
         """Read the lines; BadInputError for a line that cannot be read, or contradicts itself or its table."""
-        super().parse(self._each(lines))
+        super().parse(lines)
         self.end_table()
 
-    def _each(self, lines: Iterable[str]) -> Iterator[str]:
-        for self.line in lines:
-            self.after_empty |= not self.line.strip()
-            yield self.line
+    def prepare(self, line: str) -> str:
+        self.line = line
+        self.after_empty |= not line.strip()
+        return line
 
     def add_to_table(self) -> None:
         """Add the line that is being read to the lines of its table; what begins a line may have been removed."""

@@ -184,7 +184,7 @@ class _NcclTestsParser(LineParser):
     handlers = LineHandlers()
 
     def parse(self, lines: Iterable[str]) -> None:
-        super().parse(line.expandtabs() for line in lines)
+        super().parse(lines)
         self._end_run()
         if (singles := sum(len(run.devices) == 1 for run in self.runs)) > 1:
             raise BadInputError("FILE", str(self.path), several_processes(singles, 1))
@@ -196,6 +196,9 @@ class _NcclTestsParser(LineParser):
             self.output.source, self.output.library = suite.source, library
             self.output.program = f"{suite.source} {version}".rstrip()
         self.output.truncated |= not all(run.ended for run in self.runs)
+
+    def prepare(self, line: str) -> str:
+        return line.expandtabs()
 
     def _enter(self, part: int) -> None:
         if part < self.run.stage or part == self.run.stage != DEVICES:

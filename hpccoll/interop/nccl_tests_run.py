@@ -279,7 +279,7 @@ def _place(
 ) -> tuple[int, int, tuple[str, ...]]:
     """Return the ranks, nodes and hosts of a run; of its first group, since groups run the collective at one time."""
     if not run.devices or _lines_are_lost(run, given):
-        return given.need("ranks", output.source), given.need("nodes", output.source), ()
+        return *given.need_place(output.source), ()
     first = [device for device in run.devices if device.group == run.devices[0].group]
     hosts = tuple(dict.fromkeys(device.process[0] for device in first))
     ranks, nodes = len(first), len(hosts)

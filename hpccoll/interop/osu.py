@@ -8,14 +8,21 @@ that ``busbw_Bps`` is the printed bandwidth (of several pairs: that of a pair; o
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, product
 from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_cell, read_count
+from hpccoll.interop.benchmark_output import (
+    PROGRAM_ENDED,
+    BenchmarkOutput,
+    LineHandlers,
+    SuppliedMetadata,
+    read_cell,
+    read_count,
+)
 from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
 from hpccoll.schedule.collective import NATIVE
 
@@ -87,7 +94,7 @@ OSU_SIGN = re.compile(r"# OSU |^This test requires (?:exactly|at least) two proc
 def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of OSU, of one program or several; BadInputError for what could be misread."""
     output = BenchmarkOutput(
-        source=SOURCE, program="OSU Micro-Benchmarks", ranks=0, nodes=given.need("nodes", "OSU"), library=given.library
+        source=SOURCE, program="OSU Micro-Benchmarks", ranks=0, nodes=given.nodes or 0, library=given.library
     )
     _OsuParser(path, output, given).parse(lines)
     if given.ranks and output.ranks > given.ranks:
@@ -97,6 +104,8 @@ def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> Bench
 
 class _OsuParser(PrintedTableParser):
     """The parser of one output; its state is what is known of the table that is being read."""
+
+    has_last_line = False
 
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
         super().__init__(path, output, given)
@@ -144,10 +153,11 @@ class _OsuParser(PrintedTableParser):
         self.test, self.columns, self.left_out = None, (), True
         self.output.remarks.append(f"{self.where}: {title[0].removeprefix('# ')} is left out: ours has nothing like it")
 
-    def _each(self, lines: Iterable[str]) -> Iterator[str]:
-        """Yield the lines, but empty ones in place of those of a program that is left out."""
-        for line in super()._each(lines):
-            yield "" if self.left_out and "# OSU " not in line else line
+    def prepare(self, line: str) -> str:
+        """Return a line, but an empty one in place of one of a program that is left out."""
+        super().prepare(line)
+        is_of_other = self.left_out and "# OSU " not in line
+        return "" if is_of_other and not PROGRAM_ENDED.search(line) else line
 
     def check_title(self, found: re.Match[str]) -> None:
         """Check that no title is missing: an empty line is above a title, not between the tables of a program."""
@@ -227,10 +237,11 @@ class _OsuParser(PrintedTableParser):
         else:
             seconds = self.test.factor * value * 1e-6
         ranks = self.ranks_of(self.test)
+        nodes = min(self.given.need("nodes", "OSU"), ranks)
         self.output.ranks = max(self.output.ranks, ranks)
         failure = "OSU's validation of the data failed" if reported.get("Validation") == "Fail" else None
         self.add_measured(
-            self.test, size, seconds, reported, failure, ranks=ranks, nodes=min(self.output.nodes, ranks),
+            self.test, size, seconds, reported, failure, ranks=ranks, nodes=nodes,
             dtype=self.dtype, call=call, transport=self.transport, device=self.device,
         )  # fmt: skip
 
@@ -267,4 +278,7 @@ class _OsuParser(PrintedTableParser):
         """Return the ranks of a test: point to point has two of them, or two of each pair."""
         if test.collective in ("send_recv", "bidirectional"):
             return 2
-        return 2 * self.pairs or self.given.need("ranks", "OSU")
+        if self.pairs:
+            return 2 * self.pairs
+        ranks, _ = self.given.need_place("OSU")
+        return ranks

@@ -19,11 +19,13 @@ from hpccoll.traces.against_curve import AgainstCurve
 from hpccoll.traces.late import FEWEST_PARTS, LEAST_OF_COMMUNICATION, Lag
 from hpccoll.traces.operation_times import OperationTimes
 from hpccoll.traces.records import Group
-from hpccoll.traces.slow import RankTimes, SlowParts
+from hpccoll.traces.slow import RESOLUTION_S, RankTimes, SlowParts
 
 OPENING_PART, MIXED_SHARE, SLOWER, MAX_SLOWER = 0.01, 0.01, 1.1, 3
 """Answers name the waiting in the first operation if it is more than a part of the longest communication, what else is
 more than a share of it, and collectives that take so much longer."""
+CLEARLY_MORE = 1.1
+"""Two totals of a late rank are explained that differ by more."""
 MAX_SIZES = 5
 MAX_ROWS = 16
 """The most rows of a table of ranks or groups in a terminal."""
@@ -95,13 +97,19 @@ def _late_text(lag: Lag, parts: SlowParts) -> str:
     """Return by how much a rank is late, and in how many operations the others waited for it."""
     host = parts.hosts.get(lag.rank)
     place = f" on {host}" if host else ""
-    text = f"rank {lag.rank}{place} is late: the others wait {format_seconds(lag.total_s)} in all for it"
+    total = format_seconds(lag.total_s)
+    text = f"rank {lag.rank}{place} is late: after the first operation the others wait {total} for it"
     if lag.part is not None:
         text += f", {format_per_cent(lag.part)} of the time"
     for each in parts.came_last:
         if each.rank == lag.rank:
             text += f", and came last in {each.operations} of its {each.taken} operations"
     return text
+
+
+def _counts_more_often(last: LateRank, lag: Lag) -> bool:
+    """Return whether a rank came last by clearly more than its lag; the first operation is no part of the latter."""
+    return last.rank == lag.rank and last.total_s - last.median_s > CLEARLY_MORE * lag.total_s
 
 
 def _range(seconds: Iterable[float]) -> str:
@@ -174,18 +182,31 @@ def slow_tables(
 def slow_notes(parts: SlowParts) -> Iterator[str]:
     """Yield what limits these figures: clocks, records of some ranks, the begin of the profiler."""
     if parts.residual_s is not None:
-        yield (
-            f"clocks agree to {format_seconds(parts.residual_s)}, by the ends of collectives: of ranks that come closer"
-            " together none is called the last"
-        )
+        yield f"{_clocks_text(parts, parts.residual_s)}: of ranks that come closer together none is called the last"
     of_host = {each.host: parts.shifts_s.get(each.rank, 0.0) for each in parts.ranks if each.host}
     if len(of_host) > 1 and any(of_host.values()):
         shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(of_host.items()))
         yield f"clocks of hosts were shifted: {', '.join(first_few(shifts, 8, 'host'))}"
+    if any(_counts_more_often(each, lag) for lag in parts.late for each in parts.came_last):
+        yield (
+            "what a late rank brings along from one operation to the next counts once in the time that others wait for"
+            " it, and in each operation among those who came last"
+        )
     if any(each.waiting and not each.is_complete for each in parts.times):
         yield "records of some ranks are missing: a transfer is at most what is shown, and may contain waiting"
     for group, count in parts.unmatched.items():
         yield f"{format_count(count, 'operation')} of group {group_text(group)} left out: ranks recorded different ones"
+
+
+def _clocks_text(parts: SlowParts, residual_s: float) -> str:
+    """Return how far clocks are apart, and to what the ends of collectives align them; not below what is recorded."""
+    aligned_s = max(residual_s, RESOLUTION_S)
+    aligned = f"to {format_seconds(aligned_s)} by the ends of collectives"
+    shifts_s = parts.shifts_s.values()
+    difference_s = max(shifts_s, default=0.0) - min(shifts_s, default=0.0)
+    if difference_s <= aligned_s:
+        return f"clocks agree {aligned}"
+    return f"clocks differ by up to {format_seconds(difference_s)}, and were aligned {aligned}"
 
 
 def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> dict[str, Any]:

@@ -83,13 +83,18 @@ def hang_lines(findings: JobFindings) -> Iterator[str]:
 
 
 def _peace_lines(job: RecordedJob) -> Iterator[str]:
-    """Yield that no rank waits, with what that leaves out; nothing of a format that does not tell who waits."""
+    """Yield that no rank waits, with what that leaves out; of a format that does not tell who waits the latter only."""
     if job.is_silent:
         yield "  whether a rank waits for another one is not known: no operation is recorded"
-    elif job.progress or not job.ranks:
-        unrecorded = f"; nothing is recorded of {ranks_text(job.unrecorded)}" if job.unrecorded else ""
-        idle = f"; no operation is recorded of {ranks_text(job.idle)}" if job.idle else ""
-        yield f"  no rank waits for another one, as far as these files say{unrecorded}{idle}"
+        return
+    left_out = list[str]()
+    if job.unrecorded:
+        left_out.append(f"nothing is recorded of {ranks_text(job.unrecorded)}")
+    if job.progress or not job.ranks:
+        left_out += [f"no operation is recorded of {ranks_text(job.idle)}"] if job.idle else []
+        yield f"  {'; '.join(('no rank waits for another one, as far as these files say', *left_out))}"
+        return
+    yield from (f"  {sentence}" for sentence in left_out)
 
 
 def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
@@ -122,7 +127,8 @@ def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
         "sources": [
             {
                 "source": each.job.source, "path": each.job.path, "files": each.job.files,
-                "ranks": len(each.job.ranks), "not_joined": _not_joined(each), "cannot_say": each.job.cannot_say,
+                "ranks": len(each.job.ranks), "not_joined": _not_joined(each), "unrecorded": each.job.unrecorded,
+                "cannot_say": each.job.cannot_say,
             }
             for each in jobs
         ],

@@ -38,6 +38,11 @@ def find_raw_files(paths: Iterable[Path]) -> list[Path]:
     return list(found.values())
 
 
+def _may_be_raw(path: Path, error: BadInputError) -> bool:
+    """Return whether a file that cannot be read may be a raw file, by its name: it would be read in a directory."""
+    return path.suffix == ".h5" and not isinstance(error, OtherContentError)
+
+
 def has_results(raw_file: Path) -> bool:
     """Return whether a raw file exists, or a journal with records."""
     return raw_file.exists() or has_records(journal_path(raw_file))
@@ -99,12 +104,16 @@ class ResultFiles:
         yield from (f"{raw.path}: {note}" for raw in self.raw_results for note in raw.notes)
 
 
-def read_all(paths: Iterable[Path]) -> ResultFiles:
+def read_all(paths: Iterable[Path], *, shows_damage: bool = False) -> ResultFiles:
     """Read the raw files, journals and plans below ``paths``.
 
+    Args:
+        paths: files and directories.
+        shows_damage: whether a raw file that cannot be read is an answer as in a directory, even if it is the only one.
+
     Raises:
-        BadInputError: for a path that does not exist; if nothing is found; if none of the named files can be read; if a
-            directory holds only an unreadable plan.
+        BadInputError: for a path that does not exist; if nothing is found; if none of the named files can be read,
+            unless this is an answer; if a directory holds only an unreadable plan.
     """
     paths = list(paths)
     raw_results, plans = [], {}
@@ -126,7 +135,8 @@ def read_all(paths: Iterable[Path]) -> ResultFiles:
             raise combine_errors(*others.values())
         raise BadInputError("path", ", ".join(map(str, paths)), RAW.elsewhere)
     is_directory_scan = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN_FILE}
-    if unreadable and not raw_results and not is_directory_scan:
+    is_answer = is_directory_scan or (shows_damage and all(_may_be_raw(*item) for item in unreadable.items()))
+    if unreadable and not raw_results and not is_answer:
         raise combine_errors(*unreadable.values())
     distinct, omissions = _drop_copies(raw_results)
     remarks = [*map(str, others.values()), *omissions]

@@ -35,7 +35,7 @@ def places_of(ends: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
     return places
 
 
-def carried_parts(lag_s: Seconds, places: NDArray[np.int64]) -> Seconds:
+def carried_parts(lag_s: Seconds, places: NDArray[np.int64], least_errors: float = 0.0) -> Seconds:
     """Return which part of the lag in the operation before is brought along to each operation, [operation, 1].
 
     By chance a rank is late to one operation more than to the same one of another step. If it is late to the next
@@ -45,6 +45,7 @@ def carried_parts(lag_s: Seconds, places: NDArray[np.int64]) -> Seconds:
     Args:
         lag_s: by how much each rank is late to each operation, [operation, rank], in seconds.
         places: as ``places_of`` returns them.
+        least_errors: how many standard errors a part is above 0, at least; a smaller one counts as 0.
     """
     deviation_s = np.empty_like(lag_s)
     for rows in _rows_by_place(places):
@@ -54,7 +55,7 @@ def carried_parts(lag_s: Seconds, places: NDArray[np.int64]) -> Seconds:
     parts = np.zeros((len(lag_s), 1))
     for rows in _rows_by_place(places):
         with_one_before = rows[rows > 0]
-        parts[with_one_before] = _slope(deviation_s[with_one_before - 1], deviation_s[with_one_before])
+        parts[with_one_before] = _slope(deviation_s[with_one_before - 1], deviation_s[with_one_before], least_errors)
     return parts
 
 
@@ -77,9 +78,15 @@ def _rows_by_place(places: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         yield np.flatnonzero(places == place)
 
 
-def _slope(before: Seconds, after: Seconds) -> float:
-    """Return the slope of a line through the origin, from 0 to 1."""
+def _slope(before: Seconds, after: Seconds, least_errors: float) -> float:
+    """Return the slope of a line through the origin, from 0 to 1; 0 if it is fewer standard errors above 0."""
     square = float(np.sum(before * before))
     if square == 0:
         return 0.0
-    return float(np.clip(np.sum(before * after) / square, 0.0, 1.0))
+    slope = float(np.sum(before * after)) / square
+    operations, ranks = before.shape
+    freedom = max(1, operations * (ranks - 1) - 1)  # the deviations of an operation are from that of the others
+    residual = float(np.sum((after - slope * before) ** 2))
+    if slope < least_errors * np.sqrt(residual / freedom / square):
+        return 0.0
+    return float(np.clip(slope, 0.0, 1.0))

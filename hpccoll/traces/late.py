@@ -48,12 +48,16 @@ OWN_PART = 0.5
 """The part of its lag that a late rank did not wait for others, at least."""
 
 
+SURELY_CARRIED = 3.0
+"""How many standard errors the part of a lag that is brought along is above 0, at least, if the total leaves it out."""
+
+
 class Lag(NamedTuple):
     """By how much a rank is late."""
 
     rank: int
     part: float | None  # of the time; None where no record says how much time passed
-    total_s: float
+    total_s: float  # after the first operation; what it brings along to several operations counts once
     parts: int  # of the job, in the median of which it is late by so much
 
 
@@ -171,20 +175,36 @@ def _part_bounds(step_ends: Integers, steps: int) -> Integers:
 def _lags_of(shared: SharedOperations, bounds: Integers) -> Iterator[Lag]:
     """Yield the late ranks, in parts of the job with these bounds."""
     waited_lags_s = -beyond_others(shared.waited_s())  # a rank that waits less than the others is late
-    spent_lags_s = -beyond_others(shared.spent_s())
-    carried = carried_parts(waited_lags_s, places_of(shared.step_ends(), shared.rows))
-    seen_s = _by_part(fresh_lags(waited_lags_s, carried), bounds)
-    own_s = _by_part(fresh_lags(spent_lags_s, carried) - shared.larger_transfer_s(), bounds)
+    places = places_of(shared.step_ends(), shared.rows)
+    seen_s, own_s = _fresh_by_part(shared, waited_lags_s, carried_parts(waited_lags_s, places), bounds)
     lag_s = np.minimum(seen_s, own_s)
     is_own = np.median(own_s, axis=0) >= OWN_PART * np.median(seen_s, axis=0)
     parts = len(bounds) - 1
     judged_share = float(bounds[-1] - bounds[0]) / shared.rows
     wall_s = shared.wall_s
     least_s = max(LEAST_S, _least_s(shared) * judged_share / parts)
-    median_s = np.median(lag_s, axis=0)
-    for column in np.flatnonzero(_are_late(lag_s, least_s) & is_own).tolist():
+    late_columns = np.flatnonzero(_are_late(lag_s, least_s) & is_own).tolist()
+    if not late_columns:
+        return
+    # what seems to be brought along by chance must not make a lag small that is much larger than chance
+    carried = carried_parts(waited_lags_s, places, SURELY_CARRIED)
+    median_s = np.median(np.minimum(*_fresh_by_part(shared, waited_lags_s, carried, bounds)), axis=0)
+    for column in late_columns:
         total_s = float(median_s[column]) * parts / judged_share
         yield Lag(shared.ranks[column], total_s / wall_s if wall_s else None, total_s, parts)
+
+
+def _fresh_by_part(
+    shared: SharedOperations, waited_lags_s: Seconds, carried: Seconds, bounds: Integers
+) -> tuple[Seconds, Seconds]:
+    """Return by how much ranks are newly late by their waiting, and by all that they spend in operations.
+
+    Both are [part, rank], in seconds; of each lag the ``carried`` part is left out.
+    """
+    spent_lags_s = -beyond_others(shared.spent_s())
+    seen_s = _by_part(fresh_lags(waited_lags_s, carried), bounds)
+    own_s = _by_part(fresh_lags(spent_lags_s, carried) - shared.larger_transfer_s(), bounds)
+    return seen_s, own_s
 
 
 def _by_part(table: Seconds, bounds: Integers) -> Seconds:

@@ -5,8 +5,8 @@ text. Launches are counted on the host: a lower count is late or absent, an equa
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -37,6 +37,9 @@ _TYPE = re.compile(r"Communicator ranks have different (\w+) operation counts")
 _LAUNCHED = r"ha(?:s|ve) (?:launched up to operation (\d{1,18})|not launched any)"
 _SEVERAL = re.compile(rf"(\d{{1,9}}) ranks? {_LAUNCHED}")
 _RANK = re.compile(rf"Rank (\d{{1,9}}) (?:{_LAUNCHED}\D*?)?-- (?:GPU \S+ managed by process \d+ on node (\S+)|\[)")
+_MISSING = re.compile(r"Missing communicator data from (\d{1,9}) ranks?")
+_MISSING_RANKS = re.compile(r"The missing ranks?: ([\d ,-]+)")
+"""What NCCL 2.24 writes; later ones write a line for each rank, with its process."""
 _PROCESS = re.compile(r"Process \d+ on node (\S+) managing GPUs? .*")
 
 _TIMEOUT = re.compile(
@@ -47,6 +50,8 @@ _TIMEOUT = re.compile(
 
 TABLE_COLUMNS = 8
 """Of the summary: group, communicators in it, nodes, ranks on a node, ranks, ranks in the group, status, errors."""
+SILENT = "INCOMPLETE"
+"""What the summary and a block say of a communicator of which some ranks report nothing."""
 SUCCESS, IN_PROGRESS = 0, 7  # ncclResult_t
 
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]
@@ -164,19 +169,39 @@ def _read_text(text: str) -> RecordedJob:
     return report.to_job()
 
 
+def _listed_ranks(text: str) -> Sequence[int]:
+    """Return the ranks of a list such as ``1, 4-6``."""
+    spans = [(int(first), int(last or first)) for first, last in re.findall(r"(\d{1,9})(?:-(\d{1,9}))?", text)]
+    check_members(last - first + 1 for first, last in spans)
+    ranks = list[int]()
+    for first, last in spans:
+        ranks += range(first, last + 1)
+    return ranks
+
+
 class _TextReport:
     """What is known from the lines of a report that were read."""
 
     def __init__(self) -> None:
-        self.sizes, self.blocks, self.ranks = dict[str, int](), dict[str, int](), dict[int, Rank]()
-        self.launched = dict[tuple[str, str], list[tuple[int, int, set[int]]]]()  # of ranks: number, operation, names
-        self.processes, self.lacking = list[Rank](), list[str]()
-        self.block, self.kind, self.collective = "", "", ANY
+        self.sizes: dict[str, int] = {}  # by group of the summary
+        self.errors: dict[str, str] = {}  # likewise, such as "OK" or "INCOMPLETE,MISMATCH"
+        self.blocks: dict[str, int] = {}
+        self.ranks: dict[int, Rank] = {}
+        # of ranks: number, operation, names
+        self.launched: dict[tuple[str, str], list[tuple[int, int, set[int]]]] = {}
+        self.unnamed: dict[str, int] = {}  # by block: the ranks that report nothing, without those that it names
+        self.processes: list[Rank] = []
+        self.lacking: list[str] = []
+        self.block = ""
+        self.kind = ""
+        self.collective = ANY
 
     def read(self, line: str) -> None:
         words = line.split()
         if len(words) == TABLE_COLUMNS and words[0].isdecimal() and words[4].isdecimal():
             self.sizes[words[0]] = int(words[4])
+            if self.sizes[words[0]]:
+                self.errors[words[0]] = words[-1]
         elif found := _BLOCK.match(line):
             self._begin_block(found)
         elif found := _TYPE.match(line):
@@ -196,23 +221,62 @@ class _TextReport:
             return
         self.block, self.kind = found[2], found[3]
         self.blocks[self.block] = size or 0
+        if self.kind == SILENT:
+            self.unnamed[self.block] = 1
 
     def _read_ranks(self, line: str) -> None:
+        if self.kind == SILENT:
+            self._read_missing(line)
+            return
         classes = self.launched.setdefault((self.block, self.collective), [])
         if found := _SEVERAL.match(line):
             classes.append((int(found[1]), int(found[2] or 0), set()))
         elif found := _RANK.match(line):
-            rank, is_missing = int(found[1]), self.kind == "INCOMPLETE"
-            self.ranks[rank] = Rank(rank, found[3], "does not answer" if is_missing else None)
+            rank = int(found[1])
+            self.ranks.setdefault(rank, Rank(rank, found[3]))
             if "launched" in line:
                 classes.append((1, int(found[2] or 0), {rank}))
-            elif classes and not is_missing:
+            elif classes:
                 classes[-1][2].add(rank)
+
+    def _read_missing(self, line: str) -> None:
+        """Read a line of a block about ranks that report nothing."""
+        if found := _MISSING.match(line):
+            self.unnamed[self.block] = int(found[1])
+        elif found := _MISSING_RANKS.match(line):
+            for rank in _listed_ranks(found[1]):
+                self._add_missing(rank, None)
+        elif found := _RANK.match(line):
+            self._add_missing(int(found[1]), found[3])
+
+    def _add_missing(self, rank: int, host: str | None) -> None:
+        self.ranks[rank] = Rank(rank, host, "does not answer")
+        self.unnamed[self.block] -= 1
+
+    def _missing_of_process(self) -> None:
+        """Join the only process that does not answer with the only rank that does not, which has no host of its own."""
+        missing = [rank for rank in self.ranks.values() if rank.status]
+        if len(missing) == len(self.processes) == 1 and missing[0].host is None:
+            (process,) = self.processes
+            self.ranks[missing[0].rank] = replace(process, rank=missing[0].rank)
+
+    def _unnamed_faults(self) -> Iterator[str]:
+        """Yield what is wrong with ranks that the report does not name; processes that do not answer are named."""
+        for block, missing in self.unnamed.items():
+            if missing > 0 and not self.processes:
+                ranks = format_count(missing, "rank")
+                yield f"nothing is reported of {ranks} of 0x{block.lstrip('0')}: the report does not name them"
+        for group, errors in self.errors.items():
+            if "ERROR" in errors:
+                yield f"ranks of the communicators #{group} report an error of NCCL, which the report has: {errors}"
+            elif SILENT in errors and not self.unnamed and not self.processes:
+                yield f"nothing is reported of some ranks of the communicators #{group}: {errors}"
 
     def to_job(self) -> RecordedJob:
         """Return the poll; ranks that are not named are those that are left, if there is one class of them."""
         progress = list[Progress]()
-        behind = list[str]()
+        self._missing_of_process()
+        behind = [*self._unnamed_faults()]
         failed = {rank for rank, each in self.ranks.items() if each.status}
         for (block, collective), classes in self.launched.items():
             members = range(self.blocks[block] or sum(number for number, _, _ in classes))
@@ -233,7 +297,8 @@ class _TextReport:
             listed = format_count(max(self.sizes.values()), "rank")
             self.lacking.append(f"the counts of its {listed}: a report in words lists only ranks that differ")
         ranks = {each.rank: Rank(each.rank) for each in progress} | self.ranks
-        unnamed = () if failed else self.processes  # else they are named once more, with their ranks
+        are_named = failed and all(self.ranks[rank].host for rank in failed)
+        unnamed = () if are_named else self.processes  # else they are named once more, with their ranks
         return RecordedJob(
             SOURCE,
             (*unnamed, *ranks.values()),

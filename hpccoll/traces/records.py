@@ -143,7 +143,26 @@ class RecordedJob:
     def unrecorded(self) -> list[int]:
         """The ranks that its groups name, and of which no file records anything."""
         named = {rank for group in self.groups if group.of_job for rank in group.ranks}
+        named.update(self._ranks_of_largest_communicator())
         return sorted(named - {each.rank for each in self.ranks})
+
+    def _ranks_of_largest_communicator(self) -> Sequence[int]:
+        """Return the ranks of the largest communicator where they are those of the job; else none.
+
+        Files of one process each know the ranks of communicators only. The largest one numbers the job if all
+        recorded ranks are in it, under these numbers.
+        """
+        communicators = [group for group in self.groups if not group.of_job]
+        if not communicators:
+            return ()
+        largest = max(communicators, key=lambda group: len(group.ranks))
+        members = {each.rank for each in self.operations if each.group == largest}
+        members.update(each.rank for each in self.progress if each.group == largest)
+        for recorded in self.ranks:
+            is_numbered_by_it = recorded.place is not None and recorded.place[1] == recorded.rank
+            if not is_numbered_by_it or recorded.rank not in members:
+                return ()
+        return largest.ranks
 
     @property
     def called(self) -> set[int]:

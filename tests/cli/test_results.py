@@ -46,6 +46,23 @@ def status(path):
     return ended.code, COMPLETE in ended.out, ended.out
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize(
+    "damage", [lambda whole: whole[: len(whole) // 2], lambda whole: whole[:-9] + b"#" + whole[-8:]]
+)
+def test_a_damaged_raw_file_is_named_and_ends_with_3_in_a_directory_and_by_its_name(tmp_path, damage, is_named):
+    path = tmp_path / "a.h5"
+    hdf5.write_raw_file(raw_examples.raw(MEASURED), path)
+    path.write_bytes(damage(path.read_bytes()))
+    result = invoke("status", path if is_named else tmp_path)
+    assert (result.code, "a.h5" in result.err, COMPLETE in result.out) == (3, True, False)
+
+
+def test_a_file_that_is_no_raw_file_by_its_name_has_no_status(tmp_path):
+    (tmp_path / "notes.txt").write_text("complete")
+    assert invoke("status", tmp_path / "notes.txt").is_bad_input("notes.txt")
+
+
 def test_a_sweep_whose_cases_are_all_measured_is_complete(sweep):
     hdf5.write_raw_file(raw_examples.raw(MEASURED, raw_examples.outcome(CASES[1])), sweep / "raw" / f"{JOB.name}.h5")
     assert status(sweep)[:2] == (0, True)

@@ -73,6 +73,45 @@ def test_files_of_the_inspector_are_one_job_by_the_name_of_the_communicator(tmp_
     assert found["late"][0]["median_s"] == pytest.approx(5e-4)
 
 
+def test_ranks_that_a_group_names_and_that_left_no_trace_are_named_and_end_with_3(traced, tmp_path):
+    whole = invoke("trace", traced)
+    assert (whole.code, "nothing is recorded" in whole.out) == (0, False)
+    for rank in range(2):
+        events = [kernel_files.kernel("allreduce", n, 100.0 * n, 33, **{"Process Group Ranks": ""}) for n in range(9)]
+        kernel_files.write_kineto(tmp_path / f"rank{rank}.json", rank, events, ranks=6)
+    result = invoke("trace", *(tmp_path / f"rank{rank}.json" for rank in range(2)))
+    assert (result.code, "nothing is recorded of ranks 2-5" in result.out) == (3, True)
+    assert "no rank waits" not in result.out
+
+
+@pytest.mark.parametrize("write", ["inspector", "log"])
+def test_ranks_of_the_largest_communicator_that_left_no_file_are_named_and_end_with_3(write, tmp_path):
+    for rank in range(4):
+        text = kernel_files.nccl_log(rank, 5)
+        if write == "inspector":
+            text = "\n".join(kernel_files.inspector_line(rank, number, 100) for number in range(1, 20))
+        (tmp_path / f"rank{rank}.log").write_text(text)
+    whole = invoke("trace", tmp_path)
+    assert (whole.code, "nothing is recorded" in whole.out) == (0, False)
+    (tmp_path / "rank3.log").unlink()
+    result = invoke("trace", tmp_path)
+    assert (result.code, "nothing is recorded of rank 3" in result.out) == (3, True)
+
+
+def test_where_no_communicator_numbers_all_ranks_none_is_said_to_be_missing(tmp_path):
+    """Two communicators of 4 are joined by those of 2: nobody knows how many ranks the job has."""
+    for rank in range(8):
+        process = f"n{rank}", 70
+        lines = [
+            *(kernel_files.inspector_line(rank % 4, n, 100, process, id=f"0xa{rank // 4}") for n in range(1, 9)),
+            *(kernel_files.inspector_line(rank // 4, n, 90, process, id=f"0xd{rank % 4}", n_ranks=2) for n in range(9)),
+        ]
+        (tmp_path / f"rank{rank}.log").write_text("\n".join(lines))
+    (tmp_path / "rank7.log").unlink()
+    result = invoke("trace", tmp_path)
+    assert (result.code, "nothing is recorded" in result.out) == (0, False)
+
+
 def test_a_rank_whose_log_has_fewer_calls_than_others_did_not_join(tmp_path):
     for rank in range(4):
         (tmp_path / f"nccl.{rank}.log").write_text(kernel_files.nccl_log(rank, 4 if rank == 2 else 5))

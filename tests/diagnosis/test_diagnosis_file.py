@@ -190,6 +190,14 @@ def test_a_file_that_contradicts_itself_is_refused_and_others_of_its_directory_a
     assert (len(found), len(damaged)) == (1, 1)
 
 
+def test_a_directory_of_damaged_diagnoses_is_refused_with_the_name_of_each(file, tmp_path):
+    for name in ("monday.h5", "tuesday.h5"):
+        (tmp_path / name).write_bytes(file.read_bytes()[:-99])
+    result = invoke("diagnose", "--report", tmp_path)
+    monday, tuesday = result.err.splitlines()
+    assert (result.code, "monday.h5" in monday, "tuesday.h5" in tuesday) == (2, True, True)
+
+
 def test_an_interrupted_diagnosis_keeps_what_was_measured(tmp_path):
     diagnosis = interrupted(recorded(8))
     write_diagnosis(diagnosis, tmp_path / "F.h5")

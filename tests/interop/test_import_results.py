@@ -149,6 +149,52 @@ def test_an_output_without_its_last_line_is_said_to_be_cut_and_lacks_the_result_
     assert len(read_results([tmp_path / "out.h5"]).rows) == len(read_example(name).results)
 
 
+ENDS = {
+    "time limit": "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-02-02T11:00:21 DUE TO TIME LIMIT ***\n",
+    "cancelled step": "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+    "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-02-02T11:00:21 ***\n",
+    "memory": "srun: error: n1: task 3: Out Of Memory\n",
+    "Open MPI": f"{'-' * 74}\nmpirun noticed that process rank 1 with PID 9 on node n1 exited on signal 9 (Killed).\n",
+    "Hydra": f"\n{'=' * 82}\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n",
+}
+"""What launchers write into the output of a program that they end."""
+
+
+@pytest.mark.parametrize(("end", "prefix"), [*((end, "") for end in ENDS), ("time limit", "0: ")])
+@pytest.mark.parametrize("name", ["nccl_all_reduce.txt", "osu_allreduce.txt", "imb_mpi1.txt"])
+def test_an_output_whose_program_a_launcher_ended_is_cut_and_lacks_the_row_that_is_not_whole(
+    name, end, prefix, tmp_path
+):
+    whole = (OUTPUTS / name).read_text().splitlines(keepends=True)
+    last = max(number for number, line in enumerate(whole) if line.strip()[:1].isdigit())
+    before = "".join(prefix + line for line in whole[:last])
+    row = prefix + whole[last].rstrip()
+    results = {}
+    for kind, text in {
+        "without": before, "cut": f"{before}{row[:-4]}\n", "glued": before + row[:-4], "whole": f"{before}{row}\n",
+    }.items():  # fmt: skip
+        if kind == "glued" and not ENDS[end].startswith(("slurm", "srun")):
+            continue  # these begin a line
+        ended = import_text(name, text + ENDS[end], tmp_path / f"{kind}.h5")
+        assert (ended.code, "cut short" in ended.err) == (3, True), kind
+        results[kind] = [row.median_s for row in read_results([tmp_path / f"{kind}.h5"]).rows]
+    assert {len(times) - len(results["without"]) for kind, times in results.items() if kind != "whole"} == {0}
+    assert len(results["whole"]) > len(results["without"])
+
+
+def test_a_job_that_goes_on_after_its_benchmark_and_is_cancelled_then_cut_no_output_that_has_its_last_line(tmp_path):
+    name = "nccl_all_reduce.txt"
+    ended = import_text(name, (OUTPUTS / name).read_text() + ENDS["time limit"], tmp_path / "out.h5")
+    assert (ended.code, "the program was ended" in ended.err) == (0, True)
+
+
+def test_a_first_row_that_is_cut_leaves_nothing_and_a_whole_row_that_contradicts_itself_is_still_refused(tmp_path):
+    head, rows = OSU.read_text().split("\n", 4)[:4], ["8                 5.10", "16                5.2"]
+    assert "no result" in import_text(OSU.name, "\n".join([*head, "8", ENDS["memory"]]), tmp_path / "a.h5").err
+    wrong = "\n".join([*head, rows[0], "16 KiB            5.20", ENDS["memory"]])
+    assert import_text(OSU.name, wrong, tmp_path / "b.h5").is_bad_input("16 KiB")
+
+
 def test_tables_of_two_processes_at_the_same_time_are_refused(tmp_path):
     by_turns = "".join(f"0: {line}1: {line}" for line in OSU.read_text().splitlines(keepends=True))
     assert import_text(OSU.name, by_turns, tmp_path / "out.h5").is_bad_input("'0:'", "'1:'")

@@ -54,6 +54,7 @@ def test_ranks_and_nodes_must_be_given_unless_the_output_says_them(tmp_path):
     out, path = tmp_path / "osu.h5", OUTPUTS / "osu_allreduce.txt"
     assert import_files(out, path, ranks=None).is_bad_input("--ranks")
     assert import_files(out, path, nodes=None).is_bad_input("--nodes")
+    assert import_files(out, path, ranks=None, nodes=None).is_bad_input("--ranks, --nodes")
     assert not out.exists()
     assert import_files(out, OUTPUTS / "osu_mbw_mr.txt", ranks=None).code == 0
     for name, ranks, said in (("osu_mbw_mr.txt", 4, 8), ("osu_latency.txt", 1, 2)):

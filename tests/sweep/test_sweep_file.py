@@ -96,7 +96,9 @@ WHOLE = {
     "algorithms: ring\nbytes: 8\nnodes: 1\ndiagnose: {links: false}": "a.yaml: diagnose|'nodes' has no two",
     "algorithms: ring\nbytes: 8\nnodes: 2\ndiagnose: {lniks: true}": "a.yaml: diagnose.lniks|did you mean links?",
     "algorithms: ring\nbytes: 8\nnodes: 2\ndiagnose: {racks: nowhere}": "diagnose.racks|'nowhere' cannot be read",
-    "": "a.yaml: it is no YAML of keys and values: |algorithms",
+    "": "a.yaml: it is empty|algorithms",
+    "# algorithms: ring\n": "a.yaml: it is empty, or has nothing but comments|algorithms",
+    "- ring": "a.yaml: it is no YAML of keys and values: |algorithms",
     f"{LEAST}'ranks': 4": "'ranks' appears twice, on line 3 and on line 4",
     "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
     + "".join(f"{chr(b + 1)}: &{chr(b + 1)} [{', '.join([f'*{chr(b)}'] * 9)}]\n" for b in range(97, 106)):

@@ -192,6 +192,40 @@ def test_ranks_of_a_communicator_that_is_listed_with_0_ranks_are_no_ranks_of_the
     assert "0x93d7000200000001" in " ".join(job.cannot_say)
 
 
+INCOMPLETE = TABLE.replace("MISMATCH", "INCOMPLETE") + "\nErrors\n======\n\n"
+DEAD = "DEAD\n  1 job process is considered dead (unreachable via the RAS network)\n"
+PROCESS = "  Process 3487984 on node n7 managing GPU 5\n\n"
+NO_DATA = "#0-0 (cf264af53edbe986) INCOMPLETE\n  Missing communicator data from {}\n"
+
+
+@pytest.mark.parametrize(
+    ("report", "missing", "hosts"),
+    [
+        (DEAD + PROCESS + NO_DATA.format("1 rank") + "  The missing rank: 5\n", [(5,)], ["n7"]),
+        (NO_DATA.format("1 rank") + "  The missing rank: 5\n", [(5,)], [None]),
+        (NO_DATA.format("4 ranks") + "  The missing ranks: 1, 4-6\n", [(1, 4, 5, 6)], [None] * 4),
+        (DEAD + PROCESS + NO_DATA.format("2 ranks") + "  The missing ranks: 1,2\n", [(), (1, 2)], ["n7", None, None]),
+    ],
+    ids=["with its process", "alone", "several", "more than processes"],
+)
+def test_a_report_in_words_names_the_ranks_of_which_it_has_no_data(tmp_path, report, missing, hosts):
+    job = read(tmp_path, INCOMPLETE + report)
+    assert [(hang.reason, hang.ranks) for hang in find_hangs(job)] == [("failed", ranks) for ranks in missing]
+    assert [each.host for each in job.ranks] == hosts
+
+
+@pytest.mark.parametrize("errors", ["INCOMPLETE", "ERROR", "ERROR,MISMATCH"])
+def test_ranks_that_report_nothing_or_an_error_and_are_not_named_end_with_3(tmp_path, errors):
+    """Of many such ranks the report gives the number only, or no more than a word in its summary."""
+    block = NO_DATA.format("6 ranks") if errors == "INCOMPLETE" else ""
+    for number, more in enumerate((block, "")):
+        path = tmp_path / f"ras{number}.txt"
+        path.write_text(INCOMPLETE.replace("INCOMPLETE", errors) + more)
+        result = invoke("trace", path)
+        assert (result.code, "no rank waits" in result.out) == (3, False)
+    assert ("6 ranks of 0xcf264af53edbe986" in invoke("trace", tmp_path / "ras0.txt").out) == bool(block)
+
+
 with_data = pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of jobs")
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.render.slow_text import slow_answers
+from hpccoll.render.slow_text import slow_answers, slow_notes
 from hpccoll.store.waiting import NO_RANK
 from hpccoll.traces.read_job import read_job
 from hpccoll.traces.records import Computing, Group, Progress, Rank, RecordedJob, RecordedOperation, union_of
@@ -110,6 +110,19 @@ def test_a_rank_that_was_late_once_is_not_called_late():
     assert slow_parts(job).opening is None
 
 
+@pytest.mark.parametrize("steps", [20, 50, 200])
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_chance_of_microseconds_makes_no_lag_of_milliseconds_smaller(steps, ranks):
+    """All wait after each step, so that no lag is brought along to the next one, whatever it looks like."""
+    for seed in range(10):
+        starts_ms = np.random.default_rng(seed).normal(0, 0.01, (steps, ranks)) + 20.0 * np.arange(steps)[:, None]
+        starts_ms[:, 2] += 4
+        parts = slow_parts(recorded(starts_ms.tolist()))
+        (lag,) = parts.late
+        assert (lag.rank, lag.total_s) == (2, pytest.approx(4e-3 * (steps - 1), rel=0.02))
+        assert lag.part == pytest.approx(0.2, rel=0.02)
+
+
 @pytest.mark.parametrize("jitter_ms", [0.001, 0.02])
 def test_a_healthy_job_names_no_late_rank(jitter_ms):
     spread = np.random.default_rng(48).uniform(0, jitter_ms, (200, 2))
@@ -158,6 +171,15 @@ def test_a_slow_network_makes_the_transfer_long_and_no_rank_late():
     parts = slow_parts(recorded([[10.0 * n] * 3 for n in range(1, 9)], transfer_ms=4.0))
     assert transfer_s(parts) == pytest.approx(8 * 4e-3)
     assert parts.late == []
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "said"), [(0.0, "clocks agree to 2 us"), (3200.0, "differ by up to 3.2 s, and were aligned to 2 us")]
+)
+def test_clocks_that_were_aligned_are_not_said_to_agree_nor_better_than_recorders_count(ahead_ms, said):
+    starts_ms = [[10.0 * n, 10.0 * n + 0.1] for n in range(1, 9)]
+    first, *_ = slow_notes(slow_parts(recorded(starts_ms, clocks_ms=(0.0, ahead_ms))))
+    assert said in first
 
 
 def test_no_order_is_claimed_below_what_the_clocks_agree_to():
