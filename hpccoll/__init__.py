@@ -9,7 +9,7 @@ __all__ = ["__version__", "open"]
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hpccoll.analysis.result_set import PathLike, ResultSet
+    from hpccoll.result_set import PathLike, ResultSet
 
 
 def open(*paths: "PathLike | Iterable[PathLike]", rule: str = "max") -> "ResultSet":  # noqa: A001 - a reader's verb
@@ -26,7 +26,7 @@ def open(*paths: "PathLike | Iterable[PathLike]", rule: str = "max") -> "ResultS
         ImportError: if pandas or xarray is not installed.
     """
     try:
-        from hpccoll.analysis.result_set import open_results
+        from hpccoll.result_set import open_results
     except ModuleNotFoundError as error:
         if error.name not in ("pandas", "xarray"):
             raise

@@ -2,9 +2,9 @@
 
 from row_examples import make_row
 
-from hpccoll.model.acceptance import PUBLISHED, RATE, TIME, Acceptance, Expected, Judged
-from hpccoll.model.acceptance_summary import AcceptanceSummary
-from hpccoll.model.causes import Cause
+from hpccoll.judge.acceptance import PUBLISHED, RATE, TIME, Acceptance, Expected, Judged
+from hpccoll.judge.acceptance_summary import AcceptanceSummary
+from hpccoll.judge.causes import Cause
 
 GB, MIB, GIB = 1e9, 1 << 20, 1 << 30
 SOURCES = "nccl-tests#309", "nccl#2409", "dstackai/dstack@511c318", "OpenShift's guide of RDMA"

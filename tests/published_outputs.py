@@ -11,9 +11,9 @@ from hpccoll.evidence.log_set import read_logs
 from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.import_results import raw_results, read_output
 from hpccoll.interop.nccl_tests_run import PROGRAMS
+from hpccoll.judge.verdicts import judge_rows
 from hpccoll.model import published_rates
 from hpccoll.model.machine_file import read_machine
-from hpccoll.model.verdicts import judge_rows
 from hpccoll.schedule import NCCL_TESTS_NAMES
 from hpccoll.store.result_files import ResultFiles
 

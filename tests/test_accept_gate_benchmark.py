@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parent / "benchmarks"))
 
 from accept_gate import HEALTHY, LARGE, REFERENCE, SLOW, Gate, Sweep, measured, sweeps_of
 
-from hpccoll.model.acceptance import Acceptance
+from hpccoll.judge.acceptance import Acceptance
 
 ASKED = Namespace(reference=5, healthy=20, slow=10, hosts=4, seed=44)
 

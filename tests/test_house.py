@@ -30,25 +30,27 @@ MAY_IMPORT = {
     "analysis": "evidence store cases schedule common numpy scipy pandas xarray msgspec",
     "model": "analysis evidence store cases training host schedule common numpy scipy pydantic",
     "traces": "analysis evidence store cases schedule common numpy msgspec",
-    "interop": "analysis store cases host schedule common numpy reframe",
+    "judge": "traces model analysis evidence store cases training schedule common numpy scipy msgspec",
+    "interop": "judge analysis store cases host schedule common numpy reframe",
     "measure": (
         "evidence diagnosis analysis transports executor store cases training host schedule common numpy mpi4py"
         " ml_dtypes"
     ),
     "render": (
-        "traces measure diagnosis analysis evidence model store cases training host schedule common numpy scipy altair"
-        " jinja2 vl_convert"
+        "judge traces measure diagnosis analysis evidence model store cases training host schedule common numpy scipy"
+        " altair jinja2 vl_convert"
     ),
     "sweep": (
         "interop evidence diagnosis analysis store cases training executor host schedule common numpy pydantic yaml"
         " snakemake"
     ),
     "cli": (
-        "traces evidence diagnosis analysis measure sweep render interop model store cases training host schedule"
-        " common typer mpi4py"
+        "judge traces evidence diagnosis analysis measure sweep render interop model store cases training host"
+        " schedule common typer mpi4py"
     ),
     "__main__.py": "cli common",
-    "__init__.py": "analysis common",
+    "result_set.py": "judge analysis store cases common pandas xarray",
+    "__init__.py": "result_set common",
 }
 """For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""
 
@@ -214,7 +216,7 @@ DENSEST = {
     "__init__.py": (7.17, 0, 0, 0),
     "__main__.py": (10.77, 0, 0, 0),
     "algorithms": (20.04, 40, 158, 2),
-    "analysis": (18.44, 100, 234, 9),
+    "analysis": (18.14, 99, 220, 8),
     "cases": (17.66, 132, 165, 3),
     "cli": (11.97, 78, 72, 2),
     "common": (14.1, 103, 74, 0),
@@ -222,12 +224,14 @@ DENSEST = {
     "evidence": (15.45, 68, 119, 2),
     "executor": (15.27, 65, 123, 1),
     "host": (15.87, 72, 143, 2),
-    "interop": (16.78, 79, 132, 2),
-    "measure": (14.62, 71, 89, 6),
-    "model": (14.87, 53, 105, 0),
+    "interop": (16.59, 78, 128, 2),
+    "judge": (15.75, 70, 172, 2),
+    "measure": (14.44, 70, 88, 4),
+    "model": (15.12, 51, 99, 0),
     "render": (19.83, 157, 239, 38),
-    "schedule": (16.63, 77, 125, 0),
-    "store": (15.94, 71, 123, 5),
+    "result_set.py": (17.27, 36, 325, 0),
+    "schedule": (16.57, 75, 122, 0),
+    "store": (15.88, 70, 123, 6),
     "sweep": (13.74, 79, 86, 5),
     "traces": (17.2, 67, 190, 5),
     "training": (14.34, 53, 81, 0),

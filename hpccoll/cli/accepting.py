@@ -10,8 +10,8 @@ from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, to_one_line, writing
 
 if TYPE_CHECKING:
-    from hpccoll.analysis.reference import Reference
     from hpccoll.evidence.log_record import LogRecord
+    from hpccoll.judge.reference import Reference
     from hpccoll.model.machine_file import MachineFile
 
 family = typer.Typer()
@@ -60,12 +60,12 @@ def accept(
     have the command that checks them. Ends with 3 if a row fails, if a file is damaged or cut short, if too little can
     be told, or with --require unless every run passes at its large sizes.
     """
-    from hpccoll.analysis.reference import Reference, missing_cases
     from hpccoll.common.units import format_count
     from hpccoll.interop.any_results import read_any
-    from hpccoll.model.acceptance_summary import AcceptanceSummary
-    from hpccoll.model.symptoms import explain
-    from hpccoll.model.verdicts import judge_rows
+    from hpccoll.judge.acceptance_summary import AcceptanceSummary
+    from hpccoll.judge.reference import Reference, missing_cases
+    from hpccoll.judge.symptoms import explain
+    from hpccoll.judge.verdicts import judge_rows
     from hpccoll.render.acceptance_text import acceptance_lines, unnamed_gpu_lines
     from hpccoll.store.load_results import to_results
 
@@ -113,7 +113,7 @@ def _read_expected(
         needed = "exactly one of --cluster ('hpccoll list clusters'), --machine and --reference"
         raise UnusableError("hpccoll accept", needed)
     if reference:
-        from hpccoll.analysis.reference import read_reference
+        from hpccoll.judge.reference import read_reference
 
         return read_reference(reference), reference.name
     described = common.read_machine_or_cluster(machine, cluster)

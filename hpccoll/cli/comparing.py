@@ -66,9 +66,9 @@ def compare(
     reference holds the variation between runs of one sweep. Ends with 3 if a case became slower or wrong or is missing,
     or if most cases are too noisy to tell.
     """
-    from hpccoll.analysis.reference import compare_with_reference, read_reference
-    from hpccoll.analysis.run_comparison import check_tolerance
-    from hpccoll.analysis.run_comparison import compare as compare_runs
+    from hpccoll.judge.reference import compare_with_reference, read_reference
+    from hpccoll.judge.run_comparison import check_tolerance
+    from hpccoll.judge.run_comparison import compare as compare_runs
     from hpccoll.render.comparison_tables import comparison_lines
 
     check_tolerance(tolerance)
@@ -115,8 +115,8 @@ def _read_runs(paths: "Sequence[Path]") -> "tuple[list[Results], list[int]]":
 
 
 def _make_reference(paths: list[Path], out: Path | None) -> int:
-    from hpccoll.analysis.reference import make_reference, write_reference
-    from hpccoll.analysis.run_comparison import cases_of_rows
+    from hpccoll.judge.reference import make_reference, write_reference
+    from hpccoll.judge.run_comparison import cases_of_rows
 
     if out is None or out.suffix != ".json":
         raise BadInputError("--out", str(out) if out else None, "the file of the reference, F.json")

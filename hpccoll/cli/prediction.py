@@ -186,8 +186,8 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     from itertools import chain
 
     from hpccoll.common.units import format_count
-    from hpccoll.model.expectations import Expectation, expectations
-    from hpccoll.model.library_expectations import LibraryExpectation, library_expectations
+    from hpccoll.judge.expectations import Expectation, expectations
+    from hpccoll.judge.library_expectations import LibraryExpectation, library_expectations
     from hpccoll.render.model_report import expectation_lines, library_lines
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import read_all

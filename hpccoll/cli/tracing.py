@@ -51,9 +51,9 @@ def trace(
     rank slows the job, and the command ends with 0.
     """
     from hpccoll.common.memory import collector_paused
+    from hpccoll.judge.against_curve import against_curves
     from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
     from hpccoll.store.load_results import read_results
-    from hpccoll.traces.against_curve import against_curves
     from hpccoll.traces.hangs import find_hangs
     from hpccoll.traces.read_job import read_job
     from hpccoll.traces.slow import slow_parts

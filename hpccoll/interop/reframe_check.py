@@ -27,8 +27,8 @@ import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 from reframe.core.builtins import run_after, run_before, sanity_function, variable
 
-from hpccoll.analysis.reference import ReferenceCase, read_reference
-from hpccoll.analysis.run_comparison import ComparedCase, cases_of_rows
+from hpccoll.judge.reference import ReferenceCase, read_reference
+from hpccoll.judge.run_comparison import ComparedCase, cases_of_rows
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Results
 

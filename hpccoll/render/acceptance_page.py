@@ -8,8 +8,8 @@ import altair as alt
 
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_size
-from hpccoll.model.acceptance import TIME, Acceptance, Judged
-from hpccoll.model.acceptance_summary import AcceptanceSummary
+from hpccoll.judge.acceptance import TIME, Acceptance, Judged
+from hpccoll.judge.acceptance_summary import AcceptanceSummary
 from hpccoll.render import chart_base
 from hpccoll.render.acceptance_text import (
     VERDICT_WORDS,

@@ -9,8 +9,8 @@ from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.series_names import call_label
 from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, join_words, table_lines, table_of
 from hpccoll.common.units import format_count, format_per_cent, format_rate, format_seconds, format_size
-from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance, Judged
-from hpccoll.model.acceptance_summary import AcceptanceSummary
+from hpccoll.judge.acceptance import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance, Judged
+from hpccoll.judge.acceptance_summary import AcceptanceSummary
 from hpccoll.model.published_rates import version_of
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row

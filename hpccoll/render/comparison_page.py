@@ -5,12 +5,12 @@ from pathlib import Path
 
 import altair as alt
 
-from hpccoll.analysis.run_comparison import VERDICTS, CaseComparison, Comparison
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
 from hpccoll.common.text import table_of
 from hpccoll.common.units import format_count, format_factor, format_size
+from hpccoll.judge.run_comparison import VERDICTS, CaseComparison, Comparison
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.chart_layout import WIDTH

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from hpccoll.analysis import run_comparison
-from hpccoll.analysis.run_comparison import PLURALS, CaseComparison, Comparison
 from hpccoll.analysis.shift import Shift
-from hpccoll.analysis.side_by_side import SideBySide, operation_label, side_by_side
 from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of
 from hpccoll.common.units import format_count, format_factor, format_seconds
+from hpccoll.judge import run_comparison
+from hpccoll.judge.run_comparison import PLURALS, CaseComparison, Comparison
+from hpccoll.judge.side_by_side import SideBySide, operation_label, side_by_side
 from hpccoll.render.colours import GREY
 from hpccoll.store.rows import Results
 from hpccoll.store.sources import SOURCES

@@ -7,15 +7,15 @@ from statistics import median
 
 from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of
 from hpccoll.common.units import format_count, format_rounded_size, format_seconds, format_size, rate_unit
-from hpccoll.model import validation
-from hpccoll.model.expectations import Expectation
-from hpccoll.model.library_expectations import (
+from hpccoll.judge.expectations import Expectation
+from hpccoll.judge.library_expectations import (
     CLOSE,
     FASTEST_SCHEDULE,
     NCCL_MODEL,
     ComparedCall,
     LibraryExpectation,
 )
+from hpccoll.model import validation
 from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import MessageCostsSection, Quantity

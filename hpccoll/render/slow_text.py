@@ -14,8 +14,8 @@ from hpccoll.common.units import (
     format_rounded_size,
     format_seconds,
 )
+from hpccoll.judge.against_curve import AgainstCurve
 from hpccoll.store.waiting import LateRank
-from hpccoll.traces.against_curve import AgainstCurve
 from hpccoll.traces.late import FEWEST_PARTS, LEAST_OF_COMMUNICATION, Lag
 from hpccoll.traces.operation_times import OperationTimes
 from hpccoll.traces.records import Group

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import first_few
 from hpccoll.common.units import format_count, format_cpu_list, format_size
+from hpccoll.judge.against_curve import AgainstCurve
 from hpccoll.render.slow_text import group_text, slow_lines, slow_record
-from hpccoll.traces.against_curve import AgainstCurve
 from hpccoll.traces.hangs import BlockedRanks, Hang, Reason
 from hpccoll.traces.records import RecordedJob, RecordedOperation
 from hpccoll.traces.slow import SlowParts

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hpccoll.analysis.run_comparison import IMPROVEMENT, REGRESSION, TOLERANCE, verdict_on_shift
 from hpccoll.analysis.shift import shifts
 from hpccoll.common.units import format_factor
+from hpccoll.judge.run_comparison import IMPROVEMENT, REGRESSION, TOLERANCE, verdict_on_shift
 from hpccoll.store.load_results import read_results
 
 CASES, TRIALS = 40, 400

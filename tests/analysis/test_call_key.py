@@ -10,10 +10,10 @@ from row_examples import make_row
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend_placements
-from hpccoll.analysis.run_comparison import compare
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.setting import Setting
 from hpccoll.common.errors import BadInputError
+from hpccoll.judge.run_comparison import compare
 from hpccoll.render.export import export
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Results, Run

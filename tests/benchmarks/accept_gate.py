@@ -25,10 +25,10 @@ import numpy as np
 from tables import print_table, verdict
 from testbed_bench import run_testbed
 
-from hpccoll.analysis.reference import Reference, make_reference
 from hpccoll.common.units import format_size
-from hpccoll.model.acceptance import Acceptance, Judged
-from hpccoll.model.verdicts import judge_rows
+from hpccoll.judge.acceptance import Acceptance, Judged
+from hpccoll.judge.reference import Reference, make_reference
+from hpccoll.judge.verdicts import judge_rows
 from hpccoll.store.load_results import read_results
 from hpccoll.store.result_files import read_all
 

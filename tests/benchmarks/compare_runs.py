@@ -18,9 +18,9 @@ from statistics import geometric_mean
 from tables import print_table, verdict
 from testbed_bench import run_settings, run_testbed
 
-from hpccoll.analysis.reference import compare_with_reference, make_reference
-from hpccoll.analysis.run_comparison import IMPROVEMENT, REGRESSION, UNCHANGED, UNDECIDED, Comparison, compare
 from hpccoll.common.units import format_factor
+from hpccoll.judge.reference import compare_with_reference, make_reference
+from hpccoll.judge.run_comparison import IMPROVEMENT, REGRESSION, UNCHANGED, UNDECIDED, Comparison, compare
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Results
 

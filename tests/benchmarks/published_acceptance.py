@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from published_outputs import PublishedRow
 
-from hpccoll.model.acceptance import Acceptance
-from hpccoll.model.verdicts import LARGE
+from hpccoll.judge.acceptance import Acceptance
+from hpccoll.judge.verdicts import LARGE
 
 GROUPS = "healthy, 1 GiB and more", "healthy, smaller", "unhealthy, 1 GiB and more", "unhealthy, smaller"
 HEALTH = {True: "healthy", False: "unhealthy"}

@@ -10,7 +10,8 @@ from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, in_racks
 from svg_texts import overlaps
 
-from hpccoll.model import expected_times, library_expectations, step_scenarios
+from hpccoll.judge import library_expectations
+from hpccoll.model import expected_times, step_scenarios
 from hpccoll.model.machine_content import cluster_names
 from hpccoll.model.machine_file import read_machine, write_machine
 from hpccoll.store import hdf5

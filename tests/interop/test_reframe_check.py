@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.analysis.reference import Reference, ReferenceCase, write_reference
-from hpccoll.analysis.run_comparison import cases_of_rows
+from hpccoll.judge.reference import Reference, ReferenceCase, write_reference
+from hpccoll.judge.run_comparison import cases_of_rows
 from hpccoll.store.load_results import read_results
 
 pytestmark = pytest.mark.mpi

@@ -4,7 +4,7 @@ import pytest
 from acceptance_examples import GB, GIB, MIB, acceptance, judged, of_two_nodes, timed
 from golden_page import assert_golden
 
-from hpccoll.model.acceptance import MODEL, PUBLISHED, RATE, Acceptance, Expected, Judged
+from hpccoll.judge.acceptance import MODEL, PUBLISHED, RATE, Acceptance, Expected, Judged
 from hpccoll.render.acceptance_text import ORIGINS, acceptance_lines, first_line, verdict_table
 
 

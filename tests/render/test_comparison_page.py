@@ -7,10 +7,10 @@ from chart_outline import layers, values
 from compared_runs import SIZES, results
 from row_examples import make_row
 
-from hpccoll.analysis.run_comparison import REGRESSION, UNCHANGED, VERDICTS, compare
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_factor
+from hpccoll.judge.run_comparison import REGRESSION, UNCHANGED, VERDICTS, compare
 from hpccoll.render.comparison_page import comparison_chart, comparison_page, write_comparison
 from hpccoll.render.comparison_tables import shift_interval_label
 

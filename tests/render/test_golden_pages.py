@@ -7,8 +7,8 @@ from step_examples import steps
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.group_findings import group_findings
-from hpccoll.analysis.run_comparison import compare
 from hpccoll.common.units import parse_rate
+from hpccoll.judge.run_comparison import compare
 from hpccoll.model.communication_wall import Wall, wall_points
 from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
 from hpccoll.render.comparison_tables import comparison_lines

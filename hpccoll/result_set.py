@@ -135,7 +135,7 @@ class ResultSet:
         Raises:
             BadInputError: if the results have no case in common, or the tolerance is no share between 0 and 1.
         """
-        from hpccoll.analysis.run_comparison import (  # scipy takes a fifth of a second to import
+        from hpccoll.judge.run_comparison import (  # scipy takes a fifth of a second to import
             check_tolerance,
             compare,
         )

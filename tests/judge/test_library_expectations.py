@@ -10,8 +10,8 @@ from row_examples import make_row
 
 from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.import_results import raw_results, read_output
-from hpccoll.model import library_expectations as library_expectations_module
-from hpccoll.model.library_expectations import library_expectations
+from hpccoll.judge import library_expectations as library_expectations_module
+from hpccoll.judge.library_expectations import library_expectations
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.nccl_model import nccl_estimates
 from hpccoll.model.predict import Request, predict

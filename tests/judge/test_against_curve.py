@@ -2,8 +2,8 @@
 
 import pytest
 
+from hpccoll.judge.against_curve import against_curves
 from hpccoll.render.slow_text import slow_answers
-from hpccoll.traces.against_curve import against_curves
 from hpccoll.traces.records import Group
 from hpccoll.traces.slow import slow_parts
 from tests.row_examples import make_row

@@ -7,8 +7,8 @@ from math import inf
 from typing import Any, TypeVar
 
 from hpccoll.common.decided_cases import DecidedCases
-from hpccoll.model.acceptance import PUBLISHED, RATE, Acceptance, Judged, of_large_sizes
-from hpccoll.model.causes import Cause
+from hpccoll.judge.acceptance import PUBLISHED, RATE, Acceptance, Judged, of_large_sizes
+from hpccoll.judge.causes import Cause
 from hpccoll.store.call_key import CallKey
 
 PART = "collective", "nodes", "ranks"

@@ -10,8 +10,8 @@ from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count, format_counts, format_per_cent, format_size
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.verdict import UNKNOWN
-from hpccoll.model.acceptance import MODEL, RATE, Acceptance, Judged, of_large_sizes
-from hpccoll.model.causes import Cause, Symptom, age_of, facts_of, likeliest_causes, traits_of
+from hpccoll.judge.acceptance import MODEL, RATE, Acceptance, Judged, of_large_sizes
+from hpccoll.judge.causes import Cause, Symptom, age_of, facts_of, likeliest_causes, traits_of
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.published_rates import usual_algorithm

@@ -13,8 +13,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from hpccoll.analysis.provenance_changes import Facts, facts_of_runs
-from hpccoll.analysis.run_comparison import (
+from hpccoll.analysis.shift import RunSpread
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.files import parse_json
+from hpccoll.common.limits import Name, PositiveNumber, Ranks, Size
+from hpccoll.common.records import from_builtins, json_text, load_record
+from hpccoll.judge.provenance_changes import Facts, facts_of_runs
+from hpccoll.judge.run_comparison import (
     COORDINATES,
     MISSING,
     TOLERANCE,
@@ -24,11 +29,6 @@ from hpccoll.analysis.run_comparison import (
     cases_of_rows,
     compare_sides,
 )
-from hpccoll.analysis.shift import RunSpread
-from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.common.files import parse_json
-from hpccoll.common.limits import Name, PositiveNumber, Ranks, Size
-from hpccoll.common.records import from_builtins, json_text, load_record
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import Results
 

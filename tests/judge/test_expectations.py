@@ -7,7 +7,7 @@ import raw_examples
 from predicted_machines import SEGMENT, cluster, fitted
 from synthetic_timings import times_around
 
-from hpccoll.model.expectations import expectations
+from hpccoll.judge.expectations import expectations
 from hpccoll.model.predict import Request, predict
 from hpccoll.render.model_report import expectation_lines
 

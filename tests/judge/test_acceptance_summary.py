@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from acceptance_examples import ACS, GB, GIB, MIB, SPLIT, acceptance, judged, of_two_nodes, timed
 
-from hpccoll.model.acceptance import RATE, TIME, Acceptance
+from hpccoll.judge.acceptance import RATE, TIME, Acceptance
 
 
 def test_a_row_that_fails_refuses_all_and_the_largest_that_fails_decides():

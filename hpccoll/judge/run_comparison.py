@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
-from hpccoll.analysis.provenance_changes import Facts, changes, facts_of_runs
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.shift import FALSE_DISCOVERIES, RunSpread, Shift, shifts
-from hpccoll.analysis.side_by_side import SideBySide, side_by_side
 from hpccoll.analysis.step_comparison import late_words
 from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_count, format_seconds, format_size
+from hpccoll.judge.provenance_changes import Facts, changes, facts_of_runs
+from hpccoll.judge.side_by_side import SideBySide, side_by_side
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.host_load import busy_hosts, describe_busy
 from hpccoll.store.rows import Results, Row, Run

@@ -2,11 +2,11 @@
 
 import pytest
 
+from hpccoll.judge.wire_bounds import wire_bound
 from hpccoll.model.machine_content import cluster_names
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.published_rates import figures_of, word_of
-from hpccoll.model.wire_bounds import wire_bound
 
 LIKE = ClassSection(
     fabric="f", fabric_bytes_per_s=450e9, network_bytes_per_s=50e9, default_algorithms={1: "NVLS", 2: "NVLSTree"}

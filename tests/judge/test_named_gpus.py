@@ -4,8 +4,8 @@ import pytest
 from compared_runs import run
 from predicted_machines import in_racks
 
+from hpccoll.judge.named_gpus import gpus_with_model, other_gpus
 from hpccoll.model.machine_file import read_machine
-from hpccoll.model.named_gpus import gpus_with_model, other_gpus
 
 H100 = read_machine("8xh100-400g", "--cluster")
 

@@ -18,8 +18,18 @@ from itertools import chain
 from statistics import median
 
 from hpccoll.analysis.printed_caveats import caveats_of
-from hpccoll.analysis.reference import Reference, ReferenceCase, compare_with_reference
-from hpccoll.analysis.run_comparison import (
+from hpccoll.analysis.setting import Choice
+from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.cases.library_request import NCCL_ALGORITHMS, requested_by_environment
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.text import in_brackets, join_words
+from hpccoll.common.units import format_count, format_per_cent
+from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
+from hpccoll.judge.acceptance import MACHINE, MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, Judged
+from hpccoll.judge.library_expectations import library_expectations, transport_mismatch
+from hpccoll.judge.named_gpus import gpus_with_model, other_gpus
+from hpccoll.judge.reference import Reference, ReferenceCase, compare_with_reference
+from hpccoll.judge.run_comparison import (
     IMPROVEMENT,
     REGRESSION,
     TOLERANCE,
@@ -30,19 +40,10 @@ from hpccoll.analysis.run_comparison import (
     compare_sides,
     compared_rows,
 )
-from hpccoll.analysis.setting import Choice
-from hpccoll.cases.algorithm_registry import COLLECTIVES
-from hpccoll.cases.library_request import NCCL_ALGORITHMS, requested_by_environment
-from hpccoll.common.errors import BadInputError
-from hpccoll.common.text import in_brackets, join_words
-from hpccoll.common.units import format_count, format_per_cent
-from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
-from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, Judged
+from hpccoll.judge.wire_bounds import wire_bound
 from hpccoll.model.expected_times import expected_times
 from hpccoll.model.library_calls import modelled_busbw
-from hpccoll.model.library_expectations import library_expectations, transport_mismatch
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.named_gpus import gpus_with_model, other_gpus
 from hpccoll.model.observations import observations
 from hpccoll.model.published_rates import (
     NEAR,
@@ -58,7 +59,6 @@ from hpccoll.model.published_rates import (
 )
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.validation import count_progress
-from hpccoll.model.wire_bounds import wire_bound
 from hpccoll.schedule import itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from hpccoll.model.causes import Cause
+from hpccoll.judge.causes import Cause
 from hpccoll.store.rows import Row
 
 PUBLISHED, REFERENCE, MACHINE, MODEL = "published", "reference", "machine", "model"

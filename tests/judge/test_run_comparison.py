@@ -7,8 +7,8 @@ from compared_runs import SIZES, results
 from golden_page import assert_golden
 from row_examples import make_row
 
-from hpccoll.analysis.run_comparison import REGRESSION, TOLERANCE, UNCHANGED, check_tolerance, compare
 from hpccoll.common.errors import UnusableError
+from hpccoll.judge.run_comparison import REGRESSION, TOLERANCE, UNCHANGED, check_tolerance, compare
 from hpccoll.store.rows import Gap
 
 HARNESS, SLOWER_HARNESS = (make_row(algorithm="null", seconds=seconds) for seconds in (2e-7, 5e-7))

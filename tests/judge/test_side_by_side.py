@@ -6,8 +6,8 @@ from compared_runs import run
 from imported_outputs import import_example
 from row_examples import make_row
 
-from hpccoll.analysis.run_comparison import compare
-from hpccoll.analysis.side_by_side import side_by_side
+from hpccoll.judge.run_comparison import compare
+from hpccoll.judge.side_by_side import side_by_side
 from hpccoll.render.comparison_tables import comparison_lines
 from hpccoll.store.rows import Results
 from hpccoll.store.sources import SOURCES

@@ -10,9 +10,9 @@ from cli_runner import invoke
 from row_examples import make_row
 from written_runs import write_run
 
-from hpccoll.analysis.reference import compare_with_reference, make_reference, read_reference, write_reference
-from hpccoll.analysis.run_comparison import REGRESSION
 from hpccoll.common.errors import BadInputError
+from hpccoll.judge.reference import compare_with_reference, make_reference, read_reference, write_reference
+from hpccoll.judge.run_comparison import REGRESSION
 from hpccoll.store.rows import Results
 
 CASES = 40

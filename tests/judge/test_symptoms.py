@@ -12,10 +12,10 @@ from published_outputs import PublishedRow
 from row_examples import make_row
 
 from hpccoll.evidence.log_set import read_logs
-from hpccoll.model import causes as table
-from hpccoll.model.acceptance import MODEL, PUBLISHED, RATE, TIME, Acceptance, Expected, Judged
+from hpccoll.judge import causes as table
+from hpccoll.judge.acceptance import MODEL, PUBLISHED, RATE, TIME, Acceptance, Expected, Judged
+from hpccoll.judge.symptoms import SYMPTOMS, explain
 from hpccoll.model.machine_file import read_machine
-from hpccoll.model.symptoms import SYMPTOMS, explain
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SIZES = 8, 64 * KIB, 64 * MIB, 256 * MIB, GIB, 8 * GIB

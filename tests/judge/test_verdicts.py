@@ -11,13 +11,13 @@ from predicted_machines import cluster, in_racks
 from published_outputs import NAMED, Call, PublishedRow, imported, log_of, printed, without_source
 from synthetic_timings import times_around
 
-from hpccoll.analysis.reference import make_reference
 from hpccoll.evidence.log_set import read_logs
-from hpccoll.model.acceptance import MACHINE, MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance
+from hpccoll.judge.acceptance import MACHINE, MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance
+from hpccoll.judge.reference import make_reference
+from hpccoll.judge.verdicts import LARGE, judge_rows
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.published_rates import figures_by_fabric
-from hpccoll.model.verdicts import LARGE, judge_rows
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 

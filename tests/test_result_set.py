@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from written_runs import write_run
 
 import hpccoll
-from hpccoll.analysis.run_comparison import compare
 from hpccoll.common.errors import BadInputError
+from hpccoll.judge.run_comparison import compare
 from hpccoll.render.export import export
 from hpccoll.store import hdf5
 from hpccoll.store.load_results import to_results
@@ -27,7 +27,7 @@ from hpccoll.store.rows import RULES
 pd = pytest.importorskip("pandas")
 pytest.importorskip("xarray")
 
-from hpccoll.analysis.result_set import ResultSet  # noqa: E402 - only with both libraries
+from hpccoll.result_set import ResultSet  # noqa: E402 - only with both libraries
 
 
 def plain(value):
