@@ -114,7 +114,7 @@ def test_the_package_is_imported_without_any_library():
 
 @pytest.mark.parametrize("library", ["pandas", "xarray"])
 def test_a_missing_library_names_the_extra(monkeypatch, library):
-    for name in [name for name in sys.modules if name.startswith("hpccoll.analysis")]:
+    for name in [name for name in sys.modules if name.startswith(("hpccoll.analysis", "hpccoll.result_set"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match=rf"{library}.*hpccoll\[analysis\]"):
