@@ -1,1 +1,1 @@
-"""Holds rows against what is expected: an earlier run, a reference, published figures, formulas, simulations, curves."""
+"""Holds rows against what is expected: an earlier run, a reference, published figures, a formula, a simulation."""

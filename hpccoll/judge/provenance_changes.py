@@ -26,27 +26,38 @@ Facts = Mapping[str, Sequence[str]]
 
 def facts_of_runs(runs: Iterable[Run]) -> Facts:
     """Return what runs were measured with, by name."""
-    flat = [
-        {HOSTS: ", ".join(sorted(run.hosts)) or "None", "kind": run.kind, **dict(_flat_values("", run.provenance))}
-        for run in runs
-    ]
-    names = sorted({name for run in flat for name in run})
-    return {name: sorted({run.get(name, "none") for run in flat}) for name in names}
+    facts_by_run = [_facts_of_run(run) for run in runs]
+    facts = {}
+    for name in sorted(set[str]().union(*facts_by_run)):
+        facts[name] = sorted({of_run.get(name, "none") for of_run in facts_by_run})
+    return facts
+
+
+def _facts_of_run(run: Run) -> dict[str, str]:
+    hosts = ", ".join(sorted(run.hosts)) or "None"
+    return {HOSTS: hosts, "kind": run.kind, **dict(_flat_values("", run.provenance))}
 
 
 def changes(old: Facts, new: Facts) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield each name whose values differ, with those before and now."""
     for name in sorted(old.keys() | new.keys()):
-        before, now = (side.get(name, ["none"]) for side in (old, new))
-        if list(before) != list(now) and not (name == HOSTS and _are_same_hosts(before, now)):
-            yield name, (", ".join(before), ", ".join(now))
+        before, now = list(old.get(name, ["none"])), list(new.get(name, ["none"]))
+        if before == now or (name == HOSTS and _are_same_hosts(before, now)):
+            continue
+        yield name, (", ".join(before), ", ".join(now))
 
 
 def _are_same_hosts(before: Sequence[str], now: Sequence[str]) -> bool:
-    lists = [[each.split(", ") for each in side] for side in (before, now)]
-    names = canonical_hosts(host for side in lists for hosts in side for host in hosts)
-    sets = [{frozenset(names[host] for host in hosts) for hosts in side} for side in lists]
-    return sets[0] == sets[1]
+    """Return whether both sides ran on the same sets of hosts, whether or not a name has its domain."""
+    every_host: list[str] = []
+    for hosts in (*before, *now):
+        every_host += hosts.split(", ")
+    canonical = canonical_hosts(every_host)
+
+    def host_sets(side: Sequence[str]) -> set[frozenset[str]]:
+        return {frozenset(canonical[host] for host in hosts.split(", ")) for hosts in side}
+
+    return host_sets(before) == host_sets(now)
 
 
 def _flat_values(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

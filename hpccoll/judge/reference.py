@@ -7,6 +7,7 @@ more run (``shift``).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Annotated, Any, Literal
@@ -65,23 +66,40 @@ class ReferenceCase:
     def of(cls, of_runs: Sequence[ComparedCase], times: Sequence[float], low: float, high: float) -> "ReferenceCase":
         """Return a case with its time in each run, and its bounds."""
         case = of_runs[-1]
-        known = [each.waiting for each in of_runs if each.waiting]
-        is_known = len(known) == len(of_runs)
+        waitings = [run.waiting for run in of_runs if run.waiting]
+        transfer_s = waiting_s = None
+        if len(waitings) == len(of_runs):
+            transfer_s = median(transfer for transfer, *_ in waitings)
+            waiting_s = median(waiting for _, waiting, _ in waitings)
         return cls(
-            identity=case.identity, case_id=case.case_id, case=case.label, **case.coordinates,
-            seconds=geometric_mean(times), low_s=low, high_s=high, times_s=tuple(times),
-            transfer_s=median(transfer for transfer, *_ in known) if is_known else None,
-            waiting_s=median(waiting for _, waiting, _ in known) if is_known else None,
-        )  # fmt: skip
+            identity=case.identity,
+            case_id=case.case_id,
+            case=case.label,
+            **case.coordinates,
+            seconds=geometric_mean(times),
+            low_s=low,
+            high_s=high,
+            times_s=tuple(times),
+            transfer_s=transfer_s,
+            waiting_s=waiting_s,
+        )
 
     @property
     def compared(self) -> ComparedCase:
+        waiting = None
+        if self.transfer_s is not None and self.waiting_s is not None:
+            waiting = self.transfer_s, self.waiting_s, ""
         return ComparedCase(
-            identity=self.identity, case_id=self.case_id, label=self.case, status="ok", reason=None,
-            coordinates={name: getattr(self, name) for name in COORDINATES}, seconds=self.seconds, samples=self.times_s,
-            waiting=None if self.transfer_s is None or self.waiting_s is None
-            else (self.transfer_s, self.waiting_s, ""),
-        )  # fmt: skip
+            identity=self.identity,
+            case_id=self.case_id,
+            label=self.case,
+            coordinates={name: getattr(self, name) for name in COORDINATES},
+            status="ok",
+            reason=None,
+            seconds=self.seconds,
+            samples=self.times_s,
+            waiting=waiting,
+        )
 
     def __post_init__(self) -> None:
         """Check that its values fit each other, and its identity.
@@ -111,12 +129,13 @@ class Reference:
 
     def __post_init__(self) -> None:
         for number, case in enumerate(self.cases):
-            if len(case.times_s) != (runs := len(self.cases[0].times_s)):
+            runs = len(self.cases[0].times_s)
+            if len(case.times_s) != runs:
                 raise BadInputError(f"cases.{number}.times_s", len(case.times_s), f"times of {runs} runs")
 
     @property
     def side(self) -> Side:
-        return Side({each.identity: each.compared for each in self.cases}, self.facts, of_runs=True)
+        return Side({case.identity: case.compared for case in self.cases}, self.facts, of_runs=True)
 
 
 def make_reference(runs: Sequence[Results]) -> Reference:
@@ -127,21 +146,22 @@ def make_reference(runs: Sequence[Results]) -> Reference:
     """
     if len(runs) < MIN_RUNS:
         raise UnusableError("--make-reference", f"at least {MIN_RUNS} runs are needed: their spread makes the bounds")
-    every = [cases_of_rows(results.rows, results.runs) for results in runs]
-    timed = [{key for key, case in of_run.items() if case.timed} for of_run in every]
-    common = [key for key in every[0] if all(key in keys for keys in timed)]
+    cases_by_run = [cases_of_rows(results.rows, results.runs) for results in runs]
+    first = cases_by_run[0]
+    common = [key for key in first if all(key in cases and cases[key].timed for cases in cases_by_run)]
     if not common:
         raise UnusableError("--make-reference", "the runs have no case in common")
-    times = [[of_run[key].seconds or 0.0 for of_run in every] for key in common]
-    sizes = [every[0][key].coordinates["requested_bytes"] for key in common]
+    times = [[cases[key].seconds or 0.0 for cases in cases_by_run] for key in common]
+    sizes = [first[key].coordinates["requested_bytes"] for key in common]
     lows, highs = (ends.tolist() for ends in RunSpread.of(times, sizes).bounds)
-    cases = [
-        ReferenceCase.of([of_run[key] for of_run in every], each, low, high)
-        for key, each, low, high in zip(common, times, lows, highs, strict=True)
-    ]
-    words = [f"{run.created} on {run.machine}" for results in runs for run in results.runs[:1]]
-    facts = facts_of_runs(run for results in runs for run in results.runs)
-    return Reference(runs=words, cases=cases, facts=facts)
+    reference_cases = []
+    for key, times_of_case, low, high in zip(common, times, lows, highs, strict=True):
+        of_runs = [cases[key] for cases in cases_by_run]
+        reference_cases.append(ReferenceCase.of(of_runs, times_of_case, low, high))
+    firsts = [results.runs[0] for results in runs if results.runs]
+    words = [f"{run.created} on {run.machine}" for run in firsts]
+    facts = facts_of_runs(chain.from_iterable(results.runs for results in runs))
+    return Reference(runs=words, cases=reference_cases, facts=facts)
 
 
 def compare_with_reference(reference: Reference, new: Results, tolerance: float) -> Comparison:

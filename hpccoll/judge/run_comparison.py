@@ -15,6 +15,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -82,9 +83,10 @@ class ComparedCase:
 
     def differences(self, other: "ComparedCase") -> list[tuple[str, Any, Any]]:
         """Return the names and both values of what makes the cases different ones."""
-        mine, others = json.loads(self.identity), json.loads(other.identity)
-        names = dict.fromkeys((*mine, *others))
-        return [(name, mine.get(name), others.get(name)) for name in names if mine.get(name) != others.get(name)]
+        mine = json.loads(self.identity)
+        others = json.loads(other.identity)
+        values = [(name, mine.get(name), others.get(name)) for name in dict.fromkeys((*mine, *others))]
+        return [(name, own, its) for name, own, its in values if own != its]
 
 
 def cases_of_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> dict[str, ComparedCase]:
@@ -95,34 +97,52 @@ def cases_of_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> dict[str, Co
 def compared_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> list[tuple[Row, ComparedCase]]:
     """Return the measured rows, each with its case.
 
-    Floors are left out: what the harness takes is no operation, and a few clock ticks of it are no regression.
+    Floors are left out: they measure the harness, and a change by a few ticks of its clock is not a regression.
     """
     machines = {run.run_id: run.machine for run in runs}
-    measured = [
-        (row, Choice.of(row), CallKey.of(row, machines.get(row.run_id, "")))
-        for row in rows
-        if not (row.predicted or row.floor)
-    ]
-    alike = defaultdict[tuple[Choice, CallKey], set[CallKey]](set)
-    for _, choice, key in measured:
-        alike[choice, key.without(*MAY_CHANGE)].add(key)
-    return [(each[0], _case_of_row(*each, alike[each[1], each[2].without(*MAY_CHANGE)])) for each in measured]
+    calls = defaultdict[tuple[Choice, CallKey], set[CallKey]](set)  # the calls that differ in what may change
+    measured: list[tuple[Row, Choice, CallKey]] = []
+    for row in rows:
+        if row.predicted or row.floor:
+            continue
+        choice = Choice.of(row)
+        key = CallKey.of(row, machines.get(row.run_id, ""))
+        measured.append((row, choice, key))
+        calls[choice, key.without(*MAY_CHANGE)].add(key)
+    cases = []
+    for row, choice, key in measured:
+        alike = calls[choice, key.without(*MAY_CHANGE)]
+        cases.append((row, _case_of_row(row, choice, key, alike)))
+    return cases
 
 
 def _case_of_row(row: Row, choice: Choice, key: CallKey, alike: Collection[CallKey]) -> ComparedCase:
     """Return the case of a row; ``alike`` are the calls of its run that differ in what may change."""
-    named = key if len(alike) > 1 else key.without(*MAY_CHANGE)
-    values = {name: getattr(named, name) for name in _CALL_FIELDS}
-    known = {name: value for name, value in values.items() if value is not None}
-    identity = {**known, "algorithm": choice.algorithm, "transport": choice.transport, "params": dict(choice.params)}
+    waiting = None
+    if row.transfer_s is not None and row.waiting_s is not None:
+        waiting = row.transfer_s, row.waiting_s, late_words(row)
     return ComparedCase(
-        identity=json.dumps(identity, sort_keys=True), case_id=row.case_id,
+        identity=_identity(choice, key if len(alike) > 1 else key.without(*MAY_CHANGE)),
+        case_id=row.case_id,
         label=", ".join(filter(None, (_label(row), key.label(alike)))),
-        coordinates={name: getattr(row, name) for name in COORDINATES}, status=row.status, reason=row.reason,
-        seconds=row.median_s, samples=[median for median in row.round_medians_s if median],
-        waiting=None if row.transfer_s is None or row.waiting_s is None
-        else (row.transfer_s, row.waiting_s, late_words(row)),
-    )  # fmt: skip
+        coordinates={name: getattr(row, name) for name in COORDINATES},
+        status=row.status,
+        reason=row.reason,
+        seconds=row.median_s,
+        samples=[seconds for seconds in row.round_medians_s if seconds],
+        waiting=waiting,
+    )
+
+
+def _identity(choice: Choice, key: CallKey) -> str:
+    """Return what was asked, as JSON with sorted keys."""
+    asked: dict[str, Any] = {}
+    for name in _CALL_FIELDS:
+        value = getattr(key, name)
+        if value is not None:
+            asked[name] = value
+    asked |= {"algorithm": choice.algorithm, "transport": choice.transport, "params": dict(choice.params)}
+    return json.dumps(asked, sort_keys=True)
 
 
 _CALL_FIELDS = tuple(field.name for field in fields(CallKey))
@@ -130,15 +150,20 @@ _CALL_FIELDS = tuple(field.name for field in fields(CallKey))
 
 def _label(row: Row) -> str:
     params = " ".join(f"{name}={value}" for name, value in sorted(row.params.items()))
-    how = " ".join(filter(None, (row.algorithm, params, "" if row.transport == "mpi" else f"over {row.transport}")))
+    transport = "" if row.transport == "mpi" else f"over {row.transport}"
+    how = " ".join(filter(None, (row.algorithm, params, transport)))
     op = f" {row.op}" if row.op else ""
-    where = f"{format_count(row.ranks, 'rank')} on {format_count(row.nodes, 'node')}"
-    place = "in place" if row.in_place else "out of place"
-    variant = f", {row.variant}" if row.variant else ""
-    source = f", by {row.source}" if row.imported else ""
-    return (
-        f"{row.collective} {format_size(row.requested_bytes)} {how}, {row.dtype}{op} {place}, {where}{variant}{source}"
-    )
+    placement = "in place" if row.in_place else "out of place"
+    words = [
+        f"{row.collective} {format_size(row.requested_bytes)} {how}",
+        f"{row.dtype}{op} {placement}",
+        f"{format_count(row.ranks, 'rank')} on {format_count(row.nodes, 'node')}",
+    ]
+    if row.variant:
+        words.append(row.variant)
+    if row.imported:
+        words.append(f"by {row.source}")
+    return ", ".join(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +182,16 @@ class CaseComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON has it; absent values are None."""
+        shift = {name: getattr(self.shift, name, None) for name in ("factor", "low", "high", "p_value")}
         return {
-            "case_id": self.case_id, "case": self.label, **self.coordinates, "old_s": self.old_s, "new_s": self.new_s,
-            **{name: getattr(self.shift, name, None) for name in ("factor", "low", "high", "p_value")},
+            "case_id": self.case_id,
+            "case": self.label,
+            **self.coordinates,
+            "old_s": self.old_s,
+            "new_s": self.new_s,
+            **shift,
             "reason": self.reason,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +207,13 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
-        return {
-            **{key: [case.to_json() for case in self.of(verdict)] for verdict, key in PLURALS.items()},
+        content: dict[str, Any] = {}
+        for verdict, key in PLURALS.items():
+            content[key] = [case.to_json() for case in self.of(verdict)]
+        old_load, new_load = self.loads
+        return content | {
             "changes": {name: {"old": old, "new": new} for name, (old, new) in self.changes.items()},
-            "loads": {"old": self.loads[0], "new": self.loads[1]},
+            "loads": {"old": old_load, "new": new_load},
             "tolerance": self.tolerance,
             "beside": [pair.to_json() for pair in self.beside],
         }
@@ -194,12 +227,12 @@ class Comparison:
     @property
     def by_call(self) -> "dict[tuple[str, int, int], Comparison]":
         """The comparison of each collective, number of ranks and number of nodes; those that became worse first."""
-        cases = defaultdict[tuple[str, int, int], list[CaseComparison]](list)
+        by_call = defaultdict[tuple[str, int, int], list[CaseComparison]](list)
         for case in self.cases:
             where = case.coordinates
-            cases[where["collective"], where["ranks"], where["nodes"]].append(case)
-        parts = {call: replace(self, cases=of_call, beside=()) for call, of_call in sorted(cases.items())}
-        return dict(sorted(parts.items(), key=lambda part: not part[1].worse))
+            by_call[where["collective"], where["ranks"], where["nodes"]].append(case)
+        parts = [(call, replace(self, cases=cases, beside=())) for call, cases in sorted(by_call.items())]
+        return dict(sorted(parts, key=lambda part: not part[1].worse))
 
     def factors(self, *verdicts: str) -> list[float]:
         """Return the times of the new run over those of the old one, ascending, of the cases of some verdicts."""
@@ -232,7 +265,7 @@ class Side:
     @classmethod
     def of(cls, results: Results, sources: Collection[str | None] | None = None) -> "Side":
         """Return the side of a run, with the results of the programs ``sources`` [all]."""
-        busy = [load for run in results.runs for load in busy_hosts(run.provenance)]
+        busy = list(chain.from_iterable(busy_hosts(run.provenance) for run in results.runs))
         load = describe_busy(busy) if busy else None
         gaps = {gap.case: gap.reason for gap in (*results.skipped, *results.missing)}
         rows = (row for row in results.rows if sources is None or row.source in sources)
@@ -245,22 +278,24 @@ def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Compari
     Raises:
         UnusableError: if the runs have no case in common.
     """
-    beside = [
-        pair
-        for theirs, ours in ((old, new), (new, old))
-        for pair in side_by_side((row for row in theirs.rows if row.imported), ours.ours.rows)
-        if pair.ours
-    ]
-    programs = [{row.source for row in results.rows} for results in (old, new)]
-    sources = programs[0] & programs[1]
-    sides = Side.of(old, sources), Side.of(new, sources)
-    if not sides[0].cases.keys() & sides[1].cases.keys():
-        if beside and not sources:
-            return Comparison((), {}, (sides[0].load, sides[1].load), tolerance, beside)
-        of_programs = " and ".join(", ".join(sorted(map(str, each))) or "nothing" for each in programs)
-        why = _nearest_cases(*(side.cases for side in sides)) or f"the results are of {of_programs}"
-        raise UnusableError("hpccoll compare", f"no case in common: {why}")
-    return replace(compare_sides(*sides, tolerance), beside=beside)
+    beside = [*_pairs_with_ours(old, new), *_pairs_with_ours(new, old)]
+    old_programs = {row.source for row in old.rows}
+    new_programs = {row.source for row in new.rows}
+    common_programs = old_programs & new_programs
+    before, after = Side.of(old, common_programs), Side.of(new, common_programs)
+    if before.cases.keys() & after.cases.keys():
+        return replace(compare_sides(before, after, tolerance), beside=beside)
+    if beside and not common_programs:
+        return Comparison((), {}, (before.load, after.load), tolerance, beside)
+    names = [", ".join(sorted(map(str, programs))) or "nothing" for programs in (old_programs, new_programs)]
+    why = _nearest_cases(before.cases, after.cases) or f"the results are of {' and '.join(names)}"
+    raise UnusableError("hpccoll compare", f"no case in common: {why}")
+
+
+def _pairs_with_ours(theirs: Results, ours: Results) -> list[SideBySide]:
+    """Return the results of other programs in one run that the other run has results of ours for."""
+    imported = (row for row in theirs.rows if row.imported)
+    return [pair for pair in side_by_side(imported, ours.ours.rows) if pair.ours]
 
 
 def _nearest_cases(old: Mapping[str, ComparedCase], new: Mapping[str, ComparedCase]) -> str | None:
@@ -275,30 +310,58 @@ def _nearest_cases(old: Mapping[str, ComparedCase], new: Mapping[str, ComparedCa
 
 def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
     """Compare two sides: two runs, or a reference and a run."""
-    before, after = old.cases, new.cases
-    if old.of_runs:  # the unit of a reference is the run
-        after = {key: replace(case, samples=[case.seconds] if case.seconds else []) for key, case in after.items()}
-    common = [key for key in before if key in after and before[key].timed and after[key].timed]
-    samples, of_new = ([side[key].samples for key in common] for side in (before, after))
-    found: Sequence[Shift | None] = []
-    if common and old.of_runs:
-        sizes = [before[key].coordinates["requested_bytes"] for key in common]
-        found = RunSpread.of(samples, sizes).shifts([each for (each,) in of_new])
-    elif common:
-        found = shifts(samples, of_new)
-    moved = dict(zip(common, found, strict=True))
-    pairs = {key: (before.get(key), after.get(key)) for key in {**before, **after}}
+    shift_of = _shifts_of_common(old, new)
     cases = []
-    for key, pair in pairs.items():
-        case, shift = pair[1] or pair[0], moved.get(key)
-        if case and any(each and (each.timed or each.status in BAD) for each in pair):  # else neither could measure it
-            verdict, reason = _verdict(*pair, shift, old, new, tolerance)
-            old_s, new_s = (each.seconds if each and each.timed else None for each in pair)
-            about = case.identity, case.case_id, case.label, case.coordinates
-            cases.append(CaseComparison(*about, verdict, old_s, new_s, shift, reason))
+    for key in {**old.cases, **new.cases}:
+        before, after = old.cases.get(key), new.cases.get(key)
+        case = after or before
+        if case is None or not (_has_result(before) or _has_result(after)):
+            continue
+        if after and old.of_runs:
+            after = _as_one_run(after)
+        shift = shift_of.get(key)
+        verdict, reason = _verdict(before, after, shift, old, new, tolerance)
+        comparison = CaseComparison(
+            identity=case.identity,
+            case_id=case.case_id,
+            label=case.label,
+            coordinates=case.coordinates,
+            verdict=verdict,
+            old_s=before.seconds if before and before.timed else None,
+            new_s=after.seconds if after and after.timed else None,
+            shift=shift,
+            reason=reason,
+        )
+        cases.append(comparison)
     cases.sort(key=_rank)
     unit = "run" if old.of_runs else "round"
     return Comparison(cases, dict(changes(old.facts, new.facts)), (old.load, new.load), tolerance, unit=unit)
+
+
+def _has_result(case: ComparedCase | None) -> bool:
+    """Return whether a side has a time of a case, or a result that is not right."""
+    return case is not None and (case.timed or case.status in BAD)
+
+
+def _as_one_run(case: ComparedCase) -> ComparedCase:
+    """Return a case whose only sample is its time: the unit of a reference is the run."""
+    return replace(case, samples=[case.seconds] if case.seconds else [])
+
+
+def _shifts_of_common(old: Side, new: Side) -> dict[str, Shift | None]:
+    """Return the shifts of the cases that have times on both sides, by what was asked."""
+    common = [key for key in old.cases if old.cases[key].timed and key in new.cases and new.cases[key].timed]
+    if not common:
+        return {}
+    found: Sequence[Shift | None]
+    old_samples = [old.cases[key].samples for key in common]
+    if old.of_runs:
+        sizes = [old.cases[key].coordinates["requested_bytes"] for key in common]
+        new_seconds = [new.cases[key].seconds or 0.0 for key in common]
+        found = RunSpread.of(old_samples, sizes).shifts(new_seconds)
+    else:
+        found = shifts(old_samples, [new.cases[key].samples for key in common])
+    return dict(zip(common, found, strict=True))
 
 
 def _rank(case: CaseComparison) -> tuple[int, float, str]:
@@ -316,17 +379,27 @@ def _verdict(
     if after is not None and after.timed and (before is None or not before.timed):
         return NEW, None
     if before is None or after is None or not after.timed:
+        reason = after.reason if after else None
         gap = new.gaps.get(before.case_id) if before else None
-        return MISSING, (after.reason if after else None) or gap or "the new run does not have it"
+        return MISSING, reason or gap or "the new run does not have it"
     verdict, reason = verdict_on_shift(shift, min(len(before.samples), len(after.samples)), tolerance)
     if verdict == UNDECIDED and old.of_runs:
         return verdict, "the runs of the reference differ by more than the tolerance"
     if verdict in (REGRESSION, IMPROVEMENT) and before.waiting and after.waiting:
-        transfer, waiting, late = after.waiting
-        earlier = [format_seconds(each) for each in before.waiting[:2]]
-        what = f"transfer {format_seconds(transfer)}, was {earlier[0]}; waiting up to {format_seconds(waiting)}, was"
-        return verdict, "; ".join(filter(None, (f"{what} {earlier[1]}", late)))
+        return verdict, _waiting_words(before.waiting, after.waiting)
     return verdict, reason
+
+
+def _waiting_words(before: tuple[float, float, str], after: tuple[float, float, str]) -> str:
+    """Return the transfer and the waiting of a training step in both runs, and which rank is late now."""
+    old_transfer, old_waiting, _ = before
+    transfer, waiting, late = after
+    parts = [
+        f"transfer {format_seconds(transfer)}, was {format_seconds(old_transfer)}",
+        f"waiting up to {format_seconds(waiting)}, was {format_seconds(old_waiting)}",
+        late,
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def verdict_on_shift(shift: Shift | None, rounds: int, tolerance: float) -> tuple[str, str | None]:

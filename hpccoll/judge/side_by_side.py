@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from hpccoll.analysis.series_names import call_label
@@ -32,13 +33,17 @@ class SideBySide:
     def to_json(self) -> dict[str, Any]:
         """Return both as JSON has them; absent values are None."""
         theirs, ours = self.theirs, self.ours
+        names = "collective", "algorithm", "transport", *OPERATION[1:]
         return {
-            "collective": theirs.collective, "algorithm": theirs.algorithm, "transport": theirs.transport,
-            **{name: getattr(theirs, name) for name in OPERATION[1:]}, "params": dict(theirs.params),
-            "source": theirs.source, "their_timing": theirs.timing, "their_s": theirs.median_s,
-            "our_timing": ours.timing if ours else None, "our_s": ours.median_s if ours else None,
+            **{name: getattr(theirs, name) for name in names},
+            "params": dict(theirs.params),
+            "source": theirs.source,
+            "their_timing": theirs.timing,
+            "their_s": theirs.median_s,
+            "our_timing": ours.timing if ours else None,
+            "our_s": ours.median_s if ours else None,
             "factor": self.factor,
-        }  # fmt: skip
+        }
 
 
 def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]:
@@ -51,11 +56,13 @@ def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]
     for row in ours:
         if row.usable and not (row.floor or row.load):
             by_operation[_operation(row)].append(row)
-    return [
-        SideBySide(row, min(by_operation.get(_operation(row), ()), key=lambda ours: _distance(row, ours), default=None))
-        for row in theirs
-        if row.median_s
-    ]
+    pairs = []
+    for row in theirs:
+        if row.median_s:
+            candidates = by_operation.get(_operation(row), [])
+            nearest = min(candidates, key=partial(_distance, row), default=None)
+            pairs.append(SideBySide(row, nearest))
+    return pairs
 
 
 def _operation(row: Row) -> tuple[str, str, CallKey]:
@@ -63,17 +70,16 @@ def _operation(row: Row) -> tuple[str, str, CallKey]:
 
 
 def _distance(theirs: Row, ours: Row) -> tuple[object, ...]:
-    """Return by what our result differs from theirs, the most important first."""
-    return (
-        ours.timing != theirs.source,
-        ours.timing != theirs.timing, bool(theirs.params.get(GRAPH)) != bool(ours.params.get(GRAPH)),
-        ours.variant is not None, theirs.dtype != ours.dtype,
-        theirs.in_place != ours.in_place, ours.median_s,
-    )  # fmt: skip
+    """Return whether our result differs from theirs in each respect, the most important first, and then its time."""
+    has_other_graph = bool(theirs.params.get(GRAPH)) != bool(ours.params.get(GRAPH))
+    timing = ours.timing != theirs.source, ours.timing != theirs.timing, has_other_graph
+    elements = theirs.dtype != ours.dtype, theirs.in_place != ours.in_place
+    return *timing, ours.variant is not None, *elements, ours.median_s
 
 
 def operation_label(row: Row) -> str:
     """Return the operation of a result of another program in words."""
-    how = f"{row.algorithm} ({call})" if (call := call_label(row.params)) else row.algorithm
+    call = call_label(row.params)
+    how = f"{row.algorithm} ({call})" if call else row.algorithm
     where = f"{format_count(row.ranks, 'rank')} on {format_count(row.nodes, 'node')}"
     return f"{row.collective} {format_size(row.requested_bytes)} {how}, {row.dtype}, {where}"
