@@ -87,19 +87,26 @@ class ChartGroup:
         return self._part(crowded=True) if kinds >= {True, False} else None
 
     def _part(self, *, crowded: bool) -> "ChartGroup":
-        points = tuple(point for point in self.points if point.row.oversubscribed == crowded)
-        kept, others = ({self.shape_label(p.row) for p in self.usable if p.row.oversubscribed == each}
-                        for each in (crowded, not crowded))  # fmt: skip
+        own_shapes: set[str] = set()
+        other_shapes: set[str] = set()
+        for point in self.usable:
+            shapes = own_shapes if point.row.oversubscribed == crowded else other_shapes
+            shapes.add(self.shape_label(point.row))
 
-        def beside(rows: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
-            """Return the points of other kinds on the shapes that were measured in this part, or in neither."""
-            shapes = ((point, self.shape_label(point.row)) for point in rows)
-            return tuple(point for point, shape in shapes if shape in kept or (not crowded and shape not in others))
+        def belongs_here(point: SeriesPoint) -> bool:
+            """Return whether a point of another kind is on a shape that was measured in this part, or in neither."""
+            shape = self.shape_label(point.row)
+            return shape in own_shapes or (not crowded and shape not in other_shapes)
 
-        of_part = tuple(each for each in self.recommendations if each.measured.oversubscribed == crowded)
-        imports, predictions = beside(self.imports), beside(self.predictions)
         return replace(
-            self, points=points, imports=imports, predictions=predictions, recommendations=of_part, whole=self
+            self,
+            points=tuple(point for point in self.points if point.row.oversubscribed == crowded),
+            imports=tuple(filter(belongs_here, self.imports)),
+            predictions=tuple(filter(belongs_here, self.predictions)),
+            recommendations=tuple(
+                advice for advice in self.recommendations if advice.measured.oversubscribed == crowded
+            ),
+            whole=self,
         )
 
     @cached_property

@@ -1,7 +1,7 @@
 """The measured times of each choice, by setting and size: the input of making and of judging a table."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
@@ -32,27 +32,32 @@ class ChoiceTime:
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "ChoiceTime":
+        """Return the time of a choice whose rows are of one size."""
         medians = np.array([row.median_s for row in rows])
         seconds = float(np.exp(np.log(medians).mean()))
-        half_intervals = [(row.interval[1] - row.interval[0]) / 2 / seconds for row in rows if row.interval]
-        rounds: dict[RoundOfCall, RoundStatistics] = {
-            (CallKey.of(row), *round_key): statistics
-            for row in rows
-            for round_key, statistics in round_statistics(row).items()
-            if statistics.median
-        }
-        return cls(seconds, max(*half_intervals, float(np.ptp(medians)) / 2 / seconds, 0.0), rounds)
+        noises = [0.0, float(np.ptp(medians)) / 2 / seconds]
+        rounds: dict[RoundOfCall, RoundStatistics] = {}
+        for row in rows:
+            if row.interval:
+                low, high = row.interval
+                noises.append((high - low) / 2 / seconds)
+            key = CallKey.of(row)
+            for (run, number), statistics in round_statistics(row).items():
+                if statistics.median:
+                    rounds[key, run, number] = statistics
+        return cls(seconds, max(noises), rounds)
 
     @property
     def has_interval(self) -> bool:
         """Whether a round has a 95 % interval: without any, nothing is clear."""
-        return any(each.interval for each in self.rounds.values())
+        return any(statistics.interval for statistics in self.rounds.values())
 
     @property
     def ends(self) -> tuple[float, float]:
         """The ends of the 95 % intervals of all rounds; 0 and infinity without any."""
-        ends = [end for of_round in self.rounds.values() for end in of_round.interval or ()]
-        return min(ends, default=0.0), max(ends, default=inf)
+        intervals = [statistics.interval for statistics in self.rounds.values() if statistics.interval]
+        lows, highs = [low for low, _ in intervals], [high for _, high in intervals]
+        return min(lows, default=0.0), max(highs, default=inf)
 
     def ratio_noise(self, other: "ChoiceTime") -> float:
         """Return the relative uncertainty of the ratio to another time.
@@ -62,7 +67,7 @@ class ChoiceTime:
         """
         ratios = self.round_ratios(other)
         if len(ratios) > 1:
-            return float(np.ptp(np.log([*ratios.values()]))) / 2
+            return float(np.ptp(np.log(list(ratios.values())))) / 2
         return float(np.hypot(self.noise, other.noise))
 
     def ratio(self, other: "ChoiceTime") -> float:
@@ -70,7 +75,8 @@ class ChoiceTime:
 
         It is the median of the ratios over common rounds; without common rounds it is the ratio of the medians.
         """
-        return median_ratio([*self.round_ratios(other).values()] or [self.seconds / other.seconds])
+        ratios = list(self.round_ratios(other).values())
+        return median_ratio(ratios or [self.seconds / other.seconds])
 
     def round_ratios(self, other: "ChoiceTime") -> dict[RoundOfCall, float]:
         """Return the ratio of this time to another in each round that measured both."""
@@ -119,18 +125,19 @@ class MeasuredSetting:
     @classmethod
     def of(cls, rows: Sequence[Row], conditions: Conditions) -> "MeasuredSetting":
         """Return the measurements of the rows of a setting."""
-        grouped: dict[Choice, dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
-        of_auto: dict[int, list[Row]] = defaultdict(list)
+        rows_of_choice: dict[Choice, list[Row]] = defaultdict(list)
+        rows_of_auto: list[Row] = []
+        choice_of_row: dict[RowKey, Choice] = {}
         for row in rows:
-            by_size = of_auto if row.algorithm == AUTO else grouped[Choice.of(row)]
-            by_size[row.requested_bytes].append(row)
-        curves = {
-            choice: {size: ChoiceTime.of(of_size) for size, of_size in sorted(grouped[choice].items())}
-            for choice in sorted(grouped, key=str)
-        }
-        of_choices = {row.key: Choice.of(row) for row in rows if row.algorithm != AUTO}
-        auto = {size: ChoiceTime.of(of_size) for size, of_size in sorted(of_auto.items())}
-        return cls(curves, of_choices, conditions, any(row.oversubscribed for row in rows), auto)
+            if row.algorithm == AUTO:
+                rows_of_auto.append(row)
+                continue
+            choice = Choice.of(row)
+            choice_of_row[row.key] = choice
+            rows_of_choice[choice].append(row)
+        curves = {choice: _curve(rows_of_choice[choice]) for choice in sorted(rows_of_choice, key=str)}
+        is_oversubscribed = any(row.oversubscribed for row in rows)
+        return cls(curves, choice_of_row, conditions, is_oversubscribed, _curve(rows_of_auto))
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -139,11 +146,19 @@ class MeasuredSetting:
     @property
     def sizes(self) -> list[int]:
         """All sizes in bytes, ascending."""
-        return sorted({size for curve in self.curves.values() for size in curve})
+        return sorted(set[int]().union(*self.curves.values()))
 
     def times_at(self, size: int) -> dict[Choice, ChoiceTime]:
         """Return the times of the choices that were measured at ``size``."""
         return {choice: curve[size] for choice, curve in self.curves.items() if size in curve}
+
+
+def _curve(rows: Iterable[Row]) -> dict[int, ChoiceTime]:
+    """Return the times of one choice by requested size in bytes, ascending."""
+    by_size: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_size[row.requested_bytes].append(row)
+    return {size: ChoiceTime.of(rows_of_size) for size, rows_of_size in sorted(by_size.items())}
 
 
 def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
@@ -158,7 +173,7 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
         by_setting[setting].append(conditions)
     for setting, several in by_setting.items():
         if len(several) > 1:
-            labels = sorted(", ".join((each.label, *each.words[3:])) for each in several)
+            labels = sorted(", ".join((conditions.label, *conditions.words[3:])) for conditions in several)
             expected = f"results of one machine, MPI library and executor for {setting.label}"
             raise BadInputError("PATHS", "; ".join(labels), expected)
     return {setting: MeasuredSetting.of(rows, conditions) for (setting, conditions), rows in grouped.items()}

@@ -77,12 +77,17 @@ def _gain(point: SeriesPoint, base: SeriesPoint) -> float | None:
 
 def largest_points(group: ChartGroup) -> list[SeriesPoint]:
     """Return the last measured points at the largest size whose nodes have several ports, by ranks and series."""
-    with_ports = [p for p in best_placements(group.points) if p.row.nodes > 1 and len(p.row.port_sent) > 1]
-    largest = max((p.row.requested_bytes for p in with_ports), default=0)
+    if group.many_pairs:
+        return []
+    points = best_placements(group.points)
+    with_ports = [point for point in points if point.row.nodes > 1 and len(point.row.port_sent) > 1]
+    largest = max((point.row.requested_bytes for point in with_ports), default=0)
+    last: dict[tuple[str, CallKey], SeriesPoint] = {}
+    for point in with_ports:
+        if point.row.requested_bytes == largest:
+            last[point.series, point.key.without("in_place")] = point
     order = list(group.legend)
-    points = [p for p in with_ports if p.row.requested_bytes == largest and not group.many_pairs]
-    last = {(p.series, p.key.without("in_place")): p for p in points}
-    return sorted(last.values(), key=lambda p: (p.row.ranks, order.index(p.series)))
+    return sorted(last.values(), key=lambda point: (point.row.ranks, order.index(point.series)))
 
 
 def sent_bytes_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
