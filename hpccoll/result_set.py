@@ -65,7 +65,8 @@ class ResultSet:
         self._results = results
         self._positions = {row.key: position for position, row in enumerate(results.rows)}
         self.rows: pd.DataFrame = _frame(Row, results.rows, ROW_COLUMNS).rename_axis("case")
-        self.rows.attrs["units"] = {name: unit for name in ROW_COLUMNS if (unit := unit_of(name))}
+        units = {name: unit_of(name) for name in ROW_COLUMNS}
+        self.rows.attrs["units"] = {name: unit for name, unit in units.items() if unit}
         self.runs: pd.DataFrame = _run_frame(results.runs)
         self.missing: pd.DataFrame = _frame(Gap, results.missing).rename(columns={"case": "case_id"})
         self.skipped: pd.DataFrame = _frame(Gap, results.skipped).rename(columns={"case": "case_id"})

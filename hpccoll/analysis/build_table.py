@@ -19,7 +19,7 @@ from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.durable_files import replacing_file
-from hpccoll.store.rows import Results
+from hpccoll.store.rows import Results, Row
 
 NOISE_WARNING_PERCENT = 10
 """The uncertainty of the ratio of the two fastest choices, in per cent, from which on a warning is printed."""
@@ -41,7 +41,7 @@ def build_table(results: Results, advice: Advice | None = None) -> TuneTable:
     recommendations = advice.placements
     if not recommendations:
         rows = results.rows
-        statuses = Counter(row.kind if not row.ours else "wrong" if row.wrong else row.status for row in rows)
+        statuses = Counter(map(_status, rows))
         counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "no rows"
         if reason := lone_rank_reason(results.ours.rows):
             raise UnusableError("PATHS", reason)
@@ -140,3 +140,10 @@ def table_warnings(results: Results, advice: Advice | None = None) -> Iterator[s
             f"{NOISE_WARNING_PERCENT} % or more (median over sizes; {noise[worst]:.0f} % in {worst.label}): either may "
             "be the faster. More time for each case helps, and so does a machine without other load."
         )
+
+
+def _status(row: Row) -> str:
+    """Return why a row makes no entry of a table, or its status."""
+    if not row.ours:
+        return row.kind
+    return "wrong" if row.wrong else row.status

@@ -188,7 +188,8 @@ class ChartGroup:
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """The measured pairs of ranks, if messages go between two ranks."""
-        return tuple(sorted({two for point in self.usable if (two := rank_pair(point.row))}))
+        pairs = {rank_pair(point.row) for point in self.usable}
+        return tuple(sorted(filter(None, pairs)))
 
     @cached_property
     def many_pairs(self) -> bool:

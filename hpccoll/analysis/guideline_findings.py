@@ -127,7 +127,10 @@ def _findings(
             clauses.append(where + in_brackets(some, shape))
     if shapes:
         details = key.label(other for other in every if other.collective == key.collective)
-        what = f"its {join_words(detour)}{' together' * (len(detour) > 1)}" if detour else "with a larger message"
+        what = "with a larger message"
+        if detour:
+            together = " together" if len(detour) > 1 else ""
+            what = f"its {join_words(detour)}{together}"
         text = f"{key.collective}{in_brackets(details)} takes longer than {what}"
         yield info(
             "guideline", f"{text}: {'; '.join(first_few(clauses, MAX_SHAPES, 'shape'))}.", title=library,

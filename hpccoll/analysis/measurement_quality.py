@@ -181,7 +181,7 @@ def noise_note(results: Results) -> str:
     bare = sum(row.interval is None for row in rows)
     wide = [row for row in rows if row.converged is False and row.interval is not None]
     precisions = {run.run_id: run.precision for run in results.runs}
-    requested = sorted({precision for row in wide if (precision := precisions.get(row.run_id))})
+    requested = sorted(set(filter(None, (precisions.get(row.run_id) for row in wide))))
     width = " or ".join(f"+-{100 * precision:g} %" for precision in requested)
     floors = sorted({row.algorithm for row in measured if row.floor})
     without = f" ({' and '.join(floors)} left out)" if floors else ""

@@ -63,7 +63,11 @@ def _stalls(results: Results) -> Iterator[tuple[Run, Finding]]:
 
 def _logged_findings(results: Results) -> Iterator[tuple[Run, Finding]]:
     """Yield what the logs of runs contradict, or do not show: first of all runs their networks, then their variants."""
-    records = [(run, record) for run in results.runs if (record := probe_of_run(run).record)]
+    records: list[tuple[Run, LogRecord]] = []
+    for run in results.runs:
+        record = probe_of_run(run).record
+        if record:
+            records.append((run, record))
     logged_variants = {run.variant for run, _ in records}
     # NCCL logs no algorithm for collectives that it builds from sends and receives.
     with_algorithm = {
@@ -146,7 +150,8 @@ def _without_recovery(results: Results) -> Iterator[tuple[Run, Finding]]:
 def _busy_machine(results: Results) -> Iterator[Finding]:
     """Yield a warning with the runs in which something else used the machine; those that timed nothing do not count."""
     timed = {row.run_id for row in results.rows if row.median_s}
-    busy = [hosts for run in results.runs if run.run_id in timed and (hosts := busy_hosts(run.provenance))]
+    loads = [busy_hosts(run.provenance) for run in results.runs if run.run_id in timed]
+    busy = list(filter(None, loads))
     if busy:
         load = describe_busy(load for hosts in busy for load in hosts)
         where = f"in {len(busy)} of {format_count(len(timed), 'run')}"
@@ -224,4 +229,6 @@ def _expected_network(run: Run) -> tuple[str | None, str]:
         return str(network), "the site file says so"
     hosts = provenance.get("ports") or ()
     names = {port["name"]: None for host in hosts for port in host["ports"] if port["kind"] == "infiniband"}
-    return ("rdma", f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} active") if names else (None, "")
+    if not names:
+        return None, ""
+    return "rdma", f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} active"

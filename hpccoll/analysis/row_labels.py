@@ -21,7 +21,9 @@ def traffic_pattern(row: Row) -> str | None:
 def concurrent_label(row: Row) -> str:
     """Return how many pairs of ranks exchange messages at once, in words; empty if the collective has no pairs."""
     pairs = call_arguments(row).get("concurrent")
-    return "" if pairs is None else "all pairs at once" if pairs == 0 else f"{format_count(int(pairs), 'pair')} at once"
+    if pairs is None:
+        return ""
+    return f"{format_count(int(pairs), 'pair')} at once" if pairs else "all pairs at once"
 
 
 def has_size(collective: str) -> bool:

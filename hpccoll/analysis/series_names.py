@@ -95,11 +95,12 @@ def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[st
 
     def key(row: Row) -> tuple[str, ...]:
         pattern, root = traffic_pattern(row), root_rank(row)
+        load = IDLE if row.collective in loaded else ""
         call = (
             str(call_arguments(row)["model"]) if row.collective in WORKLOADS else "",
             f"traffic {pattern}" if pattern else "",
             concurrent_label(row),
-            f"load {row.load}" if row.load else IDLE if row.collective in loaded else "",
+            f"load {row.load}" if row.load else load,
             f"root {root}" if row.collective in rooted else "",
         )
         moves = has_size(row.collective) or row.collective in WORKLOADS

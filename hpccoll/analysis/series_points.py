@@ -66,12 +66,16 @@ class SeriesPoint:
     def rank_name(self, rank: int) -> str:
         """Return a worker in words: ``rank 3 on n17``, or ``n17`` if that has one worker; ``rank 3`` on one host."""
         host = self.host_of(rank)
-        return host if self.names_hosts else f"rank {rank} on {host}" if host else f"rank {rank}"
+        if host and self.names_hosts:
+            return host
+        return f"rank {rank} on {host}" if host else f"rank {rank}"
 
     def rank_label(self, rank: int) -> str:
         """Return a worker for an axis of ranks: ``3 (n17)``, ``n17`` or ``3``."""
         host = self.host_of(rank)
-        return host if self.names_hosts else f"{rank} ({host})" if host else str(rank)
+        if host and self.names_hosts:
+            return host
+        return f"{rank} ({host})" if host else str(rank)
 
     @property
     def pair_label(self) -> str:

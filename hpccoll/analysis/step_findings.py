@@ -195,9 +195,11 @@ def _bucket_text(best: int, costs: Sequence[Mapping[str, Any]]) -> str:
     worse = [f"{_limit(each['bucket'])} costs {100 * each['cost']:.0f} %" for each in costs if each["clear"]]
     if not worse:
         return "no limit is clearly the best"
-    equal = [_limit(each["bucket"]) for each in costs if not each["clear"]]
-    tie = [f"{join_words(equal)} {'is' if len(equal) == 1 else 'are'} not clearly slower"] if equal else []
-    return "; ".join([f"{_limit(best)} is best", ", ".join(worse), *tie])
+    clauses = [f"{_limit(best)} is best", ", ".join(worse)]
+    equal = [_limit(cost["bucket"]) for cost in costs if not cost["clear"]]
+    if equal:
+        clauses.append(f"{join_words(equal)} {'is' if len(equal) == 1 else 'are'} not clearly slower")
+    return "; ".join(clauses)
 
 
 def _limit(limit: int) -> str:
@@ -223,11 +225,11 @@ def _last_bucket(step: StepTimes) -> dict[str, Any] | None:
     """Return the bytes and the seconds of the last bucket on the slowest rank; None if computations can hide it."""
     position = int(step.step_s[0].argmax())
     operations = zip(step.program(position).operations, step.operations(position)[0].tolist(), strict=True)
-    of_buckets = [
-        (bucket[0], each["bytes"], times)
-        for each, times in operations
-        if each["phase"] == "backward" and (bucket := re.match(r"bucket \d+( of experts)?", str(each["label"])))
-    ]
+    of_buckets = []
+    for operation, times in operations:
+        bucket = re.match(r"bucket \d+( of experts)?", str(operation["label"]))
+        if bucket and operation["phase"] == "backward":
+            of_buckets.append((bucket[0], operation["bytes"], times))
     # The operations of a compressed bucket follow one another; with zero2 each micro-batch has all buckets again.
     chains = [(label, [*chain]) for label, chain in groupby(of_buckets, key=lambda each: each[0])]
     computed, buckets = step.computations(position)[0], len({label for label, _ in chains})
@@ -306,7 +308,11 @@ def _null_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
             "null.",
             workloads=len(missing), of=len(compared),
         )  # fmt: skip
-    late = [(found, each) for each in compared if (found := _null_excess(each))]
+    late = []
+    for each in compared:
+        found = _null_excess(each)
+        if found:
+            late.append((found, each))
     if late:
         (excess, share), each = max(late, key=lambda pair: pair[0][1])
         fewer = "start fewer ranks, which wait for a core here" if each.oversubscribed else "take an idle machine"

@@ -109,7 +109,9 @@ def _of_damaged_file(file: tuple[Path, BadInputError]) -> JobStatus:
 
 
 def _state(raw: RawResults) -> str:
-    return "complete" if raw.complete else "running" if raw.is_running else "partial"
+    if raw.complete:
+        return "complete"
+    return "running" if raw.is_running else "partial"
 
 
 def _sum_of(progress: Iterable[JobProgress], number: str) -> int:

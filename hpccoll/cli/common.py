@@ -62,12 +62,13 @@ def show_found(record: object, lines: "Iterable[str]", *, as_json: bool) -> None
 
 def given_options(context: typer.Context) -> list[str]:
     """Return the options that were typed, by their long names, whatever their values."""
-    return [
-        max(option.opts, key=len)
-        for option in context.command.params
-        for source in [context.get_parameter_source(option.name or "")]
-        if option.param_type_name == "option" and source and source.name == "COMMANDLINE"
-    ]
+    given = []
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        is_typed = source is not None and source.name == "COMMANDLINE"
+        if is_typed and option.param_type_name == "option":
+            given.append(max(option.opts, key=len))
+    return given
 
 
 def check_suffix(out: Path | None, *suffixes: str) -> None:

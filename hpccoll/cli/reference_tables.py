@@ -31,7 +31,7 @@ def _columns() -> Iterator[Entry]:
 
     stored = {"bool": "uint8", "maybe": "int8", "str": "string"}
     for column in COLUMNS:
-        absent = "" if column.absent is None else "empty" if column.absent == "" else str(column.absent)
+        absent = "" if column.absent is None else str(column.absent) or "empty"
         kind = stored.get(column.dtype, column.dtype)
         details = {"type": kind, "unit": column.unit, "absent": absent, "by": ", ".join(column.dims)}
         yield Entry(column.name, column.meaning, details)

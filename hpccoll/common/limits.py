@@ -84,7 +84,8 @@ class PositiveNumber(Kind[float]):
     unit: str = ""
 
     def __str__(self) -> str:
-        return f"a number {f'of {self.unit} ' * bool(self.unit)}above 0, at most {self.maximum:g}"
+        unit = f"of {self.unit} " if self.unit else ""
+        return f"a number {unit}above 0, at most {self.maximum:g}"
 
     @property
     def meta(self) -> Meta:

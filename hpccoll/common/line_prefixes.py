@@ -52,8 +52,8 @@ def exported_text(line: str) -> str:
 def _text_of(exported: Mapping[str, Any]) -> str | None:
     """Return the text of an exported line; None without one."""
     texts = (exported[key] for key in _JSON_KEYS if isinstance(exported.get(key), str))
-    nested = (text for one in exported.values() if isinstance(one, dict) and (text := _text_of(one)))
-    return next(texts, None) or next(nested, None)
+    nested = (_text_of(value) for value in exported.values() if isinstance(value, dict))
+    return next(texts, None) or next(filter(None, nested), None)
 
 
 def time_of_day_s(text: str) -> float | None:
@@ -101,7 +101,9 @@ class PrefixReader:
             writer += words
             pattern += r"\s+".join(map(re.escape, words))
             if time:  # a year only if there is one here: a number may follow the prefix
-                form = f"{_CLOCK}{_YEAR if time['year'] else ''}" if time["clock"] else _SECONDS
+                form = _SECONDS
+                if time["clock"]:
+                    form = _CLOCK + _YEAR if time["year"] else _CLOCK
                 pattern, begin = rf"{pattern}\s*(?:{form})\s*", time.end()
         pattern += r"(?:\s+|$)" if pattern and prefix[-1].isspace() else ""
         if pattern and pattern not in self._known and len(self._known) < MAX_PREFIXES:

@@ -154,7 +154,9 @@ _WORDS: Mapping[type, Callable[[Any], str]] = {
     inspect.IntType: lambda shape: "a whole number" + ("" if shape.ge is None else f" from {shape.ge} to {shape.le}"),
     inspect.FloatType: lambda shape: "a number" + ("" if shape.le is None else f" above 0, at most {shape.le:g}"),
     inspect.StrType: lambda shape: (
-        "a text" + (f" of {shape.min_length or 0} to {shape.max_length} printable characters" * bool(shape.max_length))
+        f"a text of {shape.min_length or 0} to {shape.max_length} printable characters"
+        if shape.max_length
+        else "a text"
     ),
     inspect.DictType: lambda shape: f"names{_at_most(shape)}, each with {_describe(shape.value_type)}",
     inspect.CollectionType: lambda shape: f"a list{_at_most(shape)}, each {_describe(shape.item_type)}",

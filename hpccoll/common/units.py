@@ -203,7 +203,10 @@ def format_decimal_bytes(nbytes: float) -> str:
 
 def format_count(count: object, noun: str) -> str:
     """Return a count with its noun: ``1 rank``, ``2 ranks``, ``2 batches``."""
-    return f"{count} {noun}{'' if count == 1 else 'es' if noun.endswith('ch') else 's'}"
+    if count == 1:
+        return f"{count} {noun}"
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{count} {plural}"
 
 
 def format_counts(counts: Collection[object], noun: str) -> str:

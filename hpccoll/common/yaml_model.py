@@ -133,8 +133,8 @@ def annotation_of(kind: Any) -> Any:
 
 def field(key: Key, alias: str | None = None) -> Any:
     """Return the model field of a key, with its description and its default."""
-    default = ... if key.required else list(key.default) if isinstance(key.default, tuple) else key.default
-    return Field(default, alias=alias, description=key.help)
+    default = list(key.default) if isinstance(key.default, tuple) else key.default
+    return Field(... if key.required else default, alias=alias, description=key.help)
 
 
 class YamlSection(BaseModel):

@@ -397,7 +397,8 @@ def _add_reason_for_sockets(state: ParserState) -> None:
     """
     requested = state.settings.get("NCCL_NET", state.communicator.get("net_name", "")).lower()
     forced = requested == "socket" or bool(state.found.get("devices"))
-    reason = FORCED_SOCKETS if forced else ONLY_SOCKETS if state.started_networks == {"Socket": True} else None
+    only_sockets = ONLY_SOCKETS if state.started_networks == {"Socket": True} else None
+    reason = FORCED_SOCKETS if forced else only_sockets
     explained = any(one.feature == "rdma" for one in state.unavailable)
     if reason and not explained and [*state.found.get("network", ())] == ["Socket"]:
         state.add_unavailable("rdma", reason, "Using network Socket")

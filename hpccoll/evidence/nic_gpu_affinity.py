@@ -10,7 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
+from typing import TypeVar
 from xml.etree import ElementTree as ET
+
+_Key = TypeVar("_Key")
 
 DISTANCES = ("PIX", "PXB", "PHB", "SYS")
 """From near to far."""
@@ -56,11 +59,15 @@ def parse_topology_dump(text: str) -> tuple[NearestNics, ...]:
 def read_sysfs_topology(gpus: Mapping[int, str], sysfs: Path = Path("/sys")) -> tuple[NearestNics, ...]:
     """Return the NICs nearest to each GPU, by the real paths of their devices; ``gpus`` have their bus addresses."""
     devices = sysfs / "bus/pci/devices"
-    paths = {number: path for number, address in gpus.items() if (path := _device_path(devices / address.lower()))}
+    paths = {number: _device_path(devices / address.lower()) for number, address in gpus.items()}
     adapters = sysfs / "class/infiniband"
     nics = sorted(adapters.iterdir()) if adapters.is_dir() else []
-    nic_paths = {nic.name: path for nic in nics if (path := _device_path(nic / "device"))}
-    return _nearest(paths, nic_paths, pix_steps=2)
+    nic_paths = {nic.name: _device_path(nic / "device") for nic in nics}
+    return _nearest(_known_paths(paths), _known_paths(nic_paths), pix_steps=2)
+
+
+def _known_paths(paths: Mapping[_Key, tuple[str, ...]]) -> dict[_Key, tuple[str, ...]]:
+    return {name: path for name, path in paths.items() if path}
 
 
 def _device_path(device: Path) -> tuple[str, ...]:

@@ -48,7 +48,11 @@ def _add_older_collective(state: ParserState, match: re.Match[str], _message: Lo
     collective = _COLLECTIVES.get(match["function"].lower(), match["function"].lower())
     ranks = int(match["ranks"])
     state.ranks = max(state.ranks or 0, ranks)
-    divisor = 1 if collective in (*_EQUAL_BUFFERS, "all_to_all_v") else ranks if collective in _GATHERING else 0
+    divisor = 0  # the size is unknown
+    if collective in (*_EQUAL_BUFFERS, "all_to_all_v"):
+        divisor = 1
+    elif collective in _GATHERING:
+        divisor = ranks
     line = CollectiveLine(
         collective=collective, bytes=int(match["bytes"]) // divisor if divisor else None,
         algorithm=match["layer"].lower(), dtype=match["dtype"], op=match["op"], memory=match["memory"].lower(),

@@ -131,7 +131,7 @@ def _judge_without_line(
         return Verdict("sharp" if ports.proves_sharp else UNKNOWN, f"{record.sharp[-1]}; {calls}; {counted}")
     same_collective = [one for one in record.collectives if one.collective == collective]
     logged_sizes = sorted({one.bytes for one in same_collective if one.bytes is not None})
-    more = "..." * (len(logged_sizes) > _MAX_SIZES)
+    more = "..." if len(logged_sizes) > _MAX_SIZES else ""
     sizes = f", only of {', '.join(map(str, logged_sizes[:_MAX_SIZES]))}{more} bytes" if logged_sizes else ""
     if size in logged_sizes:
         types = dict.fromkeys(f"{one.dtype} {one.op}" for one in same_collective if one.bytes == size)

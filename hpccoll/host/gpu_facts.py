@@ -121,10 +121,11 @@ def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
     # A process sees one slice of a GPU (MIG) at most, so that slices of one GPU do not count.
     several = {host for host, facts in gpus.items() if len({fact["bus"] for fact in facts.values()}) > 1}
     alone = [rank for rank, (host, record) in enumerate(records) if record.get("visible") == 1 and host in several]
+    bus_of_rank = [record["gpu"]["bus"] if record else None for _, record in records]
     return {
         "gpus": group_by_host("gpus", {host: [*facts.values()] for host, facts in gpus.items()}) or None,
         "event_floor_ns_of_rank": _event_floors(records),
-        "gpu_of_rank": [record["gpu"]["bus"] if record else None for _, record in records] if gpus else None,
+        "gpu_of_rank": bus_of_rank if gpus else None,
         "ranks_far_from_gpu": [rank for rank, (_, record) in enumerate(records) if record.get("near") is False] or None,
         "ranks_seeing_one_gpu": alone or None,
         "cuda_aware_mpi": group_by_host("verdict", verdicts) or None,

@@ -32,8 +32,10 @@ def gpu_addresses(root: Path = ROOT) -> list[str]:
 
 
 def gpu_models(root: Path = ROOT) -> list[str]:
+    """Return the models of the GPUs known to the driver, each once."""
     texts = map(read_fact, sorted((root / "proc/driver/nvidia/gpus").glob("*/information")))
-    return list(dict.fromkeys(match[1] for text in texts if (match := re.search(r"Model:\s*(.+)", text))))
+    matches = (re.search(r"Model:\s*(.+)", text) for text in texts)
+    return list(dict.fromkeys(match[1] for match in matches if match))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +193,16 @@ NCCL_IN_WHEEL = Path("nvidia/nccl/lib") / NCCL_LIBRARY
 
 def nccl_libraries(root: Path = ROOT) -> list[Path]:
     """Return the installed NCCL libraries; CuPy loads the first."""
-    homes = {name: Path(path) for name in ("CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME")
-             if (path := os.environ.get(name))}  # fmt: skip
-    conda = homes.pop("CONDA_PREFIX", None)
-    return _unique_files([
-        *(Path(path) / NCCL_IN_WHEEL for path in sys.path),
-        *([conda / "lib" / NCCL_LIBRARY] if conda else []),
-        *find_libraries(NCCL_LIBRARY, root=root),
-        *(home / lib / NCCL_LIBRARY for home in homes.values() for lib in ("lib64", "lib")),
-    ])  # fmt: skip
+    candidates = [Path(path) / NCCL_IN_WHEEL for path in sys.path]
+    conda = os.environ.get("CONDA_PREFIX")
+    if conda:
+        candidates.append(Path(conda) / "lib" / NCCL_LIBRARY)
+    candidates += find_libraries(NCCL_LIBRARY, root=root)
+    for name in ("NCCL_HOME", "CUDA_PATH", "CUDA_HOME"):
+        home = os.environ.get(name)
+        if home:
+            candidates += [Path(home) / lib / NCCL_LIBRARY for lib in ("lib64", "lib")]
+    return _unique_files(candidates)
 
 
 def is_from_wheel(library: Path) -> bool:

@@ -34,7 +34,12 @@ def read_connections() -> Mapping[Ends, SentSegments]:
     Libraries of MPI keep their connections until MPI_Finalize. Connections that are closed, or older kernels, give
     none.
     """
-    return {ends: counts for ends, info in _connections() if (counts := _read_counts(info))}
+    connections = {}
+    for ends, info in _connections():
+        counts = _read_counts(info)
+        if counts:
+            connections[ends] = counts
+    return connections
 
 
 def read_sent_bytes() -> Mapping[Ends, int]:

@@ -127,7 +127,9 @@ class _ImbParser(PrintedTableParser):
         self.name = found[1]
         name = found[1].removesuffix("_pure")
         form = "" if name in BENCHMARKS or name[:1] != "I" else "nonblocking"
-        self.benchmark = BENCHMARKS.get(name[1:].capitalize() if form else name) if self.part in PARTS else None
+        if form:
+            name = name[1:].capitalize()
+        self.benchmark = BENCHMARKS.get(name) if self.part in PARTS else None
         if self.benchmark is None:
             part = "" if self.part in PARTS else f" of the part {self.part}"
             self.output.remarks.append(f"{self.where}: {found[1]}{part} is left out: ours has nothing like it")

@@ -339,7 +339,9 @@ class PlanRun:
         length //= group["tbg_size"]
         first += group["tb_id"] * length
         scattered = self.call.collective.name == {"i": "all_gather", "o": "reduce_scatter"}.get(kind)
-        buffer = "s" if kind == "s" else "src" if kind == "i" and not self.in_place else "dst"
+        buffer = "src" if kind == "i" and not self.in_place else "dst"
+        if kind == "s":
+            buffer = "s"
         first += owner * self.lanes * scattered
         return [(owner, buffer, number) for number in range(first, first + length)]
 

@@ -41,7 +41,7 @@ class _Lift:
 
     def _names(self, bits: int) -> str:
         found = [divmod(n, self.run.units * self.run.lanes) for n in range(bits.bit_length()) if bits >> n & 1]
-        more = f" and {len(found) - 3} more" * (len(found) > 3)
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         return ", ".join(f"rank {origin}'s unit {unit}" for origin, unit in found[:3]) + more
 
     def _read(self, number: int, what: _Held, steps: int) -> None:

@@ -26,7 +26,12 @@ def proven_moves(run: PlanRun) -> list[PlanEvent]:
     _check_counts(run.events)
     order = _one_order(run)
     _check_races(run, order, *_follows(run, order))
-    return [each for n in order if (each := run.events[n]).program >= 0 or (n < run.last and each.writes)]
+    moves = []
+    for number in order:
+        event = run.events[number]
+        if event.program >= 0 or (number < run.last and event.writes):
+            moves.append(event)
+    return moves
 
 
 def _one_order(run: PlanRun) -> list[int]:
@@ -115,7 +120,8 @@ def _check_counts(events: Sequence[PlanEvent]) -> None:
         signals, waits = (counts[each.counter, step] // 2 for step in (1, -1))  # of two runs
         if each.counter and signals != waits and (each.step > 0) == (0 < signals < waits or not waits):
             kind, me, number = each.counter
-            whose = f"{kind}{' channel' * (kind != 'semaphore')} {number} of rank {me}"
+            what = kind if kind == "semaphore" else f"{kind} channel"
+            whose = f"{what} {number} of rank {me}"
             has = f"{format_count(signals, 'signal')} and {format_count(waits, 'wait')} in a run"
             raise UnusableError(each.where, f"too few {'signals' if signals < waits else 'waits'}: {whose} has {has}")
 

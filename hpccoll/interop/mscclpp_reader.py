@@ -48,9 +48,10 @@ class ProvenPlan(NamedTuple):
         """What it is for, and on which condition it is right."""
         least, most = self.sizes
         end = min(f"to {format_size(most)}", f"below {format_size(most + 1)}", key=len)
-        sizes = f"multiples of {format_size(self.multiple)} {f'from {format_size(least)} ' * bool(least)}{end}"
-        order = "every order of execution" + " if relaxed waits see what was written before the run" * self.relaxed
-        return f"A plan of MSCCL++ for {sizes}, right in {order}."
+        begin = f"from {format_size(least)} " if least else ""
+        sizes = f"multiples of {format_size(self.multiple)} {begin}{end}"
+        condition = " if relaxed waits see what was written before the run" if self.relaxed else ""
+        return f"A plan of MSCCL++ for {sizes}, right in every order of execution{condition}."
 
 
 def proven(where: str, text: str) -> ProvenPlan:

@@ -252,7 +252,9 @@ def check_devices(run: PrintedRun, given: SuppliedMetadata) -> None:
     if _lines_are_lost(run, given):
         return
     if numbers != [*range(len(numbers))]:
-        listed = ", ".join(map(str, numbers[:8])) + ", ..." * (len(numbers) > 8)
+        listed = ", ".join(map(str, numbers[:8]))
+        if len(numbers) > 8:
+            listed += ", ..."
         expected = "ranks 0 to n-1 in the list of devices, each once; or, if lines are lost, --ranks and --nodes"
         raise BadInputError(run.where, listed, expected)
     counts = Counter(device.process for device in run.devices)

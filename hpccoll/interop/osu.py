@@ -188,7 +188,8 @@ class _OsuParser(PrintedTableParser):
     def set_device(self, found: re.Match[str]) -> None:
         if found[1] != found[2]:
             raise self.error(found[0], "both buffers on the host, or both on GPUs")
-        self.device = "cpu" if found[1] == "HOST" else "rocm" if self.transport == "rccl" else "cuda"
+        gpu = "rocm" if self.transport == "rccl" else "cuda"
+        self.device = "cpu" if found[1] == "HOST" else gpu
 
     @handlers.line(r"#.*(?:Size|\(us\)|MB/s).*|Overall\(us\).*")  # without # in osu_ibarrier before 7.2
     def set_columns(self, found: re.Match[str]) -> None:

@@ -90,11 +90,12 @@ class HpccollCheck(rfm.RunOnlyRegressionTest):
         self.perf_variables = {
             case.case_id: sn.make_performance_function(sn.defer(case.seconds), "s") for case in timed.values()
         }
-        if self.bounds:
-            self.reference = {
-                "*": {
-                    case.case_id: (expected, None, max(self.bounds[key].high_s / expected - 1, self.tolerance), "s")
-                    for key, case in timed.items()
-                    if key in self.bounds and (expected := self.bounds[key].seconds)
-                }
-            }
+        if not self.bounds:
+            return
+        references = {}
+        for key, case in timed.items():
+            bounds = self.bounds.get(key)
+            if bounds and bounds.seconds:
+                upper = max(bounds.high_s / bounds.seconds - 1, self.tolerance)
+                references[case.case_id] = bounds.seconds, None, upper, "s"
+        self.reference = {"*": references}

@@ -48,7 +48,9 @@ class Layout:
         They are in the one rack; of several racks, each has one if there are enough, and the others are in none.
         """
         nodes, racks = self.nodes, self.racks
-        above = [0 if racks == 1 else number if number < racks <= count else racks + number for number in range(count)]
+        above = [0] * count
+        if racks > 1:
+            above = [number if number < racks <= count else racks + number for number in range(count)]
         return Layout(
             (*self.node, *range(nodes, nodes + count)), (*self.rack, *above), (*self.rail, *[0] * count), count
         )

@@ -123,7 +123,11 @@ def _pair(
     landed = arrival.target if isinstance(arrival, Copy) else arrival.part
     operand = arrival.operand if isinstance(arrival, RecvReduce) else None
     landed_there = _spread_part(landed, target)
-    operand_there = landed_there if operand is landed else None if operand is None else _spread_part(operand, target)
+    operand_there = None
+    if operand is landed:
+        operand_there = landed_there
+    elif operand is not None:
+        operand_there = _spread_part(operand, target)
     sent_there = _at_all_ranks(sent, len(source)) if all_send else _spread_part(sent, source)
     messages = Messages(source, target, sent_there, landed_there, operand_there)
     if landed.buffer == "src" and len(target):

@@ -236,7 +236,8 @@ def _leak_note(where: str, value: str, name: str, variants: Mapping[str, Mapping
     setting = [variant for variant, variables in variants.items() if name in variables]
     others = [variant for variant in variants if variant not in setting]
     known = name in VARIABLES or COLLECTIVE_VARIABLES.fullmatch(name)
-    forcing = [each for each in variants if (named := named_variants().get(each)) and named.algorithms]
+    with_algorithms = {name for name, named in named_variants().items() if named.algorithms}
+    forcing = [variant for variant in variants if variant in with_algorithms]
     if others and forcing and name.endswith(("_dynamic_rules_filename", "_TUNING_JSON_FILE")):
         raise _override_error(where, value, name, f"its table decides in {others[0]}, beside variant {forcing[0]}")
     if (variants and not others) or not (setting or known):

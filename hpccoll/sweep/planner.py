@@ -231,7 +231,11 @@ def _plan_jobs(sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Jo
                 left = [shape for shape in left if shape not in job.shapes]
         if not left:
             continue
-        reasons = {shape: why for shape in left if (why := execution_site.why_unavailable(shape))}
+        reasons = {}
+        for shape in left:
+            why = execution_site.why_unavailable(shape)
+            if why:
+                reasons[shape] = why
         job, job_skips = allocation.job([shape for shape in left if shape not in reasons], left)
         skips += job_skips
         for shape, reason in reasons.items():

@@ -57,7 +57,9 @@ def snakemake_command(config: Path, profile: str, site: str | None, out: Path, e
     if missing := [name for name in ("bash", "which") if not shutil.which(name)]:
         raise UnusableError("PATH", f"Snakemake starts {' and '.join(missing)}, not found there; do: add the directory")
     settings = [f"out={_snakemake_path('--out', out)}", f"profile={profile}"]
-    settings += [f"site={_snakemake_path('--site', Path(site)) if Path(site).exists() else site}"] if site else []
+    if site:
+        site_name = _snakemake_path("--site", Path(site)) if Path(site).exists() else site
+        settings.append(f"site={site_name}")
     if profile != "local" and re.search(r"[%\\]", str(out.resolve())):
         raise BadInputError("--out", str(out), "a path without % and \\: Slurm replaces them in the names of logs")
     slurm = [] if profile == "local" else [

@@ -43,7 +43,9 @@ _ABORTS = "MPI_Init aborts"
 
 def json_name(collective: str, algorithm: LibraryAlgorithm) -> str:
     """Return an algorithm as MPICH's JSON names it: ``MPIR_Allreduce_intra_ring``."""
-    place = "" if algorithm.name.startswith("allcomm_") else "inter_" if algorithm.inter else "intra_"
+    place = "inter_" if algorithm.inter else "intra_"
+    if algorithm.name.startswith("allcomm_"):
+        place = ""
     return f"MPIR_{collective.capitalize()}_{place}{algorithm.name}"
 
 

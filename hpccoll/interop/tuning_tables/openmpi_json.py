@@ -63,7 +63,9 @@ def _typed(table: TuningTable, line: int, name: str, value: object, kind: type[_
     """Return a value that is to be a list, or a tuple for an object; an empty one, and a finding, for others."""
     if isinstance(value, kind):
         return value
-    why = "is missing" if value is None else f"is not {'a list' if kind is list else 'an object'}"
+    why = "is not a list" if kind is list else "is not an object"
+    if value is None:
+        why = "is missing"
     table.add("malformed", line, name, why=why, outcome=_IGNORED)
     return kind()
 

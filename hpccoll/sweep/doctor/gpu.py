@@ -57,7 +57,8 @@ def cupy(machine: MachineFacts) -> Finding:
     """
     runs = cuda(machine) if machine.gpus else None
     fitting = f"cupy-cuda{runs or 'N'}x"
-    installed = {name: version for name in gpu_stack.CUPY_PACKAGES if (version := machine.wheel(name))}
+    versions = {name: machine.wheel(name) for name in gpu_stack.CUPY_PACKAGES}
+    installed = {name: version for name, version in versions.items() if version}
     if not installed:
         extra = f"'hpccoll[cuda{runs}]' ({fitting})" if runs else f"{EXTRAS}, to match the driver of the GPUs"
         return absent("cupy_missing", "not installed: GPU cases will be skipped", remedy=f"pip install {extra}")

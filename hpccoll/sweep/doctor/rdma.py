@@ -29,7 +29,9 @@ def adapters(machine: MachineFacts) -> Finding:
 
 def _describe(port: RdmaPort) -> str:
     """Return ``InfiniBand, 400 Gb/sec (4X NDR), active``."""
-    kind = "EFA" if port.driver == "efa" else "RoCE" if port.layer == "Ethernet" else port.layer
+    kind = "RoCE" if port.layer == "Ethernet" else port.layer
+    if port.driver == "efa":
+        kind = "EFA"
     return ", ".join(filter(None, (kind, port.rate, port.state.lower())))
 
 

@@ -132,7 +132,9 @@ def _communicate(child: "subprocess.Popen[str]", limits: Sequence[float]) -> tup
 def _signal_name(code: int, out: str) -> str | None:
     """Return the name of the signal that killed a child, from its exit code or from the output of MPICH's mpiexec."""
     reported = re.search(r"\(signal (\d+)\)", out)
-    number = int(reported[1]) if reported else -code if code < 0 else code - 128
+    number = -code if code < 0 else code - 128
+    if reported:
+        number = int(reported[1])
     return signal.Signals(number).name if number in signal.valid_signals() else None
 
 
@@ -194,7 +196,9 @@ def transfer_in_child(number: int) -> str | None:
     if world.size == 2 and world.rank == 0:
         print(PAIRED, flush=True)
     correct = exchange_gpu_memory(world)
-    return (CORRECT if correct else WRONG) if world.rank == 0 else None
+    if world.rank:
+        return None
+    return CORRECT if correct else WRONG
 
 
 def exchange_gpu_memory(comm: "MPI.Intracomm") -> bool:

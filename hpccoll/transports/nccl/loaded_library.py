@@ -13,7 +13,8 @@ since 2.28, and the second since 2.30 (src/debug.cc:411 of v2.30.7-1). The wheel
 def loaded_nccl_files() -> list[str]:
     """Return the files of NCCL that are loaded into this process."""
     lines = Path("/proc/self/maps").read_text().splitlines()
-    return sorted({path for line in lines if re.search(r"/libnccl\.so[.0-9]*$", path := line.split(maxsplit=5)[-1])})
+    paths = {line.split(maxsplit=5)[-1] for line in lines}
+    return sorted(path for path in paths if re.search(r"/libnccl\.so[.0-9]*$", path))
 
 
 def debug_reset() -> Callable[[], None] | None:

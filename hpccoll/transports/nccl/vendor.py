@@ -65,7 +65,9 @@ class NcclCallArguments:
     def blocks(self, buffer: Array, *, sends: bool) -> Blocks:
         """Return the block of each worker in a buffer that has one of each."""
         count, unequal = self.operation.count, self.operation.call.blocks(self.operation.count)
-        counts = np.full(self.workers, count) if unequal is None else unequal[self.me] if sends else unequal[:, self.me]
+        counts = np.full(self.workers, count)
+        if unequal is not None:
+            counts = unequal[self.me] if sends else unequal[:, self.me]
         ends = counts.cumsum()
         return [(peer, buffer[end - count : end]) for peer, (count, end) in enumerate(zip(counts, ends, strict=True))]
 
