@@ -31,4 +31,5 @@ class DecidedCases:
         if self.required is None:
             needed = f"at least {LEAST_SHARE:.0%}"
         counted = f"{self.decided} of {format_count(self.cases, self.noun)} decided, {needed} required"
-        return f"not decided: {counted}; do: mend what the lines above name, or require another number by --require N"
+        remedy = "measure more rounds where it is too noisy to tell, or require another number by --require N"
+        return f"not decided: {counted}; do: {remedy}"

@@ -324,7 +324,7 @@ def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
     cases, rounds = format_count(len(job.cases), "case"), format_count(job.effort.rounds, "round")
     likely = format_wait(count / job.effort.rounds * job.effort.seconds)
     what = f"{format_count(count, 'measurement')} ({cases} in {rounds})"
-    yield f"{where}{what}, random order (seed {job.seed}), about {likely} or more"
+    yield f"{where}{what}, random order (seed {job.seed}), up to about {likely}"
     if attempt.ranks == 1:
         yield "a single rank sends no messages: start several, as in mpiexec -n 2 hpccoll run ..."
     yield f"{_describe_ranks(attempt)}{', OVERSUBSCRIBED' * attempt.oversubscribed}: {attempt.machine}"
