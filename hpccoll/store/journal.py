@@ -143,12 +143,12 @@ class Journal:
             write_new(interrupted_marker_path(self.raw_file), b"")
 
     def close(self, *, remove: bool) -> None:
-        """Close the journal; ``remove`` it if the raw file holds all of its content."""
+        """Close the journal, which may be closed already; ``remove`` it if the raw file holds all of its content."""
         self._reserve.unlink(missing_ok=True)
         if remove:
             self.path.unlink(missing_ok=True)
             remove_failure_notes(self.raw_file)
-        else:
+        elif not self._file.closed:
             os.fsync(self._file.fileno())
         self._file.close()
 
