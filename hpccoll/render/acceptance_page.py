@@ -155,9 +155,9 @@ def _expected_ends(data: Iterable[ChartRecord]) -> list[float]:
 
 def _ranges(base: alt.Chart) -> alt.Chart:
     """Return a bar at each size, from the low to the high end of what is expected; a series may have one size only."""
-    marks = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=7, clip=True)
+    rules = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=7, clip=True)
     low, high = alt.Y("low:Q"), alt.Y2("high:Q")
-    bars: alt.Chart = marks.encode(y=low, y2=high, opacity=alt.OpacityValue(0.35))
+    bars: alt.Chart = rules.encode(y=low, y2=high, opacity=alt.OpacityValue(0.35))
     return bars
 
 
