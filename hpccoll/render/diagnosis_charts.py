@@ -244,6 +244,7 @@ def _effect_records(ranked: RankedEffect, name: str) -> Iterator[ChartRecord]:
         if not math.isfinite(effect.effect):
             continue
         outcome, shade = OUTCOMES[ranked.outcome_of(kind)]
+        interval = f"{format_factor(effect.low)} to {format_factor(effect.high)}"
         yield {
             "panel": KIND_PANELS[kind],
             "name": name,
@@ -256,5 +257,5 @@ def _effect_records(ranked: RankedEffect, name: str) -> Iterator[ChartRecord]:
             "time": format_factor(effect.effect),
             "slots": effect.purpose,
             "above": format_factor(effect.threshold),
-            "interval": f"{format_factor(effect.low)} to {format_factor(effect.high)}",
+            "interval": interval,
         }

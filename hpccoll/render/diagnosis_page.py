@@ -110,12 +110,14 @@ def diagnosis_page(recorded: RecordedDiagnosis) -> str:
     """Return the HTML of the page."""
     ratios = MeasuredRatios(recorded)
     maps = list(_maps(recorded, ratios))
+    distance = format_factor(ratios.distance) if ratios.has_distance else ""
+    verdict = verdict_of(recorded)
     facts = {"seed": recorded.question.seed} | provenance_facts(recorded.provenance)
     context = {
         "title": f"Diagnosis of {recorded.machine}",
         "summary": _summary(recorded),
-        "verdict": list(diagnosis_lines(verdict_of(recorded))),
-        "distance": format_factor(ratios.distance) if ratios.has_distance else "",
+        "verdict": list(diagnosis_lines(verdict)),
+        "distance": distance,
         "maps": maps,
         "effects": list(_effects(recorded)),
         "alone": _rates(recorded),

@@ -36,6 +36,15 @@ def dry_run_json(
     programs = workload.programs(workers, dtype, models)
     dtypes = workload.dtypes(dtype)
     element_bytes = itemsize(dtypes.gradient)
+    tensors = [
+        {"name": tensor.name, "elements": tensor.elements, "bytes": tensor.elements * element_bytes}
+        for tensor in model.tensors
+    ]
+    buckets = [bucket.elements * element_bytes for program in programs for bucket in program.buckets]
+    operations: list[dict[str, Any]] = []
+    for program in programs:
+        stage = {"stage": program.stage}
+        operations += [stage | _operation_json(operation, parallelism) for operation in program.operations]
     return {
         "model": model.name, "source": model.source, "scale": model.scale, "parameters": model.parameters,
         "sample": model.sample, "forward_flops": model.forward_flops,
@@ -43,17 +52,8 @@ def dry_run_json(
         "gradient_bytes": model.parameters * element_bytes, "ranks": workers, "parallel": parallelism.mesh.text,
         "sharding": parallelism.sharding,
         "micro_batches": parallelism.micro_batches, "samples": parallelism.samples,
-        "tensors": [
-            {"name": tensor.name, "elements": tensor.elements, "bytes": tensor.elements * element_bytes}
-            for tensor in model.tensors
-        ],
-        "buckets": [bucket.elements * element_bytes for program in programs for bucket in program.buckets],
-        "stages": [_stage_json(program) for program in programs],
-        "operations": [
-            {"stage": program.stage} | _operation_json(operation, parallelism)
-            for program in programs
-            for operation in program.operations
-        ],
+        "tensors": tensors, "buckets": buckets, "stages": [_stage_json(program) for program in programs],
+        "operations": operations,
     }  # fmt: skip
 
 
