@@ -35,7 +35,10 @@ MAY_IMPORT = {
         "evidence diagnosis analysis transports executor store cases training host schedule common numpy mpi4py"
         " ml_dtypes"
     ),
-    "render": (15.25, 83, 144, 5),
+    "render": (
+        "traces measure diagnosis analysis evidence model store cases training host schedule common numpy scipy altair"
+        " jinja2 vl_convert"
+    ),
     "sweep": (
         "interop evidence diagnosis analysis store cases training executor host schedule common numpy pydantic yaml"
         " snakemake"

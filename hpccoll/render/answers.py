@@ -230,7 +230,7 @@ def _details(recommendation: Recommendation) -> tuple[str, ...]:
 def _unsure_choices(
     recommendation: Recommendation, ranges: Sequence[RecommendedRange], verdicts: Iterable[SizeVerdict]
 ) -> set[Choice | None]:
-    """Return the choices of which none is shown to be the fastest."""
+    """Return the choices among which none is shown to be the fastest."""
     unsure: set[Choice | None] = {chosen.choice for chosen in ranges}
     unsure |= {verdict.runner_up for verdict in verdicts if verdict.verdict in ("tie", "behind")}
     if any(chosen.evidence.gain for chosen in ranges):

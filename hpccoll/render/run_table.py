@@ -236,12 +236,12 @@ class PrintedTable:
         rows = [row for row in rows if row.ranks in self._shapes]
         if not rows:
             return
-        has_marks = any(_mark(row.result, ranges) for row in rows)
+        is_marked = any(_mark(row.result, ranges) for row in rows)
         more = self._more_columns(job, rows)
-        if has_marks:
+        if is_marked:
             more.append(_Column("best", "", 4, lambda r: _mark(r, ranges)))
         print("#")
-        if has_marks:
+        if is_marked:
             print("# best: * the choice for the size, by strong or fair evidence; ~ by weak evidence")
         print("\n".join(self._headings((*_COLUMNS, *more))))
         for number, shape in enumerate(self._shapes):

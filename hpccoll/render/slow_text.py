@@ -81,7 +81,7 @@ def _communication_answers(ranks: Sequence[RankTimes]) -> Iterator[str]:
 
 
 def _undivided_s(rank: RankTimes) -> float:
-    """Return the seconds of which it is not known what is transfer and what waiting."""
+    """Return the seconds of communication that are not known to be transfer or waiting."""
     return rank.operations_s - (rank.transfer_s or 0.0) - (rank.waiting_s or 0.0)
 
 

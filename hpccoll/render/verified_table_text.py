@@ -30,9 +30,9 @@ def _gain(call: VerifiedCall) -> str:
     factor = format_factor(gain)
     if not (before and after):
         return f"{factor} (no interval)"
-    are_apart = max(before[0] / after[1], after[0] / before[1]) > 1
+    are_disjoint = max(before[0] / after[1], after[0] / before[1]) > 1
     is_noticeable = max(gain, 1 / gain) >= NOTICEABLE
-    return factor if are_apart and is_noticeable else f"{factor} (noise)"
+    return factor if are_disjoint and is_noticeable else f"{factor} (noise)"
 
 
 _COLUMNS: Columns[VerifiedCall] = (
