@@ -1,6 +1,6 @@
 """The page of an acceptance: the verdict, the curves within their expected bands, causes, and what is missing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ import altair as alt
 
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_size
-from hpccoll.judge.acceptance import TIME, Acceptance, Judged
+from hpccoll.judge.acceptance import TIME, Acceptance, Expected, Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
 from hpccoll.render import chart_base
 from hpccoll.render.acceptance_text import (
@@ -70,79 +70,128 @@ def write_acceptance(acceptance: AcceptanceSummary, out: Path) -> None:
 
 def acceptance_page(acceptance: AcceptanceSummary) -> str:
     """Return the HTML of the page."""
-    parts = [
-        {
-            "id": f"part-{number}", "heading": heading, "verdict": first_line(part), "table": verdict_table(part),
+    parts_of_page = []
+    for number, part in enumerate(acceptance.parts, 1):
+        heading = part_title(part)
+        part_of_page = {
+            "id": f"part-{number}",
+            "heading": heading,
+            "verdict": first_line(part),
+            "table": verdict_table(part),
             "chart": acceptance_chart([part], heading),
         }
-        for number, part in enumerate(acceptance.parts, 1)
-        for heading in [part_title(part)]
-    ]  # fmt: skip
+        parts_of_page.append(part_of_page)
     context = {
-        "title": f"Held against {acceptance.against}", "first_line": first_line(acceptance), "parts_of_page": parts,
-        "causes": acceptance.causes, "reasons": [*reason_lines(acceptance)], "origins": [*origin_lines(acceptance)],
-        "caption": CAPTION, "vega": vega_script(),
-    }  # fmt: skip
+        "title": f"Held against {acceptance.against}",
+        "first_line": first_line(acceptance),
+        "parts_of_page": parts_of_page,
+        "causes": acceptance.causes,
+        "reasons": list(reason_lines(acceptance)),
+        "origins": list(origin_lines(acceptance)),
+        "caption": CAPTION,
+        "vega": vega_script(),
+    }
     return render("acceptance.html", context)
 
 
 def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str) -> Mapping[str, object]:
     """Return the chart of parts, a panel each: measured rows by size, with their expected bands and bounds."""
     data = [record for part in parts for record in _records(part)]
-    names = chart_base.distinct(data, "series")
-    colours = numbered_colours(name for name in names if not name.startswith(EXPECTED))
-    colours = {name: MUTED for name in names if name not in colours} | colours
-    shapes = {VERDICT_WORDS[verdict]: mark.shape for verdict, mark in MARKS.items()} | {EXPECTED: "stroke"}
-    shapes = chart_base.present(shapes, data, "verdict")
-    shown = [name for name in shapes if name != EXPECTED]
-    legend = alt.Legend(orient="bottom", symbolFillColor=PAPER, symbolStrokeColor=MUTED, values=shown)
-    of_time = parts[0].judged[0].quantity == TIME
-    axis = chart_base.time_axis if of_time else chart_base.linear_rate_axis
-    ends = [end for each in data for name in ("low", "high") if isinstance(end := each.get(name), float)]
-    panels, bounds = chart_base.distinct(data, "panel"), guide_lines(data, above=not of_time)
+    colours = _series_colours(chart_base.distinct(data, "series"))
+    shapes = _verdict_shapes(data)
+    panels = chart_base.distinct(data, "panel")
+    sizes = [judged.row.bytes for part in parts for judged in part.judged]
+    is_time = parts[0].judged[0].quantity == TIME
+    bounds = guide_lines(data, above=not is_time)
+    ends = _expected_ends(data)
+
+    def value_axis(values: Iterable[float]) -> alt.Y:
+        axis = chart_base.time_axis if is_time else chart_base.linear_rate_axis
+        return axis([*values, *ends])
+
+    def layers_below(base: alt.Chart) -> list[alt.Chart]:
+        layers = [_ranges(base)]
+        if bounds:
+            layers += bounds(base)
+        return layers
+
     chart: Chart = chart_base.curves(
-        data, chart_base.size_axis(each.row.bytes for part in parts for each in part.judged),
-        lambda values: axis([*values, *ends]), colours,
+        data, chart_base.size_axis(sizes), value_axis, colours,
         ("series", "size", "verdict", "measured", "normal"), titles=panels if len(panels) > 1 else (),
         columns=min(2, len(panels)), symbol="stroke", mark_size=120, pick=False,
-        shape=alt.Shape("verdict:N", scale=chart_base.scale_of(shapes), legend=legend),
-        below=lambda base: [_ranges(base), *(bounds(base) if bounds else ())],
+        shape=_shape(shapes), below=layers_below,
     )  # fmt: skip
-    return chart_base.apply_theme(chart, printable(title), [*map(printable, lines)], [*colours, *shapes])
+    return chart_base.apply_theme(chart, printable(title), list(map(printable, lines)), [*colours, *shapes])
+
+
+def _series_colours(names: Iterable[str]) -> dict[str, str]:
+    """Return the colour of each series: what is expected is grey."""
+    measured: list[str] = []
+    expected: list[str] = []
+    for name in names:
+        (expected if name.startswith(EXPECTED) else measured).append(name)
+    return dict.fromkeys(expected, MUTED) | numbered_colours(measured)
+
+
+def _verdict_shapes(data: Sequence[ChartRecord]) -> dict[str, str]:
+    """Return the shape of the mark of each verdict that occurs, and of what is expected."""
+    shapes = {VERDICT_WORDS[verdict]: mark.shape for verdict, mark in MARKS.items()}
+    shapes[EXPECTED] = "stroke"
+    return chart_base.present(shapes, data, "verdict")
+
+
+def _shape(shapes: Mapping[str, str]) -> alt.Shape:
+    """Return the encoding of verdicts by shapes; the legend does not show what is expected."""
+    shown = [name for name in shapes if name != EXPECTED]
+    legend = alt.Legend(orient="bottom", symbolFillColor=PAPER, symbolStrokeColor=MUTED, values=shown)
+    return alt.Shape("verdict:N", scale=chart_base.scale_of(shapes), legend=legend)
+
+
+def _expected_ends(data: Iterable[ChartRecord]) -> list[float]:
+    """Return the low and high ends of all expected ranges."""
+    ends = (record.get(name) for record in data for name in ("low", "high"))
+    return [end for end in ends if isinstance(end, float)]
 
 
 def _ranges(base: alt.Chart) -> alt.Chart:
-    """Return a bar from the low to the high end of what is expected at each size, of which there may be one only."""
-    bars: alt.Chart = (
-        base.transform_filter("isValid(datum.low)")
-        .mark_rule(strokeWidth=7, clip=True)
-        .encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=alt.OpacityValue(0.35))
-    )
+    """Return a bar at each size, from the low to the high end of what is expected; a series may have one size only."""
+    rules = base.transform_filter("isValid(datum.low)").mark_rule(strokeWidth=7, clip=True)
+    low, high = alt.Y("low:Q"), alt.Y2("high:Q")
+    bars: alt.Chart = rules.encode(y=low, y2=high, opacity=alt.OpacityValue(0.35))
     return bars
 
 
 def _records(part: AcceptanceSummary) -> list[ChartRecord]:
-    labels, row = labels_of(part), part.judged[0].row
-    panel = f"{row.collective} {place_words(row)}"
+    labels = labels_of(part)
+    first_row = part.judged[0].row
+    panel = f"{first_row.collective} {place_words(first_row)}"
     measured: list[ChartRecord] = []
-    expected: dict[tuple[object, ...], ChartRecord] = {}  # once for all rows of a size of which the same is expected
-    for each in part.judged:
-        name = " ".join(str(label(each)) for _, label in labels)
-        at = {"panel": panel, "bytes": each.row.bytes, "size": format_size(each.row.bytes), "machine": ""}
-        measured.append(at | {"series": name or "measured"} | _measured_fields(each))
-        if found := each.expected:
-            key = each.row.bytes, found.low, found.value, found.high, found.origin
-            expected[key] = at | {
-                "series": f"{EXPECTED}: {found.origin}", "verdict": EXPECTED, "value": found.value, "low": found.low,
-                "high": found.high, "line": chart_base.MODELLED, "normal": range_words(each),
-            }  # fmt: skip
+    expected: dict[tuple[object, ...], ChartRecord] = {}  # rows of a size with the same expectation share a record
+    for judged in part.judged:
+        nbytes = judged.row.bytes
+        place: ChartRecord = {"panel": panel, "bytes": nbytes, "size": format_size(nbytes), "machine": ""}
+        name = " ".join(str(label(judged)) for _, label in labels)
+        measured.append(place | {"series": name or "measured"} | _measured_fields(judged))
+        if judged.expected:
+            value_range = judged.expected
+            key = nbytes, value_range.low, value_range.value, value_range.high, value_range.origin
+            expected[key] = place | _expected_fields(judged, value_range)
     return [*expected.values(), *measured]
 
 
-def _measured_fields(judged: Judged) -> ChartRecord:
-    wire = judged.expected and judged.expected.wire_Bps
+def _expected_fields(judged: Judged, value_range: Expected) -> ChartRecord:
     return {
+        "series": f"{EXPECTED}: {value_range.origin}", "verdict": EXPECTED, "value": value_range.value,
+        "low": value_range.low, "high": value_range.high, "line": chart_base.MODELLED, "normal": range_words(judged),
+    }  # fmt: skip
+
+
+def _measured_fields(judged: Judged) -> ChartRecord:
+    record: ChartRecord = {
         "value": judged.measured, "verdict": VERDICT_WORDS[judged.verdict], "fill": MARKS[judged.verdict].fill,
         "measured": figure(judged, judged.measured), "normal": range_words(judged) or judged.reason,
-        **({"limit": wire, "limit_name": WIRES} if wire and judged.quantity != TIME else {}),
     }  # fmt: skip
+    if judged.quantity != TIME and judged.expected and judged.expected.wire_Bps:
+        record["limit"] = judged.expected.wire_Bps
+        record["limit_name"] = WIRES
+    return record

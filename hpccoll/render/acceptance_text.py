@@ -38,15 +38,17 @@ VERDICT_WORDS = {Acceptance.PASS: "pass", Acceptance.FAIL: "fail", Acceptance.CA
 def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     """Yield the first line, the rows that have an expectation, causes, what cannot be told, and the sources."""
     yield first_line(acceptance)
-    tables = ((part_title(part), verdict_table(part)) for part in acceptance.parts)
-    sections: list[tuple[str, Iterable[str]]] = [
-        *((title, table_lines(*table, indent="")) for title, table in tables if table[1]),
-        ("likely causes of the failed rows, the likeliest first", cause_lines(acceptance)),
-        ("cannot tell", reason_lines(acceptance)),
-        ("where the expectations come from", origin_lines(acceptance)),
-    ]
+    sections: list[tuple[str, Iterable[str]]] = []
+    for part in acceptance.parts:
+        head, rows = verdict_table(part)
+        if rows:
+            sections.append((part_title(part), table_lines(head, rows, indent="")))
+    sections.append(("likely causes of the failed rows, the likeliest first", cause_lines(acceptance)))
+    sections.append(("cannot tell", reason_lines(acceptance)))
+    sections.append(("where the expectations come from", origin_lines(acceptance)))
     for title, lines in sections:
-        if indented := [f"  {line}" for line in lines]:
+        indented = [f"  {line}" for line in lines]
+        if indented:
             yield from ("", f"{title}:", *indented)
 
 
@@ -56,36 +58,39 @@ def first_line(acceptance: AcceptanceSummary) -> str:
     For example ``fail: all_reduce 1 GiB on 2 nodes x 8 GPUs reaches 180 GB/s busbw; 445 to 459 GB/s are normal for
     8xh100-400g (4 sources); 12 rows: 8 pass, 2 fail, 2 cannot tell``.
     """
+    parts = [_decisive_words(acceptance)]
     file, decided = min(acceptance.decided.items(), key=lambda item: item[1])
-    of_file = f" of {file}" if len(acceptance.decided) > 1 else ""
-    few = f"{format_count(decided, 'row')}{of_file} judged, {acceptance.required} required"
-    missing = f"{format_count(acceptance.missing, 'case')} of the reference missing"
-    found = Counter(each.verdict for each in acceptance.judged)
-    counts = ", ".join(f"{found[verdict]} {words}" for verdict, words in VERDICT_WORDS.items() if found[verdict])
-    parts = (
-        _decisive_words(acceptance), few if decided < (acceptance.required or 0) else "",
-        missing if acceptance.missing else "",
-        f"{format_count(len(acceptance.judged), 'row')}: {counts}",
-    )  # fmt: skip
-    return f"{VERDICT_WORDS[acceptance.verdict]}: {'; '.join(filter(None, parts))}"
+    if decided < (acceptance.required or 0):
+        of_file = f" of {file}" if len(acceptance.decided) > 1 else ""
+        parts.append(f"{format_count(decided, 'row')}{of_file} judged, {acceptance.required} required")
+    if acceptance.missing:
+        parts.append(f"{format_count(acceptance.missing, 'case')} of the reference missing")
+    verdicts = Counter(judged.verdict for judged in acceptance.judged)
+    counts = [f"{verdicts[verdict]} {words}" for verdict, words in VERDICT_WORDS.items() if verdicts[verdict]]
+    parts.append(f"{format_count(len(acceptance.judged), 'row')}: {', '.join(counts)}")
+    return f"{VERDICT_WORDS[acceptance.verdict]}: {'; '.join(parts)}"
 
 
 def _decisive_words(acceptance: AcceptanceSummary) -> str:
     judged = acceptance.decisive
     if judged is None:
         return "no row has a result"
-    what = f"{_call(judged.row)} {format_size(judged.row.bytes)} {place_words(judged.row)}"
-    does = "takes {}" if judged.quantity == TIME else "reaches {} busbw"
-    reached = f"{what} {does.format(figure(judged, judged.measured))}"
-    if judged.reason or judged.expected is None:
-        return f"{what if judged.verdict is Acceptance.FAIL else reached}: {judged.reason}"
-    normal = ORIGINS[judged.expected.origin].sentence.format(against=acceptance.against)
-    beyond = judged.measured / min(max(judged.measured, judged.expected.low), judged.expected.high) - 1
-    if judged.verdict is Acceptance.PASS and (by := format_per_cent(abs(beyond))) != format_per_cent(0):
-        join = f", {by} {'below' if beyond < 0 else 'above'} the {range_words(judged)} that"
-    else:
-        join = f"; {range_words(judged)}"
-    return f"{reached}{join} are {normal}{in_brackets(_sources(judged))}"
+    row, expected = judged.row, judged.expected
+    what = f"{_call(row)} {format_size(row.bytes)} {place_words(row)}"
+    value = figure(judged, judged.measured)
+    reached = f"{what} takes {value}" if judged.quantity == TIME else f"{what} reaches {value} busbw"
+    if judged.reason or expected is None:
+        subject = what if judged.verdict is Acceptance.FAIL else reached
+        return f"{subject}: {judged.reason}"
+    normal = ORIGINS[expected.origin].sentence.format(against=acceptance.against)
+    sources = in_brackets(_sources(judged))
+    nearest = min(max(judged.measured, expected.low), expected.high)
+    beyond = judged.measured / nearest - 1  # outside the range; 0 within it
+    percent = format_per_cent(abs(beyond))
+    if judged.verdict is Acceptance.PASS and percent != format_per_cent(0):
+        side = "below" if beyond < 0 else "above"
+        return f"{reached}, {percent} {side} the {range_words(judged)} that are {normal}{sources}"
+    return f"{reached}; {range_words(judged)} are {normal}{sources}"
 
 
 def figure(judged: Judged, value: float) -> str:
@@ -95,33 +100,46 @@ def figure(judged: Judged, value: float) -> str:
 
 def range_words(judged: Judged) -> str:
     """Return what is expected of a row: ``445 to 459 GB/s``; empty if nothing is."""
-    ends = [figure(judged, end) for end in (judged.expected.low, judged.expected.high)] if judged.expected else []
-    units = {end.rpartition(" ")[2] for end in ends}
-    return join_ends([*(end.rpartition(" ")[0] for end in ends[:-1]), *ends[-1:]] if len(units) == 1 else ends)
+    if judged.expected is None:
+        return ""
+    low = figure(judged, judged.expected.low)
+    high = figure(judged, judged.expected.high)
+    number, _, unit = low.rpartition(" ")
+    if unit == high.rpartition(" ")[2]:
+        low = number  # one unit for both ends
+    return join_ends((low, high))
 
 
 def _sources(judged: Judged) -> str:
     """Return how many sources an expectation has, in words; empty if their number says nothing."""
-    noun = ORIGINS[judged.expected.origin].source if judged.expected else ""
-    return format_count(len(judged.expected.sources), noun) if judged.expected and noun else ""
+    if judged.expected is None:
+        return ""
+    noun = ORIGINS[judged.expected.origin].source
+    return format_count(len(judged.expected.sources), noun) if noun else ""
 
 
 def _call(row: Row) -> str:
     """Return the collective of a row, with the algorithm that it requests: ``all_reduce``, ``all_reduce ring``."""
-    algorithm = row.requested or call_label(row.params) if row.algorithm == NATIVE else row.algorithm
+    algorithm = row.algorithm
+    if algorithm == NATIVE:
+        algorithm = row.requested or call_label(row.params)
     return f"{row.collective} {algorithm}" if algorithm else row.collective
 
 
 def place_words(row: Row) -> str:
     """Return where a row ran: ``on 2 nodes x 8 GPUs``, ``on 2 nodes, 7 ranks``."""
-    noun, nodes, each = "GPU" if row.device == "cuda" else "rank", format_count(row.nodes, "node"), row.ranks_per_node
-    return f"on {nodes} x {format_count(each, noun)}" if each else f"on {nodes}, {format_count(row.ranks, noun)}"
+    noun = "GPU" if row.device == "cuda" else "rank"
+    nodes = format_count(row.nodes, "node")
+    if row.ranks_per_node:
+        return f"on {nodes} x {format_count(row.ranks_per_node, noun)}"
+    return f"on {nodes}, {format_count(row.ranks, noun)}"
 
 
 def part_title(part: AcceptanceSummary) -> str:
     """Return the collective, the place and the quantity of a part."""
-    row = part.judged[0].row
-    return f"{row.collective} {place_words(row)}, {'time' if part.judged[0].quantity == TIME else 'busbw'}"
+    first = part.judged[0]
+    quantity = "time" if first.quantity == TIME else "busbw"
+    return f"{first.row.collective} {place_words(first.row)}, {quantity}"
 
 
 LABELS: Sequence[tuple[str, Callable[[Row], str]]] = (
@@ -134,28 +152,36 @@ LABELS: Sequence[tuple[str, Callable[[Row], str]]] = (
 
 def labels_of(part: AcceptanceSummary) -> Columns[Judged]:
     """Return the columns of what differs between the rows of a part."""
-    every: Columns[Judged] = [
-        *((heading, lambda each, label=label: label(each.row)) for heading, label in LABELS),
-        ("file", lambda each: part.files.get(each.row.run_id, "")),
-    ]
-    return [(heading, label) for heading, label in every if len({label(each) for each in part.judged}) > 1]
+
+    def of_row(label: Callable[[Row], str]) -> Callable[[Judged], str]:
+        return lambda judged: label(judged.row)
+
+    columns = [(heading, of_row(label)) for heading, label in LABELS]
+    columns.append(("file", lambda judged: part.files.get(judged.row.run_id, "")))
+    differing = []
+    for heading, label in columns:
+        values = {label(judged) for judged in part.judged}
+        if len(values) > 1:
+            differing.append((heading, label))
+    return differing
 
 
 def verdict_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the cells of the rows of a part that have an expectation, or fail without one."""
     columns: Columns[Judged] = (
-        ("size", lambda each: format_size(each.row.bytes)),
+        ("size", lambda judged: format_size(judged.row.bytes)),
         *labels_of(part),
-        ("measured", lambda each: figure(each, each.measured)),
-        ("low", lambda each: figure(each, each.expected.low) if each.expected else ""),
-        ("expected", lambda each: figure(each, each.expected.value) if each.expected else ""),
-        ("high", lambda each: figure(each, each.expected.high) if each.expected else ""),
+        ("measured", lambda judged: figure(judged, judged.measured)),
+        ("low", lambda judged: figure(judged, judged.expected.low) if judged.expected else ""),
+        ("expected", lambda judged: figure(judged, judged.expected.value) if judged.expected else ""),
+        ("high", lambda judged: figure(judged, judged.expected.high) if judged.expected else ""),
         ("from", _sources),
-        ("verdict", lambda each: VERDICT_WORDS[each.verdict]),
-        ("why", lambda each: each.reason if each.verdict is Acceptance.FAIL else ""),
-    )  # fmt: skip
-    shown = [each for each in part.judged if each.expected or each.verdict is Acceptance.FAIL]
-    return filled_columns(*table_of(columns, shown))
+        ("verdict", lambda judged: VERDICT_WORDS[judged.verdict]),
+        ("why", lambda judged: judged.reason if judged.verdict is Acceptance.FAIL else ""),
+    )
+    shown = [judged for judged in part.judged if judged.expected or judged.verdict is Acceptance.FAIL]
+    head, rows = table_of(columns, shown)
+    return filled_columns(head, rows)
 
 
 def cause_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
@@ -176,40 +202,55 @@ def reason_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
 def origin_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     """Yield a line for each origin of expectations, with its sources."""
     for origin, rows in acceptance.origins.items():
-        sources = dict.fromkeys(source for each in rows if each.expected for source in each.expected.sources)
+        expectations = [judged.expected for judged in rows if judged.expected]
+        sources = dict.fromkeys(source for expected in expectations for source in expected.sources)
         named = join_ends(sources) if origin == REFERENCE else "; ".join(_without_parts(sources))
-        yield f"{_sizes(rows)}: {ORIGINS[origin].heading}{in_brackets(_figures_of(rows))}: {named}"
+        yield f"{_sizes(rows)}: {ORIGINS[origin].heading}{in_brackets(*_gpus_and_versions(rows))}: {named}"
     yield from unnamed_gpu_lines(acceptance)
 
 
 def unnamed_gpu_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     """Yield that results do not name their GPUs, and which GPUs they are held against because the user says so."""
     rows = acceptance.of_unnamed_gpus
-    gpus = sorted({gpu for each in rows if each.expected for gpu in each.expected.gpus})
+    gpus = sorted({gpu for judged in rows if judged.expected for gpu in judged.expected.gpus})
     if gpus:
         taken = f"taken for {join_words(gpus, 'or')}, as you named {acceptance.against}"
         yield f"{_sizes(rows)}: the results do not say which GPUs ran; they are {taken}"
 
 
 def _without_parts(sources: Iterable[str]) -> list[str]:
-    """Return sources without those whose repositories another one has, too: of some sizes, an operator has fewer."""
-    named = {source: {*re.split(r": |, | and ", source)} for source in sources}
-    return [source for source, words in named.items() if not any(words < others for others in named.values())]
+    """Return the sources without those whose repositories are all among the repositories of another source."""
+    repositories = {source: set(re.split(r": |, | and ", source)) for source in sources}
+    kept = []
+    for source, names in repositories.items():
+        is_part = any(names < others for others in repositories.values())
+        if not is_part:
+            kept.append(source)
+    return kept
 
 
-def _figures_of(rows: Sequence[Judged]) -> str:
-    """Return the GPUs and the versions of the library that published figures are of; empty of other expectations."""
-    every = [each.expected for each in rows if each.expected]
-    libraries = sorted({name for each in every for name in each.libraries}, key=version_of)
-    ends = join_ends(dict.fromkeys(".".join(map(str, version)) for each in libraries if (version := version_of(each))))
-    versions = f"{rows[0].row.transport.upper()} {ends or 'of unknown versions'}" if libraries else ""
-    unknown = " and unknown versions" if ends and not all(map(version_of, libraries)) else ""
-    return ", ".join(
-        filter(None, (join_words(sorted({gpu for each in every for gpu in each.gpus})), versions + unknown))
-    )
+def _gpus_and_versions(rows: Sequence[Judged]) -> tuple[str, str]:
+    """Return the GPUs and the versions of the library that published figures are of; both empty without figures."""
+    expectations = [judged.expected for judged in rows if judged.expected]
+    gpus = {gpu for expected in expectations for gpu in expected.gpus}
+    libraries = {name for expected in expectations for name in expected.libraries}
+    versions = sorted(version_of(name) for name in libraries)
+    return join_words(sorted(gpus)), _version_words(rows[0].row.transport.upper(), versions)
+
+
+def _version_words(library: str, versions: Sequence[tuple[int, ...]]) -> str:
+    """Return the oldest and the newest version; a version that is unknown is empty, and first."""
+    if not versions:
+        return ""
+    known = [".".join(map(str, version)) for version in versions if version]
+    if not known:
+        return f"{library} of unknown versions"
+    unknown = " and unknown versions" if len(known) < len(versions) else ""
+    return f"{library} {join_ends(known)}{unknown}"
 
 
 def _sizes(rows: Sequence[Judged]) -> str:
     """Return the collectives and the smallest and the largest size of rows: ``all_reduce 8 B to 1 GiB``."""
-    names = dict.fromkeys(each.row.collective for each in rows)
-    return f"{join_words(names)} {join_ends(map(format_size, sorted(each.row.bytes for each in rows)))}"
+    names = dict.fromkeys(judged.row.collective for judged in rows)
+    sizes = sorted(judged.row.bytes for judged in rows)
+    return f"{join_words(names)} {join_ends(map(format_size, sizes))}"

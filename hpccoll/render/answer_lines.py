@@ -57,13 +57,16 @@ def terminal_lines(answers: Iterable[Answer], *, of_table: bool = False) -> Iter
     """
     for answer in answers:
         ranges = [line for line in answer.lines if line.strength]
-        sizes = max((len(line.sizes) for line in ranges), default=0)
-        yield from (f"{answer.title}: {_plain(line)}" for line in answer.lines if not line.strength)
+        width = max((len(line.sizes) for line in ranges), default=0)
+        for line in answer.lines:
+            if not line.strength:
+                yield f"{answer.title}: {_plain(line)}"
         if ranges:
             yield answer.title
         for line in ranges:
+            sizes = f"{line.sizes:<{width}}  " if width else ""
             entry = f"; the table has {line.entry}" if of_table and line.entry else ""
-            yield f"  {line.badge:<{_WIDTH}}  {f'{line.sizes:<{sizes}}  ' if sizes else ''}{_plain(line)}{entry}"
+            yield f"  {line.badge:<{_WIDTH}}  {sizes}{_plain(line)}{entry}"
 
 
 def _plain(line: AnswerLine) -> str:
@@ -77,13 +80,15 @@ def as_fast_as_native(factor: float) -> str:
 
 def basis_of(evidence: Evidence, *more: str) -> str:
     """Return what the strength of evidence follows from: ``Clear at 5 of 6 sizes; 1.62x to 2.02x by round; ...``."""
+    parts: list[str] = []
+    if evidence.clear:
+        parts.append(f"clear at {of_sizes(evidence.clear, evidence.compared)}")
+    parts += more
     gain = evidence.gain
-    parts = (
-        f"clear at {of_sizes(evidence.clear, evidence.compared)}" if evidence.clear else "",
-        *more,
-        f"{join_ends(map(format_factor, (gain.low, gain.high)))} by round" if gain and gain.low and gain.high else "",
-        f"to be {evidence.next_strength} it lacks {join_words(evidence.missing)}" if evidence.missing else "",
-    )
+    if gain and gain.low and gain.high:
+        parts.append(f"{join_ends((format_factor(gain.low), format_factor(gain.high)))} by round")
+    if evidence.missing:
+        parts.append(f"to be {evidence.next_strength} it lacks {join_words(evidence.missing)}")
     text = "; ".join(filter(None, parts))
     return f"{text[:1].upper()}{text[1:]}."
 
@@ -92,15 +97,18 @@ def untold(evidence: Evidence, names: Sequence[str]) -> str:
     """Return why it cannot be told which of several is the fastest; empty if it can be told, or if it is noise."""
     if evidence.strength != "none" or (evidence.has_intervals and evidence.rounds):
         return ""
+    fastest = "faster" if len(names) < 3 else "fastest"
+    cannot = f"which of {join_words(names)} is {fastest} cannot be told"
+    if not evidence.has_intervals:
+        return f"{cannot} without {evidence.missing[0]}"
     sizes = " at every size" if evidence.compared > 1 else ""
-    why = f": no launch measured them together{sizes}" if evidence.has_intervals else f" without {evidence.missing[0]}"
-    return f"which of {join_words(names)} is {'faster' if len(names) < 3 else 'fastest'} cannot be told{why}"
+    return f"{cannot}: no launch measured them together{sizes}"
 
 
 def of_sizes(count: int, sizes: int) -> str:
-    """Return how many of the sizes: ``all 8 sizes``, ``3 of 8 sizes``, ``its size``."""
+    """Return how many of the sizes: ``all 8 sizes``, ``3 of 8 sizes``, ``its only size``."""
     if sizes == 1:
         return "its only size"
-    return (
-        "both sizes" if count == sizes == 2 else f"all {sizes} sizes" if count == sizes else f"{count} of {sizes} sizes"
-    )
+    if count == sizes == 2:
+        return "both sizes"
+    return f"all {sizes} sizes" if count == sizes else f"{count} of {sizes} sizes"

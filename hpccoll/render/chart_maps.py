@@ -37,16 +37,21 @@ MAX_RANKS_WITH_TEXT = 8
 
 def choice_map(group: ChartGroup) -> Chart | None:
     """Return the map, in which placements with answers of their own have columns; None if nothing was compared."""
-    compared = [each for each in group.recommendations if each.is_compared]
+    compared = [recommendation for recommendation in group.recommendations if recommendation.is_compared]
     if not compared or group.many_pairs:
         return None
-    data = [cell for each in compared for cell in _choice_cells(group, each, compared)]
-    sizes = list(dict.fromkeys(group.size_label(n) for n in sorted({n for e in compared for n in e.verdicts})))[::-1]
+    data: list[ChartRecord] = []
+    sizes: set[int] = set()
+    for recommendation in compared:
+        data += _choice_cells(group, recommendation, compared)
+        sizes |= recommendation.verdicts.keys()
+    labels = list(dict.fromkeys(group.size_label(nbytes) for nbytes in sorted(sizes)))
+    labels.reverse()
     columns = distinct(sorted(data, key=itemgetter("position")), "at")
-    lines = alt.Axis(labelAngle=0, labelExpr="split(datum.label, ', ')", labelOverlap=False)
-    x = alt.X("at:N", title=group.unit_title, sort=columns, axis=lines)
+    axis = alt.Axis(labelAngle=0, labelExpr="split(datum.label, ', ')", labelOverlap=False)
+    x = alt.X("at:N", title=group.unit_title, sort=columns, axis=axis)
     colours = present(group_colours(group.legend), [cell for cell in data if not cell["tied"]])
-    chart = choice_cells(data, colours, x, sizes, ("size", "on", "series", "time", "second"))
+    chart = choice_cells(data, colours, x, labels, ("size", "on", "series", "time", "second"))
     panels = distinct(data, "panel")
     return facet_chart(chart, data, panels if len(panels) > 1 else (), 2)
 
@@ -57,16 +62,19 @@ PLACEMENTS: Mapping[bool | None, tuple[str, ...]] = {None: (), True: ("in place"
 def column_label(group: ChartGroup, recommendation: Recommendation) -> str:
     """Return what a column of a map stands for, in the words of the whole group: ``2 ranks, in place, bfloat16``."""
     setting = recommendation.setting
-    compared = [each for each in (group.whole or group).recommendations if each.is_compared]
-    return ", ".join((setting.shape_label, *PLACEMENTS[setting.in_place], *_panel_words(recommendation, compared)))
+    compared = [other for other in (group.whole or group).recommendations if other.is_compared]
+    words = _panel_words(recommendation, compared)
+    return ", ".join((setting.shape_label, *PLACEMENTS[setting.in_place], *words))
 
 
 def _panel_words(recommendation: Recommendation, compared: Sequence[Recommendation]) -> tuple[str, ...]:
     """Return what distinguishes the panel of a recommendation: its setting without ranks and placement."""
-    each, *others = (
-        replace(each, setting=replace(each.setting, in_place=None)) for each in (recommendation, *compared)
-    )
-    return Answers(others).setting_details(each)
+    others = Answers(_without_placement(other) for other in compared)
+    return others.setting_details(_without_placement(recommendation))
+
+
+def _without_placement(recommendation: Recommendation) -> Recommendation:
+    return replace(recommendation, setting=replace(recommendation.setting, in_place=None))
 
 
 def _choice_cells(
@@ -75,29 +83,42 @@ def _choice_cells(
     """Yield a cell for each size."""
     setting = recommendation.setting
     count = setting.ranks if group.ranks_per_node is None else setting.nodes
-    mark = "\u25cb " if recommendation.measured.oversubscribed else ""
-    placement = PLACEMENTS[setting.in_place]
-    tied = {each.nbytes for part in recommendation.ranges if part.strength == "none" for each in part.verdicts}
+    hollow = "\u25cb " if recommendation.measured.oversubscribed else ""
+    column: ChartRecord = {
+        "panel": ", ".join(_panel_words(recommendation, compared)),
+        "on": column_label(group, recommendation),
+        "at": ", ".join((f"{hollow}{count}", *PLACEMENTS[setting.in_place])),
+        "position": (count, setting.in_place is True),
+    }
+    tied: set[int] = set()
+    for chosen in recommendation.ranges:
+        if chosen.strength == "none":
+            tied |= {verdict.nbytes for verdict in chosen.verdicts}
     for verdict in recommendation.verdicts.values():
-        yield {
-            "panel": ", ".join(_panel_words(recommendation, compared)), "on": column_label(group, recommendation),
-            "at": ", ".join((f"{mark}{count}", *placement)), "position": (count, setting.in_place is True),
-            "size": group.size_label(verdict.nbytes), "time": format_seconds(verdict.seconds),
-            "series": group.series_of(verdict.choice, recommendation), "tied": verdict.nbytes in tied,
-        } | _verdict_fields(group, verdict, recommendation)  # fmt: skip
+        cell: ChartRecord = {
+            "size": group.size_label(verdict.nbytes),
+            "time": format_seconds(verdict.seconds),
+            "series": group.series_of(verdict.choice, recommendation),
+            "tied": verdict.nbytes in tied,
+        }
+        yield column | cell | _verdict_fields(group, verdict, recommendation)
 
 
 def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Recommendation) -> ChartRecord:
     """Return the fields of a cell that say how sure it is; its text colour keeps its contrast in dark mode."""
     if verdict.runner_up is None or verdict.lead is None:
         return {"lead": "alone", "second": "none", "clear": False, "text_colour": INK}
-    clear = verdict.verdict == "clear"
-    on_ink = entry_colour(group.legend[group.series_of(verdict.choice, recommendation)]) == INK
+    runner_up = group.series_of(verdict.runner_up, recommendation)
+    text_colour = INK
+    is_clear = verdict.verdict == "clear"
+    if is_clear:
+        entry = group.legend[group.series_of(verdict.choice, recommendation)]
+        text_colour = PAPER if entry_colour(entry) == INK else WHITE
     return {
         "lead": "tie" if verdict.verdict == "tie" else f"{verdict.lead:.2f}x",
-        "second": f"{group.series_of(verdict.runner_up, recommendation)}, {verdict.lead:.2f} times as long",
-        "clear": clear,
-        "text_colour": INK if not clear else PAPER if on_ink else WHITE,
+        "second": f"{runner_up}, {verdict.lead:.2f} times as long",
+        "clear": is_clear,
+        "text_colour": text_colour,
     }
 
 
@@ -110,39 +131,47 @@ def pair_time_map(group: ChartGroup) -> Chart | None:
 def pair_busbw_map(group: ChartGroup) -> Chart | None:
     """Draw the busbw of each pair at the largest size."""
     points = smallest_and_largest(map_points(group))[1]
-    scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
+    scale, unit = rate_unit(max(map(_busbw, points), default=0.0))
     label = f"format(datum.value / {scale}, '.3~r') + ' {unit}'"
-    return _heatmap(
-        group, points, lambda p: p.row.busbw_Bps or 0.0, label, lambda value: f"{value / scale:.3g}", slow_is_low=True
-    )
+    return _heatmap(group, points, _busbw, label, lambda busbw: f"{busbw / scale:.3g}", slow_is_low=True)
+
+
+def _busbw(point: SeriesPoint) -> float:
+    return point.row.busbw_Bps or 0.0
 
 
 def _heatmap(
     group: ChartGroup, points: Sequence[SeriesPoint], value: Callable[[SeriesPoint], float], label: str,
     format_value: Callable[[float], str], *, slow_is_low: bool = False,
 ) -> Chart | None:  # fmt: skip
+    """Return the map of a value of each pair, on a logarithmic scale of shades; None if no pair has one above 0."""
     points = [point for point in points if value(point) > 0]
     if not points:
         return None
-    ranks, values = points[0].row.ranks, [value(point) for point in points]
-    middle = math.sqrt(min(values) * max(values))
-    data = [
-        chart_record(group, point, value(point))
-        | {"first": first, "second": second, "panel": series_without_tier(point), "text": format_value(value(point))}
-        for point in points
-        for first, second in [rank_pair(point.row) or (0, 0)]
-    ]
-    end = "host" if points[0].names_hosts else "rank"
-    names = [points[0].rank_label(rank) for rank in range(ranks)]
+    data: list[ChartRecord] = []
+    values: list[float] = []
+    for point in points:
+        number = value(point)
+        values.append(number)
+        first, second = rank_pair(point.row) or (0, 0)
+        pair = {"first": first, "second": second, "panel": series_without_tier(point), "text": format_value(number)}
+        data.append(chart_record(group, point, number) | pair)
+    least, most = min(values), max(values)
+    middle = math.sqrt(least * most)
     shades = [DARK_CELL, LIGHT_CELL] if slow_is_low else [LIGHT_CELL, DARK_CELL]
-    spread = alt.Scale(type="log", range=shades, domain=[min(values), max(values)], nice=False)
-    ends = [min(values), middle, max(values)]
-    legend = alt.Legend(title="dark is slow", type="gradient", labelExpr=label, values=ends, gradientLength=220)
-    chart = pair_cells(
-        names, names if end == "host" else [*map(str, range(ranks))], (f"first {end}", f"second {end}"),
-        alt.Color("value:Q", scale=spread, legend=legend), f"datum.value {'>' if slow_is_low else '<='} {middle}",
-        ("series", "pair", "size", "at", "time", "interval", "busbw", "machine", "run"),
-    )  # fmt: skip
+    is_light = f"datum.value > {middle}" if slow_is_low else f"datum.value <= {middle}"
+    scale = alt.Scale(type="log", range=shades, domain=[least, most], nice=False)
+    legend = alt.Legend(
+        title="dark is slow", type="gradient", labelExpr=label, values=[least, middle, most], gradientLength=220
+    )
+    colours = alt.Color("value:Q", scale=scale, legend=legend)
+    named = points[0]
+    rows = [named.rank_label(rank) for rank in range(named.row.ranks)]
+    columns, titles = rows, ("first host", "second host")
+    if not named.names_hosts:
+        columns, titles = [str(rank) for rank in range(named.row.ranks)], ("first rank", "second rank")
+    fields = ("series", "pair", "size", "at", "time", "interval", "busbw", "machine", "run")
+    chart = pair_cells(rows, columns, titles, colours, is_light, fields)
     panels = sorted(distinct(data, "panel"), key=lambda panel: (panel != "native", panel))
     return facet_chart(chart, data, panels, min(2, len(panels)))
 
@@ -163,24 +192,26 @@ def pair_cells(
         borders: whether records without a pair have ``border``: lines before that row, and before that column.
     """
     count = len(rows)
-    scale = alt.Scale(domain=[*range(count)])
+    side = max(5, min(34, 480 // count))
+    scale = alt.Scale(domain=list(range(count)))
     x: dict[str, Any] = {"title": titles[1], "scale": scale, "axis": _axis(columns)}
     y: dict[str, Any] = {"title": titles[0], "scale": scale, "axis": _axis(rows)}
     base = alt.Chart().encode(x=alt.X("second:O", **x), y=alt.Y("first:O", **y))
     pairs = base.transform_filter("isValid(datum.first)")
-    side = max(5, min(34, 480 // count))
-    cells = pairs.mark_rect(stroke=PAPER, strokeWidth=min(2, side / 10)).encode(color=colours, tooltip=tooltip(*fields))
-    shade = alt.condition(light, alt.value(BLACK), alt.value(WHITE))
-    text = pairs.mark_text(fontSize=12, fontWeight=600).encode(text=alt.Text("text:N"), color=alt.ColorValue(**shade))
-    layers = [cells, *([text] if count <= MAX_RANKS_WITH_TEXT else ())]
+    rectangles = pairs.mark_rect(stroke=PAPER, strokeWidth=min(2, side / 10))
+    layers = [rectangles.encode(color=colours, tooltip=tooltip(*fields))]
+    if count <= MAX_RANKS_WITH_TEXT:
+        shade = alt.condition(light, alt.value(BLACK), alt.value(WHITE))
+        texts = pairs.mark_text(fontSize=12, fontWeight=600)
+        layers.append(texts.encode(text=alt.Text("text:N"), color=alt.ColorValue(**shade)))
     if borders:
         border = alt.Chart().transform_filter("isValid(datum.border)").mark_rule(color=BLACK, strokeWidth=1.5)
         layers.append(border.encode(x=alt.X("border:O", bandPosition=0, **x)))
         layers.append(border.encode(y=alt.Y("border:O", bandPosition=0, **y)))
-    return alt.layer(*layers).properties(
-        width=max(240, side * count), height=side * count, usermeta=text_from(36 * count)
-    )
+    width, height = max(240, side * count), side * count
+    return alt.layer(*layers).properties(width=width, height=height, usermeta=text_from(36 * count))
 
 
 def _axis(names: Sequence[str]) -> alt.Axis:
-    return alt.Axis(labelAngle=0, labelExpr=f"{json.dumps([*names])}[datum.value]", labelOverlap="greedy")
+    labels = json.dumps(list(names))
+    return alt.Axis(labelAngle=0, labelExpr=f"{labels}[datum.value]", labelOverlap="greedy")

@@ -27,22 +27,29 @@ def judgement_lines(judgement: TableJudgement) -> Iterator[str]:
         if setting in judgement.single_choices:
             choice, single = judgement.single_choices[setting]
             yield f"{'one for all':>12}  {single:.3f}  {choice.label}, the best single choice for these sizes"
-    yield from (f"not judged: {sentence}" for sentence in judgement.unjudged)
+    for sentence in judgement.unjudged:
+        yield f"not judged: {sentence}"
     yield from judgement.other_conditions
     all_sizes = _regret(judgement.mean, judgement.held_out)
     yield f"geometric mean of the regret at {len(judgement.regrets)} sizes: {all_sizes}"
 
 
 def _size_line(r: SizeRegret) -> str:
-    notes = "" if r.choice == r.best else f"; best {r.best.label}: {format_seconds(r.best_seconds)}"
-    notes += ", in another launch" if r.unpaired else ""
+    notes = ""
+    if r.choice != r.best:
+        notes = f"; best {r.best.label}: {format_seconds(r.best_seconds)}"
+    if r.unpaired:
+        notes += ", in another launch"
     if notes and not r.is_significant:
         notes += f", but not clearly: noise may change the regret by {100 * r.noise:.0f} %"
-    notes += "; outside the measured sizes of the table" if r.extrapolated else ""
+    if r.extrapolated:
+        notes += "; outside the measured sizes of the table"
     return f"{format_size(r.nbytes):>12}  {r.regret:.3f}  {r.choice.label}: {format_seconds(r.seconds)}{notes}"
 
 
 def _regret(mean: float, held_out: float) -> str:
     """Return a regret with its lower estimate, unless both are equal to three decimals."""
     most, least = f"{mean:.3f}", f"{held_out:.3f}"
-    return most if least == most else f"{most} at most, {least} at least, because of noise"
+    if least == most:
+        return most
+    return f"{most} at most, {least} at least, because of noise"

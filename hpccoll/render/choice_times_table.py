@@ -31,26 +31,26 @@ class ChoiceTable:
 
 def choice_tables(group: ChartGroup) -> list[ChoiceTable]:
     """Return the tables of the settings that the map of ``group`` has."""
-    return [
-        _table(group, each, column_label(group, each))
-        for each in group.recommendations
-        if each.is_compared and not group.many_pairs
-    ]
+    if group.many_pairs:
+        return []
+    compared = [recommendation for recommendation in group.recommendations if recommendation.is_compared]
+    return [_table(group, recommendation, column_label(group, recommendation)) for recommendation in compared]
 
 
 def _table(group: ChartGroup, recommendation: Recommendation, setting: str) -> ChoiceTable:
     by_size = choice_times(recommendation)
-    units = {size: seconds_unit(min(each.seconds for each in times.values())) for size, times in by_size.items()}
+    headings = []
+    scales = {}
+    for size, times in by_size.items():
+        fastest = min(time.seconds for time in times.values())
+        scales[size], unit = seconds_unit(fastest)
+        headings.append((group.size_label(size), unit))
     choices = list(dict.fromkeys(choice for times in reversed(by_size.values()) for choice in times))
-    rows = (
-        (
-            group.series_of(choice, recommendation),
-            tuple(_cell(times.get(choice), units[size][0]) for size, times in by_size.items()),
-        )
-        for choice in choices
-    )
-    sizes = ((group.size_label(size), unit) for size, (_, unit) in units.items())
-    return ChoiceTable(setting, tuple(sizes), tuple(rows))
+    rows = []
+    for choice in choices:
+        cells = tuple(_cell(times.get(choice), scales[size]) for size, times in by_size.items())
+        rows.append((group.series_of(choice, recommendation), cells))
+    return ChoiceTable(setting, tuple(headings), tuple(rows))
 
 
 def _cell(time: ComparedTime | None, scale: float) -> TimeCell | None:

@@ -44,15 +44,21 @@ SHADES = (0.0, 0.14, -0.07, 0.21, -0.12, 0.07, -0.03)
 
 def entry_colour(entry: LegendEntry) -> str:
     """Return the colour of a series: dark for the library's own, grey for floors, else a shade of its family's hue."""
-    return GREY if entry.is_floor else INK if entry.number < 0 else _shade(series_colour(entry.number), entry.member)
+    if entry.is_floor:
+        return GREY
+    if entry.number < 0:
+        return INK
+    return _shade(series_colour(entry.number), entry.member)
 
 
 def _shade(colour: str, member: int) -> str:
     if not member:
         return colour
-    hue, lightness, saturation = colorsys.rgb_to_hls(*(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)))
+    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
     turns, shade = divmod(member, len(SHADES))
-    return _hex(colorsys.hls_to_rgb((hue + 0.02 * turns) % 1, lightness + SHADES[shade], saturation))
+    hue = (hue + 0.02 * turns) % 1
+    return _hex(colorsys.hls_to_rgb(hue, lightness + SHADES[shade], saturation))
 
 
 def _hex(rgb: tuple[float, float, float]) -> str:
@@ -66,10 +72,11 @@ def group_colours(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
 
 def group_shapes(legend: Mapping[str, LegendEntry]) -> dict[str, str]:
     """Return the shape of the points of every series."""
-    return {
-        name: PREDICTED_SHAPE if entry.is_predicted else SHAPES[(entry.number + 1 + entry.member) % len(SHAPES)]
-        for name, entry in legend.items()
-    }
+    shapes = {}
+    for name, entry in legend.items():
+        number = entry.number + 1 + entry.member
+        shapes[name] = PREDICTED_SHAPE if entry.is_predicted else SHAPES[number % len(SHAPES)]
+    return shapes
 
 
 def numbered_colours(names: Iterable[str], first: int = 0) -> dict[str, str]:

@@ -59,6 +59,7 @@ def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
 def comparison_page(comparison: Comparison, title: str) -> str:
     """Return the HTML of the page."""
     calls = [_call(number, call, part) for number, (call, part) in enumerate(comparison.by_call.items(), 1)]
+    has_chart = any(call["chart"] for call in calls)
     context = {
         "title": f"Compared: {title}",
         "runs": title,
@@ -70,7 +71,7 @@ def comparison_page(comparison: Comparison, title: str) -> str:
         "beside": table_of(SIDE_BY_SIDE_COLUMNS, comparison.beside) if comparison.beside else None,
         "meanings": side_by_side_meanings(comparison.beside),
         "changes": changed_facts(comparison),
-        "vega": vega_script() if any(call["chart"] for call in calls) else "",
+        "vega": vega_script() if has_chart else "",
     }
     return render("comparison.html", context)
 
@@ -78,16 +79,18 @@ def comparison_page(comparison: Comparison, title: str) -> str:
 def _call(number: int, call: tuple[str, int, int], comparison: Comparison) -> dict[str, object]:
     """Return the part of the page on a collective and shape."""
     heading = part_heading(*call)
-    verdicts = [
-        (verdict_count(verdict, comparison), style.meaning, style.folded, case_table(cases))
-        for verdict, style in VERDICT_STYLES.items()
-        if (cases := comparison.of(verdict))
-    ]
-    chart = comparison_chart(comparison, heading)
+    verdicts = []
+    for verdict, style in VERDICT_STYLES.items():
+        cases = comparison.of(verdict)
+        if cases:
+            verdicts.append((verdict_count(verdict, comparison), style.meaning, style.folded, case_table(cases)))
     return {
-        "id": f"call-{number}", "heading": heading, "changed": what_changed(comparison), "chart": chart,
+        "id": f"call-{number}",
+        "heading": heading,
+        "changed": what_changed(comparison),
+        "chart": comparison_chart(comparison, heading),
         "verdicts": verdicts,
-    }  # fmt: skip
+    }
 
 
 CAPTION = {
@@ -102,41 +105,59 @@ CAPTION = {
 
 def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object] | None:
     """Return the chart: the shift of each case by size, in a panel for each collective and shape; None without one."""
-    shown = [part for part in comparison.by_call.values() if part.factors(*VERDICTS)][: chart_base.MAX_PANELS]
-    cases = [(case, case.shift) for part in shown for case in part.cases if case.shift]
+    parts = [part for part in comparison.by_call.values() if part.factors(*VERDICTS)][: chart_base.MAX_PANELS]
+    cases = [(case, case.shift) for part in parts for case in part.cases if case.shift]
     data = [_record(case, shift) for case, shift in cases]
     if not data:
         return None
-    panels = chart_base.distinct(data, "panel")
-    sizes = [format_size(n) for n in sorted({case.coordinates["requested_bytes"] for case, _ in cases})]
     algorithms = sorted(chart_base.distinct(data, "algorithm"))
-    least, most = _factor_domain(comparison.tolerance, [shift.factor for _, shift in cases])
-    labels = alt.Axis(labelAngle=0, labelOverlap="greedy", labelSeparation=4, ticks=True)
-    x = alt.X("size:N", title=None, sort=sizes, axis=labels)
-    reach = max(most, 1 / least)
-    ticks = next(each for each in (FINE_TICKS, COARSE_TICKS, DECADES) if reach < max(each) or each is DECADES)
-    axis = alt.Axis(labelExpr=chart_base.FACTOR_LABEL, values=[tick for tick in ticks if least < tick < most])
-    scale = alt.Scale(type="log", domain=[least, most], nice=False)
-    y = alt.Y("factor:Q", title="new time / old time", scale=scale, axis=axis)
+    sizes = sorted({case.coordinates["requested_bytes"] for case, _ in cases})
+    x = _size_axis([format_size(nbytes) for nbytes in sizes])
+    y = _factor_axis(comparison.tolerance, [shift.factor for _, shift in cases])
+    base = alt.Chart().encode(x=x, xOffset=alt.XOffset("offset:N", sort=None))
     colours = alt.Color("verdict:N", scale=chart_base.scale_of(COLOURS), legend=alt.Legend())
     legend = alt.Legend(orient="bottom", symbolFillColor=INK, symbolStrokeColor=INK)
     shapes = alt.Shape("algorithm:N", scale=alt.Scale(domain=algorithms), legend=legend)
-    base = alt.Chart().encode(x=x, xOffset=alt.XOffset("offset:N", sort=None))
-    band = (
-        alt.Chart()
-        .transform_aggregate(cases="count()", groupby=["panel"])  # one rectangle, not one for each case
-        .mark_rect(opacity=0.3, color=GREY)
-        .encode(y=alt.YDatum(1 / (1 + comparison.tolerance)), y2=alt.Y2Datum(1 + comparison.tolerance))
-    )
-    intervals = base.mark_rule(strokeWidth=1.5, clip=True).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=colours)
-    points = base.mark_point(size=45, filled=True, opacity=1).encode(
-        y=y, color=colours, shape=shapes, tooltip=chart_base.tooltip("case", "verdict", "change", "interval")
-    )
+    rules = base.mark_rule(strokeWidth=1.5, clip=True)
+    intervals = rules.encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=colours)
+    fields = chart_base.tooltip("case", "verdict", "change", "interval")
+    symbols = base.mark_point(size=45, filled=True, opacity=1)
+    points = symbols.encode(y=y, color=colours, shape=shapes, tooltip=fields)
+    panels = chart_base.distinct(data, "panel")
     columns = min(2, len(panels))
-    one = alt.layer(band, intervals, points).properties(width=WIDTH // columns, height=260)
-    whole = chart_base.facet_chart(one, data, panels if columns > 1 else (), columns)
+    panel = alt.layer(_tolerance_band(comparison.tolerance), intervals, points)
+    panel = panel.properties(width=WIDTH // columns, height=260)
+    whole = chart_base.facet_chart(panel, data, panels if columns > 1 else (), columns)
     lines = [what_changed(comparison), what_matters(comparison)]
     return chart_base.apply_theme(whole, printable(title), lines, [*COLOURS, *algorithms])
+
+
+def _size_axis(sizes: Sequence[str]) -> alt.X:
+    labels = alt.Axis(labelAngle=0, labelOverlap="greedy", labelSeparation=4, ticks=True)
+    return alt.X("size:N", title=None, sort=list(sizes), axis=labels)
+
+
+def _factor_axis(tolerance: float, factors: Sequence[float]) -> alt.Y:
+    """Return the axis of factors; the farther it reaches, the coarser are the labelled ones."""
+    least, most = _factor_domain(tolerance, factors)
+    reach = max(most, 1 / least)
+    ticks = DECADES
+    if reach < max(FINE_TICKS):
+        ticks = FINE_TICKS
+    elif reach < max(COARSE_TICKS):
+        ticks = COARSE_TICKS
+    axis = alt.Axis(labelExpr=chart_base.FACTOR_LABEL, values=[tick for tick in ticks if least < tick < most])
+    scale = alt.Scale(type="log", domain=[least, most], nice=False)
+    return alt.Y("factor:Q", title="new time / old time", scale=scale, axis=axis)
+
+
+def _tolerance_band(tolerance: float) -> alt.Chart:
+    """Return the band of the changes that do not matter: one rectangle in each panel, not one for each case."""
+    panels = alt.Chart().transform_aggregate(cases="count()", groupby=["panel"])
+    rectangles = panels.mark_rect(opacity=0.3, color=GREY)
+    low, high = alt.YDatum(1 / (1 + tolerance)), alt.Y2Datum(1 + tolerance)
+    band: alt.Chart = rectangles.encode(y=low, y2=high)
+    return band
 
 
 def _factor_domain(tolerance: float, factors: Sequence[float]) -> tuple[float, float]:
@@ -146,11 +167,12 @@ def _factor_domain(tolerance: float, factors: Sequence[float]) -> tuple[float, f
 
 
 def _record(case: CaseComparison, shift: Shift) -> ChartRecord:
-    where, style = case.coordinates, VERDICT_STYLES[case.verdict]
+    coordinates = case.coordinates
+    algorithm, placement = coordinates["algorithm"], coordinates["in_place"]
+    heading = part_heading(coordinates["collective"], coordinates["ranks"], coordinates["nodes"])
     return {
-        "panel": part_heading(where["collective"], where["ranks"], where["nodes"]),
-        "size": format_size(where["requested_bytes"]), "algorithm": where["algorithm"],
-        "offset": f"{where['algorithm']} {where['in_place']}", "verdict": style.name or case.verdict,
+        "panel": heading, "size": format_size(coordinates["requested_bytes"]), "algorithm": algorithm,
+        "offset": f"{algorithm} {placement}", "verdict": VERDICT_STYLES[case.verdict].name or case.verdict,
         "case": case.label, "factor": shift.factor, "low": shift.low, "high": shift.high,
         "change": format_factor(shift.factor), "interval": shift_interval_label(shift),
     }  # fmt: skip

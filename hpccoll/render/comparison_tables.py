@@ -74,18 +74,24 @@ def case_table(cases: Sequence[CaseComparison]) -> tuple[list[str], list[list[st
 
 def other_programs(results: Results) -> Mapping[str, object]:
     """Return the section of a report: their times beside ours of the same operation; empty without imported rows."""
-    pairs = side_by_side((row for row in results.rows if row.imported), results.ours.rows)
+    imported = [row for row in results.rows if row.imported]
+    pairs = side_by_side(imported, results.ours.rows)
     if not pairs:
         return {}
     both = [pair for pair in pairs if pair.factor]
-    return {"table": table_of(SIDE_BY_SIDE_COLUMNS, both) if both else None, "meanings": side_by_side_meanings(pairs)}
+    table = table_of(SIDE_BY_SIDE_COLUMNS, both) if both else None
+    return {"table": table, "meanings": side_by_side_meanings(pairs)}
 
 
 def side_by_side_meanings(pairs: Sequence[SideBySide]) -> list[str]:
     """Return what the numbers of other programs, and ours, mean."""
-    sources = dict.fromkeys(pair.theirs.source or "" for pair in pairs)
-    ours = [OUR_MEANING] if any(pair.ours for pair in pairs) else []
-    return [*(f"{SOURCES[each].title}: {SOURCES[each].meaning}." for each in sources), *ours]
+    meanings = []
+    for name in dict.fromkeys(pair.theirs.source or "" for pair in pairs):
+        source = SOURCES[name]
+        meanings.append(f"{source.title}: {source.meaning}.")
+    if any(pair.ours for pair in pairs):
+        meanings.append(OUR_MEANING)
+    return meanings
 
 
 def comparison_lines(comparison: Comparison) -> Iterator[str]:
@@ -96,20 +102,33 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         if load:
             yield f"the {which} run was disturbed: {load}"
     for verdict, style in VERDICT_STYLES.items():
-        cases, most = comparison.of(verdict), style.listed
-        shown = cases if most is None or (most and len(cases) == most + 1) else cases[:most]
-        if shown:
-            yield f"{verdict_count(verdict, comparison)}:"
-            yield from table_lines(*case_table(shown))
-            more = len(cases) - len(shown)
-            yield from [f"  {more} more cases"] * bool(more)
+        yield from _verdict_lines(verdict, comparison, style.listed)
     if comparison.beside:
         yield "timed differently, and therefore not ranked:"
-        yield from (f"  {meaning}" for meaning in side_by_side_meanings(comparison.beside))
-        yield from table_lines(*table_of(SIDE_BY_SIDE_COLUMNS, (pair for pair in comparison.beside if pair.factor)))
+        for meaning in side_by_side_meanings(comparison.beside):
+            yield f"  {meaning}"
+        both = [pair for pair in comparison.beside if pair.factor]
+        yield from table_lines(*table_of(SIDE_BY_SIDE_COLUMNS, both))
     if comparison.changes:
         yield "what else changed:"
-        yield from (f"  {name}: {old} before, {new} now" for name, old, new in changed_facts(comparison))
+        for name, old, new in changed_facts(comparison):
+            yield f"  {name}: {old} before, {new} now"
+
+
+def _verdict_lines(verdict: str, comparison: Comparison, most: int | None) -> Iterator[str]:
+    """Yield a table of the first ``most`` cases of a verdict, of all if it is None; a single case more is listed, too.
+
+    Nothing without any.
+    """
+    shown = cases = comparison.of(verdict)
+    if most is not None and (most == 0 or len(cases) > most + 1):
+        shown = cases[:most]
+    if not shown:
+        return
+    yield f"{verdict_count(verdict, comparison)}:"
+    yield from table_lines(*case_table(shown))
+    if len(shown) < len(cases):
+        yield f"  {len(cases) - len(shown)} more cases"
 
 
 FACTS = {
@@ -128,8 +147,12 @@ FACT_GROUPS = {"testbed.": "testbed: {}", "variables.": "variable {}", "versions
 
 def fact_words(name: str) -> str:
     """Return a fact of provenance in words; its name if it has none, such as ``hosts``."""
-    groups = (words.format(name.removeprefix(begin)) for begin, words in FACT_GROUPS.items() if name.startswith(begin))
-    return FACTS.get(name) or next(groups, name)
+    if name in FACTS:
+        return FACTS[name]
+    for begin, words in FACT_GROUPS.items():
+        if name.startswith(begin):
+            return words.format(name.removeprefix(begin))
+    return name
 
 
 def changed_facts(comparison: Comparison) -> list[tuple[str, str, str]]:
@@ -142,33 +165,37 @@ def what_changed(comparison: Comparison) -> str:
 
     For example ``40 cases: 14 regressions (1.07x to 1.14x as long, the median 1.10x), 26 unchanged``.
     """
-    counts = (
-        verdict_count(verdict, comparison)
-        + (in_brackets(factors_label(comparison.factors(verdict))) if style.changed else "")
-        for verdict, style in VERDICT_STYLES.items()
-        if comparison.of(verdict)
-    )
+    counts = []
+    for verdict, style in VERDICT_STYLES.items():
+        if comparison.of(verdict):
+            factors = factors_label(comparison.factors(verdict)) if style.changed else ""
+            counts.append(f"{verdict_count(verdict, comparison)}{in_brackets(factors)}")
     return f"{format_count(len(comparison.cases), 'case')}: {', '.join(counts)}"
 
 
 def what_matters(comparison: Comparison) -> str:
     """Return the smallest change that matters, and the median of all changes if there are many cases."""
-    together = comparison.common_factor
-    median_of_all = f"; the median of all cases takes {format_factor(together)} as long" if together else ""
-    slower, faster = map(format_factor, (1 + comparison.tolerance, 1 / (1 + comparison.tolerance)))
-    return f"a change matters if a case takes at least {slower} or at most {faster} as long{median_of_all}"
+    slower = format_factor(1 + comparison.tolerance)
+    faster = format_factor(1 / (1 + comparison.tolerance))
+    sentence = f"a change matters if a case takes at least {slower} or at most {faster} as long"
+    if comparison.common_factor:
+        sentence += f"; the median of all cases takes {format_factor(comparison.common_factor)} as long"
+    return sentence
 
 
 def verdict_count(verdict: str, comparison: Comparison) -> str:
     """Return the number of cases of a verdict in words: ``2 regressions``."""
     count = len(comparison.of(verdict))
-    return f"{count} {VERDICT_STYLES[verdict].name or (verdict if count == 1 else PLURALS[verdict])}"
+    name = verdict if count == 1 else PLURALS[verdict]
+    return f"{count} {VERDICT_STYLES[verdict].name or name}"
 
 
 def factors_label(factors: Sequence[float]) -> str:
     """Return sorted factors in words: ``1.07x to 1.14x as long, the median 1.10x``."""
-    several = f", the median {format_factor(median(factors))}" if len(factors) > 2 else ""
-    return f"{join_ends(map(format_factor, factors))} as long{several}"
+    ends = join_ends(map(format_factor, factors))
+    if len(factors) <= 2:
+        return f"{ends} as long"
+    return f"{ends} as long, the median {format_factor(median(factors))}"
 
 
 def shift_interval_label(shift: Shift) -> str:

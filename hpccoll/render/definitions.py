@@ -161,36 +161,43 @@ def heading_of(collective: str) -> str:
 
 def describe_collective(collective: str, groups: Sequence[ChartGroup]) -> str:
     """Return the description of a collective, with its root if that is always rank 0."""
+    sentences = [COLLECTIVE_DESCRIPTIONS.get(collective)]
     roots = {root_rank(point.row) for group in groups for point in group.points}
-    one_buffer = "The library's call has one buffer and no placement: it is drawn in the panels of both placements."
-    shared = collective == "broadcast" and {placement_label(p.row) for g in groups for p in g.usable} > {""}
-    return " ".join(
-        filter(
-            None, (COLLECTIVE_DESCRIPTIONS.get(collective), "The root is rank 0." * (roots == {0}), one_buffer * shared)
+    if roots == {0}:
+        sentences.append("The root is rank 0.")
+    placements = {placement_label(point.row) for group in groups for point in group.usable}
+    if collective == "broadcast" and placements > {""}:
+        sentences.append(
+            "The library's call has one buffer and no placement: it is drawn in the panels of both placements."
         )
-    )
+    return " ".join(filter(None, sentences))
 
 
 def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     """Return the lines that describe all charts of ``group``: machines, setting, and the meaning of marks."""
     machines = group.machines
-    where = machines if len(machines) == 1 else [f"machine {i}: {name}" for i, name in enumerate(machines, 1)]
-    several = "each machine has its own marks and lines" if len(machines) > 1 else ""
-    python = PYTHON_NOTE if group.several_executors else ""
+    if len(machines) == 1:
+        lines = [f"{group.kind} on {machines[0]}"]
+    else:
+        lines = [f"{group.kind} on machine {number}: {name}" for number, name in enumerate(machines, 1)]
+    lines += [group.setting, *group.emulations]
+    if len(machines) > 1:
+        lines.append("each machine has its own marks and lines")
+    if group.several_executors:
+        lines.append(PYTHON_NOTE)
     crowded = ", ".join(map(str, group.oversubscribed_counts))
-    hollow = f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})" if crowded else ""
+    if crowded:
+        lines.append(f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})")
     joined = mixed_hosts(group.points)
-    mixed = f"launches on different hosts are joined: {jobs_and_hosts(joined)}" if joined else ""
-    on = (f"{group.kind} on {name}" for name in where)
-    imported = dict.fromkeys(
-        f"{point.row.source}: on {point.machine}; timed differently, and not ranked" for point in group.imports
-    )
-    predicted = dict.fromkeys(
-        f"{'dotted' if point.row.kind == MODELLED else 'dashed'}: predicted, not measured; {point.prediction}"
-        for point in group.predictions
-    )
-    notes = several, python, hollow, mixed
-    return tuple(filter(None, (*on, group.setting, *group.emulations, *notes, *imported, *predicted)))
+    if joined:
+        lines.append(f"launches on different hosts are joined: {jobs_and_hosts(joined)}")
+    others: dict[str, None] = {}
+    for point in group.imports:
+        others[f"{point.row.source}: on {point.machine}; timed differently, and not ranked"] = None
+    for point in group.predictions:
+        line = "dotted" if point.row.kind == MODELLED else "dashed"
+        others[f"{line}: predicted, not measured; {point.prediction}"] = None
+    return tuple(filter(None, (*lines, *others)))
 
 
 PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"

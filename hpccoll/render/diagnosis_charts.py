@@ -1,5 +1,6 @@
 """The charts of a diagnosis: maps of pairs, or of nodes and racks, and ranked effects beside their thresholds."""
 
+import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,12 +74,15 @@ class Places:
         racks = question.rack_numbers or [0] * len(question.hosts)
         order = sorted(range(len(racks)), key=racks.__getitem__)
         names = [question.hosts[node] for node in order]
-        borders = [k for k in range(1, len(order)) if racks[order[k]] != racks[order[k - 1]]]
+        borders = [place for place in range(1, len(order)) if racks[order[place]] != racks[order[place - 1]]]
+        labels: dict[int, str] = {}
         if question.racks and borders:
-            ends = zip([0, *borders], [*borders, len(order)], strict=True)
-            labels = {(first + last - 1) // 2: question.racks[order[first]] for first, last in ends}
+            for first, end in itertools.pairwise([0, *borders, len(order)]):
+                middle = (first + end - 1) // 2
+                labels[middle] = question.racks[order[first]]
         else:
-            labels = dict(list(enumerate(names))[:: math.ceil(len(names) / 16)])
+            every = math.ceil(len(names) / 16)
+            labels = {place: names[place] for place in range(0, len(names), every)}
         return cls(names, borders, labels), order
 
 
@@ -94,13 +98,14 @@ def pair_map(ratios: Ratios, question: Question, largest: float, *, after: bool)
     places, order = Places.of_nodes(question)
     data: list[ChartRecord] = []
     for panel, factors in _panels(ratios, after=after):
-        for one, other in np.argwhere(np.isfinite(factors[np.ix_(order, order)])).tolist():
-            pair = order[one], order[other]
-            data.append(
-                {"panel": panel, "first": one, "second": other, "sender": places.names[one]}
-                | {"receiver": places.names[other], "slots": int(ratios.transfers[pair])}
-                | _factor_fields(factors[pair], ratios.rails[pair], question)
-            )
+        measured = np.isfinite(factors[np.ix_(order, order)])
+        for sender, receiver in np.argwhere(measured).tolist():
+            pair = order[sender], order[receiver]
+            cell: ChartRecord = {
+                "panel": panel, "first": sender, "second": receiver, "sender": places.names[sender],
+                "receiver": places.names[receiver], "slots": int(ratios.transfers[pair]),
+            }  # fmt: skip
+            data.append(cell | _factor_fields(factors[pair], ratios.rails[pair], question))
         data += [{"panel": panel, "border": border} for border in places.borders]
     top = min(max(largest, LEAST_DARKEST), MOST_DARKEST)
     middle = math.sqrt(top)
@@ -111,7 +116,8 @@ def pair_map(ratios: Ratios, question: Question, largest: float, *, after: bool)
     scale = alt.Scale(type="log", range=[LIGHT_CELL, DARK_CELL], domain=[1, top], nice=False, clamp=True)
     columns, title = places.names, "receiver"
     if places.borders:
-        columns, title = [places.labels.get(k, "") for k in range(len(order))], "receiver, by rack"
+        columns = [places.labels.get(place, "") for place in range(len(order))]
+        title = "receiver, by rack"
     chart = pair_cells(
         places.names, columns, ("sender", title), alt.Color("value:Q", scale=scale, legend=legend),
         f"datum.value <= {middle}", ("sender", "receiver", "time", "slots", *_rail_field(question)),
@@ -121,19 +127,24 @@ def pair_map(ratios: Ratios, question: Question, largest: float, *, after: bool)
 
 
 def _panels(ratios: Ratios, *, after: bool) -> list[tuple[str, Floats]]:
-    return [(BEFORE, ratios.before), *([(AFTER, ratios.after)] if after else [])]
+    panels = [(BEFORE, ratios.before)]
+    if after:
+        panels.append((AFTER, ratios.after))
+    return panels
 
 
 def _numbers(data: Sequence[ChartRecord], field: str) -> list[float]:
-    return [number for each in data if isinstance(number := each.get(field), float)]
+    values = (record.get(field) for record in data)
+    return [value for value in values if isinstance(value, float)]
 
 
 def _factor_fields(factor: float, rail: int, question: Question) -> ChartRecord:
-    """Return the fields of a factor, of which a cell has the text as well."""
+    """Return the fields of a factor; a cell also has its text."""
     text = format_factor(factor)
-    return {"value": round(float(factor), 4), "text": text, "time": f"{text} the usual time"} | (
-        {"rail": int(rail)} if question.rails > 1 else {}
-    )
+    fields: ChartRecord = {"value": round(float(factor), 4), "text": text, "time": f"{text} the usual time"}
+    if question.rails > 1:
+        fields["rail"] = int(rail)
+    return fields
 
 
 def _rail_field(question: Question) -> tuple[str, ...]:
@@ -157,37 +168,45 @@ def _strip(
     ratios: Ratios, question: Question, series: Mapping[str, tuple[str, str]], places: Places, order: Sequence[int],
     named: Sequence[int], noun: str, *, after: bool,
 ) -> Chart:  # fmt: skip
-    labelled = [*named][:MOST_LABELS]
     data: list[ChartRecord] = []
     for panel, factors in _panels(ratios, after=after):
         for place, number in enumerate(order):
-            known = {name: k for k, name in enumerate(series) if np.isfinite(factors[k, number])}
-            data += [
-                {"panel": panel, "place": place, "series": name, noun: places.names[place]}
-                | _factor_fields(factors[k, number], ratios.rails[k, number], question)
-                for name, k in known.items()
-            ]
-            if number in labelled and known and panel == BEFORE:
-                top = max(factors[k, number] for k in known.values())
-                data.append({"panel": panel, "place": place, "top": float(top), "label": places.names[place]})
+            name = places.names[place]
+            finite: list[float] = []
+            for position, transfers in enumerate(series):
+                factor = factors[position, number]
+                if np.isfinite(factor):
+                    finite.append(float(factor))
+                    mark: ChartRecord = {"panel": panel, "place": place, "series": transfers, noun: name}
+                    data.append(mark | _factor_fields(factor, ratios.rails[position, number], question))
+            if panel == BEFORE and finite and number in named[:MOST_LABELS]:
+                data.append({"panel": panel, "place": place, "top": max(finite), "label": name})
         if len(places.borders) < MOST_BORDERS:
             data += [{"panel": panel, "border": border - 0.5} for border in places.borders]
-    labels = f"{json.dumps({str(place): name for place, name in places.labels.items()})}[datum.value]"
-    axis = alt.Axis(values=[*places.labels], labelExpr=labels, labelOverlap="greedy", labelSeparation=4, grid=False)
-    scale = alt.Scale(domain=[-0.5, len(places.names) - 0.5], nice=False, zero=False)
-    x = alt.X("place:Q", title=f"{noun}, by rack" if places.borders else noun, axis=axis, scale=scale)
+    x = _place_axis(places, noun)
     y = log_values("time / usual time", FACTOR_LABEL, _numbers(data, "value"))
-    colours, shapes = ({name: style[k] for name, style in series.items()} for k in (0, 1))
+    colours = {name: fill for name, (fill, _) in series.items()}
+    shapes = {name: shape for name, (_, shape) in series.items()}
+    shape = alt.Shape("series:N", scale=scale_of(shapes))
+    fields = tooltip(noun, "series", "time", *_rail_field(question))
     symbols = alt.Chart().transform_filter("isValid(datum.value)").mark_point(size=34, filled=True, opacity=0.8)
-    points = symbols.encode(
-        x=x, y=y, color=colour("series", colours), shape=alt.Shape("series:N", scale=scale_of(shapes)),
-        tooltip=tooltip(noun, "series", "time", *_rail_field(question)),
-    )  # fmt: skip
-    text = alt.Chart().transform_filter("isValid(datum.label)").mark_text(align="left", dx=7, fontSize=12, color=INK)
+    points = symbols.encode(x=x, y=y, color=colour("series", colours), shape=shape, tooltip=fields)
+    texts = alt.Chart().transform_filter("isValid(datum.label)").mark_text(align="left", dx=7, fontSize=12, color=INK)
     rules = alt.Chart().transform_filter("isValid(datum.border)").mark_rule(color=FAINT)
-    layers = rules.encode(x="border:Q"), points, text.encode(x="place:Q", y="top:Q", text="label:N")
-    chart = alt.layer(*layers).properties(width=WIDTH, height=180)
+    labels = texts.encode(x="place:Q", y="top:Q", text="label:N")
+    chart = alt.layer(rules.encode(x="border:Q"), points, labels).properties(width=WIDTH, height=180)
     return facet_chart(chart, data, distinct(data, "panel") if after else (), 1)
+
+
+def _place_axis(places: Places, noun: str) -> alt.X:
+    """Return the axis of nodes or racks, with the labels that the places have."""
+    labels = json.dumps({str(place): name for place, name in places.labels.items()})
+    axis = alt.Axis(
+        values=list(places.labels), labelExpr=f"{labels}[datum.value]", labelOverlap="greedy", labelSeparation=4,
+        grid=False,
+    )  # fmt: skip
+    scale = alt.Scale(domain=[-0.5, len(places.names) - 0.5], nice=False, zero=False)
+    return alt.X("place:Q", title=f"{noun}, by rack" if places.borders else noun, axis=axis, scale=scale)
 
 
 def effect_ranks(ranked: Sequence[RankedEffect], names: Sequence[str]) -> Chart:
@@ -197,36 +216,46 @@ def effect_ranks(ranked: Sequence[RankedEffect], names: Sequence[str]) -> Chart:
         ranked: the effects.
         names: of the node, link or rack of each.
     """
-    data = [record for each, name in zip(ranked, names, strict=True) for record in _effect_records(each, name)]
-    colours = {name: colour for name, colour in OUTCOMES.values() if name in distinct(data, "outcome")}
+    data: list[ChartRecord] = []
+    for effect, name in zip(ranked, names, strict=True):
+        data += _effect_records(effect, name)
+    outcomes = distinct(data, "outcome")
+    colours = {name: shade for name, shade in OUTCOMES.values() if name in outcomes}
     values = [1.0, *_numbers(data, "value"), *_numbers(data, "threshold")]
     scale, axis = log_axis(FACTOR_LABEL, values, labelSeparation=6)
     x = alt.X("value:Q", title="time / usual time", axis=axis, scale=scale)
-    shown = colour("outcome", colours, "stroke")
-    base = alt.Chart().encode(y=alt.Y("name:N", title=None, sort=[*names]), x=x, color=shown)
+    y = alt.Y("name:N", title=None, sort=list(names))
+    base = alt.Chart().encode(y=y, x=x, color=colour("outcome", colours, "stroke"))
     fields = tooltip("name", "time", "interval", "above", "slots")
-    intervals = base.mark_rule(strokeWidth=2, clip=True).encode(
-        x=alt.X("low:Q", scale=scale), x2="high:Q", tooltip=fields
-    )
-    points = base.mark_point(size=50, strokeWidth=1.6, opacity=1).encode(
-        fill=alt.Fill("fill:N", scale=None), tooltip=fields
-    )
-    thresholds = base.mark_tick(orient="vertical", thickness=2, size=14).encode(
-        x="threshold:Q", color=alt.ColorValue(INK)
-    )
+    rules = base.mark_rule(strokeWidth=2, clip=True)
+    intervals = rules.encode(x=alt.X("low:Q", scale=scale), x2="high:Q", tooltip=fields)
+    symbols = base.mark_point(size=50, strokeWidth=1.6, opacity=1)
+    points = symbols.encode(fill=alt.Fill("fill:N", scale=None), tooltip=fields)
+    ticks = base.mark_tick(orient="vertical", thickness=2, size=14)
+    thresholds = ticks.encode(x="threshold:Q", color=alt.ColorValue(INK))
     panels = distinct(data, "panel")
-    chart = alt.layer(intervals, thresholds, points).properties(width=WIDTH // len(panels), height=20 * len(names))
+    chart = alt.layer(intervals, thresholds, points)
+    chart = chart.properties(width=WIDTH // len(panels), height=20 * len(names))
     return facet_chart(chart, data, panels if len(panels) > 1 else (), len(panels))
 
 
 def _effect_records(ranked: RankedEffect, name: str) -> Iterator[ChartRecord]:
     for kind, effect in ranked.decisive.items():
+        if not math.isfinite(effect.effect):
+            continue
         outcome, shade = OUTCOMES[ranked.outcome_of(kind)]
-        if math.isfinite(effect.effect):
-            yield {
-                "panel": KIND_PANELS[kind], "name": name, "outcome": outcome,
-                "fill": shade if ranked.is_decided else PAPER,
-                "value": effect.effect, "low": effect.low, "high": effect.high, "threshold": effect.threshold,
-                "time": format_factor(effect.effect), "slots": effect.purpose, "above": format_factor(effect.threshold),
-                "interval": f"{format_factor(effect.low)} to {format_factor(effect.high)}",
-            }  # fmt: skip
+        interval = f"{format_factor(effect.low)} to {format_factor(effect.high)}"
+        yield {
+            "panel": KIND_PANELS[kind],
+            "name": name,
+            "outcome": outcome,
+            "fill": shade if ranked.is_decided else PAPER,
+            "value": effect.effect,
+            "low": effect.low,
+            "high": effect.high,
+            "threshold": effect.threshold,
+            "time": format_factor(effect.effect),
+            "slots": effect.purpose,
+            "above": format_factor(effect.threshold),
+            "interval": interval,
+        }

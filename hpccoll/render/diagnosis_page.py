@@ -1,6 +1,7 @@
 """The page of a diagnosis: the verdict, the map of the machine, ranked effects with their thresholds, what was done."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
@@ -44,10 +45,10 @@ PURPOSES: Mapping[Purpose, str] = {
 """What slots are measured for."""
 
 SLOT_COLUMNS: Columns[SlotSummary] = (
-    ("slots of", lambda each: each.purpose),
-    ("what they measure", lambda each: PURPOSES[each.purpose]),
-    ("slots", lambda each: each.slots),
-    ("median time", lambda each: format_seconds(each.seconds) if math.isfinite(each.seconds) else "none ended"),
+    ("slots of", lambda slots: slots.purpose),
+    ("what they measure", lambda slots: PURPOSES[slots.purpose]),
+    ("slots", lambda slots: slots.slots),
+    ("median time", lambda slots: format_seconds(slots.seconds) if math.isfinite(slots.seconds) else "none ended"),
 )
 
 PAIRS_CAPTION = (
@@ -108,15 +109,22 @@ def write_diagnosis_page(recorded: RecordedDiagnosis, path: Path) -> None:
 def diagnosis_page(recorded: RecordedDiagnosis) -> str:
     """Return the HTML of the page."""
     ratios = MeasuredRatios(recorded)
-    maps, effects = [*_maps(recorded, ratios)], [*_effects(recorded)]
+    maps = list(_maps(recorded, ratios))
+    distance = format_factor(ratios.distance) if ratios.has_distance else ""
+    verdict = verdict_of(recorded)
+    facts = {"seed": recorded.question.seed} | provenance_facts(recorded.provenance)
     context = {
-        "title": f"Diagnosis of {recorded.machine}", "summary": _summary(recorded),
-        "verdict": [*diagnosis_lines(verdict_of(recorded))],
-        "distance": format_factor(ratios.distance) if ratios.has_distance else "",
-        "maps": maps, "effects": effects, "alone": _rates(recorded), "slots": table_of(SLOT_COLUMNS, ratios.slots),
-        "facts": {"seed": recorded.question.seed} | provenance_facts(recorded.provenance),
+        "title": f"Diagnosis of {recorded.machine}",
+        "summary": _summary(recorded),
+        "verdict": list(diagnosis_lines(verdict)),
+        "distance": distance,
+        "maps": maps,
+        "effects": list(_effects(recorded)),
+        "alone": _rates(recorded),
+        "slots": table_of(SLOT_COLUMNS, ratios.slots),
+        "facts": facts,
         "vega": vega_script() if maps else "",
-    }  # fmt: skip
+    }
     return render("diagnosis.html", context)
 
 
@@ -124,33 +132,41 @@ def _summary(recorded: RecordedDiagnosis) -> str:
     question = recorded.question
     counts = {"node": len(question.hosts), "rack": len(question.rack_names), "rail": question.rails}
     shape = [format_count(f"{count:,}", noun) for noun, count in counts.items() if count > 1]
-    return f"{', '.join([recorded.machine, *shape, recorded.kind, str(recorded.provenance['begun'])])}."
+    words = [recorded.machine, *shape, recorded.kind, str(recorded.provenance["begun"])]
+    return f"{', '.join(words)}."
 
 
 def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageFigure]:
     """Yield the map of pairs; of many nodes those of nodes and of racks, first the one with the gravest fault."""
+    if not ratios.ended:
+        return
     question = recorded.question
     faults = recorded.diagnosis.faults if recorded.diagnosis else ()
     slow = [fault for fault in faults if math.isfinite(fault.effect)]
     after = bool(slow) or ratios.has_distance
-    more = USUAL + SLOWEST_RAIL * (question.rails > 1) + TAKEN_OUT * after
-    if not ratios.ended:
-        return
+    more = USUAL
+    if question.rails > 1:
+        more += SLOWEST_RAIL
+    if after:
+        more += TAKEN_OUT
+    gravest = max(slow, key=lambda fault: fault.effect, default=None)
     if len(question.hosts) <= MOST_NODES_OF_PAIRS:
-        chart = pair_map(ratios.of_pairs, question, max((fault.effect for fault in slow), default=1), after=after)
+        chart = pair_map(ratios.of_pairs, question, gravest.effect if gravest else 1, after=after)
         yield _figure("pairs", "Transfers of each pair", chart, PAIRS_CAPTION + more, [""])
         return
-    nodes, racks = (
-        [number for fault in slow if (fault.component.kind in OF_A_RACK) == of_rack for number in fault.component.where]
-        for of_rack in (False, True)
-    )
+    nodes: list[int] = []
+    racks: list[int] = []
+    for fault in slow:
+        numbers = racks if fault.component.kind in OF_A_RACK else nodes
+        numbers += fault.component.where
     chart = node_strip(ratios.of_nodes, question, nodes, after=after)
     maps = [_figure("nodes", "Transfers of each node", chart, STRIP_CAPTION + more, NODE_SERIES)]
     if question.racks:
         chart = rack_strip(ratios.of_racks, question, racks, after=after)
         maps.append(_figure("racks", "Transfers of each rack", chart, STRIP_CAPTION + more, RACK_SERIES))
-    gravest = max(slow, key=lambda fault: fault.effect, default=None)
-    yield from reversed(maps) if gravest and gravest.component.kind in OF_A_RACK else maps
+    if gravest and gravest.component.kind in OF_A_RACK:
+        maps.reverse()
+    yield from maps
 
 
 def _figure(name: str, title: str, chart: Chart, caption: str, legend: Iterable[str]) -> PageFigure:
@@ -159,23 +175,25 @@ def _figure(name: str, title: str, chart: Chart, caption: str, legend: Iterable[
 
 
 def _effects(recorded: RecordedDiagnosis) -> Iterator[PageFigure]:
-    """Yield the effects of nodes, links and racks, as far as they were judged."""
+    """Yield the effects of nodes, links and racks, if they were judged."""
     if recorded.diagnosis is None:
         return
     by_subject = rank_effects(recorded.diagnosis)
-    is_fitted = len({each.where for each in by_subject.get("node", ())}) >= FEWEST_NODES_TO_FIT
+    judged_nodes = {effect.where for effect in by_subject.get("node", ())}
+    caption = EFFECTS_CAPTION if len(judged_nodes) >= FEWEST_NODES_TO_FIT else FEW_NODES_CAPTION
+    legend = [name for name, _ in OUTCOMES.values()]
     for subject, ranked in by_subject.items():
         shown, others = ranked[:MOST_RANKED], ranked[MOST_RANKED:]
-        names = [_name(subject, each, recorded.question) for each in shown]
-        legend = [name for name, _ in OUTCOMES.values()]
-        caption = EFFECTS_CAPTION if is_fitted else FEW_NODES_CAPTION
+        names = [_name(subject, effect, recorded.question) for effect in shown]
         figure = _figure(f"{subject}-effects", TITLES[subject], effect_ranks(shown, names), caption, legend)
         yield figure | {"others": _others(subject, others), "table": _table(subject, shown, names)}
 
 
 def _rates(recorded: RecordedDiagnosis) -> tuple[list[str], list[list[str]]] | None:
     """Return the lowest rates of nodes alone beside those of the others; None if they were not measured."""
-    lowest = sorted(compare_rates(recorded.rates), key=lambda rate: rate.ratio)[:MOST_RANKED]
+    rates = sorted(compare_rates(recorded.rates), key=lambda rate: rate.ratio)
+    if not rates:
+        return None
     columns: Columns[OwnRate] = (
         ("node", lambda rate: recorded.question.hosts[rate.node]),
         ("what it does alone", lambda rate: DOES[rate.name]),
@@ -183,42 +201,45 @@ def _rates(recorded: RecordedDiagnosis) -> tuple[list[str], list[list[str]]] | N
         ("95 % interval", lambda rate: f"{format_factor(rate.low)} to {format_factor(rate.high)}"),
         ("slow", lambda rate: "slow" if rate.slow else ""),
     )
-    return filled_columns(*table_of(columns, lowest)) if lowest else None
+    head, rows = table_of(columns, rates[:MOST_RANKED])
+    return filled_columns(head, rows)
 
 
 def _name(subject: Subject, effect: RankedEffect, question: Question) -> str:
     names = question.rack_names if subject == "rack" else question.hosts
-    rail = f", rail {effect.rail}" if effect.rail is not None else ""
-    return join_words(names[number] for number in effect.where) + rail
+    where = join_words(names[number] for number in effect.where)
+    return where if effect.rail is None else f"{where}, rail {effect.rail}"
 
 
 def _others(subject: Subject, others: Sequence[RankedEffect]) -> str:
     """Return a sentence on the effects that are not shown; empty without any."""
-    outcomes = [each.outcome for each in others]
-    counts = [
-        f"{format_count(f'{outcomes.count(outcome):,}', subject)} {name}"
-        for outcome, (name, _) in OUTCOMES.items()
-        if outcome in outcomes
-    ]
+    outcomes = Counter(effect.outcome for effect in others)
+    counts = []
+    for outcome, (name, _) in OUTCOMES.items():
+        if outcomes[outcome]:
+            counts.append(f"{format_count(f'{outcomes[outcome]:,}', subject)} {name}")
     return f"Not shown: {join_words(counts)}." if counts else ""
 
 
 def _table(subject: Subject, shown: Sequence[RankedEffect], names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
     """Return the figures: a row for the slots that decided, and one for the screen before them."""
-    kinds = dict.fromkeys(kind for each in shown for kind in each.decisive)
-    head = [subject, "slots of", *(part for kind in kinds for part in (KIND_PANELS[kind], "threshold"))]
-    rows = [
-        [name, purpose, *(part for kind in kinds for part in _effect_cells(effects.get(kind)))]
-        for each, name in zip(shown, names, strict=True)
-        for effects in (each.tested, each.screened)
-        if effects
-        for purpose in {effect.purpose for effect in effects.values()}
-    ]
+    kinds = dict.fromkeys(kind for ranked in shown for kind in ranked.decisive)
+    head = [subject, "slots of"]
+    for kind in kinds:
+        head += [KIND_PANELS[kind], "threshold"]
+    rows = []
+    for ranked, name in zip(shown, names, strict=True):
+        for effects in (ranked.tested, ranked.screened):
+            for purpose in {effect.purpose for effect in effects.values()}:
+                row = [name, purpose]
+                for kind in kinds:
+                    row += _effect_cells(effects.get(kind))
+                rows.append(row)
     return filled_columns(head, rows)
 
 
 def _effect_cells(effect: JudgedEffect | None) -> tuple[str, str]:
     if effect is None or not math.isfinite(effect.effect):
         return "", ""
-    value, low, high, threshold = map(format_factor, (effect.effect, effect.low, effect.high, effect.threshold))
-    return f"{value} ({low} to {high})", threshold
+    interval = f"{format_factor(effect.low)} to {format_factor(effect.high)}"
+    return f"{format_factor(effect.effect)} ({interval})", format_factor(effect.threshold)

@@ -54,36 +54,56 @@ LEAST_CHANCE = 1e-6
 
 def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
     """Yield the answer, then what to exclude, then what stands beside it, and what it is based on."""
-    critical, others = (
-        [each.with_remedy.removesuffix(".") for each in verdict.findings if (each.severity == "critical") is first]
-        for first in (True, False)
-    )
+    critical: list[str] = []
+    others: list[str] = []
+    for finding in verdict.findings:
+        lines = critical if finding.severity == "critical" else others
+        lines.append(finding.with_remedy.removesuffix("."))
     if not verdict.complete:
         yield "the diagnosis was interrupted, and says nothing about the nodes; do: submit it again with the same --out"
     if verdict.unjudged:
         were = "were" if len(verdict.unjudged) > 1 else "was"
         yield f"{host_ranges(verdict.unjudged)} {were} not judged: too few of the transfers have a valid time"
     if verdict.accuses_none:
-        other = "other " if verdict.unjudged else ""
-        judged = ["node", *(["link"] if verdict.links else []), *(["rack"] if verdict.racks else [])]
-        of_two = "neither direction between the two nodes is slower than the other"
-        is_slow_alike = any(each.kind == RATE_DOUBTFUL and each.severity == "critical" for each in verdict.findings)
-        slow = "slower than the rest" if is_slow_alike else "slow"
-        yield of_two if verdict.only_directions else f"no {other}{join_words(judged, 'or')} is {slow}"
+        yield _healthy_sentence(verdict)
     yield from _faults(verdict)
     yield from critical
     if verdict.exclude:
         yield f"--exclude={shlex.quote(','.join(verdict.exclude))}"
         yield from _drain_commands(verdict)
     if math.isfinite(verdict.smallest_effect):
-        what = "a direction that takes" if verdict.only_directions else "a node whose transfers take"
-        found = f"{what} {format_factor(verdict.smallest_effect)} as long would have been found in 90 % of diagnoses"
-        link = verdict.smallest_link_effect
-        say_of_links = verdict.links and verdict.accuses_none and not verdict.only_directions and math.isfinite(link)
-        yield f"{found}, and a single link over which they take {format_factor(link)}" if say_of_links else found
+        yield _sensitivity_sentence(verdict)
     yield from _unseen(verdict)
     yield from others
     yield _basis(verdict)
+
+
+def _healthy_sentence(verdict: MachineVerdict) -> str:
+    """Return that nothing is slow: ``no node or link is slow``."""
+    if verdict.only_directions:
+        return "neither direction between the two nodes is slower than the other"
+    judged = ["node"]
+    if verdict.links:
+        judged.append("link")
+    if verdict.racks:
+        judged.append("rack")
+    other = "other " if verdict.unjudged else ""
+    doubts = [finding for finding in verdict.findings if finding.kind == RATE_DOUBTFUL]
+    all_may_be_slow = any(finding.severity == "critical" for finding in doubts)
+    slow = "slower than the rest" if all_may_be_slow else "slow"
+    return f"no {other}{join_words(judged, 'or')} is {slow}"
+
+
+def _sensitivity_sentence(verdict: MachineVerdict) -> str:
+    """Return the smallest effects that the diagnosis would have found."""
+    what = "a direction that takes" if verdict.only_directions else "a node whose transfers take"
+    smallest = format_factor(verdict.smallest_effect)
+    sentence = f"{what} {smallest} as long would have been found in 90 % of diagnoses"
+    link = verdict.smallest_link_effect
+    has_healthy_links = verdict.links and verdict.accuses_none and not verdict.only_directions
+    if has_healthy_links and math.isfinite(link):
+        sentence += f", and a single link over which they take {format_factor(link)}"
+    return sentence
 
 
 def _unseen(verdict: MachineVerdict) -> Iterator[str]:
@@ -109,12 +129,14 @@ def _faults(verdict: MachineVerdict) -> Iterator[str]:
     hung = [fault for fault in verdict.verdicts if fault.place.kind == "hung" and not fault.candidates]
     failed = [fault for fault in verdict.verdicts if fault.place.kind == "failed" and not fault.candidates]
     if verdict.too_many:
-        is_hung = 4 * (len(hung) + len(failed)) > verdict.nodes
-        silent = f"do not answer{' or fail' if failed else ''}: no node"
-        many = silent if is_hung else "seem slow: effects are lower bounds, and no node"
+        many = "seem slow: effects are lower bounds, and no node"
+        if 4 * (len(hung) + len(failed)) > verdict.nodes:
+            many = "do not answer or fail: no node" if failed else "do not answer: no node"
         yield f"more than a quarter of the nodes {many} is excluded"
     if hung:
-        yield f"{_hosts([host for fault in hung for host in fault.hosts])} {'do' if hung[1:] else 'does'} not answer"
+        hosts = [host for fault in hung for host in fault.hosts]
+        do = "do" if len(hung) > 1 else "does"
+        yield f"{_hosts(hosts)} {do} not answer"
         missed = [f"{fault.hosts[0]} with {join_words(fault.missed_with)}" for fault in hung]
         yield f"  missed deadlines: {'; '.join(first_few(missed, MOST_NAMED, 'node'))}"
     for fault in sorted(verdict.verdicts, key=lambda fault: -fault.effect):
@@ -125,29 +147,36 @@ def _faults(verdict: MachineVerdict) -> Iterator[str]:
 
 def fault_sentence(fault: NamedFault) -> str:
     """Return what is slow, and how much."""
+    if not math.isfinite(fault.effect):
+        return _silent_sentence(fault)
     place, factor = fault.place, format_factor(fault.effect)
     interval = f"(95 %: {format_factor(fault.low)} to {format_factor(fault.high)})"
-    if not math.isfinite(fault.effect):
-        several = f"the diagnosis cannot tell which of {_hosts(fault.hosts)} "
-        if fault.error:
-            return f"{several}fail: {fault.error}" if fault.candidates else f"{place_name(place)} fails: {fault.error}"
-        return f"{several}do not answer" if fault.candidates else f"{place_name(place)} does not answer"
     if fault.candidates:
         names = ", or ".join(first_few(map(_both, fault.candidates), MOST_NAMED, "explanation"))
         cannot = "the diagnosis cannot tell what is slow"
         return f"{cannot}: {names}; transfers take {factor} the usual time {interval}"
     if fault.wait:
-        name = place_name(place)
-        cannot = f"the diagnosis cannot tell under this load whether {name} is slow"
+        cannot = f"the diagnosis cannot tell under this load whether {place_name(place)} is slow"
         return f"{cannot}: transfers take {factor} the usual time {interval}"
     sentence = SENTENCES[place.kind].format(name=place_name(place), hosts=_hosts(place.hosts), factor=factor)
     return f"{sentence} {interval}"
 
 
+def _silent_sentence(fault: NamedFault) -> str:
+    """Return what fails, or does not answer."""
+    if fault.candidates:
+        what = f"fail: {fault.error}" if fault.error else "do not answer"
+        return f"the diagnosis cannot tell which of {_hosts(fault.hosts)} {what}"
+    what = f"fails: {fault.error}" if fault.error else "does not answer"
+    return f"{place_name(fault.place)} {what}"
+
+
 def place_name(place: Place) -> str:
     """Return a component as a part of a sentence."""
-    name = NAMES[place.kind].format(hosts=_hosts(place.hosts), rack=rack_text(place.rack or ""), rail=place.rail)
-    return name if place.rail is None or place.kind == "rail" else f"{name} on rail {place.rail}"
+    hosts, rack = _hosts(place.hosts), rack_text(place.rack or "")
+    name = NAMES[place.kind].format(hosts=hosts, rack=rack, rail=place.rail)
+    has_rail = place.rail is not None and place.kind != "rail"
+    return f"{name} on rail {place.rail}" if has_rail else name
 
 
 def _hosts(hosts: Sequence[str]) -> str:
@@ -166,13 +195,14 @@ def _evidence(fault: NamedFault) -> str:
         return "no transfer between them ended; none of these is excluded"
     if fault.place.kind == "failed":
         return f"its transfers with {join_words(fault.missed_with)} ended with an error"
-    parts = [f"{format_count(fault.slots.get(fault.deciding, 0), 'slot')} {SLOTS[fault.deciding]} decided"]
+    slots = format_count(fault.slots.get(fault.deciding, 0), "slot")
+    parts = [f"{slots} {SLOTS[fault.deciding]} decided"]
     if not ends:
         parts.append("both nodes answer to others")
     elif fault.wait:
-        host, *shares, explained = fault.wait
-        share, of_others = map(format_per_cent, shares)
-        parts.append(f"the rank of {host} waited for a core {share} of the time, those of others {of_others}")
+        host, share, share_of_others, explained = fault.wait
+        waited = f"the rank of {host} waited for a core {format_per_cent(share)} of the time"
+        parts.append(f"{waited}, those of others {format_per_cent(share_of_others)}")
         parts.append(f"that may make transfers take up to {format_factor(explained)} as long")
         parts.append("therefore not excluded")
     else:
@@ -187,26 +217,39 @@ def _evidence(fault: NamedFault) -> str:
 
 def _drain_commands(verdict: MachineVerdict) -> Iterator[str]:
     """Yield a command for the administrator for the excluded nodes of each kind of fault; nothing executes it."""
-    effects = defaultdict[tuple[Kind, str | None], dict[str, float]](dict)
+    by_reason = defaultdict[tuple[Kind, str | None], dict[str, float]](dict)
     for fault in verdict.verdicts:
-        host, *_ = fault.hosts
+        host = fault.hosts[0]
         if host in verdict.exclude and fault.place.kind in REASONS:
-            effects[fault.place.kind, fault.error][host] = fault.effect
-    for (kind, error), of_hosts in effects.items():
-        factors = join_ends(format_factor(effect) for effect in sorted(of_hosts.values()) if math.isfinite(effect))
-        names = shlex.quote(",".join(host for host in verdict.exclude if host in of_hosts))
-        plain = "".join(letter for letter in error or "" if letter not in '"$`\\')  # as it stands in a shell's quotes
-        reason, begun = REASONS[kind].format(factors=factors, error=plain), verdict.begun[:16].replace("T", " ")
+            by_reason[fault.place.kind, fault.error][host] = fault.effect
+    begun = verdict.begun[:16].replace("T", " ")
+    for (kind, error), effects in by_reason.items():
+        finite = sorted(effect for effect in effects.values() if math.isfinite(effect))
+        factors = join_ends(map(format_factor, finite))
+        names = shlex.quote(",".join(host for host in verdict.exclude if host in effects))
+        reason = REASONS[kind].format(factors=factors, error=_without_quotes(error or ""))
         yield f'scontrol update NodeName={names} State=DRAIN Reason="hpccoll: {reason} ({begun} UTC)"'
+
+
+def _without_quotes(text: str) -> str:
+    """Return a text without the characters that have a meaning within double quotes of a shell."""
+    return "".join(letter for letter in text if letter not in '"$`\\')
 
 
 def _basis(verdict: MachineVerdict) -> str:
     load = verdict.load
-    nodes = format_count(verdict.nodes, "node") + (f" in {len(verdict.racks)} racks" if verdict.racks else "")
+    nodes = format_count(verdict.nodes, "node")
+    if verdict.racks:
+        nodes += f" in {len(verdict.racks)} racks"
     how = "both directions at once" if load.together else "one direction after the other"
-    transfers = f"transfers of {format_size(load.bytes)}, {how}, over {load.program} in {load.memory} memory"
-    noise = f"noise {format_per_cent(verdict.noise)}" if math.isfinite(verdict.noise) else ""
-    return ", ".join(filter(None, (f"{verdict.kind}: {nodes}", format_count(verdict.slots, "slot"), transfers, noise)))
+    parts = [
+        f"{verdict.kind}: {nodes}",
+        format_count(verdict.slots, "slot"),
+        f"transfers of {format_size(load.bytes)}, {how}, over {load.program} in {load.memory} memory",
+    ]
+    if math.isfinite(verdict.noise):
+        parts.append(f"noise {format_per_cent(verdict.noise)}")
+    return ", ".join(parts)
 
 
 SYMBOLS: Mapping[State, str] = {
@@ -226,8 +269,11 @@ LEGEND: Mapping[State, str] = {
 
 def history_lines(history: MachineHistory, width: int) -> Iterator[str]:
     """Yield what is slow again and again, and a table of all places that were ever accused, ``width`` columns wide."""
-    begun, rows = history.begun, history.places
-    names = [place_name(row.place) + (f" of {row.cluster}" if row.cluster else "") for row in rows]
+    rows = history.places
+    names = []
+    for row in rows:
+        name = place_name(row.place)
+        names.append(f"{name} of {row.cluster}" if row.cluster else name)
     for name, row in zip(names, rows, strict=True):
         if row.is_lasting:
             yield f"{name} was slow on {row.days} days"
@@ -237,13 +283,22 @@ def history_lines(history: MachineHistory, width: int) -> Iterator[str]:
         yield f"nothing was slow on {DAYS} days or more"
     yield from _unknown_of_last(history.last)
     if rows:
-        days = [each[5:10] for each in begun]
-        heads = days if len({*days}) == len(days) else [f"{each[5:10]} {each[11:16]}" for each in begun]
-        cells = [[_symbol(row.states[number]) for row in rows] for number in range(len(begun))]
-        labels = "accused", names
-        yield from tables_within(width, labels, [*zip(heads, cells, strict=True)])
-        used = {each.state for row in rows for each in row.states}
-        yield from (f"  {meaning}" for state, meaning in LEGEND.items() if state in used)
+        columns = []
+        for number, heading in enumerate(_headings(history.begun)):
+            columns.append((heading, [_symbol(row.states[number]) for row in rows]))
+        yield from tables_within(width, ("accused", names), columns)
+        states = {past.state for row in rows for past in row.states}
+        for state, meaning in LEGEND.items():
+            if state in states:
+                yield f"  {meaning}"
+
+
+def _headings(begun: Sequence[str]) -> list[str]:
+    """Return the day of each diagnosis, with the minute if several began on one day."""
+    days = [moment[5:10] for moment in begun]
+    if len(set(days)) == len(days):
+        return days
+    return [f"{moment[5:10]} {moment[11:16]}" for moment in begun]
 
 
 def _unknown_of_last(last: MachineVerdict) -> Iterator[str]:
@@ -252,10 +307,11 @@ def _unknown_of_last(last: MachineVerdict) -> Iterator[str]:
         yield "the newest diagnosis was interrupted, and says nothing about the nodes"
     if last.unjudged:
         yield f"the newest diagnosis did not judge {host_ranges(last.unjudged)}"
-    for each in last.findings:
-        if each.severity == "critical":
-            yield f"newest diagnosis: {each.with_remedy.removesuffix('.')}"
+    for finding in last.findings:
+        if finding.severity == "critical":
+            yield f"newest diagnosis: {finding.with_remedy.removesuffix('.')}"
 
 
 def _symbol(past: PastState) -> str:
-    return SYMBOLS[past.state].format(factor=format_factor(past.effect) if past.effect else "hung")
+    factor = format_factor(past.effect) if past.effect else "hung"
+    return SYMBOLS[past.state].format(factor=factor)

@@ -19,12 +19,14 @@ def drawn_groups(groups: Sequence[ChartGroup], answers: Answers) -> Collection[s
 
     These are the foremost of each collective, then others with answers, then any others, up to MOST_GROUPS.
     """
+    names = [group.name for group in groups]
     if len(groups) <= MOST_GROUPS:
-        return {group.name for group in groups}
-    foremost = [_foremost_group(groups, answers, name) for name in dict.fromkeys(group.collective for group in groups)]
+        return set(names)
+    collectives = dict.fromkeys(group.collective for group in groups)
+    foremost = [_foremost_group(groups, answers, name) for name in collectives]
     with_answers = [group.name for group in groups if group.recommendations]
-    order = dict.fromkeys([*foremost, *with_answers, *(group.name for group in groups)])
-    return set([*order][: max(MOST_GROUPS, len(foremost))])
+    order = list(dict.fromkeys([*foremost, *with_answers, *names]))
+    return set(order[: max(MOST_GROUPS, len(foremost))])
 
 
 def _foremost_group(groups: Sequence[ChartGroup], answers: Answers, collective: str) -> str:

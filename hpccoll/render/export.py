@@ -10,7 +10,8 @@ import io
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 from hpccoll.analysis.row_labels import concurrent_label, traffic_pattern
 from hpccoll.analysis.setting import Choice
@@ -45,8 +46,10 @@ def row_record(row: Row) -> dict[str, object]:
 
 
 def _json(results: Results) -> str:
+    if not results.rows:
+        return "[]\n"
     rows = ",\n".join(json.dumps(row_record(row), allow_nan=False) for row in results.rows)
-    return f"[\n{rows}\n]\n" if rows else "[]\n"
+    return f"[\n{rows}\n]\n"
 
 
 def _csv(results: Results) -> str:
@@ -69,8 +72,13 @@ def _cell(value: object) -> object:
     if isinstance(value, str):
         text = printable(value)
         return f"'{text}" if text.startswith(FORMULA_STARTS) else text
-    return json.dumps(value) if isinstance(value, bool | Mapping | tuple) else value
+    if isinstance(value, bool | Mapping | tuple):
+        return json.dumps(value)
+    return value
 
+
+_Size: TypeAlias = tuple[int, int]
+"""The bytes of a call, and the bytes that were requested."""
 
 _TYPES = {name: theirs for theirs, name in NCCL_TESTS_NAMES.items()}
 _WIDTHS = (12, 12, 8, 6, 6, 9, 7, 7, 7, 9, 7, 7, 7)
@@ -87,36 +95,41 @@ def _nccl_tests(results: Results) -> str:
     Training steps are left out: nccl-tests have nothing like them. Where a case was timed in several ways, the rows of
     the timing that is most like nccl-tests are exported.
     """
-    tables: dict[object, dict[tuple[int, int], dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
-    collectives = results.without_steps.rows
-    nearest: dict[object, int] = {}
-    for row in collectives:
-        if row.median_s:
-            case, place = _without_timing(row), _NEAREST_FIRST.index(row.timing)
-            nearest[case] = min(place, nearest.get(case, place))
+    tables: dict[object, dict[_Size, dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
+    rows = results.without_steps.rows
+    nearest = _nearest_timings(rows)
     left_out: Counter[str] = Counter()
-    for row in collectives:
+    for row in rows:
         place = _NEAREST_FIRST.index(row.timing)
         if nearest.get(_without_timing(row), place) < place:
             left_out[row.timing] += 1
             continue
         series = row.run_id, Choice.of(row), CallKey.of(row).without("requested_bytes", "in_place")
         tables[series][row.bytes, row.requested_bytes][row.in_place] = row
-    head = ["# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"]
-    used = {
-        row.rule if row.timing == SINGLE else row.timing
-        for sizes in tables.values()
-        for placements in sizes.values()
-        for row in placements.values()
-        if row.rule
-    }
-    head += [text for timing, text in _TIMING_TEXTS.items() if timing in used]
-    if steps := len(results.rows) - len(collectives):
-        head.append(f"# left out, because they are no collectives: {format_count(steps, 'training step')}")
+    exported = (row for sizes in tables.values() for placements in sizes.values() for row in placements.values())
+    used = {row.rule if row.timing == SINGLE else row.timing for row in exported if row.rule}
+    lines = ["# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"]
+    lines += [text for timing, text in _TIMING_TEXTS.items() if timing in used]
+    steps = len(results.rows) - len(rows)
+    if steps:
+        lines.append(f"# left out, because they are no collectives: {format_count(steps, 'training step')}")
     if left_out:
         counts = ", ".join(f"{timing} {format_count(count, 'row')}" for timing, count in sorted(left_out.items()))
-        head.append(f"# left out, because a timing more like nccl-tests has the same cases: {counts}")
-    return "\n".join([*head, *(line for sizes in tables.values() for line in _nccl_table(sizes))]) + "\n"
+        lines.append(f"# left out, because a timing more like nccl-tests has the same cases: {counts}")
+    for sizes in tables.values():
+        lines += _nccl_table(sizes)
+    return "\n".join(lines) + "\n"
+
+
+def _nearest_timings(rows: Iterable[Row]) -> dict[object, int]:
+    """Return for each case with a time the place in ``_NEAREST_FIRST`` of its timing that is most like nccl-tests."""
+    nearest: dict[object, int] = {}
+    for row in rows:
+        if row.median_s:
+            case = _without_timing(row)
+            place = _NEAREST_FIRST.index(row.timing)
+            nearest[case] = min(place, nearest.get(case, place))
+    return nearest
 
 
 _TIMING_TEXTS = {
@@ -138,61 +151,88 @@ _NEAREST_FIRST = NCCL_TESTS, AGGREGATED, SINGLE, OSU
 
 def _without_timing(row: Row) -> object:
     """Return what identifies a case in all of its timings."""
-    return row.run_id, row.bytes, Choice.of(row), CallKey.of(row).without("timing", "rule")
+    call = CallKey.of(row).without("timing", "rule")
+    return row.run_id, row.bytes, Choice.of(row), call
 
 
 def _call_text(row: Row) -> str:
-    two, pattern = rank_pair(row), traffic_pattern(row)
-    between = f"between ranks {two[0]} and {two[1]}" if two else ""
-    parameters = (f"{name}={value}" for name, value in Choice.of(row).params)
-    traffic = f"traffic {pattern}" if pattern else ""
-    load = f"load {row.load}" if row.load else ""
-    return " ".join(filter(None, (between, concurrent_label(row), traffic, load, *parameters)))
+    words = []
+    pair = rank_pair(row)
+    if pair:
+        words.append(f"between ranks {pair[0]} and {pair[1]}")
+    words.append(concurrent_label(row))
+    pattern = traffic_pattern(row)
+    if pattern:
+        words.append(f"traffic {pattern}")
+    if row.load:
+        words.append(f"load {row.load}")
+    words += [f"{name}={value}" for name, value in Choice.of(row).params]
+    return " ".join(filter(None, words))
 
 
-def _nccl_table(sizes: Mapping[tuple[int, int], Mapping[bool, Row]]) -> list[str]:
-    rows = [row for _, placements in sorted(sizes.items()) for row in placements.values()]
-    first = rows[0]
-    call = (first.collective, first.algorithm, first.variant or "", _call_text(first), f"over {first.transport}")
-    aggregators = f"and {format_count(first.aggregators, 'aggregator')} " if first.aggregators else ""
-    where = f"{format_count(first.ranks, 'rank')} {aggregators}on {format_count(first.nodes, 'node')}"
-    where += f", mapping {first.mapping}" if first.nodes > 1 else ""
-    rule = f", rule {first.rule}" if first.timing == SINGLE and first.rule else ""
-    how = f"{first.kind}, timing {first.timing}{rule}, run {first.run_id}"
-    return [
-        f"#\n# {' '.join(filter(None, call))}: {where}, {how}",
-        *("#" + _aligned(head)[1:] for head in _HEADINGS),
-        *(_nccl_line(placements) for _, placements in sorted(sizes.items())),
-        *dict.fromkeys(
-            f"# {row.bytes} B: {row.status}: {' '.join((row.reason or '').split())}"
-            for row in rows
-            if row.status != "ok"
-        ),  # once for both placements
-    ]
+def _nccl_table(sizes: Mapping[_Size, Mapping[bool, Row]]) -> list[str]:
+    by_size = [placements for _, placements in sorted(sizes.items())]
+    rows = [row for placements in by_size for row in placements.values()]
+    lines = [f"#\n# {_series_text(rows[0])}"]
+    lines += ["#" + _aligned(head)[1:] for head in _HEADINGS]
+    lines += [_nccl_line(placements) for placements in by_size]
+    failures: dict[str, None] = {}  # once for both placements
+    for row in rows:
+        if row.status != "ok":
+            reason = " ".join((row.reason or "").split())
+            failures[f"# {row.bytes} B: {row.status}: {reason}"] = None
+    return [*lines, *failures]
+
+
+def _series_text(row: Row) -> str:
+    """Return the call, the place and the timing of a series, from its first row."""
+    call = (row.collective, row.algorithm, row.variant or "", _call_text(row), f"over {row.transport}")
+    where = format_count(row.ranks, "rank")
+    if row.aggregators:
+        where += f" and {format_count(row.aggregators, 'aggregator')}"
+    where += f" on {format_count(row.nodes, 'node')}"
+    if row.nodes > 1:
+        where += f", mapping {row.mapping}"
+    how = f"{row.kind}, timing {row.timing}"
+    if row.timing == SINGLE and row.rule:
+        how += f", rule {row.rule}"
+    return f"{' '.join(filter(None, call))}: {where}, {how}, run {row.run_id}"
 
 
 def _nccl_line(placements: Mapping[bool, Row]) -> str:
     row = next(iter(placements.values()))
-    call = (_TYPES.get(row.dtype, row.dtype), row.op or "none", -1 if root_rank(row) is None else root_rank(row))
-    return _aligned((row.bytes, _count(row), *call, *_timing(placements.get(False)), *_timing(placements.get(True))))
+    root = root_rank(row)
+    call = (_TYPES.get(row.dtype, row.dtype), row.op or "none", -1 if root is None else root)
+    out_of_place = _timing(placements.get(False))
+    in_place = _timing(placements.get(True))
+    return _aligned((row.bytes, _count(row), *call, *out_of_place, *in_place))
 
 
 def _aligned(cells: tuple[object, ...]) -> str:
-    return " ".join(f"{cell!s:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)).rstrip()
+    padded = [f"{cell!s:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True)]
+    return " ".join(padded).rstrip()
 
 
 def _count(row: Row) -> int:
     """Return the elements that nccl-tests counts: those of the buffer, or of one rank's block."""
-    each = itemsize(row.dtype)
+    element_bytes = itemsize(row.dtype)
     collective = COLLECTIVES.get(row.collective)
-    return collective.elements(row.requested_bytes, each, row.ranks) if collective else row.bytes // each
+    if collective is None:
+        return row.bytes // element_bytes
+    return collective.elements(row.requested_bytes, element_bytes, row.ranks)
 
 
 def _timing(row: Row | None) -> tuple[str, ...]:
+    """Return the cells of a placement: time, algorithm bandwidth, bus bandwidth and wrong elements."""
     if row is None or row.median_s is None:
         return ("N/A",) * 4
-    rates = ("N/A" if rate is None else format_number(rate / 1e9, 2) for rate in (row.algbw_Bps, row.busbw_Bps))
-    return (format_number(row.median_s * 1e6, 2), *rates, "N/A" if row.wrong is None else str(row.wrong))
+    time = format_number(row.median_s * 1e6, 2)
+    wrong = "N/A" if row.wrong is None else str(row.wrong)
+    return time, _gigabytes(row.algbw_Bps), _gigabytes(row.busbw_Bps), wrong
+
+
+def _gigabytes(rate: float | None) -> str:
+    return "N/A" if rate is None else format_number(rate / 1e9, 2)
 
 
 LINE_FIELDS = "ranks", "nodes", "status", "median_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps"
@@ -212,7 +252,9 @@ def _lines(results: Results) -> str:
 
 
 def _word(value: object) -> str:
-    return "none" if value is None else f"{value:.9g}" if isinstance(value, float) else str(value)
+    if value is None:
+        return "none"
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
 FORMATS: Mapping[str, Callable[[Results], str]] = {

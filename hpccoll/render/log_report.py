@@ -1,7 +1,6 @@
 """The report on a set of logs, for people and as JSON: each launch is a list of findings."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 from hpccoll.cases.library_request import requested_by_environment
@@ -43,6 +42,8 @@ _LIBRARIES = {"nccl": "NCCL", "rccl": "RCCL", "ucc": "UCC", "sharp": "libsharp a
 _IGNORE_MISMATCH = "NCCL_IGNORE_NET_MISMATCH"
 """The variable with which NCCL accepts hosts that differ in ports (2.30)."""
 
+_NETWORK_TITLE = "network between nodes"
+
 _HOP_MEANINGS = {
     "NET": "between nodes", "GDRDMA": "directly from the memory of a GPU", "PXN": "through the NIC of another GPU",
     "P2P": "between GPUs of a node", "SHM": "through host memory", "COLLNET": "through switches between nodes",
@@ -65,9 +66,11 @@ def executed_collectives(record: LogRecord) -> Iterator[tuple[CollectiveLine, st
 
 def critical_findings(record: LogRecord, expected: str | None) -> Iterator[Finding]:
     """Yield the critical findings about one launch: another network than ``expected``, and failures of the library."""
-    if mismatch := network_mismatch(record, expected):
+    mismatch = network_mismatch(record, expected)
+    if mismatch:
         yield critical("network_mismatch", mismatch, "WRONG")
-    yield from (critical("failure", sentence, "WRONG") for sentence in failures(record))
+    for sentence in failures(record):
+        yield critical("failure", sentence, "WRONG")
 
 
 def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding]:
@@ -76,13 +79,10 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding
     The ``expected`` network between nodes is ``rdma`` or ``tcp``; None for no expectation.
     """
     yield from critical_findings(record, expected)
-    version = join_words(record.versions) or record.version
-    name = " ".join(filter(None, (_LIBRARIES[str(record.library)], version)))
-    ranks = f", {format_count(record.ranks, 'rank')}" if record.ranks else ""
-    nodes = f" on {format_count(record.nodes, 'node')}" if record.nodes else ""
-    yield info("library", f"{name}{ranks}{nodes}")
+    yield info("library", _library_text(record))
     yield from _network_findings(record, expected)
-    yield from map(partial(_difference_finding, record), record.host_differences)
+    for difference in record.host_differences:
+        yield _difference_finding(record, difference)
     yield from _creation_findings(record)
     for kind, title, values in (
         ("plugins", "plugins", record.plugins),
@@ -100,6 +100,17 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding
         if not _is_explained(line, record):
             hosts = record.warning_hosts.get(line, ())
             yield warning("warning", f"{line}{in_brackets(_on_hosts(hosts).strip())}", "warning", hosts=hosts)
+
+
+def _library_text(record: LogRecord) -> str:
+    """Return the library and the size of the launch: ``NCCL 2.27.7, 16 ranks on 2 nodes``."""
+    version = join_words(record.versions) or record.version
+    text = " ".join(filter(None, (_LIBRARIES[str(record.library)], version)))
+    if record.ranks:
+        text += f", {format_count(record.ranks, 'rank')}"
+    if record.nodes:
+        text += f" on {format_count(record.nodes, 'node')}"
+    return text
 
 
 def _creation_findings(record: LogRecord) -> Iterator[Finding]:
@@ -125,7 +136,9 @@ def _difference_finding(record: LogRecord, difference: HostDifference) -> Findin
 
 
 def _on_hosts(hosts: Sequence[str]) -> str:
-    return f" on {', '.join(first_few(hosts, MAX_HOSTS, 'host'))}" if hosts else ""
+    if not hosts:
+        return ""
+    return f" on {', '.join(first_few(hosts, MAX_HOSTS, 'host'))}"
 
 
 def _executed_findings(record: LogRecord) -> Iterator[Finding]:
@@ -141,87 +154,105 @@ def _executed_findings(record: LogRecord) -> Iterator[Finding]:
 
 
 def _feature_findings(record: LogRecord) -> Iterator[Finding]:
-    nvls = () if any(one.reason in NVLS_REFUSED for one in record.unavailable) else record.nvls
-    for kind, title, lines in (
-        ("nvls", "NVLS is available", nvls),
-        ("collnet", "CollNet is connected", record.collnet),
-        ("sharp", "SHARP has a group", record.sharp),
-    ):
-        if lines:
-            yield info(kind, lines[-1], title)
-    for one in record.unavailable:
-        if one.feature == "ucc" and not record.collectives:
+    nvls_is_refused = any(failure.reason in NVLS_REFUSED for failure in record.unavailable)
+    if record.nvls and not nvls_is_refused:
+        yield info("nvls", record.nvls[-1], "NVLS is available")
+    if record.collnet:
+        yield info("collnet", record.collnet[-1], "CollNet is connected")
+    if record.sharp:
+        yield info("sharp", record.sharp[-1], "SHARP has a group")
+    for unavailable in record.unavailable:
+        if unavailable.feature == "ucc" and not record.collectives:
             continue  # it is a critical finding
-        feature = _FEATURES.get(one.feature, one.feature)
-        reason = one.reason.replace("NCCL ", "RCCL ") if record.library == "rccl" else one.reason
-        line = in_brackets("" if one.line == one.reason else one.line)
-        yield warning("unavailable", f"{reason}{line}", f"without {feature}", feature=feature)
+        feature = _FEATURES.get(unavailable.feature, unavailable.feature)
+        reason = unavailable.reason
+        line = "" if unavailable.line == reason else unavailable.line
+        if record.library == "rccl":
+            reason = reason.replace("NCCL ", "RCCL ")
+        yield warning("unavailable", f"{reason}{in_brackets(line)}", f"without {feature}", feature=feature)
 
 
 def _is_explained(warning: str, record: LogRecord) -> bool:
-    reasons = tuple(one.line for one in record.unavailable)
-    return warning.endswith(reasons) or any(warning in one.cause for one in record.failures)
+    explained_lines = tuple(unavailable.line for unavailable in record.unavailable)
+    return warning.endswith(explained_lines) or any(warning in failure.cause for failure in record.failures)
 
 
 def _network_findings(record: LogRecord, expected: str | None) -> Iterator[Finding]:
-    used, title = record.network_type, "network between nodes"
-    silent = _silent_nodes(record)
-    if used:
-        ports = f": {', '.join(record.devices)}" if record.devices else ""
-        text = f"{NETWORKS[used]} ({', '.join(record.network or ('Socket',))}{ports})"
-        if record.nodes == 1:
-            yield info("network_unused", f"{text}; unused, all ranks are on one node", title)
-        elif expected is None:
-            yield info("network", f"{text}; --network rdma or --network tcp says which was expected", title)
-        elif used == expected and silent:
-            missing = f"the logs of {silent} of {format_count(record.nodes or 0, 'node')} are missing"
-            partly = f"{text}, as expected{_on_hosts(record.network_hosts)}; {missing}"
-            yield warning("network_partly", partly, title)
-        elif used == expected and (record.nodes or 0) > 1 and not record.network_hosts:
-            of_nodes = f"no line names its host: whether all {record.nodes} nodes used it is unknown"
-            yield warning("network_partly", f"{text}; {of_nodes}", title)
-        elif used == expected:
-            yield info("network_expected", f"{text}, as expected", title)
-        else:
-            yield warning("network_unexpected", f"{text}, which was not expected", title)
+    if record.network_type:
+        yield _used_network_finding(record, record.network_type, expected)
     elif expected and record.nodes != 1:
         text = f"no line names it: whether it was {NETWORKS[expected]} is unknown"
-        yield warning("network_unknown", text, title)
+        yield warning("network_unknown", text, _NETWORK_TITLE)
     if record.paths:
-        hops = {part for path in record.paths for part in path.split("/")}
-        legend = (f"{word} {meaning}" for word, meaning in _HOP_MEANINGS.items() if word in hops)
+        hops = {hop for path in record.paths for hop in path.split("/")}
+        legend = (f"{hop} {meaning}" for hop, meaning in _HOP_MEANINGS.items() if hop in hops)
         paths = ", ".join(f"{count} {path}" for path, count in record.paths.items())
         yield info("channels", f"{paths}{in_brackets(*legend)}", "channels that were set up")
     if record.gdr is not None:
-        some = any("GDRDMA" in path for path in record.paths if path.startswith("NET/"))
-        channels = "all channels" if record.gdr else "some channels" if some else "no channel"
+        channels = _gpudirect_channels(record)
         yield info("gpudirect", f"on {channels} of NET", "GPUDirect RDMA", channels=channels)
 
 
+def _used_network_finding(record: LogRecord, used: str, expected: str | None) -> Finding:
+    """Return which network a launch used, and whether it is the expected one."""
+    ports = f": {', '.join(record.devices)}" if record.devices else ""
+    text = f"{NETWORKS[used]} ({', '.join(record.network or ('Socket',))}{ports})"
+    if record.nodes == 1:
+        return info("network_unused", f"{text}; unused, all ranks are on one node", _NETWORK_TITLE)
+    if expected is None:
+        how = "--network rdma or --network tcp says which was expected"
+        return info("network", f"{text}; {how}", _NETWORK_TITLE)
+    if used != expected:
+        return warning("network_unexpected", f"{text}, which was not expected", _NETWORK_TITLE)
+    silent = _silent_nodes(record)
+    if silent:
+        missing = f"the logs of {silent} of {format_count(record.nodes or 0, 'node')} are missing"
+        partly = f"{text}, as expected{_on_hosts(record.network_hosts)}; {missing}"
+        return warning("network_partly", partly, _NETWORK_TITLE)
+    if (record.nodes or 0) > 1 and not record.network_hosts:
+        unknown = f"no line names its host: whether all {record.nodes} nodes used it is unknown"
+        return warning("network_partly", f"{text}; {unknown}", _NETWORK_TITLE)
+    return info("network_expected", f"{text}, as expected", _NETWORK_TITLE)
+
+
+def _gpudirect_channels(record: LogRecord) -> str:
+    """Return which channels between nodes use GPUDirect RDMA."""
+    if record.gdr:
+        return "all channels"
+    between_nodes = [path for path in record.paths if path.startswith("NET/")]
+    return "some channels" if any("GDRDMA" in path for path in between_nodes) else "no channel"
+
+
 def _silent_nodes(record: LogRecord) -> int:
-    """Return of how many nodes no log names the network; 0 if that is not known."""
-    return max(0, (record.nodes or 0) - len(record.network_hosts)) if record.network_hosts else 0
+    """Return the number of nodes whose logs do not name the network; 0 if that is not known."""
+    if not record.network_hosts:
+        return 0
+    return max(0, (record.nodes or 0) - len(record.network_hosts))
 
 
 def _collective_finding(record: LogRecord, line: CollectiveLine, requested: str | None, verdict: Verdict) -> Finding:
     """Return what ran: ``all_reduce of 64 MiB (float32 sum): ring, protocol LL, 2 channels, tree was requested``."""
-    protocol = line.protocol if line.protocol and line.protocol not in verdict.executed else ""
-    per_rank = line.bytes is not None and record.counts_per_rank(line.collective)
-    size = f" of {format_size(line.bytes)}{' a rank' if per_rank else ''}" if line.bytes is not None else ""
-    parts = (
-        verdict.executed,
-        f"{'in layer' if record.library == 'ucc' else 'protocol'} {protocol}" if protocol else "",
-        format_count(line.channels, "channel") if line.channels else "",
-        f"{requested} was requested" if requested else "",
-    )
+    what = line.collective
+    if line.bytes is not None:
+        what += f" of {format_size(line.bytes)}"
+        if record.counts_per_rank(line.collective):
+            what += " a rank"
     elements = " ".join(filter(None, (line.dtype, line.op)))
-    text = f"{line.collective}{size}{in_brackets(elements)}: {', '.join(filter(None, parts))}"
-    return info("collective", text, "ran")
+    parts = [verdict.executed]
+    if line.protocol and line.protocol not in verdict.executed:
+        noun = "in layer" if record.library == "ucc" else "protocol"
+        parts.append(f"{noun} {line.protocol}")
+    if line.channels:
+        parts.append(format_count(line.channels, "channel"))
+    if requested:
+        parts.append(f"{requested} was requested")
+    return info("collective", f"{what}{in_brackets(elements)}: {', '.join(filter(None, parts))}", "ran")
 
 
 def _model_findings(record: LogRecord) -> Iterator[Finding]:
     cells = [cell for cell in record.model if cell.collective == "all_reduce"]
-    for cell in sorted(cells, key=lambda cell: -cell.bytes_per_s)[:_MAX_MODELLED]:
+    cells.sort(key=lambda cell: -cell.bytes_per_s)
+    for cell in cells[:_MAX_MODELLED]:
         speed = f"{cell.bytes_per_s / 1e9:.1f} GB/s after {format_seconds(cell.latency_s)}"
         text = f"all_reduce by {cell.algorithm} {cell.protocol}: {speed}"
         yield info("model", text, "NCCL's own model, no measurement")
@@ -229,58 +260,69 @@ def _model_findings(record: LogRecord) -> Iterator[Finding]:
 
 def has_critical_findings(logs: LogSet, expected: str | None) -> bool:
     """Return whether a library failed, or the nodes of a launch used another network than expected."""
-    return any(any(critical_findings(launch.record, expected)) for launch in logs.launches)
+    return any(_first_critical_finding(launch.record, expected) for launch in logs.launches)
+
+
+def _first_critical_finding(record: LogRecord, expected: str | None) -> Finding | None:
+    return next(critical_findings(record, expected), None)
 
 
 def log_lines(logs: LogSet, expected: str | None = None) -> Iterator[str]:
     """Yield the lines of the report, critical findings first."""
     several = len(logs.launches) > 1
-    sentences = [
-        f"WRONG in launch {number}: {finding.text}"
-        for number, launch in enumerate(logs.launches, 1)
-        for finding in critical_findings(launch.record, expected)
-        if several
-    ]
+    sentences: list[str] = []
+    if several:
+        for number, launch in enumerate(logs.launches, 1):
+            findings = critical_findings(launch.record, expected)
+            sentences += [f"WRONG in launch {number}: {finding.text}" for finding in findings]
     yield from sentences
     for number, launch in enumerate(logs.launches, 1):
+        if several and (sentences or number > 1):
+            yield ""
         if several:
-            yield from [""] * bool(sentences or number > 1)
             yield f"== launch {number} of {len(logs.launches)}: {_log_names(launch)}"
         yield from map(str, launch_findings(launch.record, expected))
     growth = creation_growth(launch.record.creations for launch in logs.launches)
     if growth is not None:
         yield f"creation of the largest communicator, shortest time over its ranks: {growth_sentence(growth)}"
-    yield from (f"{file}: {text}" for file, text in logs.dumps.items())
+    for file, text in logs.dumps.items():
+        yield f"{file}: {text}"
 
 
 def _log_names(launch: LaunchLogs) -> str:
     first, *others = launch.names
-    more = f"{len(others)} more logs" if len(others) > 1 else "".join(others)
-    return f"{first} and {more}" if more else first
+    if not others:
+        return first
+    return f"{first} and {others[0]}" if len(others) == 1 else f"{first} and {len(others)} more logs"
 
 
 def logs_json(logs: LogSet, expected: str | None = None) -> dict[str, Any]:
     """Return the records of all launches with the verdicts on their collectives, and the dumps."""
-    launches = [
-        {
-            "logs": list(launch.names),
-            "red": next((one.text for one in critical_findings(launch.record, expected)), None),
-            "network": launch.record.network_type,
-            "record": to_builtins(launch.record),
-            "creation_delays": [
-                {"communicator": creation.name, "size": creation.size, **to_builtins(delay)}
-                for creation in launch.record.creations
-                for delay in creation_delays(creation)
-            ],
-            "executed": [
-                {
-                    "collective": line.collective, "bytes": line.bytes, "dtype": line.dtype, "op": line.op,
-                    "requested": requested, "executed": verdict.executed, "evidence": verdict.evidence,
-                }
-                for line, requested, verdict in executed_collectives(launch.record)
-            ],
-        }
-        for launch in logs.launches
-    ]  # fmt: skip
     growth = creation_growth(launch.record.creations for launch in logs.launches)
-    return {"launches": launches, "creation_growth": growth and to_builtins(growth), "dumps": dict(logs.dumps)}
+    return {
+        "launches": [_launch_json(launch, expected) for launch in logs.launches],
+        "creation_growth": growth and to_builtins(growth),
+        "dumps": dict(logs.dumps),
+    }
+
+
+def _launch_json(launch: LaunchLogs, expected: str | None) -> dict[str, Any]:
+    record = launch.record
+    finding = _first_critical_finding(record, expected)
+    delays = []
+    for creation in record.creations:
+        communicator = {"communicator": creation.name, "size": creation.size}
+        delays += [communicator | to_builtins(delay) for delay in creation_delays(creation)]
+    executed: list[dict[str, Any]] = []
+    for line, requested, verdict in executed_collectives(record):
+        call: dict[str, Any] = {"collective": line.collective, "bytes": line.bytes, "dtype": line.dtype, "op": line.op}
+        ran = {"requested": requested, "executed": verdict.executed, "evidence": verdict.evidence}
+        executed.append(call | ran)
+    return {
+        "logs": list(launch.names),
+        "red": finding.text if finding else None,
+        "network": record.network_type,
+        "record": to_builtins(record),
+        "creation_delays": delays,
+        "executed": executed,
+    }

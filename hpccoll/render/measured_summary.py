@@ -20,27 +20,36 @@ MAX_SERIES = 8
 
 def measured_heading(groups: Sequence[ChartGroup]) -> str:
     """Return the collective, or their number, and the ranks or nodes: ``all_reduce on 2, 4 and 8 nodes``."""
-    of_kinds = {
-        "": [point for group in groups for point in group.points],
-        ", imported": [point for group in groups for point in group.imports],
-        ", predicted": [point for group in groups for point in group.predictions],
-    }
-    kind, points = next(((kind, points) for kind, points in of_kinds.items() if points), ("", []))
+    points, kind = _headed_points(groups)
     if not points:
         return "No results"
     names = list(dict.fromkeys(point.row.collective for point in points))
-    return f"{heading_of(names[0]) if len(names) == 1 else _counted(names)} on {_shapes(points)}{kind}"
+    what = heading_of(names[0]) if len(names) == 1 else _counted(names)
+    return f"{what} on {_shapes(points)}{kind}"
+
+
+def _headed_points(groups: Sequence[ChartGroup]) -> tuple[list[SeriesPoint], str]:
+    """Return the measured points; without any the imported ones, or else the predicted ones, and which they are."""
+    measured = [point for group in groups for point in group.points]
+    if measured:
+        return measured, ""
+    imported = [point for group in groups for point in group.imports]
+    if imported:
+        return imported, ", imported"
+    return [point for group in groups for point in group.predictions], ", predicted"
 
 
 def _counted(names: Sequence[str]) -> str:
     collectives = [name for name in names if name not in WORKLOADS]
     counted = f"{len(collectives)} collectives" if len(collectives) > 1 else collectives[0]
-    return counted + (" and training steps" if len(collectives) < len(names) else "")
+    has_steps = len(collectives) < len(names)
+    return f"{counted} and training steps" if has_steps else counted
 
 
 def _shapes(points: Iterable[SeriesPoint]) -> str:
     rows = [point.row for point in points]
-    ranks, nodes = (sorted({getattr(row, name) for row in rows}) for name in ("ranks", "nodes"))
+    ranks = sorted({row.ranks for row in rows})
+    nodes = sorted({row.nodes for row in rows})
     if nodes == [1]:
         return _listed(ranks, "rank")
     if all(row.nodes == row.ranks for row in rows):
@@ -57,30 +66,47 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
     """Return one sentence: algorithms, sizes, types, machines and libraries; what native is."""
     points = [point for group in groups for point in group.usable]
     also = _beside(groups)
-    if not points and also:
-        imported = any(group.imports for group in groups)
-        return f"{also}. hpccoll measured nothing." if imported else f"Nothing was measured. {also}."
     if not points:
-        return "There is no usable result: nothing can be drawn or compared."
-    rows = [point.row for point in points]
-    sizes = sorted({p.row.requested_bytes for group in groups if group.has_size for p in group.usable})
-    ends = join_ends(map(format_size, sizes))
-    calls = list(dict.fromkeys(" ".join(filter(None, (row.dtype, row.op))) for row in rows if row.op))
-    rounds = sorted({row.rounds for row in rows})
+        return _nothing_measured(groups, also)
     kinds = join_words(sorted({point.kind for point in points}))
     kinds = kinds.replace("measured on a testbed", "measured on a testbed (virtual nodes of one machine)")
     machines = "; ".join(dict.fromkeys(point.machine for point in points))
-    parts = filter(None, (_algorithms(points), ends, ", ".join(calls), _rounds(rounds)))
-    return f"{', '.join(parts)}; {kinds} on {machines}{_libraries(points)}.{f' Next to it: {also}.' if also else ''}"
+    parts = filter(None, (_algorithms(points), _sizes(groups), _types(points), _rounds(points)))
+    beside = f" Next to it: {also}." if also else ""
+    return f"{', '.join(parts)}; {kinds} on {machines}{_libraries(points)}.{beside}"
+
+
+def _nothing_measured(groups: Sequence[ChartGroup], also: str) -> str:
+    if not also:
+        return "There is no usable result: nothing can be drawn or compared."
+    if any(group.imports for group in groups):
+        return f"{also}. hpccoll measured nothing."
+    return f"Nothing was measured. {also}."
+
+
+def _sizes(groups: Sequence[ChartGroup]) -> str:
+    """Return the smallest and the largest size; empty if no collective has sizes."""
+    points = [point for group in groups if group.has_size for point in group.usable]
+    sizes = sorted({point.row.requested_bytes for point in points})
+    return join_ends(map(format_size, sizes))
+
+
+def _types(points: Iterable[SeriesPoint]) -> str:
+    """Return the types and operations of reductions: ``float32 sum, float64 max``."""
+    reductions = [point.row for point in points if point.row.op]
+    words = dict.fromkeys(" ".join(filter(None, (row.dtype, row.op))) for row in reductions)
+    return ", ".join(words)
 
 
 def _beside(groups: Sequence[ChartGroup]) -> str:
     """Return what other programs measured, and what was predicted, in words; empty if that is nothing."""
-    others = {id(point): point for group in groups for point in group.drawn if not point.row.ours}
-    of_nouns: dict[str, list[SeriesPoint]] = defaultdict(list)
-    for point in sorted(others.values(), key=lambda point: point.row.precedence):
-        of_nouns["prediction" if point.row.predicted else f"result of {point.row.source}"].append(point)
-    return "; ".join(f"{_count(points, noun)} on {_shapes(points)}" for noun, points in of_nouns.items())
+    drawn = {id(point): point for group in groups for point in group.drawn}  # a point may be drawn in several groups
+    others = [point for point in drawn.values() if not point.row.ours]
+    by_noun: dict[str, list[SeriesPoint]] = defaultdict(list)
+    for point in sorted(others, key=lambda point: point.row.precedence):
+        noun = "prediction" if point.row.predicted else f"result of {point.row.source}"
+        by_noun[noun].append(point)
+    return "; ".join(f"{_count(points, noun)} on {_shapes(points)}" for noun, points in by_noun.items())
 
 
 def _count(points: Sequence[SeriesPoint], noun: str) -> str:
@@ -89,27 +115,42 @@ def _count(points: Sequence[SeriesPoint], noun: str) -> str:
 
 
 def _algorithms(points: Sequence[SeriesPoint]) -> str:
-    algorithms = dict.fromkeys(point.row.algorithm for point in points if not point.row.floor)
-    if len({point.row.collective for point in points}) > 1:
+    ranked = [point for point in points if not point.row.floor]
+    algorithms = dict.fromkeys(point.row.algorithm for point in ranked)
+    collectives = {point.row.collective for point in points}
+    if len(collectives) > 1:
         return format_count(len(algorithms), "algorithm")
-    series = dict.fromkeys(point.series for point in points if not point.row.floor)
-    return ", ".join(series) if len(series) <= MAX_SERIES else f"{len(series)} series of {', '.join(algorithms)}"
+    series = dict.fromkeys(point.series for point in ranked)
+    if len(series) > MAX_SERIES:
+        return f"{len(series)} series of {', '.join(algorithms)}"
+    return ", ".join(series)
 
 
-def _rounds(rounds: Sequence[int]) -> str:
-    return f"{join_ends(rounds)} {'round' if rounds[-1] == 1 else 'rounds'}"
+def _rounds(points: Iterable[SeriesPoint]) -> str:
+    rounds = sorted({point.row.rounds for point in points})
+    noun = "round" if rounds[-1] == 1 else "rounds"
+    return f"{join_ends(rounds)} {noun}"
 
 
 def _libraries(points: Sequence[SeriesPoint]) -> str:
     versions = dict.fromkeys([*(point.mpi for point in points), *(point.nccl for point in points)])
     versions.pop("", None)
-    named = [name for name in versions if not any(other.startswith(f"{name}+") for other in versions)]  # + is a build
-    native = (point for point in points if point.row.algorithm == NATIVE)
-    own = dict.fromkeys(
-        "NCCL" if point.row.transport == "nccl" else library_name(point.mpi) for point in native if point.mpi
-    )
-    meaning = f" (native: {join_words(own, 'or')}'s own)" if own else ""
-    return f"; {join_words(named)}{meaning}" if named else ""
+    named = [version for version in versions if not _has_build(version, versions)]
+    if not named:
+        return ""
+    owners = dict.fromkeys(_owner(point) for point in points if point.row.algorithm == NATIVE and point.mpi)
+    meaning = f" (native: {join_words(owners, 'or')}'s own)" if owners else ""
+    return f"; {join_words(named)}{meaning}"
+
+
+def _has_build(version: str, versions: Iterable[str]) -> bool:
+    """Return whether ``versions`` also has a build of this version, whose name follows a +."""
+    return any(other.startswith(f"{version}+") for other in versions)
+
+
+def _owner(point: SeriesPoint) -> str:
+    """Return whose call a native one is: NCCL's, or the MPI library's."""
+    return "NCCL" if point.row.transport == "nccl" else library_name(point.mpi)
 
 
 def library_name(version: str) -> str:
@@ -119,6 +160,9 @@ def library_name(version: str) -> str:
 
 def gpu_machines(results: Results) -> Iterator[str]:
     """Yield each machine with GPUs and its NCCL in a sentence, for a terminal, where no page shows it."""
-    on_gpus = (run for run in results.runs if run.provenance.get("gpus"))
-    parts = ((f"{run.kind} on {run.machine}", nccl_name(run)) for run in on_gpus)
-    yield from dict.fromkeys("; ".join(filter(None, each)) for each in parts)
+    sentences: dict[str, None] = {}
+    for run in results.runs:
+        if run.provenance.get("gpus"):
+            parts = (f"{run.kind} on {run.machine}", nccl_name(run))
+            sentences["; ".join(filter(None, parts))] = None
+    yield from sentences

@@ -41,37 +41,44 @@ def model_lines(model: RunModel) -> Iterator[str]:
         yield from _ratio_table(validated)
         for crossing in validation.find_crossings(validated):
             yield f"  {_crossing_text(crossing)}"
-        unpredicted = {f"{one.observation.name}: {one.reason}" for one in validated if one.reason}
-        yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
+        unpredicted = {f"{case.observation.name}: {case.reason}" for case in validated if case.reason}
+        for sentence in sorted(unpredicted):
+            yield f"  not predicted: {sentence}"
 
 
 def _error_lines(model: RunModel) -> Iterator[str]:
-    held_out, measured = model.held_out, model.machine.measured if model.machine else None
+    held_out = model.held_out
     errors = validation.Errors.of(held_out)
     if errors is None:
         yield "no held-out measurement: nothing but what the model was fitted to; its predictions are not tested"
         return
+    measured = model.machine.measured if model.machine else None
     nodes = ", ".join(map(str, measured.nodes)) if measured else ""
     yield f"held out: {errors.cases} cases that the fit has not seen (it has seen patterns on {nodes} nodes)"
     groups: dict[str, list[validation.Validated]] = defaultdict(list, all=held_out)
-    for one in held_out:
-        layout = one.observation.layout
-        groups[f"{layout.nodes} x {layout.ranks_per_node or 'mixed'} ranks"].append(one)
-    for one in held_out:
-        algorithm = one.observation.algorithm.name if one.observation.algorithm else ""
-        groups[f"{one.observation.collective} {algorithm}"].append(one)
-    of_groups = ((name, of) for name, each in groups.items() if (of := validation.Errors.of(each)))
-    yield from table_lines(*table_of(_ERRORS, of_groups))
-    if regret := validation.Regret.of(held_out):
+    for case in held_out:
+        layout = case.observation.layout
+        groups[f"{layout.nodes} x {layout.ranks_per_node or 'mixed'} ranks"].append(case)
+    for case in held_out:
+        algorithm = case.observation.algorithm.name if case.observation.algorithm else ""
+        groups[f"{case.observation.collective} {algorithm}"].append(case)
+    rows = []
+    for name, cases in groups.items():
+        errors_of_group = validation.Errors.of(cases)
+        if errors_of_group:
+            rows.append((name, errors_of_group))
+    yield from table_lines(*table_of(_ERRORS, rows))
+    regret = validation.Regret.of(held_out)
+    if regret:
         yield regret.text
 
 
 _ERRORS: Columns[tuple[str, validation.Errors]] = (
-    ("", lambda of: of[0]),
-    ("cases", lambda of: of[1].cases),
-    ("measured/predicted", lambda of: f"{of[1].ratio_median:.2f}"),
-    ("error", lambda of: f"{of[1].error_median:.1%}"),
-    ("90th %", lambda of: f"{of[1].error_p90:.1%}"),
+    ("", lambda named: named[0]),
+    ("cases", lambda named: named[1].cases),
+    ("measured/predicted", lambda named: f"{named[1].ratio_median:.2f}"),
+    ("error", lambda named: f"{named[1].error_median:.1%}"),
+    ("90th %", lambda named: f"{named[1].error_p90:.1%}"),
 )
 
 
@@ -80,30 +87,34 @@ def _parameter_lines(machine: MachineFile) -> Iterator[str]:
         for costs in costs_by_size:
             yield f"  {TIER_LABELS[tier]}, from {format_size(costs.from_bytes)}: {_costs_text(costs)}"
     sections = {
-        "port of a node, each way": machine.port, "uplink of a rack, each way": machine.uplink,
+        "port of a node, each way": machine.port,
+        "uplink of a rack, each way": machine.uplink,
         "messages inside a node together": machine.memory,
-        **{f"reduction of {dtype}": rate for dtype, rate in machine.reduction.items()},
-    }  # fmt: skip
+    } | {f"reduction of {dtype}": rate for dtype, rate in machine.reduction.items()}
     for name, section in sections.items():
         if section and section.bytes_per_s:
             yield f"  {name}: {_rate_text(section.bytes_per_s)}"
     if machine.port and machine.port.burst_bytes.value:
-        burst = machine.port.burst_bytes
-        yield f"  a port lets pass at once after a pause: {_between(burst, lambda n: f'{n / 1024:.3g} KiB')}"
-    if cpus := machine.cpus:
+        burst = _between(machine.port.burst_bytes, lambda nbytes: f"{nbytes / 1024:.3g} KiB")
+        yield f"  a port lets pass at once after a pause: {burst}"
+    cpus = machine.cpus
+    if cpus:
+        where = "all nodes" if cpus.of == "machine" else "a node"
         rate = f", which move {_rate_text(cpus.bytes_per_s)} each" if cpus.bytes_per_s else ""
-        yield f"  {cpus.cores} CPUs shared by the ranks of {'all nodes' if cpus.of == 'machine' else 'a node'}{rate}"
+        yield f"  {cpus.cores} CPUs shared by the ranks of {where}{rate}"
         added = _between(cpus.contention, lambda factor: f"{factor:.3g}")
         yield f"  each other rank on its CPU adds {added} times a rank's own work"
 
 
 def _costs_text(costs: MessageCostsSection) -> str:
-    times = {"latency": costs.latency_s, "overhead": costs.overhead_s, "gap": costs.gap_s}
-    parts = [
-        f"{name} {_between(cost, format_seconds)}" for name, cost in times.items() if cost.value or name == "latency"
-    ]
-    limited = costs.bytes_per_s.value < NO_LIMIT
-    return ", ".join([*parts, _rate_text(costs.bytes_per_s) if limited else "as fast as the port"])
+    parts = [f"latency {_between(costs.latency_s, format_seconds)}"]
+    if costs.overhead_s.value:
+        parts.append(f"overhead {_between(costs.overhead_s, format_seconds)}")
+    if costs.gap_s.value:
+        parts.append(f"gap {_between(costs.gap_s, format_seconds)}")
+    is_limited = costs.bytes_per_s.value < NO_LIMIT
+    parts.append(_rate_text(costs.bytes_per_s) if is_limited else "as fast as the port")
+    return ", ".join(parts)
 
 
 NO_LIMIT = 1e14
@@ -111,7 +122,11 @@ NO_LIMIT = 1e14
 
 
 def _rate_text(rate: Quantity) -> str:
-    return _between(rate, lambda each: f"{each / 1e9:.3g} GB/s" if each >= 1e9 else f"{each / 1e6:.4g} MB/s")
+    return _between(rate, _bytes_per_s_text)
+
+
+def _bytes_per_s_text(rate: float) -> str:
+    return f"{rate / 1e9:.3g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.4g} MB/s"
 
 
 def _between(quantity: Quantity, text: Callable[[float], str]) -> str:
@@ -121,22 +136,29 @@ def _between(quantity: Quantity, text: Callable[[float], str]) -> str:
 
 
 def _ratio_table(validated: Sequence[validation.Validated]) -> Iterator[str]:
+    """Yield a table of measured over predicted times: a row for each size, a column for each algorithm."""
     columns = validation.curves_by_algorithm(validated)
     if not columns:
         return
-    rows = [
-        (nbytes, *(f"{curve[nbytes].ratio:.2f}" if nbytes in curve else "" for curve in columns.values()))
-        for nbytes in sorted({nbytes for curve in columns.values() for nbytes in curve})
-    ]
-    medians = (f"{median(one.ratio or 1.0 for one in curve.values()):.2f}" for curve in columns.values())
-    yield from table_lines(("bytes", *columns), [*rows, ("median", *medians)])
+    sizes = {nbytes for curve in columns.values() for nbytes in curve}
+    rows: list[list[object]] = []
+    for nbytes in sorted(sizes):
+        ratios = [f"{curve[nbytes].ratio:.2f}" if nbytes in curve else "" for curve in columns.values()]
+        rows.append([nbytes, *ratios])
+    medians = []
+    for curve in columns.values():
+        median_ratio = median(case.ratio or 1.0 for case in curve.values())
+        medians.append(f"{median_ratio:.2f}")
+    rows.append(["median", *medians])
+    yield from table_lines(("bytes", *columns), rows)
 
 
 def expectation_lines(expectation: Expectation) -> Iterator[str]:
     """Yield the fraction of a promise that measurements reach, and measured over expected times."""
     run, machine = expectation.run, expectation.machine
     measured_kind, name = run.measured_on
-    errors, where = validation.Errors.of(run.validated), f"{name} ({measured_kind}) over {run.over}"
+    where = f"{name} ({measured_kind}) over {run.over}"
+    errors = validation.Errors.of(run.validated)
     if errors is None:
         yield f"{where}: no case that {machine.name} can predict"
     else:
@@ -148,32 +170,35 @@ def expectation_lines(expectation: Expectation) -> Iterator[str]:
         )
         yield f"  {where}, against {machine.name}; {expectation.within} of {errors.cases} cases in its intervals"
     for work, validated in run.groups.items():
-        if any(one.seconds for one in validated):
+        if any(case.seconds for case in validated):
             yield f"{work.text}, measured over expected time"
             yield from _ratio_table(validated)
-    unpredicted = {
-        f"{one.observation.name} of {one.observation.collective}: {one.reason}" for one in run.validated if one.reason
-    }
-    yield from (f"  not predicted: {each}" for each in sorted(unpredicted))
+    unpredicted = set()
+    for case in run.validated:
+        if case.reason:
+            unpredicted.add(f"{case.observation.name} of {case.observation.collective}: {case.reason}")
+    for sentence in sorted(unpredicted):
+        yield f"  not predicted: {sentence}"
 
 
 def library_lines(expectations: Sequence[LibraryExpectation]) -> Iterator[str]:
     """Yield what calls of libraries take over what is expected of them, and what the numbers mean."""
-    for each in expectations:
-        if each.basis:
-            yield from _library_table(each)
+    with_basis = [expectation for expectation in expectations if expectation.basis]
+    for expectation in with_basis:
+        yield from _library_table(expectation)
     unexpected: dict[str, list[LibraryExpectation]] = defaultdict(list)
-    for each in expectations:
-        if each.reason:
-            unexpected[each.reason].append(each)
+    for expectation in expectations:
+        if expectation.reason:
+            unexpected[expectation.reason].append(expectation)
     for reason, several in unexpected.items():
-        calls = "; ".join(dict.fromkeys(map(_library, several)))
-        yield from textwrap.wrap(f"not expected, because {reason}: {calls}", WIDTH, subsequent_indent="  ")
-        for sentence in published_sentences(near for each in several for call in each.calls for near in call.published):
+        names = "; ".join(dict.fromkeys(map(_library, several)))
+        yield from textwrap.wrap(f"not expected, because {reason}: {names}", WIDTH, subsequent_indent="  ")
+        calls = [call for expectation in several for call in expectation.calls]
+        for sentence in published_sentences(near for call in calls for near in call.published):
             yield from paragraph(sentence)
-    for basis in dict.fromkeys(each.basis for each in expectations if each.basis):
+    for basis in dict.fromkeys(expectation.basis for expectation in with_basis):
         yield from textwrap.wrap(_BASIS_NOTES[basis], WIDTH)
-    for source in dict.fromkeys(call.row.source for each in expectations if each.basis for call in each.calls):
+    for source in dict.fromkeys(call.row.source for expectation in with_basis for call in expectation.calls):
         if source in SOURCES:
             yield from textwrap.wrap(f"{SOURCES[source].title}: {SOURCES[source].meaning}", WIDTH)
 
@@ -192,14 +217,15 @@ _BASIS_NOTES = {
 def _library(expectation: LibraryExpectation) -> str:
     """Return the calls in words: ``all_reduce of NCCL on 2 nodes x 8, float32``."""
     row = expectation.calls[0].row
-    call = " ".join(f"{name}={value}" for name, value in row.params.items())
     where = f"{format_count(row.nodes, 'node')} x {row.ranks_per_node or 'mixed'}"
-    words = f"{row.collective} of {row.transport.upper()} on {where}", row.dtype, call, row.variant or ""
-    return ", ".join(filter(None, words))
+    call = f"{row.collective} of {row.transport.upper()} on {where}"
+    params = " ".join(f"{name}={value}" for name, value in row.params.items())
+    return ", ".join(filter(None, (call, row.dtype, params, row.variant)))
 
 
 def _library_table(expectation: LibraryExpectation) -> Iterator[str]:
-    row, (low, high) = expectation.calls[0].row, CLOSE
+    row = expectation.calls[0].row
+    low, high = CLOSE
     outside = ", ".join(map(_range_text, expectation.outside)) or "no size"
     placements = {call.row.in_place for call in expectation.calls}
     faster = ", each by the faster placement" if len(placements) > 1 else ""
@@ -207,21 +233,23 @@ def _library_table(expectation: LibraryExpectation) -> Iterator[str]:
         f"{_library(expectation)}: {expectation.ratio_median:.2f} times as long as {_BASES[expectation.basis]} "
         f"(median of {format_count(len(expectation.by_size), 'size')}{faster}); outside {low} to {high}: {outside}"
     )
-    measured = in_brackets(row.kind + (f" from {row.source}" if row.imported else ""), f"{row.timing} timing")
+    kind = f"{row.kind} from {row.source}" if row.imported else row.kind
+    measured = f"{expectation.measured_on}{in_brackets(kind, f'{row.timing} timing')}"
     distance = join_ends(dict.fromkeys(call.expected.distance for call in expectation.calls if call.expected))
-    yield f"  {expectation.measured_on}{measured}, against {expectation.machine.name}: {distance}"
+    yield f"  {measured}, against {expectation.machine.name}: {distance}"
     yield from table_lines(*_library_cells(expectation))
-    if without := [call for call in expectation.calls if call.reason]:
+    without = [call for call in expectation.calls if call.reason]
+    if without:
         sizes = join_ends(dict.fromkeys(format_size(call.row.requested_bytes) for call in without))
         yield f"  nothing expected of {sizes}: {without[-1].reason}"
-    yield from beside_lines(
-        expectation.machine, [call.expected for call in expectation.by_size.values() if call.expected]
-    )
+    expected = [call.expected for call in expectation.by_size.values() if call.expected]
+    yield from beside_lines(expectation.machine, expected)
 
 
 def _range_text(calls: Sequence[ComparedCall]) -> str:
+    sizes = join_ends(format_size(call.row.requested_bytes) for call in calls)
     ratios = sorted(call.ratio or 1.0 for call in calls)
-    return f"{join_ends(format_size(call.row.requested_bytes) for call in calls)} ({join_ends(map(_ratio, ratios))})"
+    return f"{sizes} ({join_ends(map(_ratio, ratios))})"
 
 
 def _ratio(ratio: float | None) -> str:
@@ -237,43 +265,54 @@ def _library_cells(expectation: LibraryExpectation) -> tuple[list[str], list[lis
     placements = sorted({in_place for calls in by_size.values() for in_place in calls})
     rates = [rate for call in expectation.calls for rate in (call.row.busbw_Bps, call.expected_busbw) if rate]
     scale, unit = rate_unit(max(rates, default=0.0))
-    names = {False: "out of place", True: "in place"} if len(placements) > 1 else dict.fromkeys(placements, "measured")
 
-    def rate(busbw: float | None) -> str:
+    def rate_text(busbw: float | None) -> str:
         return f"{busbw / scale:.3g}" if busbw else ""
 
-    head = ["size", "expected", unit, "by", *(word for each in placements for word in (names[each], unit, "ratio"))]
+    head = ["size", "expected", unit, "by"]
+    for in_place in placements:
+        name = "in place" if in_place else "out of place"
+        head += [name if len(placements) > 1 else "measured", unit, "ratio"]
     body = []
     for size, calls in by_size.items():
-        call = next(iter(calls.values()))
-        expected = call.candidates[0]
-        time, by = format_seconds(expected.value_s), with_protocol(expected)
-        body.append([format_size(size), time, rate(call.expected_busbw), by])
-        for each in placements:
-            row = calls[each].row if each in calls else None
-            measured = [format_seconds(row.median_s or 0.0), rate(row.busbw_Bps)] if row else ["", ""]
-            body[-1] += [*measured, _ratio(calls[each].ratio if row else None)]
+        first = next(iter(calls.values()))
+        expected = first.candidates[0]
+        time = format_seconds(expected.value_s)
+        cells = [format_size(size), time, rate_text(first.expected_busbw), with_protocol(expected)]
+        for in_place in placements:
+            if in_place in calls:
+                call = calls[in_place]
+                cells += [format_seconds(call.row.median_s or 0.0), rate_text(call.row.busbw_Bps), _ratio(call.ratio)]
+            else:
+                cells += ["", "", ""]
+        body.append(cells)
     return filled_columns(head, body)
 
 
 def _crossing_text(crossing: validation.Crossing) -> str:
-    sides = {"modelled": crossing.modelled, "measured": crossing.measured}
-    text = {side: (_overtaking_text(crossing, of), _sizes_text(of)) for side, of in sides.items()}
-    if len({who for who, _ in text.values()}) > 1:
-        return "; ".join(f"{side}: {' '.join(filter(None, phrases))}" for side, phrases in text.items())
-    who, _ = text["modelled"]
-    return f"{who}: {', '.join(f'{side} {sizes}' for side, (_, sizes) in text.items())}"
+    modelled, measured = crossing.modelled, crossing.measured
+    modelled_words, modelled_sizes = _overtaking_text(crossing, modelled), _sizes_text(modelled)
+    measured_words, measured_sizes = _overtaking_text(crossing, measured), _sizes_text(measured)
+    if modelled_words == measured_words:
+        return f"{modelled_words}: modelled {modelled_sizes}, measured {measured_sizes}"
+    in_model = " ".join(filter(None, (modelled_words, modelled_sizes)))
+    in_measurement = " ".join(filter(None, (measured_words, measured_sizes)))
+    return f"modelled: {in_model}; measured: {in_measurement}"
 
 
 def _overtaking_text(crossing: validation.Crossing, side: validation.Overtaking) -> str:
-    one, other = crossing.pair
+    first, second = crossing.pair
     if side.overtaker is None:
-        return f"{one} and {other} take the same"
-    slower = other if side.overtaker == one else one
-    return f"{side.overtaker} {'overtakes' if side.sizes else 'is always ahead of'} {slower}"
+        return f"{first} and {second} take the same"
+    slower = second if side.overtaker == first else first
+    verb = "overtakes" if side.sizes else "is always ahead of"
+    return f"{side.overtaker} {verb} {slower}"
 
 
 def _sizes_text(side: validation.Overtaking) -> str:
-    again = f" (back and forth since {format_rounded_size(side.sizes[0])})" if len(side.sizes) > 1 else ""
-    end = f" to {format_size(side.largest)}"
-    return f"from {format_rounded_size(side.sizes[-1])}{end}{again}" if side.sizes else ""
+    if not side.sizes:
+        return ""
+    text = f"from {format_rounded_size(side.sizes[-1])} to {format_size(side.largest)}"
+    if len(side.sizes) > 1:
+        text += f" (back and forth since {format_rounded_size(side.sizes[0])})"
+    return text

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import unescape
 from pathlib import Path
 
@@ -37,16 +37,24 @@ def input_names(results: Results, paths: Sequence[Path]) -> dict[str, str]:
     A name is that of the results, or the path if several inputs have that name.
     """
     names = [results_name(path) for path in paths]
-    labels = [name if names.count(name) == 1 else str(path) for name, path in zip(names, paths, strict=True)]
-    by_run: dict[str, str] = {}
-    for run in results.runs:
-        file = Path(run.path).resolve()
-        owners = (label for label, path in zip(labels, paths, strict=True) if file.is_relative_to(path.resolve()))
-        by_run[run.run_id] = next(owners, "")
-    measured = defaultdict[tuple[str, int, CallKey], set[str]](set)
+    labels: dict[Path, str] = {}  # of resolved inputs; of one that is given twice, the first
+    for name, path in zip(names, paths, strict=True):
+        labels.setdefault(path.resolve(), name if names.count(name) == 1 else str(path))
+    by_run = {run.run_id: _label_of_file(Path(run.path).resolve(), labels) for run in results.runs}
+    inputs_of_case = defaultdict[tuple[str, int, CallKey], set[str]](set)
     for row in results.rows:
-        measured[row.case_id, row.precedence, CallKey.of(row).only("ranks", "nodes")].add(by_run.get(row.run_id, ""))
-    return by_run if any(len(inputs) > 1 for inputs in measured.values()) else {}
+        case = row.case_id, row.precedence, CallKey.of(row).only("ranks", "nodes")
+        inputs_of_case[case].add(by_run.get(row.run_id, ""))
+    several = any(len(inputs) > 1 for inputs in inputs_of_case.values())
+    return by_run if several else {}
+
+
+def _label_of_file(file: Path, labels: Mapping[Path, str]) -> str:
+    """Return the label of the input that a file is, or is in; empty if it is in none."""
+    for path, label in labels.items():
+        if file.is_relative_to(path):
+            return label
+    return ""
 
 
 def inputs_text(paths: Iterable[Path], out: Path) -> str:

@@ -9,10 +9,14 @@ from hpccoll.store.rows import Results
 
 
 def pair_answers(results: Results) -> dict[str, list[Answer]]:
-    """Return the answers for the collectives of which many pairs of ranks were measured, by collective."""
-    return {name: [_answer(name, each) for each in found] for name, found in foremost_pair_findings(results).items()}
+    """Return the answers for the collectives whose pairs of ranks were measured in large numbers, by collective."""
+    answers = {}
+    for name, findings in foremost_pair_findings(results).items():
+        answers[name] = [_answer(name, finding) for finding in findings]
+    return answers
 
 
 def _answer(collective: str, finding: Finding) -> Answer:
+    where = f"{finding.values['shape']}, {finding.values['series']}"
     line = AnswerLine(None, replace(finding, title="").with_remedy)
-    return Answer(collective, f"{finding.values['shape']}, {finding.values['series']}", (line,))
+    return Answer(collective, where, (line,))

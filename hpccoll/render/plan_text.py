@@ -32,12 +32,16 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 
 def plan_summary(plan: Plan) -> Iterator[str]:
     """Yield the summary and the notes."""
-    cases, rounds = format_count(sum(len(job.cases) for job in plan.jobs), "case"), plan.jobs[0].effort.rounds
-    counts = [f"{cases} in {format_count(len(plan.jobs), 'job')}"]
-    counts += [f"{rounds} rounds of each"] if rounds > 1 else []
-    counts += [f"{format_count(len(plan.skips), 'case')} left out"] if plan.skips else []
+    cases = sum(len(job.cases) for job in plan.jobs)
+    rounds = plan.jobs[0].effort.rounds
+    counts = [f"{format_count(cases, 'case')} in {format_count(len(plan.jobs), 'job')}"]
+    if rounds > 1:
+        counts.append(f"{rounds} rounds of each")
+    if plan.skips:
+        counts.append(f"{format_count(len(plan.skips), 'case')} left out")
     yield f"{plan.name}: {', '.join(counts)}; about {format_wait(plan.estimated_s)}, longer if operations are slow"
-    yield from (f"note: {note}" for note in _notes(plan))
+    for note in _notes(plan):
+        yield f"note: {note}"
 
 
 def _notes(plan: Plan) -> Iterator[str]:
@@ -48,15 +52,26 @@ def _notes(plan: Plan) -> Iterator[str]:
             "no GPUs are requested from Slurm; if your cluster does not allocate GPUs with the nodes, set "
             "gpus_per_node or gres in the site file"
         )
-    # A job requests as many nodes as its largest launch needs, so that all launches have the same nodes.
-    several = [job for job in plan.jobs if job.nodes > 1]
-    waiting = sum(case.device == "cuda" and job.shape(case).nodes == 1 for job in several for case in job.cases)
+    waiting = _waiting_cases(plan)
     if plan.launcher.slurm and waiting:
+        most = max(job.nodes for job in plan.jobs)
         yield (
-            f"{format_count(waiting, 'case')} of one node wait for jobs with up to {max(job.nodes for job in several)} "
+            f"{format_count(waiting, 'case')} of one node wait for jobs with up to {most} "
             "nodes; to measure one node only, write nodes: [1] in the sweep file"
         )
     yield from plan.notes
+
+
+def _waiting_cases(plan: Plan) -> int:
+    """Return how many cases on the GPUs of one node wait for a job of several nodes.
+
+    A job requests as many nodes as its largest launch needs, so that all launches have the same nodes.
+    """
+    waiting = 0
+    for job in plan.jobs:
+        if job.nodes > 1:
+            waiting += sum(case.device == "cuda" and job.shape(case).nodes == 1 for case in job.cases)
+    return waiting
 
 
 def _has_no_gpus(plan: Plan, job: Job) -> bool:
@@ -68,34 +83,46 @@ def _has_no_gpus(plan: Plan, job: Job) -> bool:
 
 def _launches(plan: Plan) -> Iterator[str]:
     yield "launches, by nodes x ranks per node:"
-    yield from (f"  {command}" for command in plan.launcher.setup)
+    for command in plan.launcher.setup:
+        yield f"  {command}"
     if plan.diagnose is not None:
+        options = shlex.join([*plan.diagnose, "--out"])
         for nodes in sorted({job.nodes for job in plan.jobs if job.nodes > 1}):
             line = plan.launcher.line(Shape(nodes, nodes))
-            yield f"  first: {line} diagnose {shlex.join([*plan.diagnose, '--out'])} JOB.diagnosis-ALLOCATION.h5"
+            yield f"  first: {line} diagnose {options} JOB.diagnosis-ALLOCATION.h5"
     devices = {(job.shape(case), case.device) for job in plan.jobs for case in job.cases}
     for shape in sorted({shape for shape, _ in devices}):
         device = " --device cuda" if (shape, "cuda") in devices else ""
         yield f"  {shape}: {plan.launcher.line(shape)} run --shape {shape}{device} --job JOB.json --out JOB.h5"
-    if any(probe_cases(job, shape) for job in plan.jobs for shape in job.shapes):
+    if any(_probed_shapes(job) for job in plan.jobs):
         yield "  a probe is the same launch, run before it, untimed and with the library's logs: --probe LOGS"
 
 
+def _probed_shapes(job: Job) -> list[Shape]:
+    return [shape for shape in job.shapes if probe_cases(job, shape)]
+
+
 def _job_heading(plan: Plan, job: Job) -> str:
-    probed = [shape for shape in job.shapes if probe_cases(job, shape)]
-    which = f"{join_words(probed)} " if len(probed) < len(job.shapes) else "each " if len(probed) > 1 else ""
-    probe = f", {which}after a probe" if probed else ""
-    minutes = (plan.resources.get(job.name) or {}).get("runtime")
-    nodes = format_count(job.largest.hosts, "node")
-    request = "" if minutes is None else f"; requests {nodes} for at most {minutes} min"
-    return f"{job.name}: {format_count(len(job.cases), 'case')} on {join_words(job.shapes)}{probe}{request}"
+    heading = f"{job.name}: {format_count(len(job.cases), 'case')} on {join_words(job.shapes)}"
+    probed = _probed_shapes(job)
+    if probed and len(probed) < len(job.shapes):
+        heading += f", {join_words(probed)} after a probe"
+    elif probed:
+        heading += ", each after a probe" if len(probed) > 1 else ", after a probe"
+    resources = plan.resources.get(job.name) or {}
+    minutes = resources.get("runtime")
+    if minutes is not None:
+        heading += f"; requests {format_count(job.largest.hosts, 'node')} for at most {minutes} min"
+    return heading
 
 
 def _job_details(plan: Plan, job: Job) -> Iterator[str]:
-    if resources := plan.resources.get(job.name):
+    resources = plan.resources.get(job.name)
+    if resources:
         yield f"sbatch {shlex.join(sbatch_options(resources))}"
-    if known := known_variant(job.variant, job.sets):
-        yield f"variant: {known.purpose}"
+    variant = known_variant(job.variant, job.sets)
+    if variant:
+        yield f"variant: {variant.purpose}"
     if job.variant:
         variables = " ".join(assignment(*variable) for variable in job.environment.items())
         yield f"environment: {variables or 'no variables of its own'}"
@@ -107,36 +134,47 @@ def _job_details(plan: Plan, job: Job) -> Iterator[str]:
         yield f"requested: {', '.join(evidence['requested'])}"
     if evidence["demanded"]:
         yield f"evidence: {evidence['demanded']}"
-    if control := evidence["control"]:
-        reason = f"{control} is not a variant of this sweep ('{control}:' adds it): {_UNCONTROLLED}"
-        if any(other.variant == control for other in plan.jobs):
-            reason = f"{control} is not launched in all of these shapes: {_UNCONTROLLED}"
-        control_job = evidence["control_job"]
-        yield f"negative control: {f'{control_job}, which must not show this evidence' if control_job else reason}"
+    if evidence["control"]:
+        yield f"negative control: {_control_text(plan, evidence['control'], evidence['control_job'])}"
+
+
+def _control_text(plan: Plan, control: str, control_job: str | None) -> str:
+    """Return which job is the control, or why there is none."""
+    if control_job:
+        return f"{control_job}, which must not show this evidence"
+    if any(job.variant == control for job in plan.jobs):
+        return f"{control} is not launched in all of these shapes: {_UNCONTROLLED}"
+    return f"{control} is not a variant of this sweep ('{control}:' adds it): {_UNCONTROLLED}"
 
 
 def _evidence(plan: Plan, job: Job) -> dict[str, Any]:
-    known = known_variant(job.variant, job.sets)
-    control = known.control if known else None
-    requested = sorted({algorithm for case in job.cases if (algorithm := requested_algorithm(job, case))})
+    variant = known_variant(job.variant, job.sets)
+    control = variant.control if variant else None
+    requested = sorted(set(filter(None, (requested_algorithm(job, case) for case in job.cases))))
     logs = any(has_library_logs(job, case) for case in job.cases)
-    demanded = known.evidence_text if known else None
-    if not known and logs:
+    demanded = None
+    if variant:
+        demanded = variant.evidence_text
+    elif logs and requested:
+        demanded = f"lines of the library's logs that show {join_words(requested, 'or')}"
+    elif logs:
         demanded = "NCCL's log lines: algorithm, protocol and channels for each size, and the network"
-        if requested:
-            demanded = f"lines of the library's logs that show {join_words(requested, 'or')}"
-    controls = (
-        other.name
-        for other in plan.jobs
-        if control and other.variant == control and other.name != job.name and {*other.shapes} >= {*job.shapes}
-    )
     return {
         "requested": requested,  # of the library
         "demanded": demanded,  # None if no log can show it
         "logs": logs,  # whether a probe with logs precedes the launch
         "control": control,  # the variant that must not show the evidence
-        "control_job": next(controls, None),  # the job with that variant and all shapes
+        "control_job": _control_job(plan, job, control),  # the job with that variant and all shapes
     }
+
+
+def _control_job(plan: Plan, job: Job, control: str | None) -> str | None:
+    if not control:
+        return None
+    for candidate in plan.jobs:
+        if candidate.variant == control and candidate.name != job.name and set(job.shapes) <= set(candidate.shapes):
+            return candidate.name
+    return None
 
 
 def _skips(skips: Iterable[Skip]) -> Iterator[str]:
@@ -146,11 +184,14 @@ def _skips(skips: Iterable[Skip]) -> Iterator[str]:
         reason = own_reason if skip.job.endswith(f".{variant}") else skip.reason  # the job's name has the variant
         counts.setdefault(reason, Counter())[skip.job] += 1
     for reason, jobs in counts.items():
-        named = first_few((f"{count} of {name}" for name, count in jobs.items()), MAX_SKIP_JOBS, "job")
-        where = ", ".join(jobs if len(jobs) == 1 else named)
-        yield f"  {format_count(jobs.total(), 'case')}: {reason} ({where})"
+        named = list(jobs)
+        if len(jobs) > 1:
+            named = first_few((f"{count} of {name}" for name, count in jobs.items()), MAX_SKIP_JOBS, "job")
+        yield f"  {format_count(jobs.total(), 'case')}: {reason} ({', '.join(named)})"
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
     """Return the plan with the evidence that each of its jobs requires."""
-    return {**json.loads(plan.to_json()), "evidence": {job.name: _evidence(plan, job) for job in plan.jobs}}
+    record: dict[str, Any] = json.loads(plan.to_json())
+    record["evidence"] = {job.name: _evidence(plan, job) for job in plan.jobs}
+    return record

@@ -1,6 +1,7 @@
 """The pictures of predictions: the best algorithm by nodes and size, training steps, and the communication wall."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,163 +50,186 @@ def write_prediction_chart(
     The ``cells``, the best by nodes and size, are rows with faster_than, factor and clear; the ``lines`` below the
     title say what the predictions are.
     """
-    colours = group_colours(predicted_entries(str(row["algorithm"]) for row in rows))
-    colours = {_series(row): colours[str(row["algorithm"])] for row in rows}
-    charts = [_map(cells, colours)] if cells else []
-    charts += [_times(rows, colours)] if len({row["nodes"] for row in rows}) > 1 else []
+    of_algorithms = group_colours(predicted_entries(str(row["algorithm"]) for row in rows))
+    colours = {_series(row): of_algorithms[str(row["algorithm"])] for row in rows}
+    charts = []
+    if cells:
+        charts.append(_map(cells, colours))
+    if len({row["nodes"] for row in rows}) > 1:
+        charts.append(_times(rows, colours))
     whole = alt.vconcat(*charts, spacing=30).resolve_scale(**OWN_LEGENDS)
     _write(whole, out, title, lines, colours, NOTE)
 
 
 def _series(row: Row) -> str:
     """Return the algorithm, and what is not simulated from the machine's own numbers."""
-    note = row["kind"] if row["kind"] == "modelled" else "assumed" if row["assumed"] else ""
-    return f"{row['algorithm']} ({note})" if note else str(row["algorithm"])
+    algorithm = str(row["algorithm"])
+    if row["kind"] == "modelled":
+        return f"{algorithm} ({row['kind']})"
+    return f"{algorithm} (assumed)" if row["assumed"] else algorithm
 
 
 def _map(cells: Sequence[Row], colours: Mapping[str, str]) -> Chart:
-    data: list[ChartRecord] = [
-        {
-            "nodes": cell["nodes"], "size": format_size(cell["bytes"]), "series": _series(cell),
-            "lead": f"{cell['factor']:.2f}x" if cell["factor"] else "", "time": format_seconds(cell["median_s"]),
-            "second": cell["faster_than"] or "none", "clear": cell["clear"],
-            "text_colour": WHITE if cell["clear"] else BLACK,
-        }
-        for cell in cells
-    ]  # fmt: skip
-    sizes = [format_size(nbytes) for nbytes in sorted({cell["bytes"] for cell in cells}, reverse=True)]
+    data = [_cell_record(cell) for cell in cells]
+    sizes = sorted({cell["bytes"] for cell in cells}, reverse=True)
+    labels = [format_size(nbytes) for nbytes in sizes]
     x = alt.X("nodes:O", title="nodes", axis=alt.Axis(labelAngle=0))
     fields = ("size", "nodes", "series", "time", "second", "lead")
-    return chart_base.facet_chart(
-        chart_base.choice_cells(data, chart_base.present(colours, data), x, sizes, fields), data, (), 1
-    )
+    chart = chart_base.choice_cells(data, chart_base.present(colours, data), x, labels, fields)
+    return chart_base.facet_chart(chart, data, (), 1)
+
+
+def _cell_record(cell: Row) -> ChartRecord:
+    return {
+        "nodes": cell["nodes"], "size": format_size(cell["bytes"]), "series": _series(cell),
+        "lead": f"{cell['factor']:.2f}x" if cell["factor"] else "", "time": format_seconds(cell["median_s"]),
+        "second": cell["faster_than"] or "none", "clear": cell["clear"],
+        "text_colour": WHITE if cell["clear"] else BLACK,
+    }  # fmt: skip
 
 
 def _times(rows: Sequence[Row], colours: Mapping[str, str]) -> Chart:
     sizes = evenly_spaced(sorted({row["requested_bytes"] for row in rows}), max(COLUMNS))
-    data: list[ChartRecord] = [
-        {
-            "nodes": row["nodes"], "series": _series(row), "panel": format_size(row["requested_bytes"]),
-            "value": row["median_s"], "low": row["ci_low_s"] or row["median_s"],
-            "high": row["ci_high_s"] or row["median_s"], "line": row["kind"], "time": format_seconds(row["median_s"]),
-        }
-        for row in rows
-        if row["requested_bytes"] in sizes
-    ]  # fmt: skip
-    nodes = chart_base.count_axis("nodes", "nodes", (row["nodes"] for row in rows))
+    titles = [format_size(nbytes) for nbytes in sizes]
+    data = [_time_record(row) for row in rows if row["requested_bytes"] in sizes]
+    nodes = chart_base.count_axis("nodes", "nodes", [row["nodes"] for row in rows])
+    fields = ("series", "line", "nodes", "panel", "time")
     return chart_base.curves(
-        data, nodes, chart_base.time_axis, colours, ("series", "line", "nodes", "panel", "time"),
-        titles=[format_size(nbytes) for nbytes in sizes], columns=COLUMNS[len(sizes)], symbol="stroke", pick=False,
+        data, nodes, chart_base.time_axis, colours, fields,
+        titles=titles, columns=COLUMNS[len(sizes)], symbol="stroke", pick=False,
     )  # fmt: skip
+
+
+def _time_record(row: Row) -> ChartRecord:
+    seconds = row["median_s"]
+    return {
+        "nodes": row["nodes"], "series": _series(row), "panel": format_size(row["requested_bytes"]),
+        "value": seconds, "low": row["ci_low_s"] or seconds, "high": row["ci_high_s"] or seconds,
+        "line": row["kind"], "time": format_seconds(seconds),
+    }  # fmt: skip
 
 
 def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence[str]) -> None:
     """Write the picture of steps over nodes: their parts, and the shares of communication (see above)."""
     several = len({row["compress"] for row in rows}) > 1
-    names = [f"{row['gpus']:,}" + f", {row['compress'] or DENSE}" * several for row in rows]
+    names = []
+    for row in rows:
+        gpus = f"{row['gpus']:,}"
+        names.append(f"{gpus}, {row['compress'] or DENSE}" if several else gpus)
     room = 80 if several or len(rows) <= MOST_LABELS else 40
     charts = [_bars(rows, names, "GPUs", max(WIDTH // 2, room * len(rows)))]
     if len(rows) > 1 and not several:
         keys = {"exposed": "share", "all communication": "communication_share"}
         formulas_alone = {kind for row in rows for kind in row["kinds"]} == {chart_base.MODELLED}
         line = chart_base.MODELLED if formulas_alone else chart_base.SIMULATED
-        charts.append(_curves(_over_gpus(rows, keys, "{:.1%}", line), chart_base.share_axis(SHARE)))
+        shares = _over_gpus(rows, keys, "{:.1%}", line)
+        charts.append(_curves(shares, chart_base.share_axis(SHARE)))
     _write_beside(charts, out, title, lines)
 
 
 def write_scenario_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence[str]) -> None:
     """Write the picture of scenarios: the parts of the step of each; a row has the name of its ``scenario``."""
-    charts = [_bars(rows, [row["scenario"] for row in rows], None, max(420, 150 * len(rows)))]
-    _write_beside(charts, out, title, lines)
+    names = [row["scenario"] for row in rows]
+    chart = _bars(rows, names, None, max(420, 150 * len(rows)))
+    _write_beside([chart], out, title, lines)
 
 
 def write_wall_chart(
     rows: Sequence[Row], bubbles: Sequence[Mapping[str, float]], out: Path, title: str, lines: Sequence[str]
 ) -> None:
     """Write the picture of the communication wall; ``bubbles`` are those of pipelines by stages and micro-batches."""
+    last = rows[-1]
+    charts: list[Chart] = []
     if len(rows) > 1:
-        shares = _over_gpus(rows, {"without overlap": "share", "overlapped": "overlapped_share"}, "{:.3g}")
-        factors = _over_gpus(rows, {"GPUs": "fixed_batch_speedup", "Amdahl's limit": "amdahl_limit"}, "{:.3g}")
-        charts = [
-            _curves(shares, chart_base.share_axis(SHARE)),
-            _curves(
-                factors, lambda values: chart_base.log_values("speed-up, fixed batch", chart_base.FACTOR_LABEL, values)
-            ),
-        ]
+        charts += _wall_curves(rows)
     else:
-        charts = [_bars(rows, [f"{rows[0]['gpus']:,}"], "GPUs", 160)]
-    of_stages: list[ChartRecord] = [
-        {
-            "micro_batches": each["micro_batches"], "series": f"{each['stages']:.0f} stages", "value": each["share"],
-            "text": f"{each['share']:.0%}", "line": chart_base.MODELLED,
-        }
-        for each in sorted(bubbles, key=lambda each: each["stages"])
-    ]  # fmt: skip
-    charts.append(_curves(of_stages, chart_base.share_axis(BUBBLE), "micro_batches", "micro-batches", first=3))
-    hide = rows[-1]["hide_rate_bps"]
-    more = [f"Links of {format_bit_rate(hide)} would hide the all-reduce of {rows[-1]['gpus']:,} GPUs."] if hide else []
-    _write_beside(charts, out, title, [*lines, *more])
+        charts.append(_bars(rows, [f"{last['gpus']:,}"], "GPUs", 160))
+    charts.append(_bubble_curves(bubbles))
+    below = list(lines)
+    if last["hide_rate_bps"]:
+        rate = format_bit_rate(last["hide_rate_bps"])
+        below.append(f"Links of {rate} would hide the all-reduce of {last['gpus']:,} GPUs.")
+    _write_beside(charts, out, title, below)
+
+
+def _wall_curves(rows: Sequence[Row]) -> list[Chart]:
+    """Return the shares of communication, and the speed-ups of a fixed batch, over the number of GPUs."""
+    shares = _over_gpus(rows, {"without overlap": "share", "overlapped": "overlapped_share"}, "{:.3g}")
+    factors = _over_gpus(rows, {"GPUs": "fixed_batch_speedup", "Amdahl's limit": "amdahl_limit"}, "{:.3g}")
+    factor_axis = partial(chart_base.log_values, "speed-up, fixed batch", chart_base.FACTOR_LABEL)
+    return [_curves(shares, chart_base.share_axis(SHARE)), _curves(factors, factor_axis)]
+
+
+def _bubble_curves(bubbles: Sequence[Mapping[str, float]]) -> Chart:
+    """Return the share of the bubble of pipelines over micro-batches, a curve for each number of stages."""
+    data: list[ChartRecord] = []
+    for bubble in sorted(bubbles, key=lambda bubble: bubble["stages"]):
+        share = bubble["share"]
+        record: ChartRecord = {
+            "micro_batches": bubble["micro_batches"], "series": f"{bubble['stages']:.0f} stages", "value": share,
+            "text": f"{share:.0%}", "line": chart_base.MODELLED,
+        }  # fmt: skip
+        data.append(record)
+    return _curves(data, chart_base.share_axis(BUBBLE), "micro_batches", "micro-batches", first=3)
 
 
 def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: int) -> Chart:
-    x = alt.X("name:N", title=title, sort=None,
-              axis=alt.Axis(labelAngle=0, labelLimit=180, labelExpr="split(datum.label, ', ')"))  # fmt: skip
-    codecs = " and codecs" * any(row.get("compress") for row in rows)
-    colours = {name + codecs * (name == EXPOSED): colour for name, colour in PARTS.items()}
-    parts: list[ChartRecord] = [
-        {"name": name, "part": part, "order": order, "value": value, "time": format_seconds(value)}
-        for row, name in zip(rows, names, strict=True)
-        for order, (part, value) in enumerate(
-            zip(colours, (row["compute_s"], row.get("bubble_s", 0.0), row["exposed_s"]), strict=True)
-        )
-        if value > 0
-    ]
-    bars = (
-        alt.Chart(chart_base.inline_data(parts))
-        .mark_bar(width={"band": 0.7})
-        .encode(
-            x=x, order=alt.Order("order:O"),
-            y=alt.Y("value:Q", title="time of a step", stack="zero",
-                    axis=alt.Axis(labelExpr=chart_base.LINEAR_TIME_LABEL)),
-            color=chart_base.colour("part", chart_base.present(colours, parts, "part"), "square"),
-            tooltip=chart_base.tooltip("name", "part", "time"),
-        )
-    )  # fmt: skip
-    crowded = len(rows) > MOST_LABELS
-    totals: list[ChartRecord] = [
-        {
-            "name": name, "value": row["step_s"],
-            "text": f"{row['share']:.0%}" if crowded else f"{format_seconds(row['step_s'])}, {row['share']:.0%}",
-        }
-        for row, name in zip(rows, names, strict=True)
-    ]  # fmt: skip
-    text = alt.Chart(chart_base.inline_data(totals)).mark_text(dy=-8, fontSize=11, color=INK)
-    labels = text.encode(x=x, y=alt.Y("value:Q"), text=alt.Text("text:N"))
+    """Return a bar for each row, of the parts of its step; its label has the time and the exposed share."""
+    has_codecs = any(row.get("compress") for row in rows)
+    colours = dict(PARTS)
+    if has_codecs:
+        colours = {f"{EXPOSED} and codecs" if part == EXPOSED else part: colour for part, colour in PARTS.items()}
+    parts: list[ChartRecord] = []
+    totals: list[ChartRecord] = []
+    for row, name in zip(rows, names, strict=True):
+        parts += _part_records(row, name, list(colours))
+        share = f"{row['share']:.0%}"
+        label = share if len(rows) > MOST_LABELS else f"{format_seconds(row['step_s'])}, {share}"
+        totals.append({"name": name, "value": row["step_s"], "text": label})
+    axis = alt.Axis(labelAngle=0, labelLimit=180, labelExpr="split(datum.label, ', ')")
+    x = alt.X("name:N", title=title, sort=None, axis=axis)
+    times = alt.Axis(labelExpr=chart_base.LINEAR_TIME_LABEL)
+    y = alt.Y("value:Q", title="time of a step", stack="zero", axis=times)
+    colour = chart_base.colour("part", chart_base.present(colours, parts, "part"), "square")
+    bars = alt.Chart(chart_base.inline_data(parts)).mark_bar(width={"band": 0.7})
+    bars = bars.encode(
+        x=x, order=alt.Order("order:O"), y=y, color=colour, tooltip=chart_base.tooltip("name", "part", "time")
+    )
+    texts = alt.Chart(chart_base.inline_data(totals)).mark_text(dy=-8, fontSize=11, color=INK)
+    labels = texts.encode(x=x, y=alt.Y("value:Q"), text=alt.Text("text:N"))
     layered: Chart = alt.layer(bars, labels).properties(width=width, height=chart_base.HEIGHT)
     return layered
+
+
+def _part_records(row: Row, name: str, parts: Sequence[str]) -> Iterator[ChartRecord]:
+    """Yield the parts of the step of a row that take time, from below."""
+    seconds = (row["compute_s"], row.get("bubble_s", 0.0), row["exposed_s"])
+    for order, (part, value) in enumerate(zip(parts, seconds, strict=True)):
+        if value > 0:
+            yield {"name": name, "part": part, "order": order, "value": value, "time": format_seconds(value)}
 
 
 def _over_gpus(
     rows: Sequence[Row], keys: Mapping[str, str], text: str, line: str = chart_base.MODELLED
 ) -> list[ChartRecord]:
-    return [
-        {
-            "gpus": row["gpus"], "series": name, "value": row[key], "text": text.format(row[key]),
-            "line": line,
-        }
-        for row in rows
-        for name, key in keys.items()
-    ]  # fmt: skip
+    """Return the points of curves over the number of GPUs; ``keys`` of rows by the names of the curves."""
+    records: list[ChartRecord] = []
+    for row in rows:
+        for name, key in keys.items():
+            value = row[key]
+            records.append(
+                {"gpus": row["gpus"], "series": name, "value": value, "text": text.format(value), "line": line}
+            )
+    return records
 
 
 def _curves(
     data: Sequence[ChartRecord], y: ValueAxis, field: str = "gpus", title: str = "GPUs", first: int = 1
 ) -> Chart:
-    x = chart_base.count_axis(field, title, (float(str(d[field])) for d in data))
+    x = chart_base.count_axis(field, title, (float(str(record[field])) for record in data))
     colours = numbered_colours(chart_base.distinct(data, "series"), first)
-    return chart_base.curves(
-        data, x, y, colours, ("series", field, "text"), width=WIDTH // 2 - 60, symbol="stroke", pick=False
-    )
+    fields = ("series", field, "text")
+    return chart_base.curves(data, x, y, colours, fields, width=WIDTH // 2 - 60, symbol="stroke", pick=False)
 
 
 def _write_beside(charts: Sequence[Chart], out: Path, title: str, lines: Sequence[str]) -> None:
@@ -216,5 +240,6 @@ def _write_beside(charts: Sequence[Chart], out: Path, title: str, lines: Sequenc
 def _write(
     whole: alt.TopLevelMixin, out: Path, title: str, lines: Sequence[str], names: Mapping[str, str], *notes: str
 ) -> None:
-    themed = chart_base.apply_theme(whole, printable(title), [*map(printable, lines), *notes], names)
+    below = [*map(printable, lines), *notes]
+    themed = chart_base.apply_theme(whole, printable(title), below, names)
     chart_base.write_picture(themed, out)

@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import Any, cast
 
 from hpccoll.cases.case import Job
-from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_size
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.log_settings import PROBE_REMEDY
@@ -33,36 +32,47 @@ def found_lines(attempt: Attempt) -> Iterator[str]:
 
     Nothing is yielded if no case runs on a GPU. Hosts that have the same share a line.
     """
-    found = cast("Sequence[Mapping[str, Any]]", attempt.provenance.get("gpus") or ())
-    hosts = sum(len(group["hosts"]) for group in found)
-    yield from _by_text("GPUs", hosts, ((_describe_gpus(group["gpus"]), group["hosts"]) for group in found))
-    yield from _by_text("NICs", hosts, ((_describe_nics(group["gpus"]), group["hosts"]) for group in found))
-    if nvlink := nvlink_sentence(_nvlink_domains(found), {place.host: place.rack for place in attempt.places}):
+    groups = cast("Sequence[Mapping[str, Any]]", attempt.provenance.get("gpus") or ())
+    hosts = sum(len(group["hosts"]) for group in groups)
+    yield from _by_text("GPUs", hosts, [(_describe_gpus(group["gpus"]), group["hosts"]) for group in groups])
+    yield from _by_text("NICs", hosts, [(_describe_nics(group["gpus"]), group["hosts"]) for group in groups])
+    nvlink = nvlink_sentence(_nvlink_domains(groups), {place.host: place.rack for place in attempt.places})
+    if nvlink:
         yield f"NVLink: {nvlink}"
     floors = cast("Sequence[float | None]", attempt.provenance.get("event_floor_ns_of_rank") or ())
-    if known := [floor for floor in floors if floor is not None]:
-        yield f"events of GPUs: two in a row take up to {max(known) / 1e3:.2f} us, which every device_s contains"
+    measured_floors = [floor for floor in floors if floor is not None]
+    if measured_floors:
+        floor_us = max(measured_floors) / 1e3
+        yield f"events of GPUs: two in a row take up to {floor_us:.2f} us, which every device_s contains"
     libraries = cast("Sequence[Mapping[str, Any]]", attempt.provenance.get("nccl") or ())
-    if not libraries:
-        return
-    texts = ((f"{group['library']['version']} ({', '.join(group['library']['files'])})", group) for group in libraries)
-    yield from _by_text("NCCL", hosts, ((text, group["hosts"]) for text, group in texts))
+    if libraries:
+        yield from _by_text("NCCL", hosts, [(_describe_nccl(group["library"]), group["hosts"]) for group in libraries])
+        yield from _probe_lines(attempt)
+
+
+def _describe_nccl(library: Mapping[str, Any]) -> str:
+    return f"{library['version']} ({', '.join(library['files'])})"
+
+
+def _probe_lines(attempt: Attempt) -> Iterator[str]:
+    """Yield the network of NCCL, and whether NVLS and SHARP are possible, by the log of the probe."""
     probed = _probe_result(attempt)
-    if probed.record is None:
+    record = probed.record
+    if record is None:
         why = f"the probe {probed.failure}" if probed.failure else _WITHOUT_LOG
         yield f"network, NVLS and SHARP: unknown, {why}"
         return
-    record = probed.record
     if record.network:
         yield f"network of NCCL: {', '.join((*record.network, *record.devices))}"
-    yield f"NVLS: {_availability(record, 'nvls', record.nvls) or f'unknown, {_NVLS_REASON}'}"
+    nvls = _availability(record, "nvls", record.nvls) or f"unknown, {_NVLS_REASON}"
+    yield f"NVLS: {nvls}"
     yield f"SHARP: {_sharp(record, attempt.nodes)}"
 
 
-def _nvlink_domains(found: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def _nvlink_domains(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the NVLink domain of each host whose GPUs all have the same one."""
     domains: dict[str, str] = {}
-    for group in found:
+    for group in groups:
         names = {gpu.get("nvlink_domain") for gpu in group["gpus"]}
         name = names.pop() if len(names) == 1 else None
         domains |= dict.fromkeys(group["hosts"], name or "")
@@ -75,32 +85,41 @@ def _by_text(name: str, count: int, described: Iterable[tuple[str, Sequence[str]
     for text, members in described:
         hosts[text] += members
     for text, members in hosts.items():
-        where = f" of {members[0]}" if len(members) == 1 else f" of {len(members)} nodes, among them {members[0]}"
-        yield f"{name}{where if len(members) < count else ''}: {text}"
+        where = ""
+        if len(members) < count:
+            where = f" of {members[0]}"
+            if len(members) > 1:
+                where = f" of {len(members)} nodes, among them {members[0]}"
+        yield f"{name}{where}: {text}"
 
 
 def _describe_gpus(gpus: Sequence[Mapping[str, Any]]) -> str:
-    names = Counter(gpu.get("name") or "GPU (NVML does not name it)" for gpu in gpus)
+    counts = Counter(gpu.get("name") or "GPU (NVML does not name it)" for gpu in gpus)
+    names = " and ".join(f"{count} x {name}" for name, count in counts.items())
+    facts = [f"{names} a node"]
     links = {gpu.get("nvlinks") for gpu in gpus} - {None}
-    counts = " or ".join(sorted(map(str, links)))
-    facts = [f"{' and '.join(f'{count} x {name}' for name, count in names.items())} a node"]
-    facts += [f"{counts} NVLinks each" if links != {0} else "no NVLink"] if links else []
+    if links == {0}:
+        facts.append("no NVLink")
+    elif links:
+        facts.append(f"{' or '.join(sorted(map(str, links)))} NVLinks each")
     for name, key in (("driver", "driver"), ("CUDA", "cuda")):
-        facts += [f"{name} {gpus[0][key]}"] if gpus[0].get(key) else []
+        version = gpus[0].get(key)
+        if version:
+            facts.append(f"{name} {version}")
     return ", ".join(facts)
 
 
 def _describe_nics(gpus: Sequence[Mapping[str, Any]]) -> str:
-    near = [
-        NearestNics(number, gpu["nics"]["distance"], tuple(gpu["nics"]["names"]), gpu.get("nvlinks"))
-        for number, gpu in enumerate(gpus)
-        if gpu.get("nics")
-    ]
-    if not near:
+    nearest = []
+    for number, gpu in enumerate(gpus):
+        nics = gpu.get("nics")
+        if nics:
+            nearest.append(NearestNics(number, nics["distance"], tuple(nics["names"]), gpu.get("nvlinks")))
+    if not nearest:
         return "no RDMA adapter in sysfs"
-    names = sorted({nic for each in near for nic in each.nics})
+    names = sorted({nic for nics in nearest for nic in nics.nics})
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"{', '.join(names[:MAX_NAMES])}{more}; {describe_balance(near)}"
+    return f"{', '.join(names[:MAX_NAMES])}{more}; {describe_balance(nearest)}"
 
 
 def _probe_result(attempt: Attempt) -> ProbeResult:
@@ -110,18 +129,20 @@ def _probe_result(attempt: Attempt) -> ProbeResult:
 def _availability(record: LogRecord, feature: str, lines: Sequence[str]) -> str:
     """Return whether the log shows a feature, and why it is unavailable; empty if the log does not name it."""
     possible = f"possible ({lines[0]})" if lines else ""
-    refused = next((each for each in record.unavailable if each.feature == feature), None)
+    refused = next((unavailable for unavailable in record.unavailable if unavailable.feature == feature), None)
     if refused is None:
         return possible
-    return f"{f'{possible}, but' if possible else 'not possible,'} {refused.reason} ({refused.line})"
+    begin = f"{possible}, but" if possible else "not possible,"
+    return f"{begin} {refused.reason} ({refused.line})"
 
 
 def _sharp(record: LogRecord, nodes: int) -> str:
-    requested = {record.settings.get("NCCL_COLLNET_ENABLE"), record.communicator.get("collnet_enable")} - {None, "0"}
     if nodes == 1:
         return "not possible on one node, because the switches between nodes reduce"
-    if named := _availability(record, "sharp", record.sharp):
-        return named
+    available = _availability(record, "sharp", record.sharp)
+    if available:
+        return available
+    requested = {record.settings.get("NCCL_COLLNET_ENABLE"), record.communicator.get("collnet_enable")} - {None, "0"}
     if requested:
         return "unknown, it was requested, and no line says what became of it"
     return "not requested; do: --variant nccl-sharp"
@@ -135,35 +156,56 @@ def executed_lines(raw: RawResults) -> Iterator[str]:
     by_call: dict[str, dict[int, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     records = {attempt.number: _probe_result(attempt).record or LogRecord() for attempt, _ in raw.attempts}
     for history in raw.histories():
-        case, outcome = history.outcome.case, history.outcome
-        exchanges = history.attempt.ranks - history.attempt.aggregators > 1
-        called = case.algorithm == NATIVE and case.collective not in WORKLOADS
-        if called and case.transport == "nccl" and outcome.timed and exchanges:
+        if _is_call_of_nccl(history):
+            outcome = history.outcome
             what_ran, why = _what_ran(history, records[history.attempt.number])
-            by_call[_call_name(raw.job, history)][outcome.bytes or case.bytes].setdefault(what_ran, why)
+            size = outcome.bytes or outcome.case.bytes
+            by_call[_call_name(raw.job, history)][size].setdefault(what_ran, why)
     for name, by_size in by_call.items():
-        labels = [(" or ".join(labels), size, labels) for size, labels in sorted(by_size.items(), reverse=True)]
+        has_size = not collective(name.split()[0]).token
+        descending = sorted(by_size.items(), reverse=True)
         parts = []
-        for label, of_label in groupby(labels, lambda entry: entry[0]):
-            sizes, (reasons, *_) = zip(*((size, reasons.values()) for _, size, reasons in of_label), strict=True)
-            ends = join_ends(map(format_size, reversed(sizes)))
-            at = "" if collective(name.split()[0]).token else f" {'from' if ' to ' in ends else 'at'} {ends}"
-            parts.append(f"{label}{at}{''.join(f' ({reason})' for reason in reasons if reason)}")
+        for label, group in groupby(descending, lambda entry: " or ".join(entry[1])):
+            entries = list(group)
+            sizes = [size for size, _ in entries]
+            at = _size_words(sizes) if has_size else ""
+            reasons = entries[0][1].values()
+            because = "".join(f" ({reason})" for reason in reasons if reason)
+            parts.append(f"{label}{at}{because}")
         yield f"{name}: {'; '.join(parts)}"
+
+
+def _is_call_of_nccl(history: CaseHistory) -> bool:
+    """Return whether a case is a call of NCCL that was timed, and exchanges data."""
+    case, attempt = history.outcome.case, history.attempt
+    is_call = case.algorithm == NATIVE and case.collective not in WORKLOADS and case.transport == "nccl"
+    return is_call and history.outcome.timed and attempt.ranks - attempt.aggregators > 1
+
+
+def _size_words(descending: Sequence[int]) -> str:
+    """Return the ends of a range of sizes: `` from 1 KiB to 1 MiB``, `` at 8 B``."""
+    smallest, largest = format_size(descending[-1]), format_size(descending[0])
+    return f" at {smallest}" if smallest == largest else f" from {smallest} to {largest}"
 
 
 def _call_name(job: Job, history: CaseHistory) -> str:
     case = history.outcome.case
-    several = {(each.dtype, each.op) for each in job.cases if each.collective == case.collective}
-    words = (case.collective, *((case.dtype, case.op or "") if len(several) > 1 else ()), job.variant or "")
+    types = {(other.dtype, other.op) for other in job.cases if other.collective == case.collective}
+    words = [case.collective]
+    if len(types) > 1:
+        words += [case.dtype, case.op or ""]
+    words.append(job.variant or "")
     return f"{' '.join(filter(None, words))} by NCCL"
 
 
 def _what_ran(history: CaseHistory, record: LogRecord) -> tuple[str, str]:
+    """Return the algorithm and the protocol of a call, and why they are unknown."""
     case, outcome, attempt = history.outcome.case, history.outcome, history.attempt
     if outcome.executed in (None, UNKNOWN):
         return UNKNOWN, outcome.evidence or _WITHOUT_LOG
     lines = record.lines_of_case(
         case.collective, outcome.bytes or 0, attempt.ranks - attempt.aggregators, dtype=case.dtype, op=case.op
     )
-    return ", ".join(dict.fromkeys(filter(None, (outcome.executed, *(line.protocol for line in lines))))), ""
+    protocols = [line.protocol for line in lines]
+    words = dict.fromkeys(filter(None, (outcome.executed, *protocols)))
+    return ", ".join(words), ""

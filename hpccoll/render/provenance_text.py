@@ -15,9 +15,11 @@ def provenance_facts(facts: Mapping[str, object], prefix: str = "") -> dict[str,
 
 
 def _list_text(values: Iterable[object]) -> str:
-    return "; ".join(
-        ", ".join(f"{name} {text}" for name, text in provenance_facts(value).items())
-        if isinstance(value, Mapping)
-        else str(value)
-        for value in values
-    )
+    texts = []
+    for value in values:
+        if isinstance(value, Mapping):
+            facts = [f"{name} {fact}" for name, fact in provenance_facts(value).items()]
+            texts.append(", ".join(facts))
+        else:
+            texts.append(str(value))
+    return "; ".join(texts)

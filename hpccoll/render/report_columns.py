@@ -25,12 +25,16 @@ def _between_nodes(row: Row, nbytes: float | None) -> float | None:
 
 
 def _workload(row: Row) -> str:
-    known = call_arguments(row) if row.collective in WORKLOADS else {}
-    return " ".join(f"{name}={value}" for name, value in sorted(row.params.items()) if name in known)
+    if row.collective not in WORKLOADS:
+        return ""
+    arguments = call_arguments(row)
+    return " ".join(f"{name}={value}" for name, value in sorted(row.params.items()) if name in arguments)
 
 
 def _port_shares(row: Row) -> str:
-    return ", ".join(f"{port} {part:.0%}" for port, part in ports_used(row).items()) if len(row.port_sent) > 1 else ""
+    if len(row.port_sent) < 2:
+        return ""
+    return ", ".join(f"{port} {part:.0%}" for port, part in ports_used(row).items())
 
 
 def _device_time(point: SeriesPoint) -> tuple[float, float] | None:
@@ -124,7 +128,9 @@ REPORT_COLUMNS = (
 
 
 def _yes_no_or_text(value: object) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
 
 
 FORMATS: Mapping[str, tuple[Callable[[Any], str], Callable[[Any], float] | None]] = {
@@ -203,9 +209,11 @@ class RowsTable:
     def rows(self) -> list[tuple[str, list[Cell]]]:
         """The status and the cells of each row that is plain HTML."""
         plain = self.statuses[:PAGE_ROWS] if self.is_paged else self.statuses
-        return [
-            (status, [column.cells[column.of_row[row]] for column in self.columns]) for row, status in enumerate(plain)
-        ]
+        rows = []
+        for row, status in enumerate(plain):
+            cells = [column.cells[column.of_row[row]] for column in self.columns]
+            rows.append((status, cells))
+        return rows
 
     @property
     def record(self) -> dict[str, object]:
@@ -241,4 +249,5 @@ def _cell(column: ReportColumn, point: SeriesPoint, scale: float) -> Cell:
     value = column.value(point) if callable(column.value) else getattr(point.row, column.value)
     if value is None:
         return "" if sort_key else None, ""
-    return sort_key(value) if sort_key else None, text(value / scale if column.format == "rate" else value)
+    words = text(value / scale if column.format == "rate" else value)
+    return sort_key(value) if sort_key else None, words

@@ -58,13 +58,16 @@ class _TableRow:
     @property
     def failure(self) -> str:
         """The status and the reason of a case without numbers, else empty."""
-        return f"{self.result.status}: {self.result.reason}" if self.result.median_s is None else ""
+        if self.result.median_s is not None:
+            return ""
+        return f"{self.result.status}: {self.result.reason}"
 
     @property
     def remark(self) -> str | None:
         """The status and the reason of a case that is not ok, unless only rounds are missing."""
-        r = self.result
-        return None if r.status == "ok" or self.incomplete else f"{r.status}: {r.reason}"
+        if self.result.status == "ok" or self.incomplete:
+            return None
+        return f"{self.result.status}: {self.result.reason}"
 
 
 def _us(seconds: float) -> str:
@@ -89,12 +92,17 @@ def _half_interval(r: Row) -> str:
 
 def _round_spread(r: Row) -> str:
     medians = [median for median in r.round_medians_s if median is not None]
-    return _per_cent((max(medians) - min(medians)) / r.median_s) if r.median_s and len(medians) > 1 else "-"
+    if not r.median_s or len(medians) < 2:
+        return "-"
+    return _per_cent((max(medians) - min(medians)) / r.median_s)
 
 
 def _executed(r: Row) -> str:
     """Return what ran instead of what the name of the row says; empty if that is the same."""
-    return r.executed or "" if r.algorithm == AUTO or r.requested not in (None, r.executed) else ""
+    is_as_requested = r.requested in (None, r.executed)
+    if is_as_requested and r.algorithm != AUTO:
+        return ""
+    return r.executed or ""
 
 
 def _placement(r: Row) -> str:
@@ -126,13 +134,14 @@ _COLUMNS = (
 
 def _coordinates(case: Case) -> dict[str, str]:
     """Return the coordinates of a case besides its algorithm, size and placement, as words of its name."""
+    params = [f"{name}={value}" for name, value in case.params.items()]
     return {
         "collective": case.collective,
         "dtype": case.dtype,
         "op": case.op or "",
         "transport": f"over {case.transport}",
         "root": "" if case.root is None else f"root {case.root}",
-        "params": " ".join(f"{name}={value}" for name, value in case.params.items()),
+        "params": " ".join(params),
         "mapping": f"{case.mapping} mapping" if case.mapping else "",
         "timing": "" if case.timing == SINGLE else case.timing,
     }
@@ -143,13 +152,17 @@ _MAY_BE_EMPTY = "params", "timing"
 
 
 def _describe_ranks(attempt: Attempt) -> str:
-    dedicated_aggregators = len({place.node for place in attempt.places}) > attempt.nodes
-    return Shape(attempt.nodes, attempt.ranks - attempt.aggregators, attempt.aggregators, dedicated_aggregators).text
+    nodes_of_places = {place.node for place in attempt.places}
+    dedicated_aggregators = len(nodes_of_places) > attempt.nodes
+    workers = attempt.ranks - attempt.aggregators
+    return Shape(attempt.nodes, workers, attempt.aggregators, dedicated_aggregators).text
 
 
 def _mark(r: Row, ranges: Ranges) -> str:
-    of_range = ranges.get((Setting.of(r), r.requested_bytes))
-    return MARKS[of_range.strength] if of_range and of_range.choice == Choice.of(r) else ""
+    chosen = ranges.get((Setting.of(r), r.requested_bytes))
+    if chosen is None or chosen.choice != Choice.of(r):
+        return ""
+    return MARKS[chosen.strength]
 
 
 class PrintedTable:
@@ -173,15 +186,13 @@ class PrintedTable:
         if self.empty:
             self._begin(job, attempt, count)
         if attempt.number != self._attempt:  # ranks were lost, and the others go on
-            self._attempt, self._first, self._begun = attempt.number, position, time.monotonic()
+            self._attempt = attempt.number
+            self._first = position
+            self._begun = time.monotonic()
         row = self._row(job, history)
         self._shapes[row.ranks] = None
         if job.effort.rounds > 1 and outcome.rounds:
-            number, rounds = max(outcome.rounds), job.effort.rounds
-            if number != self._round:
-                what = "the results of all rounds" if number == rounds else "results are printed with the last round"
-                print(f"# round {number} of {rounds}{f': {what}' * (number > 1)}", flush=True)
-            self._round = number
+            self._announce_round(max(outcome.rounds), job.effort.rounds)
         key = attempt.number, outcome.case.id
         if row.incomplete and key in self._seen:
             self._show_progress(position, count)
@@ -191,10 +202,25 @@ class PrintedTable:
         first, *more = self._lines(row)
         print("\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]), flush=True)
 
+    def _announce_round(self, number: int, rounds: int) -> None:
+        """Print which round begins, unless that is known."""
+        if number == self._round:
+            return
+        self._round = number
+        line = f"# round {number} of {rounds}"
+        if number == rounds:
+            line += ": the results of all rounds"
+        elif number > 1:
+            line += ": results are printed with the last round"
+        print(line, flush=True)
+
     def _show_progress(self, position: int, count: int) -> None:
-        now, done = time.monotonic(), position - self._first
-        left = f", about {format_wait((now - self._begun) / done * (count - position))} left" if done else ""
-        text = f"# [{position}/{count}]{left}"
+        now = time.monotonic()
+        text = f"# [{position}/{count}]"
+        done = position - self._first
+        if done:
+            left_s = (now - self._begun) / done * (count - position)
+            text += f", about {format_wait(left_s)} left"
         if sys.stdout.isatty():
             show_status(sys.stdout, text)
         elif now - self._printed >= MAX_SILENCE_S:
@@ -206,25 +232,37 @@ class PrintedTable:
 
         The ``histories`` are those of the job so far, also of earlier launches; ``ranges`` say what to use.
         """
-        rows = [row for row in (self._row(job, history) for history in histories) if row.ranks in self._shapes]
+        rows = [self._row(job, history) for history in histories]
+        rows = [row for row in rows if row.ranks in self._shapes]
         if not rows:
             return
-        more = [_Column("iters", "", 5, lambda r: str(r.iterations))]
-        more += [_Column("rounds", "(%)", 6, _round_spread)] if job.effort.rounds > 1 else []
-        if executed := max(len(_executed(row.result)) for row in rows):
-            more.append(_Column("executed", "", max(executed, len("executed")), _executed))
-        marked = any(_mark(row.result, ranges) for row in rows)
-        more += [_Column("best", "", 4, lambda r: _mark(r, ranges))] if marked else []
-        print("#\n# best: * the choice for the size, by strong or fair evidence; ~ by weak evidence" if marked else "#")
+        is_marked = any(_mark(row.result, ranges) for row in rows)
+        more = self._more_columns(job, rows)
+        if is_marked:
+            more.append(_Column("best", "", 4, lambda r: _mark(r, ranges)))
+        print("#")
+        if is_marked:
+            print("# best: * the choice for the size, by strong or fair evidence; ~ by weak evidence")
         print("\n".join(self._headings((*_COLUMNS, *more))))
-        for shape in self._shapes:
-            if shape != next(iter(self._shapes)):
+        for number, shape in enumerate(self._shapes):
+            if number:
                 print(f"# {shape}")
             of_shape = [row for row in rows if row.ranks == shape]
             print("\n".join([*self._compared(of_shape, more), *self._failures(of_shape)]))
-        if partial := sum(row.incomplete for row in rows):
+        partial = sum(row.incomplete for row in rows)
+        if partial:
             print(f"# {format_count(partial, 'case')} with fewer than {job.effort.rounds} rounds: the run ended before")
         sys.stdout.flush()
+
+    def _more_columns(self, job: Job, rows: Iterable[_TableRow]) -> list[_Column]:
+        """Return the columns at the end of the run that depend on its rounds and on what ran."""
+        columns = [_Column("iters", "", 5, lambda r: str(r.iterations))]
+        if job.effort.rounds > 1:
+            columns.append(_Column("rounds", "(%)", 6, _round_spread))
+        longest = max(len(_executed(row.result)) for row in rows)
+        if longest:
+            columns.append(_Column("executed", "", max(longest, len("executed")), _executed))
+        return columns
 
     def _compared(self, rows: Iterable[_TableRow], more: Sequence[_Column]) -> Iterator[str]:
         """Yield the lines of the rows with numbers, call by call, with a line between calls of several rows."""
@@ -232,7 +270,7 @@ class PrintedTable:
         for row in rows:
             if not row.failure:
                 calls[row.call].append(row)
-        several = any(len(of_call) > 1 for of_call in calls.values())
+        several = any(len(members) > 1 for members in calls.values())
         for number, call in enumerate(sorted(calls)):
             if several and number:
                 yield "#"
@@ -241,7 +279,8 @@ class PrintedTable:
 
     def _failures(self, rows: Iterable[_TableRow]) -> Iterator[str]:
         """Yield the lines of the rows without numbers, one for those of a series that have the same reason."""
-        failed = sorted((row for row in rows if row.failure), key=lambda row: (row.series, row.result.requested_bytes))
+        failed = [row for row in rows if row.failure]
+        failed.sort(key=lambda row: (row.series, row.result.requested_bytes))
         by_reason: Mapping[tuple[str, str], list[_TableRow]] = defaultdict(list)
         for row in failed:
             by_reason[row.name, row.failure].append(row)
@@ -252,33 +291,47 @@ class PrintedTable:
 
     def _lines(self, row: _TableRow, more: Sequence[_Column] = ()) -> list[str]:
         """Return the line of a case, with more columns, and a line with its reason if its status is not ok."""
-        r, name = row.result, f"{row.name:>{self._width}}"
+        r = row.result
+        name = f"{row.name:>{self._width}}"
         place = f"{name} {format_size(r.bytes):>8} {_placement(r)}"
         if row.failure:
             return [f"{place} {row.failure}"]
-        line = " ".join([name, *(f"{column.cell(r):>{column.width}}" for column in (*_COLUMNS, *more))])
-        executed = f"  {_executed(r)}" if not more and _executed(r) else ""
-        return [line.rstrip() + executed, *([f"{place} {row.remark}"] if row.remark else [])]
+        cells = [f"{column.cell(r):>{column.width}}" for column in (*_COLUMNS, *more)]
+        line = " ".join([name, *cells]).rstrip()
+        if not more and _executed(r):
+            line += f"  {_executed(r)}"
+        lines = [line]
+        if row.remark:
+            lines.append(f"{place} {row.remark}")
+        return lines
 
     def _headings(self, columns: Sequence[_Column]) -> list[str]:
-        lines = (
-            " ".join([f"{'algorithm':>{self._width}}", *(f"{column.heading:>{column.width}}" for column in columns)]),
-            " ".join([" " * self._width, *(f"{column.unit:>{column.width}}" for column in columns)]),
-        )
-        return [f"#{line[1:]}".rstrip() for line in lines]
+        headings = [f"{'algorithm':>{self._width}}"]
+        units = [" " * self._width]
+        for column in columns:
+            headings.append(f"{column.heading:>{column.width}}")
+            units.append(f"{column.unit:>{column.width}}")
+        return [f"#{' '.join(words)[1:]}".rstrip() for words in (headings, units)]
 
     def _row(self, job: Job, history: CaseHistory) -> _TableRow:
         attempt, outcome, runs = history
-        r = make_row(job, attempt, outcome, runs=runs)
-        name, call = self._name(outcome.case), self._calls[round_key(outcome.case).without("requested_bytes")]
+        case = outcome.case
+        result = make_row(job, attempt, outcome, runs=runs)
+        name = self._name(case)
+        call = self._calls[round_key(case).without("requested_bytes")]
         return _TableRow(
-            ranks=_describe_ranks(attempt), call=(call, outcome.case.bytes), series=self._series[name], name=name,
-            result=r, incomplete=r.status == "partial" and not outcome.reason,
-        )  # fmt: skip
+            ranks=_describe_ranks(attempt),
+            call=(call, case.bytes),
+            series=self._series[name],
+            name=name,
+            result=result,
+            incomplete=result.status == "partial" and not outcome.reason,
+        )
 
     def _name(self, case: Case) -> str:
         coordinates = _coordinates(case)
-        return " ".join(filter(None, (case.algorithm, *(coordinates[name] for name in self._varying))))
+        varying = [coordinates[name] for name in self._varying]
+        return " ".join(filter(None, (case.algorithm, *varying)))
 
     def _begin(self, job: Job, attempt: Attempt, count: int) -> None:
         self._attempt = attempt.number
@@ -288,14 +341,16 @@ class PrintedTable:
                 if text or name in _MAY_BE_EMPTY:
                     values[name][text] = None
         self._varying = tuple(name for name, texts in values.items() if len(texts) > 1)
-        self._width = max(len(name) for name in ("algorithm ", *map(self._name, job.cases)))
         names = dict.fromkeys(map(self._name, job.cases))
+        self._width = max(map(len, ("algorithm ", *names)))
         self._series = {name: position for position, name in enumerate(names)}
         calls = dict.fromkeys(round_key(case).without("requested_bytes") for case in job.cases)
         self._calls = {call: position for position, call in enumerate(calls)}
-        shared = " ".join(text for texts in values.values() for text in texts if text and len(texts) == 1)
-        lines = (f"# {line}" for line in (*_header_lines(job, attempt, count), f"all: {shared}"))
-        print("\n".join((*lines, *self._headings(_COLUMNS))), flush=True)
+        shared = [text for texts in values.values() if len(texts) == 1 for text in texts if text]
+        comments = [*_header_lines(job, attempt, count), f"all: {' '.join(shared)}"]
+        lines = [f"# {comment}" for comment in comments]
+        lines += self._headings(_COLUMNS)
+        print("\n".join(lines), flush=True)
         self.empty = False
 
 
@@ -310,30 +365,42 @@ _TIMING_TEXTS = {
 def _gpu_lines(job: Job, attempt: Attempt) -> Iterator[str]:
     """Yield what is said once of NCCL and of MPI on GPU memory."""
     transports = map(attrgetter("transport"), job.cases)
-    if level := level_without_recovery(attempt.provenance, attempt.ranks, transports):
+    level = level_without_recovery(attempt.provenance, attempt.ranks, transports)
+    if level:
         yield f"with thread level {level} a rank that stalls in NCCL ends the run; multiple goes on without it"
-    of_hosts = cast("Sequence[dict[str, Any]]", attempt.provenance.get("cuda_aware_mpi") or ())
-    between_nodes = {hosts["verdict"].get("between_nodes") for hosts in of_hosts}
+    groups_of_hosts = cast("Sequence[dict[str, Any]]", attempt.provenance.get("cuda_aware_mpi") or ())
+    between_nodes = {hosts["verdict"].get("between_nodes") for hosts in groups_of_hosts}
     yield from sorted(filter(None, between_nodes))
 
 
-def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
-    launch = [f"job {job.name}"] if job.name != RUN_JOB else []
-    launch += [f"attempt {attempt.number}"] if attempt.number > 1 else []
+def _measurements_line(job: Job, attempt: Attempt, count: int) -> str:
+    """Return how much is measured, and about how long that takes: ``48 measurements (16 cases in 3 rounds), ...``."""
+    launch = []
+    if job.name != RUN_JOB:
+        launch.append(f"job {job.name}")
+    if attempt.number > 1:
+        launch.append(f"attempt {attempt.number}")
     where = f"{', '.join(launch)}: " if launch else ""
-    cases, rounds = format_count(len(job.cases), "case"), format_count(job.effort.rounds, "round")
+    cases = format_count(len(job.cases), "case")
+    rounds = format_count(job.effort.rounds, "round")
     likely = format_wait(count / job.effort.rounds * job.effort.seconds)
     what = f"{format_count(count, 'measurement')} ({cases} in {rounds})"
-    yield f"{where}{what}, random order (seed {job.seed}), up to about {likely}"
+    return f"{where}{what}, random order (seed {job.seed}), up to about {likely}"
+
+
+def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
+    yield _measurements_line(job, attempt, count)
     if attempt.ranks == 1:
         yield "a single rank sends no messages: start several, as in mpiexec -n 2 hpccoll run ..."
-    yield f"{_describe_ranks(attempt)}{', OVERSUBSCRIBED' * attempt.oversubscribed}: {attempt.machine}"
+    oversubscribed = ", OVERSUBSCRIBED" if attempt.oversubscribed else ""
+    yield f"{_describe_ranks(attempt)}{oversubscribed}: {attempt.machine}"
     provenance = cast("dict[str, Any]", attempt.provenance)
     quota = provenance.get("cpu_quota")
     if quota is not None and quota < (attempt.ranks_per_node or attempt.ranks):
         yield f"ranks that wait use up the quota of {quota:g} CPUs, and Linux then stops all ranks until its period"
         yield f"ends; do: {CPU_QUOTA_REMEDY}"
-    if alone := provenance.get("ranks_seeing_one_gpu"):
+    alone = provenance.get("ranks_seeing_one_gpu")
+    if alone:
         yield f"{format_count(len(alone), 'rank')} see only one of several GPUs in use on their node: if Slurm"
         yield "hides the other GPUs (cgroup), messages go through host memory; do: srun --gpu-bind=none"
     mpi = provenance["mpi"]

@@ -33,51 +33,75 @@ MAX_ROWS = 16
 
 def slow_lines(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> Iterator[str]:
     """Yield what is slow in a job; ``against``: beside measurements of the machine, None without any."""
-    yield from (f"  {answer}" for answer in slow_answers(parts, against))
+    for answer in slow_answers(parts, against):
+        yield f"  {answer}"
     for heading, (head, rows) in slow_tables(parts, against).items():
         yield f"  {heading}:"
         yield from table_lines(head, rows[:MAX_ROWS], indent="    ")
-        yield from [f"    and {len(rows) - MAX_ROWS} more"] if len(rows) > MAX_ROWS else []
-    yield from (f"  {note}" for note in slow_notes(parts))
+        if len(rows) > MAX_ROWS:
+            yield f"    and {len(rows) - MAX_ROWS} more"
+    for note in slow_notes(parts):
+        yield f"  {note}"
 
 
 def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> Iterator[str]:
     """Yield the answers: how long ranks communicate, how much of that they wait, for whom, and beside the machine."""
     if not parts.ranks:
-        yield f"{format_count(sum(len(each.operations) for each in parts.times), 'operation')} without times"
+        operations = sum(len(times.operations) for times in parts.times)
+        yield f"{format_count(operations, 'operation')} without times"
         return
-    several = any(each.operations_s > (1 + MIXED_SHARE) * each.communication_s for each in parts.ranks)
-    together = f", in operations that take {_range(each.operations_s for each in parts.ranks)}" if several else ""
-    yield f"each rank communicates for {_range(each.communication_s for each in parts.ranks)}{together}"
-    known = [(each.transfer_s, each.waiting_s) for each in parts.ranks if each.transfer_s is not None]
-    if known:
-        transfer, waited = (_range(each[n] or 0.0 for each in known) for n in (0, 1))
-        yield f"of that {transfer} is transfer, and {waited} waiting for ranks that come later"
-    longest_s = max(each.communication_s for each in parts.ranks)
+    yield from _communication_answers(parts.ranks)
+    longest_s = max(rank.communication_s for rank in parts.ranks)
     if parts.opening and parts.opening[1] > OPENING_PART * longest_s:
         name, late_s = parts.opening
         yield (
             f"one rank came {format_seconds(late_s)} after the others to the first operation, {name}: that may be the"
             " start of its recorder, and makes the waiting longer"
         )
-    mixed = [each.operations_s - (each.transfer_s or 0.0) - (each.waiting_s or 0.0) for each in parts.ranks]
-    if max(mixed) > MIXED_SHARE * longest_s:
+    mixed_s = max(_undivided_s(rank) for rank in parts.ranks)
+    if mixed_s > MIXED_SHARE * longest_s:
         yield (
-            f"of up to {format_seconds(max(mixed))} it is not known what is transfer and what waiting: of broadcasts,"
+            f"of up to {format_seconds(mixed_s)} it is not known what is transfer and what waiting: of broadcasts,"
             " of messages, of all-to-alls whose blocks may differ, and of operations that not all ranks recorded"
         )
     yield from _late_answers(parts)
-    slower = [(each.factor, each) for each in against or () if each.factor and each.factor >= SLOWER]
-    for factor, each in sorted(slower, key=lambda pair: -pair[0])[:MAX_SLOWER]:
+    yield from _slower_answers(against or ())
+
+
+def _communication_answers(ranks: Sequence[RankTimes]) -> Iterator[str]:
+    """Yield how long ranks communicate, and how much of that is transfer and waiting."""
+    answer = f"each rank communicates for {_range(rank.communication_s for rank in ranks)}"
+    overlap = any(rank.operations_s > (1 + MIXED_SHARE) * rank.communication_s for rank in ranks)
+    if overlap:
+        answer += f", in operations that take {_range(rank.operations_s for rank in ranks)}"
+    yield answer
+    divided = [rank for rank in ranks if rank.transfer_s is not None]
+    if divided:
+        transfer = _range(rank.transfer_s or 0.0 for rank in divided)
+        waited = _range(rank.waiting_s or 0.0 for rank in divided)
+        yield f"of that {transfer} is transfer, and {waited} waiting for ranks that come later"
+
+
+def _undivided_s(rank: RankTimes) -> float:
+    """Return the seconds of communication that are not known to be transfer or waiting."""
+    return rank.operations_s - (rank.transfer_s or 0.0) - (rank.waiting_s or 0.0)
+
+
+def _slower_answers(against: Iterable[AgainstCurve]) -> Iterator[str]:
+    """Yield the collectives that take longest beside what the machine gave."""
+    slower = [(curve.factor, curve) for curve in against if curve.factor and curve.factor >= SLOWER]
+    slower.sort(key=lambda pair: -pair[0])
+    for factor, curve in slower[:MAX_SLOWER]:
         yield (
-            f"{each.collective} of {format_rounded_size(each.bytes)} in group {group_text(each.group)} takes "
-            f"{factor:.2g} times what this machine gave ({each.kind})"
+            f"{curve.collective} of {format_rounded_size(curve.bytes)} in group {group_text(curve.group)} takes "
+            f"{factor:.2g} times what this machine gave ({curve.kind})"
         )
 
 
 def _late_answers(parts: SlowParts) -> Iterator[str]:
-    """Yield which ranks are late, that none is, and of which ranks that is not known."""
-    yield from (_late_text(lag, parts) for lag in parts.late)
+    """Yield which ranks are late, that none is, and for which ranks that is not known."""
+    for lag in parts.late:
+        yield _late_text(lag, parts)
     judged = len(parts.ranks) - len(parts.unjudged)
     if parts.unjudged:
         which = f"rank {format_cpu_list(parts.unjudged)}" if judged else "any rank"
@@ -101,15 +125,22 @@ def _late_text(lag: Lag, parts: SlowParts) -> str:
     text = f"rank {lag.rank}{place} is late: after the first operation the others wait {total} for it"
     if lag.part is not None:
         text += f", {format_per_cent(lag.part)} of the time"
-    for each in parts.came_last:
-        if each.rank == lag.rank:
-            text += f", and came last in {each.operations} of its {each.taken} operations"
+    for late_rank in parts.came_last:
+        if late_rank.rank == lag.rank:
+            text += f", and came last in {late_rank.operations} of its {late_rank.taken} operations"
     return text
 
 
 def _counts_more_often(last: LateRank, lag: Lag) -> bool:
     """Return whether a rank came last by clearly more than its lag; the first operation is no part of the latter."""
     return last.rank == lag.rank and last.total_s - last.median_s > CLEARLY_MORE * lag.total_s
+
+
+def _has_lag_counted_more_often(parts: SlowParts) -> bool:
+    for lag in parts.late:
+        if any(_counts_more_often(last, lag) for last in parts.came_last):
+            return True
+    return False
 
 
 def _range(seconds: Iterable[float]) -> str:
@@ -120,79 +151,111 @@ def _range(seconds: Iterable[float]) -> str:
 
 def group_text(group: Group) -> str:
     """Return the name of a group, with its description if it has one: ``dp (1)``."""
-    return f"{group.description} ({group.name})" if group.description else group.name or "all"
+    if group.description:
+        return f"{group.description} ({group.name})"
+    return group.name or "all"
 
 
 def _known(value: float | None, words: Callable[[float], str]) -> str:
     return "unknown" if value is None else words(value)
 
 
-def _sizes(of: OperationTimes) -> str:
-    sizes = sorted({each.bytes for each in of.operations if each.bytes is not None})
-    shown = map(format_rounded_size, sizes)
-    return " to ".join([*shown][:: len(sizes) - 1]) if len(sizes) > MAX_SIZES else ", ".join(shown) or "unknown"
+def _sizes(times: OperationTimes) -> str:
+    sizes = sorted({operation.bytes for operation in times.operations if operation.bytes is not None})
+    shown = [format_rounded_size(nbytes) for nbytes in sizes]
+    if len(sizes) > MAX_SIZES:
+        return f"{shown[0]} to {shown[-1]}"
+    return ", ".join(shown) or "unknown"
 
 
-def _transfer(of: OperationTimes) -> str:
-    total = float(of.waiting.transfer_s.sum()) if of.waiting else None
-    return f"{'' if of.is_complete or total is None else 'at most '}{_known(total, format_seconds)}"
+def _transfer(times: OperationTimes) -> str:
+    total_s = _transfer_s(times)
+    if total_s is None:
+        return "unknown"
+    return format_seconds(total_s) if times.is_complete else f"at most {format_seconds(total_s)}"
+
+
+def _transfer_s(times: OperationTimes) -> float | None:
+    """Return the seconds of transfer of all operations; None if they are not divided."""
+    return float(times.waiting.transfer_s.sum()) if times.waiting else None
+
+
+def _waiting_per_rank(times: OperationTimes) -> str:
+    if not times.waiting or not times.is_complete:
+        return "unknown"
+    return _range(times.waiting.waiting_s.sum(axis=0))
 
 
 COLLECTIVE_COLUMNS: Columns[OperationTimes] = (
-    ("group", lambda of: group_text(of.group)), ("collective", lambda of: of.collective),
-    ("ranks", lambda of: max(len(of.ranks), len(of.group.ranks))), ("operations", lambda of: len(of.operations)),
-    ("sizes", _sizes), ("transfer", _transfer),
-    ("waiting per rank",
-     lambda of: _range(of.waiting.waiting_s.sum(axis=0)) if of.waiting and of.is_complete else "unknown"),
-)  # fmt: skip
+    ("group", lambda times: group_text(times.group)),
+    ("collective", lambda times: times.collective),
+    ("ranks", lambda times: max(len(times.ranks), len(times.group.ranks))),
+    ("operations", lambda times: len(times.operations)),
+    ("sizes", _sizes),
+    ("transfer", _transfer),
+    ("waiting per rank", _waiting_per_rank),
+)
 RANK_COLUMNS: Columns[RankTimes] = (
-    ("rank", lambda of: of.rank), ("host", lambda of: of.host or "unknown"),
-    ("communication", lambda of: format_seconds(of.communication_s)),
-    ("transfer", lambda of: _known(of.transfer_s, format_seconds)),
-    ("waiting", lambda of: _known(of.waiting_s, format_seconds)),
-    ("share", lambda of: _known(of.share, format_per_cent)),
-    ("exposed", lambda of: _known(of.exposed, format_per_cent)),
-)  # fmt: skip
+    ("rank", lambda rank: rank.rank),
+    ("host", lambda rank: rank.host or "unknown"),
+    ("communication", lambda rank: format_seconds(rank.communication_s)),
+    ("transfer", lambda rank: _known(rank.transfer_s, format_seconds)),
+    ("waiting", lambda rank: _known(rank.waiting_s, format_seconds)),
+    ("share", lambda rank: _known(rank.share, format_per_cent)),
+    ("exposed", lambda rank: _known(rank.exposed, format_per_cent)),
+)
+
+
+def _measured(curve: AgainstCurve) -> str:
+    return f"{format_seconds(curve.measured_s)}, {curve.kind}" if curve.measured_s else "not at this size"
+
+
 AGAINST_COLUMNS: Columns[AgainstCurve] = (
-    ("group", lambda of: group_text(of.group)), ("collective", lambda of: of.collective),
-    ("size", lambda of: format_rounded_size(of.bytes)), ("type", lambda of: of.dtype or "unknown"),
-    ("operations", lambda of: of.operations), ("transfer", lambda of: format_seconds(of.transfer_s)),
-    ("measured", lambda of: f"{format_seconds(of.measured_s)}, {of.kind}" if of.measured_s else "not at this size"),
-    ("takes", lambda of: format_factor(of.factor) if of.factor else ""),
-)  # fmt: skip
+    ("group", lambda curve: group_text(curve.group)),
+    ("collective", lambda curve: curve.collective),
+    ("size", lambda curve: format_rounded_size(curve.bytes)),
+    ("type", lambda curve: curve.dtype or "unknown"),
+    ("operations", lambda curve: curve.operations),
+    ("transfer", lambda curve: format_seconds(curve.transfer_s)),
+    ("measured", _measured),
+    ("takes", lambda curve: format_factor(curve.factor) if curve.factor else ""),
+)
 
 
 def slow_tables(
     parts: SlowParts, against: Sequence[AgainstCurve] | None = None
 ) -> dict[str, tuple[list[str], list[list[str]]]]:
     """Return the tables by their headings: collectives, who came last, ranks, and what the machine gave."""
-    last = [
-        [str(of.rank), parts.hosts.get(of.rank) or "unknown", f"{of.operations} of {of.taken}",
-         *map(format_seconds, (of.median_s, of.total_s))]
-        for of in parts.came_last
-    ]  # fmt: skip
+    last_columns: Columns[LateRank] = (
+        ("rank", lambda late: late.rank),
+        ("host", lambda late: parts.hosts.get(late.rank) or "unknown"),
+        ("last in", lambda late: f"{late.operations} of {late.taken}"),
+        ("after the others by", lambda late: format_seconds(late.median_s)),
+        ("in all", lambda late: format_seconds(late.total_s)),
+    )
     tables = {
         "collectives": table_of(COLLECTIVE_COLUMNS, parts.times),
-        "who came last": (["rank", "host", "last in", "after the others by", "in all"], last),
-        "ranks": table_of(RANK_COLUMNS, parts.ranks), "beside this machine": table_of(AGAINST_COLUMNS, against or ()),
-    }  # fmt: skip
-    return {heading: table for heading, table in tables.items() if table[1]}
+        "who came last": table_of(last_columns, parts.came_last),
+        "ranks": table_of(RANK_COLUMNS, parts.ranks),
+        "beside this machine": table_of(AGAINST_COLUMNS, against or ()),
+    }
+    return {heading: (head, rows) for heading, (head, rows) in tables.items() if rows}
 
 
 def slow_notes(parts: SlowParts) -> Iterator[str]:
     """Yield what limits these figures: clocks, records of some ranks, the begin of the profiler."""
     if parts.residual_s is not None:
         yield f"{_clocks_text(parts, parts.residual_s)}: of ranks that come closer together none is called the last"
-    of_host = {each.host: parts.shifts_s.get(each.rank, 0.0) for each in parts.ranks if each.host}
-    if len(of_host) > 1 and any(of_host.values()):
-        shifts = (f"{host} {format_seconds(shift)}" for host, shift in sorted(of_host.items()))
-        yield f"clocks of hosts were shifted: {', '.join(first_few(shifts, 8, 'host'))}"
-    if any(_counts_more_often(each, lag) for lag in parts.late for each in parts.came_last):
+    shifts = {rank.host: parts.shifts_s.get(rank.rank, 0.0) for rank in parts.ranks if rank.host}
+    if len(shifts) > 1 and any(shifts.values()):
+        words = [f"{host} {format_seconds(shift)}" for host, shift in sorted(shifts.items())]
+        yield f"clocks of hosts were shifted: {', '.join(first_few(words, 8, 'host'))}"
+    if _has_lag_counted_more_often(parts):
         yield (
             "what a late rank brings along from one operation to the next counts once in the time that others wait for"
             " it, and in each operation among those who came last"
         )
-    if any(each.waiting and not each.is_complete for each in parts.times):
+    if any(times.waiting and not times.is_complete for times in parts.times):
         yield "records of some ranks are missing: a transfer is at most what is shown, and may contain waiting"
     for group, count in parts.unmatched.items():
         yield f"{format_count(count, 'operation')} of group {group_text(group)} left out: ranks recorded different ones"
@@ -211,39 +274,49 @@ def _clocks_text(parts: SlowParts, residual_s: float) -> str:
 
 def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) -> dict[str, Any]:
     """Return what is slow as JSON has it: seconds, and medians over ranks; what is unknown is null."""
+    curves = None
+    if against is not None:
+        curves = [_against_record(curve) for curve in against]
     return {
-        **{name: _median(getattr(each, name) for each in parts.ranks)
-           for name in ("step_s", "waiting_s", "share", "exposed", "transfer_s")},
+        "step_s": _median(rank.step_s for rank in parts.ranks),
+        "waiting_s": _median(rank.waiting_s for rank in parts.ranks),
+        "share": _median(rank.share for rank in parts.ranks),
+        "exposed": _median(rank.exposed for rank in parts.ranks),
+        "transfer_s": _median(rank.transfer_s for rank in parts.ranks),
         "late": [_late_record(lag, parts) for lag in parts.late],
         "late_unknown": list(parts.unjudged),
-        "came_last": [_last_record(each, parts) for each in parts.came_last],
-        "collectives": [
-            {"group": of.group.name, "collective": of.collective, "ranks": len(of.ranks), "all_ranks": of.is_complete,
-             "operations": len(of.operations), "transfer_s": float(of.waiting.transfer_s.sum()) if of.waiting else None}
-            for of in parts.times
-        ],
-        "per_rank": [{**each._asdict(), "share": each.share, "exposed": each.exposed} for each in parts.ranks],
+        "came_last": [_last_record(late_rank, parts) for late_rank in parts.came_last],
+        "collectives": [_collective_record(times) for times in parts.times],
+        "per_rank": [rank._asdict() | {"share": rank.share, "exposed": rank.exposed} for rank in parts.ranks],
         "clock_residual_s": parts.residual_s,
-        "against": None if against is None else [
-            {**each._asdict(), "group": each.group.name, "kind": each.kind or None, "factor": each.factor}
-            for each in against
-        ],
+        "against": curves,
+    }
+
+
+def _collective_record(times: OperationTimes) -> dict[str, Any]:
+    return {
+        "group": times.group.name, "collective": times.collective, "ranks": len(times.ranks),
+        "all_ranks": times.is_complete, "operations": len(times.operations), "transfer_s": _transfer_s(times),
     }  # fmt: skip
 
 
-def _last_record(each: LateRank, parts: SlowParts) -> dict[str, Any]:
+def _against_record(curve: AgainstCurve) -> dict[str, Any]:
+    return curve._asdict() | {"group": curve.group.name, "kind": curve.kind or None, "factor": curve.factor}
+
+
+def _last_record(late_rank: LateRank, parts: SlowParts) -> dict[str, Any]:
     return {
-        "rank": each.rank, "host": parts.hosts.get(each.rank), "share": each.share, "median_s": each.median_s,
-        "total_s": each.total_s, "operations": each.operations,
+        "rank": late_rank.rank, "host": parts.hosts.get(late_rank.rank), "share": late_rank.share,
+        "median_s": late_rank.median_s, "total_s": late_rank.total_s, "operations": late_rank.operations,
     }  # fmt: skip
 
 
 def _late_record(lag: Lag, parts: SlowParts) -> dict[str, Any]:
     """Return a late rank as JSON has it, with how often it came last."""
     record = {"share": None, "median_s": None, "operations": 0}
-    for each in parts.came_last:
-        if each.rank == lag.rank:
-            record = _last_record(each, parts)
+    for late_rank in parts.came_last:
+        if late_rank.rank == lag.rank:
+            record = _last_record(late_rank, parts)
     return record | {"rank": lag.rank, "host": parts.hosts.get(lag.rank), "part": lag.part, "total_s": lag.total_s}
 
 

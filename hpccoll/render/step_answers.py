@@ -26,40 +26,50 @@ MAX_SENTENCES = 4
 
 def step_answers(results: Results) -> list[Answer]:
     """Return what the fastest workloads of each model take, on the most ranks with cores of their own."""
-    found = []
+    answers = []
     by_model: dict[str, list[StepComparison]] = defaultdict(list)
-    for each in compare_steps(results.rows, {run.run_id: run.machine for run in results.runs}):
-        if each.rows[0].exchanges_data:
-            by_model[each.workload["model"]].append(each)
+    machines = {run.run_id: run.machine for run in results.runs}
+    for comparison in compare_steps(results.rows, machines):
+        if comparison.rows[0].exchanges_data:
+            by_model[comparison.workload["model"]].append(comparison)
     busy = busy_runs(results)
     for model, several in by_model.items():
         first = several[0].key.only("nodes", "ranks")
-        foremost = [each for each in several if each.key.only("nodes", "ranks") == first]
-        fastest = sorted(foremost, key=lambda each: each.rows[0].median_s or 0.0)[:MAX_SENTENCES]
-        found += [Answer(each.model, each.where, (_step_line(each, busy),), each.oversubscribed) for each in fastest]
-        if others := len(several) - len(fastest):
+        foremost = [comparison for comparison in several if comparison.key.only("nodes", "ranks") == first]
+        fastest = sorted(foremost, key=lambda comparison: comparison.rows[0].median_s or 0.0)[:MAX_SENTENCES]
+        for comparison in fastest:
+            line = _step_line(comparison, busy)
+            answers.append(Answer(comparison.model, comparison.where, (line,), comparison.oversubscribed))
+        others = len(several) - len(fastest)
+        if others:
             more = AnswerLine(None, f"the table of training steps has {format_count(others, 'more workload')}.")
-            found.append(Answer(model, "", (more,)))
-    return found
+            answers.append(Answer(model, "", (more,)))
+    return answers
 
 
-def _step_line(each: StepComparison, busy: Collection[str]) -> AnswerLine:
-    best, evidence, name = each.rows[0], each.evidence(busy), f"`{Choice.of(each.rows[0]).name}`"
+def _step_line(comparison: StepComparison, busy: Collection[str]) -> AnswerLine:
+    best = comparison.rows[0]
+    evidence = comparison.evidence(busy)
+    name = f"`{Choice.of(best).name}`"
     took = f"the step takes {format_seconds(best.median_s or 0.0)}{exposed_words(best)}{waiting_words(best)}"
-    took += "" if best.accuracy is None else f"; accuracy {best.accuracy:.2%}"
+    if best.accuracy is not None:
+        took += f"; accuracy {best.accuracy:.2%}"
     if not evidence.compared:
-        alone = "" if each.has_collectives else "; ranks that only exchange messages between stages run no collective"
-        return AnswerLine(None, f"with {name} {took}{alone}.")
+        if not comparison.has_collectives:
+            took += "; ranks that only exchange messages between stages run no collective"
+        return AnswerLine(None, f"with {name} {took}.")
+    names = [f"`{Choice.of(row).name}`" for row in comparison.rows]
+    why = untold(evidence, names)
+    is_tie = evidence.strength == "none" and not why
     gain = f": {as_fast_as_native(evidence.gain.factor)}" if evidence.gain else ""
-    several = [f"`{Choice.of(row).name}`" for row in each.rows]
-    why = untold(evidence, several)
-    advice = {
-        "none": why or f"{join_words(several)} differ by less than the noise",
-        "weak": f"{name} may be {'faster' if gain else 'the best choice'}{gain}",
-    }.get(evidence.strength, f"use {name}{gain}")
-    figures = table_of(_COLUMNS, each.rows)
-    is_tie, text = evidence.strength == "none" and not why, f"{advice}; {took}"
-    return AnswerLine(evidence.strength, text, basis=basis_of(evidence), figures=figures, is_tie=is_tie)
+    if evidence.strength == "none":
+        advice = why or f"{join_words(names)} differ by less than the noise"
+    elif evidence.strength == "weak":
+        advice = f"{name} may be faster{gain}" if gain else f"{name} may be the best choice"
+    else:
+        advice = f"use {name}{gain}"
+    figures = table_of(_COLUMNS, comparison.rows)
+    return AnswerLine(evidence.strength, f"{advice}; {took}", basis=basis_of(evidence), figures=figures, is_tie=is_tie)
 
 
 _COLUMNS: Columns[Row] = (
@@ -76,8 +86,12 @@ def exposed_parts(row: Row) -> str:
 
     The stages of a pipeline wait for each other's messages, and without communication they do not, nor encode.
     """
-    bubble = ["pipeline bubble"] if pipeline_stages(call_arguments(row)) > 1 else []
-    return f"exposed {join_words(['communication', *['codecs'] * bool(row.codec_s), *bubble])}"
+    parts = ["communication"]
+    if row.codec_s:
+        parts.append("codecs")
+    if pipeline_stages(call_arguments(row)) > 1:
+        parts.append("pipeline bubble")
+    return f"exposed {join_words(parts)}"
 
 
 def waiting_words(row: Row) -> str:

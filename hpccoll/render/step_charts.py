@@ -4,7 +4,7 @@ The timeline has ranks against time, with computations, collectives, and when no
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import altair as alt
 import numpy as np
@@ -67,60 +67,85 @@ def share_against_ranks(group: ChartGroup) -> Chart | None:
     for point in sorted(group.drawn, key=lambda point: (_is_late(point), bucket_of(point.row))):
         if not point.row.floor:
             workloads.setdefault(name(point.row), []).append(point)
-    several = [each for each in workloads.values() if len({group.axis_value(point.row) for point in each}) > 1]
-    data = [
-        chart_record(group, point, share, ends) | {"panel": ", ".join((part, *name(point.row)))}
-        for points in several[:MAX_WORKLOADS]
-        for point in points
-        for part in (exposed_parts(points[0].row), ALL)
-        for share, ends in [_share(point, part)]
-        if share is not None
-    ]
+    several = [points for points in workloads.values() if _has_several_counts(group, points)]
+    data = []
+    for points in several[:MAX_WORKLOADS]:
+        for point in points:
+            for part in (exposed_parts(points[0].row), ALL):
+                share, ends = _share(point, part)
+                if share is not None:
+                    panel = ", ".join((part, *name(point.row)))
+                    data.append(chart_record(group, point, share, ends) | {"panel": panel})
     if not data:
         return None
     titles = chart_base.distinct(data, "panel")
     return group_curves(group, data, counts_of(group), chart_base.share_axis("share of the step (%)"), titles, 2)
 
 
+def _has_several_counts(group: ChartGroup, points: Iterable[SeriesPoint]) -> bool:
+    return len({group.axis_value(point.row) for point in points}) > 1
+
+
 def _share(point: SeriesPoint, part: str) -> tuple[float | None, Interval]:
+    """Return the share of communication in the step, with its interval; None if it is unknown."""
     row, step = point.row, median_seconds(point)
     if part == ALL:
-        return (None if row.communication_s is None else row.communication_s / step), None
+        share = None if row.communication_s is None else row.communication_s / step
+        return share, None
+    if row.exposed_s is None:
+        return None, None
+    share = max(0.0, row.exposed_s) / step
     low, high = row.exposed_low_s, row.exposed_high_s
-    ends = None if low is None or high is None else (max(0.0, low / step), min(1.0, high / step))
-    return (None if row.exposed_s is None else max(0.0, row.exposed_s) / step), ends
+    if low is None or high is None:
+        return share, None
+    return share, (max(0.0, low / step), min(1.0, high / step))
 
 
 def time_against_bucket(group: ChartGroup) -> Chart | None:
     """Return the time of the step against the limit of buckets; None if no workload has several limits."""
-    points = sorted(group.usable, key=lambda p: (p.row.oversubscribed, _is_late(p), -p.row.nodes, -p.row.ranks))
-    name, bare = (workload_namer([point.row for point in points], ("bucket", *keys)) for keys in ((), COMPRESSION))
-    panels: dict[str, list[SeriesPoint]] = {}
-
-    def panel(point: SeriesPoint, words: Callable[[Row], tuple[str, ...]]) -> str:
-        return ", ".join((group.shape_label(point.row), *words(point.row)))
-
-    for point in points:
-        if not point.row.floor:
-            panels.setdefault(panel(point, name), []).append(point)
-    for members in panels.values():  # null is the same for every compression
-        members += [p for p in points if p.row.floor and panel(p, bare) == panel(members[0], bare)]
-    several = [title for title, members in panels.items() if len({bucket_of(p.row) for p in members}) > 1]
-    titles = several[:MAX_BUCKET_PANELS]
-    limits = sorted({bucket_of(point.row) for title in titles for point in panels[title]})
-    data = [
-        chart_record(group, point, median_seconds(point), point.row.interval)
-        | {"panel": title, "bucket": limits.index(bucket_of(point.row))}
-        for title in titles
-        for point in panels[title]
-    ]
+    panels = _bucket_panels(group)
+    limits = sorted({bucket_of(point.row) for points in panels.values() for point in points})
+    data = []
+    scales = set()
+    for title, points in panels.items():
+        for point in points:
+            record = chart_record(group, point, median_seconds(point), point.row.interval)
+            data.append(record | {"panel": title, "bucket": limits.index(bucket_of(point.row))})
+            scales.add(int(call_arguments(point.row)["scale"]))
     if not data:
         return None
-    scales = sorted({int(call_arguments(point.row)["scale"]) for title in titles for point in panels[title]} - {1})
-    scaled = f", of the full model: here divided by {', '.join(map(str, scales))}" if scales else ""
-    labels = f"{json.dumps([format_size(limit) if limit else 'default' for limit in limits])}[datum.value]"
-    x = alt.X("bucket:O", title=f"limit of a bucket{scaled}", axis=alt.Axis(labelExpr=labels, labelAngle=0))
-    return group_curves(group, data, x, chart_base.step_axis, titles, min(2, len(titles)))
+    divisors = ", ".join(str(scale) for scale in sorted(scales) if scale != 1)
+    scaled = f", of the full model: here divided by {divisors}" if divisors else ""
+    labels = json.dumps([format_size(limit) if limit else "default" for limit in limits])
+    axis = alt.Axis(labelExpr=f"{labels}[datum.value]", labelAngle=0)
+    x = alt.X("bucket:O", title=f"limit of a bucket{scaled}", axis=axis)
+    return group_curves(group, data, x, chart_base.step_axis, list(panels), min(2, len(panels)))
+
+
+def _bucket_panels(group: ChartGroup) -> dict[str, list[SeriesPoint]]:
+    """Return the points of each panel by its title: a workload on some ranks that was measured with several limits."""
+    points = sorted(group.usable, key=lambda p: (p.row.oversubscribed, _is_late(p), -p.row.nodes, -p.row.ranks))
+    rows = [point.row for point in points]
+    name = workload_namer(rows, ("bucket",))
+    name_without_compression = workload_namer(rows, ("bucket", *COMPRESSION))
+
+    def title(point: SeriesPoint, words: Callable[[Row], tuple[str, ...]]) -> str:
+        return ", ".join((group.shape_label(point.row), *words(point.row)))
+
+    floors: dict[str, list[SeriesPoint]] = {}
+    workloads: dict[str, list[SeriesPoint]] = {}
+    for point in points:
+        if point.row.floor:
+            floors.setdefault(title(point, name_without_compression), []).append(point)
+        else:
+            workloads.setdefault(title(point, name), []).append(point)
+    panels: dict[str, list[SeriesPoint]] = {}
+    for panel, members in workloads.items():
+        floors_of_panel = floors.get(title(members[0], name_without_compression), [])  # the same for every compression
+        drawn = members + floors_of_panel
+        if len({bucket_of(point.row) for point in drawn}) > 1 and len(panels) < MAX_BUCKET_PANELS:
+            panels[panel] = drawn
+    return panels
 
 
 def _is_late(point: SeriesPoint) -> bool:
@@ -137,39 +162,60 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     ranks = _shown_ranks(steps)
     titles = [_title(group, point) for point in points]
     longest = max(float(np.nanmax(step.step_s)) for step in steps)
-    data = [d for point, title in zip(points, titles, strict=True) for d in _records(point, title, ranks, longest)]
-    named = f"{json.dumps([points[0].rank_label(rank) for rank in ranks])}[floor(datum.value)]"
-    rows = alt.Axis(labelExpr=named, values=[i + 0.5 for i in range(len(ranks))], grid=False, ticks=False, domain=False)
-    base = alt.Chart().encode(
-        x=alt.X("begin:Q", title="time since the start of the step", scale=alt.Scale(domain=[0, longest], nice=False),
-                axis=alt.Axis(labelExpr=chart_base.LINEAR_TIME_LABEL, tickCount=8)),
-        x2=alt.X2("end:Q"),
-        y=alt.Y("top:Q", title="rank", scale=alt.Scale(domain=[len(ranks), 0], nice=False), axis=rows),
-        y2=alt.Y2("bottom:Q"),
-    )  # fmt: skip
-    pipeline = any(len(step.programs) > 1 for step in steps)
-    legend = "datum.label === 'exposed' ? 'exposed or bubble' : datum.label" if pipeline else "datum.label"
-    scale = chart_base.scale_of(chart_base.present(COLOURS, data, "part"))
-    colour = alt.Color("part:N", scale=scale, legend=alt.Legend(symbolType="square", labelExpr=legend))
-    shown = chart_base.tooltip("rank", "what", "size", "collective", "ready", "from", "until", "takes")
-    crowded = len(data) > MAX_MARKS // 4
-    marked = base.transform_filter("datum.part === 'exposed'").mark_rect(opacity=0.5)
+    data: list[ChartRecord] = []
+    for point, title in zip(points, titles, strict=True):
+        data += _records(point, title, ranks, longest)
+    base = _timeline_base([points[0].rank_label(rank) for rank in ranks], longest)
+    colour = _part_colour(data, has_pipeline=any(len(step.programs) > 1 for step in steps))
+    fields = chart_base.tooltip("rank", "what", "size", "collective", "ready", "from", "until", "takes")
+    edge = 0.15 if len(data) > MAX_MARKS // 4 else 0.8
+    exposed = base.transform_filter("datum.part === 'exposed'").mark_rect(opacity=0.5)
     queued = base.transform_filter("datum.part === 'queued'").mark_rect(color=COLOURS["collective"], opacity=0.35)
-    parts = base.transform_filter("datum.part !== 'exposed' && datum.part !== 'queued'").mark_rect(
-        stroke=PAPER, strokeWidth=0.15 if crowded else 0.8
+    others = base.transform_filter("datum.part !== 'exposed' && datum.part !== 'queued'")
+    parts = others.mark_rect(stroke=PAPER, strokeWidth=edge)
+    chart = alt.layer(
+        exposed.encode(color=colour, tooltip=fields),
+        parts.encode(color=colour, tooltip=fields),
+        queued,
+        _part_labels(base),
     )
-    labels = base.transform_filter("datum.label !== ''").mark_text(fontSize=10)
-    text = labels.encode(
-        x=alt.X("middle:Q"), x2=alt.X2Value(0), y=alt.Y("centre:Q"), y2=alt.Y2Value(0), text=alt.Text("label:N"),
-        color=alt.Color("text_colour:N", scale=None),
-    )  # fmt: skip
-    seen = (each.encode(color=colour, tooltip=shown) for each in (marked, parts))
-    chart = alt.layer(*seen, queued, text).properties(
-        width=WIDTH,
-        height=ROW_HEIGHTS[len(ranks) > 4] * len(ranks),
-        usermeta=text_from(WIDTH - AXIS_ROOM),
-    )
+    height = ROW_HEIGHTS[len(ranks) > 4] * len(ranks)
+    chart = chart.properties(width=WIDTH, height=height, usermeta=text_from(WIDTH - AXIS_ROOM))
     return chart_base.facet_chart(chart, data, titles, 1)
+
+
+def _timeline_base(rank_labels: Sequence[str], longest: float) -> alt.Chart:
+    """Return a chart with the axes of a timeline: time from 0 to ``longest`` seconds, and a row for each rank."""
+    time_labels = alt.Axis(labelExpr=chart_base.LINEAR_TIME_LABEL, tickCount=8)
+    times = alt.Scale(domain=[0, longest], nice=False)
+    x = alt.X("begin:Q", title="time since the start of the step", scale=times, axis=time_labels)
+    labels = f"{json.dumps(rank_labels)}[floor(datum.value)]"
+    middles = [number + 0.5 for number in range(len(rank_labels))]
+    rank_axis = alt.Axis(labelExpr=labels, values=middles, grid=False, ticks=False, domain=False)
+    rows = alt.Scale(domain=[len(rank_labels), 0], nice=False)
+    y = alt.Y("top:Q", title="rank", scale=rows, axis=rank_axis)
+    base: alt.Chart = alt.Chart().encode(x=x, x2=alt.X2("end:Q"), y=y, y2=alt.Y2("bottom:Q"))
+    return base
+
+
+def _part_colour(data: Sequence[ChartRecord], *, has_pipeline: bool) -> alt.Color:
+    """Return the colours of the parts of a step; a stage of a pipeline also waits for others in its bubble."""
+    label = "datum.label"
+    if has_pipeline:
+        label = "datum.label === 'exposed' ? 'exposed or bubble' : datum.label"
+    scale = chart_base.scale_of(chart_base.present(COLOURS, data, "part"))
+    return alt.Color("part:N", scale=scale, legend=alt.Legend(symbolType="square", labelExpr=label))
+
+
+def _part_labels(base: alt.Chart) -> alt.Chart:
+    """Return the texts in the middle of the parts that have room for them."""
+    texts = base.transform_filter("datum.label !== ''").mark_text(fontSize=10)
+    colour = alt.Color("text_colour:N", scale=None)
+    x, y = alt.X("middle:Q"), alt.Y("centre:Q")
+    labels: alt.Chart = texts.encode(
+        x=x, x2=alt.X2Value(0), y=y, y2=alt.Y2Value(0), text=alt.Text("label:N"), color=colour
+    )
+    return labels
 
 
 def _drawn_points(group: ChartGroup) -> list[SeriesPoint]:
@@ -185,38 +231,54 @@ def _drawn_points(group: ChartGroup) -> list[SeriesPoint]:
 
 
 def _shown_ranks(steps: Sequence[StepTimes]) -> list[int]:
+    """Return the ranks that are drawn: all if they have room, else the first, the last, the slowest, and some more."""
     ranks = sorted(set.intersection(*(set(step.ranks.tolist()) for step in steps)))
-    operations = sum(max(len(program.operations) for program in step.programs) for step in steps)
+    operations = 0
+    for step in steps:
+        operations += max(len(program.operations) for program in step.programs)
     room = max(2, min(MAX_RANKS, MAX_MARKS // max(1, operations)))
     if len(ranks) <= room:
         return ranks
     slowest = [int(step.ranks[step.step_s[0].argmax()]) for step in steps]
-    named = list(dict.fromkeys([ranks[0], ranks[-1], *(rank for rank in slowest if rank in ranks)]))[:room]
-    others = [rank for rank in ranks if rank not in named]
-    return sorted([*named, *(evenly_spaced(others, room - len(named)) if room - len(named) > 1 else [])])
+    foremost = dict.fromkeys([ranks[0], ranks[-1], *(rank for rank in slowest if rank in ranks)])
+    shown = list(foremost)[:room]
+    left = room - len(shown)
+    if left > 1:
+        others = [rank for rank in ranks if rank not in shown]
+        shown += evenly_spaced(others, left)
+    return sorted(shown)
 
 
 def _title(group: ChartGroup, point: SeriesPoint) -> str:
     row = point.row
-    workload = workload_namer([other.row for other in group.usable])(row)
-    where = f"{point.series} on {', '.join((group.shape_label(row), *workload))}"
-    return f"{where}: {format_seconds(row.median_s or 0.0)}{exposed_words(row)}"
+    name = workload_namer([other.row for other in group.usable])
+    where = ", ".join((group.shape_label(row), *name(row)))
+    return f"{point.series} on {where}: {format_seconds(row.median_s or 0.0)}{exposed_words(row)}"
 
 
 def _records(point: SeriesPoint, panel: str, ranks: Sequence[int], longest: float) -> Iterator[ChartRecord]:
     """Yield the rectangles of a step in a picture of ``longest`` seconds."""
     step = point.step
     assert step  # noqa: S101 - see _drawn_points
-    lanes = max(len(set(_lanes(step.operations(position)[0]))) for position in range(len(step.ranks)))
+    lanes = max(_lane_count(step, position) for position in range(len(step.ranks)))
     for row, rank in enumerate(ranks):
         position = int(np.flatnonzero(step.ranks == rank)[0])
-        about = {"panel": panel, "rank": point.rank_label(rank)}
-        yield from (about | d for d in _computed(step, position, row, longest))
-        yield from (about | d for d in _communicated(step, position, row, lanes, longest))
+        place: ChartRecord = {"panel": panel, "rank": point.rank_label(rank)}
+        for record in _computed(step, position, row, longest):
+            yield place | record
+        for record in _communicated(step, position, row, lanes, longest):
+            yield place | record
+
+
+def _lane_count(step: StepTimes, position: int) -> int:
+    lanes = _lanes(step.operations(position)[0])
+    return len(set(lanes))
 
 
 def _computed(step: StepTimes, position: int, row: int, longest: float) -> Iterator[ChartRecord]:
-    length, pause = float(step.step_s[0, position]), LEAST_PAUSE * float(step.step_s[0, position])
+    """Yield the passes of a rank, and the pauses between them in which nothing is computed."""
+    length = float(step.step_s[0, position])
+    pause = LEAST_PAUSE * length
     computations = step.computations(position)[0]
     begins, ends = np.concatenate([computations, step.operations(position)[0][:, ::2]]).T
     first, last = float(begins.min(initial=length)), float(ends.max(initial=0.0))
@@ -226,13 +288,15 @@ def _computed(step: StepTimes, position: int, row: int, longest: float) -> Itera
             passes[-1] = phase, passes[-1][1], end
         else:
             passes.append((phase, begin, end))
+    passes.append(("update" if step.learned else "", last, length))
     top, bottom = (row + part for part in COMPUTE_LANE)
-    done = first  # what precedes all computations and operations is no communication, nor is what follows them
-    for part, begin, end in [*passes, ("update" if step.learned else "", last, length)]:
+    done = first  # what precedes all computations and operations is not communication, nor is what follows them
+    for part, begin, end in passes:
         if begin - done > pause:
             yield _record("exposed", "nothing is computed", done, begin, row + 0.03, row + 0.97)
         if part:
-            yield _record(part, part, begin, end, top, bottom) | _label(part, begin, end, longest, TEXT_COLOURS[part])
+            label = _label(part, begin, end, longest, TEXT_COLOURS[part])
+            yield _record(part, part, begin, end, top, bottom) | label
         done = max(done, end)
 
 
@@ -241,21 +305,25 @@ def _communicated(step: StepTimes, position: int, row: int, lanes: int, longest:
 
     A thin line leads from when one is ready to when it begins; the receipt of a message is such a line only.
     """
-    length = float(step.step_s[0, position])
-    operations = step.operations(position)[0]
-    first, last = COLLECTIVE_LANES
-    height = (last - first) / max(1, lanes)
-    about = step.program(position).operations
-    for each, lane, (ready, begin, end) in zip(about, _lanes(operations), operations.tolist(), strict=True):
-        top = row + first + lane * height
-        bottom, size = top + height * 0.94, format_rounded_size(each["bytes"])
-        queued_until = end if each.get("receives") else begin
-        if queued_until - ready > LEAST_PAUSE * length:
-            yield _record("queued", each["label"], ready, queued_until, bottom - height * 0.08, bottom)
-        if not each.get("receives"):
-            more: ChartRecord = {"size": size, "collective": each["collective"], "ready": format_seconds(ready)}
-            part = "codec" if each["collective"] == CODEC else "collective"
-            yield _record(part, each["label"], begin, end, top, bottom) | more | _label(size, begin, end, longest)
+    pause = LEAST_PAUSE * float(step.step_s[0, position])
+    times = step.operations(position)[0]
+    operations = step.program(position).operations
+    lanes_begin, lanes_end = COLLECTIVE_LANES
+    height = (lanes_end - lanes_begin) / max(1, lanes)
+    for operation, lane, (ready, begin, end) in zip(operations, _lanes(times), times.tolist(), strict=True):
+        top = row + lanes_begin + lane * height
+        bottom = top + height * 0.94
+        name = operation["label"]
+        is_receipt = operation.get("receives")
+        queued_until = end if is_receipt else begin
+        if queued_until - ready > pause:
+            yield _record("queued", name, ready, queued_until, bottom - height * 0.08, bottom)
+        if is_receipt:
+            continue
+        collective, size = operation["collective"], format_rounded_size(operation["bytes"])
+        part = "codec" if collective == CODEC else "collective"
+        call: ChartRecord = {"size": size, "collective": collective, "ready": format_seconds(ready)}
+        yield _record(part, name, begin, end, top, bottom) | call | _label(size, begin, end, longest)
 
 
 def _record(part: str, what: str, begin: float, end: float, top: float, bottom: float) -> ChartRecord:
@@ -267,7 +335,9 @@ def _record(part: str, what: str, begin: float, end: float, top: float, bottom: 
 
 
 def _label(text: str, begin: float, end: float, longest: float, colour: str = WHITE) -> ChartRecord:
-    return {"label": text if (end - begin) / longest > LETTER_SHARE * len(text) else "", "text_colour": colour}
+    """Return a text on a part of a step; empty if the part is too short for it."""
+    has_room = (end - begin) / longest > LETTER_SHARE * len(text)
+    return {"label": text if has_room else "", "text_colour": colour}
 
 
 def _lanes(operations: NDArray[np.float64]) -> list[int]:

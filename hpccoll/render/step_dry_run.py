@@ -22,7 +22,7 @@ MAX_ROWS = 18
 def dry_run_json(
     workload: Workload, workers: int, dtype: str, models: Mapping[str, ModelShape] | None = None
 ) -> dict[str, Any]:
-    """Return what a step would do on so many ranks, as ``hpccoll train --dry-run --json`` prints it.
+    """Return what a step would do on ``workers`` ranks, as ``hpccoll train --dry-run --json`` prints it.
 
     The ``dtype`` is that of what has no type of its own, ``models`` are the user's own by name.
 
@@ -31,37 +31,44 @@ def dry_run_json(
         ``operations`` in the order in which a rank of each pipeline stage starts them; bytes and FLOPs are those of a
         rank, but ``forward_flops`` is that of a sample of the whole model.
     """
-    model, parallelism = workload.shape(models), workload.parallelism(workers, dtype)
-    programs, dtypes = workload.programs(workers, dtype, models), workload.dtypes(dtype)
-    size = itemsize(dtypes.gradient)
+    model = workload.shape(models)
+    parallelism = workload.parallelism(workers, dtype)
+    programs = workload.programs(workers, dtype, models)
+    dtypes = workload.dtypes(dtype)
+    element_bytes = itemsize(dtypes.gradient)
+    tensors = [
+        {"name": tensor.name, "elements": tensor.elements, "bytes": tensor.elements * element_bytes}
+        for tensor in model.tensors
+    ]
+    buckets = [bucket.elements * element_bytes for program in programs for bucket in program.buckets]
+    operations: list[dict[str, Any]] = []
+    for program in programs:
+        stage = {"stage": program.stage}
+        operations += [stage | _operation_json(operation, parallelism) for operation in program.operations]
     return {
         "model": model.name, "source": model.source, "scale": model.scale, "parameters": model.parameters,
         "sample": model.sample, "forward_flops": model.forward_flops,
         "dtype": dtypes.gradient, **dtypes.keys, "compress": workload.compress,
-        "gradient_bytes": model.parameters * size, "ranks": workers, "parallel": parallelism.mesh.text,
+        "gradient_bytes": model.parameters * element_bytes, "ranks": workers, "parallel": parallelism.mesh.text,
         "sharding": parallelism.sharding,
         "micro_batches": parallelism.micro_batches, "samples": parallelism.samples,
-        "tensors": [
-            {"name": tensor.name, "elements": tensor.elements, "bytes": tensor.elements * size}
-            for tensor in model.tensors
-        ],
-        "buckets": [bucket.elements * size for program in programs for bucket in program.buckets],
-        "stages": [
-            {
-                "stage": program.stage, "parameters": program.model.parameters, "buckets": len(program.buckets),
-                "forward_flops": program.flops(FORWARD), "backward_flops": program.flops(BACKWARD),
-            }
-            for program in programs
-        ],
-        "operations": [
-            {
-                "stage": program.stage, "label": operation.label, "collective": operation.collective,
-                "group": operation.axis, "group_ranks": _group_ranks(operation, parallelism),
-                "bytes": operation.nbytes, "dtype": operation.dtype, "phase": operation.phase,
-            }
-            for program in programs
-            for operation in program.operations
-        ],
+        "tensors": tensors, "buckets": buckets, "stages": [_stage_json(program) for program in programs],
+        "operations": operations,
+    }  # fmt: skip
+
+
+def _stage_json(program: StepProgram) -> dict[str, Any]:
+    return {
+        "stage": program.stage, "parameters": program.model.parameters, "buckets": len(program.buckets),
+        "forward_flops": program.flops(FORWARD), "backward_flops": program.flops(BACKWARD),
+    }  # fmt: skip
+
+
+def _operation_json(operation: StepOperation, parallelism: Parallelism) -> dict[str, Any]:
+    return {
+        "label": operation.label, "collective": operation.collective, "group": operation.axis,
+        "group_ranks": _group_ranks(operation, parallelism), "bytes": operation.nbytes, "dtype": operation.dtype,
+        "phase": operation.phase,
     }  # fmt: skip
 
 
@@ -73,60 +80,69 @@ def dry_run_lines(
     workload: Workload, workers: int, dtype: str, models: Mapping[str, ModelShape] | None = None
 ) -> Iterator[str]:
     """Yield the lines that ``hpccoll train --dry-run`` prints; the arguments are those of ``dry_run_json``."""
-    model, parallelism = workload.shape(models), workload.parallelism(workers, dtype)
-    programs, gradients = workload.programs(workers, dtype, models), workload.dtypes(dtype).gradient
-    yield from _model_lines(model, gradients, workload.compress)
+    parallelism = workload.parallelism(workers, dtype)
+    programs = workload.programs(workers, dtype, models)
+    gradient_dtype = workload.dtypes(dtype).gradient
+    yield from _model_lines(workload.shape(models), gradient_dtype, workload.compress)
     yield ""
-    yield from _bucket_lines(programs, parallelism, gradients)
+    yield from _bucket_lines(programs, parallelism, gradient_dtype)
     yield ""
     yield from _operation_lines(programs, parallelism)
 
 
 def _model_lines(model: ModelShape, dtype: str, compress: str) -> Iterator[str]:
-    sent = "" if compress == DENSE else f", sent in {compress}"
     smaller = f", {model.scale} times smaller" if model.scale > 1 else ""
-    yield (
-        f"{model.name}{smaller}: {format_count(f'{model.parameters:,}', 'parameter')} in "
-        f"{format_count(len(model.tensors), 'tensor')}; {model.parameters * itemsize(dtype):,} bytes of gradients "
-        f"in {dtype}{sent}"
-    )
+    parameters = format_count(f"{model.parameters:,}", "parameter")
+    tensors = format_count(len(model.tensors), "tensor")
+    gradient_bytes = model.parameters * itemsize(dtype)
+    sent = "" if compress == DENSE else f", sent in {compress}"
+    yield f"{model.name}{smaller}: {parameters} in {tensors}; {gradient_bytes:,} bytes of gradients in {dtype}{sent}"
     yield f"source: {model.source}"
     flops = model.forward_flops
     yield f"FLOPs of {model.sample}: {flops:.3g} forward, {BACKWARD_OVER_FORWARD * flops:.3g} backward"
     yield ""
     by_name = groupby(model.modules, lambda module: module.name.partition(".")[0])
-    yield from _shortened(table_lines(*table_of(_MODULES, ((name, [*each]) for name, each in by_name)), indent=""))
+    rows = [(name, list(modules)) for name, modules in by_name]
+    yield from _shortened(table_lines(*table_of(_MODULES, rows), indent=""))
 
 
 _MODULES: Columns[tuple[str, Sequence[Module]]] = (
-    ("modules", lambda of: abbreviate(of[0], 26)),
-    ("number", lambda of: len(of[1])),
-    ("tensors", lambda of: sum(len(module.tensors) for module in of[1])),
-    ("elements", lambda of: f"{sum(tensor.elements for module in of[1] for tensor in module.tensors):,}"),
-    ("forward FLOPs", lambda of: f"{sum(module.forward_flops for module in of[1]):.3g}"),
+    ("modules", lambda named: abbreviate(named[0], 26)),
+    ("number", lambda named: len(named[1])),
+    ("tensors", lambda named: sum(len(module.tensors) for module in named[1])),
+    ("elements", lambda named: f"{sum(tensor.elements for module in named[1] for tensor in module.tensors):,}"),
+    ("forward FLOPs", lambda named: f"{sum(module.forward_flops for module in named[1]):.3g}"),
 )
 
 
 def _bucket_lines(programs: Sequence[StepProgram], parallelism: Parallelism, dtype: str) -> Iterator[str]:
     rule = "one for each block" if parallelism.by_block else f"rule {parallelism.buckets.framework}"
     yield f"buckets of gradients ({rule}), in the order of their collectives"
+    element_bytes = itemsize(dtype)
     if len(programs) == 1:
         columns: Columns[GradientBucket] = (
-            ("", lambda each: abbreviate(each.label, 22)),
-            ("group", lambda each: each.axis),
-            ("tensors", lambda each: len(each.tensors)),
-            ("bytes", lambda each: f"{each.elements * itemsize(dtype):,}"),
-            ("first and last tensor", lambda each: " ... ".join(dict.fromkeys(
-                each.tensors[end].name for end in (0, -1)))),
-        )  # fmt: skip
+            ("", lambda bucket: abbreviate(bucket.label, 22)),
+            ("group", lambda bucket: bucket.axis),
+            ("tensors", lambda bucket: len(bucket.tensors)),
+            ("bytes", lambda bucket: f"{bucket.elements * element_bytes:,}"),
+            ("first and last tensor", _end_tensors),
+        )
         yield from _shortened(table_lines(*table_of(columns, programs[0].buckets), indent=""))
         return
-    lines = [
-        (f"{format_count(len(sizes), 'bucket')}, {sum(sizes):,} bytes, the largest {max(sizes, default=0):,}",)
-        for sizes in ([each.elements * itemsize(dtype) for each in one.buckets] for one in programs)
-    ]
+    lines = [(_bucket_sizes(program, element_bytes),) for program in programs]
     for stages, (line,) in _alike(lines):
         yield f"{stages}: {line}"
+
+
+def _end_tensors(bucket: GradientBucket) -> str:
+    names = dict.fromkeys((bucket.tensors[0].name, bucket.tensors[-1].name))
+    return " ... ".join(names)
+
+
+def _bucket_sizes(program: StepProgram, element_bytes: int) -> str:
+    """Return the number and the bytes of the buckets of a pipeline stage, in all and of the largest."""
+    sizes = [bucket.elements * element_bytes for bucket in program.buckets]
+    return f"{format_count(len(sizes), 'bucket')}, {sum(sizes):,} bytes, the largest {max(sizes, default=0):,}"
 
 
 def _operation_lines(programs: Sequence[StepProgram], parallelism: Parallelism) -> Iterator[str]:
@@ -142,11 +158,19 @@ def _program_lines(program: StepProgram, parallelism: Parallelism) -> Iterator[s
     flops = f"{program.flops(FORWARD):.3g} FLOPs forward, {program.flops(BACKWARD):.3g} backward"
     yield f"a rank computes {flops}"
     calls: dict[tuple[str, ...], Counter[int]] = {}
-    for each in program.operations:
-        name = each.codec or ("receive" if each.receives else "send" if each.sends else each.collective)
-        key = each.phase, each.axis, str(_group_ranks(each, parallelism)), name, each.dtype
-        calls.setdefault(key, Counter())[each.nbytes] += 1
+    for operation in program.operations:
+        group_ranks = str(_group_ranks(operation, parallelism))
+        key = operation.phase, operation.axis, group_ranks, _operation_name(operation), operation.dtype
+        calls.setdefault(key, Counter())[operation.nbytes] += 1
     yield from table_lines(*table_of(_CALLS, calls.items()), indent="")
+
+
+def _operation_name(operation: StepOperation) -> str:
+    if operation.codec:
+        return operation.codec
+    if operation.receives:
+        return "receive"
+    return "send" if operation.sends else operation.collective
 
 
 _CALLS: Columns[tuple[tuple[str, ...], Counter[int]]] = (
@@ -161,19 +185,21 @@ _CALLS: Columns[tuple[tuple[str, ...], Counter[int]]] = (
 )
 
 
-def _alike(of_stages: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _alike(lines_of_stages: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield what is said of each pipeline stage, once for consecutive stages that are alike, with their numbers."""
     first = 0
-    for lines, alike in groupby(of_stages):
-        last = first + len([*alike]) - 1
-        yield (f"stage {first}" if first == last else f"stages {first} to {last}"), lines
+    for lines, alike in groupby(lines_of_stages):
+        last = first + len(list(alike)) - 1
+        stages = f"stage {first}" if first == last else f"stages {first} to {last}"
+        yield stages, lines
         first = last + 1
 
 
 def _shortened(table: Iterable[str]) -> Iterator[str]:
     """Yield the lines of a table; of a long one its beginning, how many rows are left out, and its end."""
     head, *rows = table
-    if left_out := max(0, len(rows) - MAX_ROWS):
+    left_out = len(rows) - MAX_ROWS
+    if left_out > 0:
         end = MAX_ROWS // 3
         rows[MAX_ROWS - end : -end] = [f"... {left_out} more ..."]
     yield from (head, *rows)

@@ -33,61 +33,80 @@ BUBBLES = (4, 8, 16), (8, 32, 128)
 
 def step_lines(predicted: StepPredictions) -> Iterator[str]:
     """Yield the predicted steps as text."""
-    request, first = predicted.request, predicted.predictions[0]
+    request, predictions = predicted.request, predicted.predictions
+    first = predictions[0]
     yield from machine_lines(predicted.machine, predicted.kinds)
     yield ""
-    yield (
-        f"{request.model.name}: {request.model.parameters:,} parameters, gradients "
-        f"{format_decimal_bytes(first.gradient_bytes)} ({first.dtypes.gradient}); {request.compute.text}"
-    )
-    moved = dict.fromkeys(name for one in predicted.predictions for name in one.parallelism.moved)
-    types = {name: getattr(first.dtypes, name) for name in moved if name != "gradient"}
-    if {*types.values()} - {first.dtypes.gradient}:
-        yield f"  {', '.join(f'{name}s move in {dtype}' for name, dtype in types.items())}"
+    yield from _model_lines(request, predictions)
     yield f"  {', '.join(_parallel_words(request, first))}"
-    columns = _with_codecs(_STEP, predicted.predictions)
-    yield from table_lines(*table_of(columns, predicted.predictions))
+    columns = _with_codecs(_STEP, predictions)
+    yield from table_lines(*table_of(columns, predictions))
     yield from _meanings(columns)
     yield ""
-    for compress, of_one in predicted.by_compression.items():
-        yield from _wall_lines(of_one, f"{compress or DENSE}: " * (len(request.compressions) > 1))
-    yield from _paying_lines((f"  {one.compress} on {one.layout.workers:,} GPUs", one) for one in predicted.predictions)
-    used: dict[str, dict[str, None]] = {}
-    for work, names in (each for one in predicted.predictions for each in one.algorithms.items()):
-        used.setdefault(work, {}).update(dict.fromkeys(names.split(", ")))
-    yield from (f"  {work}: {', '.join(names)}" for work, names in used.items())
-    yield from _formula_lines([predicted.machine], predicted.predictions)
-    yield from _unmodelled_lines(predicted.predictions)
-    yield f"distance: {distances(predicted.predictions)}"
+    for compress, compressed in predicted.by_compression.items():
+        begin = f"{compress or DENSE}: " if len(request.compressions) > 1 else ""
+        yield from _wall_lines(compressed, begin)
+    yield from _paying_lines((f"  {step.compress} on {step.layout.workers:,} GPUs", step) for step in predictions)
+    for work, names in _names_by_work(predictions).items():
+        yield f"  {work}: {', '.join(names)}"
+    yield from _formula_lines([predicted.machine], predictions)
+    yield from _unmodelled_lines(predictions)
+    yield f"distance: {distances(predictions)}"
     if first.parallelism.by_block and first.parallelism.overlap:
         yield from textwrap.wrap(BEST_CASE, WIDTH)
-    for assumed in dict.fromkeys(each for one in predicted.predictions for each in one.assumptions):
-        yield from textwrap.wrap(f"assumed: {assumed}", WIDTH)
+    for assumption in dict.fromkeys(assumption for step in predictions for assumption in step.assumptions):
+        yield from textwrap.wrap(f"assumed: {assumption}", WIDTH)
     yield from left_out_lines(predicted.left_out)
+
+
+def _model_lines(request: StepRequest, predictions: Sequence[StepPrediction]) -> Iterator[str]:
+    """Yield the model with its gradients and the compute rate, and the types of what moves if they differ."""
+    first = predictions[0]
+    model = f"{request.model.name}: {request.model.parameters:,} parameters"
+    gradients = f"gradients {format_decimal_bytes(first.gradient_bytes)} ({first.dtypes.gradient})"
+    yield f"{model}, {gradients}; {request.compute.text}"
+    moved = dict.fromkeys(name for step in predictions for name in step.parallelism.moved)
+    types = {name: getattr(first.dtypes, name) for name in moved if name != "gradient"}
+    if set(types.values()) - {first.dtypes.gradient}:
+        yield f"  {', '.join(f'{name}s move in {dtype}' for name, dtype in types.items())}"
+
+
+def _names_by_work(predictions: Iterable[StepPrediction]) -> dict[str, dict[str, None]]:
+    """Return the algorithms of all steps by what they are for."""
+    by_work: dict[str, dict[str, None]] = {}
+    for step in predictions:
+        for work, names in step.algorithms.items():
+            by_work.setdefault(work, {}).update(dict.fromkeys(names.split(", ")))
+    return by_work
 
 
 def _formula_lines(machines: Iterable[MachineFile], predictions: Iterable[StepPrediction]) -> Iterator[str]:
     """Yield which algorithms are modelled, and where NCCL is slower than that; nothing without formulas."""
-    used = {name for one in predictions for names in one.algorithms.values() for name in names.split(", ")}
-    if names := [name for name in NAMES.values() if name in used]:
-        yield f"{', '.join(names)}: modelled by NCCL's own formulas, which have no interval"
-        for machine in {each.name: each for each in machines}.values():
+    used = {name for names in _names_by_work(predictions).values() for name in names}
+    modelled = [name for name in NAMES.values() if name in used]
+    if modelled:
+        yield f"{', '.join(modelled)}: modelled by NCCL's own formulas, which have no interval"
+        by_name = {machine.name: machine for machine in machines}
+        for machine in by_name.values():
             yield from latency_lines(machine)
 
 
 def _unmodelled_lines(predictions: Iterable[StepPrediction]) -> Iterator[str]:
     """Yield what NCCL may run and has no formula, with what runs instead, and what was published; once for all."""
-    every = [each for one in predictions for each in one.unmodelled]
-    works = dict.fromkeys((each.work, join_words(each.missing, "or"), each.stands_in) for each in every)
-    for work, missing, stands_in in works:
-        instead = "our schedule stands in" if stands_in else "ring and tree are modelled"
-        yield from paragraph(f"{work}: NCCL may take {missing}, which is not modelled; {instead}")
-    for sentence in published_sentences(near for each in every for near in each.published):
+    unmodelled = [call for step in predictions for call in step.unmodelled]
+    sentences: dict[str, None] = {}
+    for call in unmodelled:
+        instead = "our schedule stands in" if call.stands_in else "ring and tree are modelled"
+        missing = join_words(call.missing, "or")
+        sentences[f"{call.work}: NCCL may take {missing}, which is not modelled; {instead}"] = None
+    for sentence in sentences:
+        yield from paragraph(sentence)
+    for sentence in published_sentences(near for call in unmodelled for near in call.published):
         yield from paragraph(sentence)
 
 
-def _parallel_words(request: StepRequest, one: StepPrediction) -> Iterator[str]:
-    parallelism, transformer = one.parallelism, request.model.transformer
+def _parallel_words(request: StepRequest, step: StepPrediction) -> Iterator[str]:
+    parallelism, transformer = step.parallelism, request.model.transformer
     yield request.parallel or "all ranks data parallel"
     if parallelism.sharding != "none":
         yield parallelism.sharding
@@ -102,44 +121,49 @@ def _parallel_words(request: StepRequest, one: StepPrediction) -> Iterator[str]:
     yield "overlapped" if parallelism.overlap else "gradients after the backward pass"
 
 
-def _busbw(one: StepPrediction) -> str:
-    return f"{one.busbw / 1e9:.3g}/{one.link * one.links / 1e9:.3g} GB/s" if one.busbw and one.link else "none"
+def _busbw(step: StepPrediction) -> str:
+    if not step.busbw or not step.link:
+        return "none"
+    of_links = step.link * step.links
+    return f"{step.busbw / 1e9:.3g}/{of_links / 1e9:.3g} GB/s"
 
 
 _TIMES: Columns[StepPrediction] = (
-    ("GPUs", lambda one: f"{one.layout.workers:,}"),
-    ("compute", lambda one: format_seconds(one.step.compute_s)),
-    ("bubble", lambda one: format_seconds(one.step.bubble_s)),
-    ("communic.", lambda one: format_seconds(one.step.communication_s)),
-    ("exposed", lambda one: format_seconds(one.step.exposed_s)),
-    ("step", lambda one: format_seconds(one.step.step_s)),
-    ("interval", lambda one: format_interval(one.interval) if one.interval else "none"),
-    ("share", lambda one: f"{one.step.share:.1%}"),
+    ("GPUs", lambda predicted: f"{predicted.layout.workers:,}"),
+    ("compute", lambda predicted: format_seconds(predicted.step.compute_s)),
+    ("bubble", lambda predicted: format_seconds(predicted.step.bubble_s)),
+    ("communic.", lambda predicted: format_seconds(predicted.step.communication_s)),
+    ("exposed", lambda predicted: format_seconds(predicted.step.exposed_s)),
+    ("step", lambda predicted: format_seconds(predicted.step.step_s)),
+    ("interval", lambda predicted: format_interval(predicted.interval) if predicted.interval else "none"),
+    ("share", lambda predicted: f"{predicted.step.share:.1%}"),
 )
 _STEP: Columns[StepPrediction] = (
-    ("nodes", lambda one: f"{one.nodes:,}"),
+    ("nodes", lambda predicted: f"{predicted.nodes:,}"),
     *_TIMES,
-    ("all", lambda one: f"{one.communication_share:.0%}"),
+    ("all", lambda predicted: f"{predicted.communication_share:.0%}"),
     ("busbw/links", _busbw),
 )
 
 
 def _with_codecs(columns: Columns[StepPrediction], predictions: Sequence[StepPrediction]) -> Columns[StepPrediction]:
     """Return the columns, after the first two with those of compressed gradients if there are any."""
-    return (*columns[:2], *_CODECS, *columns[2:]) if any(one.compress for one in predictions) else columns
+    if not any(step.compress for step in predictions):
+        return columns
+    return (*columns[:2], *_CODECS, *columns[2:])
 
 
 _CODECS: Columns[StepPrediction] = (
-    ("compress", lambda one: one.compress or DENSE),
-    ("codec", lambda one: format_seconds(one.step.codec_s)),
+    ("compress", lambda predicted: predicted.compress or DENSE),
+    ("codec", lambda predicted: format_seconds(predicted.step.codec_s)),
 )
 
 
 def _paying_lines(predictions: Iterable[tuple[str, StepPrediction]]) -> Iterator[str]:
     """Yield from which rate of the network downward each compression pays; predictions have the begin of a line."""
-    for begin, one in predictions:
-        if one.pays:
-            yield f"{begin} {one.pays.text}"
+    for begin, step in predictions:
+        if step.pays:
+            yield f"{begin} {step.pays.text}"
 
 
 _MEANINGS = {
@@ -161,7 +185,8 @@ _MEANINGS = {
 def _meanings(columns: Columns[StepPrediction]) -> Iterator[str]:
     """Yield a line for each column that is not plain."""
     for heading, _ in columns:
-        if meaning := _MEANINGS.get(heading):
+        meaning = _MEANINGS.get(heading)
+        if meaning:
             yield from textwrap.wrap(f"{heading}: {meaning}", WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
@@ -172,37 +197,52 @@ def _wall_lines(predicted: StepPredictions, begin: str) -> Iterator[str]:
     else:
         yield f"{begin}communication takes less than computation on up to {format_count(last.nodes, 'node')}"
     if last.hide_rate and last.link:
-        yield (
-            f"  on {last.layout.workers:,} GPUs links of {format_bit_rate(last.hide_rate)} would make both equal; "
-            f"a link has {format_bit_rate(8 * last.link)}" + (f", a node has {last.links}" if last.links > 1 else "")
-        )
+        equal = f"links of {format_bit_rate(last.hide_rate)} would make both equal"
+        links = f"a link has {format_bit_rate(8 * last.link)}"
+        if last.links > 1:
+            links += f", a node has {last.links}"
+        yield f"  on {last.layout.workers:,} GPUs {equal}; {links}"
 
 
 def closed_form_lines(points: Sequence[WallPoint]) -> Iterator[str]:
     """Yield the communication wall as text."""
-    wall = points[0].wall
+    first, last = points[0], points[-1]
+    wall = first.wall
+    gradients = f"gradients {format_decimal_bytes(wall.gradient_bytes)}"
     yield (
-        f"{wall.parameters:,.0f} parameters, {format_count(wall.bytes_per_element, 'byte')} each: gradients "
-        f"{format_decimal_bytes(wall.gradient_bytes)}; all-reduce by {wall.algorithm}, links of "
-        f"{format_bit_rate(wall.link)}"
+        f"{wall.parameters:,.0f} parameters, {format_count(wall.bytes_per_element, 'byte')} each: {gradients}; "
+        f"all-reduce by {wall.algorithm}, links of {format_bit_rate(wall.link)}"
     )
     yield from table_lines(*table_of(_WALL, points))
-    last = points[-1]
     yield "overlapped: at best; the rate that hides it makes the all-reduce as long as the computation"
+    limit = last.work_s / last.communication_s
     yield (
-        f"with the batch of {points[0].gpus:,} GPUs, {last.gpus:,} are {last.fixed_batch_speedup:.3g} times as fast as "
-        f"one, and no number of GPUs {last.work_s / last.communication_s:.3g} times (Amdahl's law)"
+        f"with the batch of {first.gpus:,} GPUs, {last.gpus:,} are {last.fixed_batch_speedup:.3g} times as fast as "
+        f"one, and no number of GPUs {limit:.3g} times (Amdahl's law)"
     )
-    yield "bubble of a pipeline, (p - 1)/(m + p - 1): " + "; ".join(
-        f"{stages} stages "
-        + ", ".join(f"{bubble_share(stages, m):.0%}" for m in BUBBLES[1])
-        for stages in BUBBLES[0]
-    ) + f" with {', '.join(map(str, BUBBLES[1]))} micro-batches"  # fmt: skip
+    yield _bubble_line()
+
+
+def _bubble_line() -> str:
+    """Return the shares of the bubbles of pipelines, by stages and micro-batches."""
+    stages, micro_batches = BUBBLES
+    shares = []
+    for count in stages:
+        of_batches = ", ".join(f"{bubble_share(count, batches):.0%}" for batches in micro_batches)
+        shares.append(f"{count} stages {of_batches}")
+    with_batches = f"with {', '.join(map(str, micro_batches))} micro-batches"
+    return f"bubble of a pipeline, (p - 1)/(m + p - 1): {'; '.join(shares)} {with_batches}"
 
 
 def _seconds4(seconds: float) -> str:
-    """Return seconds with four digits, for steps of which most is communication."""
+    """Return seconds with four digits, for steps that are mostly communication."""
     return f"{seconds:.4g} s" if seconds >= 1 else f"{seconds * 1e3:.4g} ms"
+
+
+def _busbw_of_links(point: WallPoint) -> str:
+    """Return the bus bandwidth, and its share of the rate of a node's links."""
+    share = 8 * point.busbw / point.wall.link / point.wall.links
+    return f"{point.busbw / 1e9:.4g} GB/s, {share:.0%}"
 
 
 _WALL: Columns[WallPoint] = (
@@ -213,39 +253,42 @@ _WALL: Columns[WallPoint] = (
     ("share", lambda point: f"{point.communication_s / point.step_s:.1%}"),
     ("overlapped", lambda point: _seconds4(point.overlapped_s)),
     ("share", lambda point: f"{1 - point.wall.compute_s / point.overlapped_s:.1%}"),
-    (
-        "busbw, of the links",
-        lambda point: f"{point.busbw / 1e9:.4g} GB/s, {8 * point.busbw / point.wall.link / point.wall.links:.0%}",
-    ),
+    ("busbw, of the links", _busbw_of_links),
     ("rate that hides it", lambda point: format_bit_rate(point.hide_rate) if point.hide_rate else "no rate"),
 )
 
 
 def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
     """Yield the scenarios as a table."""
-    steps = [each.prediction for each in predicted]
+    steps = [scenario.prediction for scenario in predicted]
     columns = _with_codecs(_TIMES, steps)
     head, body = table_of(columns, steps)
-    names = (each.name for each in predicted)
-    rows = ((name, *cells) for name, cells in zip(names, body, strict=True))
+    rows = [(scenario.name, *cells) for scenario, cells in zip(predicted, body, strict=True)]
     yield from table_lines(("scenario", *head), rows, indent="")
     yield from _meanings(columns)
     yield from scenario_titles(predicted)
-    yield from _paying_lines((f"{each.name}: {each.prediction.compress}", each.prediction) for each in predicted)
-    for each in predicted:
-        works = "; ".join(f"{work}: {names}" for work, names in sorted(each.prediction.algorithms.items()))
-        yield f"{each.name}: {works}"
-    yield from _formula_lines((each.machine for each in predicted), steps)
+    for scenario in predicted:
+        begin = f"{scenario.name}: {scenario.prediction.compress}"
+        yield from _paying_lines([(begin, scenario.prediction)])
+    for scenario in predicted:
+        works = "; ".join(f"{work}: {names}" for work, names in sorted(scenario.prediction.algorithms.items()))
+        yield f"{scenario.name}: {works}"
+    yield from _formula_lines((scenario.machine for scenario in predicted), steps)
     yield from _unmodelled_lines(steps)
-    for assumed in dict.fromkeys(each for one in predicted for each in one.prediction.assumptions):
-        yield f"assumed: {assumed}"
+    for assumption in dict.fromkeys(assumption for step in steps for assumption in step.assumptions):
+        yield f"assumed: {assumption}"
 
 
 def scenario_titles(predicted: Sequence[ScenarioPrediction]) -> list[str]:
     """Return what the steps are: one line if all have the same model and mesh."""
-    alike = {(each.scenario.model, each.prediction.nodes, each.prediction.parallelism.mesh.text) for each in predicted}
-    if len(alike) > 1:
-        return [each.title for each in predicted]
-    ((model, nodes, mesh),) = alike
-    machines = ", ".join(dict.fromkeys(each.machine.name for each in predicted))
-    return [f"{model} on {predicted[0].prediction.layout.workers:,} GPUs, {nodes} nodes of {machines}; {mesh}"]
+    first = predicted[0]
+    if any(_model_and_mesh(scenario) != _model_and_mesh(first) for scenario in predicted):
+        return [scenario.title for scenario in predicted]
+    model, nodes, mesh = _model_and_mesh(first)
+    machines = ", ".join(dict.fromkeys(scenario.machine.name for scenario in predicted))
+    return [f"{model} on {first.prediction.layout.workers:,} GPUs, {nodes} nodes of {machines}; {mesh}"]
+
+
+def _model_and_mesh(scenario: ScenarioPrediction) -> tuple[object, int, str]:
+    prediction = scenario.prediction
+    return scenario.scenario.model, prediction.nodes, prediction.parallelism.mesh.text

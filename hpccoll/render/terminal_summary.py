@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hpccoll.analysis.measurement_quality import noise_note
 from hpccoll.analysis.recommendations import Recommendation, recommend
 from hpccoll.analysis.sweep_status import SweepStatus
+from hpccoll.common.text import in_brackets
 from hpccoll.common.units import format_count, format_wait
 from hpccoll.render.answers import Answers, conclusion_lines
 from hpccoll.render.measured_summary import gpu_machines
@@ -25,36 +26,47 @@ def _reason_lines(gaps: Iterable[Gap], *, named: bool = False) -> Iterator[str]:
     by_reason: defaultdict[tuple[str, str], list[Gap]] = defaultdict(list)
     for gap in gaps:
         by_reason[gap.status, gap.reason].append(gap)
-    for (status, reason), some in by_reason.items():
-        jobs = list(dict.fromkeys(gap.job for gap in some))
-        where = "" if named else f" in {', '.join(jobs) if len(jobs) <= MAX_JOBS_NAMED else f'{len(jobs)} jobs'}"
-        cases = some[0].case if len(some) == 1 else f"{len(some)} cases"
+    for (status, reason), alike in by_reason.items():
+        where = "" if named else f" in {_job_names(alike)}"
+        cases = alike[0].case if len(alike) == 1 else f"{len(alike)} cases"
         yield f"  {status}{where}: {cases}: {reason}"
+
+
+def _job_names(gaps: Iterable[Gap]) -> str:
+    jobs = dict.fromkeys(gap.job for gap in gaps)
+    return ", ".join(jobs) if len(jobs) <= MAX_JOBS_NAMED else f"{len(jobs)} jobs"
 
 
 def case_counts(results: CaseStates) -> str:
     """Return the number of planned cases that are done, and the numbers of the others by status."""
     done, on_fewer_ranks = results.done
-    others = Counter(gap.status for gap in (*results.missing, *results.skipped))
-    not_planned = others.pop(NOT_PLANNED, 0)
-    counts = {
-        "predicted": sum(row.predicted for row in results.rows),
-        "imported": sum(row.imported for row in results.rows),
-    }
-    of_others = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    first = f"{done} of {results.planned} cases{f' ({of_others})' if of_others else ''}"
-    parts = [first, *(f"{count} {status}" for status, count in sorted(others.items()))]
-    parts += [f"{on_fewer_ranks} more on fewer ranks"] if on_fewer_ranks else []
-    return ", ".join(parts) + (f"; {not_planned} left out of the plan" if not_planned else "")
+    others = []
+    predicted = sum(row.predicted for row in results.rows)
+    if predicted:
+        others.append(f"{predicted} predicted")
+    imported = sum(row.imported for row in results.rows)
+    if imported:
+        others.append(f"{imported} imported")
+    parts = [f"{done} of {results.planned} cases{in_brackets(*others)}"]
+    statuses = Counter(gap.status for gap in (*results.missing, *results.skipped))
+    not_planned = statuses.pop(NOT_PLANNED, 0)
+    parts += [f"{count} {status}" for status, count in sorted(statuses.items())]
+    if on_fewer_ranks:
+        parts.append(f"{on_fewer_ranks} more on fewer ranks")
+    counts = ", ".join(parts)
+    return f"{counts}; {not_planned} left out of the plan" if not_planned else counts
 
 
 def measurement_progress(progress: Iterable[JobProgress]) -> str:
     """Return the number of measurements that are done, and the remaining time at the current rate."""
     jobs = list(progress)
-    done, total = sum(job.done for job in jobs), sum(job.total for job in jobs)
+    done = sum(job.done for job in jobs)
+    total = sum(job.total for job in jobs)
     rate = sum(job.rate or 0.0 for job in jobs)
-    left = f", about {format_wait((total - done) / rate)} left" if rate and done < total else ""
-    return f"{done} of {total} measurements{left}"
+    text = f"{done} of {total} measurements"
+    if rate and done < total:
+        text += f", about {format_wait((total - done) / rate)} left"
+    return text
 
 
 def outcome_lines(results: Results, recommendations: Sequence[Recommendation] | None = None) -> Iterator[str]:

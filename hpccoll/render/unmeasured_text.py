@@ -17,44 +17,63 @@ def not_measured(results: Results, names: Sequence[str]) -> str:
 
     What holds for some of them only is followed by their names.
     """
-    found = {name: each for name in names if (each := unmeasured(results, name))}
-    clauses = [clause for words in _CLAUSES for clause in _clauses(words, found)]
-    statuses = Counter(gap.status for gap in results.missing if gap.case.partition(".")[0] in names)
-    gaps = [f"{format_count(count, 'planned case')} ({status})" for status, count in statuses.items()]
-    return f"{'; '.join((*clauses, *gaps))}." if found and (clauses or gaps) else ""
+    gaps: dict[str, Unmeasured] = {}
+    for name in names:
+        gap = unmeasured(results, name)
+        if gap:
+            gaps[name] = gap
+    if not gaps:
+        return ""
+    clauses = [clause for words in _CLAUSES for clause in _clauses(words, gaps)]
+    statuses = Counter(planned.status for planned in results.missing if planned.case.partition(".")[0] in names)
+    clauses += [f"{format_count(count, 'planned case')} ({status})" for status, count in statuses.items()]
+    return f"{'; '.join(clauses)}." if clauses else ""
 
 
-def _clauses(words: Callable[[Unmeasured], str | None], found: Mapping[str, Unmeasured]) -> Iterator[str]:
+def _clauses(words: Callable[[Unmeasured], str | None], gaps: Mapping[str, Unmeasured]) -> Iterator[str]:
     """Yield what ``words`` says of the collectives; it returns None of those that it does not concern."""
     concerned: dict[str, list[str]] = defaultdict(list)
-    for name, each in found.items():
-        if (clause := words(each)) is not None:
+    for name, gap in gaps.items():
+        clause = words(gap)
+        if clause is not None:
             concerned[clause].append(name)
     for clause, names in concerned.items():
-        if clause:
-            yield clause if len(concerned) == 1 else f"{clause} ({', '.join(names)})"
+        if clause and len(concerned) == 1:
+            yield clause
+        elif clause:
+            yield f"{clause} ({', '.join(names)})"
 
 
-def _unmeasured_sizes(of: Unmeasured) -> str | None:
-    if not of.sizes:
+def _unmeasured_sizes(gap: Unmeasured) -> str | None:
+    if not gap.sizes:
         return None
-    least, most = format_size(of.sizes[0]), format_size(of.sizes[-1])
+    least, most = format_size(gap.sizes[0]), format_size(gap.sizes[-1])
     return f"sizes other than {least}" if least == most else f"sizes below {least} or above {most}"
 
 
-def _unmeasured_shapes(of: Unmeasured) -> str:
-    if not of.shapes:
+def _unmeasured_shapes(gap: Unmeasured) -> str:
+    if not gap.shapes:
         return "ranks with a core each"
-    on_one_node, with_one_rank = all(nodes == 1 for nodes, _ in of.shapes), all(n == ranks for n, ranks in of.shapes)
-    noun, numbers = "ranks" if on_one_node else "nodes", [ranks for _, ranks in of.shapes]
-    alike = all(nodes == 1 if on_one_node else with_one_rank and nodes == ranks for nodes, ranks in of.crowded)
-    crowded = f"{_listed(ranks for _, ranks in of.crowded)} {noun}" if alike else _listed_shapes(of.crowded)
-    cores = f" with a core each ({crowded} shared cores)" if of.crowded else ""
-    if not (on_one_node or with_one_rank):
-        return f"shapes other than {_listed_shapes(of.shapes)}{cores}"
-    if numbers == [*range(2, numbers[-1] + 1)]:
-        return f"more than {numbers[-1]} {noun}{cores}"
+    if all(nodes == 1 for nodes, _ in gap.shapes):
+        noun = "ranks"
+        crowded_alike = all(nodes == 1 for nodes, _ in gap.crowded)
+    elif all(nodes == ranks for nodes, ranks in gap.shapes):
+        noun = "nodes"
+        crowded_alike = all(nodes == ranks for nodes, ranks in gap.crowded)
+    else:
+        return f"shapes other than {_listed_shapes(gap.shapes)}{_crowded_words(_listed_shapes(gap.crowded))}"
+    crowded = f"{_listed(ranks for _, ranks in gap.crowded)} {noun}" if crowded_alike else _listed_shapes(gap.crowded)
+    cores = _crowded_words(crowded if gap.crowded else "")
+    numbers = [ranks for _, ranks in gap.shapes]
+    most = numbers[-1]
+    if numbers == list(range(2, most + 1)):
+        return f"more than {most} {noun}{cores}"
     return f"{noun} other than {_listed(numbers)}{cores}"
+
+
+def _crowded_words(crowded: str) -> str:
+    """Return that other shapes count only with a core for each rank, and where ranks shared cores; empty without."""
+    return f" with a core each ({crowded} shared cores)" if crowded else ""
 
 
 def _listed(numbers: Iterable[int]) -> str:
@@ -68,10 +87,10 @@ def _listed_shapes(shapes: Iterable[tuple[int, int]]) -> str:
 
 _CLAUSES: tuple[Callable[[Unmeasured], str | None], ...] = (
     _unmeasured_sizes,
-    lambda of: "the library's own call" if of.native else "",
+    lambda gap: "the library's own call" if gap.native else "",
     _unmeasured_shapes,
-    lambda of: f"types other than {join_words(of.dtypes)}" if of.dtypes else None,
-    lambda of: f"reductions other than {join_words(of.ops)}" if of.ops else None,
-    lambda of: of.placement and f"calls {of.placement}",
+    lambda gap: f"types other than {join_words(gap.dtypes)}" if gap.dtypes else None,
+    lambda gap: f"reductions other than {join_words(gap.ops)}" if gap.ops else None,
+    lambda gap: gap.placement and f"calls {gap.placement}",
 )
 """What a sentence says of what was not measured, in this order; None where it does not apply."""

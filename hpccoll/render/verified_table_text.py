@@ -27,22 +27,24 @@ def _gain(call: VerifiedCall) -> str:
         return ""
     before, after = call.intervals
     gain = call.seconds_without / call.seconds
+    factor = format_factor(gain)
     if not (before and after):
-        return f"{format_factor(gain)} (no interval)"
-    clear = max(before[0] / after[1], after[0] / before[1]) > 1 and max(gain, 1 / gain) >= NOTICEABLE
-    return format_factor(gain) + ("" if clear else " (noise)")
+        return f"{factor} (no interval)"
+    are_disjoint = max(before[0] / after[1], after[0] / before[1]) > 1
+    is_noticeable = max(gain, 1 / gain) >= NOTICEABLE
+    return factor if are_disjoint and is_noticeable else f"{factor} (noise)"
 
 
 _COLUMNS: Columns[VerifiedCall] = (
-    ("size", lambda each: format_size(each.bytes)),
-    ("call", lambda each: each.details),
-    ("line", lambda each: str(each.line or "")),
-    ("table says", lambda each: each.rule or DEFAULT),
-    ("without it", lambda each: _ran(each.without)),
-    ("with it", lambda each: _ran(each.ran)),
-    ("verdict", lambda each: each.verdict),
-    ("without", lambda each: format_seconds(each.seconds_without) if each.seconds_without else ""),
-    ("with", lambda each: format_seconds(each.seconds) if each.seconds else ""),
+    ("size", lambda call: format_size(call.bytes)),
+    ("call", lambda call: call.details),
+    ("line", lambda call: str(call.line or "")),
+    ("table says", lambda call: call.rule or DEFAULT),
+    ("without it", lambda call: _ran(call.without)),
+    ("with it", lambda call: _ran(call.ran)),
+    ("verdict", lambda call: call.verdict),
+    ("without", lambda call: format_seconds(call.seconds_without) if call.seconds_without else ""),
+    ("with", lambda call: format_seconds(call.seconds) if call.seconds else ""),
     ("gain", _gain),
 )
 
@@ -50,8 +52,12 @@ _COLUMNS: Columns[VerifiedCall] = (
 def verified_lines(calls: Sequence[VerifiedCall]) -> Iterator[str]:
     """Yield a line that counts the verdicts, a table for each collective and number of ranks, and what to do."""
     counts = Counter(call.verdict for call in calls)
-    yield f"{format_count(len(calls), 'call')}: {join_words(f'{count} {verdict}' for verdict, count in counts.items())}"
-    for (name, ranks), group in groupby(calls, lambda each: (each.collective, each.ranks)):
+    verdicts = join_words(f"{count} {verdict}" for verdict, count in counts.items())
+    yield f"{format_count(len(calls), 'call')}: {verdicts}"
+    for (name, ranks), group in groupby(calls, lambda call: (call.collective, call.ranks)):
         yield f"{name}, {format_count(ranks, 'rank')}"
-        yield from table_lines(*filled_columns(*table_of(_COLUMNS, [*group])))
-    yield from (f"{verdict}: do: {remedy}" for verdict, remedy in REMEDIES.items() if counts[verdict])
+        head, rows = table_of(_COLUMNS, list(group))
+        yield from table_lines(*filled_columns(head, rows))
+    for verdict, remedy in REMEDIES.items():
+        if counts[verdict]:
+            yield f"{verdict}: do: {remedy}"

@@ -4,7 +4,8 @@ Of a reduction one unit is followed: a cell names the ranks whose contributions 
 move, a cell names the blocks that a rank has anywhere, and blocks that end at no rank are left out.
 """
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from string import ascii_lowercase
@@ -44,14 +45,26 @@ class BufferState:
             return plain
         if symbols == self.all_symbols:
             return ALL_SIGN
-        shorter = separator.join("-".join(map(self._name, sorted({run[0], run[-1]}))) for run in runs(sorted(symbols)))
-        return next((text for text in (shorter, f"#{len(symbols)}") if len(text) <= width), "+")
+        shorter = separator.join(self._run_text(run) for run in runs(sorted(symbols)))
+        if len(shorter) <= width:
+            return shorter
+        count = f"#{len(symbols)}"
+        return count if len(count) <= width else "+"
+
+    def _run_text(self, run: Sequence[int]) -> str:
+        if len(run) == 1:
+            return self._name(run[0])
+        return f"{self._name(run[0])}-{self._name(run[-1])}"
 
     def title(self, width: int) -> str:
         """Return what cells of ``width`` characters mean, and their signs: ``whose unit 0 is folded in (* all)``."""
         first_letters = {self.cell_text(symbols, width)[:1] for row in self.rows for symbols in row}
-        signs = [meaning for sign, meaning in ((ALL_SIGN, "* all"), ("#", "#3 three of them")) if sign in first_letters]
-        return self.what + (f" ({', '.join(signs)})" if signs else "")
+        signs = []
+        if ALL_SIGN in first_letters:
+            signs.append("* all")
+        if "#" in first_letters:
+            signs.append("#3 three of them")
+        return f"{self.what} ({', '.join(signs)})" if signs else self.what
 
     def _name(self, symbol: int) -> str:
         return ascii_lowercase[symbol] if self.letters else str(symbol)
@@ -78,48 +91,59 @@ def buffer_state(call: CollectiveCall, trace: Trace, unit: int | None = None) ->
         raise BadInputError("--unit", unit, f"a unit from 0 to {units - 1}")
     if reduces:
         unit = unit or 0
-    ends: list[Contributions] = [
-        frozenset().union(*(call.result(me, i) for i in call.target(me, units) if not reduces or i == unit))
-        for me in range(layout.ranks)
-    ]
+    ends = [_result(call, me, units, unit if reduces else None) for me in range(layout.ranks)]
     wanted: Contributions = frozenset().union(*ends)
-    if unit is None and len(wanted) > max(len({origin for origin, _ in wanted}), len({block for _, block in wanted})):
+    origins = {origin for origin, _ in wanted}
+    blocks = {block for _, block in wanted}
+    if unit is None and len(wanted) > max(len(origins), len(blocks)):
         unit = 0
-    if not reduces:
-        wanted = frozenset(symbol for symbol in wanted if unit in (None, symbol[1]))
-
-    followed = unit or 0
+    if not reduces and unit is not None:
+        wanted = frozenset(contribution for contribution in wanted if contribution[1] == unit)
 
     def held(cells: Cells) -> Contributions:
         if reduces:
-            return cells.get(("dst", followed), frozenset())
-        written = (contributions for (buffer, _), contributions in cells.items() if buffer != "src")
+            return cells.get(("dst", unit or 0), frozenset())
+        written = [contributions for (buffer, _), contributions in cells.items() if buffer != "src"]
         return wanted & frozenset().union(*written)
 
     memory = _Memory(call, trace)
-    history = [[*map(held, memory.ranks)]]
-    walk(trace, memory, lambda: history.append([*map(held, memory.ranks)]))
-    one_origin = not reduces and len({origin for origin, _ in wanted}) == 1 < len(wanted)
-    # if all units go together, whose they are says more
-    by_unit = one_origin and any(contributions not in (frozenset(), wanted) for row in history for contributions in row)
+    history = [list(map(held, memory.ranks))]
+    walk(trace, memory, lambda: history.append(list(map(held, memory.ranks))))
+    by_unit = not reduces and _shows_units(wanted, history)
 
     def to_symbols(contributions: Iterable[Contribution]) -> Symbols:
         return frozenset(block if by_unit else origin for origin, block in contributions)
 
-    if by_unit:
-        what, unit = "which units each rank has", None
-    elif reduces:
-        what = f"whose unit {unit} is folded in"
-    else:
-        what = "whose block each rank has" if unit is None else f"whose unit {unit} each rank has"
     return BufferState(
-        what,
+        _cell_meaning(unit, reduces=reduces, by_unit=by_unit),
         rows=tuple(tuple(map(to_symbols, row)) for row in history),
         all_symbols=frozenset(range(layout.workers)) if reduces else to_symbols(wanted),
         expected=tuple(to_symbols(end & wanted) for end in ends),
         letters=not by_unit and layout.workers <= len(ascii_lowercase),
-        unit=unit,
+        unit=None if by_unit else unit,
     )
+
+
+def _result(call: CollectiveCall, me: int, units: int, unit: int | None) -> Contributions:
+    """Return what rank ``me`` must hold at the end, in all units, or in one."""
+    targets = [target for target in call.target(me, units) if unit is None or target == unit]
+    return frozenset().union(*(call.result(me, target) for target in targets))
+
+
+def _shows_units(wanted: Contributions, history: Sequence[Sequence[Contributions]]) -> bool:
+    """Return whether cells name units: those of one origin, unless all go together, when whose they are says more."""
+    origins = {origin for origin, _ in wanted}
+    if len(origins) != 1 or len(wanted) == 1:
+        return False
+    return any(held and held != wanted for row in history for held in row)
+
+
+def _cell_meaning(unit: int | None, *, reduces: bool, by_unit: bool) -> str:
+    if by_unit:
+        return "which units each rank has"
+    if reduces:
+        return f"whose unit {unit} is folded in"
+    return "whose block each rank has" if unit is None else f"whose unit {unit} each rank has"
 
 
 class _Memory:
@@ -127,15 +151,14 @@ class _Memory:
 
     def __init__(self, call: CollectiveCall, trace: Trace) -> None:
         # A schedule is written in place, where dst begins with what src has, unless it reads src itself.
-        buffers = ("src",) if any(m.sent.buffer == "src" for m in trace.messages) else ("src", "dst")
-        self.ranks: list[Cells] = [
-            {
-                (buffer, unit): frozenset({(me, unit)})
-                for buffer in buffers
-                for unit in call.source(me, trace.schedule.units)
-            }
-            for me in range(trace.schedule.layout.ranks)
-        ]
+        reads_source = any(m.sent.buffer == "src" for m in trace.messages)
+        buffers = ("src",) if reads_source else ("src", "dst")
+        self.ranks: list[Cells] = []
+        for me in range(trace.schedule.layout.ranks):
+            cells: Cells = {}
+            for buffer, unit in itertools.product(buffers, call.source(me, trace.schedule.units)):
+                cells[buffer, unit] = frozenset({(me, unit)})
+            self.ranks.append(cells)
 
     def read(self, m: Message) -> list[Contributions]:
         return _contributions(self.ranks[m.source], m.sent)
@@ -145,7 +168,8 @@ class _Memory:
         if m.operand is not None:
             operand = _contributions(cells, m.operand)
             arrival = [mine | its for mine, its in zip(operand, arrival, strict=True)]
-        cells |= zip(((m.landed.buffer, unit) for unit in m.landed.units), arrival, strict=True)
+        for unit, contributions in zip(m.landed.units, arrival, strict=True):
+            cells[m.landed.buffer, unit] = contributions
 
 
 def _contributions(cells: Cells, part: Part) -> list[Contributions]:

@@ -58,33 +58,51 @@ class RankPositions:
 
     def radius(self, me: int) -> float:
         """Return the radius of rank ``me``: on a large circle most ranks are dots without a number."""
-        every = ceil(len(self.at) / _MAX_NAMED) if self.kind in {"ring", "circle"} else 1
+        on_circle = self.kind in {"ring", "circle"}
+        every = ceil(len(self.at) / _MAX_NAMED) if on_circle else 1
         if every == 1:
             return RADIUS
-        return 3.0 if me % every or me + every > len(self.at) else 11.0  # the last would touch the first
+        meets_the_first = me + every > len(self.at)
+        return 3.0 if me % every or meets_the_first else 11.0
 
 
 def rank_positions(graph: Graph, layout: Layout, root: int | None = None) -> RankPositions:
     """Return the positions of the ranks, chosen by the graph of their messages; ``root`` is that of the call."""
-    if rows := levels(graph, layout):
-        return RankPositions("switches", _rows(rows, graph, layout), _frames(layout))
-    if frames := _frames(layout):
+    rows = levels(graph, layout)
+    frames = _frames(layout)
+    if rows:
+        return RankPositions("switches", _rows(rows, graph, layout), frames)
+    if frames:
         return RankPositions("nodes", _columns(layout), frames)
-    if trees := graph.trees(root):
+    trees = graph.trees(root)
+    if trees:
         return RankPositions("tree", _levels(trees))
-    if columns := graph.torus():
-        at = {me: Point(_ACROSS * x, _DOWN * y) for x, column in enumerate(columns) for y, me in enumerate(column)}
-        return RankPositions("torus", at)
+    columns = graph.torus()
+    if columns:
+        return RankPositions("torus", _torus(columns))
     order = graph.cycle()
-    return RankPositions("ring" if order else "circle", _circle(order or range(layout.ranks)))
+    if order:
+        return RankPositions("ring", _circle(order))
+    return RankPositions("circle", _circle(range(layout.ranks)))
+
+
+def _torus(columns: Sequence[Sequence[int]]) -> dict[int, Point]:
+    at: dict[int, Point] = {}
+    for x, column in enumerate(columns):
+        at |= {me: Point(_ACROSS * x, _DOWN * y) for y, me in enumerate(column)}
+    return at
 
 
 def _circle(order: Sequence[int]) -> dict[int, Point]:
-    named = min(len(order), _MAX_NAMED)
-    length = named * (_DISTANCE + 8) + (len(order) - named) * 12.0
-    radius = 0.0 if len(order) == 1 else max(88.0, length / (2 * pi))
-    angles = [2 * pi * i / len(order) for i in range(len(order))]
-    return {me: Point(radius * sin(angle), -radius * cos(angle)) for me, angle in zip(order, angles, strict=True)}
+    ranks = len(order)
+    named = min(ranks, _MAX_NAMED)
+    length = named * (_DISTANCE + 8) + (ranks - named) * 12.0
+    radius = 0.0 if ranks == 1 else max(88.0, length / (2 * pi))
+    at: dict[int, Point] = {}
+    for position, me in enumerate(order):
+        angle = 2 * pi * position / ranks
+        at[me] = Point(radius * sin(angle), -radius * cos(angle))
+    return at
 
 
 def _levels(trees: Sequence[Tree]) -> dict[int, Point]:
@@ -115,31 +133,42 @@ def _levels(trees: Sequence[Tree]) -> dict[int, Point]:
 
 def _rows(rows: Sequence[Sequence[int]], graph: Graph, layout: Layout) -> dict[int, Point]:
     """Place workers in a row, node by node, and each aggregator above the middle of those it serves."""
-    _, nodes = groups(layout)
-    in_row = [(me, number) for number, home in enumerate(nodes.values() or [rows[0]]) for me in home]
     rack = {me: number for number, members in enumerate(layout.groups("rack")) for me in members}
-    at = {me: Point(i * _DISTANCE + 16.0 * number + 26.0 * rack[me], 0.0) for i, (me, number) in enumerate(in_row)}
+    _, nodes = groups(layout)
+    at: dict[int, Point] = {}
+    for number, members in enumerate(nodes.values() or [rows[0]]):
+        for me in members:
+            gaps = 16.0 * number + 26.0 * rack[me]
+            at[me] = Point(len(at) * _DISTANCE + gaps, 0.0)
     up = min(150.0, max(86.0, 0.3 * _DISTANCE * len(rows[0])))
     for level, row in enumerate(rows[1:], start=1):
-        below = {me: [at[peer].x for peer in graph.neighbours[me] if peer in at] for me in row}
-        wish = {me: sum(xs) / len(xs) if xs else 0.0 for me, xs in below.items()}
+        wishes = {me: _middle_of_neighbours(me, graph, at) for me in row}
         right = float("-inf")
-        for me in sorted(row, key=lambda me: wish[me]):
-            right = max(wish[me], right + _DISTANCE + 12)
+        for me in sorted(row, key=wishes.__getitem__):
+            right = max(wishes[me], right + _DISTANCE + 12)
             at[me] = Point(right, -up * level)
     return at
+
+
+def _middle_of_neighbours(me: int, graph: Graph, at: Mapping[int, Point]) -> float:
+    """Return the mean x of the neighbours of a rank that are placed already; 0 without any."""
+    xs = [at[peer].x for peer in graph.neighbours[me] if peer in at]
+    return sum(xs) / len(xs) if xs else 0.0
 
 
 def _columns(layout: Layout) -> dict[int, Point]:
     """Place every node as a column, so that ranks of one number on their nodes are side by side; idle ranks last."""
     at: dict[int, Point] = {}
     x, rack = -_ACROSS, layout.rack[0]
-    for home in groups(layout)[1].values():
-        x += _ACROSS if layout.rack[home[0]] == rack else _ACROSS + 18
-        rack = layout.rack[home[0]]
-        at |= {me: Point(x, _DOWN * row) for row, me in enumerate(home)}
-    idle = enumerate(range(layout.workers, layout.ranks))
-    return at | {me: Point(x + _ACROSS + _DISTANCE * i, 0.0) for i, me in idle}
+    _, nodes = groups(layout)
+    for members in nodes.values():
+        rack_of_node = layout.rack[members[0]]
+        x += _ACROSS if rack_of_node == rack else _ACROSS + 18
+        rack = rack_of_node
+        at |= {me: Point(x, _DOWN * row) for row, me in enumerate(members)}
+    for position, me in enumerate(range(layout.workers, layout.ranks)):
+        at[me] = Point(x + _ACROSS + _DISTANCE * position, 0.0)
+    return at
 
 
 def _frames(layout: Layout) -> tuple[Frame, ...]:
@@ -157,12 +186,13 @@ def message_graphs(traces: Sequence[Trace], style: Style, root: int | None) -> l
     layout = traces[0].schedule.layout
     combined = rank_positions(Graph.of(traces), layout, root)
     separate = [rank_positions(Graph.of([trace]), layout, root) for trace in traces]
-    if combined.kind == "circle" and all(positions.kind == "tree" for positions in separate):
-        return [
-            [*_network(positions, {number: trace}, style)]
-            for number, (positions, trace) in enumerate(zip(separate, traces, strict=True))
-        ]
-    return [[*_network(combined, dict(enumerate(traces)), style)]]
+    are_trees = all(positions.kind == "tree" for positions in separate)
+    if combined.kind != "circle" or not are_trees:
+        return [list(_network(combined, dict(enumerate(traces)), style))]
+    graphs = []
+    for number, (positions, trace) in enumerate(zip(separate, traces, strict=True)):
+        graphs.append(list(_network(positions, {number: trace}, style)))
+    return graphs
 
 
 def _network(positions: RankPositions, traces: Mapping[int, Trace], style: Style) -> Iterator[SvgShape]:
@@ -177,27 +207,40 @@ def _network(positions: RankPositions, traces: Mapping[int, Trace], style: Style
 
 def _frame(frame: Frame, positions: RankPositions) -> list[SvgShape]:
     xs, ys = zip(*(positions.at[me] for me in frame.ranks), strict=True)
-    under_switches = positions.kind == "switches"
     out = RADIUS + 10 * frame.depth
-    foot, head = (20 * frame.depth, 0) if under_switches else (0, 20 + 20 * frame.depth)
-    low, high = Point(min(xs) - out, min(ys) - out - head), Point(max(xs) + out, max(ys) + out + foot)
+    left, right = min(xs) - out, max(xs) + out
+    top, bottom = min(ys) - out, max(ys) + out
+    if positions.kind == "switches":  # the label is below the ranks, because switches are above them
+        bottom += 20 * frame.depth
+        label_height = bottom - 11
+    else:
+        top -= 20 + 20 * frame.depth
+        label_height = top + 11
     fill, stroke = _SHADES[frame.depth]
-    at = Point((low.x + high.x) / 2, high.y - 11 if under_switches else low.y + 11)
-    return [Box(low, high, fill, stroke, radius=9), Text(at, frame.label, size=11, colour=MUTED)]
+    box = Box(Point(left, top), Point(right, bottom), fill, stroke, radius=9)
+    return [box, Text(Point((left + right) / 2, label_height), frame.label, size=11, colour=MUTED)]
 
 
 def _edges(positions: RankPositions, trace: Trace, number: int, lane: float, style: Style) -> Iterator[SvgShape]:
     """Yield a line for each pair of ranks that exchange messages in a slice, with a head at each end that receives."""
     first = Graph.of([trace]).first
-    width = 1.7 if len(first) <= 64 else 1.0 if len(first) <= 512 else 0.5
-    heads = len(first) <= _MAX_HEADS or any((b, a) not in first for a, b in first)
+    width = _line_width(len(first))
+    is_one_way = any((b, a) not in first for a, b in first)
+    heads = is_one_way or len(first) <= _MAX_HEADS
     for (a, b), m in sorted(first.items()):
         both_ways = (b, a) in first
-        if a < b or not both_ways:
-            colour = _PLAIN if style.by == "arrival" else style.colour(m, number)
-            curve = route(positions, a, b, lane, LineStyle(colour, width=width))
-            headed = replace(curve, head=heads, tail=heads and both_ways)
-            yield headed.short_of(positions.radius(a) + 2, positions.radius(b) + 2)
+        if a > b and both_ways:
+            continue  # one line serves both directions
+        colour = _PLAIN if style.by == "arrival" else style.colour(m, number)
+        curve = route(positions, a, b, lane, LineStyle(colour, width=width))
+        headed = replace(curve, head=heads, tail=heads and both_ways)
+        yield headed.short_of(positions.radius(a) + 2, positions.radius(b) + 2)
+
+
+def _line_width(lines: int) -> float:
+    if lines <= 64:
+        return 1.7
+    return 1.0 if lines <= 512 else 0.5
 
 
 def route(positions: RankPositions, a: int, b: int, lane: float, line_style: LineStyle) -> Curve:
@@ -206,7 +249,8 @@ def route(positions: RankPositions, a: int, b: int, lane: float, line_style: Lin
     ``lane`` is the offset of its slice in pixels: outwards on a ring, else to the left seen from the lower rank.
     """
     start, end = positions.at[a], positions.at[b]
-    middle, away = start.towards(end, 0.5), dist(start, end) or 1.0
+    middle = start.towards(end, 0.5)
+    away = dist(start, end) or 1.0
     left = Point((end.y - start.y) / away, -(end.x - start.x) / away)
 
     def bent(bend: float) -> Curve:
@@ -221,18 +265,25 @@ def route(positions: RankPositions, a: int, b: int, lane: float, line_style: Lin
     if len(positions.at) > _MANY:
         return bent(lane)
     others = np.array([at for me, at in positions.at.items() if me not in (a, b)]).reshape(-1, 2)
-    centre = Point(*np.mean([*positions.at.values()], axis=0))
+    centre = Point(*np.mean(list(positions.at.values()), axis=0))
     outside = 1 if dist(bent(1.0).bend, centre) > dist(bent(-1.0).bend, centre) else -1
-    curves = [bent(outside * bend + lane) for bend in (_INWARDS if positions.kind == "circle" else _BENDS)]
-    return next((curve for curve in curves if _passes(curve, others)), curves[0])
+    bends = _INWARDS if positions.kind == "circle" else _BENDS
+    for bend in bends:
+        curve = bent(outside * bend + lane)
+        if _passes(curve, others):
+            return curve
+    return bent(outside * bends[0] + lane)
 
 
 def _sagitta(positions: RankPositions, chord: float) -> float:
     """Return the bend with which a line between neighbours lies on the circle of all ranks."""
     radius = max(hypot(*at) for at in positions.at.values())
-    return 2 * (radius - sqrt(max(0.0, radius**2 - (chord / 2) ** 2)))
+    to_chord = sqrt(max(0.0, radius**2 - (chord / 2) ** 2))
+    return 2 * (radius - to_chord)
 
 
 def _passes(curve: Curve, others: np.ndarray) -> bool:
+    """Return whether a line has some pixels between it and other ranks, whose centres are [rank, (x, y)]."""
     points = np.array([curve.at(fraction) for fraction in np.linspace(0.05, 0.95, 25)])
-    return bool((np.linalg.norm(points[:, None] - others[None], axis=2) > RADIUS + 4).all())
+    distances = np.linalg.norm(points[:, None] - others[None], axis=2)
+    return bool((distances > RADIUS + 4).all())

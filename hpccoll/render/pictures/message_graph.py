@@ -23,8 +23,11 @@ class Graph:
 
     @classmethod
     def of(cls, traces: Sequence[Trace]) -> "Graph":
-        messages = [m for trace in traces for m in sorted(trace.messages, key=lambda m: m.departs) if not m.copies]
-        first = {(m.source, m.target): m for m in reversed(messages)}
+        first: dict[Pair, Message] = {}
+        for trace in traces:
+            for m in sorted(trace.messages, key=lambda m: m.departs):
+                if not m.copies:
+                    first.setdefault((m.source, m.target), m)
         return cls(traces[0].schedule.layout.ranks, first)
 
     @property
@@ -55,10 +58,12 @@ class Graph:
 
     def torus(self) -> list[list[int]] | None:
         """Return the columns of a torus if ranks exchange messages with row or column neighbours only, else None."""
-        links, everyone = self.links, range(self.ranks)
-        for down in (down for down in range(2, self.ranks // 2 + 1) if self.ranks % down == 0):
-            columns = _undirected((me, me // down * down + (me + 1) % down) for me in everyone)
-            rows = _undirected((me, (me + down) % self.ranks) for me in everyone)
+        links = self.links
+        for down in range(2, self.ranks // 2 + 1):
+            if self.ranks % down:
+                continue
+            columns = _undirected((me, me // down * down + (me + 1) % down) for me in range(self.ranks))
+            rows = _undirected((me, (me + down) % self.ranks) for me in range(self.ranks))
             if links <= columns | rows and links & columns and links & rows:
                 return [list(range(first, first + down)) for first in range(0, self.ranks, down)]
         return None
@@ -82,13 +87,17 @@ class Graph:
         for a, b in self.links:
             if a in component:
                 directions = [self.first[pair] for pair in ((a, b), (b, a)) if pair in self.first]
-                one, *other = sorted(directions, key=lambda m: m.departs)
-                if other and other[0].departs == one.departs:
+                directions.sort(key=lambda m: m.departs)
+                if len(directions) > 1 and directions[0].departs == directions[1].departs:
                     return None
-                earliest.append(one)
-        ends, starts = component - {m.source for m in earliest}, component - {m.target for m in earliest}
+                earliest.append(directions[0])
+        ends = component - {m.source for m in earliest}
+        starts = component - {m.target for m in earliest}
         roots = (ends, starts) if any(m.folds for m in earliest) else (starts, ends)
-        return next((candidate for candidates in roots if len(candidates) == 1 for candidate in candidates), None)
+        for candidates in roots:
+            if len(candidates) == 1:
+                return next(iter(candidates))
+        return None
 
 
 def _undirected(pairs: Iterable[Pair]) -> set[Pair]:
@@ -129,7 +138,8 @@ def levels(graph: Graph, layout: Layout) -> list[list[int]] | None:
 def groups(layout: Layout) -> tuple[str, dict[int, list[int]]]:
     """Return ``node`` and the workers of each, or ``rack`` if nodes have one each; nothing if all have one place."""
     for tier, number in (("node", layout.node), ("rack", layout.rack)):
-        members = layout.groups(tier)
-        if 1 < len(members) < layout.workers:
-            return tier, {number[each[0]]: each for each in sorted(members, key=lambda each: number[each[0]])}
+        groups_of_tier = layout.groups(tier)
+        if 1 < len(groups_of_tier) < layout.workers:
+            by_number = {number[members[0]]: members for members in groups_of_tier}
+            return tier, dict(sorted(by_number.items()))
     return "", {}

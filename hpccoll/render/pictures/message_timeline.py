@@ -12,7 +12,7 @@ from hpccoll.render.colours import MUTED, PAPER
 from hpccoll.render.pictures.buffer_state import runs, spans
 from hpccoll.render.pictures.message_graph import groups
 from hpccoll.render.pictures.style import Style, rank_shapes
-from hpccoll.render.pictures.svg import Box, Curve, LineStyle, Point, SvgShape, Text, bounds_of, straight
+from hpccoll.render.pictures.svg import Bounds, Box, Curve, LineStyle, Point, SvgShape, Text, bounds_of, straight
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Message, Trace
 
@@ -51,19 +51,16 @@ class Grid:
     @classmethod
     def of(cls, traces: Sequence[Trace]) -> "Grid":
         """Return a grid with room for the messages of ``traces``."""
-        layout, rounds = traces[0].schedule.layout, max(trace.rounds for trace in traces)
-        across = 54.0 if layout.ranks <= 9 else 44.0 if layout.ranks <= 18 else max(9.0, 800.0 / layout.ranks)
-        down = 58.0 if rounds <= 8 else 48.0 if rounds <= 14 else min(40.0, max(12.0, 1600 / rounds))
-        messages = [(number, m) for number, trace in enumerate(traces) for m in trace.messages if not m.copies]
-        received = Counter((number, m.lands, m.target) for number, m in messages)
-        sent = Counter((number, m.departs, m.source) for number, m in messages)
-        widest_fan = max([*received.values(), *sent.values()], default=0)
-        return cls(layout, rounds, across, down + min(100.0, 10.0 * max(0, widest_fan - 2)))
+        layout = traces[0].schedule.layout
+        rounds = max(trace.rounds for trace in traces)
+        extra = min(100.0, 10.0 * max(0, _widest_fan(traces) - 2))
+        return cls(layout, rounds, _pixels_of_rank(layout.ranks), _pixels_of_round(rounds) + extra)
 
     @property
     def edges(self) -> tuple[float, float]:
         """The left and the right end of the diagram, in pixels."""
-        return -self.across / 2, (self.layout.ranks - 0.5) * self.across
+        right = (self.layout.ranks - 0.5) * self.across
+        return -self.across / 2, right
 
     @property
     def radius(self) -> float:
@@ -75,25 +72,54 @@ class Grid:
         return Point(me * self.across, round_ * self.down)
 
 
+def _pixels_of_rank(ranks: int) -> float:
+    if ranks <= 9:
+        return 54.0
+    return 44.0 if ranks <= 18 else max(9.0, 800.0 / ranks)
+
+
+def _pixels_of_round(rounds: int) -> float:
+    if rounds <= 8:
+        return 58.0
+    return 48.0 if rounds <= 14 else min(40.0, max(12.0, 1600 / rounds))
+
+
+def _widest_fan(traces: Sequence[Trace]) -> int:
+    """Return the most messages of a slice that one rank sends, or receives, in a round."""
+    fans: Counter[tuple[int, str, int, int]] = Counter()
+    for number, trace in enumerate(traces):
+        for m in trace.messages:
+            if not m.copies:
+                fans[number, "received", m.lands, m.target] += 1
+                fans[number, "sent", m.departs, m.source] += 1
+    return max(fans.values(), default=0)
+
+
 def rank_heads(grid: Grid) -> list[SvgShape]:
     """Return the ranks in a row, above their lines; without room for circles only some numbers."""
-    heads = {me: Point(me * grid.across, _HEADS) for me in range(grid.layout.ranks)}
-    if grid.radius < 8:
-        every = ceil(17 / grid.across)
-        return [Text(at, str(me), size=9, colour=MUTED) for me, at in heads.items() if me % every == 0]
-    return [shape for me, at in heads.items() for shape in rank_shapes(me, at, grid.layout, grid.radius)]
+    every = ceil(17 / grid.across)
+    shapes: list[SvgShape] = []
+    for me in range(grid.layout.ranks):
+        at = Point(me * grid.across, _HEADS)
+        if grid.radius >= 8:
+            shapes += rank_shapes(me, at, grid.layout, grid.radius)
+        elif me % every == 0:
+            shapes.append(Text(at, str(me), size=9, colour=MUTED))
+    return shapes
 
 
 def node_headings(grid: Grid) -> Iterator[SvgShape]:
     """Yield the number of its node, or rack, above each run of ranks in one node or rack."""
     tier, nodes = groups(grid.layout)
+    number_height, line_top, line_bottom = _HEADS - 30, _HEADS - 21, _HEADS - 18
     if nodes:
-        yield Text(Point(grid.edges[0] - 8, _HEADS - 30), tier, size=11, anchor="end", colour=MUTED)
+        yield Text(Point(grid.edges[0] - 8, number_height), tier, size=11, anchor="end", colour=MUTED)
     for number, members in nodes.items():
         for run in runs(members):
-            left, right = run[0] * grid.across - grid.radius, run[-1] * grid.across + grid.radius
-            yield Box(Point(left, _HEADS - 21), Point(right, _HEADS - 18), fill=_RANK_LINE.colour, radius=1.5)
-            yield Text(Point((left + right) / 2, _HEADS - 30), str(number), size=11, colour=MUTED)
+            left = run[0] * grid.across - grid.radius
+            right = run[-1] * grid.across + grid.radius
+            yield Box(Point(left, line_top), Point(right, line_bottom), fill=_RANK_LINE.colour, radius=1.5)
+            yield Text(Point((left + right) / 2, number_height), str(number), size=11, colour=MUTED)
 
 
 def background(grid: Grid) -> Iterator[SvgShape]:
@@ -108,7 +134,8 @@ def background(grid: Grid) -> Iterator[SvgShape]:
             yield Text(at, str(number + 1), size=11, anchor="end", colour=MUTED)
     yield Text(Point(left - 8, _HEADS), "round", size=11, anchor="end", colour=MUTED)
     for me in range(grid.layout.ranks):
-        start, end = grid.point(me, 0).moved(0, -16), grid.point(me, grid.rounds).moved(0, 6)
+        start = grid.point(me, 0).moved(0, -16)
+        end = grid.point(me, grid.rounds).moved(0, 6)
         yield straight(start, end, _RANK_LINE, head=False)
 
 
@@ -131,16 +158,21 @@ class Arrow:
 def arrows(trace: Trace, number: int, grid: Grid, style: Style) -> Iterator[Arrow]:
     """Yield an arrow for each message of slice ``number``."""
     laps, labelled = _laps(trace), _needs_labels(trace)
-    late, early = _staggered(trace.departing, "source", grid), _staggered(trace.landing, "target", grid)
-    width = 1.6 if len(trace.messages) <= 4 * grid.layout.ranks * trace.rounds and grid.across > 30 else 0.7
+    late = _staggered(trace.departing, "source", grid)
+    early = _staggered(trace.landing, "target", grid)
+    few = len(trace.messages) <= 4 * grid.layout.ranks * trace.rounds
+    width = 1.6 if few and grid.across > 30 else 0.7
     for m in trace.messages:
         start, end = grid.point(m.source, m.departs), grid.point(m.target, m.lands + 1)
         if m.copies:
-            yield Arrow(m, (_loop(start, end, grid, style.line_style(m, number, width=1.2)),), "")
+            loop = _loop(start, end, grid, style.line_style(m, number, width=1.2))
+            yield Arrow(m, (loop,), "")
             continue
         lap = laps.get(m, 0) * grid.layout.ranks * grid.across
-        uncut = straight(start.moved(0, late[m]), end.moved(lap, -early[m]), style.line_style(m, number, width))
-        yield Arrow(m, _cut_at_the_edge(uncut, lap, grid), _label(m, trace.schedule.units) if labelled else "")
+        line_style = style.line_style(m, number, width)
+        uncut = straight(start.moved(0, late[m]), end.moved(lap, -early[m]), line_style)
+        label = _label(m, trace.schedule.units) if labelled else ""
+        yield Arrow(m, _cut_at_the_edge(uncut, lap, grid), label)
 
 
 def _staggered(rounds: Iterable[Sequence[Message]], end: str, grid: Grid) -> dict[Message, float]:
@@ -150,16 +182,20 @@ def _staggered(rounds: Iterable[Sequence[Message]], end: str, grid: Grid) -> dic
     """
     distances: dict[Message, float] = {}
     for messages in rounds:
-        fans = defaultdict(list)
-        for m in sorted((m for m in messages if not m.copies), key=lambda m: -abs(m.source - m.target)):
-            fans[getattr(m, end)].append(m)
+        fans: dict[int, list[Message]] = defaultdict(list)
+        for m in sorted(messages, key=lambda m: -abs(m.source - m.target)):
+            if not m.copies:
+                fans[getattr(m, end)].append(m)
         for fan in fans.values():
-            distances |= {m: i * min(9.0, 0.45 * grid.down / len(fan)) for i, m in enumerate(fan)}
+            step = min(9.0, 0.45 * grid.down / len(fan))
+            for position, m in enumerate(fan):
+                distances[m] = position * step
     return distances
 
 
 def _loop(start: Point, end: Point, grid: Grid, line_style: LineStyle) -> Curve:
-    middle, high = start.towards(end, 0.5), min(13.0, grid.down / 4)
+    middle = start.towards(end, 0.5)
+    high = min(13.0, grid.down / 4)
     bend = middle.moved(min(30.0, grid.across * 0.7), 0)
     return Curve(middle.moved(0, -high), bend, middle.moved(0, high), line_style)
 
@@ -169,12 +205,16 @@ def _cut_at_the_edge(uncut: Curve, lap: float, grid: Grid) -> tuple[Curve, ...]:
 
     The cut is between the last rank and rank 0, and the arrow has two pieces.
     """
-    ends = 1.5 / dist(uncut.start, uncut.end)
+    start, end = uncut.start, uncut.end
+    margin = 1.5 / dist(start, end)
     if not lap:
-        return (straight(uncut.start.towards(uncut.end, ends), uncut.end.towards(uncut.start, ends), uncut.line_style),)
-    fraction = (grid.edges[lap > 0] - uncut.start.x) / (uncut.end.x - uncut.start.x)
-    leaves = replace(uncut.between(ends, fraction), head=False)
-    return leaves, uncut.between(fraction, 1 - ends).moved(-lap, 0)
+        return (straight(start.towards(end, margin), end.towards(start, margin), uncut.line_style),)
+    left, right = grid.edges
+    edge = right if lap > 0 else left
+    fraction = (edge - start.x) / (end.x - start.x)
+    leaves = replace(uncut.between(margin, fraction), head=False)
+    enters = uncut.between(fraction, 1 - margin).moved(-lap, 0)
+    return leaves, enters
 
 
 def _laps(trace: Trace) -> dict[Message, int]:
@@ -187,20 +227,22 @@ def _laps(trace: Trace) -> dict[Message, int]:
     if p <= 2 or trace.schedule.layout.aggregators:
         return directions
     for departing in trace.departing:
-        complete = Counter((m.target - m.source) % p for m in departing)
+        senders = Counter((m.target - m.source) % p for m in departing)
         for m in departing:
             distance = (m.target - m.source) % p
             offset = distance if distance <= p / 2 else distance - p
-            if not m.copies and complete[distance] >= p and 2 * distance != p and offset != m.target - m.source:
+            is_rotation = senders[distance] >= p and not m.copies
+            if is_rotation and 2 * distance != p and offset != m.target - m.source:
                 directions[m] = 1 if offset > 0 else -1
     return directions
 
 
 def _needs_labels(trace: Trace) -> bool:
-    units = trace.schedule.units
+    """Return whether messages carry different units, and have room for their names."""
+    if trace.schedule.layout.ranks > _MAX_LABELLED or len(trace.messages) > 64 * trace.rounds:
+        return False
     carried = {(m.sent.buffer, m.sent.units) for m in trace.messages if not m.copies}
-    few = trace.schedule.layout.ranks <= _MAX_LABELLED and len(trace.messages) <= 64 * trace.rounds
-    return few and (len(carried) > 1 or any(len(part) < units for _, part in carried))
+    return len(carried) > 1 or any(len(units) < trace.schedule.units for _, units in carried)
 
 
 def _label(m: Message, units: int) -> str:
@@ -218,15 +260,27 @@ def labels(arrows: Sequence[Arrow], grid: Grid) -> list[SvgShape]:
     for arrow in arrows:
         rounds[arrow.message.lands].append(arrow)
     placed: list[Text] = []
-    for others in rounds.values():
-        if any(arrow.label for arrow in others):
-            pieces = [(number, piece) for number, arrow in enumerate(others) for piece in arrow.pieces]
-            owner = np.array([number for number, _ in pieces])
-            points = np.array([[piece.at(i / _SAMPLES) for i in range(_SAMPLES + 1)] for _, piece in pieces])
-            for number, arrow in enumerate(others):
-                if arrow.label and (label := _best(arrow, points[owner != number], placed, grid)):
-                    placed.append(label)
-    return [*(Box(*text.corners, fill=PAPER, radius=3) for text in placed), *placed]
+    for landing in rounds.values():
+        if any(arrow.label for arrow in landing):
+            _place_labels(landing, placed, grid)
+    backgrounds = [Box(*text.corners, fill=PAPER, radius=3) for text in placed]
+    return [*backgrounds, *placed]
+
+
+def _place_labels(arrows: Sequence[Arrow], placed: list[Text], grid: Grid) -> None:
+    """Append to ``placed`` the labels of the arrows of a round for which there is room."""
+    owners = []
+    points = []
+    for number, arrow in enumerate(arrows):
+        for piece in arrow.pieces:
+            owners.append(number)
+            points.append([piece.at(i / _SAMPLES) for i in range(_SAMPLES + 1)])
+    owner, points_of_pieces = np.array(owners), np.array(points)
+    for number, arrow in enumerate(arrows):
+        if arrow.label:
+            label = _best(arrow, points_of_pieces[owner != number], placed, grid)
+            if label:
+                placed.append(label)
 
 
 def _best(arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], grid: Grid) -> Text | None:
@@ -235,7 +289,8 @@ def _best(arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], gri
     The ``others`` are points along other arrows, [arrow, point, (x, y)].
     """
     heights = [point.y for piece in arrow.pieces for point in (piece.start, piece.end)]
-    near = [bounds_of([text]) for text in placed if min(heights) - 20 < text.at.y < max(heights) + 20]
+    highest, lowest = min(heights) - 20, max(heights) + 20
+    near = [bounds_of([text]) for text in placed if highest < text.at.y < lowest]
     left, right = grid.edges
     best, least = None, _TOO_MUCH
     for later, fraction in enumerate(_FRACTIONS):
@@ -244,11 +299,20 @@ def _best(arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], gri
         for piece in arrow.pieces:
             text = Text(piece.at(fraction), arrow.label, size=10, colour=piece.line_style.colour, weight=600)
             bounds = bounds_of([text])
-            if bounds.left < left or bounds.right > right or any(bounds.meets(other) for other in near):
+            is_outside = bounds.left < left or bounds.right > right
+            if is_outside or any(bounds.meets(label) for label in near):
                 continue
-            hidden = (others >= (bounds.left, bounds.top)) & (others <= (bounds.right, bounds.bottom))
-            lines = floor(bounds.right / grid.across) - ceil(bounds.left / grid.across) + 1
-            cost = _LATER * later + int(hidden.all(axis=2).sum()) + _LINE * lines
+            cost = _LATER * later + _hidden_points(bounds, others) + _LINE * _hidden_lines(bounds, grid)
             if cost < least:
                 best, least = text, cost
     return best
+
+
+def _hidden_points(bounds: Bounds, points: NDArray[np.float64]) -> int:
+    hidden = (points >= (bounds.left, bounds.top)) & (points <= (bounds.right, bounds.bottom))
+    return int(hidden.all(axis=2).sum())
+
+
+def _hidden_lines(bounds: Bounds, grid: Grid) -> int:
+    """Return the number of ranks' lines behind a label."""
+    return floor(bounds.right / grid.across) - ceil(bounds.left / grid.across) + 1

@@ -1,6 +1,6 @@
 """The complete picture of a view: the graph of messages, the messages over time, and the buffers after each round."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
@@ -15,7 +15,7 @@ from hpccoll.render.pictures.schedule_text import cost_text, layout_text, part_s
 from hpccoll.render.pictures.schedule_view import RANKS_OF_PART, ScheduleView
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
 from hpccoll.render.pictures.svg import Bounds, Box, LineStyle, Point, SvgShape, Text, bounds_of, straight
-from hpccoll.schedule.walk import Trace
+from hpccoll.schedule.walk import Message, Trace
 from hpccoll.store.durable_files import replacing_file
 
 ENDINGS = (".svg", ".png")
@@ -23,40 +23,49 @@ ENDINGS = (".svg", ".png")
 
 def picture(view: ScheduleView, unit: int | None = None) -> str:
     """Return the picture of ``view`` as an SVG file; the cells follow ``unit`` [chosen], BadInputError without it."""
-    traces = [_between_shown_ranks(trace) for trace in view.traces] if view.is_part else view.traces
+    traces = view.traces
+    if view.is_part:
+        traces = [_between_shown_ranks(trace) for trace in traces]
     style, grid = Style.of(traces), Grid.of(traces)
     time = spacetime(traces, grid, style)
     root = None if view.is_part else view.root
-    graph = svg.stacked([*message_graphs(traces, style, root), *_legend(traces, style)], top=bounds_of(time).top)
+    graphs = [*message_graphs(traces, style, root), *_legend(traces, style)]
+    graph = svg.stacked(graphs, top=bounds_of(time).top)
     columns = [("who talks to whom", graph), ("what happens in each round", time)]
     if not view.is_part:
         state = buffer_state(view.call, traces[0], unit)
         first = "slice 1: " if len(traces) > 1 else ""
         columns.append((first + state.title(_cell_width(grid)), cells(state, grid)))
     drawn = svg.place_side_by_side(columns)
-    title, cost = f"{view.title}, {layout_text(view.layout)}", f"Cost: {cost_text(view)}."
-    racks = (f"B{line[1:]}." for line in rack_lines(view))
-    part = [f"{part_sentence(view).capitalize()}; messages between them."] if view.is_part else []
-    heading = _heading(title, [view.sentence, cost, *racks, *part], bounds_of(drawn))
+    title = f"{view.title}, {layout_text(view.layout)}"
+    cost = f"Cost: {cost_text(view)}."
+    lines = [view.sentence, cost]
+    lines += [f"B{line[1:]}." for line in rack_lines(view)]
+    if view.is_part:
+        lines.append(f"{part_sentence(view).capitalize()}; messages between them.")
+    heading = _heading(title, lines, bounds_of(drawn))
     return svg.svg_document([*heading, *drawn], title, f"{view.sentence} {cost}".strip())
 
 
 def _between_shown_ranks(trace: Trace) -> Trace:
     """Return the messages of a trace between the ranks of a part, on the layout of these ranks."""
-    shown = range(RANKS_OF_PART)
-    schedule = replace(trace.schedule, layout=trace.schedule.layout.subset(shown))
-    kept = [
-        tuple([m for m in messages if max(m.source, m.target) < RANKS_OF_PART] for messages in rounds)
-        for rounds in (trace.departing, trace.landing)
-    ]
-    return Trace(schedule, *kept)
+    layout = trace.schedule.layout.subset(range(RANKS_OF_PART))
+    departing = [_shown_messages(messages) for messages in trace.departing]
+    landing = [_shown_messages(messages) for messages in trace.landing]
+    return Trace(replace(trace.schedule, layout=layout), tuple(departing), tuple(landing))
+
+
+def _shown_messages(messages: Iterable[Message]) -> list[Message]:
+    return [m for m in messages if max(m.source, m.target) < RANKS_OF_PART]
 
 
 def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[SvgShape]:
     size, small = 18.0, 12.5
     width = max(420.0, below.right - below.left)
     titles = wrap(title, int(width / size / svg.CHARACTER))
-    paragraphs = [paragraph for line in lines for paragraph in wrap(line, int(width / small / svg.CHARACTER))]
+    paragraphs: list[str] = []
+    for line in lines:
+        paragraphs += wrap(line, int(width / small / svg.CHARACTER))
     y = below.top - 22 - 18 * len(paragraphs) - 26 * len(titles)
     for line in titles:
         y += 26
@@ -111,23 +120,30 @@ def cells(state: BufferState, time: Grid) -> list[SvgShape]:
     texts = [[state.cell_text(symbols, _cell_width(time)) for symbols in row] for row in state.rows]
     across = max(8.0, time.across * 0.8)
     if time.layout.ranks <= 18:
-        across = max(30.0, max(len(text) for row in texts for text in row) * svg.CHARACTER * _SIZE + 14)
+        longest = max(len(text) for row in texts for text in row)
+        across = max(30.0, longest * svg.CHARACTER * _SIZE + 14)
     grid = replace(time, across=across)
     half, tall = across / 2 - 1.5, min(14.0, 0.29 * grid.down)
+    edge_width = min(1.2, across / 25)
     shapes = rank_heads(grid)
     for round_, row in enumerate(state.rows):
+        before = state.rows[max(0, round_ - 1)]
         for me, symbols in enumerate(row):
             at = grid.point(me, round_)
-            complete = bool(symbols) and symbols in (state.all_symbols, state.expected[me])
-            fill = _FULL if complete else _shade(len(symbols) / max(1, len(state.all_symbols)))
-            changed = symbols != state.rows[max(0, round_ - 1)][me]
-            edge, width = INK if changed else "none" if symbols else FAINT, min(1.2, across / 25)
-            shapes.append(Box(at.moved(-half, -tall), at.moved(half, tall), fill, edge, width=width, radius=3))
-            if across >= 30 and texts[round_][me]:
-                shapes.append(Text(at, texts[round_][me], size=_SIZE, colour=PAPER if complete else INK))
+            is_complete = bool(symbols) and symbols in (state.all_symbols, state.expected[me])
+            fill = _FULL if is_complete else _shade(len(symbols) / max(1, len(state.all_symbols)))
+            edge = "none" if symbols else FAINT
+            if symbols != before[me]:
+                edge = INK
+            shapes.append(Box(at.moved(-half, -tall), at.moved(half, tall), fill, edge, width=edge_width, radius=3))
+            text = texts[round_][me]
+            if across >= 30 and text:
+                shapes.append(Text(at, text, size=_SIZE, colour=PAPER if is_complete else INK))
     return shapes
 
 
 def _shade(share: float) -> str:
-    mixed = (round(pale + (dark - pale) * share) for pale, dark in zip(_PALE, _DARK, strict=True))
-    return "#" + "".join(f"{value:02x}" for value in mixed) if share else PAPER
+    if not share:
+        return PAPER
+    mixed = [round(pale + (dark - pale) * share) for pale, dark in zip(_PALE, _DARK, strict=True)]
+    return "#" + "".join(f"{value:02x}" for value in mixed)

@@ -107,18 +107,25 @@ def layout_text(layout: Layout, root: int | None = None) -> str:
 
 def rack_lines(view: ScheduleView) -> Iterator[str]:
     """Yield what crosses between racks, in one line; nothing if there is one rack."""
-    if view.layout.racks > 1:
-        counts, size = _counted(view)
-        messages, sent = (each[:, TIERS.index("fabric")] for each in (counts.messages, counts.sent / size))
-        most = max(np.bincount(view.layout.rack, sent))
-        nbytes = "" if view.collective.token else f", {sent.sum():.4g} S; the most from one rack: {most:.4g} S"
-        yield f"between racks: {format_count(int(messages.sum()), 'message')}{nbytes}"
+    if view.layout.racks == 1:
+        return
+    counts, size = _counted(view)
+    fabric = TIERS.index("fabric")
+    messages = format_count(int(counts.messages[:, fabric].sum()), "message")
+    if view.collective.token:
+        yield f"between racks: {messages}"
+        return
+    sent = (counts.sent / size)[:, fabric]
+    most = max(np.bincount(view.layout.rack, sent))
+    yield f"between racks: {messages}, {sent.sum():.4g} S; the most from one rack: {most:.4g} S"
 
 
 def _counted(view: ScheduleView) -> tuple[Counts, int]:
     """Return the counts of an operation of equal units, and its S."""
     units, lanes = view.slices[0].units, len(view.slices)
-    elements = _GRAINS * units * (lanes if view.collective.units == "divisible" else 1)
+    elements = _GRAINS * units
+    if view.collective.units == "divisible":
+        elements *= lanes
     counts = count(view.slices, Cut(view.call, elements, units, lanes, _ITEMSIZE))
     return counts, view.call.bytes(elements, _ITEMSIZE)
 
@@ -141,7 +148,9 @@ def cost_text(view: ScheduleView) -> str:
 
 def _cost(view: ScheduleView, cost: Cost) -> str:
     rounds = format_count(round(cost.rounds), "round")
-    return rounds if view.collective.token else f"{rounds}, {cost.sent:.4g} S sent, {cost.reduced:.4g} S reduced"
+    if view.collective.token:
+        return rounds
+    return f"{rounds}, {cost.sent:.4g} S sent, {cost.reduced:.4g} S reduced"
 
 
 def buffer_lines(state: BufferState, trace: Trace) -> list[str]:
@@ -149,15 +158,19 @@ def buffer_lines(state: BufferState, trace: Trace) -> list[str]:
     ranks = range(trace.schedule.layout.ranks)
     heads = ["start", *(f"round {number + 1}" for number in range(trace.rounds))]
     left = max(map(len, [*heads, "rank"])) + 1
-    width = max(2, (WIDTH - left) // len(ranks) - 1)
+    room = (WIDTH - left) // len(ranks)
+    width = max(2, room - 1)
     cells = [[state.cell_text(symbols, width) or NOTHING for symbols in row] for row in state.rows]
-    widest = max(len(cell) for row in [*cells, [str(ranks[-1])]] for cell in row)
-    gap = max(1, min(3, (WIDTH - left) // len(ranks) - widest))
+    widest = max(len(cell) for row in cells for cell in row)
+    widest = max(widest, len(str(ranks[-1])))
+    gap = max(1, min(3, room - widest))
 
     def line(head: str, texts: list[str], note: str = "") -> str:
         columns = "".join(cell.ljust(widest + gap) for cell in texts)
         text = f"{head.ljust(left)}{columns}"
-        return (text + note if len(text + note) <= WIDTH else text).rstrip()
+        if len(text + note) <= WIDTH:
+            text += note
+        return text.rstrip()
 
     notes = ["", *(_message_notes(state, landing) for landing in trace.landing)]
     return [f"{state.title(width)}:", line("rank", list(map(str, ranks))), *map(line, heads, cells, notes)]
@@ -165,12 +178,16 @@ def buffer_lines(state: BufferState, trace: Trace) -> list[str]:
 
 def _message_notes(state: BufferState, landing: Sequence[Message]) -> str:
     """Return the messages of a round that carry the followed unit: ``0 -> 1, 2 <-> 3``."""
-    carriers = [m for m in landing if state.unit is None or state.unit in {*m.landed.units, *m.sent.units}]
-    pairs = [(m.source, m.target) for m in carriers if not m.copies]
+    pairs = []
+    for m in landing:
+        carries_unit = state.unit is None or state.unit in m.landed.units or state.unit in m.sent.units
+        if carries_unit and not m.copies:
+            pairs.append((m.source, m.target))
     if len(pairs) > _MAX_ARROWS:
         return ""
-    both = [f"{a} <-> {b}" for a, b in pairs if a < b and (b, a) in pairs]
-    return ", ".join([*both, *(f"{a} -> {b}" for a, b in pairs if (b, a) not in pairs)])
+    exchanges = [f"{a} <-> {b}" for a, b in pairs if a < b and (b, a) in pairs]
+    one_way = [f"{a} -> {b}" for a, b in pairs if (b, a) not in pairs]
+    return ", ".join([*exchanges, *one_way])
 
 
 class _Action(NamedTuple):
@@ -187,10 +204,11 @@ def part_lines(trace: Trace, number: int) -> list[str]:
     actions = {me: mine for me, mine in _rank_actions(trace, number).items() if me < RANKS_OF_PART}
     units, p = trace.schedule.units, trace.schedule.layout.workers
     lines = _lines(actions, units)
-    if len(lines) > 1 and len(actions) == RANKS_OF_PART and (rule := _rotation(actions, units, p)):
-        of_first = _text(actions[0], units, _SINGULAR)
-        return [f"every rank r of the first {RANKS_OF_PART} {rule} (modulo {p}): rank 0 {of_first}"]
-    return lines
+    rule = _rotation(actions, units, p) if len(lines) > 1 and len(actions) == RANKS_OF_PART else None
+    if not rule:
+        return lines
+    example = _text(actions[0], units, _SINGULAR)
+    return [f"every rank r of the first {RANKS_OF_PART} {rule} (modulo {p}): rank 0 {example}"]
 
 
 def round_lines(trace: Trace, number: int) -> list[str]:
@@ -202,9 +220,11 @@ def round_lines(trace: Trace, number: int) -> list[str]:
     actions = _rank_actions(trace, number)
     units, p = trace.schedule.units, trace.schedule.layout.workers
     lines = _lines(actions, units)
-    if len(lines) > 1 and sorted(actions) == list(range(p)) and p > 2 and (rule := _rotation(actions, units, p)):
-        return [f"every rank r {rule} (modulo {p}): rank 0 {_text(actions[0], units, _SINGULAR)}"]
-    return lines
+    all_act = sorted(actions) == list(range(p))
+    rule = _rotation(actions, units, p) if len(lines) > 1 and all_act and p > 2 else None
+    if not rule:
+        return lines
+    return [f"every rank r {rule} (modulo {p}): rank 0 {_text(actions[0], units, _SINGULAR)}"]
 
 
 def _lines(actions: Mapping[int, Sequence["_Action"]], units: int) -> list[str]:
@@ -212,12 +232,14 @@ def _lines(actions: Mapping[int, Sequence["_Action"]], units: int) -> list[str]:
     ranks_by_text: dict[str, list[int]] = defaultdict(list)
     for me in sorted(actions):
         ranks_by_text[_text(actions[me], units)].append(me)
-    return [
-        f"rank {ranks[0]} {_text(actions[ranks[0]], units, _SINGULAR)}"
-        if len(ranks) == 1
-        else f"ranks {spans(ranks)} {text}"
-        for text, ranks in ranks_by_text.items()
-    ]
+    lines = []
+    for text, ranks in ranks_by_text.items():
+        if len(ranks) > 1:
+            lines.append(f"ranks {spans(ranks)} {text}")
+        else:
+            me = ranks[0]
+            lines.append(f"rank {me} {_text(actions[me], units, _SINGULAR)}")
+    return lines
 
 
 def _rank_actions(trace: Trace, number: int) -> dict[int, list[_Action]]:
@@ -229,29 +251,34 @@ def _rank_actions(trace: Trace, number: int) -> dict[int, list[_Action]]:
         else:
             peers[m.source][_Action("send", m.sent)].append(m.target)
     for sends in peers.values():
-        for to in sends.values():
-            to.sort()
+        for targets in sends.values():
+            targets.sort()
     for m in trace.landing[number]:
         if not m.copies:
-            verb, other = "fold" if m.folds else "receive", None if m.operand == m.landed else m.operand
-            peers[m.target][_Action(verb, m.landed, other)].append(m.source)
-    return {me: [action._replace(peers=(*to,)) for action, to in mine.items()] for me, mine in peers.items()}
+            verb = "fold" if m.folds else "receive"
+            operand = None if m.operand == m.landed else m.operand
+            peers[m.target][_Action(verb, m.landed, operand)].append(m.source)
+    actions = {}
+    for me, peers_of_action in peers.items():
+        actions[me] = [action._replace(peers=tuple(ranks)) for action, ranks in peers_of_action.items()]
+    return actions
 
 
 def _text(actions: Sequence[_Action], units: int, verbs: Mapping[str, str] | None = None) -> str:
-    return ", ".join(
-        _sentence(
-            action, (verbs or {}).get(action.verb, action.verb), peers=_runs(action.peers),
-            part=_part_text(action.part, units), other=_part_text(action.other, units) if action.other else "",
-        )
-        for action in actions
-    )  # fmt: skip
+    sentences = []
+    for action in actions:
+        verb = verbs[action.verb] if verbs else action.verb
+        other = _part_text(action.other, units) if action.other else ""
+        part = _part_text(action.part, units)
+        sentences.append(_sentence(action, verb, peers=_runs(action.peers), part=part, other=other))
+    return ", ".join(sentences)
 
 
 def _sentence(action: _Action, verb: str, *, peers: str, part: str, other: str) -> str:
     if action.verb == "copy":
         return f"{verb} {part} to {other}"
-    return f"{verb} {part} {_JOINS[action.verb]} {peers}" + (f" with {other}" if other else "")
+    sentence = f"{verb} {part} {_JOINS[action.verb]} {peers}"
+    return f"{sentence} with {other}" if other else sentence
 
 
 def _part_text(part: Part, units: int) -> str:
@@ -262,7 +289,8 @@ def _part_text(part: Part, units: int) -> str:
 
 def _named(part: Part, numbers: str) -> str:
     noun = "unit" if len(part.units) == 1 else "units"
-    return f"{noun} {numbers}" + ("" if part.buffer == "dst" else f" of {part.buffer}")
+    of_buffer = "" if part.buffer == "dst" else f" of {part.buffer}"
+    return f"{noun} {numbers}{of_buffer}"
 
 
 def _runs(numbers: Sequence[int], name: Callable[[int], str] = str, modulo: int = maxsize) -> str:
@@ -273,7 +301,8 @@ def _runs(numbers: Sequence[int], name: Callable[[int], str] = str, modulo: int 
             runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join(name(run[0]) if len(run) == 1 else f"{name(run[0])}..{name(run[-1])}" for run in runs)
+    words = [name(run[0]) if len(run) == 1 else f"{name(run[0])}..{name(run[-1])}" for run in runs]
+    return ", ".join(words)
 
 
 def _rotation(actions: Mapping[int, Sequence[_Action]], units: int, p: int) -> str | None:
@@ -295,13 +324,21 @@ def _rotation(actions: Mapping[int, Sequence[_Action]], units: int, p: int) -> s
 
 def _rotated(parts: Sequence[Part], units: int, p: int) -> str | None:
     """Return the text of the parts of all ranks in terms of rank r, None if it is not the same for all."""
-    if len(set(parts)) <= 1:
-        return _part_text(parts[0], units) if parts else ""
+    if not parts:
+        return ""
+    if len(set(parts)) == 1:
+        return _part_text(parts[0], units)
     offsets = {tuple((unit - me) % units for unit in part.units) for me, part in enumerate(parts)}
-    return _named(parts[0], _relative(offsets.pop(), units)) if len(offsets) == 1 and units == p else None
+    if len(offsets) > 1 or units != p:
+        return None
+    return _named(parts[0], _relative(offsets.pop(), units))
 
 
 def _relative(offsets: Sequence[int], p: int) -> str:
     """Return offsets from rank r modulo ``p``: ``r-1``, ``r..r+2``, ``r+1, r+3``."""
-    near = {offset: offset if offset <= p // 2 else offset - p for offset in offsets}
-    return _runs(offsets, lambda offset: f"r{near[offset]:+d}" if near[offset] else "r", p)
+
+    def name(offset: int) -> str:
+        nearest = offset if offset <= p // 2 else offset - p
+        return f"r{nearest:+d}" if nearest else "r"
+
+    return _runs(offsets, name, p)

@@ -62,8 +62,10 @@ def rank_shapes(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> l
     """Return the shapes of a rank: a circle for a worker, a square for an aggregator."""
     if radius < _MIN_NAMED_RADIUS:
         return [Dot(at, radius, fill=INK)]
-    number = Text(at, str(me), size=min(12.0, radius * (0.92 if me < 100 else 0.75)), weight=600)
+    scale = 0.92 if me < 100 else 0.75
+    number = Text(at, str(me), size=min(12.0, radius * scale), weight=600)
     if me < layout.workers:
         return [Dot(at, radius), number]
     side = radius * 0.95
-    return [Box(at.moved(-side, -side), at.moved(side, side), fill="#fdf3d7", stroke=INK, width=1.5), number]
+    square = Box(at.moved(-side, -side), at.moved(side, side), fill="#fdf3d7", stroke=INK, width=1.5)
+    return [square, number]

@@ -57,8 +57,12 @@ class SvgShape(ABC):
         """Return the SVG element of the shape."""
 
     def moved(self, dx: float, dy: float) -> Self:
-        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{k: at.moved(dx, dy) for k, at in values.items() if isinstance(at, Point)})
+        moved_points: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Point):
+                moved_points[field.name] = value.moved(dx, dy)
+        return replace(self, **moved_points)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +79,16 @@ class Text(SvgShape):
     @property
     def corners(self) -> tuple[Point, Point]:
         width, half = CHARACTER * self.size * len(self.text), 0.55 * self.size
-        left = self.at.moved(-width * {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor], -half)
+        before = {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor]  # the share of the text before ``at``
+        left = self.at.moved(-width * before, -half)
         return left, left.moved(width, 2 * half)
 
     def svg(self) -> str:
+        baseline = self.at.y + 0.35 * self.size
+        weight = None if self.weight == 400 else self.weight
         return element(
-            "text", self.text, x=self.at.x, y=self.at.y + 0.35 * self.size, font_size=self.size,
-            text_anchor=self.anchor, fill=self.colour, font_weight=None if self.weight == 400 else self.weight,
+            "text", self.text, x=self.at.x, y=baseline, font_size=self.size, text_anchor=self.anchor,
+            fill=self.colour, font_weight=weight,
         )  # fmt: skip
 
 
@@ -121,10 +128,11 @@ class Box(SvgShape):
         return self.low.moved(-out, -out), self.high.moved(out, out)
 
     def svg(self) -> str:
-        stroke, width = (None, None) if self.stroke == "none" else (self.stroke, self.width)
+        width, height = self.high.x - self.low.x, self.high.y - self.low.y
+        stroke = None if self.stroke == "none" else self.stroke
         return element(
-            "rect", x=self.low.x, y=self.low.y, width=self.high.x - self.low.x, height=self.high.y - self.low.y,
-            rx=self.radius, fill=self.fill, stroke=stroke, stroke_width=width,
+            "rect", x=self.low.x, y=self.low.y, width=width, height=height, rx=self.radius, fill=self.fill,
+            stroke=stroke, stroke_width=self.width if stroke else None,
         )  # fmt: skip
 
 
@@ -151,44 +159,62 @@ class Curve(SvgShape):
 
     @property
     def corners(self) -> list[Point]:
-        return [point.moved(out, out) for point in (self.start, self.at(0.5), self.end) for out in (-4, 4)]
+        corners = []
+        for point in (self.start, self.at(0.5), self.end):
+            corners += [point.moved(-4, -4), point.moved(4, 4)]
+        return corners
 
     def at(self, fraction: float) -> Point:
         """Return the point that is ``fraction`` of the way along (a quadratic Bezier curve)."""
-        return self.start.towards(self.bend, fraction).towards(self.bend.towards(self.end, fraction), fraction)
+        to_bend = self.start.towards(self.bend, fraction)
+        from_bend = self.bend.towards(self.end, fraction)
+        return to_bend.towards(from_bend, fraction)
 
     def between(self, first: float, last: float) -> "Curve":
         """Return the piece from ``first`` to ``last`` of the way along."""
-        bend = self.start.towards(self.bend, first).towards(self.bend.towards(self.end, first), last)
+        to_bend = self.start.towards(self.bend, first)
+        from_bend = self.bend.towards(self.end, first)
+        bend = to_bend.towards(from_bend, last)
         return replace(self, start=self.at(first), bend=bend, end=self.at(last))
 
     def short_of(self, before: float, after: float) -> "Curve":
         """Return the piece that begins ``before`` pixels from the start and ends ``after`` pixels from the end."""
-        parts = [i / 64 for i in range(65)]
-        first = next((t for t in parts if dist(self.at(t), self.start) >= before), 0.0)
-        last = next((t for t in reversed(parts) if dist(self.at(t), self.end) >= after), 1.0)
+        fractions = [i / 64 for i in range(65)]
+        away_from_start = (t for t in fractions if dist(self.at(t), self.start) >= before)
+        away_from_end = (t for t in reversed(fractions) if dist(self.at(t), self.end) >= after)
+        first, last = next(away_from_start, 0.0), next(away_from_end, 1.0)
         return self.between(first, last) if first < last else self
 
     def svg(self) -> str:
         line = self.line_style
         path = element(
-            "path", d=f"M{_path(self.start)} Q{_path(self.bend, self.end)}", fill="none", stroke=line.colour,
-            stroke_width=line.width, stroke_dasharray="5 3" if line.dashed else None,
-        )  # fmt: skip
-        tips = [tip for tip, drawn in ((self.end, self.head), (self.start, self.tail)) if drawn]
-        return path + "".join(_head(self.bend, tip, line) for tip in tips)
+            "path",
+            d=f"M{_path(self.start)} Q{_path(self.bend, self.end)}",
+            fill="none",
+            stroke=line.colour,
+            stroke_width=line.width,
+            stroke_dasharray="5 3" if line.dashed else None,
+        )
+        if self.head:
+            path += _head(self.bend, self.end, line)
+        if self.tail:
+            path += _head(self.bend, self.start, line)
+        return path
 
 
 def _head(behind: Point, tip: Point, line: LineStyle) -> str:
+    """Return the triangle at the tip of a line that comes from ``behind``."""
     length, half = 4.0 + 2.5 * line.width, 1.2 + 1.4 * line.width
     away = dist(behind, tip) or 1.0
-    x, y = (tip.x - behind.x) / away, (tip.y - behind.y) / away
+    x = (tip.x - behind.x) / away
+    y = (tip.y - behind.y) / away
     base = tip.moved(-x * length, -y * length)
-    corners = (tip, base.moved(-y * half, x * half), base.moved(y * half, -x * half))
+    left, right = base.moved(-y * half, x * half), base.moved(y * half, -x * half)
+    outline = " L".join(map(_path, (tip, left, right)))
+    fill = PAPER if line.hollow else line.colour
     return element(
-        "path", d=f"M{' L'.join(map(_path, corners))} Z", fill=PAPER if line.hollow else line.colour,
-        stroke=line.colour, stroke_width="1.2", stroke_linejoin="round",
-    )  # fmt: skip
+        "path", d=f"M{outline} Z", fill=fill, stroke=line.colour, stroke_width="1.2", stroke_linejoin="round"
+    )
 
 
 def _path(*points: Point) -> str:
@@ -197,12 +223,12 @@ def _path(*points: Point) -> str:
 
 def element(name: str, text: str = "", **attributes: float | str | None) -> str:
     """Return an SVG element with the attributes that are not None, numbers in pixels."""
-    shown = [
-        f'{key.replace("_", "-")}="{value if isinstance(value, str) else pixels(value)}"'
-        for key, value in attributes.items()
-        if value is not None
-    ]
-    start = " ".join([name, *shown])
+    words = [name]
+    for key, value in attributes.items():
+        if value is not None:
+            shown = value if isinstance(value, str) else pixels(value)
+            words.append(f'{key.replace("_", "-")}="{shown}"')
+    start = " ".join(words)
     return f"<{start}>{escape(text)}</{name}>" if text else f"<{start}/>"
 
 
@@ -218,7 +244,8 @@ def pixels(number: float) -> str:
 
 def bounds_of(shapes: Iterable[SvgShape]) -> Bounds:
     """Return the smallest rectangle that contains all ``shapes``."""
-    xs, ys = zip(*(corner for shape in shapes for corner in shape.corners), strict=True)
+    corners = [corner for shape in shapes for corner in shape.corners]
+    xs, ys = zip(*corners, strict=True)
     return Bounds(min(xs), min(ys), max(xs), max(ys))
 
 
@@ -248,13 +275,20 @@ def place_side_by_side(panels: Sequence[tuple[str, Sequence[SvgShape]]]) -> list
 
 def svg_document(shapes: Sequence[SvgShape], title: str, description: str) -> str:
     """Return ``shapes`` as an SVG document on a white background; screen readers say its title and description."""
-    left, top, right, bottom = bounds_of(shapes)
-    low, high = Point(left - _MARGIN, top - _MARGIN), Point(right + _MARGIN, bottom + _MARGIN)
-    x, y, width, height = map(pixels, (*low, high.x - low.x, high.y - low.y))
-    head = (
+    bounds = bounds_of(shapes)
+    left, top = bounds.left - _MARGIN, bounds.top - _MARGIN
+    x, y = pixels(left), pixels(top)
+    width = pixels(bounds.right + _MARGIN - left)
+    height = pixels(bounds.bottom + _MARGIN - top)
+    start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="{x} {y} {width} {height}" role="img" aria-label={quoteattr(title)} font-family="{FONT}">'
     )
-    labels = f"<title>{escape(title)}</title>\n<desc>{escape(description)}</desc>"
-    background = element("rect", x=x, y=y, width=width, height=height, fill=PAPER)
-    return "\n".join((head, labels, background, *(shape.svg() for shape in shapes), "</svg>\n"))
+    lines = [
+        start,
+        f"<title>{escape(title)}</title>",
+        f"<desc>{escape(description)}</desc>",
+        element("rect", x=x, y=y, width=width, height=height, fill=PAPER),
+    ]
+    lines += [shape.svg() for shape in shapes]
+    return "\n".join([*lines, "</svg>\n"])
