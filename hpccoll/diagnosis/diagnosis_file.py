@@ -95,15 +95,17 @@ def _columns(recorded: RecordedDiagnosis) -> dict[str, Any]:
     slots = [request.slots for request in recorded.measured]
     endpoints = len(question.hosts) * question.rails
     counts = [len(request.partners) for request in slots]
+    purposes = np.array([request.purpose for request in slots], object)
     nothing = np.empty((0, endpoints), np.int64)
+    partners = np.concatenate([nothing, *(request.partners for request in slots)])
     seconds, is_measured = _times(recorded.measured, endpoints)
     repetitions, alone = _times_alone(recorded.rates, len(question.hosts))
     return {
         "host": np.array(question.hosts, object),
-        "purpose": np.repeat(np.array([request.purpose for request in slots], object), counts),
+        "purpose": np.repeat(purposes, counts),
         "request": np.repeat(np.arange(len(slots)), counts),
         "measured": is_measured,
-        "partner": np.concatenate([nothing, *(request.partners for request in slots)]),
+        "partner": partners,
         "seconds": seconds,
         "rate": np.array(list(recorded.rates), object),
         "repetitions": repetitions,
@@ -144,12 +146,16 @@ def read_diagnosis(path: Path) -> RecordedDiagnosis:
         size = path.stat().st_size
         texts = {name: stored_object(file, f"{name}_json", size).asstr()[()] for name in TEXTS}
         columns = {name: _values(stored_object(file, name, size)) for name in COLUMNS}
+        question = from_builtins(json.loads(texts["question"]), Question)
+        load = from_builtins(json.loads(texts["load"]), Load)
         diagnosis = json.loads(texts["diagnosis"], object_hook=_with_numbers)
+        if diagnosis is not None:
+            diagnosis = from_builtins(diagnosis, Diagnosis)
         recorded = RecordedDiagnosis(
-            question=from_builtins(json.loads(texts["question"]), Question),
-            load=from_builtins(json.loads(texts["load"]), Load),
+            question=question,
+            load=load,
             measured=tuple(_requests(columns)),
-            diagnosis=None if diagnosis is None else from_builtins(diagnosis, Diagnosis),
+            diagnosis=diagnosis,
             rates=_rates(columns),
             kind=str(file.attrs["kind"]),
             machine=str(file.attrs["machine"]),

@@ -52,7 +52,9 @@ def _merged(by_rail: Mapping[int, Diagnosis]) -> Diagnosis:
         for fault in diagnosis.faults:
             kind = "node" if fault.component.kind in DIRECTIONS else fault.component.kind
             by_place[kind, fault.component.where][rail] = fault
-        effects += [replace(effect, component=replace(effect.component, rail=rail)) for effect in diagnosis.effects]
+        for effect in diagnosis.effects:
+            component = replace(effect.component, rail=rail)
+            effects.append(replace(effect, component=component))
     diagnoses = by_rail.values()
     return Diagnosis(
         faults=tuple(map(_of_rails, by_place.values())),
