@@ -223,7 +223,10 @@ def _components(diagnosis: Diagnosis) -> Iterator[Component]:
 
 def _are_endpoints(partners: Integers, endpoints: int) -> bool:
     """Return whether the partners [slots, endpoints] are numbers of endpoints, one for each of them."""
-    return partners.shape[1:] == (endpoints,) and bool(((partners >= 0) & (partners < endpoints)).all())
+    if partners.shape[1:] != (endpoints,):
+        return False
+    are_in_range = (partners >= 0) & (partners < endpoints)
+    return bool(are_in_range.all())
 
 
 def _exists(component: Component, question: Question) -> bool:

@@ -123,11 +123,13 @@ class MachineHistory:
     @property
     def is_healthy(self) -> bool:
         """Whether nothing was slow in its last diagnosis, nor on several days, and the newest diagnosis is complete."""
-        return self.last.is_healthy and not any(row.is_accused or row.is_lasting for row in self.places)
+        is_any_slow = any(place.is_accused or place.is_lasting for place in self.places)
+        return self.last.is_healthy and not is_any_slow
 
     def to_json(self) -> dict[str, Any]:
         """Return the history as JSON has it."""
-        return {"begun": self.begun, "places": [row.to_json() for row in self.places], "last": self.last.to_json()}
+        places = [place.to_json() for place in self.places]
+        return {"begun": self.begun, "places": places, "last": self.last.to_json()}
 
 
 @dataclass(frozen=True, slots=True)

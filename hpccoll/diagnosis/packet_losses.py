@@ -170,8 +170,9 @@ class _Losses:
             alike = elsewhere & is_across  # what stays in a rack crosses no uplink
 
         others = self.nodes - size[number]
+        size_across = self.sizes[direction, across].sum()
         # What the others would lose if each of them sent as much as a member of the rack.
-        lost_by_others = self._share(direction, elsewhere) * self.sizes[direction, across].sum() / size[number] * others
+        lost_by_others = self._share(direction, elsewhere) * size_across / size[number] * others
         lost_by_members = np.bincount(self.ends[direction, across], self.lost[direction, across], self.nodes)
         lost_by_most = float(np.quantile(lost_by_members[rack == number], QUARTILE, method="lower"))
         chance = chance_of(lost_by_most, lost_by_others, others + 1)
@@ -185,7 +186,9 @@ class _Losses:
 
     def _share(self, direction: int, pairs: Booleans) -> float:
         """Return the share that pairs [pairs] lose in a direction."""
-        return float(self.lost[direction, pairs].sum() / max(self.sizes[direction, pairs].sum(), 1))
+        lost = self.lost[direction, pairs].sum()
+        size = self.sizes[direction, pairs].sum()
+        return float(lost / max(size, 1))
 
     def _find(self, node: int, others: Integers) -> Iterator[_Lossy]:
         """Yield what a node loses to and from others, if that is more than they lose among themselves."""

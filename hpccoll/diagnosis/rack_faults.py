@@ -161,4 +161,8 @@ def _low_quantiles(cluster: Cluster, measured: Transfers, suspects: Integers) ->
 
 def _low_quantiles_of_racks(values: Floats, racks: Integers, chosen: Integers) -> Floats:
     """Return the low quantile of the values [slots, nodes] of each chosen rack."""
-    return np.array([quantile(values[:, racks == rack].ravel(), LOW) for rack in chosen])
+    low = []
+    for rack in chosen:
+        of_rack = values[:, racks == rack]
+        low.append(quantile(of_rack.ravel(), LOW))
+    return np.array(low)

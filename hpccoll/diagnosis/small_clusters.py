@@ -210,14 +210,17 @@ def _medians(measured: Transfers, usual: float) -> _Pairs:
 def _columns(pairs: list[Pair], nodes: int) -> dict[Component, Floats]:
     """Return what a component adds to the mean and to the half difference of pairs, [2, pairs], if its effect is 1."""
     columns = {}
+    nothing = np.zeros(len(pairs))
     for node in range(nodes):
-        touched = np.array([float(node in pair) for pair in pairs])
-        sign = np.array([float(node == a) - float(node == b) for a, b in pairs])
-        columns[Component("node", (node,))] = np.array([touched, np.zeros(len(pairs))])
+        is_first = np.array([float(node == first) for first, _ in pairs])
+        is_second = np.array([float(node == second) for _, second in pairs])
+        touched = is_first + is_second
+        sign = is_first - is_second
+        columns[Component("node", (node,))] = np.array([touched, nothing])
         columns[Component("send", (node,))] = np.array([touched, sign]) / 2
         columns[Component("receive", (node,))] = np.array([touched, -sign]) / 2
-    for pair, mean in zip(pairs, np.eye(len(pairs)), strict=True):
-        columns[Component("link", pair)] = np.array([mean, np.zeros(len(pairs))])
+    for pair, touched in zip(pairs, np.eye(len(pairs)), strict=True):
+        columns[Component("link", pair)] = np.array([touched, nothing])
     return columns
 
 

@@ -144,7 +144,8 @@ class MeasuredRatios:
     def of_pairs(self) -> Ratios:
         """Those of transfers from each node to each other one: [sender, receiver]."""
         sender = np.arange(self._nodes)
-        return self._ratios([sender * self._nodes + self._partners], (self._nodes, self._nodes))
+        pair = sender * self._nodes + self._partners
+        return self._ratios([pair], (self._nodes, self._nodes))
 
     @property
     def of_nodes(self) -> Ratios:
@@ -183,8 +184,8 @@ class MeasuredRatios:
         size = math.prod(shape)
         mapped = self._mapped[:, None] & np.isfinite(self._before)
         counted = [mapped & (place >= 0) for place in places]
-        of_rail = self._rail[:, None] * size
-        codes = np.concatenate([(of_rail + place)[valid] for place, valid in zip(places, counted, strict=True)])
+        first_of_rail = self._rail[:, None] * size
+        codes = np.concatenate([(first_of_rail + place)[valid] for place, valid in zip(places, counted, strict=True)])
         before = np.concatenate([self._before[valid] for valid in counted])
         after = np.concatenate([self._after[valid] for valid in counted])
         before_by_code = _lower_quartiles(codes, before, self._rails * size)
