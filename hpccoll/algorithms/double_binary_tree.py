@@ -25,22 +25,27 @@ Computing 35 (2009) 581-594. S. Jeaugey: Massively scale your deep learning trai
 """
 
 from collections.abc import Iterator
-from dataclasses import astuple
 
 from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, relabel, tree
 from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, dst, floor_log2, is_power_of_two
 
 
 def _cost(p: int, channels: int = 1, window: int = 1 << 20) -> Cost:
-    depth, even = floor_log2(p), is_power_of_two(p) and p > 1
-    first = Cost(rounds=2 * depth, sent=2 * depth - even, reduced=depth - even / 2)
-    busiest = Cost(rounds=2 + (p > 3), sent=min(p / 2, 2), reduced=min((p - 1) / 2, 1)) if p > 1 else first
-    each = Cost(*(max(busy, latency / window) for busy, latency in zip(astuple(busiest), astuple(first), strict=True)))
-    more = channels - 1
+    depth = floor_log2(p)
+    has_one_child = is_power_of_two(p) and p > 1  # the root
+    first = Cost(rounds=2 * depth, sent=2 * depth - has_one_child, reduced=depth - has_one_child / 2)
+    busiest = first
+    if p > 1:
+        busiest = Cost(rounds=2 + (p > 3), sent=min(p / 2, 2), reduced=min((p - 1) / 2, 1))
+    # A further segment waits for the busiest rank, and for its turn in the window.
+    rounds = max(busiest.rounds, first.rounds / window)
+    sent = max(busiest.sent, first.sent / window)
+    reduced = max(busiest.reduced, first.reduced / window)
+    further = channels - 1
     return Cost(
-        rounds=first.rounds + more * each.rounds,
-        sent=(first.sent + more * each.sent) / channels,
-        reduced=(first.reduced + more * each.reduced) / channels,
+        rounds=first.rounds + further * rounds,
+        sent=(first.sent + further * sent) / channels,
+        reduced=(first.reduced + further * reduced) / channels,
     )
 
 
@@ -48,7 +53,9 @@ def _cost(p: int, channels: int = 1, window: int = 1 << 20) -> Cost:
 def double_binary_tree(layout: Layout) -> tuple[Schedule, ...]:
     p = layout.workers
     first = Schedule.of(layout, _up_and_down, vectorised=False)  # each of the two is a slice: half of the vector
-    twin = [p - 1 - me for me in range(p)] if p % 2 == 0 else [(me + 1) % p for me in range(p)]
+    mirrored = [p - 1 - me for me in range(p)]
+    shifted = [(me + 1) % p for me in range(p)]
+    twin = mirrored if p % 2 == 0 else shifted
     return first, relabel(first, twin)
 
 

@@ -39,16 +39,23 @@ def _levels(workers: int, radix: int, depth: int) -> list[range]:
 
 
 def _enough(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
-    radix, depth = int(parameters["radix"]), int(parameters["depth"])
-    return radix > 1 and _levels(layout.workers, radix, depth)[-1].stop <= layout.ranks
+    radix = int(parameters["radix"])
+    if radix < 2:
+        return False
+    levels = _levels(layout.workers, radix, int(parameters["depth"]))
+    return levels[-1].stop <= layout.ranks
 
 
 def _cost(p: int, channels: int = 1, radix: int = 32, depth: int = 1) -> Cost:
     inputs = [min(radix, len(level)) for level in _levels(p, radix, depth)[:-1]]  # vectors, by a switch of each level
-    top, more = len(inputs) - 1, channels - 1
-    rounds = 2 * len(inputs) + more * (1 + (top > 0))
-    sent = 2 * sum(inputs) + more * max(k + (level < top) for level, k in enumerate(inputs))
-    return Cost(rounds, sent / channels, (sum(inputs) - len(inputs) + more * (max(inputs) - 1)) / channels)
+    further = channels - 1  # segments after the first
+    *below_top, at_top = inputs
+    rounds_of_further = 2 if below_top else 1
+    sent_of_further = max([at_top, *(vectors + 1 for vectors in below_top)])
+    rounds = 2 * len(inputs) + further * rounds_of_further
+    sent = 2 * sum(inputs) + further * sent_of_further
+    reduced = sum(inputs) - len(inputs) + further * (max(inputs) - 1)
+    return Cost(rounds, sent / channels, reduced / channels)
 
 
 @all_reduce(
@@ -74,12 +81,17 @@ def sharp_emulated(
     layout: Layout, me: Index, *, radix: Annotated[int, range(2, 1 << 16)] = 32, depth: Annotated[int, range(1, 17)] = 1
 ) -> Iterator[Step]:
     levels = _levels(layout.workers, radix, depth)
-    mine = next((number for number, level in enumerate(levels) if int(me) in level), None)
-    if mine is None:  # more aggregators than the tree takes
+    rank = int(me)
+    if rank >= levels[-1].stop:  # more aggregators than the tree takes
         return
-    position = int(me) - levels[mine].start
-    parent = levels[mine + 1][position // radix] if mine + 1 < len(levels) else NONE
-    children = levels[mine - 1][position * radix : (position + 1) * radix] if mine else range(0)
+    own_level = next(number for number, level in enumerate(levels) if rank in level)
+    position = rank - levels[own_level].start
+    parent = NONE
+    if own_level + 1 < len(levels):
+        parent = levels[own_level + 1][position // radix]
+    children = range(0)
+    if own_level > 0:
+        children = levels[own_level - 1][position * radix : (position + 1) * radix]
     first, *others = children or [NONE]
     yield Step(Recv(first, dst.all), *(RecvReduce(child, dst.all) for child in others))
     yield Step(Send(parent, dst.all))

@@ -51,9 +51,9 @@ _announce_all()
 @cache
 def emulations() -> dict[str, Emulation]:
     """Return by name the algorithms whose ranks stand in for hardware, and what reports print about them."""
-    return {
-        algorithm.name: algorithm.emulation
-        for row in COLLECTIVES.values()
-        for algorithm in row.algorithms.values()
-        if algorithm.emulation
-    }
+    by_name = {}
+    for row in COLLECTIVES.values():
+        for algorithm in row.algorithms.values():
+            if algorithm.emulation:
+                by_name[algorithm.name] = algorithm.emulation
+    return by_name

@@ -97,15 +97,23 @@ class Case:
     def id(self) -> str:
         """The name of the case, unique within a job."""
         fields = [self.collective, self.algorithm, self.transport, self.device, self.dtype]
-        fields += [self.op] if self.op else []
+        if self.op:
+            fields.append(self.op)
         fields += [f"{self.bytes}B", "in" if self.in_place else "out"]
-        fields += [] if self.root is None else [f"root{self.root}"]
-        # The id becomes part of file names: a parameter that is a path contributes only the name of its file.
-        fields += [f"{name}={str(value).rpartition('/')[2]}" for name, value in sorted(self.params.items())]
-        fields += [] if self.ranks is None else [f"p{self.ranks}"]
-        fields += [] if self.nodes is None else [f"n{self.nodes}"]
-        fields += [self.mapping] if self.mapping else []
-        fields += [self.timing] if self.timing != SINGLE else []
+        if self.root is not None:
+            fields.append(f"root{self.root}")
+        for name, value in sorted(self.params.items()):
+            # The id becomes part of file names: a parameter that is a path contributes only the name of its file.
+            file_name = str(value).rpartition("/")[2]
+            fields.append(f"{name}={file_name}")
+        if self.ranks is not None:
+            fields.append(f"p{self.ranks}")
+        if self.nodes is not None:
+            fields.append(f"n{self.nodes}")
+        if self.mapping:
+            fields.append(self.mapping)
+        if self.timing != SINGLE:
+            fields.append(self.timing)
         return ".".join(fields)
 
 
@@ -141,7 +149,8 @@ class Effort:
         share = -(-self.min_iterations // self.rounds)
         least = min(self.min_iterations, max(share, LEAST_ITERATIONS))
         most = max(least, -(-self.max_iterations // self.rounds))
-        return replace(self, min_iterations=least, max_iterations=most, seconds=self.seconds / self.rounds, rounds=1)
+        seconds = self.seconds / self.rounds
+        return replace(self, min_iterations=least, max_iterations=most, seconds=seconds, rounds=1)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -168,11 +177,12 @@ class Shape:
     @property
     def ranks_per_node(self) -> int:
         """The largest number of processes on a node, without aggregators on dedicated hosts."""
-        return -(-(self.ranks if self.dedicated_aggregators else self.processes) // self.nodes)
+        on_nodes = self.ranks if self.dedicated_aggregators else self.processes
+        return -(-on_nodes // self.nodes)
 
     def __str__(self) -> str:
-        even = self.ranks % self.nodes == 0
-        text = f"{self.nodes}x{self.ranks // self.nodes}" if even else f"{self.nodes}n:{self.ranks}p"
+        per_node, uneven = divmod(self.ranks, self.nodes)
+        text = f"{self.nodes}n:{self.ranks}p" if uneven else f"{self.nodes}x{per_node}"
         return f"{text}+{self.aggregators}" if self.aggregators else text
 
     @property
@@ -232,8 +242,9 @@ class Job:
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """The shapes of its launches, the smallest first."""
-        first_cases = {(case.nodes, case.ranks): case for case in self.cases}
-        return tuple(sorted({self.shape(case) for case in first_cases.values()}))
+        requested = {(case.nodes, case.ranks): case for case in self.cases}
+        shapes = {self.shape(case) for case in requested.values()}
+        return tuple(sorted(shapes))
 
     @property
     def measurements(self) -> int:
@@ -243,7 +254,8 @@ class Job:
     @property
     def sha256(self) -> str:
         """The digest of the job; a result file of a job with another digest is never continued."""
-        return hashlib.sha256(replace(self, plans={}).to_json().encode()).hexdigest()
+        identity = replace(self, plans={}).to_json()
+        return hashlib.sha256(identity.encode()).hexdigest()
 
     def to_json(self) -> str:
         return json_text(self)
@@ -253,6 +265,6 @@ class Job:
         """Return the job of a result file, whose values are valid one by one.
 
         Raises:
-            ValueError: if the text is no job.
+            ValueError: if the text is not a job.
         """
         return from_builtins(parse_json(text), cls)

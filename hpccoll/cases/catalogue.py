@@ -125,16 +125,14 @@ def checked_cases(cases: Iterable[Case]) -> Iterator[Case]:
 
 def _check_size(case: Case) -> None:
     size = itemsize(case.dtype)
-    if collective(case.collective).elements(case.bytes, size, 1) < 1:
+    elements = collective(case.collective).elements(case.bytes, size, 1)
+    if elements < 1:
         raise BadInputError("bytes", case.bytes, f"at least one {case.dtype}, {size} bytes")
 
 
 def _check_all_but_size(case: Case) -> None:
     family = collective(case.collective)
-    unread = case.algorithm.startswith(PLAN) and not any(
-        case.algorithm in each.algorithms for each in COLLECTIVES.values()
-    )
-    if not unread:
+    if not case.algorithm.startswith(PLAN) or _is_read(case.algorithm):
         check_algorithm(case.algorithm, [case.collective])
         _check_parameters(case)
     values: dict[str, tuple[object, tuple[object, ...]]] = {
@@ -154,6 +152,11 @@ def _check_all_but_size(case: Case) -> None:
         from hpccoll.training.workload import Workload
 
         Workload.of(case.params)
+
+
+def _is_read(plan: str) -> bool:
+    """Return whether this program has read a plan of MSCCL++, so that a collective has it as an algorithm."""
+    return any(plan in row.algorithms for row in COLLECTIVES.values())
 
 
 def _check_call(case: Case) -> None:
@@ -193,7 +196,8 @@ def _check_parameters(case: Case) -> None:
 
 def algorithms_of(name: str) -> tuple[str, ...]:
     """Return the algorithms of a collective without floors, and ``native``."""
-    return (*(a.name for a in collective(name).algorithms.values() if not a.floor), NATIVE)
+    names = [algorithm.name for algorithm in collective(name).algorithms.values() if not algorithm.floor]
+    return (*names, NATIVE)
 
 
 def measurable_names(name: str) -> tuple[str, ...]:
@@ -207,12 +211,16 @@ def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
     Raises:
         BadInputError: if none has it; names the valid algorithms, and the collectives that have this one.
     """
-    known = dict.fromkeys(chain.from_iterable(measurable_names(name) for name in names))
-    if algorithm not in known:
-        elsewhere = [name for name in COLLECTIVES if algorithm in measurable_names(name)]
-        hint = f" (it is an algorithm of {', '.join(elsewhere)})" if elsewhere else ""
-        hint = f" (a plan of MSCCL++ is {PLAN}{algorithm})" if algorithm.endswith(".json") else hint
-        raise BadInputError("algorithm", algorithm, format_choices(algorithm, known, hint))
+    valid_names = dict.fromkeys(chain.from_iterable(map(measurable_names, names)))
+    if algorithm in valid_names:
+        return
+    elsewhere = [name for name in COLLECTIVES if algorithm in measurable_names(name)]
+    hint = ""
+    if algorithm.endswith(".json"):
+        hint = f" (a plan of MSCCL++ is {PLAN}{algorithm})"
+    elif elsewhere:
+        hint = f" (it is an algorithm of {', '.join(elsewhere)})"
+    raise BadInputError("algorithm", algorithm, format_choices(algorithm, valid_names, hint))
 
 
 def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
@@ -222,8 +230,10 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
         BadInputError: if the collective does not have the algorithm.
     """
     family = collective(name)
-    if algorithm in (NATIVE, AUTO):
-        return (*family.arguments, *([GRAPH] if algorithm == NATIVE else []))
+    if algorithm == NATIVE:
+        return (*family.arguments, GRAPH)
+    if algorithm == AUTO:
+        return tuple(family.arguments)
     check_algorithm(algorithm, [name])
     of_run = () if family.uncut else RUN_PARAMETERS
     return (*family.arguments, *of_run, GRAPH, *family.algorithms[algorithm].parameters)
@@ -234,21 +244,22 @@ def parameters_by_algorithm(
 ) -> dict[str, dict[str, Values]]:
     """Return for each algorithm of a collective those of the parameters that it has; values may be lists.
 
-    The keys of a training step are no parameters: they have options of their own.
+    The keys of a training step are not parameters: they have options of their own.
 
     Raises:
         BadInputError: if no algorithm has a parameter.
     """
     keys = collective(name).arguments if name in WORKLOADS else ()
-    known = {algorithm: {*known_parameters(name, algorithm)}.difference(keys) for algorithm in algorithms}
-    every = sorted({*chain.from_iterable(known.values())})
+    selected = {}
+    valid_names: set[str] = set()
+    for algorithm in algorithms:
+        names = set(known_parameters(name, algorithm)).difference(keys)
+        valid_names |= names
+        selected[algorithm] = {parameter: value for parameter, value in parameters.items() if parameter in names}
     for parameter in parameters:
-        if parameter not in every:
-            raise BadInputError("parameter", parameter, every or f"left out: {name} has none")
-    return {
-        algorithm: {parameter: value for parameter, value in parameters.items() if parameter in names}
-        for algorithm, names in known.items()
-    }
+        if parameter not in valid_names:
+            raise BadInputError("parameter", parameter, sorted(valid_names) or f"left out: {name} has none")
+    return selected
 
 
 def exact_parameters(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
@@ -270,8 +281,8 @@ def distinct_placements(name: str, algorithm: str, requested: Sequence[bool]) ->
     family = collective(name)
     if not (family.in_place and family.out_of_place):
         return (family.in_place,)
-    if algorithm == NATIVE:
-        return (True,) if family.one_buffer else requested
+    if algorithm == NATIVE and family.one_buffer:
+        return (True,)
     return requested[:1] if _floor(family, algorithm) else requested
 
 
@@ -287,8 +298,11 @@ def distinct_parameters(
     name: str, algorithm: str, requested: Mapping[str, Sequence[Parameter]]
 ) -> dict[str, Sequence[Parameter]]:
     """Return those of the values ``requested`` of parameters that differ: an empty schedule has nothing to cut."""
-    floor = _floor(collective(name), algorithm)
-    return {key: values[:1] if floor and key in RUN_PARAMETERS else values for key, values in requested.items()}
+    distinct = dict(requested)
+    if _floor(collective(name), algorithm):
+        for key in RUN_PARAMETERS.keys() & distinct.keys():
+            distinct[key] = distinct[key][:1]
+    return distinct
 
 
 def distinct_steps(algorithm: str, requested: Iterable[tuple[str, "Workload"]]) -> list[tuple[str, "Workload"]]:
@@ -297,7 +311,8 @@ def distinct_steps(algorithm: str, requested: Iterable[tuple[str, "Workload"]]) 
 
     if not _floor(collective(TRAINING_STEP), algorithm):
         return list(requested)
-    return list(dict.fromkeys((dtype, replace(step, compress=DENSE, feedback=0)) for dtype, step in requested))
+    dense = [(dtype, replace(step, compress=DENSE, feedback=0)) for dtype, step in requested]
+    return list(dict.fromkeys(dense))
 
 
 def _floor(family: Collective, algorithm: str) -> bool:
@@ -326,7 +341,9 @@ def own_parameters(case: Case) -> dict[str, Parameter]:
 
 def choice_parameters(name: str, params: Mapping[str, Parameter]) -> dict[str, Parameter]:
     """Return the parameters that distinguish choices for one call: no arguments of the call, and no default."""
-    arguments = {LOAD, *(collective(name).arguments if name in {*COLLECTIVES, *WORKLOADS} else ())}
+    arguments = {LOAD}
+    if name in COLLECTIVES or name in WORKLOADS:
+        arguments.update(collective(name).arguments)
     return {key: value for key, value in params.items() if key not in arguments and (key, value) != (GRAPH, 0)}
 
 

@@ -118,5 +118,8 @@ def min_nccl_version(settings: CommunicatorSettings) -> int:
 
     An older one ignores the settings that it lacks, and refuses the values.
     """
-    known = ((COMMUNICATOR_SETTINGS[name], str(value)) for name, value in settings.items())
-    return max((setting.value_since.get(value, setting.since) for setting, value in known), default=0)
+    first_version = 0
+    for name, value in settings.items():
+        setting = COMMUNICATOR_SETTINGS[name]
+        first_version = max(first_version, setting.value_since.get(str(value), setting.since))
+    return first_version

@@ -38,53 +38,70 @@ def library_algorithms(library: str) -> Mapping[str, Mapping[str, LibraryAlgorit
         library: ``openmpi``, ``mpich``, ``ucc`` or ``ucc_hier``.
     """
     first = 1 if library == "openmpi" else 0
-    return {
-        collective: {word.name: word for word in _words(text, first)}
-        for collective, text in library_table()[library]["algorithms"].items()
-    }
+    by_collective = {}
+    for collective, text in library_table()[library]["algorithms"].items():
+        by_collective[collective] = {algorithm.name: algorithm for algorithm in _parse_algorithms(text, first)}
+    return by_collective
 
 
 def library_collective(library: str, collective: str) -> str | None:
     """Return a library's name of the call that measures one of our collectives; None if it has no algorithms for it.
 
-    Of reduce_scatter that is the call with blocks of equal size, where a library has one.
+    For reduce_scatter that is the call with blocks of equal size, where a library has one.
     """
     table = library_table()
-    names = table["nccl"]["collectives"] if library == "nccl" else [*table[library]["algorithms"]]
-    ours = table["collectives"]
-    return next((name for name in reversed([*ours]) if ours[name] == collective and name in names), None)
+    names = table["nccl"]["collectives"] if library == "nccl" else table[library]["algorithms"].keys()
+    for name, ours in reversed(table["collectives"].items()):
+        if ours == collective and name in names:
+            return str(name)
+    return None
 
 
 def default_parameters(library: str, collective: str, algorithm: str) -> Mapping[str, int | str]:
     """Return the parameters that a table must give an algorithm, in the library's words, as the library forces it."""
-    found: Mapping[str, int | str] = library_table()[library]["parameters"].get(collective, {}).get(algorithm, {})
-    return found
+    by_collective = library_table()[library]["parameters"]
+    parameters: Mapping[str, int | str] = by_collective.get(collective, {}).get(algorithm, {})
+    return parameters
 
 
 @cache
 def algorithms_by_word(library: str) -> Mapping[str, Mapping[str, LibraryAlgorithm]]:
     """Return the algorithms of an MPI library that a variant can force, by word and by our name of the collective."""
-    found: dict[str, dict[str, LibraryAlgorithm]] = {}
+    by_word: dict[str, dict[str, LibraryAlgorithm]] = {}
     for ours in dict.fromkeys(library_table()["collectives"].values()):
-        for each in library_algorithms(library)[library_collective(library, ours) or ""].values():
-            if not each.inter:
-                found.setdefault(each.name, {})[ours] = each
-    return found
+        call = library_collective(library, ours) or ""
+        for algorithm in library_algorithms(library)[call].values():
+            if not algorithm.inter:
+                by_word.setdefault(algorithm.name, {})[ours] = algorithm
+    return by_word
 
 
 def forcing_variable(library: str, collective: str, algorithm: LibraryAlgorithm) -> tuple[str, str]:
     """Return the variable that forces an algorithm on a collective of ours, and its value."""
-    names, call = library_table()["variants"][library], library_collective(library, collective) or ""
-    return names["variable"].format(call=call, CALL=call.upper()), names["value"].format(**asdict(algorithm))
+    call = library_collective(library, collective) or ""
+    names = library_table()["variants"][library]
+    variable: str = names["variable"].format(call=call, CALL=call.upper())
+    value: str = names["value"].format(**asdict(algorithm))
+    return variable, value
 
 
-def _words(text: str, first: int) -> list[LibraryAlgorithm]:
-    found, inter = list[LibraryAlgorithm](), False
+def _parse_algorithms(text: str, first: int) -> list[LibraryAlgorithm]:
+    """Return the algorithms of a line of the table; those after a bar are of intercommunicators."""
+    algorithms: list[LibraryAlgorithm] = []
+    inter = False
     for word in text.split():
+        match = _WORD.fullmatch(word)
         if word == "|":
             inter = True
-        elif match := _WORD.fullmatch(word):
-            needs = tuple(filter(None, (match["needs"] or "").split("+")))
-            rest = match["schedule"] or "", match["since"] or "", inter
-            found.append(LibraryAlgorithm(match["name"], first + len(found), needs, *rest))
-    return found
+        elif match:
+            needs = match["needs"].split("+") if match["needs"] else []
+            algorithm = LibraryAlgorithm(
+                name=match["name"],
+                id=first + len(algorithms),
+                needs=tuple(need for need in needs if need),
+                schedule=match["schedule"] or "",
+                since=match["since"] or "",
+                inter=inter,
+            )
+            algorithms.append(algorithm)
+    return algorithms

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -38,58 +38,84 @@ _EXPORTED_UNITS = {"divisible": "free", "per_rank": "owned"}
 def listing(root: Path = ROOT) -> dict[str, Any]:
     """Return the listing as ``hpccoll list --json`` prints it."""
     mpi_missing = [] if find_spec("mpi4py") else ["mpi4py is not installed"]
+    with_mpi = _availability(mpi_missing)
     return {
-        "collectives": {
-            name: {
+        "collectives": dict(_collectives()),
+        "algorithms": [{**row, **with_mpi} for row in _algorithms()],
+        "policies": [{"name": AUTO, "needs": ["a table of hpccoll tune"], **with_mpi}],
+        "parameters": [{"name": name, "meaning": meaning} for name, meaning in PARAMETERS.items()],
+        "transports": list(_transports(mpi_missing, root)),
+        "variants": list(_variants(mpi_missing, root)),
+        "workloads": [{"name": TRAINING_STEP, "keys": _workload_keys()}],
+        "models": list(_models()),
+    }
+
+
+def _collectives() -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, row in COLLECTIVES.items():
+        parameters = {}
+        for algorithm in row.algorithms.values():
+            if algorithm.parameters:
+                parameters[algorithm.name] = dict(algorithm.parameters)
+        yield (
+            name,
+            {
                 "units": _EXPORTED_UNITS[row.units],
                 "reduces": row.reduces,
-                "algorithms": [*_names(name)],
-                "parameters": {a.name: dict(a.parameters) for a in row.algorithms.values() if a.parameters},
-            }
-            for name, row in COLLECTIVES.items()
-        },
-        "algorithms": [
-            {
-                "collective": name, "name": algorithm, "description": _title(name, algorithm), "needs": needs,
-                **_availability(mpi_missing),
-            }
-            for name in COLLECTIVES
-            for algorithm, needs in _names(name).items()
-        ],
-        "policies": [{"name": AUTO, "needs": ["a table of hpccoll tune"], **_availability(mpi_missing)}],
-        "parameters": [{"name": name, "meaning": meaning} for name, meaning in PARAMETERS.items()],
-        "transports": [
-            {
-                "name": name, "devices": [*spec.devices],
-                **_availability([*mpi_missing, *missing_requirements(spec.hardware, root)]),
-            }
-            for name, spec in TRANSPORTS.items()
-        ],
-        "variants": [
-            {
-                "name": name, "what": variant.purpose, "transport": variant.transport,
-                "environment": dict(variant.environment), "communicator": dict(variant.communicator),
-                "demands": variant.evidence_text, "control": variant.control,
-                **_limits_of(variant), "needs": [*variant.requirements],
-                "algorithms": {name: asdict(algorithm) for name, algorithm in variant.algorithms.items()},
-                **_availability([*mpi_missing, *missing_requirements(variant.requirements, root)]),
-            }
-            for name, variant in named_variants().items()
-        ],
-        "workloads": [
-            {
-                "name": TRAINING_STEP,
-                "keys": {name: {"meaning": key.help, "default": key.default} for name, key in WORKLOAD.items()},
-            }
-        ],
-        "models": [
-            {
-                "name": name, "parameters": model.parameters, "tensors": len(model.tensors), "dtype": model.dtype,
-                "forward_flops": model.forward_flops, "sample": model.sample, "source": model.source,
-            }
-            for name, model in ((name, make()) for name, make in MODELS.items())
-        ],
-    }  # fmt: skip
+                "algorithms": list(_needs_by_algorithm(name)),
+                "parameters": parameters,
+            },
+        )
+
+
+def _algorithms() -> Iterator[dict[str, Any]]:
+    for name in COLLECTIVES:
+        for algorithm, needs in _needs_by_algorithm(name).items():
+            title = _title(name, algorithm)
+            yield {"collective": name, "name": algorithm, "description": title, "needs": needs}
+
+
+def _transports(mpi_missing: Sequence[str], root: Path) -> Iterator[dict[str, Any]]:
+    for name, spec in TRANSPORTS.items():
+        missing = [*mpi_missing, *missing_requirements(spec.hardware, root)]
+        yield {"name": name, "devices": list(spec.devices), **_availability(missing)}
+
+
+def _variants(mpi_missing: Sequence[str], root: Path) -> Iterator[dict[str, Any]]:
+    for name, variant in named_variants().items():
+        missing = [*mpi_missing, *missing_requirements(variant.requirements, root)]
+        algorithms = {collective: asdict(algorithm) for collective, algorithm in variant.algorithms.items()}
+        yield {
+            "name": name,
+            "what": variant.purpose,
+            "transport": variant.transport,
+            "environment": dict(variant.environment),
+            "communicator": dict(variant.communicator),
+            "demands": variant.evidence_text,
+            "control": variant.control,
+            **_limits_of(variant),
+            "needs": list(variant.requirements),
+            "algorithms": algorithms,
+            **_availability(missing),
+        }
+
+
+def _workload_keys() -> dict[str, dict[str, Any]]:
+    return {name: {"meaning": key.help, "default": key.default} for name, key in WORKLOAD.items()}
+
+
+def _models() -> Iterator[dict[str, Any]]:
+    for name, make in MODELS.items():
+        model = make()
+        yield {
+            "name": name,
+            "parameters": model.parameters,
+            "tensors": len(model.tensors),
+            "dtype": model.dtype,
+            "forward_flops": model.forward_flops,
+            "sample": model.sample,
+            "source": model.source,
+        }
 
 
 def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> dict[str, Any]:
@@ -101,22 +127,28 @@ def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> 
         BadInputError: if there are none.
     """
     kinds = [kind for kind in tables if kind != "collectives"]
-    in_text = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
-
-    def matches(row: Mapping[str, Any]) -> bool:
-        names = row["name"], row.get("collective", "")
-        return any(word.lower() in name for name in names) or any(in_text.search(row.get(key) or "") for key in TEXTS)
-
-    selected = {kind: tables[kind] if word == kind else [*filter(matches, tables[kind])] for kind in kinds}
-    if word in kinds:
-        selected = {kind: rows if kind == word else [] for kind, rows in selected.items()}
+    selected: dict[str, list[dict[str, Any]]] = {}
+    for kind in kinds:
+        if word in kinds:
+            selected[kind] = tables[kind] if kind == word else []
+        else:
+            selected[kind] = [row for row in tables[kind] if _matches(row, word)]
     if not any(selected.values()):
         names = {row["name"] for kind in kinds for row in tables[kind]} | tables["collectives"].keys()
         valid = dict.fromkeys([*kinds, *others])
         meant = did_you_mean(word, [*valid, *names])
         raise BadInputError("list", word, f"{meant}a word of what 'hpccoll list' prints, or {', '.join(valid)}")
-    whose = {row["collective"] for row in selected["algorithms"]}
-    return {"collectives": {name: row for name, row in tables["collectives"].items() if name in whose}, **selected}
+    names_of_collectives = {row["collective"] for row in selected["algorithms"]}
+    collectives = {name: row for name, row in tables["collectives"].items() if name in names_of_collectives}
+    return {"collectives": collectives, **selected}
+
+
+def _matches(row: Mapping[str, Any], word: str) -> bool:
+    """Return whether a name of an entry contains a word, or a word of its description begins with it."""
+    if word.lower() in row["name"] or word.lower() in row.get("collective", ""):
+        return True
+    pattern = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
+    return any(pattern.search(row.get(key) or "") for key in TEXTS)
 
 
 TEXTS = "description", "what", "meaning"
@@ -125,8 +157,8 @@ TEXTS = "description", "what", "meaning"
 
 def _limits_of(variant: Variant) -> dict[str, Any]:
     """Return the first limit, which holds for all cases, and the further ones, which may hold for some only."""
-    first, *further = variant.limits or (VariantLimit(),)
-    return {"limits": asdict(first), "further_limits": [asdict(limit) for limit in further]}
+    limits = [asdict(limit) for limit in variant.limits or (VariantLimit(),)]
+    return {"limits": limits[0], "further_limits": limits[1:]}
 
 
 def _availability(missing: Sequence[str]) -> dict[str, Any]:
@@ -135,12 +167,16 @@ def _availability(missing: Sequence[str]) -> dict[str, Any]:
 
 def _title(name: str, algorithm: str) -> str:
     """Return what an algorithm does, in a sentence."""
-    return "the library's own call" if algorithm == NATIVE else COLLECTIVES[name].algorithms[algorithm].title
+    if algorithm == NATIVE:
+        return "the library's own call"
+    return COLLECTIVES[name].algorithms[algorithm].title
 
 
-def _names(name: str) -> dict[str, list[str]]:
+def _needs_by_algorithm(name: str) -> dict[str, list[str]]:
     """Return the algorithms of a collective, each with its requirements in words."""
-    needs = {a.name: [need.text for need in a.needs] for a in COLLECTIVES[name].algorithms.values()}
+    needs = {}
+    for algorithm in COLLECTIVES[name].algorithms.values():
+        needs[algorithm.name] = [need.text for need in algorithm.needs]
     return {**needs, NATIVE: []}
 
 
@@ -155,35 +191,48 @@ def listing_lines(tables: Mapping[str, Any], *, described: bool = False) -> Iter
         yield f"{row['collective']} {row['name']}{values}{_needs(row)}{_unavailable(row)}"
         if described:
             yield f"    {row['description']}"
-    yield from (f"any {row['name']}{_needs(row)}{_unavailable(row)}" for row in tables["policies"])
-    yield from (f"parameter {row['name']} ({row['meaning']})" for row in tables["parameters"])
-    yield from (
-        f"transport {row['name']} (of {', '.join(row['devices'])}){_unavailable(row)}" for row in tables["transports"]
-    )
-    variants = [*_merge_algorithms(tables["variants"])]
+    for row in tables["policies"]:
+        yield f"any {row['name']}{_needs(row)}{_unavailable(row)}"
+    for row in tables["parameters"]:
+        yield f"parameter {row['name']} ({row['meaning']})"
+    for row in tables["transports"]:
+        yield f"transport {row['name']} (of {', '.join(row['devices'])}){_unavailable(row)}"
+    variants = list(_merge_algorithms(tables["variants"]))
     for row in variants:
         yield f"variant {row['name']} ({row['what']}){_unavailable(row)}"
-        yield from row.get("lines") or [f"    {'; '.join([_setting(row), *_limits(row['limits'])])}"]
+        yield from row.get("lines") or _variant_lines(row)
     for row in tables["workloads"]:
         values = "".join(f" {name}={key['default']}" for name, key in row["keys"].items())
         yield f"workload {row['name']}{values}"
     for row in tables["models"]:
         yield f"model {row['name']} ({row['parameters']:,} parameters in {row['tensors']} tensors)"
-    yield from (f"cluster {row['name']} ({row['meaning']})" for row in tables.get("clusters", ()))
-    reasons: defaultdict[str, list[str]] = defaultdict(list)
-    for rows in (*(tables[kind] for kind in ("algorithms", "policies", "transports")), variants):
-        for row in rows:
-            if not row["available"]:
-                reasons[row["reason"]].append(" ".join(filter(None, (row.get("collective"), row["name"]))))
-    if reasons:
+    for row in tables.get("clusters", ()):
+        yield f"cluster {row['name']} ({row['meaning']})"
+    yield from _missing_lines(chain(tables["algorithms"], tables["policies"], tables["transports"], variants))
+
+
+def _variant_lines(row: Mapping[str, Any]) -> Iterator[str]:
+    parts = [_setting(row), *_limits(row["limits"])]
+    yield f"    {'; '.join(parts)}"
+
+
+def _missing_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield why entries are unavailable, with a line for each reason."""
+    names_by_reason = defaultdict[str, list[str]](list)
+    for row in rows:
+        if not row["available"]:
+            name = f"{row['collective']} {row['name']}" if row.get("collective") else row["name"]
+            names_by_reason[row["reason"]].append(name)
+    if names_by_reason:
         yield "not here:"
-        yield from (f"  {', '.join(names)}: {reason}" for reason, names in reasons.items())
+    for reason, names in names_by_reason.items():
+        yield f"  {', '.join(names)}: {reason}"
 
 
 def _merge_algorithms(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the rows of variants, with one for several that force algorithms of one library; its lines have these."""
-    for library, several in groupby(rows, lambda row: row["needs"][0] if row["algorithms"] else None):
-        members = [*several]
+    for library, group in groupby(rows, lambda row: row["needs"][0] if row["algorithms"] else None):
+        members = list(group)
         if library is None or len(members) == 1:
             yield from members
             continue
@@ -205,9 +254,9 @@ def _unavailable(row: Mapping[str, Any]) -> str:
 
 
 def _setting(row: Mapping[str, Any]) -> str:
-    variables = (assignment(name, value) for name, value in row["environment"].items())
-    settings = (f"{name}={value}" for name, value in row["communicator"].items())
-    return f"over {row['transport']} sets {' '.join([*variables, *settings])}"
+    assignments = [assignment(name, value) for name, value in row["environment"].items()]
+    assignments += [f"{name}={value}" for name, value in row["communicator"].items()]
+    return f"over {row['transport']} sets {' '.join(assignments)}"
 
 
 def _limits(limits: Mapping[str, Any]) -> Iterator[str]:

@@ -52,25 +52,34 @@ class _AlgorithmMemory(NamedTuple):
 def _algorithm_memory(
     algorithm: Algorithm, workers: int, aggregators: int, parameters: tuple[tuple[str, "Parameter"], ...]
 ) -> _AlgorithmMemory:
-    layout, values = Layout.of(workers, aggregators=aggregators), dict(parameters)
+    layout = Layout.of(workers, aggregators=aggregators)
+    values = dict(parameters)
     if algorithm.unmet(layout, **values):
         return _AlgorithmMemory()
     slices = algorithm.slices(layout, **values)
     has_tmp, arrivals = _memory_of_rank(slices, 0)
-    gathered = (
-        (_memory_of_rank(slices, rank)[1] for rank in range(workers, layout.ranks)) if algorithm.aggregates else ()
-    )
-    return _AlgorithmMemory(float(has_tmp), max(1.0, arrivals), tuple(sorted(gathered, reverse=True)), slices)
+    gathered = []
+    if algorithm.aggregates:
+        for rank in range(workers, layout.ranks):
+            _, arrivals_at_aggregator = _memory_of_rank(slices, rank)
+            gathered.append(arrivals_at_aggregator)
+    gathered.sort(reverse=True)
+    return _AlgorithmMemory(float(has_tmp), max(1.0, arrivals), tuple(gathered), slices)
 
 
 def _memory_of_rank(slices: tuple[Schedule, ...], rank: int) -> tuple[bool, float]:
     """Return whether a rank has a buffer tmp, and the data in S that arrives there in the step with most."""
-    has_tmp, arrivals = False, 0.0
+    has_tmp = False
+    arrivals = 0.0
     for schedule in slices:
         for step in map(drop_null_peers, schedule.steps(rank)):
-            parts = [a.target if isinstance(a, Copy) else a.part for a in step.actions if not isinstance(a, Send)]
-            has_tmp |= any(part.buffer == "tmp" for part in parts)
-            units = sum(int(r.last) - int(r.first) for part in parts for r in part.ranges)
+            units = 0
+            for action in step.actions:
+                if isinstance(action, Send):
+                    continue
+                part = action.target if isinstance(action, Copy) else action.part
+                has_tmp |= part.buffer == "tmp"
+                units += sum(int(unit_range.last) - int(unit_range.first) for unit_range in part.ranges)
             arrivals = max(arrivals, units / schedule.units)
     return has_tmp, arrivals
 
@@ -96,7 +105,7 @@ def memory_needed(
             programs = Workload.of(case.params).programs(workers, case.dtype, models)
         except BadInputError:
             return 0  # the case will be skipped
-        case = replace(case, bytes=max(each.buffer_bytes for each in programs))
+        case = replace(case, bytes=max(program.buffer_bytes for program in programs))
     # The expected values of blocks are copied once more, before the check allocates one byte per element.
     check = 1 / itemsize(case.dtype) if family.units == "divisible" else 1
     memory = _AlgorithmMemory()
@@ -104,34 +113,42 @@ def memory_needed(
         parameters = tuple(sorted(own_parameters(case).items()))
         memory = _algorithm_memory(family.algorithm(case.algorithm), workers, aggregators, parameters)
     tmp, arrivals, gathered, slices = memory
-    buffers, tables = 6 + check, 0.0
+    buffers = 6 + check
+    tables = 0.0
     if case.device == "cuda":
-        moves = device == (
-            "cpu" if case.transport == "staged" else "cuda"
-        )  # whether messages and their scratch are in this memory
-        if not moves and device == "cpu":
+        device_of_messages = "cpu" if case.transport == "staged" else "cuda"
+        if device == "cpu" and device_of_messages == "cuda":
             return 0
-        buffers, tmp, arrivals, gathered = (3.0, tmp, arrivals, gathered) if moves else (2.0, 0.0, 1.0, ())
-        tables = ranks * _tables(case, workers) if device == "cuda" else 0.0
-    each = buffers + tmp
+        if device == device_of_messages:
+            buffers = 3.0
+        else:  # messages and their scratch are in the other memory
+            buffers = 2.0
+            tmp = 0.0
+            arrivals = 1.0
+            gathered = ()
+        if device == "cuda":
+            tables = ranks * _tables(case, workers)
+    of_a_rank = buffers + tmp
     try:
         unequal = call_of(case, workers).blocks(SAMPLE_ELEMENTS)
     except BadInputError:
         return 0  # the case will be skipped
     if unequal is None:
         at_once = _in_flight(case, workers, slices) if gathered else 0.0
-        more = sum(max(0.0, 1 + at_once * share - each) for share in gathered[:ranks])
-        return int(case.bytes * (ranks * each + arrivals - 1 + more) + tables)
-    largest_src, largest_dst = (float((unequal.sum(axis) / unequal.sum() * workers).max()) for axis in (1, 0))
-    most = 2 * largest_src + (each - 2) * largest_dst
-    return int(case.bytes * min(ranks * most, workers * each) + tables)
+        of_aggregators = sum(max(0.0, 1 + at_once * share - of_a_rank) for share in gathered[:ranks])
+        return int(case.bytes * (ranks * of_a_rank + arrivals - 1 + of_aggregators) + tables)
+    largest_src = float((unequal.sum(1) / unequal.sum() * workers).max())
+    largest_dst = float((unequal.sum(0) / unequal.sum() * workers).max())
+    most = 2 * largest_src + (of_a_rank - 2) * largest_dst
+    return int(case.bytes * min(ranks * most, workers * of_a_rank) + tables)
 
 
 def _in_flight(case: "Case", workers: int, slices: tuple[Schedule, ...]) -> float:
-    pipelined, queued = collective(case.collective).algorithm(case.algorithm).pipelined, case.transport == "nccl"
-    channels, window = choose_channels(
-        case.params, case.bytes, Layout.of(workers), slices, pipelined=pipelined, queued=queued
-    )
+    """Return the share of S that is under way at once."""
+    pipelined = collective(case.collective).algorithm(case.algorithm).pipelined
+    queued = case.transport == "nccl"
+    layout = Layout.of(workers)
+    channels, window = choose_channels(case.params, case.bytes, layout, slices, pipelined=pipelined, queued=queued)
     return min(1.0, window / channels)
 
 
@@ -148,10 +165,9 @@ def table_bytes(elements: float) -> float:
     vectors. The smaller bound is concave in the number of elements, so that the mean unit is enough for several
     lengths.
     """
-    return min(
-        PERIOD * VECTOR_BYTES,
-        PERIOD * VECTOR_BYTES / (SHORT_BLOCK - GENERATIONS) * elements + 2 * GENERATIONS * VECTOR_BYTES,
-    )
+    long_unit = PERIOD * VECTOR_BYTES
+    short_unit = long_unit / (SHORT_BLOCK - GENERATIONS) * elements + 2 * GENERATIONS * VECTOR_BYTES
+    return min(long_unit, short_unit)
 
 
 def check_memory(
@@ -170,9 +186,8 @@ def check_memory(
     usable = int(available * (1 - GPU_SPARE_FRACTION)) if device == "cuda" else available
     if needed > usable:
         largest = case.bytes * usable // needed
-        where = f" on their GPU, {GPU_SPARE_FRACTION:.0%} of it for libraries" if device == "cuda" else ""
-        raise BadInputError(
-            "bytes", format_size(case.bytes),
-            f"{ranks} ranks need {needed / 2**30:.3g} GiB for it and {available / 2**30:.3g} GiB are free{where}: "
-            f"at most about {largest / 2**20:.0f} MiB",
-        )  # fmt: skip
+        free = f"{available / 2**30:.3g} GiB are free"
+        if device == "cuda":
+            free += f" on their GPU, {GPU_SPARE_FRACTION:.0%} of it for libraries"
+        expected = f"{ranks} ranks need {needed / 2**30:.3g} GiB for it and {free}: at most about "
+        raise BadInputError("bytes", format_size(case.bytes), f"{expected}{largest / 2**20:.0f} MiB")

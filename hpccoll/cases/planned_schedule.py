@@ -82,17 +82,19 @@ def smallest_message(case: Case, layout: Layout) -> int | None:
     For the library's own calls this is the block of a rank, which is a message if they send blocks. Units that are
     smaller than others by rounding are not considered.
     """
-    call, size = call_of(case, layout.workers), itemsize(case.dtype)
+    call = call_of(case, layout.workers)
+    size = itemsize(case.dtype)
     if call.traffic is not None or case.collective in WORKLOADS:
         return None
     count = call.collective.elements(case.bytes, size, layout.workers)
     planned = planned_schedule(case, layout)
     if planned is None or planned.algorithm.floor:
         return count * size
-    return min(
-        int(Cut(call, count, one.units, planned.lanes, size).edges(0)[1]) * _smallest_message_units(one) * size
-        for one in planned.slices
-    )
+    messages = []
+    for schedule in planned.slices:
+        elements_of_unit = int(Cut(call, count, schedule.units, planned.lanes, size).edges(0)[1])
+        messages.append(elements_of_unit * _smallest_message_units(schedule) * size)
+    return min(messages)
 
 
 _smallest_message_units = lru_cache(smallest_message_units)
@@ -162,7 +164,12 @@ def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False, qu
     is unknown, because it has not run on several GPUs. NCCL cuts each message into channels of its own.
     """
     if pipelined:
-        return max(1, min(SEGMENTS, nbytes // (QUEUED_SEGMENT if queued else SEGMENT)))
+        segment = QUEUED_SEGMENT if queued else SEGMENT
+        return max(1, min(SEGMENTS, nbytes // segment))
+    if queued:
+        return 1
     unit = nbytes // layout.workers
-    between = max(min(WIRE_CHANNELS, unit // WIRE_UNIT), min(WIRE_CHANNELS_MOST, unit // WIRE_MESSAGE))
-    return 1 if queued else max(1, min(64, unit // CHANNEL_UNIT), between if layout.nodes > 1 else 1)
+    in_a_node = max(1, min(64, unit // CHANNEL_UNIT))
+    if layout.nodes == 1:
+        return in_a_node
+    return max(in_a_node, min(WIRE_CHANNELS, unit // WIRE_UNIT), min(WIRE_CHANNELS_MOST, unit // WIRE_MESSAGE))

@@ -17,7 +17,9 @@ def requested_algorithm(job: Job, case: Case) -> str | None:
     by_nccl = case.transport == "nccl"
     variables = {name: value for name, value in job.environment.items() if name.startswith("NCCL_") == by_nccl}
     request = requested_by_environment(variables, case.collective, job.communicator if by_nccl else None)
-    return request if by_nccl else request or forced_by_mpi(variables, case.collective)
+    if by_nccl or request:
+        return request
+    return forced_by_mpi(variables, case.collective)
 
 
 def has_library_logs(job: Job, case: Case) -> bool:

@@ -5,7 +5,7 @@ Command lines and sweep files fill a request, and only this module makes cases o
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, combinations, product
+from itertools import combinations, product
 from math import comb, prod
 from typing import Any, NamedTuple
 
@@ -109,17 +109,30 @@ def _case(
     request: CaseRequest, family: Collective, device: str, algorithm: str, values: Mapping[str, Any],
     models: Mapping[str, ModelShape],
 ) -> Case | None:  # fmt: skip
-    dtype, size, params, call = (values[axis] for axis in ("dtype", "size", "params", "call"))
-    load = {LOAD: values[LOAD]} if values[LOAD] != IDLE else {}
-    if call.dtype is not None:  # a training step
-        dtype, size = call.dtype, Workload.of(call.arguments).gradient_bytes(call.dtype, models)
-    if params.get(GRAPH) and values["transport"] != "nccl" and "nccl" in request.transports:
+    call: _Call = values["call"]
+    parameters: Mapping[str, Parameter] = values["params"]
+    if parameters.get(GRAPH) and values["transport"] != "nccl" and "nccl" in request.transports:
         return None  # only NCCL plans are captured as CUDA graphs
+    dtype = values["dtype"]
+    size = values["size"]
+    if call.dtype is not None:  # a training step
+        dtype = call.dtype
+        size = Workload.of(call.arguments).gradient_bytes(call.dtype, models)
+    load = {LOAD: values[LOAD]} if values[LOAD] != IDLE else {}
     return Case(
-        collective=family.name, algorithm=algorithm, device=device, dtype=dtype,
-        bytes=size, root=call.root, params={**call.arguments, **params, **load},
-        **{axis: values[axis] for axis in ("transport", "op", "in_place", "mapping", "timing")},
-    )  # fmt: skip
+        collective=family.name,
+        algorithm=algorithm,
+        transport=values["transport"],
+        device=device,
+        dtype=dtype,
+        op=values["op"],
+        bytes=size,
+        in_place=values["in_place"],
+        root=call.root,
+        params={**call.arguments, **parameters, **load},
+        mapping=values["mapping"],
+        timing=values["timing"],
+    )
 
 
 def _blocks(
@@ -129,25 +142,32 @@ def _blocks(
     transports = transports_by_device(request.devices, request.transports)
     for name, algorithms in _algorithms_by_collective(request).items():
         family = collective(name)
-        limit = 1 if family.token else None  # a barrier has one size and no elements
+        dtypes: Sequence[str | None] = request.dtypes
+        sizes: Sequence[int | None] = request.sizes
+        loads = request.loads
+        if family.token:  # a barrier has one size and no elements
+            dtypes = dtypes[:1]
+            sizes = sizes[:1]
+        if name in WORKLOADS:  # the types and sizes of its gradients follow from its call
+            dtypes = [None]
+            sizes = [None]
+            loads = [IDLE]
+        ops = request.ops if family.has_op else [None]
         for device, algorithm in product(request.devices, algorithms):
-            yield (
-                family,
-                device,
-                algorithm,
-                {
-                    "dtype": _listed([None] if name in WORKLOADS else request.dtypes[:limit]),
-                    "op": _listed(request.ops if family.has_op else [None]),
-                    "size": _listed([None] if name in WORKLOADS else request.sizes[:limit]),
-                    "transport": _listed(distinct_transports(name, algorithm, transports[device], device)),
-                    "in_place": _listed(distinct_placements(name, algorithm, request.in_place)),
-                    "call": _calls(request, family, algorithm, p, models),
-                    "params": _parameters(distinct_parameters(name, algorithm, request.params.get(algorithm, {}))),
-                    "mapping": _listed(distinct_mappings(name, algorithm, request.mappings)),
-                    "timing": _listed(request.timings),
-                    LOAD: _listed([IDLE] if name in WORKLOADS else request.loads),
-                },
-            )
+            parameters = distinct_parameters(name, algorithm, request.params.get(algorithm, {}))
+            axes = {
+                "dtype": _listed(dtypes),
+                "op": _listed(ops),
+                "size": _listed(sizes),
+                "transport": _listed(distinct_transports(name, algorithm, transports[device], device)),
+                "in_place": _listed(distinct_placements(name, algorithm, request.in_place)),
+                "call": _calls(request, family, algorithm, p, models),
+                "params": _parameters(parameters),
+                "mapping": _listed(distinct_mappings(name, algorithm, request.mappings)),
+                "timing": _listed(request.timings),
+                LOAD: _listed(loads),
+            }
+            yield family, device, algorithm, axes
 
 
 def _listed(values: Sequence[Any]) -> _Axis:
@@ -156,11 +176,16 @@ def _listed(values: Sequence[Any]) -> _Axis:
 
 def expand_collectives(entries: Sequence[str]) -> list[str]:
     """Return the collectives that entries of a request select, each once."""
-    return list(dict.fromkeys(chain.from_iterable(COLLECTIVES if entry == ALL else [entry] for entry in entries)))
+    selected: dict[str, None] = {}
+    for entry in entries:
+        selected |= dict.fromkeys(COLLECTIVES if entry == ALL else [entry])
+    return list(selected)
 
 
 def _algorithms_by_collective(request: CaseRequest) -> dict[str, list[str]]:
-    names = [*expand_collectives(request.collectives), *([TRAINING_STEP] if request.workloads else [])]
+    names = expand_collectives(request.collectives)
+    if request.workloads:
+        names.append(TRAINING_STEP)
     check_algorithms(request.algorithms, names)
     selected = {name: select_algorithms(name, request.algorithms) for name in names}
     for name, algorithms in selected.items():
@@ -183,9 +208,14 @@ def check_algorithms(entries: Sequence[str], names: Sequence[str]) -> None:
 
 def select_algorithms(name: str, entries: Sequence[str]) -> list[str]:
     """Return the algorithms of a collective that entries of a request select, each once; others have the rest."""
-    known = measurable_names(name)
-    selected = (algorithms_of(name) if entry == ALL else [entry] if entry in known else [] for entry in entries)
-    return list(dict.fromkeys(chain.from_iterable(selected)))
+    valid_names = measurable_names(name)
+    selected: dict[str, None] = {}
+    for entry in entries:
+        if entry == ALL:
+            selected |= dict.fromkeys(algorithms_of(name))
+        elif entry in valid_names:
+            selected[entry] = None
+    return list(selected)
 
 
 def _calls(
@@ -196,14 +226,26 @@ def _calls(
         counts = [prod(map(len, lists.values())) for lists in request.workloads]
         return _Axis(sum(counts) * len(request.dtypes), _calls_of_steps(request, algorithm, models))
     if "peer" in family.arguments:
-        named = {"ends": _Axis(1, [(0, p - 1)]), "all": _Axis(comb(p, 2), combinations(range(p), 2))}
-        length, pairs = named[request.pairs] if isinstance(request.pairs, str) else _listed(request.pairs)
-        return _Axis(length, (_Call(root, {"peer": peer}) for root, peer in pairs))
+        pairs = _pairs(request, p)
+        return _Axis(pairs.length, (_Call(root, {"peer": peer}) for root, peer in pairs.values))
     if "concurrent" in family.arguments:
         return _listed([_Call(None, {"concurrent": pairs}) for pairs in request.concurrent])
     if "traffic" in family.arguments:
-        return _listed([_Call(None, {"traffic": unequal_blocks.named(str(each))}) for each in request.traffic])
-    return _listed([_Call(root, {}) for root in (request.roots if family.rooted else [None])])
+        patterns = [unequal_blocks.named(str(pattern)) for pattern in request.traffic]
+        return _listed([_Call(None, {"traffic": pattern}) for pattern in patterns])
+    roots = request.roots if family.rooted else [None]
+    return _listed([_Call(root, {}) for root in roots])
+
+
+def _pairs(request: CaseRequest, p: int) -> _Axis:
+    """Return the pairs of ranks that a request names, of ``p`` ranks."""
+    match request.pairs:
+        case "ends":
+            return _listed([(0, p - 1)])
+        case "all":
+            return _Axis(comb(p, 2), combinations(range(p), 2))
+        case pairs:
+            return _listed(pairs)
 
 
 def _calls_of_steps(request: CaseRequest, algorithm: str, models: Mapping[str, ModelShape]) -> Iterator[_Call]:
@@ -216,17 +258,26 @@ def workloads(request: CaseRequest, models: Mapping[str, ModelShape]) -> list[tu
 
     ``models`` are the user's own by name, as ``models_from_json`` makes them of the request.
     """
-    combined = (dict(zip(lists, values, strict=True)) for lists in request.workloads
-                for values in product(*lists.values()))  # fmt: skip
-    steps = [*map(Workload.of, combined)]
-    return list(dict.fromkeys(step.canonical(dtype, models) for dtype in request.dtypes for step in steps))
+    steps = []
+    for lists in request.workloads:
+        for values in product(*lists.values()):
+            options = dict(zip(lists, values, strict=True))
+            steps.append(Workload.of(options))
+    distinct: dict[tuple[str, Workload], None] = {}
+    for dtype in request.dtypes:
+        distinct |= dict.fromkeys(step.canonical(dtype, models) for step in steps)
+    return list(distinct)
 
 
 def _parameters(lists: Mapping[str, Sequence[Parameter]]) -> _Axis:
-    return _Axis(prod(map(len, lists.values())), _distinct_parameters(lists))
+    combinations_of_values = prod(len(values) for values in lists.values())
+    return _Axis(combinations_of_values, _distinct_parameters(lists))
 
 
 def _distinct_parameters(lists: Mapping[str, Sequence[Parameter]]) -> Iterator[dict[str, Parameter]]:
     """Yield every combination of values once: 64K and 65536 are the same value."""
-    combined = (exact_parameters(dict(zip(lists, values, strict=True))) for values in product(*lists.values()))
-    yield from {tuple(params.items()): params for params in combined}.values()
+    distinct: dict[tuple[tuple[str, Parameter], ...], dict[str, Parameter]] = {}
+    for values in product(*lists.values()):
+        parameters = exact_parameters(dict(zip(lists, values, strict=True)))
+        distinct[tuple(parameters.items())] = parameters
+    yield from distinct.values()

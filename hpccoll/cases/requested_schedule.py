@@ -49,9 +49,11 @@ def requested_schedule(
         BadInputError: if an argument is invalid, or the algorithm cannot run on the layout.
     """
     family = collective(collective_name) if collective_name and algorithm != NATIVE else _first_with(algorithm)
-    registered, values = family.algorithm(algorithm), dict(parameters)
-    call = family.call(layout.workers, root, **{name: values.pop(name) for name in family.arguments if name in values})
-    return RequestedSchedule(call, registered, call.slices(registered, layout, **values))
+    registered = family.algorithm(algorithm)
+    arguments = {name: value for name, value in parameters.items() if name in family.arguments}
+    own = {name: value for name, value in parameters.items() if name not in family.arguments}
+    call = family.call(layout.workers, root, **arguments)
+    return RequestedSchedule(call, registered, call.slices(registered, layout, **own))
 
 
 class RequestedOperation(NamedTuple):
@@ -80,26 +82,26 @@ def requested_operation(
     """
     own = {name: value for name, value in parameters.items() if name not in ("channels", "window")}
     call, _, slices = requested_schedule(algorithm, collective_name, layout, root=root, parameters=own)
-    family, size = call.collective, itemsize(dtype)
+    family = call.collective
+    size = itemsize(dtype)
     for name in [name for name in parameters if name not in own]:
         if family.uncut:
-            raise BadInputError(
-                f"parameter of {algorithm}", name, f"left out: {family.name} is never cut into channels"
-            )
+            expected = f"left out: {family.name} is never cut into channels"
+            raise BadInputError(f"parameter of {algorithm}", name, expected)
         RUN_PARAMETERS[name].check(f"parameter {name}", parameters[name])
     if family.elements(nbytes, size, 1) < 1:
         raise BadInputError("--bytes", nbytes, f"at least one {dtype}, {size} bytes")
     channels = int(parameters.get("channels", 1))
     window = int(parameters.get("window", min(channels, WINDOW)))
     count = family.elements(nbytes, size, layout.workers)
-    used = {**parameters, "channels": channels, "window": window}
-    words = f"{family.name} by {algorithm}, {layout.workers} workers"
-    return RequestedOperation(
-        slices if family.in_place else tuple(_out_of_place(call, schedule) for schedule in slices),
-        Cut(call, count, slices[0].units, len(slices) * channels, size),
-        window,
-        to_one_line(", ".join([words, *(f"{name}={value}" for name, value in used.items())])),
-    )
+    words = [f"{family.name} by {algorithm}", f"{layout.workers} workers"]
+    for name, value in {**parameters, "channels": channels, "window": window}.items():
+        words.append(f"{name}={value}")
+    schedules = slices
+    if not family.in_place:
+        schedules = tuple(_out_of_place(call, schedule) for schedule in slices)
+    cut = Cut(call, count, slices[0].units, len(slices) * channels, size)
+    return RequestedOperation(schedules, cut, window, to_one_line(", ".join(words)))
 
 
 @lru_cache(maxsize=32)
@@ -109,12 +111,16 @@ def _out_of_place(call: CollectiveCall, schedule: Schedule) -> Schedule:
 
 
 def _first_with(algorithm: str) -> Collective:
-    families = COLLECTIVES.values()
-    if first := next((family for family in families if algorithm in family.algorithms), None):
-        return first
-    known = sorted({name for family in families for name in family.algorithms})
-    traced = f"it is the library's own and has no schedule; choose from {', '.join(known)}"
-    raise BadInputError("algorithm", algorithm, traced if algorithm == NATIVE else known)
+    names: set[str] = set()
+    for family in COLLECTIVES.values():
+        if algorithm in family.algorithms:
+            return family
+        names.update(family.algorithms)
+    valid = sorted(names)
+    if algorithm == NATIVE:
+        expected = f"it is the library's own and has no schedule; choose from {', '.join(valid)}"
+        raise BadInputError("algorithm", algorithm, expected)
+    raise BadInputError("algorithm", algorithm, valid)
 
 
 def requested_layout(
@@ -138,7 +144,9 @@ def requested_layout(
         expected = f"a number of racks, or the workers in each, {workers} together: 6,16,10"
         raise BadInputError("--racks", racks, expected)
     count = sizes[0] if len(sizes) == 1 else len(sizes)
-    per_node = ranks_per_node if ranks_per_node is not None else workers if count == 1 else 1
+    per_node = ranks_per_node
+    if per_node is None:
+        per_node = workers if count == 1 else 1
     for key, number, least in (
         ("--workers", workers, 1), ("--ranks-per-node", per_node, 1), ("--aggregators", aggregators, 0),
     ):  # fmt: skip
@@ -150,9 +158,11 @@ def requested_layout(
     nodes = flat.nodes  # which it counts
     if count > nodes:
         raise BadInputError("--racks", racks, f"at most the number of nodes, which is {nodes}")
-    blocks = [rack for rack, size in enumerate(sizes) for _ in range(size)]
-    rack = tuple(blocks if len(sizes) > 1 else [node * count // nodes for node in flat.node])
-    if len({*zip(flat.node, rack, strict=True)}) > nodes:
+    if len(sizes) > 1:
+        rack = tuple(number for number, size in enumerate(sizes) for _ in range(size))
+    else:
+        rack = tuple(node * count // nodes for node in flat.node)
+    if len(set(zip(flat.node, rack, strict=True))) > nodes:
         raise BadInputError("--racks", racks, f"racks of whole nodes of {per_node} workers")
     placed = Layout(flat.node, rack).with_aggregators(aggregators)
     return placed.subset(numbering(placed, mapping))

@@ -34,8 +34,10 @@ def _cuda(root: Path) -> str | None:
 def _older_nccl(root: Path) -> str | None:
     """Return a reason if the NCCL that CuPy loads is too old; an unknown version is checked in the job."""
     libraries = gpu_stack.nccl_libraries(root)
-    known = gpu_stack.nccl_version(libraries[0]) if libraries else None
-    return None if known is None or known >= (2, 27) else f"NCCL {'.'.join(map(str, known))} is older than 2.27"
+    version = gpu_stack.nccl_version(libraries[0]) if libraries else None
+    if version is None or version >= (2, 27):
+        return None
+    return f"NCCL {'.'.join(map(str, version))} is older than 2.27"
 
 
 def _no_multicast(_root: Path) -> str | None:
@@ -63,11 +65,13 @@ MPI_LIBRARIES = {
 def wrong_mpi(library: str, version: str, since: str = "") -> str | None:
     """Return the reason if the MPI library of a version string is not ``library``, or is older than ``since``."""
     title, pattern = MPI_LIBRARIES[library]
-    found = re.search(pattern, version)
-    if not found:
+    match = re.search(pattern, version)
+    if not match:
         return f"the MPI library is not {title}"
-    older = since and [*map(int, found.groups())] < [*map(int, since.split("."))]
-    return f"{title} {'.'.join(found.groups())} is older than {since}" if older else None
+    numbers = match.groups()
+    if since and list(map(int, numbers)) < list(map(int, since.split("."))):
+        return f"{title} {'.'.join(numbers)} is older than {since}"
+    return None
 
 
 def _mpi(library: str) -> Callable[[Path], str | None]:
@@ -101,4 +105,5 @@ REQUIREMENTS: Mapping[str, Callable[[Path], str | None]] = {
 
 def missing_requirements(needs: Iterable[str], root: Path = ROOT) -> list[str]:
     """Return the reasons of those of ``needs`` that are not met; a login node may lack what compute nodes have."""
-    return [reason for need in needs if (reason := REQUIREMENTS[need](root))]
+    reasons = (REQUIREMENTS[need](root) for need in needs)
+    return [reason for reason in reasons if reason]

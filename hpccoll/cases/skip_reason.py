@@ -42,7 +42,9 @@ The protocol of NCCL's sends and receives depends on NCCL_P2P_LL_THRESHOLD inste
 
 def planned_nodes(shape: Shape, nvlink_nodes: int) -> NodeView:
     """Return the nodes of a launch as NCCL counts them, if it fills one NVLink domain after the other."""
-    return NodeView.of(-(-shape.nodes // nvlink_nodes), min(shape.nodes, nvlink_nodes) * shape.ranks_per_node)
+    domains = -(-shape.nodes // nvlink_nodes)
+    hosts_per_domain = min(shape.nodes, nvlink_nodes)
+    return NodeView.of(domains, hosts_per_domain * shape.ranks_per_node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,9 @@ def skip_reason(case: Case, layout: Layout, facts: LaunchFacts, resolved: Case |
     """
     mapped = mapped_layout(layout, case.mapping)
     reason = unmet_needs(resolved or case, mapped) or _variant_reason(case, mapped, facts)
-    return reason or (redundant_mapping(case, layout) if facts.racks_known else None)
+    if reason:
+        return reason
+    return redundant_mapping(case, layout) if facts.racks_known else None
 
 
 def unmet_needs(case: Case, layout: Layout) -> str | None:
@@ -149,29 +153,44 @@ def redundant_mapping(case: Case, layout: Layout) -> str | None:
 
 def _variant_reason(case: Case, layout: Layout, facts: LaunchFacts) -> str | None:
     """Return the reason why a variant has no effect on ``case``, or does not support it; None if it is measured."""
-    variant, sets, shape = facts.variant, facts.sets, facts.shape
-    if variant is None or case.algorithm == AUTO:
+    if facts.variant is None or case.algorithm == AUTO:
         return None
-    known = named_variants().get(variant)
-    nccls = bool(sets) and all(name.startswith("NCCL_") or name in COMMUNICATOR_SETTINGS for name in sets)
-    over = known.transport if known else "nccl" if nccls else None
+    variant = named_variants().get(facts.variant)
+    over = _affected_transport(variant, facts.sets)
     if over and (over == "nccl") != (case.transport == "nccl"):
-        return f"{variant}: its settings affect cases over {over}, not over {case.transport}"
-    schedule = case.algorithm != NATIVE
-    if schedule and sets and all(map(_of_collectives, sets)):
-        return f"{variant}: the variant affects the library's own collectives only"
-    if known is None:
+        return f"{facts.variant}: its settings affect cases over {over}, not over {case.transport}"
+    is_native = case.algorithm == NATIVE
+    if not is_native and facts.sets and all(map(_of_collectives, facts.sets)):
+        return f"{facts.variant}: the variant affects the library's own collectives only"
+    if variant is None:
         return None
-    if not schedule and known.algorithms and (unmet := _unmet_by_algorithm(known, case, layout, facts.mpi)):
-        return f"{variant}: {unmet}"
-    known = known.with_added(sets)
+    reason = None
+    if is_native and variant.algorithms:
+        reason = _unmet_by_algorithm(variant, case, layout, facts.mpi)
+    if not reason:
+        reason = _exceeded_limit(variant.with_added(facts.sets), case, layout, facts)
+    return f"{facts.variant}: {reason}" if reason else None
+
+
+def _affected_transport(variant: Variant | None, sets: Mapping[str, object]) -> str | None:
+    """Return the transport that a variant, or settings without a known one, change; None if that is unknown."""
+    if variant:
+        return variant.transport
+    is_of_nccl = sets and all(name.startswith("NCCL_") or name in COMMUNICATOR_SETTINGS for name in sets)
+    return "nccl" if is_of_nccl else None
+
+
+def _exceeded_limit(variant: Variant, case: Case, layout: Layout, facts: LaunchFacts) -> str | None:
+    """Return which limit of a variant a case exceeds, as a sentence; None if it exceeds none."""
+    shape = facts.shape
     view = NodeView.of(shape.nodes, shape.ranks_per_node)
-    if known.transport == "nccl":
+    if variant.transport == "nccl":
         view = facts.nccl_nodes or NodeView((1, shape.nodes), (shape.ranks_per_node, shape.ranks))
-    message = smallest_message(case, layout) if known.limits_messages else None
-    own_call = not schedule and case.transport == known.transport  # over staged, the call is MPI's on host memory
-    reason = known.violation((case.collective, case.dtype, case.op) if own_call else None, view, message)
-    return f"{variant}: {reason}" if reason else None
+    message = smallest_message(case, layout) if variant.limits_messages else None
+    call = None
+    if case.algorithm == NATIVE and case.transport == variant.transport:  # over staged, MPI's on host memory is called
+        call = case.collective, case.dtype, case.op
+    return variant.violation(call, view, message)
 
 
 HOLDS: Mapping[str, Callable[[Case, Layout, int], bool]] = {
@@ -191,28 +210,33 @@ the needs of operations."""
 
 def _unmet_by_algorithm(variant: Variant, case: Case, layout: Layout, mpi: str | None) -> str | None:
     """Return why the library of a variant cannot run ``case`` with its algorithm, and would run another one or fail."""
-    library, algorithm = variant.requirements[0], variant.algorithms.get(case.collective)
-    if mpi and (wrong := wrong_mpi(library, mpi, algorithm.since if algorithm else "")):
-        return wrong
+    library = variant.requirements[0]
+    algorithm = variant.algorithms.get(case.collective)
+    if mpi:
+        wrong = wrong_mpi(library, mpi, algorithm.since if algorithm else "")
+        if wrong:
+            return wrong
     if algorithm is None:
-        return f"{MPI_LIBRARIES[library][0]} has no such algorithm of {case.collective}"
+        title, _ = MPI_LIBRARIES[library]
+        return f"{title} has no such algorithm of {case.collective}"
     unmet = unmet_need(algorithm, case, layout)
-    return unmet and f"for {case.collective} it needs {unmet}"
+    return f"for {case.collective} it needs {unmet}" if unmet else None
 
 
 def unmet_need(algorithm: LibraryAlgorithm, case: Case, layout: Layout) -> str | None:
     """Return what an algorithm of a library needs and ``case`` does not give, as a noun; None if it gives all."""
     elements = collective(case.collective).elements(case.bytes, itemsize(case.dtype), layout.workers)
-    unmet = (need for need in algorithm.needs if need in HOLDS and not HOLDS[need](case, layout, elements))
-    return next((library_table()["needs"][need] for need in unmet), None)
+    for need in algorithm.needs:
+        if need in HOLDS and not HOLDS[need](case, layout, elements):
+            return str(library_table()["needs"][need])
+    return None
 
 
 def _of_collectives(name: str) -> bool:
-    return (
-        COMMUNICATOR_SETTINGS[name].library_only
-        if name in COMMUNICATOR_SETTINGS
-        else bool(COLLECTIVE_VARIABLES.fullmatch(name))
-    )
+    """Return whether a variable or a setting of communicators affects the library's own collectives only."""
+    if name in COMMUNICATOR_SETTINGS:
+        return COMMUNICATOR_SETTINGS[name].library_only
+    return bool(COLLECTIVE_VARIABLES.fullmatch(name))
 
 
 class MeasuredPlans:
@@ -224,7 +248,8 @@ class MeasuredPlans:
     """
 
     def __init__(self, layout: Layout, shape: Shape) -> None:
-        self._layout, self._shape = layout, shape
+        self._layout = layout
+        self._shape = shape
         self._measured: dict[object, list[tuple[str, tuple[Schedule, ...]]]] = {}
 
     def skip_reason(self, case: Case) -> str | None:

@@ -115,7 +115,7 @@ def check_transport(transport: str, devices: Sequence[str]) -> None:
     Raises:
         BadInputError: if it moves none of them; names the transports that do, and the devices of this one.
     """
-    valid = tuple(name for name in TRANSPORTS if {*devices} & {*TRANSPORTS[name].devices})
+    valid = tuple(name for name, spec in TRANSPORTS.items() if not set(devices).isdisjoint(spec.devices))
     if transport not in valid:
         elsewhere = TRANSPORTS[transport].devices if transport in TRANSPORTS else ()
         hint = f" ({transport} needs device {' or '.join(elsewhere)})" if elsewhere else ""
@@ -175,7 +175,9 @@ def transports_of_native(native: bool, device: str, requested: Sequence[str]) ->
     The library's own collectives (``native``) always use ``mpi`` on the host. For a floor or ``auto``, whose result
     does not depend on the transport, one transport is enough.
     """
-    over = tuple(name for name in requested if device in TRANSPORTS[name].native) or (NATIVE_TRANSPORT,)
+    over = tuple(name for name in requested if device in TRANSPORTS[name].native)
+    if not over:
+        return (NATIVE_TRANSPORT,)
     return over if native else over[:1]
 
 
@@ -189,11 +191,12 @@ def unmet_by_transport(
     """
     spec = TRANSPORTS[transport]
     native = parameters is None
-    if lacking := {*dtypes} - {*spec.dtypes_on(device, native=native)}:
+    lacking = set(dtypes).difference(spec.dtypes_on(device, native=native))
+    if lacking:
         others = [
             name
             for name in transports_of_device(device)
-            if lacking <= {*TRANSPORTS[name].dtypes_on(device, native=native)}
+            if lacking.issubset(TRANSPORTS[name].dtypes_on(device, native=native))
         ]
         remedy = f"; use {' or '.join(others)}" if others else ""
         over = f"the library's own collectives over {transport} have" if native else f"transport {transport} has"

@@ -93,7 +93,10 @@ CHOICE_VARIABLES: Mapping[str, tuple[str, ...]] = {
 
 def assignment(name: str, value: str) -> str:
     """Return an assignment as a shell takes it, quoted if the value has an equals sign: ``A='=mlx5_0:1'``."""
-    return f"{name}='{value}'" if "=" in value and shlex.quote(value) == value else f"{name}={shlex.quote(value)}"
+    quoted = shlex.quote(value)
+    if "=" in value and quoted == value:
+        quoted = f"'{value}'"
+    return f"{name}={quoted}"
 
 
 def check_variables(key: str, variables: Mapping[str, object]) -> None:

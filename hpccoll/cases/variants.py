@@ -49,7 +49,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantLimit:
-    """A limit on the cases for which a variant makes sense; None is no limit."""
+    """A limit on the cases for which a variant makes sense; None does not limit."""
 
     for_collectives: tuple[str, ...] | None = None  # the collectives to which the limit applies; None for all
     for_dtypes: tuple[str, ...] | None = None  # the element types to which it applies
@@ -69,12 +69,10 @@ class VariantLimit:
 
     def shape_limits(self) -> Iterator[tuple[str, Callable[[NodeView], bool]]]:
         """Yield the limits on nodes and ranks in words, each with a function that returns whether nodes exceed it."""
-        least_nodes, most_nodes, least, most = (
-            self.least_nodes,
-            self.most_nodes,
-            self.least_per_node,
-            self.most_per_node,
-        )
+        least_nodes = self.least_nodes
+        most_nodes = self.most_nodes
+        least = self.least_per_node
+        most = self.most_per_node
         if least_nodes > 1:
             yield f"at least {least_nodes} nodes", lambda view: view.nodes[1] < least_nodes
         if most_nodes is not None:
@@ -86,25 +84,40 @@ class VariantLimit:
 
     def violation(self, call: Call | None, view: NodeView, message: int | None = None) -> str | None:
         """Return how a case exceeds the limit, as a sentence; None if it does not; see ``Variant.violation``."""
-        scope = self.for_collectives or self.for_dtypes or ()
-        if call is None:
-            applies = not scope
-        else:
-            collective, dtype, _ = call
-            applies = collective in (self.for_collectives or (collective,)) and dtype in (self.for_dtypes or (dtype,))
-        if not applies:
-            return None
-        if self.before and (view.nccl is None or view.nccl >= tuple(map(int, self.before.split(".")))):
+        if not self._applies_to(call) or not self._applies_before(view.nccl):
             return None
         excess = next(self._excesses(call, view, message), None)
         if excess is None:
             return None
-        before = f"before NCCL {self.before}, " if self.before else ""
-        return f"{before}the variant takes {excess}" + (f"; this holds for {' or '.join(scope)}" if scope else "")
+        sentence = f"the variant takes {excess}"
+        if self.before:
+            sentence = f"before NCCL {self.before}, {sentence}"
+        scope = self.for_collectives or self.for_dtypes
+        if scope:
+            sentence += f"; this holds for {' or '.join(scope)}"
+        return sentence
+
+    def _applies_to(self, call: Call | None) -> bool:
+        if call is None:
+            return not self.for_collectives and not self.for_dtypes
+        collective, dtype, _ = call
+        if self.for_collectives and collective not in self.for_collectives:
+            return False
+        return not self.for_dtypes or dtype in self.for_dtypes
+
+    def _applies_before(self, nccl: tuple[int, ...] | None) -> bool:
+        """Return whether the limit applies to a version of NCCL; to an unknown one only if it applies to all."""
+        if not self.before:
+            return True
+        return nccl is not None and nccl < tuple(map(int, self.before.split(".")))
 
     def _excesses(self, call: Call | None, view: NodeView, message: int | None) -> Iterator[str]:
-        valid_choices = (("collective", self.collectives), ("dtype", self.dtypes), ("op", self.ops))
-        for (key, valid), value in zip(valid_choices, call or (None, None, None), strict=True):
+        collective, dtype, op = call or (None, None, None)
+        for key, value, valid in (
+            ("collective", collective, self.collectives),
+            ("dtype", dtype, self.dtypes),
+            ("op", op, self.ops),
+        ):
             if value is not None and valid is not None and value not in valid:
                 yield f"{key} {', '.join(valid)}, not {value}"
         yield from (text for text, exceeds in self.shape_limits() if exceeds(view))
@@ -145,8 +158,9 @@ class Variant:
         return request or forced_by_mpi(self.environment)
 
     def fails_everywhere(self, ranks: int) -> bool:
-        """Whether calls of this program itself fail, on so many ranks: of Open MPI's two_proc, whatever is measured."""
-        return ranks > 2 and any("two" in algorithm.needs for algorithm in self.algorithms.values())
+        """Return whether calls of this program itself fail on ``ranks`` ranks, as with Open MPI's two_proc."""
+        takes_two_ranks = any("two" in algorithm.needs for algorithm in self.algorithms.values())
+        return takes_two_ranks and ranks > 2
 
     def with_added(self, sets: Mapping[str, object]) -> "Variant":
         """Return the variant with the limits that hold if a sweep sets ``sets``, its own and maybe more."""
@@ -169,7 +183,11 @@ class Variant:
             view: the nodes as the library counts them.
             message: the bytes of its smallest message; None if unknown.
         """
-        return next(filter(None, (limit.violation(call, view, message) for limit in self.limits)), None)
+        for limit in self.limits:
+            violation = limit.violation(call, view, message)
+            if violation:
+                return violation
+        return None
 
 
 @cache
@@ -184,47 +202,71 @@ def named_variants() -> Mapping[str, Variant]:
 
 def short_names() -> list[str]:
     """Return the names of the variants for messages, with one for all algorithms of an MPI library."""
-    return list(dict.fromkeys(f"{v.requirements[0]}-*" if v.algorithms else n for n, v in named_variants().items()))
+    names: dict[str, None] = {}
+    for name, variant in named_variants().items():
+        library = variant.requirements[0]
+        names[f"{library}-*" if variant.algorithms else name] = None
+    return list(names)
 
 
 def _nccl_rows() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a row of the table for each algorithm of NCCL with each of its protocols: ``nccl-ring-ll128``."""
     facts = library_table()["nccl"]
     for algorithm, protocol in product(facts["every_protocol"], facts["protocols"]):
-        ours = [library_table()["collectives"][name] for name in facts["functions"][algorithm]]
-        yield f"nccl-{algorithm}-{protocol}", {
-            "purpose": f"NCCL with algorithm {algorithm.title()}, protocol {protocol.upper()} and no other",
-            "transport": "nccl", "environment": {"NCCL_ALGO": algorithm.title(), "NCCL_PROTO": protocol.upper()},
-            "expected_evidence": ["algorithm_protocol", algorithm, protocol.upper()],
-            "requirements": ["cuda", "nccl"], "limits": {"collectives": ours},
-        }  # fmt: skip
+        collectives = [library_table()["collectives"][name] for name in facts["functions"][algorithm]]
+        algo = algorithm.title()  # in the words of NCCL_ALGO and NCCL_PROTO
+        proto = protocol.upper()
+        yield (
+            f"nccl-{algorithm}-{protocol}",
+            {
+                "purpose": f"NCCL with algorithm {algo}, protocol {proto} and no other",
+                "transport": "nccl",
+                "environment": {"NCCL_ALGO": algo, "NCCL_PROTO": proto},
+                "expected_evidence": ["algorithm_protocol", algorithm, proto],
+                "requirements": ["cuda", "nccl"],
+                "limits": {"collectives": collectives},
+            },
+        )
 
 
 def _algorithm_rows() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a row of the table for each algorithm of an MPI library, with the name of its variant."""
     for library, table in library_table()["variants"].items():
-        for word, every in algorithms_by_word(library).items():
+        title, _ = MPI_LIBRARIES[library]
+        first_version = table.get("since", "")
+        for word, algorithms in algorithms_by_word(library).items():
             # An older Open MPI complains of a number that it does not know, even if the case is skipped.
-            oldest = min(each.since for each in every.values())
-            calls = {name: each for name, each in every.items() if each.since == oldest}
-            environment = dict(forcing_variable(library, name, algorithm) for name, algorithm in calls.items())
-            since = table.get("since", "")
-            yield f"{library}-{word}", {
-                "purpose": f"{MPI_LIBRARIES[library][0]} with algorithm {word} and no other", "transport": "mpi",
-                "environment": {**table["environment"], **environment}, "limits": {"collectives": [*calls]},
-                "expected_evidence": ["messages", word], "requirements": [library],
-                "algorithms": {name: asdict(replace(e, since=e.since or since)) for name, e in calls.items()},
-            }  # fmt: skip
+            oldest = min(algorithm.since for algorithm in algorithms.values())
+            environment = dict(table["environment"])
+            rows: dict[str, dict[str, Any]] = {}
+            for collective, algorithm in algorithms.items():
+                if algorithm.since == oldest:
+                    variable, value = forcing_variable(library, collective, algorithm)
+                    environment[variable] = value
+                    rows[collective] = asdict(replace(algorithm, since=algorithm.since or first_version))
+            yield (
+                f"{library}-{word}",
+                {
+                    "purpose": f"{title} with algorithm {word} and no other",
+                    "transport": "mpi",
+                    "environment": environment,
+                    "limits": {"collectives": list(rows)},
+                    "expected_evidence": ["messages", word],
+                    "requirements": [library],
+                    "algorithms": rows,
+                },
+            )
 
 
 def _variant(row: Mapping[str, Any], shared_limits: Mapping[str, Any], texts: Mapping[str, str]) -> Variant:
     limits = row.get("limits", [])
-    limits = shared_limits[limits] if isinstance(limits, str) else limits
+    if isinstance(limits, str):
+        limits = shared_limits[limits]
+    if isinstance(limits, dict):
+        limits = [limits]
     kind, *names = row["expected_evidence"]
-    text = texts[kind].format(
-        *map(str.upper, names), names=" or ".join(names), NAMES=" or ".join(map(str.upper, names))
-    )
-    limits = [limits] if isinstance(limits, dict) else limits
+    capitals = [name.upper() for name in names]
+    text = texts[kind].format(*capitals, names=" or ".join(names), NAMES=" or ".join(capitals))
     return from_builtins({**row, "evidence_text": text, "limits": limits}, Variant)
 
 
@@ -233,11 +275,13 @@ def known_variant(name: str | None, sets: Mapping[str, object]) -> Variant | Non
 
     ``sets`` are its variables and communicator settings in the sweep: more may be added, and examples replaced.
     """
-    known = named_variants().get(name) if name else None
-    if known is None:
+    variant = named_variants().get(name) if name else None
+    if variant is None:
         return None
-    defined = {**known.environment, **known.communicator}
-    return known if all(sets.get(key) == value for key, value in defined.items() if key not in EXAMPLES) else None
+    for key, value in {**variant.environment, **variant.communicator}.items():
+        if key not in EXAMPLES and sets.get(key) != value:
+            return None
+    return variant
 
 
 def variant_environment(
@@ -270,8 +314,8 @@ def variant_communicator(name: str | None, settings: Mapping[str, object], key: 
     Raises:
         BadInputError: if a setting contradicts the variant of the table, or is not known.
     """
-    known = named_variants().get(name) if name else None
-    defined = known.communicator if known else {}
+    variant = named_variants().get(name) if name else None
+    defined = variant.communicator if variant else {}
     _check_unchanged(key, str(name), defined, settings)
     check_settings(key, settings)
     return {**defined, **settings}

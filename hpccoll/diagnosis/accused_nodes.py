@@ -60,22 +60,28 @@ def mark_fast_alone(
     if not slow.size:
         return faults
     healthy = np.setdiff1d(np.arange(cluster.nodes), slow)
-    partners = beside_healthy(slow, healthy, cluster.racks, SLOTS_ALONE, cluster.rng)
-    partners = _silenced(partners, slow, min(CONTROLS_ALONE, max(2, cluster.nodes // 16)))
+    all_pairs = beside_healthy(slow, healthy, cluster.racks, SLOTS_ALONE, cluster.rng)
+    partners = _silenced(all_pairs, slow, min(CONTROLS_ALONE, max(2, cluster.nodes // 16)))
     measured = yield from measure_transfers(partners, "alone")
     controls = Controls(measured.less(racks.added(partners)), slow)
     error = effect_error(noise, SLOTS_ALONE, controls.pairs)
     alone = dict(zip(DIRECTIONS, controls.effects, strict=True))
 
     def is_fast(fault: Fault) -> bool:
-        kind, node = fault.component.kind, fault.component.where[0]
-        return kind in alone and bool(alone[kind][node] + CERTAIN * error < math.log(fault.effect) / 2)
+        kind = fault.component.kind
+        if kind not in alone:
+            return False
+        effect_alone = alone[kind][fault.component.where[0]]
+        return bool(effect_alone + CERTAIN * error < math.log(fault.effect) / 2)
 
     return tuple(replace(fault, under_load_only=is_fast(fault)) for fault in faults)
 
 
 def _nodes(faults: Iterable[Fault]) -> Integers:
-    return np.array([node for fault in faults for node in fault.component.where], np.int64)
+    nodes: list[int] = []
+    for fault in faults:
+        nodes += fault.component.where
+    return np.array(nodes, np.int64)
 
 
 def _silenced(partners: Integers, kept: Integers, controls: int) -> Integers:
@@ -84,5 +90,6 @@ def _silenced(partners: Integers, kept: Integers, controls: int) -> Integers:
     lower = np.minimum(nodes, partners)  # the name of a pair
     is_kept = np.isin(nodes, kept) | np.isin(partners, kept)
     can_control = ~is_kept & (nodes < partners)
-    is_control = can_control & (np.cumsum(can_control, axis=1) <= controls)
-    return np.where(is_kept | np.take_along_axis(is_control, lower, 1), partners, nodes)
+    is_lower_of_control = can_control & (np.cumsum(can_control, axis=1) <= controls)
+    is_control = np.take_along_axis(is_lower_of_control, lower, 1)
+    return np.where(is_kept | is_control, partners, nodes)

@@ -47,8 +47,9 @@ class Cluster:
     @property
     def has_level_rounds(self) -> bool:
         """Whether few nodes of a rack transfer across at once: if most nodes are in racks that are large enough."""
-        size = np.bincount(self.racks)
-        return len(size) > 1 and 2 * size[size >= LEAST_RACK].sum() > self.nodes
+        sizes = np.bincount(self.racks)
+        nodes_in_large_racks = sizes[sizes >= LEAST_RACK].sum()
+        return len(sizes) > 1 and 2 * nodes_in_large_racks > self.nodes
 
     def screen(self) -> Iterator[Integers]:
         """Yield the slots [slots, nodes] of the screen, and then, if links are looked for, those of all other pairs."""
@@ -82,5 +83,6 @@ def judged_racks(racks: Sequence[int] | Integers) -> Integers:
     Args:
         racks: of each node, the number of its rack.
     """
-    large = np.flatnonzero(np.bincount(np.asarray(racks, np.int64)) >= LEAST_RACK)
+    sizes = np.bincount(np.asarray(racks, np.int64))
+    large = np.flatnonzero(sizes >= LEAST_RACK)
     return large if len(large) >= LEAST_RACK else large[:0]

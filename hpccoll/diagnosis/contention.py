@@ -25,7 +25,7 @@ SCATTER = 2
 def is_contended(cluster: Cluster, fit: FittedEffects, far: Booleans) -> Procedure[bool]:
     """Return whether pairs at once scatter more than others: those across known racks, or than a matching in parts.
 
-    If all of them are equally slower at once, that is no obstacle. The parts are measured if pairs scatter much.
+    If all of them are equally slower at once, that does not matter. The parts are measured if pairs scatter much.
     """
     if cluster.has_level_rounds:
         at_once, usual = fit.residuals[far], fit.residuals[~far]
@@ -55,8 +55,9 @@ def _in_parts(asked: Slots, rng: np.random.Generator) -> Procedure[Floats]:
     slots, nodes = partners.shape
     lower = np.minimum(np.arange(nodes), partners)  # the name of a pair
     part = np.take_along_axis(rng.integers(PARTS, size=partners.shape), lower, 1)
-    chosen = part == np.arange(PARTS)[:, None, None]  # [parts, slots, nodes]
-    few = np.where(chosen, partners, np.arange(nodes)).swapaxes(0, 1).reshape(slots * PARTS, nodes)
-    times = yield Slots(few, asked.purpose)
-    by_part = times.reshape(slots, PARTS, nodes).swapaxes(0, 1)
-    return np.asarray(np.take_along_axis(by_part, part[None], 0)[0])
+    is_chosen = part == np.arange(PARTS)[:, None, None]  # [parts, slots, nodes]
+    by_part = np.where(is_chosen, partners, np.arange(nodes))
+    few_pairs = by_part.swapaxes(0, 1).reshape(slots * PARTS, nodes)
+    times = yield Slots(few_pairs, asked.purpose)
+    times_by_part = times.reshape(slots, PARTS, nodes).swapaxes(0, 1)
+    return np.asarray(np.take_along_axis(times_by_part, part[None], 0)[0])

@@ -17,11 +17,11 @@ from hpccoll.diagnosis.transfers import Transfers
 
 
 class Controls:
-    """The pairs of slots of which neither node is tested.
+    """The pairs of slots whose nodes are both not tested.
 
     Args:
         measured: the slots, less what is expected.
-        tested: the nodes that are no controls.
+        tested: the nodes that are not controls.
     """
 
     def __init__(self, measured: Transfers, tested: Integers) -> None:
@@ -30,7 +30,7 @@ class Controls:
         valid = np.isfinite(measured.both)
         present = valid & ~is_tested & ~is_tested[measured.partners]
         both = np.where(present, measured.both, np.nan)
-        self._counted = present | is_tested  # what a control takes beside a tested node says nothing of the control
+        self._counted = present | is_tested  # what a control takes beside a tested node says nothing about the control
         of_others = median_of_others(both, measured.partners)
         first = np.argmax(present, axis=1)[:, None]  # left out beside tested nodes: their reference is of as many pairs
         of_tested = np.take_along_axis(np.where(np.isfinite(of_others), of_others, both), first, 1)
@@ -39,15 +39,19 @@ class Controls:
         self.slots = len(present)
         self.pairs = max(present.sum(1).min() / 2, 1)  # in the slot that has the fewest
         self.usual = present.sum(0) >= self.slots / 3  # [nodes]: whether a node is a control in a third of the slots
-        self.effects = np.array([self._effects(each) for each in measured.directions])  # [3, nodes], by DIRECTIONS
+        self.effects = np.array(
+            [self._effects(direction) for direction in measured.directions]
+        )  # [3, nodes], by DIRECTIONS
 
     @property
     def noise(self) -> float:
         """The standard deviation of control pairs within slots, as a logarithm."""
-        return robust_deviation(self._beyond) / math.sqrt(1 + MEDIAN_ERROR**2 / max(self.pairs - 1, 1))
+        of_reference = MEDIAN_ERROR**2 / max(self.pairs - 1, 1)
+        return robust_deviation(self._beyond) / math.sqrt(1 + of_reference)
 
     def _effects(self, values: Floats) -> Floats:
         """Return of each node the lower quartile over slots beyond the controls, less the usual one of controls."""
-        beyond = quantile(np.where(self._counted, values - self._reference, np.nan).T, QUARTILE)
-        usual = median(beyond[self.usual])
-        return np.asarray(beyond - (usual if np.isfinite(usual) else 0.0))
+        beyond_controls = np.where(self._counted, values - self._reference, np.nan)
+        of_nodes = quantile(beyond_controls.T, QUARTILE)
+        usual = median(of_nodes[self.usual])
+        return np.asarray(of_nodes - (usual if np.isfinite(usual) else 0.0))

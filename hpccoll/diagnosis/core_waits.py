@@ -21,18 +21,17 @@ from hpccoll.store.host_load import describe_load
 
 CORE_WAITS = "core_waits"
 """The key of the provenance with the share of the time of its transfers, by host, in which a rank waited for a core: of
-several ranks the largest. A host is missing if its kernel counts nothing, or it has not answered."""
+all its ranks the largest. A host is missing if its kernel counts nothing, or it has not answered."""
 
 LEAST_WAIT = 0.05
 """The least share that counts: what ranks of a node with free cores wait is below 1 %."""
 
 EXPLAINED = 0.8
-"""The part of the logarithm of an effect that the wait must explain: what is left would be no fault of its own."""
-
+"""The part of the logarithm of an effect that the wait must explain: what is left would not be a fault by itself."""
 
 UNEVEN = 2
-"""How many standard deviations of a pair ranks that wait alike may differ by: a rank that made one call less of MPI in
-each look for messages took up to 1.2 of them longer, on two cores with a load of 8 to 18."""
+"""How many standard deviations of a pair ranks that wait alike may differ by: a rank that made one call of MPI less
+whenever it looked for messages took up to 1.2 of them longer, on two cores with a load of 8 to 18."""
 
 
 class CoreWait(NamedTuple):
@@ -52,20 +51,21 @@ def explaining_wait(
     Args:
         waits: CORE_WAITS.
         hosts: those of the fault.
-        accused: those of all faults, with which none is compared.
+        accused: the hosts of all faults, which are not among the others that a host is compared with.
         effect: how many times as long transfers take.
         noise: the standard deviation of the logarithm of the time of a pair; NaN if it is unknown.
     """
-    known = [(waits[host], host) for host in hosts if host in waits]
-    share, host = max(known, default=(0.0, ""))
+    share, host = max(((waits[host], host) for host in hosts if host in waits), default=(0.0, ""))
     if share < LEAST_WAIT or math.isinf(effect):
         return None
-    of_others = median(np.array([wait for host, wait in waits.items() if host not in accused]))
-    at_most = _slowdown(share)
-    beyond_others = max(at_most - _slowdown(of_others), 0.0) + UNEVEN * noise
-    explained = at_most if math.isnan(beyond_others) else min(at_most, beyond_others)
-    is_explained = explained >= EXPLAINED * math.log(effect)
-    return CoreWait(host, share, of_others, math.exp(explained)) if is_explained else None
+    of_others = median(np.array([wait for other, wait in waits.items() if other not in accused]))
+    explained = _slowdown(share)
+    beyond_others = max(explained - _slowdown(of_others), 0.0) + UNEVEN * noise
+    if not math.isnan(beyond_others):
+        explained = min(explained, beyond_others)
+    if explained < EXPLAINED * math.log(effect):
+        return None
+    return CoreWait(host, share, of_others, math.exp(explained))
 
 
 def largest_hidden(waits: Mapping[str, float], noise: float) -> float:
@@ -75,7 +75,7 @@ def largest_hidden(waits: Mapping[str, float], noise: float) -> float:
         waits: CORE_WAITS.
         noise: as in ``explaining_wait``.
     """
-    usual = median(np.array([*waits.values()]))
+    usual = median(np.array(list(waits.values())))
     if not usual >= LEAST_WAIT or math.isnan(noise):
         return 1.0
     return math.exp(min(_slowdown(usual), UNEVEN * noise) / EXPLAINED)

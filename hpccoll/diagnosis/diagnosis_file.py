@@ -1,18 +1,20 @@
 """The file of a diagnosis: all slots with their times, from which the procedure can be asked again, and the verdict."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.records import from_builtins, to_builtins
 from hpccoll.diagnosis.nodes_alone import DOES
 from hpccoll.diagnosis.recorded import Load, MeasuredSlots, Question, RecordedDiagnosis
-from hpccoll.diagnosis.records import OF_A_RACK, Component, Diagnosis, Purpose, Slots
+from hpccoll.diagnosis.records import OF_A_RACK, Component, Diagnosis, Floats, Integers, Purpose, Slots
 from hpccoll.diagnosis.verdict import verdict_of
 from hpccoll.store.sealed_file import (
     COMPRESSION,
@@ -66,15 +68,15 @@ def _write_content(file: Any, recorded: RecordedDiagnosis) -> None:
     file.attrs.update(kind=recorded.kind, machine=recorded.machine)
     file.attrs["status"] = "complete" if recorded.diagnosis else "interrupted"
     verdict = None
-    with suppress(Exception):  # a fault of ours costs no measurement, from which the verdict follows
+    with suppress(Exception):  # a fault of ours must not cost the measurement, from which the verdict follows
         verdict = verdict_of(recorded).to_json()
     for name, meaning in TEXTS.items():
         text = _to_json(verdict if name == "verdict" else getattr(recorded, name))
         create_text(file, f"{name}_json", text, f"JSON: {meaning}")
     columns = _columns(recorded)
-    sizes = {
-        dim: size for name, (dims, *_) in COLUMNS.items() for dim, size in zip(dims, columns[name].shape, strict=True)
-    }
+    sizes: dict[str, int] = {}
+    for name, (dims, _, _) in COLUMNS.items():
+        sizes.update(zip(dims, columns[name].shape, strict=True))
     create_scales(file, sizes)
     for name, (dims, unit, meaning) in COLUMNS.items():
         values = columns[name]
@@ -82,34 +84,56 @@ def _write_content(file: Any, recorded: RecordedDiagnosis) -> None:
             dataset = create_text(file, name, values.tolist(), meaning)
         else:
             dataset = file.create_dataset(name, data=values, **(COMPRESSION if len(dims) > 1 else {}))
-            dataset.attrs.update(long_name=meaning, **({"units": unit} if unit else {}))
+            dataset.attrs["long_name"] = meaning
+            if unit:
+                dataset.attrs["units"] = unit
         attach_scales(file, dataset, dims)
 
 
 def _columns(recorded: RecordedDiagnosis) -> dict[str, Any]:
-    question, measured, rates = recorded.question, recorded.measured, recorded.rates
-    endpoints, nodes = len(question.hosts) * question.rails, len(question.hosts)
-    counts = [len(each.slots.partners) for each in measured]
-    seconds = np.full((sum(counts), endpoints), np.nan)
-    is_measured = np.zeros(sum(counts), np.uint8)
-    for first, each in zip(np.cumsum([0, *counts]).tolist(), measured, strict=False):
-        seconds[first : first + len(each.seconds)] = each.seconds
-        is_measured[first : first + len(each.seconds)] = 1
-    repetitions = np.array([len(values) for values in rates.values()], np.int64)
-    alone = np.full((len(rates), max(repetitions, default=0), nodes), np.nan)
-    for number, values in enumerate(rates.values()):
-        alone[number, : len(values)] = values
+    question = recorded.question
+    slots = [request.slots for request in recorded.measured]
+    endpoints = len(question.hosts) * question.rails
+    counts = [len(request.partners) for request in slots]
+    purposes = np.array([request.purpose for request in slots], object)
+    nothing = np.empty((0, endpoints), np.int64)
+    partners = np.concatenate([nothing, *(request.partners for request in slots)])
+    seconds, is_measured = _times(recorded.measured, endpoints)
+    repetitions, alone = _times_alone(recorded.rates, len(question.hosts))
     return {
         "host": np.array(question.hosts, object),
-        "purpose": np.repeat(np.array([each.slots.purpose for each in measured], object), counts),
-        "request": np.repeat(np.arange(len(measured)), counts),
+        "purpose": np.repeat(purposes, counts),
+        "request": np.repeat(np.arange(len(slots)), counts),
         "measured": is_measured,
-        "partner": np.concatenate([np.empty((0, endpoints), np.int64), *(each.slots.partners for each in measured)]),
+        "partner": partners,
         "seconds": seconds,
-        "rate": np.array([*rates], object),
+        "rate": np.array(list(recorded.rates), object),
         "repetitions": repetitions,
         "alone_s": alone,
     }
+
+
+def _times(measured: Sequence[MeasuredSlots], endpoints: int) -> tuple[Floats, NDArray[np.uint8]]:
+    """Return the seconds [slots, endpoints] of all slots, and which slots [slots] were measured."""
+    slots = sum(len(request.slots.partners) for request in measured)
+    seconds = np.full((slots, endpoints), np.nan)
+    is_measured = np.zeros(slots, np.uint8)
+    first = 0
+    for request in measured:
+        rows = slice(first, first + len(request.seconds))
+        seconds[rows] = request.seconds
+        is_measured[rows] = 1
+        first += len(request.slots.partners)
+    return seconds, is_measured
+
+
+def _times_alone(rates: Mapping[str, Floats], nodes: int) -> tuple[Integers, Floats]:
+    """Return how often nodes measured each rate, and the seconds [rates, repetitions, nodes], filled up with NaN."""
+    repetitions = np.array([len(seconds) for seconds in rates.values()], np.int64)
+    alone = np.full((len(rates), max(repetitions, default=0), nodes), np.nan)
+    for number, seconds in enumerate(rates.values()):
+        alone[number, : len(seconds)] = seconds
+    return repetitions, alone
 
 
 def read_diagnosis(path: Path) -> RecordedDiagnosis:
@@ -120,71 +144,108 @@ def read_diagnosis(path: Path) -> RecordedDiagnosis:
     """
     with open_sealed(path, DIAGNOSIS) as file:
         size = path.stat().st_size
-        text = {name: stored_object(file, f"{name}_json", size).asstr()[()] for name in TEXTS}
-        column = {name: stored_object(file, name, size) for name in COLUMNS}
-        values = {name: each.asstr()[:] if each.dtype == object else each[:] for name, each in column.items()}
-        found = json.loads(text["diagnosis"], object_hook=_with_numbers)
-        question = from_builtins(json.loads(text["question"]), Question)
+        texts = {name: stored_object(file, f"{name}_json", size).asstr()[()] for name in TEXTS}
+        columns = {name: _values(stored_object(file, name, size)) for name in COLUMNS}
+        question = from_builtins(json.loads(texts["question"]), Question)
+        load = from_builtins(json.loads(texts["load"]), Load)
+        diagnosis = json.loads(texts["diagnosis"], object_hook=_with_numbers)
+        if diagnosis is not None:
+            diagnosis = from_builtins(diagnosis, Diagnosis)
         recorded = RecordedDiagnosis(
             question=question,
-            load=from_builtins(json.loads(text["load"]), Load),
-            measured=tuple(_requests(values)),
-            diagnosis=None if found is None else from_builtins(found, Diagnosis),
-            rates={
-                name: alone[:count]
-                for name, count, alone in zip(values["rate"], values["repetitions"], values["alone_s"], strict=True)
-            },
+            load=load,
+            measured=tuple(_requests(columns)),
+            diagnosis=diagnosis,
+            rates=_rates(columns),
             kind=str(file.attrs["kind"]),
             machine=str(file.attrs["machine"]),
-            provenance=json.loads(text["provenance"]),
+            provenance=json.loads(texts["provenance"]),
         )
-        _check_numbers(recorded, values)
+        _check_numbers(recorded, columns)
         return recorded
 
 
-def _requests(values: Mapping[str, Any]) -> Iterator[MeasuredSlots]:
+def _values(dataset: Any) -> Any:
+    return dataset.asstr()[:] if dataset.dtype == object else dataset[:]
+
+
+def _rates(columns: Mapping[str, Any]) -> dict[str, Floats]:
+    """Return what each node did alone, without the NaN that fill up the column."""
+    rates = {}
+    for name, count, alone in zip(columns["rate"], columns["repetitions"], columns["alone_s"], strict=True):
+        rates[name] = alone[:count]
+    return rates
+
+
+def _requests(columns: Mapping[str, Any]) -> Iterator[MeasuredSlots]:
     """Yield the requests with their times; all but a few slots at the ends of requests were measured."""
-    request = values["request"]
-    if not np.isin(np.diff(request, prepend=0), (0, 1)).all() or values["seconds"].shape != values["partner"].shape:
+    request_of = columns["request"]
+    is_in_order = np.isin(np.diff(request_of, prepend=0), (0, 1)).all()
+    if not is_in_order or columns["seconds"].shape != columns["partner"].shape:
         raise IntegrityError("its slots have no times, or no order")
-    purposes = from_builtins(values["purpose"].tolist(), list[Purpose])
-    for number in np.unique(request):
-        rows = request == number
-        partners, is_measured = values["partner"][rows], values["measured"][rows].astype(bool)
+    purposes = from_builtins(columns["purpose"].tolist(), list[Purpose])
+    for number in np.unique(request_of):
+        rows = request_of == number
+        is_measured = columns["measured"][rows].astype(bool)
         if (is_measured[1:] > is_measured[:-1]).any():
             raise IntegrityError("slots were measured after one without an answer")
-        slots = Slots(partners, purposes[int(rows.argmax())])
-        yield MeasuredSlots(slots, values["seconds"][rows][is_measured])
+        first = int(rows.argmax())
+        slots = Slots(columns["partner"][rows], purposes[first])
+        yield MeasuredSlots(slots, columns["seconds"][rows][is_measured])
 
 
-def _check_numbers(recorded: RecordedDiagnosis, values: Mapping[str, Any]) -> None:
+def _check_numbers(recorded: RecordedDiagnosis, columns: Mapping[str, Any]) -> None:
     """Raise IntegrityError if a number of a node, a rack or an endpoint is out of range, or a name is unknown."""
     question = recorded.question
-    endpoints = len(question.hosts) * question.rails
-    found = recorded.diagnosis
-    faults, components = (found.faults, [each.component for each in found.effects]) if found else ((), [])
-    components += [part for fault in faults for some in ((fault.component,), *fault.candidates) for part in some]
-    limits = [(len(question.rack_names if each.kind in OF_A_RACK else question.hosts), each) for each in components]
+    nodes = len(question.hosts)
+    components = _components(recorded.diagnosis) if recorded.diagnosis else ()
     if (
-        len(question.racks or question.hosts) != len(question.hosts)
-        or (*values["host"],) != question.hosts
-        or values["partner"].shape[1:] != (endpoints,)
-        or not ((values["partner"] >= 0) & (values["partner"] < endpoints)).all()
-        or any(not 0 <= number < limit for limit, each in limits for number in each.where)
-        or any(not _is_number_of_parts(each) for each in components)
-        or any(not 0 <= (each.rail or 0) < question.rails for each in components)
+        len(question.racks or question.hosts) != nodes
+        or tuple(columns["host"]) != question.hosts
+        or not _are_endpoints(columns["partner"], nodes * question.rails)
+        or not all(_exists(component, question) for component in components)
     ):
         raise IntegrityError("its slots or its faults name nodes that it has not")
-    if values["alone_s"].shape[2:] != (len(question.hosts),) or not recorded.rates.keys() <= DOES.keys():
+    if columns["alone_s"].shape[2:] != (nodes,) or not recorded.rates.keys() <= DOES.keys():
         raise IntegrityError("what its nodes did alone is unknown, or not that of its nodes")
     if not all(isinstance(recorded.provenance.get(name), str) for name in ("run_id", "begun")):
         raise IntegrityError("its provenance does not say which diagnosis it is, and when it began")
 
 
+def _components(diagnosis: Diagnosis) -> Iterator[Component]:
+    """Yield all components that a diagnosis names."""
+    for effect in diagnosis.effects:
+        yield effect.component
+    for fault in diagnosis.faults:
+        yield fault.component
+        yield from chain.from_iterable(fault.candidates)
+
+
+def _are_endpoints(partners: Integers, endpoints: int) -> bool:
+    """Return whether the partners [slots, endpoints] are numbers of endpoints, one for each of them."""
+    if partners.shape[1:] != (endpoints,):
+        return False
+    are_in_range = (partners >= 0) & (partners < endpoints)
+    return bool(are_in_range.all())
+
+
+def _exists(component: Component, question: Question) -> bool:
+    """Return whether a machine has the nodes or the rack, and the rail of a component, and its kind has as many."""
+    names = question.rack_names if component.kind in OF_A_RACK else question.hosts
+    are_in_range = all(0 <= number < len(names) for number in component.where)
+    return are_in_range and _is_number_of_parts(component) and 0 <= (component.rail or 0) < question.rails
+
+
 def _is_number_of_parts(component: Component) -> bool:
     """Return whether a component has as many nodes or racks as its kind has."""
-    several = {"link": len(component.where) == 2, "shared_link": len(component.where) > 1}
-    return several.get(component.kind, len(component.where) == 1)
+    parts = len(component.where)
+    match component.kind:
+        case "link":
+            return parts == 2
+        case "shared_link":
+            return parts > 1
+        case _:
+            return parts == 1
 
 
 NOT_FINITE = "NaN", "Infinity", "-Infinity"
@@ -192,11 +253,14 @@ NOT_FINITE = "NaN", "Infinity", "-Infinity"
 
 def _to_json(record: object) -> str:
     """Return a record as JSON, with the words of NOT_FINITE for such numbers."""
-    return json.dumps(json.loads(json.dumps(to_builtins(record)), parse_constant=str), indent=1)
+    text = json.dumps(to_builtins(record))
+    return json.dumps(json.loads(text, parse_constant=str), indent=1)
 
 
 def _with_numbers(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: float(value) if value in NOT_FINITE else value for name, value in fields.items()}
+    """Return the fields of an object of JSON with numbers for the words of NOT_FINITE."""
+    numbers = {name: float(value) for name, value in fields.items() if value in NOT_FINITE}
+    return {**fields, **numbers}
 
 
 def diagnosis_of_job(directory: Path, job: str, allocation: str) -> Path:
@@ -218,13 +282,13 @@ def is_taken(path: Path) -> bool:
 
 
 def find_diagnoses(paths: Iterable[Path]) -> tuple[list[RecordedDiagnosis], list[BadInputError]]:
-    """Return the diagnoses at and below the paths, of copies one, and the errors of damaged files in directories.
+    """Return the diagnoses at and below the paths, one of each run, and the errors of damaged files in directories.
 
     Raises:
         BadInputError: if a path does not exist, a named file cannot be read, or a directory holds no diagnosis; it has
             the errors of damaged files in the directory.
     """
-    found: dict[object, RecordedDiagnosis] = {}
+    diagnoses: dict[object, RecordedDiagnosis] = {}
     damaged: list[BadInputError] = []
     for path in paths:
         runs = set()
@@ -240,10 +304,10 @@ def find_diagnoses(paths: Iterable[Path]) -> tuple[list[RecordedDiagnosis], list
             else:
                 run = recorded.provenance["run_id"]
                 runs.add(run)
-                found.setdefault(run, recorded)
+                diagnoses.setdefault(run, recorded)
         damaged += unreadable
         if not runs and unreadable:
             raise combine_errors(*unreadable)
         if not runs:
             raise BadInputError("--report", str(path), DIAGNOSIS.elsewhere)
-    return list(found.values()), damaged
+    return list(diagnoses.values()), damaged

@@ -42,30 +42,41 @@ def fit_effects(measured: Transfers, racks: Integers) -> FittedEffects:
         measured: the slots, in which each node has several partners.
         racks: [nodes]: the number of the rack of each node; all 0 if racks are unknown.
     """
-    partners, both = measured.partners, measured.both
+    partners = measured.partners
+    both = measured.both
     is_far = racks[partners] != racks
-    slow, far = np.zeros(partners.shape[1]), 0.0  # effects, if positive
+    slow = np.zeros(partners.shape[1])  # the effects of nodes, if positive
+    far = 0.0
 
-    def of_nodes(beyond: Floats) -> Floats:
-        found = quantile((beyond - np.maximum(slow[partners] - slow, 0)).T, QUARTILE)
-        return np.nan_to_num(found - median(found))
+    def effects_of(beyond: Floats) -> Floats:
+        of_slower_partner = np.maximum(slow[partners] - slow, 0)
+        effects = quantile((beyond - of_slower_partner).T, QUARTILE)
+        return np.nan_to_num(effects - median(effects))
 
     for _ in range(SWEEPS):
         left = both - slower_of(slow, partners)
         if is_far.any():
-            near = left - quantile(left)[:, None]
-            far = float(np.nan_to_num(quantile(near[is_far], QUARTILE) - quantile(near[~is_far], QUARTILE)))
+            beyond_slot = left - quantile(left)[:, None]
+            across = quantile(beyond_slot[is_far], QUARTILE)
+            within = quantile(beyond_slot[~is_far], QUARTILE)
+            far = float(np.nan_to_num(across - within))
         usual = quantile(left - far * is_far, QUARTILE)[:, None] + far * is_far
-        slow = np.maximum(of_nodes(both - usual), 0)
+        slow = np.maximum(effects_of(both - usual), 0)
     residuals = both - usual - slower_of(slow, partners)
     middle = quantile(residuals)[:, None]
-    effects = np.array([of_nodes(each - usual) for each in measured.directions])
-    return FittedEffects(effects, both - usual - middle, residuals - middle, far, _noise(residuals, partners))
+    return FittedEffects(
+        of_nodes=np.array([effects_of(direction - usual) for direction in measured.directions]),
+        values=both - usual - middle,
+        residuals=residuals - middle,
+        far=far,
+        noise=_noise(residuals, partners),
+    )
 
 
 def slower_of(effects: Floats, partners: Integers) -> Floats:
     """Return the larger effect of the two nodes of each pair, [slots, nodes]; 0 if both are faster than most."""
-    return np.maximum(np.maximum(effects, effects[partners]), 0)
+    slower = np.maximum(effects, effects[partners])
+    return np.maximum(slower, 0)
 
 
 def _noise(residuals: Floats, partners: Integers) -> float:

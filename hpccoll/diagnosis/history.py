@@ -1,11 +1,8 @@
 """Diagnoses over days: what was accused in each, what is slow again and again, and what was in its last one."""
 
 import math
-from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from hpccoll.diagnosis.recorded import RecordedDiagnosis
@@ -14,7 +11,7 @@ from hpccoll.diagnosis.verdict import MachineVerdict, NamedFault, Place, verdict
 from hpccoll.store.host_names import host_order
 
 DAYS = 3
-"""The days on which a place must have been slow to be called so, and then healthy not to be any more."""
+"""On how many days a place must have been slow to count as lasting, and healthy since then to count no longer."""
 
 State: TypeAlias = Literal["slow", "hung", "failed", "candidate", "healthy", "absent", "undecided"]
 """What a diagnosis says of a place: a candidate is one of several that cannot be distinguished; a place is absent if a
@@ -57,32 +54,45 @@ class PlaceHistory:
     @property
     def order(self) -> tuple[object, ...]:
         """The sort key by the names of its cluster, its rack and its hosts."""
-        names = (self.cluster, self.place.rack or "", *sorted(self.place.hosts, key=host_order))
+        hosts = sorted(self.place.hosts, key=host_order)
+        names = [self.cluster, self.place.rack or "", *hosts]
         return self.place.kind, *map(host_order, names)
 
     @property
     def days(self) -> int:
         """On how many days it was slow, or did not answer."""
-        return len({each.day for each in self.states if each.state in CERTAIN})
+        days = {past.day for past in self.states if past.state in CERTAIN}
+        return len(days)
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it was so on enough days, and not healthy on as many since."""
-        last = max((number for number, each in enumerate(self.states) if each.state in CERTAIN), default=-1)
-        since = {each.day for each in self.states[last + 1 :] if each.state == "healthy"}
-        return self.days >= DAYS > len(since)
+        """Whether it was slow or did not answer on DAYS days, and has not been healthy on as many since."""
+        healthy_days: set[str] = set()
+        for past in self.states:
+            if past.state in CERTAIN:
+                healthy_days.clear()
+            elif past.state == "healthy":
+                healthy_days.add(past.day)
+        return self.days >= DAYS and len(healthy_days) < DAYS
 
     @property
     def is_accused(self) -> bool:
         """Whether the last diagnosis that judged it accused it."""
-        judged = [each.state for each in self.states if each.state not in ("absent", "undecided")]
-        return bool(judged) and judged[-1] in ACCUSED
+        for past in reversed(self.states):
+            if past.state not in ("absent", "undecided"):
+                return past.state in ACCUSED
+        return False
 
     def to_json(self) -> dict[str, Any]:
         """Return it as an element of ``places``."""
-        states = [each.to_json() for each in self.states]
-        values = {"cluster": self.cluster or None, "days": self.days, "lasting": self.is_lasting}
-        return {**self.place.to_json(), **values, "accused": self.is_accused, "diagnoses": states}
+        return {
+            **self.place.to_json(),
+            "cluster": self.cluster or None,
+            "days": self.days,
+            "lasting": self.is_lasting,
+            "accused": self.is_accused,
+            "diagnoses": [past.to_json() for past in self.states],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +106,59 @@ class MachineHistory:
     @classmethod
     def of(cls, diagnoses: Iterable[RecordedDiagnosis]) -> "MachineHistory":
         """Return the history of diagnoses in any order."""
-        ordered = sorted(diagnoses, key=lambda each: str(each.provenance["begun"]))
-        verdicts = [verdict_of(each) for each in ordered]
-        accused = [_accused(verdict) for verdict in verdicts]
-        hosts = [frozenset(each.question.hosts) for each in ordered]
-        several = len({_cluster(verdict) for verdict in verdicts}) > 1
-        rows = (
-            PlaceHistory(place, tuple(map(partial(_state, key, place), hosts, verdicts, accused)), key[0] * several)
-            for key, (place, _) in ChainMap(*reversed(accused)).items()  # as the newest of them has it
-        )
-        begun = tuple(verdict.begun for verdict in verdicts)
-        return cls(begun, tuple(sorted(rows, key=lambda row: (-row.days, row.order))), verdicts[-1])
+        ordered = sorted(diagnoses, key=lambda recorded: str(recorded.provenance["begun"]))
+        days = [_Diagnosed.of(recorded) for recorded in ordered]
+        newest_places: dict[Key, Place] = {}
+        for diagnosed in days:
+            newest_places |= {key: place for key, (place, _) in diagnosed.accused.items()}
+        are_clusters_mixed = len({diagnosed.cluster for diagnosed in days}) > 1
+        histories = []
+        for key, place in newest_places.items():
+            states = tuple(_state(key, place, diagnosed) for diagnosed in days)
+            histories.append(PlaceHistory(place, states, key[0] if are_clusters_mixed else ""))
+        histories.sort(key=lambda history: (-history.days, history.order))
+        begun = tuple(diagnosed.verdict.begun for diagnosed in days)
+        return cls(begun, tuple(histories), days[-1].verdict)
 
     @property
     def is_healthy(self) -> bool:
         """Whether nothing was slow in its last diagnosis, nor on several days, and the newest diagnosis is complete."""
-        return self.last.is_healthy and not any(row.is_accused or row.is_lasting for row in self.places)
+        is_any_slow = any(place.is_accused or place.is_lasting for place in self.places)
+        return self.last.is_healthy and not is_any_slow
 
     def to_json(self) -> dict[str, Any]:
         """Return the history as JSON has it."""
-        return {"begun": self.begun, "places": [row.to_json() for row in self.places], "last": self.last.to_json()}
+        places = [place.to_json() for place in self.places]
+        return {"begun": self.begun, "places": places, "last": self.last.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Diagnosed:
+    """What is looked up in a diagnosis for each place."""
+
+    verdict: MachineVerdict
+    hosts: frozenset[str]
+    cluster: str  # "cluster NAME"; empty if it is unknown
+    accused: Mapping[Key, tuple[Place, NamedFault]]
+
+    @classmethod
+    def of(cls, recorded: RecordedDiagnosis) -> "_Diagnosed":
+        verdict = verdict_of(recorded)
+        return cls(verdict, frozenset(recorded.question.hosts), _cluster(verdict), _accused(verdict))
+
+    def has(self, place: Place) -> bool:
+        """Return whether all hosts of a place were there, or any of a rack."""
+        if place.rack:
+            return not self.hosts.isdisjoint(place.hosts)
+        return self.hosts.issuperset(place.hosts)
+
+    def judges(self, place: Place) -> bool:
+        """Return whether the diagnosis is complete and has judged a place."""
+        if not self.verdict.complete or (place.kind == "link" and not self.verdict.links):
+            return False
+        if place.rack:
+            return place.rack in self.verdict.racks
+        return set(place.hosts).isdisjoint(self.verdict.unjudged)
 
 
 def _cluster(verdict: MachineVerdict) -> str:
@@ -125,33 +168,29 @@ def _cluster(verdict: MachineVerdict) -> str:
 
 def _accused(verdict: MachineVerdict) -> dict[Key, tuple[Place, NamedFault]]:
     """Return the places that may be slow with their faults, those that are certain in favour of candidates."""
-    found: dict[Key, tuple[Place, NamedFault]] = {}
+    accused: dict[Key, tuple[Place, NamedFault]] = {}
     for fault in sorted(verdict.verdicts, key=lambda fault: not fault.candidates):
-        for each in chain.from_iterable(fault.candidates or ((fault.place,),)):
-            place = replace(each, kind="node") if each.kind in (*DIRECTIONS, "hung", "failed") else each
-            where = (place.rack,) if place.rack else tuple(sorted(place.hosts))
-            found[_cluster(verdict), place.kind, where, place.rail] = place, fault
-    return found
+        for explanation in fault.candidates or ((fault.place,),):
+            for part in explanation:
+                is_node = part.kind in (*DIRECTIONS, "hung", "failed")
+                place = replace(part, kind="node") if is_node else part
+                where = (place.rack,) if place.rack else tuple(sorted(place.hosts))
+                accused[_cluster(verdict), place.kind, where, place.rail] = place, fault
+    return accused
 
 
-def _state(
-    key: Key, place: Place, hosts: frozenset[str], verdict: MachineVerdict,
-    accused: Mapping[Key, tuple[Place, NamedFault]],
-) -> PastState:  # fmt: skip
-    _, fault = accused.get(key, (place, None))
-    is_there = not hosts.isdisjoint(place.hosts) if place.rack else hosts.issuperset(place.hosts)
-    has_times = place.rack in verdict.racks if place.rack else {*place.hosts}.isdisjoint(verdict.unjudged)
-    is_judged = has_times and (verdict.links or place.kind != "link")
-    state: State = "healthy"
-    if fault:
+def _state(key: Key, place: Place, diagnosed: _Diagnosed) -> PastState:
+    begun = diagnosed.verdict.begun
+    if key in diagnosed.accused:
+        _, fault = diagnosed.accused[key]
         state = _state_of(fault)
-    elif _cluster(verdict) != key[0] or not is_there:
-        state = "absent"
-    elif not (verdict.complete and is_judged):
-        state = "undecided"
-    has_effect = fault is not None and state in ACCUSED and math.isfinite(fault.effect)
-    effect = fault.effect if fault and has_effect else None
-    return PastState(verdict.begun, state, effect)
+        has_effect = state in ACCUSED and math.isfinite(fault.effect)
+        return PastState(begun, state, fault.effect if has_effect else None)
+    if diagnosed.cluster != key[0] or not diagnosed.has(place):
+        return PastState(begun, "absent", None)
+    if not diagnosed.judges(place):
+        return PastState(begun, "undecided", None)
+    return PastState(begun, "healthy", None)
 
 
 def _state_of(fault: NamedFault) -> State:

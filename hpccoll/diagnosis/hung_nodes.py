@@ -34,7 +34,9 @@ class AnsweringNodes:
     """
 
     def __init__(self, nodes: int, rails: int, rng: np.random.Generator) -> None:
-        self._nodes, self._rails, self._rng = nodes, rails, rng
+        self._nodes = nodes
+        self._rails = rails
+        self._rng = rng
         self._living = np.arange(nodes)
         self._misses = Counter[Pair]()  # by pair of endpoints
         self._faults: list[Fault] = []
@@ -46,28 +48,30 @@ class AnsweringNodes:
         Args:
             start: begins the procedure with some nodes, which it numbers from 0 on.
         """
-        while len(self._living) > 1:
-            found = yield from self._attempt(start(self._living))
-            if found is not None:
-                if len(self._living) < self._nodes:
-                    found = self._renumbered(found)
-                break
-        else:
-            found = Diagnosis((), 0, math.nan, math.inf)
+        diagnosis = None
+        while diagnosis is None and len(self._living) > 1:
+            diagnosis = yield from self._attempt(start(self._living))
+        if diagnosis is None:
+            diagnosis = Diagnosis((), 0, math.nan, math.inf)
+        elif len(self._living) < self._nodes:
+            diagnosis = self._renumbered(diagnosis)
         hung = sum(fault.component.kind == "hung" for fault in self._faults)
-        too_many = found.too_many or hung > max(1, self._nodes // 4)
-        return replace(found, faults=(*self._faults, *found.faults), slots=self._slots, too_many=too_many)
+        return replace(
+            diagnosis,
+            faults=(*self._faults, *diagnosis.faults),
+            slots=self._slots,
+            too_many=diagnosis.too_many or hung > max(1, self._nodes // 4),
+        )
 
     def _attempt(self, procedure: Procedure[Diagnosis]) -> Procedure[Diagnosis | None]:
         """Run a procedure to its end, and return its diagnosis; None if a pair has not answered."""
-        endpoints = (np.arange(self._rails)[:, None] * self._nodes + self._living).ravel()
+        first = np.arange(self._rails)[:, None] * self._nodes  # of each rail
+        endpoints = (first + self._living).ravel()
         try:
             asked = next(procedure)
             while True:
                 partners = self._on_all_endpoints(asked.partners, endpoints)
-                for one, other in self._dead_links:
-                    together = partners[:, one] == other
-                    partners[together, one], partners[together, other] = one, other
+                self._separate_dead_links(partners)
                 times = yield from self._measure(Slots(partners, asked.purpose))
                 if np.isinf(times).any():
                     yield from self._find_silent(partners[: len(times)], times)
@@ -85,9 +89,13 @@ class AnsweringNodes:
         of_all[:, endpoints] = endpoints[partners]
         return of_all
 
-    @property
-    def _dead_links(self) -> list[Pair]:
-        return [pair for pair, count in self._misses.items() if count >= MOST_MISSES]
+    def _separate_dead_links(self, partners: Integers) -> None:
+        """Let the endpoints of links that are faults rest where slots pair them."""
+        for (first, second), misses in self._misses.items():
+            if misses >= MOST_MISSES:
+                are_paired = partners[:, first] == second
+                partners[are_paired, first] = first
+                partners[are_paired, second] = second
 
     def _measure(self, slots: Slots) -> Procedure[Floats]:
         times = yield slots
@@ -98,44 +106,56 @@ class AnsweringNodes:
         """Find out which nodes of the pairs that missed their deadline in the last slot do not answer, on each rail."""
         hung: set[int] = set()
         for rail in range(self._rails):
-            mine = slice(rail * self._nodes, (rail + 1) * self._nodes)
-            missed = np.isinf(times[-1, mine])
-            mates = partners[-1, mine] - rail * self._nodes
-            pairs = [(a, int(mates[a])) for a in np.flatnonzero(missed).tolist() if a < mates[a]]
+            endpoints = slice(rail * self._nodes, (rail + 1) * self._nodes)
+            pairs = _missed_pairs(partners[-1, endpoints] - rail * self._nodes, times[-1, endpoints])
             pairs = [pair for pair in pairs if hung.isdisjoint(pair)]  # others are explained
-            others = self._living[~missed[self._living]]
-            answered = others[np.isfinite(times[:, mine][:, others]).any(0)]
-            helpers = answered if answered.size else others  # these have rested so far
-            silent, uncertain = yield from self._ask_again(rail, pairs, helpers.tolist())
+            helpers = self._helpers(times[:, endpoints])
+            silent, uncertain = yield from self._ask_again(rail, pairs, helpers)
             hung |= silent
             self._living = np.setdiff1d(self._living, [*silent, *uncertain])
             self._faults += [_endless("hung", (node,)) for node in sorted(silent)]
             if uncertain:
-                alike = tuple((Component("hung", (node,)),) for node in sorted(uncertain))
-                self._faults.append(replace(_endless("hung", alike[0][0].where), candidates=alike))
+                candidates = tuple((Component("hung", (node,)),) for node in sorted(uncertain))
+                fault = _endless("hung", (min(uncertain),))
+                self._faults.append(replace(fault, candidates=candidates))
+                continue
             for pair in pairs:
-                if hung.isdisjoint(pair) and not uncertain:
+                if hung.isdisjoint(pair):
                     yield from self._ask_pair(rail, pair)
 
+    def _helpers(self, times: Floats) -> list[int]:
+        """Return nodes that have answered in slots with times [slots, nodes], or else those that have rested so far."""
+        has_missed = np.isinf(times[-1])
+        others = self._living[~has_missed[self._living]]
+        answered = others[np.isfinite(times[:, others]).any(0)]
+        helpers: list[int] = (answered if answered.size else others).tolist()
+        return helpers
+
     def _ask_again(self, rail: int, pairs: list[Pair], helpers: list[int]) -> Procedure[tuple[set[int], set[int]]]:
-        """Return the nodes of pairs that do not answer to helpers either, and those for which none was found."""
+        """Return the nodes of pairs that do not answer to helpers either, and those for which no helper was found."""
         unclear = [node for pair in pairs for node in pair]
         silent: set[int] = set()
         while unclear:
             if not helpers:
-                for matching in random_matchings(len(unclear), sweep_length(len(unclear)), self._rng):
-                    times = yield from self._ask(rail, unclear, [unclear[k] for k in matching])
-                    helpers = [node for node in unclear if np.isfinite(times[node])]
-                    if helpers:
-                        break
-                else:
-                    return silent, set(unclear)
+                helpers = yield from self._find_helpers(rail, unclear)
                 unclear = [node for node in unclear if node not in helpers]
-            asked, unclear = unclear[: len(helpers)], unclear[len(helpers) :]
+            if not helpers:
+                return silent, set(unclear)
+            asked = unclear[: len(helpers)]
+            unclear = unclear[len(helpers) :]
             times = yield from self._ask(rail, asked, helpers)
             silent.update(node for node in asked if np.isinf(times[node]))
             helpers = [*helpers, *(node for node in asked if node not in silent)]
         return silent, set()
+
+    def _find_helpers(self, rail: int, nodes: list[int]) -> Procedure[list[int]]:
+        """Return the nodes that answer to others of these in the first slot in which any does; empty if none does."""
+        for matching in random_matchings(len(nodes), sweep_length(len(nodes)), self._rng):
+            times = yield from self._ask(rail, nodes, [nodes[number] for number in matching])
+            answering = [node for node in nodes if np.isfinite(times[node])]
+            if answering:
+                return answering
+        return []
 
     def _ask_pair(self, rail: int, pair: Pair) -> Procedure[None]:
         """Ask a pair whose nodes answer to others, until it answers, or its link is a fault."""
@@ -148,31 +168,37 @@ class AnsweringNodes:
         if missed:
             self._faults.append(_endless("link", pair, rail if self._rails > 1 else None))
 
-    def _ask(self, rail: int, one: list[int], other: list[int]) -> Procedure[Floats]:
-        """Return the times [nodes] of pairs on a rail, in one slot."""
-        first, partners = rail * self._nodes, np.arange(self._nodes * self._rails)
-        mine = slice(first, first + self._nodes)
-        partners[mine] = pair_up(self._nodes, [*zip(one, other, strict=False)]) + first
-        times = yield from self._measure(Slots(partners[None], "hung"))
-        return times[0, mine]
+    def _ask(self, rail: int, nodes: list[int], partners: list[int]) -> Procedure[Floats]:
+        """Return the times [nodes] of pairs on a rail, in one slot: of as many as the shorter list has."""
+        first = rail * self._nodes
+        of_rail = slice(first, first + self._nodes)
+        slot = np.arange(self._nodes * self._rails)
+        slot[of_rail] = first + pair_up(self._nodes, list(zip(nodes, partners, strict=False)))
+        times = yield from self._measure(Slots(slot[None], "hung"))
+        return times[0, of_rail]
 
-    def _renumbered(self, found: Diagnosis) -> Diagnosis:
+    def _renumbered(self, diagnosis: Diagnosis) -> Diagnosis:
         """Return a diagnosis with the numbers that nodes have on the whole machine."""
-        named = self._component
-        effects = tuple(replace(each, component=named(each.component)) for each in found.effects)
-        faults = (
-            replace(
-                each, component=named(each.component), candidates=tuple(tuple(map(named, c)) for c in each.candidates)
-            )
-            for each in found.faults
-        )
-        return replace(found, faults=tuple(faults), effects=effects)
+        effects = tuple(replace(effect, component=self._component(effect.component)) for effect in diagnosis.effects)
+        faults = []
+        for fault in diagnosis.faults:
+            candidates = tuple(tuple(map(self._component, explanation)) for explanation in fault.candidates)
+            faults.append(replace(fault, component=self._component(fault.component), candidates=candidates))
+        return replace(diagnosis, faults=tuple(faults), effects=effects)
 
     def _component(self, component: Component) -> Component:
         if component.kind in OF_A_RACK:
             return component
-        return replace(component, where=tuple(self._living[[*component.where]].tolist()))
+        nodes = self._living[list(component.where)].tolist()
+        return replace(component, where=tuple(nodes))
+
+
+def _missed_pairs(partners: Integers, times: Floats) -> list[Pair]:
+    """Return the pairs of a slot [nodes] that missed their deadline."""
+    missed = np.flatnonzero(np.isinf(times)).tolist()
+    return [(node, int(partners[node])) for node in missed if node < partners[node]]
 
 
 def _endless(kind: Kind, where: tuple[int, ...], rail: int | None = None) -> Fault:
-    return Fault(Component(kind, where, rail), math.inf, math.inf, math.inf, 0.0)
+    """Return a fault whose transfers do not end."""
+    return Fault(Component(kind, where, rail), effect=math.inf, low=math.inf, high=math.inf, chance=0.0)

@@ -30,8 +30,8 @@ TIMES_SCREENED = 3
 """How often a slow pair is measured again before the test: most are slow by chance, and drop out at once."""
 
 SLOTS = 9
-"""The slots of the test of the links that are left. The threshold that follows is 8 %, of which links are slow if a
-cable or a port is."""
+"""The slots of the test of the links that are left. The threshold that follows is 8 %: a bad cable or port slows a link
+by more than that."""
 
 MOST_LINKS = 3
 """One link for this many nodes is measured in a slot, at most."""
@@ -48,16 +48,29 @@ def smallest_link_effect(cluster: Cluster, fit: FittedEffects) -> float:
 
     It must stand out of the screen, each time that it is measured again, and in the test.
     """
-    controls = max(1, min(CONTROLS, cluster.nodes // 2 - 1))
-    of_nodes = QUARTILE_ERROR * fit.noise / math.sqrt(len(fit.residuals) / 2)
-    error = math.hypot(effect_error(fit.noise, SLOTS, controls), of_nodes)
-    once = fit.noise * math.sqrt(1 + MEDIAN_ERROR**2 / controls)
+    controls = _fewest_controls(cluster.nodes)
+    error = _link_error(fit, fit.noise, controls)
+    error_of_one_slot = fit.noise * math.sqrt(1 + MEDIAN_ERROR**2 / controls)
     reach = NORMAL.inv_cdf(PASSED)
-    return max(_least(fit) + reach * once, _test(cluster).threshold(error) + reach * error)
+    in_screen = _least(fit) + reach * error_of_one_slot
+    in_test = _test(cluster).threshold(error) + reach * error
+    return max(in_screen, in_test)
+
+
+def _fewest_controls(nodes: int) -> int:
+    """Return the control pairs beside few links of a number of nodes."""
+    return max(1, min(CONTROLS, nodes // 2 - 1))
+
+
+def _link_error(fit: FittedEffects, noise: float, controls: int) -> float:
+    """Return the standard error of the effect of a link in the test, which is beyond that of its nodes."""
+    of_nodes = QUARTILE_ERROR * fit.noise / math.sqrt(len(fit.residuals) / 2)
+    return math.hypot(effect_error(noise, SLOTS, controls), of_nodes)
 
 
 def _test(cluster: Cluster) -> SlownessTest:
-    return SlownessTest(LINKS / cluster.rails, cluster.nodes * (cluster.nodes - 1) / 2)
+    pairs = cluster.nodes * (cluster.nodes - 1) / 2
+    return SlownessTest(LINKS / cluster.rails, pairs)
 
 
 def find_slow_pairs(fit: FittedEffects, partners: Integers) -> set[Pair]:
@@ -96,25 +109,28 @@ def find_link_faults(
         slow: nodes whose pairs are not judged, and no controls.
         retest: of nodes, which measured pairs of other nodes, too.
     """
-    cut, fast = _least(fit), set[Pair]()
+    least = _least(fit)
+    fast = set[Pair]()
     if retest:
         left = retest.both - slower_of(fit.of_nodes[0], retest.partners)
-        fast = _pairs(retest.partners, left - quantile(left)[:, None] < cut)
-    free, left_out = np.setdiff1d(np.arange(cluster.nodes), slow), set(slow.tolist())
+        fast = _pairs(retest.partners, left - quantile(left)[:, None] < least)
+    free = np.setdiff1d(np.arange(cluster.nodes), slow)
+    left_out = set(slow.tolist())
     pairs = [pair for pair in slow_pairs - fast if left_out.isdisjoint(pair)]
-    test = _test(cluster)
     tested: dict[Pair, _Tested] = {}
-    for each in (*[1] * TIMES_SCREENED, SLOTS):
-        tested = yield from _measure_again(cluster, fit, pairs, free, each)
-        pairs = [pair for pair, found in tested.items() if found.effect > cut]
-    controls = max(1, min(CONTROLS, len(free) // 2 - 1))
-    of_nodes = QUARTILE_ERROR * fit.noise / math.sqrt(len(fit.residuals) / 2)
-    faults, judged = list[Fault](), list[JudgedEffect]()
+    for slots in (*[1] * TIMES_SCREENED, SLOTS):
+        tested = yield from _measure_again(cluster, fit, pairs, free, slots)
+        pairs = [pair for pair, measured in tested.items() if measured.effect > least]
+    test = _test(cluster)
+    controls = _fewest_controls(len(free))
+    faults: list[Fault] = []
+    judged: list[JudgedEffect] = []
     for pair, (effect, noise) in tested.items():
-        component, error = Component("link", pair), math.hypot(effect_error(noise, SLOTS, controls), of_nodes)
+        component = Component("link", pair)
+        error = _link_error(fit, noise, controls)
         threshold = test.threshold(error)
         judged.append(judged_effect(component, "links", effect, error, threshold))
-        if effect > max(cut, threshold):
+        if effect > max(least, threshold):
             faults.append(test.fault(component, effect, error))
     return tuple(faults), tuple(judged)
 
@@ -131,26 +147,32 @@ def _least(fit: FittedEffects) -> float:
 
 
 def _pairs(partners: Integers, chosen: Booleans) -> set[Pair]:
-    slot, node = np.nonzero(chosen & (np.arange(partners.shape[1]) < partners))
-    return set(zip(node.tolist(), partners[slot, node].tolist(), strict=True))
+    """Return the pairs of the chosen transfers [slots, nodes]."""
+    is_lower_node = np.arange(partners.shape[1]) < partners  # a pair occurs at both of its nodes
+    slots, lower = np.nonzero(chosen & is_lower_node)
+    higher = partners[slots, lower]
+    return set(zip(lower.tolist(), higher.tolist(), strict=True))
 
 
 def _measure_again(
-    cluster: Cluster, fit: FittedEffects, pairs: list[Pair], free: Integers, times: int
+    cluster: Cluster, fit: FittedEffects, pairs: list[Pair], free: Integers, slots: int
 ) -> Procedure[dict[Pair, _Tested]]:
-    """Measure each pair some times beside control pairs."""
+    """Measure each pair in a number of slots beside control pairs."""
     tested: dict[Pair, _Tested] = {}
     most = min(cluster.nodes // MOST_LINKS, cluster.nodes // 2 - LEAST_CONTROLS)
     for group in packed(pairs, max(1, most)):
         ends = np.array(group).ravel()
         rest = np.setdiff1d(free, ends)
         controls = max(CONTROLS, len(group))
-        orders = [consecutive_pairs(cluster.rng.permutation(rest))[:controls] for _ in range(times)]
-        partners = np.array([pair_up(cluster.nodes, group, order) for order in orders])
+        matchings = []
+        for _ in range(slots):
+            control_pairs = consecutive_pairs(cluster.rng.permutation(rest))[:controls]
+            matchings.append(pair_up(cluster.nodes, group, control_pairs))
+        partners = np.array(matchings)
         measured = yield from measure_transfers(partners, "links")
-        measured = measured.less(fit.far * cluster.is_far(partners) + slower_of(fit.of_nodes[0], partners))
-        beside = Controls(measured, ends)
+        expected = fit.far * cluster.is_far(partners) + slower_of(fit.of_nodes[0], partners)
+        beside = Controls(measured.less(expected), ends)
         noise = max(fit.noise, beside.noise)
-        effects = beside.effects[0, ends[::2]].tolist()
+        effects = beside.effects[0, ends[::2]].tolist()  # both nodes of a pair have the same one
         tested |= {pair: _Tested(effect, noise) for pair, effect in zip(group, effects, strict=True)}
     return tested

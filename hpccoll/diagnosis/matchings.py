@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection
+from itertools import chain
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,16 +19,18 @@ Pair = tuple[int, int]
 def pair_up(nodes: int, *pairs: ArrayLike) -> Integers:
     """Return a slot [nodes] with some pairs, each [pairs, 2], whose ends all differ; other nodes rest."""
     partners = np.arange(nodes)
-    for some in pairs:
-        one, other = np.asarray(some, np.int64).reshape(-1, 2).T
-        partners[one], partners[other] = other, one
+    for group in pairs:
+        first, second = np.asarray(group, np.int64).reshape(-1, 2).T
+        partners[first] = second
+        partners[second] = first
     return partners
 
 
 def consecutive_pairs(nodes: ArrayLike) -> Integers:
     """Return pairs [pairs, 2] of nodes that follow one another, without the last of an odd number."""
-    found = np.asarray(nodes, np.int64)
-    return found[: len(found) // 2 * 2].reshape(-1, 2)
+    ends = np.asarray(nodes, np.int64)
+    even = len(ends) // 2 * 2
+    return ends[:even].reshape(-1, 2)
 
 
 def random_matchings(nodes: int, count: int, rng: np.random.Generator) -> Integers:
@@ -85,10 +88,14 @@ def level_matchings(racks: Integers, count: int, rng: np.random.Generator) -> In
         order = [rng.permutation(nodes) for nodes in members]
         pairs = []
         for rack, partner in enumerate(opposite):
-            across = min(ACROSS, len(order[rack]), len(order[partner])) if rack != partner else 0
+            here = order[rack]
+            there = order[partner]
+            across = 0
+            if rack != partner:
+                across = min(ACROSS, len(here), len(there))
             if rack < partner:
-                pairs.append(np.stack([order[rack][:across], order[partner][:across]], 1))
-            pairs.append(consecutive_pairs(order[rack][across:]))
+                pairs.append(np.stack([here[:across], there[:across]], 1))
+            pairs.append(consecutive_pairs(here[across:]))
         slots.append(pair_up(len(racks), *pairs))
     return np.array(slots)
 
@@ -107,24 +114,39 @@ def beside_healthy(
     The other healthy nodes are pairs, too, so that the load of the machine is that of the screen: in one of the slots
     those that are asked for, if their nodes are free.
     """
-    slots, rack_of = [], racks.tolist()
-    for group in [*packed(asked, len(racks)), *[[]] * count][:count]:
-        free: dict[int, list[int]] = {}
-        for node in rng.permutation(healthy).tolist():
-            free.setdefault(rack_of[node], []).append(node)
-        mates = [(free.get(rack) or max(free.values(), key=len)).pop() for rack in racks[suspects].tolist()]
-        rest = dict.fromkeys(node for nodes in free.values() for node in nodes)
-        pairs = [pair for pair in group if rest.keys() >= {*pair}]
-        for node in (node for pair in pairs for node in pair):
+    slots = []
+    groups = packed(asked, len(racks))
+    for slot in range(count):
+        free = _by_rack(rng.permutation(healthy), racks)
+        mates = []
+        for rack in racks[suspects].tolist():
+            nodes = free.get(rack) or max(free.values(), key=len)
+            mates.append(nodes.pop())
+        rest = dict.fromkeys(chain.from_iterable(free.values()))
+        group = groups[slot] if slot < len(groups) else []
+        asked_pairs = [pair for pair in group if rest.keys() >= set(pair)]
+        for node in chain.from_iterable(asked_pairs):
             del rest[node]
-        slots.append(pair_up(len(racks), np.stack([suspects, mates], 1), pairs, consecutive_pairs([*rest])))
+        pairs = np.stack([suspects, mates], 1)
+        slots.append(pair_up(len(racks), pairs, asked_pairs, consecutive_pairs(list(rest))))
     return np.array(slots)
+
+
+def _by_rack(nodes: Integers, racks: Integers) -> dict[int, list[int]]:
+    """Return nodes by their rack, in the order in which they are given."""
+    by_rack: dict[int, list[int]] = {}
+    for node, rack in zip(nodes.tolist(), racks[nodes].tolist(), strict=True):
+        by_rack.setdefault(rack, []).append(node)
+    return by_rack
 
 
 def within_groups(groups: Collection[Integers], nodes: int, count: int, rng: np.random.Generator) -> Integers:
     """Return slots [count, nodes] in which the nodes of each group are pairs of that group; the others rest."""
-    shuffled = ([consecutive_pairs(rng.permutation(group)) for group in groups] for _ in range(count))
-    return np.array([pair_up(nodes, *pairs) for pairs in shuffled])
+    slots = []
+    for _ in range(count):
+        pairs = [consecutive_pairs(rng.permutation(group)) for group in groups]
+        slots.append(pair_up(nodes, *pairs))
+    return np.array(slots)
 
 
 def packed(pairs: Collection[Pair], most: int) -> list[list[Pair]]:
@@ -134,24 +156,28 @@ def packed(pairs: Collection[Pair], most: int) -> list[list[Pair]]:
     groups are then hardly more than the pairs of one node, and the same whatever order the pairs have.
     """
     groups: list[list[Pair]] = []
-    full, busy = 0, defaultdict[int, int](int)  # groups as bits: those without room, and those of each node
+    full = 0  # groups as bits: those without room
+    busy = defaultdict[int, int](int)  # and those of each node
     for pair in _most_paired_first(pairs):
         taken = full | busy[pair[0]] | busy[pair[1]]
-        k = (~taken & (taken + 1)).bit_length() - 1  # the first bit that is not set
-        if k == len(groups):
+        first_free = ~taken & (taken + 1)  # the lowest bit that is not set
+        number = first_free.bit_length() - 1
+        if number == len(groups):
             groups.append([])
-        groups[k].append(pair)
+        groups[number].append(pair)
         for node in pair:
-            busy[node] |= 1 << k
-        full |= (len(groups[k]) >= most) << k
+            busy[node] |= first_free
+        if len(groups[number]) >= most:
+            full |= first_free
     return groups
 
 
 def _most_paired_first(pairs: Collection[Pair]) -> list[Pair]:
     if not pairs:
         return []
-    ends = np.array([*pairs])
-    count = np.bincount(ends.ravel())
-    order = np.lexsort((ends[:, 1], ends[:, 0], -count[ends].sum(1)))
-    one, other = ends[order].T.tolist()
-    return [*zip(one, other, strict=True)]
+    ends = np.array(list(pairs))
+    pairs_of_node = np.bincount(ends.ravel())
+    most_paired = -pairs_of_node[ends].sum(1)
+    order = np.lexsort((ends[:, 1], ends[:, 0], most_paired))
+    first, second = ends[order].T.tolist()
+    return list(zip(first, second, strict=True))

@@ -38,10 +38,10 @@ LEAST_SUSPECTED = 2 / 3 * LEAST_EFFECT
 """The least effect of such a node: after a sweep of all pairs, most that stand out are less slow than matters."""
 
 MOST_SUSPECTS = 4
-"""At most one node of so many is measured again: each needs a healthy one beside it, and others to compare with."""
+"""At most one node in this number is measured again: each needs a healthy one beside it, and others to compare with."""
 
 LEAST_CONTROLS = 4
-"""The healthy nodes that must be left as controls, if suspects that are not measured again are none."""
+"""How many healthy nodes must be left as controls, or suspects that are not measured again are controls, too."""
 
 MANY_CONTROLS = 24
 """The controls from which on their scatter shows how much healthy nodes differ; fewer do so by USUAL_SPREAD."""
@@ -63,7 +63,8 @@ class NodeFaults:
     @property
     def nodes(self) -> Integers:
         """Return the slow nodes."""
-        return np.array([fault.component.where[0] for fault in self.faults], np.int64)
+        nodes = [fault.component.where[0] for fault in self.faults]
+        return np.array(nodes, np.int64)
 
 
 def find_node_faults(
@@ -85,16 +86,15 @@ def find_node_faults(
     ordered, effects, scales = _suspects(cluster, fit, racks, slots)
     least = np.maximum(SUSPECTED * scales, LEAST_SUSPECTED)
     judged = _judged(np.arange(cluster.nodes), "screen", effects, scales, least)
-    suspects, scale = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)], float(scales[0])
-    pairs = max(1, cluster.nodes // 2 - max(len(suspects), 1))
-    count = test.slots(fit.noise, pairs, effects[:, suspects].max(0).min() if suspects.size else 0.0)
+    suspects = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)]
+    scale = float(scales[0])
     highest = smallest_found(1, SCALE_ERROR / math.sqrt(cluster.nodes))  # an estimated scale over the true one
     screened = smallest_found(SUSPECTED * scale * highest, scale)
     if not suspects.size:
-        few = cluster.nodes < MANY_CONTROLS
-        error = math.hypot(effect_error(fit.noise, count, pairs), USUAL_SPREAD * few)
-        threshold = test.threshold(error if few else error * highest)  # by the scatter of controls
-        return NodeFaults((), max(screened, smallest_found(threshold, error)), False, judged, None)
+        smallest = max(screened, _smallest_in_retest(cluster, fit, test, highest))
+        return NodeFaults((), smallest, False, judged, None)
+    pairs = max(1, cluster.nodes // 2 - len(suspects))
+    count = test.slots(fit.noise, pairs, effects[:, suspects].max(0).min())
     healthy = np.setdiff1d(np.arange(cluster.nodes), ordered)
     if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
         healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # few other suspects are no bad controls
@@ -107,36 +107,59 @@ def find_node_faults(
     judged += _judged(suspects, "retest", controls.effects, errors, thresholds)
     faults = []
     for node in suspects.tolist():
-        _, send, receive = of_node = controls.effects[:, node]
+        of_node = controls.effects[:, node]
         if (of_node > thresholds).any():
-            kind = 0 if min(send, receive) > max(send, receive) / 2 else 1 + int(receive > send)
+            kind = _slow_direction(of_node)
             faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), of_node[kind], errors[kind]))
     smallest = max(screened, test.smallest_effect(errors[0]))
-    return NodeFaults(tuple(faults), smallest, len(ordered) > len(suspects) == len(faults), judged, measured)
+    too_many = len(ordered) > len(suspects) and len(faults) == len(suspects)
+    return NodeFaults(tuple(faults), smallest, too_many, judged, measured)
+
+
+def _smallest_in_retest(cluster: Cluster, fit: FittedEffects, test: SlownessTest, highest: float) -> float:
+    """Return the smallest effect that a retest of one suspect would have found; ``highest`` bounds a scale."""
+    pairs = max(1, cluster.nodes // 2 - 1)
+    of_noise = effect_error(fit.noise, test.slots(fit.noise, pairs), pairs)
+    if cluster.nodes < MANY_CONTROLS:
+        error = math.hypot(of_noise, USUAL_SPREAD)
+        return smallest_found(test.threshold(error), error)
+    return smallest_found(test.threshold(of_noise * highest), of_noise)  # by the scatter of controls
+
+
+def _slow_direction(effects: Floats) -> int:
+    """Return in which of DIRECTIONS a node is slow, by its effects [3]."""
+    _, send, receive = effects
+    if min(send, receive) > max(send, receive) / 2:
+        return DIRECTIONS.index("node")
+    return DIRECTIONS.index("receive" if receive > send else "send")
 
 
 def _judged(
     nodes: Integers, purpose: Purpose, effects: Floats, errors: Floats, thresholds: Floats
 ) -> tuple[JudgedEffect, ...]:
     """Return the effects [3, nodes] of some nodes with their errors [3] and thresholds [3]."""
-    return tuple(
-        judged_effect(Component(kind, (node,)), purpose, of_nodes[node], error, threshold)
-        for kind, of_nodes, error, threshold in zip(DIRECTIONS, effects, errors, thresholds, strict=True)
-        for node in nodes.tolist()
-    )
+    judged: list[JudgedEffect] = []
+    for kind, of_nodes, error, threshold in zip(DIRECTIONS, effects, errors, thresholds, strict=True):
+        judged += [
+            judged_effect(Component(kind, (node,)), purpose, of_nodes[node], error, threshold)
+            for node in nodes.tolist()
+        ]
+    return tuple(judged)
 
 
 def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, Floats, Floats]:
     """Return the nodes that stand out, those that do most first, the effects [3, nodes], and their errors [3]."""
-    effects, in_faulty_rack = fit.of_nodes.copy(), racks.nodes
+    effects = fit.of_nodes.copy()
+    in_faulty_rack = racks.nodes
     for rack in np.unique(cluster.racks[in_faulty_rack]):
         members = cluster.racks == rack
         effects[:, members] -= np.median(effects[:, members], axis=1)[:, None]
     least = MEDIAN_ERROR * fit.noise / math.sqrt(slots) / 2
-    scales = np.array([max(robust_deviation(each[~in_faulty_rack]), least, 1e-12) for each in effects])
-    deviations = (effects / scales[:, None]).max(0)
-    order = np.argsort(-deviations)
-    stands_out = (deviations > SUSPECTED) & (effects.max(0) > LEAST_SUSPECTED)
+    deviations = [robust_deviation(of_direction[~in_faulty_rack]) for of_direction in effects]
+    scales = np.maximum(deviations, max(least, 1e-12))
+    excess = (effects / scales[:, None]).max(0)
+    order = np.argsort(-excess)
+    stands_out = (excess > SUSPECTED) & (effects.max(0) > LEAST_SUSPECTED)
     return order[stands_out[order]], effects, scales
 
 
@@ -152,9 +175,11 @@ def _errors(controls: Controls, fit: FittedEffects) -> Floats:
     usual = controls.usual
     if usual.sum() < MANY_CONTROLS:
         return np.asarray(np.hypot(USUAL_SPREAD, of_noise))
-    scatter = np.array([robust_deviation(each[usual]) for each in controls.effects])
+    scatter = np.array([robust_deviation(of_direction[usual]) for of_direction in controls.effects])
     scatter[1:] = scatter[1:].max()
     screened = quantile(fit.values.T, QUARTILE)
-    known = np.isfinite(screened) & np.isfinite(controls.effects[0])
-    lasting = float(np.cov(clipped(screened[known]), clipped(controls.effects[0, known]))[0, 1])
-    return np.asarray(np.hypot(2 * math.sqrt(max(lasting, 0)), np.maximum(of_noise, scatter)))
+    retested = controls.effects[0]
+    has_both = np.isfinite(screened) & np.isfinite(retested)
+    covariances = np.cov(clipped(screened[has_both]), clipped(retested[has_both]))
+    lasting = max(float(covariances[0, 1]), 0)
+    return np.asarray(np.hypot(2 * math.sqrt(lasting), np.maximum(of_noise, scatter)))

@@ -8,8 +8,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
@@ -47,7 +47,7 @@ CERTAIN = 0.99
 """How surely the standard deviation of healthy nodes is at most the one that counts: few nodes show little of it."""
 
 FAILED_PAIRS = "failed_pairs"
-"""The key of the provenance of a diagnosis by another program, with the launches of it that failed: FailedPair."""
+"""The key of the provenance of a diagnosis by another program, with its launches that failed: FailedPair."""
 
 RATE_DOUBTFUL = "rate_doubtful"
 """The kind of the finding that no node transfers at the rate of --rate; critical if all may be slow alike."""
@@ -96,7 +96,8 @@ class TransferError(TypedDict):
 
 def error_text(error: TransferError) -> str:
     """Return who fails with whom, and why."""
-    return f"{' with '.join(error['hosts'])}: {error['why']}"
+    hosts = " with ".join(error["hosts"])
+    return f"{hosts}: {error['why']}"
 
 
 class GpusOfHosts(TypedDict):
@@ -129,7 +130,8 @@ def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
         times = np.log(seconds).T
         own = quantile(times, QUARTILE)
         noise = robust_deviation(times - quantile(times)[:, None])
-        spread = robust_deviation(own) * (1 + NORMAL.inv_cdf(CERTAIN) * SCALE_ERROR / math.sqrt(nodes))
+        underestimate = 1 + NORMAL.inv_cdf(CERTAIN) * SCALE_ERROR / math.sqrt(nodes)
+        spread = robust_deviation(own) * underestimate
         error = max(math.hypot(USUAL_SPREAD, effect_error(noise, repetitions, nodes)), spread)
         test = SlownessTest(NODES, len(seconds_by_name) * nodes)
         threshold = max(LEAST_SLOWER, test.threshold(error))
@@ -149,34 +151,49 @@ def findings_of_nodes(recorded: "RecordedDiagnosis") -> list[Finding]:
     """
     provenance = recorded.provenance
     rack_of = dict(zip(recorded.question.hosts, recorded.question.racks or (), strict=False))
-    found = [*_failed_launches(recorded), *_unnamed_errors(recorded), *_doubtful_rate(recorded)]
-    found += findings_of_losses(provenance, rack_of)
-    found += [*_missing_gpus(provenance), *_differing_devices(provenance)]
+    findings = [
+        *_failed_launches(recorded),
+        *_unnamed_errors(recorded),
+        *_doubtful_rate(recorded),
+        *findings_of_losses(provenance, rack_of),
+        *_missing_gpus(provenance),
+        *_differing_devices(provenance),
+    ]
     if provenance.get(HOSTS_SHARE_A_MACHINE):
         text = "The hosts share the CPUs of one machine: what each of them does alone was not measured."
-        return [*found, info("own_rates_unknown", text)]
-    hosts, where = recorded.question.hosts, " on its GPU" if recorded.load.memory == "GPU" else ""
+        return [*findings, info("own_rates_unknown", text)]
+    return [*findings, *_own_rates(recorded)]
+
+
+def _own_rates(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
+    """Yield what slow nodes do alone; if there are too few nodes to tell which are slow, what all of them do."""
+    hosts = recorded.question.hosts
+    where = " on its GPU" if recorded.load.memory == "GPU" else ""
+    are_judged = len(hosts) >= FEWEST_NODES
     by_name = defaultdict[str, list[OwnRate]](list)
-    judged = len(hosts) >= FEWEST_NODES
     for rate in compare_rates(recorded.rates):
-        if rate.slow or not judged:
+        if rate.slow or not are_judged:
             by_name[rate.name].append(rate)
     for name, rates in by_name.items():
-        rates.sort(key=lambda each: each.ratio)
-        values = tuple((hosts[each.node], each.ratio, each.low, each.high) for each in rates)
-        does, of_others = chain((f" {DOES[name]}{where}",), repeat("")), chain((" the rate of the others",), repeat(""))
-        named = [
-            f"{host}{words} at {ratio:.2f}x{others} ({low:.2f}x to {high:.2f}x)"
-            for (host, ratio, low, high), words, others in zip(values, does, of_others, strict=False)
-        ]
-        kind, severity = ("slow_alone", warning) if judged else ("own_rates", info)
-        text = f"{'; '.join(first_few(named, MOST_NAMED, 'node'))}."
-        found.append(severity(kind, text, rate=name, nodes=values))
-    return found
+        rates.sort(key=lambda rate: rate.ratio)
+        parts: list[str] = []
+        for rate in rates:
+            host = hosts[rate.node]
+            interval = f"({rate.low:.2f}x to {rate.high:.2f}x)"
+            if parts:
+                parts.append(f"{host} at {rate.ratio:.2f}x {interval}")
+            else:
+                parts.append(f"{host} {DOES[name]}{where} at {rate.ratio:.2f}x the rate of the others {interval}")
+        text = "; ".join(first_few(parts, MOST_NAMED, "node"))
+        values = tuple((hosts[rate.node], rate.ratio, rate.low, rate.high) for rate in rates)
+        if are_judged:
+            yield warning("slow_alone", f"{text}.", rate=name, nodes=values)
+        else:
+            yield info("own_rates", f"{text}.", rate=name, nodes=values)
 
 
 def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
-    """Yield launches that failed, by the hosts that most of them have in common; and that there are no directions."""
+    """Yield launches that failed, by the hosts that most of them have in common; and that directions are unknown."""
     program = recorded.load.program
     if FAILED_PAIRS not in recorded.provenance:
         return
@@ -184,9 +201,10 @@ def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     yield info("directions_unknown", text, program=program)
     left = cast("list[FailedPair]", recorded.provenance[FAILED_PAIRS])
     while left:
-        ((host, count),) = Counter(host for each in left for host in each["hosts"]).most_common(1)
-        last = [each for each in left if host in each["hosts"]][-1]
-        left = [each for each in left if host not in each["hosts"]]
+        ((host, count),) = Counter(host for launch in left for host in launch["hosts"]).most_common(1)
+        of_host = [launch for launch in left if host in launch["hosts"]]
+        left = [launch for launch in left if host not in launch["hosts"]]
+        last = of_host[-1]
         where = f"{format_count(count, 'launch')} on {host}, the last of them on" if count > 1 else "a launch on"
         text = f"{program} failed in {where} {join_words(last['hosts'])}: {last['why']}."
         yield critical("launches_failed", text, host=host, launches=count, **last)
@@ -194,23 +212,34 @@ def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
 
 def _unnamed_errors(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     """Yield the errors of hosts that no fault names, such as of a GPU at the start, or of one transfer of many."""
-    endless = (each for each in (recorded.diagnosis.faults if recorded.diagnosis else ()) if math.isinf(each.effect))
-    parts = (part for each in endless for some in (*each.candidates, (each.component,)) for part in some)
-    named = {recorded.question.hosts[node] for part in parts for node in part.where}
-    by_host = defaultdict[tuple[str, ...], list[str]](list)
+    named = _hosts_without_answer(recorded)
+    by_hosts = defaultdict[tuple[str, ...], list[str]](list)
     for error in cast("list[TransferError]", recorded.provenance.get(TRANSFER_ERRORS, [])):
         if named.isdisjoint(error["hosts"]):
-            by_host[(*error["hosts"],)].append(error["why"])
-    for hosts, several in by_host.items():
-        host, *partner = hosts
-        what = f"A transfer of {host} with {partner[0]} failed" if partner else f"{host} failed alone"
-        often = f" {len(several)} times, the last time" if len(several) > 1 else ""
-        yield critical("error", f"{what}{often}: {several[-1]}.", hosts=hosts, why=several[-1], times=len(several))
+            by_hosts[tuple(error["hosts"])].append(error["why"])
+    for hosts, reasons in by_hosts.items():
+        failure = f"{hosts[0]} failed alone"
+        if len(hosts) > 1:
+            failure = f"A transfer of {hosts[0]} with {hosts[1]} failed"
+        if len(reasons) > 1:
+            failure += f" {len(reasons)} times, the last time"
+        last = reasons[-1]
+        yield critical("error", f"{failure}: {last}.", hosts=hosts, why=last, times=len(reasons))
+
+
+def _hosts_without_answer(recorded: "RecordedDiagnosis") -> set[str]:
+    """Return the hosts of faults whose transfers do not end, and of their candidates."""
+    hosts: set[str] = set()
+    for fault in recorded.diagnosis.faults if recorded.diagnosis else ():
+        if math.isinf(fault.effect):
+            for component in chain((fault.component,), *fault.candidates):
+                hosts.update(recorded.question.hosts[node] for node in component.where)
+    return hosts
 
 
 def _doubtful_rate(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     """Yield that nodes which are as fast as most are slower, or faster, than the user expects."""
-    screen = [each.seconds for each in recorded.measured if each.slots.purpose == "screen"]
+    screen = [request.seconds for request in recorded.measured if request.slots.purpose == "screen"]
     if recorded.question.expected_s is None or not screen:
         return
     seconds = np.concatenate(screen)
@@ -219,26 +248,28 @@ def _doubtful_rate(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     factor = math.exp(beyond)
     take = f"Even fast transfers take {format_factor(factor)} as long as --rate says"
     if beyond > LEAST_BEYOND_RATE:  # a wire also carries headers
-        much, text = beyond > MUCH_BEYOND_RATE, f"{take}: it is too high, or all nodes are slow alike."
-        yield (critical if much else warning)(RATE_DOUBTFUL, text, factor=factor)
+        severity = critical if beyond > MUCH_BEYOND_RATE else warning
+        yield severity(RATE_DOUBTFUL, f"{take}: it is too high, or all nodes are slow alike.", factor=factor)
     elif beyond < -2 * LEAST_BEYOND_RATE:  # a lower quartile is low by noise, too
         yield warning(RATE_DOUBTFUL, f"{take}: it is too low.", factor=factor)
 
 
 def _missing_gpus(provenance: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield hosts that find fewer GPUs than others do, and why no GPU is used."""
-    if not (of_hosts := cast("GpusOfHosts | None", provenance.get(GPUS_OF_HOSTS))):
+    gpus = cast("GpusOfHosts | None", provenance.get(GPUS_OF_HOSTS))
+    if not gpus:
         return
-    most = max(of_hosts["visible"].values())
+    most = max(gpus["visible"].values())
     by_number = defaultdict[int, list[str]](list)
-    for host, number in of_hosts["visible"].items():
+    for host, number in gpus["visible"].items():
         by_number[number].append(host)
     for number, hosts in sorted(by_number.items()):
         if number < most:
-            of_these = f"{number or 'no'} GPU{'s' * (number > 1)} on {host_ranges(hosts)}"
-            text = f"CUDA finds {of_these}, and {most} on others."
+            noun = "GPUs" if number > 1 else "GPU"
+            text = f"CUDA finds {number or 'no'} {noun} on {host_ranges(hosts)}, and {most} on others."
             yield critical("gpus_missing", text, hosts=(*hosts,), visible=number, of_others=most)
-    if why := of_hosts["unused_because"]:
+    why = gpus["unused_because"]
+    if why:
         text = f"No transfer is between GPUs, all are in host memory over MPI: {why}."
         yield warning("gpus_unused", text, why=why)
 
@@ -246,31 +277,62 @@ def _missing_gpus(provenance: Mapping[str, Any]) -> Iterator[Finding]:
 def _differing_devices(provenance: Mapping[str, Any]) -> Iterator[Finding]:
     """Yield facts of devices that few hosts have, and devices that few hosts lack."""
     for key, (identity, names) in COMPARED_FACTS.items():
-        devices = {
-            host: {each[identity]: each for each in group[key]}
-            for group in provenance.get(key) or ()
-            for host in group["hosts"]
-        }
-        alike = defaultdict[tuple[str, object, object, tuple[str, ...]], list[str]](list)
-        for device in dict.fromkeys(name for of_host in devices.values() for name in of_host):
-            present = {host: device in of_host for host, of_host in devices.items()}
-            for difference in _minorities("", present):
-                alike[difference].append(device)
-            for fact, name in names.items():
-                known = {host: of_host[device].get(fact) for host, of_host in devices.items() if device in of_host}
-                for difference in _minorities(name, known):
-                    alike[difference].append(device)
-        for (name, value, usual, few), several in alike.items():
-            what = f"{', '.join(several)} of {host_ranges(few)}"
-            text = f"{what}: {name} {value}; of the other nodes {usual}." if name else f"{what} is missing or down."
-            yield warning("devices_differ", text, devices=(*several,), fact=name, value=value, usual=usual, hosts=few)
+        by_host: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for group in provenance.get(key) or ():
+            for host in group["hosts"]:
+                by_host[host] = {device[identity]: device for device in group[key]}
+        devices = dict.fromkeys(chain.from_iterable(by_host.values()))
+        devices_by_difference = defaultdict[_Difference, list[str]](list)
+        for device in devices:
+            for difference in _differences_of_device(device, by_host, names):
+                devices_by_difference[difference].append(device)
+        for difference, differing in devices_by_difference.items():
+            name, value, usual, hosts = difference
+            where = f"{', '.join(differing)} of {host_ranges(hosts)}"
+            text = f"{where} is missing or down."
+            if name:
+                text = f"{where}: {name} {value}; of the other nodes {usual}."
+            yield warning(
+                "devices_differ", text, devices=tuple(differing), fact=name, value=value, usual=usual, hosts=hosts
+            )
 
 
-def _minorities(name: str, by_host: Mapping[str, Any]) -> Iterator[tuple[str, object, object, tuple[str, ...]]]:
-    """Yield a fact, another value than the usual one, the usual one, and the hosts that have the other one."""
-    known = {host: value for host, value in by_host.items() if value is not None}
-    ((usual, count),) = Counter(known.values()).most_common(1) or [(None, 0)]
-    if usual is not None and (name or usual) and USUAL_SHARE * len(by_host) <= count < len(known):
-        for value in dict.fromkeys(known.values()):
-            if value != usual:
-                yield name, value, usual, tuple(host for host in known if known[host] == value)
+class _Difference(NamedTuple):
+    """What few hosts have, unlike the others."""
+
+    name: str  # of the fact; empty if it is whether a device is there
+    value: object
+    usual: object
+    hosts: tuple[str, ...]  # that have the value
+
+
+def _differences_of_device(
+    device: str, by_host: Mapping[str, Mapping[str, Mapping[str, Any]]], names: Mapping[str, str]
+) -> Iterator[_Difference]:
+    """Yield the differences of a device between hosts.
+
+    Args:
+        device: its identity.
+        by_host: the facts of each device of each host.
+        names: of the facts that are compared.
+    """
+    yield from _minorities("", {host: device in devices for host, devices in by_host.items()})
+    for fact, name in names.items():
+        values = {host: devices[device].get(fact) for host, devices in by_host.items() if device in devices}
+        yield from _minorities(name, values)
+
+
+def _minorities(name: str, by_host: Mapping[str, Any]) -> Iterator[_Difference]:
+    """Yield the values that few hosts have, if most have the same one; None stands for an unknown value."""
+    known_values = {host: value for host, value in by_host.items() if value is not None}
+    if not known_values:
+        return
+    ((usual, count),) = Counter(known_values.values()).most_common(1)
+    if not name and not usual:
+        return  # most hosts lack the device
+    if not USUAL_SHARE * len(by_host) <= count < len(known_values):
+        return
+    for value in dict.fromkeys(known_values.values()):
+        if value != usual:
+            hosts = tuple(host for host in known_values if known_values[host] == value)
+            yield _Difference(name, value, usual, hosts)

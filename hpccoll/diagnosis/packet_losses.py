@@ -63,7 +63,7 @@ class HostLosses:
 
 
 class _Lossy(NamedTuple):
-    """A node that loses more than others, in one direction."""
+    """A node, or a path, that loses more than others in one direction."""
 
     where: tuple[int, ...]  # the node; if its losses are with one other, the sender and the receiver
     direction: int  # of DIRECTIONS; that of the sender for such a path
@@ -79,6 +79,20 @@ class _LossyUplink(NamedTuple):
     usual: float  # of what other racks send to one another; if there are only two, of what nodes of the other send
 
 
+class _UplinkShares(NamedTuple):
+    """What the members of a rack lose when they transfer to other racks, in one direction, beside other transfers."""
+
+    across: Booleans  # [pairs]: those that cross the uplink
+    share: float  # that is lost across
+    within: float  # that is lost within the rack
+    usual: float  # that is lost elsewhere by transfers that are alike
+    is_unlikely: bool  # whether most members lose more than chance explains
+
+    @property
+    def is_lossy(self) -> bool:
+        return self.is_unlikely and self.share > 2 * max(self.within, self.usual)
+
+
 @dataclass(frozen=True, slots=True)
 class _Losses:
     """What pairs of nodes lost; the events of a port have its node at both ends."""
@@ -90,82 +104,130 @@ class _Losses:
 
     def outliers(self) -> Iterator[_Lossy]:
         """Yield what loses more than others beyond chance."""
-        counts = [[np.bincount(self.ends[d], each[d], self.nodes) for d in (0, 1)] for each in (self.lost, self.sizes)]
-        order = np.argsort(-np.max(counts[0] / np.maximum(counts[1], 1), axis=0), kind="stable")
-        most = max(1, int(MOST_FAULTY * self.nodes))
-        found = [k for k in range(most) if any(self._find(int(order[k]), order[k + 1 :]))]
-        first = max(found, default=-1) + 1  # the second one of two may hide the first
-        for node in order[:first].tolist():
-            yield from self._find(node, order[first:])
+        order = self._most_lossy_first()
+        last = -1
+        for position in range(max(1, int(MOST_FAULTY * self.nodes))):
+            if any(self._find(int(order[position]), order[position + 1 :])):
+                last = position
+        suspects = order[: last + 1]  # the second one of two may hide the first
+        others = order[last + 1 :]
+        for node in suspects.tolist():
+            yield from self._find(node, others)
+
+    def _most_lossy_first(self) -> Integers:
+        """Return the nodes by the share that each loses in its worse direction."""
+        shares = []
+        for ends, sizes, lost in zip(self.ends, self.sizes, self.lost, strict=True):
+            sizes_of_nodes = np.bincount(ends, sizes, self.nodes)
+            lost_of_nodes = np.bincount(ends, lost, self.nodes)
+            shares.append(lost_of_nodes / np.maximum(sizes_of_nodes, 1))
+        return np.argsort(-np.max(shares, axis=0), kind="stable")
 
     def of_uplinks(self, rack: Integers) -> Iterator[tuple[_LossyUplink, Booleans]]:
-        """Yield the uplinks that lose more than other nodes do, and which pairs [pairs] those losses are of.
+        """Yield the uplinks that lose more than other nodes do, and the pairs [pairs] that the losses belong to.
 
         Three quarters of the nodes of a rack lose segments when they transfer to others, and hardly any within it.
 
         Args:
             rack: [nodes]: the number of the rack of each.
         """
-        left, of_ends = np.ones(self.ends.shape[1], bool), rack[self.ends]
-        across = of_ends[0] != of_ends[1]
+        left = np.ones(self.ends.shape[1], bool)
         size = np.bincount(rack)
-        tested = [*product(np.flatnonzero((size >= LEAST_RACK) & (size < self.nodes)).tolist(), (0, 1))]
+        racks = np.flatnonzero((size >= LEAST_RACK) & (size < self.nodes)).tolist()
+        tested = list(product(racks, (0, 1)))
         while tested:
-            found: dict[tuple[int, int], tuple[float, float, Booleans]] = {}
-            for name, direction in tested:
-                own = left & across & (of_ends[direction] == name)
-                within, elsewhere = left & (of_ends == name).all(0), left & (of_ends != name).all(0)
-                alike = elsewhere & across if size.size > 2 else elsewhere  # what stays in a rack crosses no uplink
-                sizes, lost = self.sizes[direction], self.lost[direction]
-                share, near, usual, of_all = (
-                    float(lost[some].sum() / max(sizes[some].sum(), 1)) for some in (own, within, alike, elsewhere)
-                )
-                of_members = np.bincount(self.ends[direction, own], lost[own], self.nodes)[rack == name]
-                others = self.nodes - size[name]
-                most = of_all * sizes[own].sum() / size[name] * others  # what others lose of as many as a member sends
-                count = float(np.quantile(of_members, QUARTILE, method="lower"))
-                is_more = 2 * size.size * chance_of(count, most, others + 1) < FALSE_ALARM
-                if is_more and share > 2 * max(near, usual):
-                    found[name, direction] = share, usual, own
-            if not found:
+            lossy: dict[tuple[int, int], _UplinkShares] = {}
+            for number, direction in tested:
+                shares = self._uplink_shares(number, direction, rack, left)
+                if shares.is_lossy:
+                    lossy[number, direction] = shares
+            if not lossy:
                 return
-            share, usual, own = max(found.values(), key=lambda each: each[0])
-            same = [key for key, (*_, pairs) in found.items() if (pairs == own).all()]  # of two racks: either uplink
-            yield _LossyUplink(tuple(same), share, usual), own
-            left &= ~own
-            tested = [key for key in tested if key not in same]
+            worst = max(lossy.values(), key=lambda shares: shares.share)
+            # Of two racks it may be either uplink.
+            same = [uplink for uplink, shares in lossy.items() if (shares.across == worst.across).all()]
+            yield _LossyUplink(tuple(same), worst.share, worst.usual), worst.across
+            left &= ~worst.across
+            tested = [uplink for uplink in tested if uplink not in same]
+
+    def _uplink_shares(self, number: int, direction: int, rack: Integers, left: Booleans) -> _UplinkShares:
+        """Return what a rack loses in one direction.
+
+        Args:
+            number: that of the rack.
+            direction: of DIRECTIONS.
+            rack: [nodes]: the number of the rack of each.
+            left: [pairs]: those whose losses no other uplink explains.
+        """
+        rack_of_ends = rack[self.ends]
+        is_across = rack_of_ends[0] != rack_of_ends[1]
+        size = np.bincount(rack)
+        across = left & is_across & (rack_of_ends[direction] == number)
+        within = left & (rack_of_ends == number).all(0)
+        elsewhere = left & (rack_of_ends != number).all(0)
+        alike = elsewhere
+        if size.size > 2:
+            alike = elsewhere & is_across  # what stays in a rack crosses no uplink
+
+        others = self.nodes - size[number]
+        size_across = self.sizes[direction, across].sum()
+        # What the others would lose if each of them sent as much as a member of the rack.
+        lost_by_others = self._share(direction, elsewhere) * size_across / size[number] * others
+        lost_by_members = np.bincount(self.ends[direction, across], self.lost[direction, across], self.nodes)
+        lost_by_most = float(np.quantile(lost_by_members[rack == number], QUARTILE, method="lower"))
+        chance = chance_of(lost_by_most, lost_by_others, others + 1)
+        return _UplinkShares(
+            across,
+            share=self._share(direction, across),
+            within=self._share(direction, within),
+            usual=self._share(direction, alike),
+            is_unlikely=2 * size.size * chance < FALSE_ALARM,
+        )
+
+    def _share(self, direction: int, pairs: Booleans) -> float:
+        """Return the share that pairs [pairs] lose in a direction."""
+        lost = self.lost[direction, pairs].sum()
+        size = self.sizes[direction, pairs].sum()
+        return float(lost / max(size, 1))
 
     def _find(self, node: int, others: Integers) -> Iterator[_Lossy]:
         """Yield what a node loses to and from others, if that is more than they lose among themselves."""
-        is_usual = np.isin(np.arange(self.nodes), others)
-        is_among = is_usual[self.ends].all(0)
-        is_with = is_usual | (np.arange(self.nodes) == node)
+        is_other = np.isin(np.arange(self.nodes), others)
+        is_among = is_other[self.ends].all(0)
+        is_compared = is_other | (np.arange(self.nodes) == node)
         for direction, (sizes, lost) in enumerate(zip(self.sizes, self.lost, strict=True)):
-            own = np.flatnonzero((self.ends[direction] == node) & is_with[self.ends[1 - direction]])
-            if not (sizes[own].sum() and sizes[is_among].sum()):
+            own = np.flatnonzero((self.ends[direction] == node) & is_compared[self.ends[1 - direction]])
+            own_size = sizes[own].sum()
+            size_among = sizes[is_among].sum()
+            if not own_size or not size_among:
                 continue
-            size, among = sizes[own].sum() * len(others) / sizes[is_among].sum(), lost[is_among]
-            usual = float(among.sum() / sizes[is_among].sum())
+            lost_among = lost[is_among]
+            usual = float(lost_among.sum() / size_among)
+            scale = own_size * len(others) / size_among  # the size of all others, if each had as much as the node
 
-            def is_more(events: int, of_others: Integers, size: float = size) -> bool:
-                chance = chance_of(events, float(of_others.sum()) * size, len(others) + 1)
+            def is_more(events: int, of_others: Integers, scale: float = scale) -> bool:
+                chance = chance_of(events, float(of_others.sum()) * scale, len(others) + 1)
                 return 2 * self.nodes * chance < FALSE_ALARM
 
-            counted = np.minimum(lost[own], np.sort(lost[own])[-PARTNERS:][0])
-            if is_more(int(counted.sum()), among):
-                yield _Lossy((node,), direction, float(lost[own].sum() / sizes[own].sum()), usual)
+            most_of_a_pair = np.sort(lost[own])[-PARTNERS:][0]
+            counted = np.minimum(lost[own], most_of_a_pair)
+            if is_more(int(counted.sum()), lost_among):
+                yield _Lossy((node,), direction, float(lost[own].sum() / own_size), usual)
                 continue
-            for pair in own if len(own) > 1 else ():
-                if is_more(int(lost[pair] // LONGEST_BURST), among // LONGEST_BURST):
+            if len(own) == 1:
+                continue
+            for pair in own:
+                bursts = int(lost[pair] // LONGEST_BURST)
+                if is_more(bursts, lost_among // LONGEST_BURST):
                     sender, receiver = self.ends[:, pair].tolist()
                     yield _Lossy((sender, receiver), 0, float(lost[pair] / sizes[pair]), usual)
 
 
 def chance_of(count: float, others: float, nodes: int) -> float:
     """Return the chance that one of several nodes has at least ``count`` of the events, and all ``others`` the rest."""
-    every = count + others
-    ways = (math.lgamma(each + nodes) - math.lgamma(each + 1) for each in (others, every))
-    return math.exp(next(ways) - next(ways))
+    log_ways_of_others = math.lgamma(others + nodes) - math.lgamma(others + 1)
+    log_ways = math.lgamma(count + others + nodes) - math.lgamma(count + others + 1)
+    return math.exp(log_ways_of_others - log_ways)
 
 
 def findings_of_losses(provenance: Mapping[str, object], rack_of: Mapping[str, str]) -> Iterator[Finding]:
@@ -176,84 +238,113 @@ def findings_of_losses(provenance: Mapping[str, object], rack_of: Mapping[str, s
         rack_of: the rack of each host; empty if racks are unknown.
     """
     hosts = from_builtins(provenance.get(LOSSES, []), list[HostLosses])
-    number = {each.host: node for node, each in enumerate(hosts)}
-    of_pairs = {
-        (node, number[peer]): ([sent, sent], [again, again])
-        for node, each in enumerate(hosts)
-        for peer, (sent, again) in each.segments.items()
-    }
-    of_ports = {
-        (node, node): (each.packets, [sum(errors.values()) for errors in each.errors])
-        for node, each in enumerate(hosts)
-    }
-    for unit, lost in ((SEGMENTS, of_pairs), (PACKETS, of_ports)):
-        if lost:
-            ends, counts = np.array([*lost]).T, np.array([*lost.values()])
-            losses = _Losses(ends, counts[:, 0].T, counts[:, 1].T, len(hosts))
-            if unit == SEGMENTS and all(each.host in rack_of for each in hosts):
-                names, rack = np.unique([rack_of[each.host] for each in hosts], return_inverse=True)
-                for uplink, pairs in losses.of_uplinks(rack):
-                    losses = replace(losses, lost=np.where(pairs, 0, losses.lost))
-                    yield _finding_of_uplink(uplink, names.tolist(), rack, hosts)
-            yield from _findings(hosts, losses.outliers(), unit)
+    segments = _segment_losses(hosts)
+    if segments is not None:
+        if all(losses.host in rack_of for losses in hosts):
+            names, rack = np.unique([rack_of[losses.host] for losses in hosts], return_inverse=True)
+            for uplink, pairs in segments.of_uplinks(rack):
+                segments = replace(segments, lost=np.where(pairs, 0, segments.lost))
+                yield _finding_of_uplink(uplink, names.tolist(), rack, hosts)
+        yield from _findings(hosts, segments.outliers(), SEGMENTS)
+    if hosts:
+        yield from _findings(hosts, _port_losses(hosts).outliers(), PACKETS)
+
+
+def _segment_losses(hosts: Sequence[HostLosses]) -> _Losses | None:
+    """Return the segments of TCP that pairs of hosts lost; None if no host has sent any."""
+    number = {losses.host: node for node, losses in enumerate(hosts)}
+    ends, sizes, lost = [], [], []
+    for sender, losses in enumerate(hosts):
+        for peer, (sent, sent_again) in losses.segments.items():
+            ends.append((sender, number[peer]))
+            sizes.append(sent)
+            lost.append(sent_again)
+    if not ends:
+        return None
+    return _Losses(np.array(ends).T, np.array([sizes, sizes]), np.array([lost, lost]), len(hosts))
+
+
+def _port_losses(hosts: Sequence[HostLosses]) -> _Losses:
+    """Return the errors of the ports of hosts."""
+    nodes = np.arange(len(hosts))
+    sizes = np.array([losses.packets for losses in hosts]).T
+    errors = [[sum(counters.values()) for counters in losses.errors] for losses in hosts]
+    return _Losses(np.array([nodes, nodes]), sizes, np.array(errors).T, len(hosts))
 
 
 def _finding_of_uplink(
     uplink: _LossyUplink, names: Sequence[str], rack: Integers, hosts: Sequence[HostLosses]
 ) -> Finding:
-    of_racks = [names[number] for number, _ in uplink.racks]
-    is_member = np.isin(rack, [number for number, _ in uplink.racks]).tolist()
-    members = [each.host for each, its in zip(hosts, is_member, strict=True) if its]
-    parts = [
-        f"{('left', 'came to')[direction]} {rack_text(names[number])}"
-        + in_brackets(host_ranges([each.host for each, its in zip(hosts, rack, strict=True) if its == number]))
-        for number, direction in uplink.racks
-    ]
-    share, usual = _per_cent(uplink.share), _per_cent(uplink.usual)
+    racks = [names[number] for number, _ in uplink.racks]
+    is_member = np.isin(rack, [number for number, _ in uplink.racks])
+    places = []
+    for number, direction in uplink.racks:
+        verb = ("left", "came to")[direction]
+        members = host_ranges(_hosts_where(rack == number, hosts))
+        places.append(f"{verb} {rack_text(names[number])}{in_brackets(members)}")
     is_compared = len(names) > 2  # with what other racks lose among themselves
     elsewhere = "between other racks" if is_compared else "within racks, where no uplink is crossed,"
-    text = f"{share} of the segments that {join_words(parts)} had to be sent again, of those {elsewhere} {usual}."
-    remedy = f"Do: look at the uplink of {join_words(map(rack_text, of_racks), 'or')}; most of the nodes lose alike."
+    share = _per_cent(uplink.share)
+    usual = _per_cent(uplink.usual)
+    text = f"{share} of the segments that {join_words(places)} had to be sent again, of those {elsewhere} {usual}."
+    remedy = f"Do: look at the uplink of {join_words(map(rack_text, racks), 'or')}; most of the nodes lose alike."
     severity = critical if is_compared and uplink.share >= MUCH else warning
     values: dict[str, Any] = {DIRECTIONS[direction]: uplink.share for _, direction in uplink.racks}
-    values |= {"racks": of_racks, "hosts": members, "unit": SEGMENTS, "usual": uplink.usual}
+    values |= {
+        "racks": racks,
+        "hosts": _hosts_where(is_member, hosts),
+        "unit": SEGMENTS,
+        "usual": uplink.usual,
+    }
     return severity("uplink_losses", text, remedy=remedy, **values)
 
 
-def _findings(hosts: Sequence[HostLosses], found: Iterable[_Lossy], unit: str) -> Iterator[Finding]:
+def _hosts_where(chosen: Booleans, hosts: Sequence[HostLosses]) -> list[str]:
+    return [hosts[node].host for node in np.flatnonzero(chosen).tolist()]
+
+
+def _findings(hosts: Sequence[HostLosses], outliers: Iterable[_Lossy], unit: str) -> Iterator[Finding]:
     by_place = defaultdict[tuple[int, ...], list[_Lossy]](list)
-    for each in found:
-        by_place[each.where].append(each)
-    for where, several in by_place.items():
+    for lossy in outliers:
+        by_place[lossy.where].append(lossy)
+    for where, directions in by_place.items():
         names = [hosts[node].host for node in where]
-        usual = max(each.usual for each in several)
-        place = f"the cable and the ports of {names[0]}"
+        usual = max(lossy.usual for lossy in directions)
         if unit == PACKETS:
-            parts = [
-                f"{MILLION * each.share:.2g} errors per million packets {DIRECTIONS[each.direction]}"
-                + in_brackets(*_counters(hosts[where[0]].errors[each.direction]))
-                for each in several
-            ]
-            text = f"The ports of {names[0]} counted {join_words(parts)}, of whatever traffic; those of other nodes "
-            text += f"{MILLION * usual:.2g}."
+            text = _port_text(hosts[where[0]], directions, usual)
         else:
-            parts = [
-                f"{_per_cent(each.share)} of the {unit} that {names[0]} {DIRECTIONS[each.direction]}"
-                for each in several
-            ]
-            if len(where) > 1:
-                path = f"from {names[0]} to {names[1]}"
-                parts, place = [f"{_per_cent(several[0].share)} of the {unit} {path}"], f"the path {path}"
-            text = f"{join_words(parts)} had to be sent again, of those of other nodes {_per_cent(usual)}."
-        is_much = len(where) == 1 and max(each.share for each in several) >= MUCH
+            text = _segment_text(names, directions, usual)
+        place = f"the cable and the ports of {names[0]}"
+        if len(where) > 1:
+            place = f"the path from {names[0]} to {names[1]}"
+        is_much = len(where) == 1 and max(lossy.share for lossy in directions) >= MUCH
         severity = critical if is_much else warning
-        values: dict[str, Any] = {DIRECTIONS[each.direction]: each.share for each in several}
+        values: dict[str, Any] = {DIRECTIONS[lossy.direction]: lossy.share for lossy in directions}
         values |= {"hosts": names, "unit": unit, "usual": usual}
         yield severity("losses", text, remedy=f"Do: look at {place}.", **values)
 
 
-def _counters(errors: Mapping[str, int]) -> Iterator[str]:
-    return (f"{name} {count}" for name, count in errors.items())
+def _port_text(losses: HostLosses, directions: Iterable[_Lossy], usual: float) -> str:
+    """Return which errors the ports of a host counted, beside the usual share of other nodes."""
+    counts = []
+    for lossy in directions:
+        rate = f"{MILLION * lossy.share:.2g} errors per million packets {DIRECTIONS[lossy.direction]}"
+        counters = [f"{name} {count}" for name, count in losses.errors[lossy.direction].items()]
+        counts.append(rate + in_brackets(*counters))
+    ports = f"The ports of {losses.host} counted {join_words(counts)}, of whatever traffic"
+    return f"{ports}; those of other nodes {MILLION * usual:.2g}."
+
+
+def _segment_text(names: Sequence[str], directions: Sequence[_Lossy], usual: float) -> str:
+    """Return which segments of a node, or from one node to another, were lost, beside the usual share of others."""
+    if len(names) > 1:
+        parts = [f"{_per_cent(directions[0].share)} of the {SEGMENTS} from {names[0]} to {names[1]}"]
+    else:
+        parts = [
+            f"{_per_cent(lossy.share)} of the {SEGMENTS} that {names[0]} {DIRECTIONS[lossy.direction]}"
+            for lossy in directions
+        ]
+    return f"{join_words(parts)} had to be sent again, of those of other nodes {_per_cent(usual)}."
 
 
 def _per_cent(share: float) -> str:

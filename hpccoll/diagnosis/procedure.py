@@ -73,12 +73,16 @@ def diagnose(
     if racks is not None and len(racks) != nodes:
         raise ValueError(f"racks of {len(racks)} nodes: there are {nodes} nodes")
     rng = np.random.default_rng(seed)
-    names = np.zeros(nodes, np.int64) if racks is None else np.asarray(racks, np.int64)
-    wanted = nodes <= MOST_NODES_OF_ALL_PAIRS if links is None else links
+    rack_of = np.zeros(nodes, np.int64) if racks is None else np.asarray(racks, np.int64)
+    if links is None:
+        links = nodes <= MOST_NODES_OF_ALL_PAIRS
 
     def start(living: Integers) -> Procedure[Diagnosis]:
-        of_rails = [Cluster.of(names[living], each, links=wanted, rails=rails) for each in rng.spawn(rails)]
-        return diagnose_rails([_diagnose_rail(cluster, expected_s) for cluster in of_rails], len(living))
+        procedures = []
+        for rng_of_rail in rng.spawn(rails):
+            cluster = Cluster.of(rack_of[living], rng_of_rail, links=links, rails=rails)
+            procedures.append(_diagnose_rail(cluster, expected_s))
+        return diagnose_rails(procedures, len(living))
 
     return AnsweringNodes(nodes, rails, rng).diagnose(start)
 
@@ -95,8 +99,10 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
     screen = yield from measure_transfers(next(slots), "screen")
     fit = fit_effects(screen, cluster.racks)
     if check_contention and (yield from is_contended(cluster, fit, cluster.is_far(screen.partners))):
-        less = _diagnose_fitted(replace(cluster, links=False))
-        return (yield from less if cluster.has_level_rounds else divided(less, cluster.rng))
+        without_links = _diagnose_fitted(replace(cluster, links=False))
+        if cluster.has_level_rounds:
+            return (yield from without_links)
+        return (yield from divided(without_links, cluster.rng))
     racks = yield from find_rack_faults(cluster, fit, screen)
     slow_pairs = find_slow_pairs(fit, screen.partners) if cluster.links else set()
     nodes = yield from find_node_faults(cluster, fit, racks, len(screen.partners), slow_pairs)
@@ -106,11 +112,17 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
     if cluster.links:
         slow_pairs |= yield from measure_other_pairs(cluster, fit, slots)
         slow_links, links = yield from find_link_faults(cluster, fit, slow_pairs, nodes.nodes, nodes.retest)
-        faults, judged = faults + slow_links, judged + links
-    smallest = math.exp(nodes.smallest_effect)
-    smallest_link = math.exp(smallest_link_effect(cluster, fit)) if cluster.links else math.inf
+        faults += slow_links
+        judged += links
     return Diagnosis(
-        (*racks.faults, *faults), 0, fit.noise, smallest, nodes.too_many, cluster.links, judged, smallest_link
+        faults=(*racks.faults, *faults),
+        slots=0,
+        noise=fit.noise,
+        smallest_effect=math.exp(nodes.smallest_effect),
+        too_many=nodes.too_many,
+        links=cluster.links,
+        effects=judged,
+        smallest_link_effect=math.exp(smallest_link_effect(cluster, fit)) if cluster.links else math.inf,
     )
 
 

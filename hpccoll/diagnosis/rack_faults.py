@@ -49,7 +49,8 @@ class RackFaults:
 
     def added(self, partners: Integers) -> Floats:
         """Return what is added to transfers [slots, nodes]."""
-        here, there = self.racks, self.racks[partners]
+        here = self.racks
+        there = self.racks[partners]
         far = self.far + np.maximum(self.across[here], self.across[there])
         return np.where(here != there, far, self.inside[here])
 
@@ -65,44 +66,53 @@ def find_rack_faults(cluster: Cluster, fit: FittedEffects, screen: Transfers) ->
     A rack is slow if its pairs within are slow by more than half as much as those across; otherwise its uplink is.
     """
     count = cluster.racks.max() + 1
-    across, inside, faults = np.zeros(count), np.zeros(count), []
+    across = np.zeros(count)
+    inside = np.zeros(count)
+    faults = []
     suspects, screened_error, judged = _suspects(cluster, fit, screen)
     if suspects.size:
-        measured = yield from measure_transfers(_half_across(cluster, suspects), "racks")
-        measured = measured.less(fit.far * cluster.is_far(measured.partners))
-        test = SlownessTest(RACKS / cluster.rails, 2 * count)
-        slow_across, slow_inside = _low_quantiles(cluster, measured, suspects)
-        far = cluster.is_far(measured.partners)
+        transfers = yield from measure_transfers(_half_across(cluster, suspects), "racks")
+        far = cluster.is_far(transfers.partners)
+        slow_across, slow_inside = _low_quantiles(cluster, transfers.less(fit.far * far), suspects)
         scatter = robust_deviation(np.delete(slow_across, suspects))
+        test = SlownessTest(RACKS / cluster.rails, 2 * count)
         for rack in suspects.tolist():
             pairs = far[:, cluster.racks == rack].sum()
             of_noise = LOW_ERROR * fit.noise / math.sqrt(max(pairs, 1))
             error = math.hypot(screened_error, max(of_noise, scatter))
-            uplink, threshold = Component("uplink", (int(cluster.rack_names[rack]),)), test.threshold(error)
+            threshold = test.threshold(error)
+            uplink = Component("uplink", (int(cluster.rack_names[rack]),))
             judged.append(judged_effect(uplink, "racks", slow_across[rack], error, threshold))
-            if slow_across[rack] > threshold:
-                across[rack], inside[rack] = slow_across[rack], np.nan_to_num(slow_inside[rack])
-                kind: Kind = "rack" if inside[rack] > across[rack] / 2 else "uplink"
-                faults.append(test.fault(replace(uplink, kind=kind), across[rack], error))
+            if not slow_across[rack] > threshold:  # NaN without a valid time
+                continue
+            across[rack] = slow_across[rack]
+            inside[rack] = np.nan_to_num(slow_inside[rack])
+            kind: Kind = "rack" if inside[rack] > across[rack] / 2 else "uplink"
+            faults.append(test.fault(replace(uplink, kind=kind), across[rack], error))
     return RackFaults(tuple(faults), tuple(judged), cluster.racks, fit.far, across, inside)
 
 
 def _suspects(cluster: Cluster, fit: FittedEffects, screen: Transfers) -> tuple[Integers, float, list[JudgedEffect]]:
-    """Return racks whose pairs across are slow, the slowest first, the standard error of effects, and all of these."""
+    """Return racks whose pairs across are slow, the slowest first, and of all racks the standard error and effects."""
     judged = cluster.judged_racks
     if not judged.size:
         return judged, 0.0, []
     far = cluster.is_far(screen.partners)
     across = np.where(far, fit.values, np.nan)
-    effects = np.array([quantile(across[:, cluster.racks == rack].ravel(), LOW) for rack in judged])
-    effects = np.nan_to_num(effects - median(effects))
+    low = _low_quantiles_of_racks(across, cluster.racks, judged)
+    effects = np.nan_to_num(low - median(low))
+
     size = np.bincount(cluster.racks)[judged].min()
     pairs = far[:, np.isin(cluster.racks, judged)].sum() / len(judged)
-    of_noise, of_nodes = fit.noise / math.sqrt(max(pairs, 1)), robust_deviation(fit.of_nodes[0]) / math.sqrt(size)
+    of_noise = fit.noise / math.sqrt(max(pairs, 1))
+    of_nodes = robust_deviation(fit.of_nodes[0]) / math.sqrt(size)
     error = LOW_ERROR * max(of_noise, of_nodes)
-    slowest, least = np.argsort(-effects)[: len(judged) // 3], max(LEAST_EFFECT / 2, SUSPECTED * error)
-    named = zip(cluster.rack_names[judged].tolist(), effects, strict=True)
-    screened = [judged_effect(Component("uplink", (name,)), "screen", effect, error, least) for name, effect in named]
+    least = max(LEAST_EFFECT / 2, SUSPECTED * error)
+
+    screened = []
+    for name, effect in zip(cluster.rack_names[judged].tolist(), effects, strict=True):
+        screened.append(judged_effect(Component("uplink", (name,)), "screen", effect, error, least))
+    slowest = np.argsort(-effects)[: len(judged) // 3]
     return judged[slowest[effects[slowest] > least]], error, screened
 
 
@@ -115,26 +125,44 @@ def _half_across(cluster: Cluster, suspects: Integers) -> Integers:
     slots = []
     for _ in range(SLOTS):
         pairs = []
-        leaving: dict[bool, list[Integers]] = {False: [], True: []}  # the nodes that transfer across, of suspects apart
+        healthy_leaving, suspects_leaving = [], []  # the nodes that transfer across
         for rack, nodes in enumerate(members):
             order = cluster.rng.permutation(nodes)
-            staying = max(0, len(order) - (ACROSS if cluster.has_level_rounds else len(order) // 4 * 2))
+            leaving = ACROSS if cluster.has_level_rounds else len(order) // 4 * 2
+            staying = max(0, len(order) - leaving)
             pairs.append(consecutive_pairs(order[:staying]))
-            leaving[rack in suspects].append(order[staying:])
-        healthy, suspected = (cluster.rng.permutation(np.concatenate(each)) for each in leaving.values())
+            if rack in suspects:
+                suspects_leaving.append(order[staying:])
+            else:
+                healthy_leaving.append(order[staying:])
+        healthy = cluster.rng.permutation(np.concatenate(healthy_leaving))
+        suspected = cluster.rng.permutation(np.concatenate(suspects_leaving))
         count = min(len(healthy), len(suspected))
-        pairs += [np.stack([suspected[:count], healthy[:count]], 1), consecutive_pairs(healthy[count:])]
+        pairs.append(np.stack([suspected[:count], healthy[:count]], 1))
+        pairs.append(consecutive_pairs(healthy[count:]))
         slots.append(pair_up(cluster.nodes, *pairs))
     return np.array(slots)
 
 
 def _low_quantiles(cluster: Cluster, measured: Transfers, suspects: Integers) -> Floats:
     """Return the low quantiles of pairs, across and within, [2, racks], less those of healthy racks."""
-    racks, far = cluster.racks, cluster.is_far(measured.partners)
-    suspected = np.isin(racks, suspects) | np.isin(racks[measured.partners], suspects)
-    value = measured.both - quantile(np.where(suspected, np.nan, measured.both))[:, None]
-    kinds = (np.where(kind, value, np.nan) for kind in (far, ~far))
-    low = np.array(
-        [[quantile(of_kind[:, racks == rack].ravel(), LOW) for rack in range(racks.max() + 1)] for of_kind in kinds]
-    )
-    return np.asarray(low - quantile(np.delete(low, suspects, 1))[:, None])
+    racks = cluster.racks
+    far = cluster.is_far(measured.partners)
+    is_suspected = np.isin(racks, suspects) | np.isin(racks[measured.partners], suspects)
+    usual = quantile(np.where(is_suspected, np.nan, measured.both))
+    beyond = measured.both - usual[:, None]
+    all_racks = np.arange(racks.max() + 1)
+    across = _low_quantiles_of_racks(np.where(far, beyond, np.nan), racks, all_racks)
+    within = _low_quantiles_of_racks(np.where(far, np.nan, beyond), racks, all_racks)
+    low = np.array([across, within])
+    healthy = np.delete(low, suspects, 1)
+    return np.asarray(low - quantile(healthy)[:, None])
+
+
+def _low_quantiles_of_racks(values: Floats, racks: Integers, chosen: Integers) -> Floats:
+    """Return the low quantile of the values [slots, nodes] of each chosen rack."""
+    low = []
+    for rack in chosen:
+        of_rack = values[:, racks == rack]
+        low.append(quantile(of_rack.ravel(), LOW))
+    return np.array(low)

@@ -7,7 +7,7 @@ from typing import get_args
 
 import numpy as np
 
-from hpccoll.diagnosis.records import Component, Diagnosis, Fault, Procedure, Purpose, Slots
+from hpccoll.diagnosis.records import Component, Diagnosis, Fault, Kind, Procedure, Purpose, Slots
 from hpccoll.diagnosis.transfers import DIRECTIONS
 
 
@@ -19,44 +19,52 @@ def diagnose_rails(procedures: Sequence[Procedure[Diagnosis]], nodes: int) -> Pr
     if len(procedures) == 1:
         return (yield from procedures[0])
     asked = {rail: next(procedure) for rail, procedure in enumerate(procedures)}
-    found: dict[int, Diagnosis] = {}
+    diagnoses: dict[int, Diagnosis] = {}
     while asked:
         purpose = min((slots.purpose for slots in asked.values()), key=get_args(Purpose).index)
-        now = {rail: slots for rail, slots in asked.items() if slots.purpose == purpose}
-        count = max(len(slots.partners) for slots in now.values())
-        partners = np.tile(np.arange(nodes * len(procedures)), (count, 1))
-        for rail, slots in now.items():
-            partners[: len(slots.partners), rail * nodes : (rail + 1) * nodes] = slots.partners + rail * nodes
-        times = yield Slots(partners, purpose)
-        for rail, slots in now.items():
+        current = {rail: slots for rail, slots in asked.items() if slots.purpose == purpose}
+        times = yield _beside_each_other(current, purpose, nodes, len(procedures))
+        for rail, slots in current.items():
+            times_of_rail = times[: len(slots.partners), rail * nodes : (rail + 1) * nodes]
             try:
-                mine = times[: len(slots.partners), rail * nodes : (rail + 1) * nodes]
-                asked[rail] = procedures[rail].send(mine)
+                asked[rail] = procedures[rail].send(times_of_rail)
             except StopIteration as end:
-                found[rail] = end.value
+                diagnoses[rail] = end.value
                 del asked[rail]
-    return _merged(found)
+    return _merged(diagnoses)
 
 
-def _merged(found: Mapping[int, Diagnosis]) -> Diagnosis:
+def _beside_each_other(by_rail: Mapping[int, Slots], purpose: Purpose, nodes: int, rails: int) -> Slots:
+    """Return the slots of some rails as slots of all endpoints."""
+    count = max(len(slots.partners) for slots in by_rail.values())
+    partners = np.tile(np.arange(nodes * rails), (count, 1))
+    for rail, slots in by_rail.items():
+        first = rail * nodes
+        partners[: len(slots.partners), first : first + nodes] = slots.partners + first
+    return Slots(partners, purpose)
+
+
+def _merged(by_rail: Mapping[int, Diagnosis]) -> Diagnosis:
+    """Return the diagnosis of a machine from those of its rails."""
     by_place = defaultdict[tuple[object, ...], dict[int, Fault]](dict)
-    for rail, diagnosis in sorted(found.items()):
+    effects = []
+    for rail, diagnosis in sorted(by_rail.items()):
         for fault in diagnosis.faults:
             kind = "node" if fault.component.kind in DIRECTIONS else fault.component.kind
             by_place[kind, fault.component.where][rail] = fault
+        for effect in diagnosis.effects:
+            component = replace(effect.component, rail=rail)
+            effects.append(replace(effect, component=component))
+    diagnoses = by_rail.values()
     return Diagnosis(
         faults=tuple(map(_of_rails, by_place.values())),
         slots=0,
-        noise=max(each.noise for each in found.values()),
-        smallest_effect=max(each.smallest_effect for each in found.values()),
-        smallest_link_effect=max(each.smallest_link_effect for each in found.values()),
-        too_many=any(each.too_many for each in found.values()),
-        links=all(each.links for each in found.values()),
-        effects=tuple(
-            replace(each, component=replace(each.component, rail=rail))
-            for rail, diagnosis in sorted(found.items())
-            for each in diagnosis.effects
-        ),
+        noise=max(diagnosis.noise for diagnosis in diagnoses),
+        smallest_effect=max(diagnosis.smallest_effect for diagnosis in diagnoses),
+        smallest_link_effect=max(diagnosis.smallest_link_effect for diagnosis in diagnoses),
+        too_many=any(diagnosis.too_many for diagnosis in diagnoses),
+        links=all(diagnosis.links for diagnosis in diagnoses),
+        effects=tuple(effects),
     )
 
 
@@ -65,12 +73,14 @@ def _of_rails(faults: Mapping[int, Fault]) -> Fault:
     strongest = max(faults.values(), key=lambda fault: fault.effect)
     if len(faults) > 1:
         kinds = {fault.component.kind for fault in faults.values()}
-        component = strongest.component if len(kinds) == 1 else replace(strongest.component, kind="node")
-        return replace(strongest, component=component)
+        if len(kinds) == 1:
+            return strongest
+        return replace(strongest, component=replace(strongest.component, kind="node"))
     (rail,) = faults
 
     def on_rail(component: Component) -> Component:
-        return replace(component, rail=rail, kind="rail" if component.kind in DIRECTIONS else component.kind)
+        kind: Kind = "rail" if component.kind in DIRECTIONS else component.kind
+        return replace(component, rail=rail, kind=kind)
 
-    candidates = tuple(tuple(map(on_rail, each)) for each in strongest.candidates)
+    candidates = tuple(tuple(map(on_rail, explanation)) for explanation in strongest.candidates)
     return replace(strongest, component=on_rail(strongest.component), candidates=candidates)

@@ -53,7 +53,18 @@ class RankedEffect:
     @property
     def outcome(self) -> Outcome:
         """The gravest outcome of an effect."""
-        return min(map(self.outcome_of, self.decisive), key=OUTCOMES.index)
+        outcomes = map(self.outcome_of, self.decisive)
+        return min(outcomes, key=OUTCOMES.index)
+
+    @property
+    def excess(self) -> float:
+        """The largest effect over its threshold, of logarithms."""
+        return max(map(_excess, self.decisive.values()))
+
+    @property
+    def order(self) -> tuple[bool, bool, float]:
+        """The sort key: what is slow, then what was tested, then by the excess, each from least to most."""
+        return self.outcome == "slow", bool(self.tested), self.excess
 
     @property
     def is_decided(self) -> bool:
@@ -64,41 +75,56 @@ class RankedEffect:
 def rank_effects(diagnosis: Diagnosis) -> dict[Subject, list[RankedEffect]]:
     """Return the effects of nodes, links and racks: those that are slow, then those that were tested, by their excess.
 
-    The excess is the largest effect over its threshold, of logarithms. Subjects of which something is slow come first.
+    The excess is the largest effect over its threshold, of logarithms. Subjects with something slow come first.
     """
-    faults = [each for fault in diagnosis.faults for each in chain((fault.component,), *fault.candidates)]
-    named = defaultdict[_Place, set[Kind]](set)
-    for each in faults:
-        for where in _places(each):
-            named[SUBJECTS[each.kind], where, each.rail].update(_named_kinds(each))
-    by_place = defaultdict[_Place, dict[bool, dict[Kind, JudgedEffect]]](lambda: {False: {}, True: {}})
+    named = _named_kinds_by_place(diagnosis)
+    by_place = defaultdict[_Place, list[JudgedEffect]](list)
     for effect in diagnosis.effects:
         component = effect.component
-        place = SUBJECTS[component.kind], component.where, component.rail
-        by_place[place][effect.purpose != "screen"][component.kind] = effect
-    ranked = defaultdict[Subject, list[tuple[bool, bool, float, RankedEffect]]](list)
-    for (subject, where, rail), effects in by_place.items():
-        screened, tested = effects.values()
-        excess = max(map(_excess, (tested or screened).values()))
-        kinds = frozenset(named[subject, where, rail] | named[subject, where, None])
-        ranked_effect = RankedEffect(where, rail, kinds, screened, tested)
-        ranked[subject].append((ranked_effect.outcome == "slow", bool(tested), excess, ranked_effect))
-    first = sorted(ranked.items(), key=lambda item: (not any(slow for slow, *_ in item[1]), ORDER.index(item[0])))
-    return {
-        subject: [each for *_, each in sorted(entries, key=lambda entry: entry[:3], reverse=True)]
-        for subject, entries in first
-    }
+        by_place[SUBJECTS[component.kind], component.where, component.rail].append(effect)
+    ranked = defaultdict[Subject, list[RankedEffect]](list)
+    for place, effects in by_place.items():
+        subject, where, rail = place
+        screened = {effect.component.kind: effect for effect in effects if effect.purpose == "screen"}
+        tested = {effect.component.kind: effect for effect in effects if effect.purpose != "screen"}
+        kinds = frozenset(named[place] | named[subject, where, None])
+        ranked[subject].append(RankedEffect(where, rail, kinds, screened, tested))
+    for entries in ranked.values():
+        entries.sort(key=lambda effect: effect.order, reverse=True)
+
+    def order(subject: Subject) -> tuple[bool, int]:
+        is_slow = ranked[subject][0].outcome == "slow"
+        return not is_slow, ORDER.index(subject)
+
+    return {subject: ranked[subject] for subject in sorted(ranked, key=order)}
+
+
+def _named_kinds_by_place(diagnosis: Diagnosis) -> Mapping[_Place, set[Kind]]:
+    """Return the kinds of effects of each place that faults and their candidates name."""
+    named = defaultdict[_Place, set[Kind]](set)
+    for fault in diagnosis.faults:
+        for component in chain((fault.component,), *fault.candidates):
+            for where in _places(component):
+                place = SUBJECTS[component.kind], where, component.rail
+                named[place].update(_named_kinds(component))
+    return named
 
 
 def _places(component: Component) -> Sequence[tuple[int, ...]]:
     """Return the places of a component's subject: each node of several, both nodes of a link at once."""
-    return [component.where] if component.kind == "link" else [(each,) for each in component.where]
+    if component.kind == "link":
+        return [component.where]
+    return [(number,) for number in component.where]
 
 
 def _named_kinds(component: Component) -> Collection[Kind]:
     """Return the kinds of the effects that a component explains: one direction, or all of its subject."""
-    return (component.kind,) if component.kind in DIRECTIONS[1:] else SUBJECTS
+    if component.kind in DIRECTIONS[1:]:
+        return (component.kind,)
+    return SUBJECTS
 
 
 def _excess(effect: JudgedEffect) -> float:
-    return math.log(effect.effect) / math.log(effect.threshold) if math.isfinite(effect.effect) else -math.inf
+    if not math.isfinite(effect.effect):
+        return -math.inf
+    return math.log(effect.effect) / math.log(effect.threshold)

@@ -41,8 +41,10 @@ class Question:
     @property
     def rack_numbers(self) -> list[int] | None:
         """The number of the rack of each node."""
+        if not self.racks:
+            return None
         numbers = {name: number for number, name in enumerate(self.rack_names)}
-        return [numbers[name] for name in self.racks] if self.racks else None
+        return [numbers[name] for name in self.racks]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

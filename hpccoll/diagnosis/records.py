@@ -105,11 +105,14 @@ class Diagnosis:
         """The nodes to exclude from jobs: faulty, also alone, for certain, and not too many of them."""
         if self.too_many:
             return ()
-        certain = (fault for fault in self.faults if not fault.candidates and not fault.under_load_only)
-        nodes = {each.component.where[0] for each in certain if each.component.kind in EXCLUDED}
+        nodes = set()
+        for fault in self.faults:
+            is_certain = not fault.candidates and not fault.under_load_only
+            if is_certain and fault.component.kind in EXCLUDED:
+                nodes.add(fault.component.where[0])
         return tuple(sorted(nodes))
 
 
 EXCLUDED: tuple[Kind, ...] = "node", "send", "receive", "hung"
-"""The kinds of faults for which a node is excluded. A node with one slow rail of several is not, nor those of a slow
-link, uplink or rack: which of them to do without is up to the operator."""
+"""The kinds of faults for which a node is excluded. A node with one slow rail of several is not, nor are those of
+a slow link, uplink or rack: the operator decides which of them to do without."""

@@ -26,7 +26,8 @@ def quantile(values: Floats, share: float = 0.5) -> Floats:
     below = np.floor(share * last).astype(np.int64)
     above = np.minimum(below + 1, last)
     ordered = np.partition(values, np.unique([below, above]), axis=-1)  # NaN last
-    low, high = (np.take_along_axis(ordered, k[..., None], -1)[..., 0] for k in (below, above))
+    low = np.take_along_axis(ordered, below[..., None], -1)[..., 0]
+    high = np.take_along_axis(ordered, above[..., None], -1)[..., 0]
     return np.asarray(low + (share * last - below) * (high - low))
 
 
@@ -52,18 +53,21 @@ def median_of_others(values: Floats, partners: Integers) -> Floats:
     others = np.isfinite(once).sum(1)[:, None] - 1
     middle = np.maximum((others - 1) // 2, 0)
     middle = np.minimum(middle + (middle >= rank), len(nodes) - 1)
-    found = np.take_along_axis(np.take_along_axis(once, order, 1), middle, 1)
-    found = np.where((others > 0) & np.isfinite(once), found, np.nan)
-    return np.asarray(np.take_along_axis(found, np.minimum(nodes, partners), 1))
+    medians = np.take_along_axis(np.take_along_axis(once, order, 1), middle, 1)
+    medians = np.where((others > 0) & np.isfinite(once), medians, np.nan)
+    return np.asarray(np.take_along_axis(medians, np.minimum(nodes, partners), 1))
 
 
 def robust_deviation(values: Floats) -> float:
     """Return 1.4826 times the median of absolute deviations, a normal standard deviation; 0 without values."""
-    deviation = 1.4826 * median(np.abs(values - median(values))) if values.size else 0.0
+    if not values.size:
+        return 0.0
+    deviation = 1.4826 * median(np.abs(values - median(values)))
     return deviation if np.isfinite(deviation) else 0.0
 
 
 def clipped(values: Floats) -> Floats:
     """Return values that differ from their median by two robust deviations at most."""
-    middle, reach = median(values), 2 * robust_deviation(values)
+    middle = median(values)
+    reach = 2 * robust_deviation(values)
     return np.clip(values, middle - reach, middle + reach)

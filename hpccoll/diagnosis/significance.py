@@ -14,8 +14,8 @@ LEAST_BEYOND_RATE = 0.05
 """The least logarithm of a factor beyond an expected time, which is not as exact as a comparison."""
 
 MUCH_BEYOND_RATE = math.log(1.2)
-"""The logarithm of a factor beyond an expected time from which on all nodes are slow for certain. Of the rate of a wire
-headers and gaps take 5 % (TCP with an MTU of 1500), and a library as much again."""
+"""The logarithm of a factor beyond an expected time from which on all nodes are slow for certain. Headers and gaps
+take 5 % of the rate of a wire (TCP with an MTU of 1500), and a library as much again."""
 
 USUAL_SPREAD = 0.01
 """The standard deviation of healthy nodes, as a logarithm, where there are too few to estimate it."""
@@ -45,7 +45,8 @@ class SlownessTest:
     @property
     def critical_value(self) -> float:
         """Return the standard errors that an effect must exceed."""
-        return -NORMAL.inv_cdf(self.false_alarm / max(self.comparisons, 1))
+        false_alarm_of_one = self.false_alarm / max(self.comparisons, 1)
+        return -NORMAL.inv_cdf(false_alarm_of_one)
 
     def slots(self, noise: float, controls: int, screened: float = 0.0) -> int:
         """Return the slots after which the critical value is LEAST_EFFECT, or a third of the least screened one.
@@ -56,7 +57,8 @@ class SlownessTest:
             screened: that least effect, a logarithm.
         """
         fewest, most = RETEST_SLOTS
-        needed = (self.critical_value * effect_error(noise, 1, controls) / max(LEAST_EFFECT, screened / 3)) ** 2
+        threshold = max(LEAST_EFFECT, screened / 3)
+        needed = (self.critical_value * effect_error(noise, 1, controls) / threshold) ** 2
         return min(max(math.ceil(needed), fewest), most)
 
     def threshold(self, error: float) -> float:
@@ -69,21 +71,24 @@ class SlownessTest:
 
     def fault(self, component: Component, effect: float, error: float) -> Fault:
         """Return a fault with an effect, the logarithm of a factor."""
-        effect, error = float(effect), float(error)
-        chance = self.comparisons * NORMAL.cdf(-effect / max(error, 1e-12))
-        return Fault(component, *_with_interval(effect, error), min(float(chance), 1.0))
+        deviations = float(effect) / max(float(error), 1e-12)
+        chance = self.comparisons * NORMAL.cdf(-deviations)
+        factor, low, high = _with_interval(float(effect), float(error))
+        return Fault(component, factor, low, high, min(float(chance), 1.0))
 
 
 def judged_effect(
     component: Component, purpose: Purpose, effect: float, error: float, threshold: float
 ) -> JudgedEffect:
     """Return an effect with its threshold, all of them given as logarithms of factors."""
-    return JudgedEffect(component, purpose, *_with_interval(effect, error), math.exp(threshold))
+    factor, low, high = _with_interval(effect, error)
+    return JudgedEffect(component, purpose, factor, low, high, math.exp(threshold))
 
 
 def _with_interval(effect: float, error: float) -> tuple[float, float, float]:
     """Return the factor of an effect, and the ends of its 95 % interval."""
-    return math.exp(effect), math.exp(effect - REACH * error), math.exp(effect + REACH * error)
+    reach = REACH * error
+    return math.exp(effect), math.exp(effect - reach), math.exp(effect + reach)
 
 
 def effect_error(noise: float, slots: int, controls: float) -> float:
@@ -92,7 +97,8 @@ def effect_error(noise: float, slots: int, controls: float) -> float:
     It is the lower quartile over slots of what its pair takes beyond the median of the controls in the slot, less the
     median of the same of controls.
     """
-    return QUARTILE_ERROR * noise * math.sqrt((1 + 2 * MEDIAN_ERROR**2 / controls) / slots)
+    variance = (1 + 2 * MEDIAN_ERROR**2 / controls) / slots
+    return QUARTILE_ERROR * noise * math.sqrt(variance)
 
 
 def smallest_found(threshold: float, error: float) -> float:

@@ -1,16 +1,16 @@
 """Two to seven nodes: every fault is a hypothesis, and all that explain the measurements are candidates."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from hpccoll.diagnosis.cluster import Cluster
 from hpccoll.diagnosis.matchings import Pair, random_matchings, sweep_length
-from hpccoll.diagnosis.records import Component, Diagnosis, Explanation, Fault, Floats, Procedure
+from hpccoll.diagnosis.records import Component, Diagnosis, Explanation, Fault, Floats, JudgedEffect, Procedure
 from hpccoll.diagnosis.robust_statistics import MEDIAN_ERROR, median, robust_deviation
 from hpccoll.diagnosis.significance import (
     LEAST_BEYOND_RATE,
@@ -27,7 +27,7 @@ from hpccoll.diagnosis.significance import (
 from hpccoll.diagnosis.transfers import DIRECTIONS, Transfers, measure_transfers
 
 FEWEST_NODES_TO_FIT = 8
-"""The nodes from which on a node has enough partners for a quartile."""
+"""From this number of nodes on, a node has enough partners for a quartile."""
 
 SWEEPS = 24
 """How often each pair is measured."""
@@ -42,7 +42,7 @@ SLOWER_OF_TWO = 0.83
 """The standard deviation of the larger of two normal values: a pair is as slow as the slower of its nodes."""
 
 MOST_NODES_OF_RATE = 3
-"""The most nodes that are compared with an expected time; more show by themselves what is usual."""
+"""The most nodes that are compared with an expected time; more of them show what is usual."""
 
 
 class _Fitted(NamedTuple):
@@ -61,13 +61,17 @@ class _Pairs(NamedTuple):
     noise: float  # standard deviation of a mean of both directions
 
 
+_Fits: TypeAlias = Mapping[Explanation, _Fitted]
+_Columns: TypeAlias = Mapping[Component, Floats]
+
+
 def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diagnosis]:
     """Measure all pairs, and compare hypotheses: one fault of a node, a direction or a link, or two of them.
 
-    A hypothesis is fitted by weighted least squares. Without an expected time, all transfers have a further term in
-    common, and of two or three nodes two that are slow in both directions look healthy. Where no hypothesis explains
-    the measurements within their errors, these are too small, and are enlarged (R. T. Birge, "The Calculation of Errors
-    by the Method of Least Squares", 1932). What all candidates have in common is certain.
+    A hypothesis is fitted by weighted least squares. Without an expected time, all transfers share a further term:
+    then two nodes of two or three that are slow in both directions look healthy. Where no hypothesis explains the
+    measurements within their errors, these are too small, and are enlarged (R. T. Birge, "The Calculation of Errors by
+    the Method of Least Squares", 1932). What all candidates have in common is certain.
 
     Args:
         cluster: two to seven nodes.
@@ -75,117 +79,180 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     """
     nodes = cluster.nodes
     sweep = random_matchings(nodes, sweep_length(nodes), cluster.rng)
-    measured = yield from measure_transfers(np.tile(sweep, (SWEEPS, 1)), "screen")
-    found = _medians(measured, math.log(expected_s) if expected_s else 0.0)
-    columns = _columns(found.pairs, nodes)
-    two = (each for each in combinations(columns, 2) if _are_separable(*each, nodes))
-    explanations: list[Explanation] = [(), *((each,) for each in columns), *two]
+    transfers = yield from measure_transfers(np.tile(sweep, (SWEEPS, 1)), "screen")
+    measured = _medians(transfers, math.log(expected_s) if expected_s else 0.0)
+    has_rate = expected_s is not None and _is_rate_usable(measured, nodes)
+    columns = _columns(measured.pairs, nodes)
     test = SlownessTest((NODES + LINKS + RACKS) / cluster.rails, len(columns))
-    has_rate = expected_s is not None and nodes <= MOST_NODES_OF_RATE
-    fastest = float(np.nanmin(found.values[0], initial=np.inf))  # of a rate that is a little too high none is
-    has_rate = has_rate and (abs(fastest) < LEAST_BEYOND_RATE or fastest > MUCH_BEYOND_RATE)
-    healthy = test.critical_value * USUAL_SPREAD * math.sqrt(nodes / (nodes - 1))  # beyond the mean of the others
-    least = LEAST_BEYOND_RATE if has_rate else max(LEAST_EFFECT, healthy)
-    fits = {each: _fit(found, columns, each, has_rate=has_rate) for each in explanations}
-    closest = min(fits.values(), key=lambda fit: fit.chi_squared)
-    if closest.chi_squared > closest.freedom > 0:
-        found = found._replace(errors=found.errors * math.sqrt(closest.chi_squared / closest.freedom))
-        fits = {each: _fit(found, columns, each, has_rate=has_rate) for each in explanations}
+    least = _least_effect(test, nodes, has_rate=has_rate)
+
+    fits = _fit_all(measured, columns, nodes, has_rate=has_rate)
     visible = Component("node" if nodes > 2 or has_rate else "send", (0,))
-    error = float(fits[visible,].errors[0])
-    smallest = smallest_found(max(least, test.critical_value * error), error)
-    of_links = [float(fit.errors[0]) for (*each,), fit in fits.items() if [part.kind for part in each] == ["link"]]
-    smallest_link = smallest_found(max(least, test.critical_value * max(of_links)), max(of_links))
-    judged = []
-    for component in columns:
-        if nodes == 2 and not has_rate and component.kind not in DIRECTIONS[1:]:
-            continue  # as fast as the only pair
-        (effect,), (error,) = (values.tolist() for values in (fits[component,].effects, fits[component,].errors))
-        judged.append(judged_effect(component, "screen", effect, error, max(least, test.critical_value * error)))
-    fits = {each: fit for each, fit in fits.items() if not each or fit.effects.min() > least}
-    chi_squared = {each: fit.chi_squared + TWO_FAULTS * (len(each) > 1) for each, fit in fits.items()}
-    best = min(fits, key=chi_squared.__getitem__)
-    faults: tuple[Fault, ...] = ()
-    if chi_squared[()] - chi_squared[best] > test.critical_value**2:
-        alike = tuple(each for each in fits if chi_squared[each] < chi_squared[best] + ALIKE)
-        faults = _named(test, fits, best, alike)
+    node_error = float(fits[visible,].errors[0])
+    link_error = max(float(fits[component,].errors[0]) for component in columns if component.kind == "link")
+    smallest_effect = smallest_found(max(least, test.critical_value * node_error), node_error)
+    smallest_link_effect = smallest_found(max(least, test.critical_value * link_error), link_error)
+    are_nodes_alike = nodes == 2 and not has_rate  # a node is as fast as the only pair
+    judged_components = [component for component in columns if not are_nodes_alike or component.kind in DIRECTIONS[1:]]
     return Diagnosis(
-        faults, 0, found.noise, math.exp(smallest), effects=tuple(judged), smallest_link_effect=math.exp(smallest_link)
+        _decide(test, fits, least),
+        0,
+        measured.noise,
+        math.exp(smallest_effect),
+        effects=_judged(test, fits, judged_components, least),
+        smallest_link_effect=math.exp(smallest_link_effect),
     )
 
 
-def _named(
-    test: SlownessTest, fits: Mapping[Explanation, _Fitted], best: Explanation, alike: Sequence[Explanation]
-) -> tuple[Fault, ...]:
+def _is_rate_usable(measured: _Pairs, nodes: int) -> bool:
+    """Return whether the measurements may be compared with the expected time.
+
+    If that is a little too short, no pair reaches it, and nothing follows from that; if all pairs are much slower, the
+    nodes are slow.
+    """
+    if nodes > MOST_NODES_OF_RATE:
+        return False
+    fastest = float(np.nanmin(measured.values[0], initial=np.inf))
+    return abs(fastest) < LEAST_BEYOND_RATE or fastest > MUCH_BEYOND_RATE
+
+
+def _least_effect(test: SlownessTest, nodes: int, *, has_rate: bool) -> float:
+    """Return the least logarithm of a factor that is a fault, whatever the error."""
+    if has_rate:
+        return LEAST_BEYOND_RATE
+    beyond_others = test.critical_value * USUAL_SPREAD * math.sqrt(nodes / (nodes - 1))  # of a healthy node
+    return max(LEAST_EFFECT, beyond_others)
+
+
+def _explanations(components: Iterable[Component], nodes: int) -> list[Explanation]:
+    """Return no fault, each single fault, and all two faults that can be told from others."""
+    singles = [(component,) for component in components]
+    explanations: list[Explanation] = [(), *singles]
+    for (first,), (second,) in combinations(singles, 2):
+        if _are_separable(first, second, nodes):
+            explanations.append((first, second))
+    return explanations
+
+
+def _fit_all(measured: _Pairs, columns: _Columns, nodes: int, *, has_rate: bool) -> _Fits:
+    """Fit all explanations, with enlarged errors if even the best one does not explain the measurements within them."""
+    explanations = _explanations(columns, nodes)
+    fits = {explanation: _fit(measured, columns, explanation, has_rate=has_rate) for explanation in explanations}
+    closest = min(fits.values(), key=lambda fit: fit.chi_squared)
+    if not closest.chi_squared > closest.freedom > 0:
+        return fits
+    enlarged = measured._replace(errors=measured.errors * math.sqrt(closest.chi_squared / closest.freedom))
+    return {explanation: _fit(enlarged, columns, explanation, has_rate=has_rate) for explanation in explanations}
+
+
+def _judged(test: SlownessTest, fits: _Fits, components: Iterable[Component], least: float) -> tuple[JudgedEffect, ...]:
+    """Return the effects of components, each of them fitted as the only fault."""
+    judged = []
+    for component in components:
+        fit = fits[component,]
+        effect = float(fit.effects[0])
+        error = float(fit.errors[0])
+        threshold = max(least, test.critical_value * error)
+        judged.append(judged_effect(component, "screen", effect, error, threshold))
+    return tuple(judged)
+
+
+def _decide(test: SlownessTest, fits: _Fits, least: float) -> tuple[Fault, ...]:
+    """Return the faults of the explanations that fit best; none if they hardly fit better than a healthy machine."""
+    chi_squared: dict[Explanation, float] = {}
+    for explanation, fit in fits.items():
+        if not explanation or fit.effects.min() > least:
+            chi_squared[explanation] = fit.chi_squared + (TWO_FAULTS if len(explanation) > 1 else 0)
+    best = min(chi_squared, key=chi_squared.__getitem__)
+    if chi_squared[()] - chi_squared[best] <= test.critical_value**2:
+        return ()
+    candidates = [explanation for explanation, value in chi_squared.items() if value < chi_squared[best] + ALIKE]
+    return _named(test, fits, best, candidates)
+
+
+def _named(test: SlownessTest, fits: _Fits, best: Explanation, candidates: Sequence[Explanation]) -> tuple[Fault, ...]:
     """Return what all candidates contain as faults, and what only some of them contain as candidates of a further one.
 
     A candidate that contains nothing further is enough: then there may be no further fault.
     """
-    certain = {*best}.intersection(*alike)
-    if tuple(certain) in alike:
-        best = tuple(certain)
-    values = zip(best, fits[best].effects.tolist(), fits[best].errors.tolist(), strict=True)
-    faults = sorted((test.fault(*each) for each in values), key=lambda each: each.component not in certain)
-    if len(certain) < len(faults):
-        further = tuple(tuple(part for part in each if part not in certain) for each in alike)
-        faults[len(certain) :] = [replace(faults[len(certain)], candidates=further)]
-    return tuple(faults)
+    common = set(best).intersection(*candidates)
+    explanation = best
+    if tuple(common) in candidates:
+        explanation = tuple(common)
+    fit = fits[explanation]
+    certain: list[Fault] = []
+    uncertain: list[Fault] = []
+    for component, effect, error in zip(explanation, fit.effects.tolist(), fit.errors.tolist(), strict=True):
+        faults = certain if component in common else uncertain
+        faults.append(test.fault(component, effect, error))
+    if not uncertain:
+        return tuple(certain)
+    further = tuple(tuple(part for part in candidate if part not in common) for candidate in candidates)
+    return (*certain, replace(uncertain[0], candidates=further))
 
 
 def _medians(measured: Transfers, usual: float) -> _Pairs:
+    """Return the medians of pairs over sweeps, beyond the logarithm of a usual time."""
     partners = measured.partners
-    pairs = [*combinations(range(partners.shape[1]), 2)]
-    values, errors, noise = [], [], []
-    for each in (measured.both - usual, (measured.sent - measured.received) / 2):
-        by_pair = [each[partners[:, a] == b, a] for a, b in pairs]
-        middle = [median(one) for one in by_pair]
-        noise.append(robust_deviation(np.concatenate([one - m for one, m in zip(by_pair, middle, strict=True)])))
-        values.append(middle)
-        errors.append([math.hypot(MEDIAN_ERROR * noise[-1] / math.sqrt(SWEEPS), SLOWER_OF_TWO * USUAL_SPREAD)])
-    return _Pairs(pairs, np.array(values), np.array(errors), noise[0])
+    pairs = list(combinations(range(partners.shape[1]), 2))
+    values, errors, noises = [], [], []
+    for transfers in (measured.both - usual, (measured.sent - measured.received) / 2):
+        by_pair = [transfers[partners[:, a] == b, a] for a, b in pairs]
+        medians = [median(of_pair) for of_pair in by_pair]
+        residuals = [of_pair - middle for of_pair, middle in zip(by_pair, medians, strict=True)]
+        noise = robust_deviation(np.concatenate(residuals))
+        noises.append(noise)
+        values.append(medians)
+        errors.append([math.hypot(MEDIAN_ERROR * noise / math.sqrt(SWEEPS), SLOWER_OF_TWO * USUAL_SPREAD)])
+    return _Pairs(pairs, np.array(values), np.array(errors), noises[0])
 
 
 def _columns(pairs: list[Pair], nodes: int) -> dict[Component, Floats]:
     """Return what a component adds to the mean and to the half difference of pairs, [2, pairs], if its effect is 1."""
     columns = {}
+    nothing = np.zeros(len(pairs))
     for node in range(nodes):
-        touched = np.array([float(node in pair) for pair in pairs])
-        sign = np.array([float(node == a) - float(node == b) for a, b in pairs])
-        columns[Component("node", (node,))] = np.array([touched, 0 * touched])
+        is_first = np.array([float(node == first) for first, _ in pairs])
+        is_second = np.array([float(node == second) for _, second in pairs])
+        touched = is_first + is_second
+        sign = is_first - is_second
+        columns[Component("node", (node,))] = np.array([touched, nothing])
         columns[Component("send", (node,))] = np.array([touched, sign]) / 2
         columns[Component("receive", (node,))] = np.array([touched, -sign]) / 2
-    for k, pair in enumerate(pairs):
-        columns[Component("link", pair)] = np.array([np.eye(len(pairs))[k], np.zeros(len(pairs))])
+    for pair, touched in zip(pairs, np.eye(len(pairs)), strict=True):
+        columns[Component("link", pair)] = np.array([touched, nothing])
     return columns
 
 
-def _are_separable(one: Component, other: Component, nodes: int) -> bool:
-    """Return whether the pairs of so many nodes distinguish two faults from one fault, and from any other two."""
-    kinds = {one.kind, other.kind}
+def _are_separable(first: Component, second: Component, nodes: int) -> bool:
+    """Return whether measuring all pairs can tell two faults from one fault, and from any other two."""
+    kinds = {first.kind, second.kind}
     if nodes <= MOST_NODES_OF_RATE:
         return kinds == {"node"}
     if "link" in kinds:
-        return kinds == {"link"} or not {*one.where} & {*other.where}
-    return one.where != other.where or "node" not in kinds
+        return kinds == {"link"} or set(first.where).isdisjoint(second.where)
+    return first.where != second.where or "node" not in kinds
 
 
-def _fit(found: _Pairs, columns: Mapping[Component, Floats], explanation: Explanation, *, has_rate: bool) -> _Fitted:
+def _fit(measured: _Pairs, columns: _Columns, explanation: Explanation, *, has_rate: bool) -> _Fitted:
     """Fit an explanation. The pair of two faulty nodes is left out: it is as slow as the slower one of them."""
-    weights = np.isfinite(found.values) / found.errors  # 0 for pairs without a time
-    parts = [columns[each] for each in explanation]
-    if len(parts) == 2 and len(found.pairs) == 3:
+    pairs = len(measured.pairs)
+    count = len(explanation)
+    weights = np.isfinite(measured.values) / measured.errors  # 0 for pairs without a time
+    parts = [columns[component] for component in explanation]
+    if count == 2 and pairs == 3:
         parts = [np.minimum(parts[0] + parts[1], 1)]  # of three nodes two are slow: every pair contains one
-    elif (pair := tuple(node for each in explanation for node in each.where)) in found.pairs and len(parts) == 2:
-        weights[:, found.pairs.index(pair)] = 0
-    usual = np.array([np.ones(len(found.pairs)), np.zeros(len(found.pairs))])
-    terms = [] if has_rate else [usual]
+    elif count == 2:
+        where = (*explanation[0].where, *explanation[1].where)
+        if where in measured.pairs:
+            weights[:, measured.pairs.index(where)] = 0
+    terms = [] if has_rate else [np.array([np.ones(pairs), np.zeros(pairs)])]
     matrix = np.array([(term * weights).ravel() for term in (*terms, *parts)]).reshape(-1, weights.size).T
-    values = (np.nan_to_num(found.values) * weights).ravel()
+    values = (np.nan_to_num(measured.values) * weights).ravel()
     inverse = np.linalg.pinv(matrix)
     fitted = inverse @ values
     errors = np.sqrt((inverse**2).sum(1))
     chi_squared = float(((values - matrix @ fitted) ** 2).sum())
     freedom = int(np.count_nonzero(weights)) - matrix.shape[1]
-    count = len(explanation)
-    of_parts = np.resize(fitted[len(terms) :], count), np.resize(errors[len(terms) :], count)
-    return _Fitted(chi_squared, freedom, *of_parts)
+    effects = np.resize(fitted[len(terms) :], count)  # of three nodes both have the same one
+    return _Fitted(chi_squared, freedom, effects, np.resize(errors[len(terms) :], count))

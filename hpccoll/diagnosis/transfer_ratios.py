@@ -7,8 +7,10 @@ all of the machine is busy.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hpccoll.diagnosis.recorded import RecordedDiagnosis
 from hpccoll.diagnosis.records import OF_A_RACK, Booleans, Fault, Floats, Integers, Kind, Purpose
@@ -62,33 +64,57 @@ class MeasuredRatios:
     """
 
     def __init__(self, recorded: RecordedDiagnosis) -> None:
-        question, measured = recorded.question, recorded.measured
-        self._nodes, self._rails = len(question.hosts), question.rails
-        self._racks = racks = np.array(question.rack_numbers or [0] * self._nodes)
-        shape = (-1, self._nodes)  # each rail of a slot is a row
-        none = np.zeros((0, self._nodes * self._rails), np.int64)
-        partners = np.concatenate([none, *(each.slots.partners[: len(each.seconds)] for each in measured)])
-        self._partners = partners.reshape(shape) % self._nodes
-        times = np.concatenate([none, *(each.seconds for each in measured)]).reshape(shape)
-        rests = self._partners == np.arange(self._nodes)
-        self._seconds = np.where(np.isfinite(times) & ~rests, times, np.nan)
-        self._rail = np.tile(np.arange(self._rails), len(partners))
-        counts = [len(each.seconds) * self._rails for each in measured]
-        self._purposes = np.repeat([each.slots.purpose for each in measured], counts)
-        requests = np.repeat(np.arange(len(measured)), counts)
-        screens = [number for number, each in enumerate(measured) if each.slots.purpose == "screen"]
-        self._mapped = np.isin(self._purposes, MAPPED) & (requests >= max(screens, default=0))
-        pairs = np.isfinite(self._seconds).sum(1) / 2
-        shared = requests * self._rails + self._rail
-        groups = np.where(pairs >= FEWEST_PAIRS, len(measured) * self._rails + np.arange(len(pairs)), shared)
-        self._is_far, logs = racks[self._partners] != racks, np.log(self._seconds)
-        left = logs - self._expected(recorded.diagnosis.faults if recorded.diagnosis else ())
-        across, within = (_medians(np.where(part, left, np.nan), groups) for part in (self._is_far, ~self._is_far))
+        question = recorded.question
+        measured = recorded.measured
+        self._nodes = len(question.hosts)
+        self._rails = question.rails
+        self._racks = np.array(question.rack_numbers or [0] * self._nodes)
+        slots = np.array([len(request.seconds) for request in measured], np.int64)  # [requests]
+        purposes = np.array([request.slots.purpose for request in measured])
+
+        # Each rail of a slot is a row of what follows.
+        self._partners = self._rows([request.slots.partners[: len(request.seconds)] for request in measured])
+        self._partners %= self._nodes
+        self._rail = np.tile(np.arange(self._rails), slots.sum())
+        self._purposes = np.repeat(purposes, slots * self._rails)
+        request_of = np.repeat(np.arange(len(measured)), slots * self._rails)
+        self._mapped = np.isin(self._purposes, MAPPED) & (request_of >= _last_screen(recorded))
+        self._seconds = self._valid(self._rows([request.seconds for request in measured]))
+        self._is_far = self._racks[self._partners] != self._racks
+
+        logs = np.log(self._seconds)
+        groups = self._comparable_rows(request_of)
+        faults = recorded.diagnosis.faults if recorded.diagnosis else ()
+        healthy = logs - self._expected(faults)
+        across = _medians(np.where(self._is_far, healthy, np.nan), groups)
+        within = _medians(np.where(self._is_far, np.nan, healthy), groups)
         far = float(np.nan_to_num(median((across - within)[self._mapped])))
         self.distance = math.exp(far)  # how many times as long transfers across racks take as those within
-        left = left - far * self._is_far
+        left = healthy - far * self._is_far
         usual = _medians(left, groups)
-        self._before, self._after = logs - usual, left - usual
+        self._before = logs - usual
+        self._after = left - usual
+
+    def _rows(self, by_request: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Return values [slots, endpoints] of requests as [rows, nodes], with a row for each rail of a slot."""
+        nothing = np.zeros((0, self._nodes * self._rails), np.int64)
+        return np.concatenate([nothing, *by_request]).reshape(-1, self._nodes)
+
+    def _valid(self, seconds: Floats) -> Floats:
+        """Return the times of transfers that ended; NaN for others, and where a node rested."""
+        rests = self._partners == np.arange(self._nodes)
+        return np.where(np.isfinite(seconds) & ~rests, seconds, np.nan)
+
+    def _comparable_rows(self, request_of: Integers) -> Integers:
+        """Return for each row the number of a group that has a usual time in common.
+
+        A row of enough pairs is a group of its own; the others of a request and rail are one.
+        """
+        requests = request_of.max(initial=-1) + 1
+        pairs = np.isfinite(self._seconds).sum(1) / 2
+        own = requests * self._rails + np.arange(len(pairs))
+        shared = request_of * self._rails + self._rail
+        return np.where(pairs >= FEWEST_PAIRS, own, shared)
 
     def _expected(self, faults: Sequence[Fault]) -> Floats:
         """Return what faults add to the logarithms of times: a transfer is as slow as the slowest of them."""
@@ -117,7 +143,9 @@ class MeasuredRatios:
     @property
     def of_pairs(self) -> Ratios:
         """Those of transfers from each node to each other one: [sender, receiver]."""
-        return self._ratios([np.arange(self._nodes) * self._nodes + self._partners], (self._nodes, self._nodes))
+        sender = np.arange(self._nodes)
+        pair = sender * self._nodes + self._partners
+        return self._ratios([pair], (self._nodes, self._nodes))
 
     @property
     def of_nodes(self) -> Ratios:
@@ -128,38 +156,61 @@ class MeasuredRatios:
     @property
     def of_racks(self) -> Ratios:
         """Those within each rack, of what it sends to others, and of what it receives from them: [3, racks]."""
-        racks, count = self._racks, self._racks.max() + 1
-        sent, received = (
-            np.where(self._is_far, part, -1) for part in (count + racks, 2 * count + racks[self._partners])
-        )
-        return self._ratios([np.where(self._is_far, -1, racks), sent, received], (3, count))
+        sender = self._racks
+        receiver = self._racks[self._partners]
+        count = sender.max() + 1
+        within = np.where(self._is_far, -1, sender)
+        sent = np.where(self._is_far, count + sender, -1)
+        received = np.where(self._is_far, 2 * count + receiver, -1)
+        return self._ratios([within, sent, received], (3, count))
 
     @property
     def slots(self) -> list[SlotSummary]:
         """The slots of each purpose."""
-        purposes = {purpose: self._purposes == purpose for purpose in dict.fromkeys(self._purposes.tolist())}
-        return [
-            SlotSummary(purpose, int(rows.sum()) // self._rails, median(self._seconds[rows]))
-            for purpose, rows in purposes.items()
-        ]
+        summaries = []
+        for purpose in dict.fromkeys(self._purposes.tolist()):
+            rows = self._purposes == purpose
+            slots = int(rows.sum()) // self._rails
+            summaries.append(SlotSummary(purpose, slots, median(self._seconds[rows])))
+        return summaries
 
     def _ratios(self, places: Sequence[Integers], shape: tuple[int, int]) -> Ratios:
-        """Return the ratios of places, numbers below the size of a shape; -1: the transfer [rows, nodes] is of none."""
-        size, mapped = math.prod(shape), self._mapped[:, None] & np.isfinite(self._before)
+        """Return the ratios of places.
+
+        Args:
+            places: the numbers of the places that each transfer [rows, nodes] belongs to; -1 if it belongs to none.
+            shape: that of the result, whose size all numbers are below.
+        """
+        size = math.prod(shape)
+        mapped = self._mapped[:, None] & np.isfinite(self._before)
         counted = [mapped & (place >= 0) for place in places]
-        of_rail = self._rail[:, None] * size
-        codes = np.concatenate([(of_rail + place)[valid] for place, valid in zip(places, counted, strict=True)])
-        before, after = (
-            _lower_quartiles(codes, np.concatenate([values[valid] for valid in counted]), self._rails * size)
-            for values in (self._before, self._after)
-        )
-        before, after = before - median(after), after - median(after)
-        by_rail = before.reshape(self._rails, size)
+        first_of_rail = self._rail[:, None] * size
+        codes = np.concatenate([(first_of_rail + place)[valid] for place, valid in zip(places, counted, strict=True)])
+        before = np.concatenate([self._before[valid] for valid in counted])
+        after = np.concatenate([self._after[valid] for valid in counted])
+        before_by_code = _lower_quartiles(codes, before, self._rails * size)
+        after_by_code = _lower_quartiles(codes, after, self._rails * size)
+        usual = median(after_by_code)
+
+        by_rail = (before_by_code - usual).reshape(self._rails, size)
         slowest = np.argmax(np.where(np.isfinite(by_rail), by_rail, -np.inf), axis=0)
         chosen = slowest * size + np.arange(size)
         transfers = np.bincount(codes, minlength=self._rails * size)
-        found = np.exp(before[chosen]), np.exp(after[chosen]), slowest, transfers[chosen]
-        return Ratios(*(each.reshape(shape) for each in found))
+        return Ratios(
+            before=np.exp(before_by_code[chosen] - usual).reshape(shape),
+            after=np.exp(after_by_code[chosen] - usual).reshape(shape),
+            rails=slowest.reshape(shape),
+            transfers=transfers[chosen].reshape(shape),
+        )
+
+
+def _last_screen(recorded: RecordedDiagnosis) -> int:
+    """Return the number of the last request for a screen; 0 if there is none."""
+    last = 0
+    for number, request in enumerate(recorded.measured):
+        if request.slots.purpose == "screen":
+            last = number
+    return last
 
 
 def _medians(values: Floats, groups: Integers) -> Floats:
@@ -173,7 +224,7 @@ def _medians(values: Floats, groups: Integers) -> Floats:
 def _lower_quartiles(codes: Integers, values: Floats, size: int) -> Floats:
     """Return the lower quartile [size] of the values of each code: of up to four values the least; NaN without any."""
     order = np.lexsort((values, codes))
-    found, first, count = np.unique(codes[order], return_index=True, return_counts=True)
+    measured, first, count = np.unique(codes[order], return_index=True, return_counts=True)
     quartiles = np.full(size, np.nan)
-    quartiles[found] = values[order][first + (count - 1) // 4]
+    quartiles[measured] = values[order][first + (count - 1) // 4]
     return quartiles

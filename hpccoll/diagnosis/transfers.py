@@ -50,6 +50,6 @@ def _at_partners(values: NDArray[Any], partners: Integers) -> NDArray[Any]:
 def measure_transfers(partners: Integers, purpose: Purpose) -> Procedure[Transfers]:
     """Measure slots. A pair counts only with the times of both of its directions."""
     times = yield Slots(partners, purpose)
-    counts = np.isfinite(times) & (partners != np.arange(partners.shape[1]))
-    counts &= _at_partners(counts, partners)
-    return Transfers(partners, np.log(np.where(counts, times, np.nan)))
+    is_valid = np.isfinite(times) & (partners != np.arange(partners.shape[1]))
+    is_valid &= _at_partners(is_valid, partners)
+    return Transfers(partners, np.log(np.where(is_valid, times, np.nan)))

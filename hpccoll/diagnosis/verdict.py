@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -59,8 +60,10 @@ class NamedFault:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts of the fault, or of all candidates."""
-        several = (host for explanation in self.candidates for place in explanation for host in place.hosts)
-        return tuple(dict.fromkeys(several)) or self.place.hosts
+        of_candidates: dict[str, None] = {}
+        for place in chain.from_iterable(self.candidates):
+            of_candidates |= dict.fromkeys(place.hosts)
+        return tuple(of_candidates) or self.place.hosts
 
     @property
     def deciding(self) -> Purpose:
@@ -71,19 +74,28 @@ class NamedFault:
     @property
     def confidence(self) -> float:
         """How sure it is that this is slow, and not the load of its node, which is as likely if it explains that."""
-        return min(1 - self.chance, 0.5 if self.wait else 1.0)
+        surely_slow = 1 - self.chance
+        return min(surely_slow, 0.5) if self.wait else surely_slow
 
     def to_json(self) -> dict[str, Any]:
         """Return it as an element of ``verdicts``."""
-        ends = math.isfinite(self.effect)  # without an answer it was measured once or twice
+        does_end = math.isfinite(self.effect)  # without an answer it was measured once or twice
+        candidates = [[place.to_json() for place in explanation] for explanation in self.candidates]
         return {
-            **self.place.to_json(), "where": self.hosts,
-            "candidates": [[place.to_json() for place in explanation] for explanation in self.candidates],
-            "effect": _finite(self.effect), "low": _finite(self.low), "high": _finite(self.high),
-            "confidence": self.confidence if ends else None, "chance": self.chance if ends else None,
-            "under_load_only": self.under_load_only, "slots": dict(self.slots), "missed_with": self.missed_with,
-            "error": self.error, "waited_for_core": self.wait and self.wait.share,
-        }  # fmt: skip
+            **self.place.to_json(),
+            "where": self.hosts,
+            "candidates": candidates,
+            "effect": _finite(self.effect),
+            "low": _finite(self.low),
+            "high": _finite(self.high),
+            "confidence": self.confidence if does_end else None,
+            "chance": self.chance if does_end else None,
+            "under_load_only": self.under_load_only,
+            "slots": dict(self.slots),
+            "missed_with": self.missed_with,
+            "error": self.error,
+            "waited_for_core": self.wait.share if self.wait else None,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,66 +126,82 @@ class MachineVerdict:
     @property
     def accuses_none(self) -> bool:
         """Whether at least half of the nodes were judged, and nothing of what was is slow."""
-        most = 2 * len(self.unjudged) <= self.nodes
-        return self.complete and most and not self.verdicts and not self.too_many
+        is_most_judged = 2 * len(self.unjudged) <= self.nodes
+        return self.complete and is_most_judged and not self.verdicts and not self.too_many
 
     @property
     def is_healthy(self) -> bool:
         """Whether all nodes were judged, none is slow, and no finding is critical."""
-        failed = any(finding.severity == "critical" for finding in self.findings)
-        return self.accuses_none and not self.unjudged and not failed
+        is_any_critical = any(finding.severity == "critical" for finding in self.findings)
+        return self.accuses_none and not self.unjudged and not is_any_critical
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON has it: what is absent, or not finite, is null."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        numbers = {name: _finite(values[name]) for name in ("noise", "smallest_effect", "smallest_link_effect")}
-        parts = {"verdicts": [each.to_json() for each in self.verdicts], "load": asdict(self.load)}
-        findings = [
-            {"kind": each.kind, "severity": each.severity, "text": each.text, **each.values} for each in self.findings
-        ]
-        return {**values, **numbers, **parts, "findings": findings}
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {
+            **fields,
+            "noise": _finite(self.noise),
+            "smallest_effect": _finite(self.smallest_effect),
+            "smallest_link_effect": _finite(self.smallest_link_effect),
+            "verdicts": [fault.to_json() for fault in self.verdicts],
+            "load": asdict(self.load),
+            "findings": [_finding_to_json(finding) for finding in self.findings],
+        }
+
+
+def _finding_to_json(finding: Finding) -> dict[str, Any]:
+    return {"kind": finding.kind, "severity": finding.severity, "text": finding.text, **finding.values}
 
 
 def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     """Return the verdict of a diagnosis."""
     question = recorded.question
-    slots = sum(len(each.seconds) for each in recorded.measured)
+    slots = sum(len(request.seconds) for request in recorded.measured)
+    diagnosis = recorded.diagnosis or Diagnosis((), slots, math.nan, math.inf, links=False)
     unjudged = _unjudged(recorded)
-    judged_racks, unjudged_racks = _racks(question)
-    known = recorded.diagnosis or Diagnosis((), slots, math.nan, math.inf, links=False)
     if 2 * len(unjudged) > len(question.hosts):  # noise and thresholds are those of nodes without times
-        known = replace(known, noise=math.nan, smallest_effect=math.inf, smallest_link_effect=math.inf)
+        diagnosis = replace(diagnosis, noise=math.nan, smallest_effect=math.inf, smallest_link_effect=math.inf)
     waits = cast("Mapping[str, float]", recorded.provenance.get(CORE_WAITS, {}))
-    hidden = largest_hidden(waits, known.noise)
-    verdicts = _with_waits([_named(fault, recorded) for fault in known.faults], waits, known.noise)
-    waiting = [fault for fault in verdicts if fault.wait]
-    undecided = {host for fault in waiting for host in fault.hosts}
-    excluded = [question.hosts[node] for node in known.exclude]
-    findings = list(findings_of_nodes(recorded))
-    if waiting:
-        findings.insert(0, finding_of_load([fault.wait for fault in waiting if fault.wait], recorded.provenance))
+    hidden = largest_hidden(waits, diagnosis.noise)
+    faults = [_named(fault, recorded) for fault in diagnosis.faults]
+    verdicts = _with_waits(faults, waits, diagnosis.noise)
+    undecided: set[str] = set()
+    for fault in verdicts:
+        if fault.wait:
+            undecided.update(fault.hosts)
+    excluded = [question.hosts[node] for node in diagnosis.exclude]
+    judged_racks, unjudged_racks = _racks(question)
     return MachineVerdict(
         verdicts=tuple(verdicts),
         exclude=tuple(host for host in excluded if host not in undecided),
         complete=recorded.diagnosis is not None,
         slots=slots,
-        noise=known.noise,
-        smallest_effect=max(known.smallest_effect, hidden),
-        smallest_link_effect=max(known.smallest_link_effect, hidden),
-        too_many=known.too_many,
+        noise=diagnosis.noise,
+        smallest_effect=max(diagnosis.smallest_effect, hidden),
+        smallest_link_effect=max(diagnosis.smallest_link_effect, hidden),
+        too_many=diagnosis.too_many,
         nodes=len(question.hosts),
         unjudged=unjudged,
-        only_directions=recorded.diagnosis is not None and _shows_directions_only(known, question),
+        only_directions=recorded.diagnosis is not None and _shows_directions_only(diagnosis, question),
         racks=judged_racks,
         unjudged_racks=unjudged_racks,
-        links=known.links,
+        links=diagnosis.links,
         has_rate=question.expected_s is not None,
         load=recorded.load,
         kind=recorded.kind,
         machine=recorded.machine,
         begun=str(recorded.provenance["begun"]),
-        findings=tuple(findings),
+        findings=_findings(recorded, verdicts),
     )
+
+
+def _findings(recorded: RecordedDiagnosis, faults: Sequence[NamedFault]) -> tuple[Finding, ...]:
+    """Return what stands beside the verdict: first that load may explain faults."""
+    findings = findings_of_nodes(recorded)
+    waits = [fault.wait for fault in faults if fault.wait]
+    if waits:
+        return (finding_of_load(waits, recorded.provenance), *findings)
+    return tuple(findings)
 
 
 def _racks(question: Question) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -202,53 +230,80 @@ def _shows_directions_only(diagnosis: Diagnosis, question: Question) -> bool:
     """
     hung = set()
     for fault in diagnosis.faults:
-        for explanation in (*fault.candidates, (fault.component,)):
-            hung |= {part.where for part in explanation if part.kind == "hung"}
+        for component in chain((fault.component,), *fault.candidates):
+            if component.kind == "hung":
+                hung.add(component.where)
     if len(question.hosts) - len(hung) != 2:
         return False
-    directions = {*DIRECTIONS[1:]}
-    uses_rate = question.expected_s is not None and {each.component.kind for each in diagnosis.effects} != directions
-    return not uses_rate
+    if question.expected_s is None:
+        return True
+    kinds = {effect.component.kind for effect in diagnosis.effects}
+    return kinds == set(DIRECTIONS[1:])
 
 
 def place_of(component: Component, question: Question) -> Place:
     """Return the place of a component of the machine that a question is about."""
-    if component.kind not in OF_A_RACK:
-        return Place(component.kind, tuple(question.hosts[node] for node in component.where), rail=component.rail)
-    rack = question.rack_names[component.where[0]]
-    members = zip(question.hosts, question.racks or (), strict=True)
-    return Place(component.kind, tuple(host for host, name in members if name == rack), rack, component.rail)
+    if component.kind in OF_A_RACK:
+        rack = question.rack_names[component.where[0]]
+        members = zip(question.hosts, question.racks or (), strict=True)
+        hosts = tuple(host for host, rack_of_host in members if rack_of_host == rack)
+        return Place(component.kind, hosts, rack, component.rail)
+    hosts = tuple(question.hosts[node] for node in component.where)
+    return Place(component.kind, hosts, rail=component.rail)
 
 
 def _unjudged(recorded: RecordedDiagnosis) -> tuple[str, ...]:
     """Return the hosts whose transfers mostly have no valid time, on a rail at least; none if it was interrupted."""
+    if not recorded.diagnosis:
+        return ()
     hosts = recorded.question.hosts
-    asked, valid = np.zeros((2, recorded.question.rails * len(hosts)), np.int64)
-    for each in recorded.measured if recorded.diagnosis else ():
-        is_asked = each.slots.partners[: len(each.seconds)] != np.arange(len(asked))
+    endpoints = recorded.question.rails * len(hosts)
+    asked = np.zeros(endpoints, np.int64)
+    valid = np.zeros(endpoints, np.int64)
+    for request in recorded.measured:
+        partners = request.slots.partners[: len(request.seconds)]
+        is_asked = partners != np.arange(endpoints)
         asked += is_asked.sum(0)
-        valid += (is_asked & ~np.isnan(each.seconds)).sum(0)
-    return tuple(hosts[node] for node in np.unique(np.flatnonzero(2 * valid < asked) % len(hosts)))
+        valid += (is_asked & ~np.isnan(request.seconds)).sum(0)
+    nodes = np.flatnonzero(2 * valid < asked) % len(hosts)
+    return tuple(hosts[node] for node in np.unique(nodes))
 
 
 def _named(fault: Fault, recorded: RecordedDiagnosis) -> NamedFault:
-    place = place_of(fault.component, recorded.question)
-    candidates = tuple(tuple(place_of(each, recorded.question) for each in some) for some in fault.candidates)
-    slots, missed = _slots_of(fault.component, place, recorded)
-    named = NamedFault(
-        place, candidates, fault.effect, fault.low, fault.high, fault.chance, fault.under_load_only, slots, missed
+    question = recorded.question
+    place = place_of(fault.component, question)
+    candidates = tuple(
+        tuple(place_of(component, question) for component in explanation) for explanation in fault.candidates
     )
-    error = _error_of(named, cast("Sequence[TransferError]", recorded.provenance.get(TRANSFER_ERRORS, ())))
-    if error is None or math.isfinite(fault.effect):
+    slots, missed_with = _slots_of(fault.component, place, recorded)
+    named = NamedFault(
+        place=place,
+        candidates=candidates,
+        effect=fault.effect,
+        low=fault.low,
+        high=fault.high,
+        chance=fault.chance,
+        under_load_only=fault.under_load_only,
+        slots=slots,
+        missed_with=missed_with,
+    )
+    if math.isfinite(fault.effect):
         return named
-    return replace(named, place=replace(place, kind="failed") if place.kind == "hung" else place, error=error)
+    error = _error_of(named, cast("Sequence[TransferError]", recorded.provenance.get(TRANSFER_ERRORS, ())))
+    if error is None:
+        return named
+    if place.kind == "hung":
+        place = replace(place, kind="failed")
+    return replace(named, place=place, error=error)
 
 
 def _error_of(fault: NamedFault, errors: Sequence[TransferError]) -> str | None:
     """Return the last error with which a host of a fault answered, or one of the link; None if there is none."""
-    found = (each for each in reversed(errors) if each["hosts"][0] in fault.hosts)
-    of_pair = (each for each in found if fault.place.kind != "link" or {*each["hosts"]} == {*fault.hosts})
-    return next((each["why"] for each in of_pair), None)
+    for error in reversed(errors):
+        is_of_pair = fault.place.kind != "link" or set(error["hosts"]) == set(fault.hosts)
+        if error["hosts"][0] in fault.hosts and is_of_pair:
+            return error["why"]
+    return None
 
 
 def _slots_of(
@@ -262,16 +317,18 @@ def _slots_of(
     nodes = np.flatnonzero(np.isin(hosts, place.hosts))
     rails = range(recorded.question.rails) if component.rail is None else [component.rail]
     endpoints = np.array([rail * len(hosts) + node for rail in rails for node in nodes])
-    counts, missed = Counter[Purpose](), dict[str, None]()
-    for each in recorded.measured:
-        partners = each.slots.partners[: len(each.seconds), endpoints]
+    counts = Counter[Purpose]()
+    missed_with: dict[str, None] = {}
+    for request in recorded.measured:
+        partners = request.slots.partners[: len(request.seconds), endpoints]
         is_measured = partners != endpoints
         if component.kind == "link":
             is_measured &= np.isin(partners, endpoints)
-        counts[each.slots.purpose] += int(is_measured.any(1).sum())
-        unanswered = partners[is_measured & np.isinf(each.seconds[:, endpoints])]
-        missed.update(dict.fromkeys(hosts[partner % len(hosts)] for partner in unanswered))
-    return {purpose: count for purpose, count in counts.items() if count}, (*missed,)
+        counts[request.slots.purpose] += int(is_measured.any(1).sum())
+        is_missed = is_measured & np.isinf(request.seconds[:, endpoints])
+        missed_with |= dict.fromkeys(hosts[partner % len(hosts)] for partner in partners[is_missed])
+    slots = {purpose: count for purpose, count in counts.items() if count}
+    return slots, tuple(missed_with)
 
 
 def _finite(value: float) -> float | None:
