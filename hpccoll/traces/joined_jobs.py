@@ -219,15 +219,12 @@ def _numbered(parts: Sequence[RecordedJob]) -> Iterator[RecordedJob]:
     numbers = number_ranks(rank.place for job in parts for rank in job.ranks if rank.place)
     for job in parts:
         new = {rank.rank: numbers[rank.place] for rank in job.ranks if rank.place}
-        if all(rank == number for rank, number in new.items()):
-            yield job
-        else:
-            yield replace(
-                job,
-                ranks=[replace(rank, rank=new[rank.rank]) for rank in job.ranks],
-                operations=[replace(call, rank=new[call.rank]) for call in job.operations],
-                progress=[replace(counted, rank=new[counted.rank]) for counted in job.progress],
-            )
+        moved: dict[str, Any] = {}
+        if any(rank != number for rank, number in new.items()):
+            for name in ("ranks", "operations", "progress"):
+                records = getattr(job, name)
+                moved[name] = [replace(record, rank=new[record.rank]) for record in records]
+        yield replace(job, **moved)
 
 
 def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], list[str]]:
