@@ -20,10 +20,10 @@ from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, RESULT_COLUMNS, Column
 from hpccoll.store.sealed_file import COMPRESSION, attach_scales, create_scales, create_text, stored_object
 
-_OF_CASES = tuple(each for each in COLUMNS if len(each.dims) > 1)
+_OF_CASES = tuple(column for column in COLUMNS if len(column.dims) > 1)
 """The columns with an entry for each case, of several values."""
-_PER_ITERATION = tuple(each for each in _OF_CASES if each.dims == ("case", "iteration"))
-_PER_RANK_OR_NODE = tuple(each for each in _OF_CASES if "iteration" not in each.dims)
+_PER_ITERATION = tuple(column for column in _OF_CASES if column.dims == ("case", "iteration"))
+_PER_RANK_OR_NODE = tuple(column for column in _OF_CASES if "iteration" not in column.dims)
 _ATTEMPT_ATTRIBUTES = tuple(
     field.name for field in fields(Attempt) if field.name not in ("places", "ports", "provenance", "evidence")
 )
@@ -58,7 +58,8 @@ class AttemptWriter:
     """
 
     def __init__(self, group: Any, attempt: Attempt, iterations: int | None = None) -> None:
-        self._group, self._iterations = group, iterations
+        self._group = group
+        self._iterations = iterations
         self._fixed = {
             "rank": attempt.ranks,
             "node_number": len({location.node for location in attempt.places}),
@@ -86,31 +87,35 @@ class AttemptWriter:
 
     def finish(self, attempt: Attempt, outcomes: Sequence[Outcome]) -> None:
         """Write what is known of the whole attempt, whose cases have all been written."""
-        group = self._group
-        for name in _ATTEMPT_ATTRIBUTES:
-            value = getattr(attempt, name)
-            group.attrs[name] = -1 if value is None else value
-        group.attrs["provenance_json"] = json.dumps(attempt.provenance, indent=1, sort_keys=True)
-        if attempt.evidence is not None:  # a dataset, because an attribute holds at most 64 KiB
-            text = json.dumps(attempt.evidence, indent=1, sort_keys=True)
-            create_text(
-                group, EVIDENCE_DATASET, text, "JSON: the evidence in the library's own logs of an untimed pass"
-            )
+        self._write_attributes(attempt)
         tables: dict[str, Sequence[Mapping[str, Any]]] = {
             "case": [_case_values(outcome) for outcome in outcomes],
             "rank": [asdict(place) for place in attempt.places],
             "port": [{"port_name": name} for name in attempt.ports or [""]],
         }
         self._most["case"] = len(outcomes)
-        create_scales(group, {**self._most, **self._fixed})
+        create_scales(self._group, {**self._most, **self._fixed})
         for column in COLUMNS:
             if len(column.dims) == 1:
-                values = [row[column.name] for row in tables[column.dims[0]]]
-                dataset = _create_dataset(group, column, data=_to_array(column, values))
+                rows = tables[column.dims[0]]
+                values = [row[column.name] for row in rows]
+                dataset = _create_dataset(self._group, column, data=_to_array(column, values))
             else:
                 dataset = self._dataset(column)
                 dataset.resize(self._shape(column))
-            attach_scales(group, dataset, column.dims)
+            attach_scales(self._group, dataset, column.dims)
+
+    def _write_attributes(self, attempt: Attempt) -> None:
+        """Write the attributes of the group, and the evidence, which may be too long for one."""
+        attributes = self._group.attrs
+        for name in _ATTEMPT_ATTRIBUTES:
+            value = getattr(attempt, name)
+            attributes[name] = -1 if value is None else value
+        attributes["provenance_json"] = json.dumps(attempt.provenance, indent=1, sort_keys=True)
+        if attempt.evidence is not None:  # a dataset, because an attribute holds at most 64 KiB
+            text = json.dumps(attempt.evidence, indent=1, sort_keys=True)
+            meaning = "JSON: the evidence in the library's own logs of an untimed pass"
+            create_text(self._group, EVIDENCE_DATASET, text, meaning)
 
     def _grow(self, dimension: str, size: int) -> None:
         self._most[dimension] = max(self._most[dimension], size)
@@ -126,45 +131,58 @@ class AttemptWriter:
         if dataset is None:
             longest = tuple(None if dimension in _GROWING else self._fixed[dimension] for dimension in column.dims)
             dataset = _create_dataset(
-                self._group, column, shape=shape, maxshape=longest, chunks=self._chunk(column), fillvalue=column.absent,
+                self._group,
+                column,
+                shape=shape,
+                maxshape=longest,
+                chunks=self._chunk(column),
+                fillvalue=column.absent,
                 **COMPRESSION,
-            )  # fmt: skip
+            )
             self._datasets[column.name] = dataset
         if dataset.shape != shape:
             dataset.resize(shape)
         return dataset
 
     def _chunk(self, column: Column) -> tuple[int, ...]:
-        """Return the shape of a chunk: of a case at most MAX_CHUNK_RANKS ranks, and MAX_CHUNK_VALUES values."""
+        """Return the shape of a chunk, which has one case, and at most MAX_CHUNK_RANKS ranks and MAX_CHUNK_VALUES."""
         shape = self._shape(column)
         if "iteration" not in column.dims:
             return 1, *shape[1:]
         least, most = CHUNK_ITERATIONS
         iterations = self._iterations or min(most, max(least, self._most["iteration"]))
-        of_iteration = tuple(min(size, MAX_CHUNK_RANKS) for size in shape[2:3]) + shape[3:]
-        return 1, min(iterations, max(1, MAX_CHUNK_VALUES // math.prod(of_iteration))), *of_iteration
+        ranks = tuple(min(size, MAX_CHUNK_RANKS) for size in shape[2:3])
+        shape_of_iteration = ranks + shape[3:]
+        most_iterations = max(1, MAX_CHUNK_VALUES // math.prod(shape_of_iteration))
+        return 1, min(iterations, most_iterations), *shape_of_iteration
 
 
 def _create_dataset(group: Any, column: Column, **options: Any) -> Any:
-    text = column.dtype == "str"
-    dataset = group.create_dataset(column.name, dtype=h5py.string_dtype() if text else _dtype(column), **options)
+    is_text = column.dtype == "str"
+    dtype = h5py.string_dtype() if is_text else _dtype(column)
+    dataset = group.create_dataset(column.name, dtype=dtype, **options)
     dataset.attrs["long_name"] = column.meaning
     if column.unit:
         dataset.attrs["units"] = column.unit
-    if column.absent is not None and not text:
+    if column.absent is not None and not is_text:
         dataset.attrs["missing_value"] = np.array(column.absent, dataset.dtype)
     return dataset
 
 
+_DTYPES: Mapping[str, Any] = {"str": object, "bool": np.uint8, "maybe": np.int8}
+"""The types of stored values that differ from those of the schema."""
+
+
 def _dtype(column: Column) -> Any:
-    return {"str": object, "bool": np.uint8, "maybe": np.int8}.get(column.dtype, column.dtype)
+    return _DTYPES.get(column.dtype, column.dtype)
 
 
 def _to_array(column: Column, values: Any) -> NDArray[Any]:
     """Return values, which may be nested if they are floats, with the absent value of the column for None."""
     if isinstance(values, np.ndarray) or column.dtype == "float64":
         return np.asarray(values, _dtype(column))  # None becomes nan
-    return np.array([column.absent if value is None else value for value in values], _dtype(column))
+    known = [column.absent if value is None else value for value in values]
+    return np.array(known, _dtype(column))
 
 
 def _values_of(record: Any) -> dict[str, Any]:
@@ -173,19 +191,26 @@ def _values_of(record: Any) -> dict[str, Any]:
 
 def _case_values(outcome: Outcome) -> dict[str, Any]:
     """Return the values of an outcome by the names of their columns."""
-    case, times = outcome.case, outcome.times
-    return {
-        **_values_of(case),
-        **_values_of(outcome),
-        "case_id": case.id,
-        **{f"requested_{name}": getattr(case, name) for name in _REQUESTED},
-        "requested_params": json.dumps(dict(case.params), sort_keys=True),
-        "params": json.dumps(dict(outcome.params), sort_keys=True),
-        "counters": None if outcome.counters is None else json.dumps(dict(outcome.counters)),
-        "iterations": 0 if times is None else len(times.max_ns),
-        "rank_stride": None,
-        **({} if times is None else _values_of(times)),
-    }
+    case = outcome.case
+    times = outcome.times
+    values = {**_values_of(case), **_values_of(outcome)}
+    values["case_id"] = case.id
+    for name in _REQUESTED:
+        values[f"requested_{name}"] = getattr(case, name)
+    values["requested_params"] = _to_json(case.params)
+    values["params"] = _to_json(outcome.params)
+    values["counters"] = None if outcome.counters is None else json.dumps(dict(outcome.counters))
+    if times is None:
+        values["iterations"] = 0
+        values["rank_stride"] = None
+    else:
+        values |= _values_of(times)
+        values["iterations"] = len(times.max_ns)
+    return values
+
+
+def _to_json(params: Mapping[str, Any]) -> str:
+    return json.dumps(dict(params), sort_keys=True)
 
 
 _REQUESTED = ("bytes", "ranks", "nodes", "mapping", "timing")
@@ -213,39 +238,48 @@ def read_attempt(
 
     The times of the ranks are not read: ``load`` does so when they are asked for.
     """
-    columns = {each.name: _column(group, each, file_bytes) for each in COLUMNS if each.name not in PER_RANK}
-    attributes = {name: _to_python(group.attrs[name]) for name in _ATTEMPT_ATTRIBUTES}
-    if attributes["ranks_per_node"] == -1:
-        attributes["ranks_per_node"] = None
-    attributes["places"] = [
-        {field.name: _to_python(columns[field.name][rank]) for field in fields(RankLocation)}
-        for rank in range(len(group["rank"]))
-    ]
-    attributes["ports"] = [*filter(None, columns["port_name"])]
-    attributes["provenance"] = json.loads(group.attrs["provenance_json"])
-    if EVIDENCE_DATASET in group:
-        attributes["evidence"] = json.loads(stored_object(group, EVIDENCE_DATASET, file_bytes).asstr()[()])
-    attempt = from_builtins(attributes, Attempt)
+    columns = {column.name: _column(group, column, file_bytes) for column in COLUMNS if column.name not in PER_RANK}
+    attempt = _read_attributes(group, columns, file_bytes)
     clocks = [place.clock for place in attempt.places]
     has_summaries = all(name in group for name in _SUMMARIES)
     outcomes = []
     values_of_case = CaseValues(columns)
-    for number, name in enumerate(columns["case_id"]):
-        if case_ids is not None and name not in case_ids:
+    for number, case_id in enumerate(columns["case_id"]):
+        if case_ids is not None and case_id not in case_ids:
             continue
         outcome = from_builtins(values_of_case.outcome(number), Outcome)
         times = _read_times(columns, number, values_of_case.scalars)
         if times is not None:
             stored = StoredCase(number, len(times.max_ns), times.rank_stride, bool(outcome.program))
             if not has_summaries:
-                of_ranks = read_rank_times(group, file_bytes, stored, ("start_ns", "device_ns"))
-                times = replace(times, kept=of_ranks).summarised(clocks)
+                rank_times = read_rank_times(group, file_bytes, stored, ("start_ns", "device_ns"))
+                times = replace(times, kept=rank_times).summarised(clocks)
             check = partial(check_rank_times, times=times, program=outcome.program, attempt=attempt)
             times = replace(times, kept=StoredTimes(partial(load, stored, check)))
         cpu_s = columns["cpu_s"][number]
-        _set_arrays(outcome, times=times, cpu_s=cpu_s[~np.isnan(cpu_s)], **values_of_case.of_ranks(number))
+        is_known = ~np.isnan(cpu_s)
+        _set_arrays(outcome, times=times, cpu_s=cpu_s[is_known], **values_of_case.of_ranks(number))
         outcomes.append(outcome)
     return attempt, outcomes
+
+
+def _read_attributes(group: Any, columns: Mapping[str, Any], file_bytes: int) -> Attempt:
+    """Read an attempt without its outcomes, given its columns by name."""
+    attributes = {name: _to_python(group.attrs[name]) for name in _ATTEMPT_ATTRIBUTES}
+    if attributes["ranks_per_node"] == -1:
+        attributes["ranks_per_node"] = None
+    ranks = range(len(group["rank"]))
+    attributes["places"] = [_place_of_rank(columns, rank) for rank in ranks]
+    attributes["ports"] = list(filter(None, columns["port_name"]))
+    attributes["provenance"] = json.loads(group.attrs["provenance_json"])
+    if EVIDENCE_DATASET in group:
+        dataset = stored_object(group, EVIDENCE_DATASET, file_bytes)
+        attributes["evidence"] = json.loads(dataset.asstr()[()])
+    return from_builtins(attributes, Attempt)
+
+
+def _place_of_rank(columns: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    return {field.name: _to_python(columns[field.name][rank]) for field in fields(RankLocation)}
 
 
 def _set_arrays(outcome: Outcome, **arrays: Any) -> None:
@@ -256,41 +290,56 @@ def _set_arrays(outcome: Outcome, **arrays: Any) -> None:
 
 def _column(group: Any, column: Column, file_bytes: int) -> Any:
     """Return the values of a column, by row: as an array, or as a dataset if it is large."""
-    shape = tuple(len(group[dim]) for dim in column.dims)
     absent = np.array(False if column.absent is None else column.absent, _dtype(column))
-    nothing = np.broadcast_to(absent, shape)  # no memory for each case and rank
+    nothing = np.broadcast_to(absent, _expected_shape(group, column))  # no memory for each case and rank
     if column.name in _NOT_IN_OLDER_FILES and column.name not in group:
         return nothing
-    dataset = stored_object(group, column.name, file_bytes)
-    if dataset.shape != shape:
-        raise ImplausibleError(f"{column.name} has the shape {dataset.shape}")
+    dataset = _checked_dataset(group, column, file_bytes)
     if column.dtype == "str":
         return dataset.asstr()[:]
     if dataset.chunks is not None and not dataset.id.get_num_chunks():
         return nothing
-    return dataset[:] if len(column.dims) == 1 or dataset.nbytes <= MAX_COLUMN_BYTES else dataset
+    if len(column.dims) == 1 or dataset.nbytes <= MAX_COLUMN_BYTES:
+        return dataset[:]
+    return dataset
+
+
+def _expected_shape(group: Any, column: Column) -> tuple[int, ...]:
+    return tuple(len(group[dimension]) for dimension in column.dims)
+
+
+def _checked_dataset(group: Any, column: Column, file_bytes: int) -> Any:
+    """Return the dataset of a column.
+
+    Raises:
+        ImplausibleError: if its shape is not that of its dimensions.
+    """
+    dataset = stored_object(group, column.name, file_bytes)
+    if dataset.shape != _expected_shape(group, column):
+        raise ImplausibleError(f"{column.name} has the shape {dataset.shape}")
+    return dataset
 
 
 def read_rank_times(group: Any, file_bytes: int, stored: StoredCase, names: Collection[str] = PER_RANK) -> TimesOfRanks:
     """Read the times of the ranks of a case, or only those with these ``names``."""
-    kept = slice(-(-len(group["rank"]) // stored.rank_stride))
+    kept_ranks = math.ceil(len(group["rank"]) / stored.rank_stride)
+    kept = slice(kept_ranks)
     if not group.attrs.get(PACKED):
         kept = slice(None, None, stored.rank_stride)
-    found: dict[str, NDArray[np.int64]] = {}
+    times: dict[str, NDArray[np.int64]] = {}
     for column in _OF_CASES:
         if column.name not in names or (column.name == "event_ns" and not stored.has_events):
             continue
-        dataset = stored_object(group, column.name, file_bytes)
-        if dataset.shape != tuple(len(group[dim]) for dim in column.dims):
-            raise ImplausibleError(f"{column.name} has the shape {dataset.shape}")
+        dataset = _checked_dataset(group, column, file_bytes)
         if not dataset.id.get_num_chunks():
             continue
         values = dataset[stored.number, : stored.iterations, kept]
         if column.name == "event_ns":  # the file has room for the largest program
-            values = values[..., : int((values >= 0).any(axis=(0, 1)).sum())]
+            has_event = (values >= 0).any(axis=(0, 1))
+            values = values[..., : int(has_event.sum())]
         if column.name != "device_ns" or (values >= 0).all():
-            found[column.name] = values
-    return TimesOfRanks(**found)
+            times[column.name] = values
+    return TimesOfRanks(**times)
 
 
 def _to_python(value: Any) -> Any:
@@ -305,32 +354,41 @@ class CaseValues:
     """
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
-        of_cases = (column for column in COLUMNS if column.dims == ("case",))
-        self.scalars = {column.name: _decoded(column, columns[column.name]) for column in of_cases}
-        known = {column: columns[column.name] for column in _PER_RANK_OR_NODE if column.name != "cpu_s"}
-        known = {column: values for column, values in known.items() if not _is_absent(column, values)}
-        self._of_ranks = {column: values for column, values in known.items() if column in RANK_RESULT_COLUMNS}
-        self._of_nodes = {column: values for column, values in known.items() if column not in self._of_ranks}
+        self.scalars: dict[str, list[Any]] = {}
+        for column in COLUMNS:
+            if column.dims == ("case",):
+                self.scalars[column.name] = _decoded(column, columns[column.name])
+        self._of_ranks: dict[Column, Any] = {}
+        self._of_nodes: dict[Column, Any] = {}
+        for column in _PER_RANK_OR_NODE:
+            values = columns[column.name]
+            if column.name == "cpu_s" or _is_absent(column, values):
+                continue
+            if column in RANK_RESULT_COLUMNS:
+                self._of_ranks[column] = values
+            else:
+                self._of_nodes[column] = values
 
     def of_ranks(self, number: int) -> dict[str, Any]:
-        """Return the values of the ranks of a case that are known of some, by the names of their fields."""
-        found = {}
+        """Return the values that some ranks of a case have, by the names of their fields."""
+        values_by_name = {}
         for column, of_cases in self._of_ranks.items():
             values = np.array(of_cases[number])  # a view would keep the values of all cases
             is_known = ~_are_absent(column, values)
             if is_known.any():
-                found[column.name] = RankValues(values, is_known)
-        return found
+                values_by_name[column.name] = RankValues(values, is_known)
+        return values_by_name
 
     def outcome(self, number: int) -> dict[str, Any]:
         """Return the values of an outcome, without its arrays, by the names of their fields."""
         scalars = {name: values[number] for name, values in self.scalars.items()}
+        case = {name: scalars[name] for name in _SCALARS_OF_CASE}
+        case |= {name: scalars[f"requested_{name}"] for name in _REQUESTED}
+        case["params"] = json.loads(scalars["requested_params"])
         values = {name: scalars[name] for name in _SCALARS_OF_OUTCOME}
         for column, of_cases in self._of_nodes.items():
             values[column.name] = _values_or_empty(column, of_cases[number])
-        case = {name: scalars[name] for name in _SCALARS_OF_CASE}
-        case |= {name: scalars[f"requested_{name}"] for name in _REQUESTED}
-        values["case"] = {**case, "params": json.loads(scalars["requested_params"])}
+        values["case"] = case
         values["params"] = json.loads(scalars["params"])
         values["counters"] = json.loads(scalars["counters"]) if scalars["counters"] else None
         return values
@@ -385,8 +443,8 @@ def _read_times(columns: Mapping[str, Any], number: int, scalars: Mapping[str, S
     times: dict[str, Any] = {}
     for column in _PER_ITERATION:
         values = columns[column.name][number, :n]
-        known = np.any if column.name in OF_TRAINING else np.all  # a loss may be nan in some iterations
-        if column.name not in _OPTIONAL or known(values >= 0):
+        is_known = np.any if column.name in OF_TRAINING else np.all  # a loss may be nan in some iterations
+        if column.name not in _OPTIONAL or is_known(values >= 0):
             times[column.name] = values
     return CaseTimes(rank_stride=scalars["rank_stride"][number], kept=TimesOfRanks(), **times)
 

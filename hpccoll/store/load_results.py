@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -60,37 +59,49 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
 
 def case_states(files: ResultFiles, paths: Collection[Path] = ()) -> CaseStates:
     """Return the states of the cases of files, which need no times; ``paths`` as for ``to_results``."""
-    raw_results = files.raw_results
-    plans = list(files.plans.values())
     scheduled = [job for path in paths if path.is_dir() for job in read_scheduled(path)]
     slurm_jobs = {job.job: job for job in scheduled}  # the latest of each name
-    started = {raw.job.sha256 for raw in raw_results}
-    unstarted = [job for plan in plans for job in plan.jobs if job.sha256 not in started]
-    launch_failures = {
-        job.name: "; ".join(failure.message for failure in failures)
-        for path in paths for job in unstarted
-        if path.is_dir() and (failures := read_failure_notes(path / "raw" / f"{job.name}.h5"))
-    }  # fmt: skip
-    with_log = {job.name for path in paths for job in unstarted if (path / "logs" / f"{job.name}.log").exists()}
-    gaps = [Gap(case=p.name, job=p.stem, status="failed", reason=str(e)) for p, e in files.unreadable.items()]
     rows: list[RowState] = []
-    for raw in raw_results:
+    runs: list[Run] = []
+    gaps = list(_unreadable_gaps(files))
+    progress: list[JobProgress] = []
+    for raw in files.raw_results:
         histories = list(raw.histories())
         rows += _row_states(raw, histories)
+        runs += _to_runs(raw)
         gaps += _gaps(raw, histories, slurm_jobs.get(raw.job.name))
-    for job in unstarted:
-        began = job.name in with_log
-        gaps += _unstarted_gaps(job, launch_failures.get(job.name), slurm_jobs.get(job.name), began=began)
-    skips = [Gap(case=s.case, job=s.job, status=NOT_PLANNED, reason=s.reason) for p in plans for s in p.skips]
+        progress.append(_job_progress(raw))
+    for job in _unstarted_jobs(files):
+        gaps += _unstarted_gaps(job, paths, slurm_jobs.get(job.name))
+        progress.append(_unstarted_progress(job))
+    skipped_in_jobs = [gap for gap in gaps if gap.status == "skipped"]
     return CaseStates(
         rows=tuple(rows),
-        runs=tuple(run for raw in raw_results for run in _to_runs(raw)),
-        planned=sum(len(job.cases) for job in [*(raw.job for raw in raw_results), *unstarted]),
+        runs=tuple(runs),
+        planned=sum(of_job.cases for of_job in progress),
         missing=tuple(gap for gap in gaps if gap.status != "skipped"),
-        skipped=(*skips, *(gap for gap in gaps if gap.status == "skipped")),
+        skipped=(*_planning_gaps(files), *skipped_in_jobs),
         scheduled=tuple(scheduled),
-        progress=(*map(_job_progress, raw_results), *(_unstarted_progress(job) for job in unstarted)),
+        progress=tuple(progress),
     )
+
+
+def _unstarted_jobs(files: ResultFiles) -> list[Job]:
+    """Return the planned jobs without results."""
+    started = {raw.job.sha256 for raw in files.raw_results}
+    return [job for plan in files.plans.values() for job in plan.jobs if job.sha256 not in started]
+
+
+def _unreadable_gaps(files: ResultFiles) -> Iterator[Gap]:
+    for path, error in files.unreadable.items():
+        yield Gap(case=path.name, job=path.stem, status="failed", reason=str(error))
+
+
+def _planning_gaps(files: ResultFiles) -> Iterator[Gap]:
+    """Yield the cases that planning left out."""
+    for plan in files.plans.values():
+        for skip in plan.skips:
+            yield Gap(case=skip.case, job=skip.job, status=NOT_PLANNED, reason=skip.reason)
 
 
 def _unstarted_progress(job: Job) -> JobProgress:
@@ -114,12 +125,24 @@ def _row_order(row: Row) -> tuple[object, ...]:
     return *configuration, row.mapping, row.in_place, row.bytes, row.job, row.attempt
 
 
-def _unstarted_gaps(job: Job, message: str | None, scheduled: ScheduledJob | None, *, began: bool) -> Iterator[Gap]:
+def _unstarted_gaps(job: Job, paths: Iterable[Path], scheduled: ScheduledJob | None) -> Iterator[Gap]:
     """Yield the cases of a job without results, which may still be queued."""
-    nothing = "its job ended before its first measurement" if began else "its job has not begun"
+    has_log = any((path / "logs" / f"{job.name}.log").exists() for path in paths)
+    nothing = "its job ended before its first measurement" if has_log else "its job has not begun"
+    message = _launch_failure(job, paths)
     reason = _with_slurm_state(message or nothing, scheduled, known=message is not None)
     for case in job.cases:
         yield Gap(case=case.id, job=job.name, status="not run", reason=reason)
+
+
+def _launch_failure(job: Job, paths: Iterable[Path]) -> str | None:
+    """Return the failure notes of a job in the last directory that has any."""
+    message = None
+    for path in paths:
+        failures = read_failure_notes(path / "raw" / f"{job.name}.h5") if path.is_dir() else ()
+        if failures:
+            message = "; ".join(failure.message for failure in failures)
+    return message
 
 
 def _with_slurm_state(reason: str, scheduled: ScheduledJob | None, *, known: bool) -> str:
@@ -129,17 +152,16 @@ def _with_slurm_state(reason: str, scheduled: ScheduledJob | None, *, known: boo
     """
     if scheduled is None or scheduled.state == "COMPLETED":
         return reason
-    return f"{reason}; {scheduled.location if known and scheduled.state == 'FAILED' else scheduled.description}"
+    explains_nothing = known and scheduled.state == "FAILED"
+    return f"{reason}; {scheduled.location if explains_nothing else scheduled.description}"
 
 
 def _gaps(raw: RawResults, histories: Iterable[CaseHistory], scheduled: ScheduledJob | None) -> Iterator[Gap]:
-    not_run = "its job is running" if raw.is_running else "the job ended before it"
-    if raw.stop_reason and not raw.is_running:
-        not_run = f"{not_run}: {raw.stop_reason}"
-    if raw.unrecovered_damage:
-        not_run = f"{not_run}, or a damaged line of its journal held it"
+    """Yield the cases of a job without a correct result of all rounds."""
+    why_not_run = _why_not_run(raw)
     outcomes = {history.outcome.case.id: history.outcome for history in histories}
-    failures, stop_reason = raw.failure_reasons(), raw.stop_reason
+    failures = raw.failure_reasons()
+    stop_reason = raw.stop_reason
     # A Slurm job that was cancelled before it had hosts did not run the case: an earlier one did.
     was_cancelled = scheduled is not None and scheduled.state == "CANCELLED" and bool(scheduled.hosts)
     for case in raw.job.cases:
@@ -149,10 +171,24 @@ def _gaps(raw: RawResults, histories: Iterable[CaseHistory], scheduled: Schedule
             failure = failures.of(case.id)
             if failure and not outcome and (failures.has_note(case.id) or not was_cancelled):
                 status = "failed"
-            why = _with_slurm_state(failure or not_run, scheduled, known=bool(failure or stop_reason))
-            reason = "; ".join(filter(None, (reason, why)))
+            why = _with_slurm_state(failure or why_not_run, scheduled, known=bool(failure or stop_reason))
+            reason = f"{reason}; {why}" if reason else why
         if status != "ok":
             yield Gap(case=case.id, job=raw.job.name, status=status, reason=reason or "")
+
+
+def _why_not_run(raw: RawResults) -> str:
+    """Return why cases of a job have no outcome if no rank left a note on them."""
+    stop_reason = raw.stop_reason
+    if raw.is_running:
+        why = "its job is running"
+    elif stop_reason:
+        why = f"the job ended before it: {stop_reason}"
+    else:
+        why = "the job ended before it"
+    if raw.unrecovered_damage:
+        return f"{why}, or a damaged line of its journal held it"
+    return why
 
 
 def _to_runs(raw: RawResults) -> Iterator[Run]:
@@ -162,15 +198,26 @@ def _to_runs(raw: RawResults) -> Iterator[Run]:
 
 
 def _to_run(raw: RawResults, attempt: Attempt, status: str) -> Run:
-    names = "run_id", "created", "kind", "machine", "provenance", "evidence"
-    of_attempt: dict[str, Any] = {name: getattr(attempt, name) for name in names}
-    of_job: dict[str, Any] = {name: getattr(raw.job, name) for name in ("variant", "environment", "communicator")}
+    job = raw.job
     racks = {place.node: place.rack for place in attempt.places}
     return Run(
-        **of_attempt, **of_job, job=raw.job.name, attempt=attempt.number, status=status, path=str(raw.path),
-        rank_nodes=tuple(place.node for place in attempt.places), racks=tuple(racks[node] for node in sorted(racks)),
-        precision=raw.job.effort.precision,
-    )  # fmt: skip
+        run_id=attempt.run_id,
+        job=job.name,
+        attempt=attempt.number,
+        created=attempt.created,
+        status=status,
+        kind=attempt.kind,
+        machine=attempt.machine,
+        path=str(raw.path),
+        provenance=attempt.provenance,
+        evidence=attempt.evidence,
+        variant=job.variant,
+        environment=job.environment,
+        communicator=job.communicator,
+        rank_nodes=tuple(place.node for place in attempt.places),
+        racks=tuple(racks[node] for node in sorted(racks)),
+        precision=job.effort.precision,
+    )
 
 
 class MedianSteps(Mapping[RowKey, StepTimes]):
@@ -184,12 +231,15 @@ class MedianSteps(Mapping[RowKey, StepTimes]):
 
     def __getitem__(self, key: RowKey) -> StepTimes:
         outcome, workers = self._measured[key]
-        step = StepTimes.of(outcome.times, outcome.program, workers) if outcome.times else None
-        if outcome.times is None or step is None:
+        times = outcome.times
+        if times is None:
             raise KeyError(key)
-        took, rounds = outcome.times.max_ns, outcome.times.round
-        median = np.median([np.median(took[rounds == number]) for number in np.unique(rounds)])
-        return step.iteration(int(np.abs(took - median).argmin()))
+        step = StepTimes.of(times, outcome.program, workers)
+        if step is None:
+            raise KeyError(key)
+        round_medians = [np.median(times.max_ns[times.round == number]) for number in np.unique(times.round)]
+        distance = np.abs(times.max_ns - np.median(round_medians))
+        return step.iteration(int(distance.argmin()))
 
     def __iter__(self) -> Iterator[RowKey]:
         return iter(self._measured)
@@ -202,18 +252,26 @@ def _measured_steps(raw: RawResults, histories: Iterable[CaseHistory]) -> Iterat
     """Yield the outcome of each training step that was timed, and the number of its workers."""
     for attempt, outcome, _ in histories:
         if outcome.times is not None and outcome.program:
-            yield (raw.job.name, attempt.run_id, outcome.case.id), (outcome, attempt.ranks - attempt.aggregators)
+            workers = attempt.ranks - attempt.aggregators
+            yield (raw.job.name, attempt.run_id, outcome.case.id), (outcome, workers)
 
 
 def _to_rows(raw: RawResults, histories: Iterable[CaseHistory], rule: str) -> Iterator[Row]:
-    done, failures = raw.done, raw.failure_reasons()
+    done = raw.done
+    failures = raw.failure_reasons()
     for attempt, outcome, runs in histories:
         why_partial = None if outcome.case.id in done else failures.of(outcome.case.id)
-        reason = "; ".join(filter(None, (outcome.reason, why_partial))) or None
-        explained = outcome if reason == outcome.reason else replace(outcome, reason=reason)
-        yield make_row(raw.job, attempt, explained, rule, runs)
+        yield make_row(raw.job, attempt, _with_reason(outcome, why_partial), rule, runs)
     for outcome in _failed_outcomes(raw, histories):
         yield make_row(raw.job, raw.attempts[-1][0], outcome, rule)
+
+
+def _with_reason(outcome: Outcome, more: str | None) -> Outcome:
+    """Return an outcome whose reason is followed by another one, if there is one."""
+    reason = "; ".join(filter(None, (outcome.reason, more))) or None
+    if reason == outcome.reason:
+        return outcome
+    return replace(outcome, reason=reason)
 
 
 def _row_states(raw: RawResults, histories: Iterable[CaseHistory]) -> Iterator[RowState]:
@@ -239,14 +297,14 @@ def _failed_outcomes(raw: RawResults, histories: Iterable[CaseHistory]) -> Itera
 
 
 def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Row]:
-    """Return rows, of which training steps have their exposed time if the same step was measured without communication.
+    """Return rows whose training steps have their exposed time, if the same step was measured without communication.
 
-    Of several such steps the one of the same launch counts, else one of the same job, else one on the same machine. The
-    interval contains all differences of the intervals of the two medians.
+    If there are several such steps, the one of the same launch counts, else one of the same job, else one on the same
+    machine. The interval contains all differences of the intervals of the two medians.
     ``machines`` has the machine of each run by run_id.
     """
     rows = list(rows)
-    bare: dict[CallKey, list[Row]] = defaultdict(list)
+    null_rows: dict[CallKey, list[Row]] = defaultdict(list)
 
     def step(row: Row) -> CallKey:
         key = CallKey.of(row, machines.get(row.run_id, ""))
@@ -254,12 +312,14 @@ def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list
 
     for row in rows:
         if row.collective in WORKLOADS and row.floor and row.usable:
-            bare[step(row)].append(row)
-    return [_with_exposed_time(row, bare.get(step(row), ())) for row in rows] if bare else rows
+            null_rows[step(row)].append(row)
+    if not null_rows:
+        return rows
+    return [_with_exposed_time(row, null_rows.get(step(row), ())) for row in rows]
 
 
 def closest_null(row: Row, bare: Iterable[Row]) -> Row | None:
-    """Return that of several steps without communication which counts for a step; None of none."""
+    """Return the step without communication that counts for a step; None if ``bare`` is empty."""
 
     def closeness(null: Row) -> tuple[bool | int, ...]:
         return null.run_id == row.run_id, null.job == row.job, null.transport == row.transport, null.attempt
@@ -274,5 +334,6 @@ def _with_exposed_time(row: Row, bare: Sequence[Row]) -> Row:
     exposed_s = row.median_s - (null.median_s or 0.0)
     if row.interval is None or null.interval is None:
         return replace(row, exposed_s=exposed_s)
-    low, high = row.interval[0] - null.interval[1], row.interval[1] - null.interval[0]
-    return replace(row, exposed_s=exposed_s, exposed_low_s=low, exposed_high_s=high)
+    low_s, high_s = row.interval
+    null_low_s, null_high_s = null.interval
+    return replace(row, exposed_s=exposed_s, exposed_low_s=low_s - null_high_s, exposed_high_s=high_s - null_low_s)

@@ -63,35 +63,49 @@ class Outcome(RankResult):
         from the last round; ``executed`` names the algorithms of all launches. A round without times changes only the
         reason.
         """
-        reason = "; ".join(dict.fromkeys(filter(None, (self.reason, later.reason)))) or None
+        reason = _joined(self.reason, later.reason) or None
         if later.times is None:
-            return replace(later if self.times is None else self, reason=reason)
+            latest = later if self.times is None else self
+            return replace(latest, reason=reason)
         if self.times is None:
             return later
-        n, m = len(self.times.round), len(later.times.round)
-        results: dict[str, Any] = {
-            name: merge(getattr(self, name), getattr(later, name)) for name, merge in RESULT_MERGES.items()
-        }
-        results |= {
-            name: _merge_ranks(merge, getattr(self, name), getattr(later, name))
-            for name, merge in RANK_RESULT_MERGES.items()
-        }
-        has_counted = self.counters or self.tcp_traffic or self.executed not in (None, "unknown")
-        counted = self if has_counted and not (later.counters or later.tcp_traffic) else later
-        results |= {name: getattr(counted, name) for name in COUNTED_FIELDS}
-        ran = [each for each in dict.fromkeys((self.executed, later.executed)) if each and each != "unknown"]
-        if len(ran) > 1:  # another launch ran another algorithm
-            words = "/".join(ran).split("/")
-            results["executed"] = "/".join(dict.fromkeys(words))
-            results["evidence"] = "; ".join(dict.fromkeys(filter(None, (self.evidence, later.evidence))))
+        results: dict[str, Any] = {}
+        for name, merge in RESULT_MERGES.items():
+            results[name] = merge(getattr(self, name), getattr(later, name))
+        for name, merge in RANK_RESULT_MERGES.items():
+            results[name] = _merge_ranks(merge, getattr(self, name), getattr(later, name))
+        results |= self._merge_counted(later)
+        iterations = len(self.times.round)
+        later_iterations = len(later.times.round)
+        cpu_s = (iterations * self.cpu_s + later_iterations * later.cpu_s) / (iterations + later_iterations)
+        is_wrong = "wrong" in (self.status, later.status)
         return replace(
             later,
-            status="wrong" if "wrong" in (self.status, later.status) else later.status,
+            status="wrong" if is_wrong else later.status,
             reason=reason,
             times=self.times.merge(later.times),
-            cpu_s=(n * self.cpu_s + m * later.cpu_s) / (n + m),
+            cpu_s=cpu_s,
             **results,
         )
+
+    def _merge_counted(self, later: "Outcome") -> dict[str, Any]:
+        """Return ``COUNTED_FIELDS`` of these rounds and later ones, which may have run another algorithm."""
+        has_counted = self.counters or self.tcp_traffic or self.executed not in (None, "unknown")
+        counted = later
+        if has_counted and not (later.counters or later.tcp_traffic):
+            counted = self
+        values = {name: getattr(counted, name) for name in COUNTED_FIELDS}
+        executed = [name for name in (self.executed, later.executed) if name and name != "unknown"]
+        if len(set(executed)) > 1:
+            algorithms = "/".join(executed).split("/")
+            values["executed"] = "/".join(dict.fromkeys(algorithms))
+            values["evidence"] = _joined(self.evidence, later.evidence)
+        return values
+
+
+def _joined(*texts: str | None) -> str:
+    """Return the texts that are not empty, each once."""
+    return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _merge_ranks(
@@ -100,10 +114,17 @@ def _merge_ranks(
     """Return the values of earlier rounds and a later one, [rank]; either may be unknown for all."""
     if not (earlier and later):
         return earlier or later
-    return tuple(
-        one if other is None else other if one is None else merge(one, other)
-        for one, other in zip(earlier, later, strict=True)
-    )
+    return tuple(_merge_known(merge, before, after) for before, after in zip(earlier, later, strict=True))
+
+
+def _merge_known(merge: Merge, earlier: float | None, later: float | None) -> float | None:
+    """Return the value of earlier rounds and a later one; where one of them is unknown, the other one."""
+    if later is None:
+        return earlier
+    if earlier is None:
+        return later
+    merged: float | None = merge(earlier, later)
+    return merged
 
 
 COUNTED_FIELDS = (
@@ -123,6 +144,13 @@ class RankLocation:
     pid: int
     affinity: str  # the CPUs the rank may use, such as 0-3,8
     rack: int = 0  # the rack of its node in Slurm's topology
+
+
+def _places_of_layout(layout: Layout, hosts: Sequence[str]) -> Iterator[RankLocation]:
+    """Yield the place of each rank; ``hosts`` may name no nodes, or only the first ones."""
+    for node, rack in zip(layout.node, layout.rack, strict=True):
+        host = hosts[node] if node < len(hosts) else ""
+        yield RankLocation(host=host, node=node, clock=0, pid=0, affinity="", rack=rack)
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots, because cached_property needs a __dict__
@@ -151,23 +179,27 @@ class Attempt(OfKind):
         hosts: Sequence[str] = (),
     ) -> "Attempt":  # fmt: skip
         """Return the attempt of ranks that hpccoll did not start: predicted ones, or those of another program."""
-        places = tuple(
-            RankLocation(
-                host=hosts[node] if node < len(hosts) else "", node=node, clock=0, pid=0, affinity="", rack=rack
-            )
-            for node, rack in zip(layout.node, layout.rack, strict=True)
-        )
         return cls(
-            run_id=str(uuid.uuid4()), number=number, kind=kind, machine=machine, ranks=layout.ranks,
-            nodes=layout.nodes, ranks_per_node=layout.ranks_per_node, mapping=layout.mapping,
-            aggregators=layout.aggregators, oversubscribed=False, places=places, provenance=provenance,
-        )  # fmt: skip
+            run_id=str(uuid.uuid4()),
+            number=number,
+            kind=kind,
+            machine=machine,
+            ranks=layout.ranks,
+            nodes=layout.nodes,
+            ranks_per_node=layout.ranks_per_node,
+            mapping=layout.mapping,
+            aggregators=layout.aggregators,
+            oversubscribed=False,
+            places=tuple(_places_of_layout(layout, hosts)),
+            provenance=provenance,
+        )
 
     @cached_property
     def layout(self) -> Layout:
         """The layout of the ranks, as algorithms see it."""
-        node, rack = (tuple(getattr(location, tier) for location in self.places) for tier in ("node", "rack"))
-        return Layout(node, rack, aggregators=self.aggregators)
+        node_of_rank = tuple(location.node for location in self.places)
+        rack_of_rank = tuple(location.rack for location in self.places)
+        return Layout(node_of_rank, rack_of_rank, aggregators=self.aggregators)
 
     @cached_property
     def racks(self) -> int:
@@ -225,11 +257,13 @@ class RawResults:
 
     def record(self, outcome: Outcome) -> None:
         """Add the outcome of a case in a round of the last attempt."""
-        last, outcomes = len(self.attempts) - 1, self.attempts[-1][1]
         case_id = outcome.case.id
         self.started = [started for started in self.started if started != case_id]
-        for attempt, index in self._index_cases().get(case_id, ())[-1:]:
-            if attempt == last:
+        _, outcomes = self.attempts[-1]
+        place = self.place(case_id)
+        if place is not None:
+            attempt, index = place
+            if attempt == len(self.attempts) - 1:
                 outcomes[index] = outcomes[index].merge(outcome)
                 return
         outcomes.append(outcome)
@@ -241,10 +275,12 @@ class RawResults:
 
     def _index_cases(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         """Return the positions (attempt, index) of each case's outcomes; indexed once, because jobs have thousands."""
-        self._indexed += [0] * (len(self.attempts) - len(self._indexed))
+        new_attempts = len(self.attempts) - len(self._indexed)
+        self._indexed += [0] * new_attempts
         for attempt, (_, outcomes) in enumerate(self.attempts):
             for index in range(self._indexed[attempt], len(outcomes)):
-                self._positions.setdefault(outcomes[index].case.id, []).append((attempt, index))
+                positions = self._positions.setdefault(outcomes[index].case.id, [])
+                positions.append((attempt, index))
             self._indexed[attempt] = len(outcomes)
         return self._positions
 
@@ -255,46 +291,68 @@ class RawResults:
 
     def histories(self, case_id: str | None = None) -> Iterator[CaseHistory]:
         """Yield the history of each case that has an outcome, or of the case ``case_id``."""
-        cases = self._index_cases()
-        for positions in cases.values() if case_id is None else filter(None, [cases.get(case_id)]):
-            parts = [(self.attempts[number][0], self.attempts[number][1][index]) for number, index in positions]
-            runs = {number: attempt.run_id for attempt, outcome in parts for number in outcome.rounds}
-            timed = [
-                attempt for attempt, outcome in parts if outcome.times is not None
-            ]  # its ports and hosts are those of the result
-            yield CaseHistory(
-                (timed or [parts[-1][0]])[-1], reduce(Outcome.merge, (outcome for _, outcome in parts)), runs
-            )
+        positions_by_case = self._index_cases()
+        if case_id is None:
+            for positions in positions_by_case.values():
+                yield self._history(positions)
+        elif case_id in positions_by_case:
+            yield self._history(positions_by_case[case_id])
+
+    def _history(self, positions: Sequence[tuple[int, int]]) -> CaseHistory:
+        """Return the history of a case with outcomes at ``positions`` (attempt, index)."""
+        outcomes = []
+        runs: dict[int, str] = {}
+        timed = None
+        for number, index in positions:
+            attempt, outcomes_of_attempt = self.attempts[number]
+            outcome = outcomes_of_attempt[index]
+            outcomes.append(outcome)
+            runs |= dict.fromkeys(outcome.rounds, attempt.run_id)
+            if outcome.times is not None:
+                timed = attempt  # its ports and hosts are those of the result
+        if timed is None:
+            last, _ = positions[-1]
+            timed, _ = self.attempts[last]
+        return CaseHistory(timed, reduce(Outcome.merge, outcomes), runs)
 
     @property
     def measured(self) -> dict[str, frozenset[int]]:
         """The measured rounds of each case with an outcome: all if it was skipped; failed cases are left out."""
         all_rounds = frozenset(range(1, self.job.effort.rounds + 1))
         rounds: dict[str, frozenset[int]] = {}
-        for outcome in (outcome for _, outcomes in self.attempts for outcome in outcomes):
+        for outcome in self._outcomes():
             if outcome.status != "failed":
-                of_outcome = all_rounds if outcome.source else outcome.rounds  # another program has its own number
-                rounds[outcome.case.id] = rounds.get(outcome.case.id, frozenset()) | of_outcome
+                case_id = outcome.case.id
+                added = all_rounds if outcome.source else outcome.rounds  # another program has its own number
+                rounds[case_id] = rounds.get(case_id, frozenset()) | added
         return {case_id: measured or all_rounds for case_id, measured in rounds.items()}
+
+    def _outcomes(self) -> Iterator[Outcome]:
+        """Yield the outcomes of all attempts."""
+        for _, outcomes in self.attempts:
+            yield from outcomes
 
     @property
     def failed_cases(self) -> set[str]:
-        """The ids of cases of which a round failed without ending its attempt, and was not measured since."""
-        outcomes = [outcome for _, outcomes in self.attempts for outcome in outcomes]
-        failed = {outcome.case.id for outcome in outcomes if outcome.reason and outcome.status in ("ok", "failed")}
+        """The ids of cases with a round that failed without ending its attempt, and was not measured since."""
+        failed = set()
+        for outcome in self._outcomes():
+            if outcome.reason and outcome.status in ("ok", "failed"):
+                failed.add(outcome.case.id)
         return failed - self.done
 
     @property
     def done(self) -> set[str]:
-        """The ids of the job's cases of which every round has an outcome."""
+        """The ids of the job's cases with an outcome of every round."""
         rounds = self.measured
-        return {case.id for case in self.job.cases if len(rounds.get(case.id, ())) == self.job.effort.rounds}
+        requested = self.job.effort.rounds
+        return {case.id for case in self.job.cases if len(rounds.get(case.id, ())) == requested}
 
     @property
     def unrecovered_damage(self) -> list[str]:
         """Descriptions of the damaged lines whose cases have not been measured again since."""
         done = self.done
-        return [damage.description for damage in self.damage if damage.case_id is None or damage.case_id not in done]
+        return [line.description for line in self.damage if line.case_id is None or line.case_id not in done]
 
     @property
     def measurements(self) -> int:
@@ -309,29 +367,42 @@ class RawResults:
     @property
     def stop_reason(self) -> str | None:
         """Why the last attempt ended before its last case, or the next one before its first, if a note says so."""
-        last = self.attempts[-1][0].number if self.attempts else 0
-        messages = [
-            failure.message
-            for failure in self.failures
-            if not failure.case_id and (not failure.attempt or failure.attempt >= last)
-        ]
+        last = self._last_number or 0
+        messages = []
+        for failure in self.failures:
+            may_be_last = not failure.attempt or failure.attempt >= last
+            if not failure.case_id and may_be_last:
+                messages.append(failure.message)
         return "; ".join(dict.fromkeys(messages)) or None
 
     @property
     def interrupted(self) -> bool:
         """Whether a signal ended the last attempt."""
-        last = self.attempts[-1][0].number if self.attempts else None
-        return any(not f.case_id and f.rank == 0 and f.attempt == last for f in self.failures)
+        last = self._last_number
+        ending = [failure for failure in self.failures if not failure.case_id and failure.attempt == last]
+        return any(failure.rank == 0 for failure in ending)
+
+    @property
+    def _last_number(self) -> int | None:
+        """The number of the last attempt; None without one."""
+        if not self.attempts:
+            return None
+        attempt, _ = self.attempts[-1]
+        return attempt.number
 
     def hosts_of(self, ranks: Iterable[int], number: int) -> str:
         """Return where ranks of an attempt ran: `` on n[1-2], n7``; empty on one node, or if that is unknown.
 
         The ``number`` 0 is that of the last attempt.
         """
-        attempts = [attempt for attempt, _ in self.attempts if number in (0, attempt.number)][-1:]
-        places = attempts[0].places if attempts and attempts[0].nodes > 1 else ()
+        attempts = [attempt for attempt, _ in self.attempts if number in (0, attempt.number)]
+        if not attempts or attempts[-1].nodes <= 1:
+            return ""
+        places = attempts[-1].places
         hosts = {places[rank].host for rank in ranks if 0 <= rank < len(places)}
-        return f" on {host_ranges(hosts)}" if hosts and all(hosts) else ""
+        if not hosts or not all(hosts):
+            return ""
+        return f" on {host_ranges(hosts)}"
 
     def failure_reasons(self) -> "FailureReasons":
         """Return why cases that started have no outcome."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,9 @@ class RoundStatistics:
     @classmethod
     def from_samples(cls, seconds: NDArray[np.float64]) -> "RoundStatistics":
         median, low, high = median_interval(seconds)
-        return cls(median, None if len(seconds) < LEAST_ITERATIONS else (low, high))
+        if len(seconds) < LEAST_ITERATIONS:
+            return cls(median, None)
+        return cls(median, (low, high))
 
     @classmethod
     def of_mean(cls, seconds: NDArray[np.float64]) -> "RoundStatistics":
@@ -64,8 +66,8 @@ def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
     ``interval_ranks`` drops samples, so that one noisy round does not widen it.
     """
     first, last = interval_ranks(len(rounds))
-    intervals = [one.interval for one in rounds if one.interval]
-    median = median_of_sorted(sorted(one.median for one in rounds))
+    intervals = [statistics.interval for statistics in rounds if statistics.interval]
+    median = median_of_sorted(sorted(statistics.median for statistics in rounds))
     if len(intervals) < len(rounds):
         return RoundStatistics(median, None)
     lows, highs = (sorted(ends) for ends in zip(*intervals, strict=True))
@@ -74,7 +76,9 @@ def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
 
 def _median_s(nanoseconds: NDArray[np.int64]) -> float | None:
     """Return the median over iterations in seconds; None without any."""
-    return median_of_sorted(np.sort(nanoseconds)) / 1e9 if len(nanoseconds) else None
+    if not len(nanoseconds):
+        return None
+    return median_of_sorted(np.sort(nanoseconds)) / 1e9
 
 
 def _device_s(times: "CaseTimes", operations: int) -> float | None:
@@ -99,10 +103,12 @@ def status_and_reason(job: Job, outcome: "Outcome", rounds: Collection[int] | No
     """
     if outcome.status != "ok":
         return outcome.status, outcome.reason
-    measured, requested = len(outcome.rounds if rounds is None else rounds), job.effort.rounds
+    measured = len(outcome.rounds if rounds is None else rounds)
+    requested = job.effort.rounds
     if measured == requested or outcome.source:  # another program has its own number of rounds
         return "ok", None  # a failed round has been measured since
-    return "partial", "; ".join(filter(None, (f"{measured} of {requested} rounds", outcome.reason)))
+    missing = f"{measured} of {requested} rounds"
+    return "partial", f"{missing}; {outcome.reason}" if outcome.reason else missing
 
 
 def _per_worker_node(attempt: "Attempt", counted: int | None) -> float | None:
@@ -111,7 +117,9 @@ def _per_worker_node(attempt: "Attempt", counted: int | None) -> float | None:
 
 def _mean_if_complete(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    if not known or len(known) < len(values):
+        return None
+    return sum(known) / len(known)
 
 
 def _extreme(function: Callable[[Iterable[float]], float], values: Iterable[float | None]) -> float | None:
@@ -121,10 +129,13 @@ def _extreme(function: Callable[[Iterable[float]], float], values: Iterable[floa
 
 def _sent_by_port(attempt: "Attempt", outcome: "Outcome") -> dict[str, float]:
     """Return the mean bytes sent by each port of the workers' nodes, which come first; a node may lack a port."""
-    workers = outcome.port_sent[: attempt.nodes]
-    sent = {name: [node[i] or 0.0 for node in workers] for i, name in enumerate(attempt.ports)}
-    exists = {name: any(node[i] is not None for node in workers) for i, name in enumerate(attempt.ports)}
-    return {name: sum(values) / len(values) for name, values in sent.items() if exists[name]}
+    worker_nodes = outcome.port_sent[: attempt.nodes]
+    mean_by_port = {}
+    for port, name in enumerate(attempt.ports):
+        sent_by_node = [node[port] for node in worker_nodes]
+        if any(sent is not None for sent in sent_by_node):
+            mean_by_port[name] = sum(sent or 0.0 for sent in sent_by_node) / len(sent_by_node)
+    return mean_by_port
 
 
 def rule_of(case: Case, times: "CaseTimes | None", requested: str) -> str:
@@ -169,67 +180,191 @@ def make_row(
         rule: the rule for the time of a single operation; ``max`` if the case has no ``span``.
         runs: the id of the run that measured each round [the run of ``attempt``].
     """
-    case, times, workers = outcome.case, outcome.times, attempt.ranks - attempt.aggregators
-    median = p99 = algbw = busbw = None
-    interval: Interval = None
-    rounds: dict[int, RoundStatistics] = {}
-    rule, measured = rule_of(case, times, rule), outcome.rounds
-    if times is not None:
+    case = outcome.case
+    times = outcome.times
+    rule = rule_of(case, times, rule)
+    measured = outcome.rounds
+    if times is None:
+        time_fields = _UNTIMED
+    else:
         seconds = _seconds_by_rule(times, rule) / (outcome.operations or 1)
         rounds = _by_round(seconds, times, sorted(measured), rule)
-        combined = combine_rounds([*rounds.values()])
-        median, interval = combined.median, combined.interval
-        if outcome.predicted_low_s is not None and outcome.predicted_high_s is not None:
-            interval = outcome.predicted_low_s, outcome.predicted_high_s
-        p99 = percentile(seconds, 99) if attempt.ours and rule != MEAN else None
-        factor = collective(case.collective).busbw
-        if outcome.bytes is not None and factor is not None and not outcome.floor and median > 0:
-            algbw = outcome.bytes / median
-            busbw = algbw * factor(workers)
-    low, high = interval or (None, None)
-    step = None if times is None else StepTimes.of(times, outcome.program, workers)
-    waiting = step_waiting(step, lambda axis: step_groups(case, workers, axis)) if step and not outcome.floor else None
+        time_fields = _median_fields(attempt, outcome, rounds, seconds, rule)
+        time_fields |= _round_fields(job, attempt, rounds, runs or {})
+        time_fields |= _loop_fields(attempt, outcome, times)
+        time_fields |= _step_fields(attempt, outcome, times)
     status, reason = status_and_reason(job, outcome, measured)
-    ran = times is not None and attempt.ours
-    executor = outcome.executor or (PYTHON if ran else None)
-    device_s = None if times is None else _device_s(times, outcome.operations or 1)
-    device_floor_s = None if device_s is None else _device_floor_s(attempt, outcome.operations or 1)
-    operations = outcome.operations or (None if times is None else 1)
-    numbers = range(1, job.effort.rounds + 1) if rounds else ()
+    is_imported = attempt.kind == IMPORTED
     return Row(
-        case_id=case.id, run_id=attempt.run_id, job=job.name, attempt=attempt.number,
-        collective=case.collective, algorithm=case.algorithm, transport=case.transport, device=case.device,
-        dtype=case.dtype, op=case.op, in_place=case.in_place, mapping=case.mapping or attempt.mapping, root=case.root,
-        params=case.params, variant=job.variant,
-        bytes=case.bytes if outcome.bytes is None else outcome.bytes, requested_bytes=case.bytes,
-        ranks=workers, nodes=attempt.nodes, ranks_per_node=attempt.ranks_per_node,
-        racks=attempt.racks, aggregators=attempt.aggregators,
-        iterations=0 if times is None else len(times.max_ns), timing=case.timing,
-        rule=None if attempt.kind == IMPORTED else rule,
-        median_s=median, p99_s=p99, ci_low_s=low, ci_high_s=high, algbw_Bps=algbw, busbw_Bps=busbw,
-        rounds=len(rounds),
-        round_medians_s=tuple(rounds[n].median if n in rounds else None for n in numbers),
-        round_intervals_s=tuple(rounds[n].interval if n in rounds else None for n in numbers),
-        round_run_ids=tuple((runs or {}).get(n, attempt.run_id) if n in rounds else None for n in numbers),
-        device_s=device_s, device_floor_s=device_floor_s,
-        skew_s=None if times is None else _median_s(times.skew_ns),
+        case_id=case.id,
+        run_id=attempt.run_id,
+        job=job.name,
+        attempt=attempt.number,
+        collective=case.collective,
+        algorithm=case.algorithm,
+        transport=case.transport,
+        device=case.device,
+        dtype=case.dtype,
+        op=case.op,
+        in_place=case.in_place,
+        mapping=case.mapping or attempt.mapping,
+        root=case.root,
+        params=case.params,
+        variant=job.variant,
+        bytes=case.bytes if outcome.bytes is None else outcome.bytes,
+        requested_bytes=case.bytes,
+        ranks=_workers(attempt),
+        nodes=attempt.nodes,
+        ranks_per_node=attempt.ranks_per_node,
+        racks=attempt.racks,
+        aggregators=attempt.aggregators,
+        timing=case.timing,
+        rule=None if is_imported else rule,
         cpu_s=float(outcome.cpu_s.max()) if len(outcome.cpu_s) else None,
-        worker_sent_predicted=_per_worker_node(attempt, outcome.workers_sent_predicted),
-        worker_sent_measured=_mean_if_complete(outcome.wire_sent[: attempt.nodes]),
-        worker_received_predicted=_per_worker_node(attempt, outcome.workers_received_predicted),
-        worker_received_measured=_mean_if_complete(outcome.wire_received[: attempt.nodes]),
-        port_sent=_sent_by_port(attempt, outcome),
-        gpu_sm_clock=_extreme(min, outcome.gpu_sm_clock),
-        gpu_power=_extreme(max, outcome.gpu_power),
-        gpu_temperature=_extreme(max, outcome.gpu_temperature),
-        gpu_nvlink_sent=_extreme(max, outcome.gpu_nvlink_sent),
-        gpu_throttled=throttled_gpus(attempt, outcome),
-        gpu_slow=slow_gpus(attempt, outcome),
-        **({} if step is None else {name: getattr(step, name) for name in STEP_FIGURES}),
-        **({} if waiting is None else asdict(waiting)),
-        status=status, reason=reason,
+        status=status,
+        reason=reason,
         oversubscribed=attempt.oversubscribed,
         kind=attempt.kind,
-        **{**{name: getattr(outcome, name) for name in RESULT_MERGES}, "executor": executor,
-           "operations": operations, "source": outcome.source or HPCCOLL, "load": case.load},
-    )  # fmt: skip
+        **time_fields,
+        **_traffic_fields(attempt, outcome),
+        **_gpu_fields(attempt, outcome),
+        **_result_fields(attempt, outcome),
+    )
+
+
+_UNTIMED: dict[str, Any] = {
+    "iterations": 0,
+    "rounds": 0,
+    "median_s": None,
+    "p99_s": None,
+    "ci_low_s": None,
+    "ci_high_s": None,
+    "algbw_Bps": None,
+    "busbw_Bps": None,
+}
+"""The fields with times of a row without times; what is missing here has a default."""
+
+
+def _workers(attempt: "Attempt") -> int:
+    return attempt.ranks - attempt.aggregators
+
+
+def _median_fields(
+    attempt: "Attempt",
+    outcome: "Outcome",
+    rounds: Mapping[int, RoundStatistics],
+    seconds: NDArray[np.float64],
+    rule: str,
+) -> dict[str, Any]:
+    """Return the fields of the median over all rounds, given the time of each iteration in ``seconds``."""
+    combined = combine_rounds(list(rounds.values()))
+    interval = combined.interval
+    if outcome.predicted_low_s is not None and outcome.predicted_high_s is not None:
+        interval = outcome.predicted_low_s, outcome.predicted_high_s
+    low_s, high_s = interval or (None, None)
+    has_percentile = attempt.ours and rule != MEAN
+    algbw, busbw = _bandwidths(outcome, _workers(attempt), combined.median)
+    return {
+        "median_s": combined.median,
+        "p99_s": percentile(seconds, 99) if has_percentile else None,
+        "ci_low_s": low_s,
+        "ci_high_s": high_s,
+        "algbw_Bps": algbw,
+        "busbw_Bps": busbw,
+    }
+
+
+def _bandwidths(outcome: "Outcome", workers: int, median_s: float) -> tuple[float, float] | tuple[None, None]:
+    """Return algbw and busbw in bytes per second; None if the case moves no bytes that count."""
+    factor = collective(outcome.case.collective).busbw
+    if outcome.bytes is None or factor is None or outcome.floor or not median_s > 0:
+        return None, None
+    algbw = outcome.bytes / median_s
+    return algbw, algbw * factor(workers)
+
+
+def _round_fields(
+    job: Job, attempt: "Attempt", rounds: Mapping[int, RoundStatistics], runs: Mapping[int, str]
+) -> dict[str, Any]:
+    """Return the fields with an entry for each requested round, None for a round that is missing."""
+    medians: list[float | None] = []
+    intervals: list[Interval] = []
+    run_ids: list[str | None] = []
+    for number in range(1, job.effort.rounds + 1):
+        statistics = rounds.get(number)
+        if statistics is None:
+            medians.append(None)
+            intervals.append(None)
+            run_ids.append(None)
+        else:
+            medians.append(statistics.median)
+            intervals.append(statistics.interval)
+            run_ids.append(runs.get(number, attempt.run_id))
+    return {
+        "rounds": len(rounds),
+        "round_medians_s": tuple(medians),
+        "round_intervals_s": tuple(intervals),
+        "round_run_ids": tuple(run_ids),
+    }
+
+
+def _loop_fields(attempt: "Attempt", outcome: "Outcome", times: "CaseTimes") -> dict[str, Any]:
+    """Return what the loop recorded besides durations: its iterations, how ranks start, and times on GPUs."""
+    operations = outcome.operations or 1
+    device_s = _device_s(times, operations)
+    return {
+        "iterations": len(times.max_ns),
+        "skew_s": _median_s(times.skew_ns),
+        "device_s": device_s,
+        "device_floor_s": None if device_s is None else _device_floor_s(attempt, operations),
+    }
+
+
+def _step_fields(attempt: "Attempt", outcome: "Outcome", times: "CaseTimes") -> dict[str, Any]:
+    """Return the fields of a training step; empty for other cases."""
+    workers = _workers(attempt)
+    step = StepTimes.of(times, outcome.program, workers)
+    if step is None:
+        return {}
+    step_fields = {name: getattr(step, name) for name in STEP_FIGURES}
+    if outcome.floor:
+        return step_fields
+    waiting = step_waiting(step, lambda axis: step_groups(outcome.case, workers, axis))
+    if waiting is not None:
+        step_fields |= asdict(waiting)
+    return step_fields
+
+
+def _traffic_fields(attempt: "Attempt", outcome: "Outcome") -> dict[str, Any]:
+    """Return the bytes per operation of a node of workers and of its ports; the workers' nodes come first."""
+    return {
+        "worker_sent_predicted": _per_worker_node(attempt, outcome.workers_sent_predicted),
+        "worker_sent_measured": _mean_if_complete(outcome.wire_sent[: attempt.nodes]),
+        "worker_received_predicted": _per_worker_node(attempt, outcome.workers_received_predicted),
+        "worker_received_measured": _mean_if_complete(outcome.wire_received[: attempt.nodes]),
+        "port_sent": _sent_by_port(attempt, outcome),
+    }
+
+
+def _gpu_fields(attempt: "Attempt", outcome: "Outcome") -> dict[str, Any]:
+    return {
+        "gpu_sm_clock": _extreme(min, outcome.gpu_sm_clock),
+        "gpu_power": _extreme(max, outcome.gpu_power),
+        "gpu_temperature": _extreme(max, outcome.gpu_temperature),
+        "gpu_nvlink_sent": _extreme(max, outcome.gpu_nvlink_sent),
+        "gpu_throttled": throttled_gpus(attempt, outcome),
+        "gpu_slow": slow_gpus(attempt, outcome),
+    }
+
+
+def _result_fields(attempt: "Attempt", outcome: "Outcome") -> dict[str, Any]:
+    """Return the fields of ``CaseResult``, with the defaults of a case that hpccoll timed."""
+    results = {name: getattr(outcome, name) for name in RESULT_MERGES}
+    is_timed = outcome.times is not None
+    default_executor = PYTHON if is_timed and attempt.ours else None
+    default_operations = 1 if is_timed else None
+    results["executor"] = outcome.executor or default_executor
+    results["operations"] = outcome.operations or default_operations
+    results["source"] = outcome.source or HPCCOLL
+    results["load"] = outcome.case.load
+    return results

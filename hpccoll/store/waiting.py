@@ -56,15 +56,27 @@ def waiting_of(
         raise UnusableError("durations", "the time of an operation is negative or infinite")
     transfer = np.nanmin(durations, axis=1) if len(durations) else np.empty(0)
     arrival = -durations if starts_s is None else np.asarray(starts_s, dtype=np.float64)
-    last, late = np.full(len(durations), NO_RANK), np.full(len(durations), np.nan)
-    ordered, recorded = np.sort(arrival, axis=1), np.count_nonzero(~np.isnan(arrival), axis=1)  # NaN comes last
-    rows = np.flatnonzero(recorded > 1)
-    others = recorded[rows] - 1
-    came, median = ordered[rows, others], (ordered[rows, (others - 1) // 2] + ordered[rows, others // 2]) / 2
-    known = came - ordered[rows, others - 1] > resolution_s
-    last[rows[known]] = np.nanargmax(arrival[rows[known]], axis=1)
-    late[rows[known]] = (came - median)[known]
+    last, late = _last_arrivals(arrival, resolution_s)
     return Waiting(transfer, durations - transfer[:, None], last, late)
+
+
+def _last_arrivals(arrival: Seconds, resolution_s: float) -> tuple[NDArray[np.int64], Seconds]:
+    """Return ``last`` and ``late_s`` of ``Waiting``; ``arrival`` is [operation, rank], NaN without a record."""
+    last = np.full(len(arrival), NO_RANK)
+    late = np.full(len(arrival), np.nan)
+    recorded = np.count_nonzero(~np.isnan(arrival), axis=1)
+    rows = np.flatnonzero(recorded > 1)
+    ordered = np.sort(arrival[rows], axis=1)  # NaN comes last
+    others = recorded[rows] - 1
+    operations = np.arange(len(rows))
+    latest = ordered[operations, others]
+    before_latest = ordered[operations, others - 1]
+    median = (ordered[operations, (others - 1) // 2] + ordered[operations, others // 2]) / 2
+    is_clear = latest - before_latest > resolution_s
+    clear_rows = rows[is_clear]
+    last[clear_rows] = np.nanargmax(arrival[clear_rows], axis=1)
+    late[clear_rows] = (latest - median)[is_clear]
+    return last, late
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,22 +100,37 @@ def late_ranks(waitings: Sequence[tuple[Waiting, Sequence[int]]]) -> list[LateRa
 
     Each element is a ``Waiting`` with the rank at each position: groups of a job hold different ranks.
     """
-    late, taken = dict[int, list[float]](), Counter[int]()
+    late_s: dict[int, list[float]] = {}
+    taken: Counter[int] = Counter()
     for waiting, ranks in waitings:
         taken.update(dict.fromkeys(ranks, len(waiting.last)))
         for position, rank in enumerate(ranks):
-            if len(times := waiting.late_s[waiting.last == position]):
-                late.setdefault(rank, []).extend(times.tolist())
-    found = [
-        LateRank(rank, len(times), taken[rank], float(np.median(times)), sum(times)) for rank, times in late.items()
+            late_of_rank_s = waiting.late_s[waiting.last == position]
+            if len(late_of_rank_s):
+                late_s.setdefault(rank, []).extend(late_of_rank_s.tolist())
+    by_rank = [
+        LateRank(rank, len(times_s), taken[rank], float(np.median(times_s)), sum(times_s))
+        for rank, times_s in late_s.items()
     ]
-    return sorted(found, key=lambda each: (-each.total_s, each.rank))
+    return sorted(by_rank, key=lambda late: (-late.total_s, late.rank))
 
 
 def beyond_others(seconds: Seconds) -> Seconds:
     """Return by how much each rank, along the last axis, is beyond the median of the others."""
-    ordered, place = np.sort(seconds, axis=-1), seconds.argsort(axis=-1).argsort(axis=-1)
-    middle = (seconds.shape[-1] - 2) // 2, (seconds.shape[-1] - 1) // 2
-    low, high = (np.take_along_axis(ordered, each + (place <= each), axis=-1) for each in middle)
+    ordered = np.sort(seconds, axis=-1)
+    place = seconds.argsort(axis=-1).argsort(axis=-1)
+    ranks = seconds.shape[-1]
+    low = _ordered_others(ordered, place, (ranks - 2) // 2)
+    high = _ordered_others(ordered, place, (ranks - 1) // 2)
     beyond: Seconds = seconds - (low + high) / 2
     return beyond
+
+
+def _ordered_others(ordered: Seconds, place: NDArray[np.int64], index: int) -> Seconds:
+    """Return, for each rank, the value with this index among the ordered values of the others.
+
+    ``place`` is where the value of each rank is in ``ordered``: the values of the others move down from there.
+    """
+    index_with_own = index + (place <= index)
+    values: Seconds = np.take_along_axis(ordered, index_with_own, axis=-1)
+    return values

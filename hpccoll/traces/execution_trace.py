@@ -45,30 +45,52 @@ def read(path: Path) -> RecordedJob:
     Raises:
         ValueError: if it cannot be read, or is no execution trace.
     """
-    groups, ranks, calls = dict[str, Group](), Counter[int](), list[dict[str, Any]]()
+    groups: dict[str, Group] = {}
+    ranks: Counter[int] = Counter()
+    calls: list[dict[str, Any]] = []
     for node in read_trace_json(path, _Trace).nodes:
         if node.name == "## process_group:init ##":
             groups |= _read_groups(_values(node.inputs))
         elif node.name == "record_param_comms":
             inputs = _values(node.inputs)
-            at = next((n for n, value in enumerate(inputs) if isinstance(value, str)), 0)
-            if at < 3 or not all(isinstance(inputs[n], int) for n in (at - 3, at - 1)):
+            at = _place_of_name(inputs)
+            if at is None:
                 continue
             name = collective_of_torch(inputs[at])
-            if name not in _ROOTED and RANK.accepts(inputs[at - 1]):
-                ranks[inputs[at - 1]] += 1
+            rank_or_root = inputs[at - 1]
+            if name not in _ROOTED and RANK.accepts(rank_or_root):
+                ranks[rank_or_root] += 1
             if at > 3 and name not in ("wait", "init"):
-                nbytes, dtype = _size(node, inputs[0])
-                named = inputs[at - 2]  # before 1.1.0 it is a number of the process
-                group = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
-                calls.append({
-                    "group": groups.get(group, Group(group, ())), "collective": name, "sequence": inputs[at - 3],
-                    "bytes": nbytes if name != "barrier" else None, "dtype": dtype,
-                })  # fmt: skip
+                calls.append(_call(node, inputs, at, groups))
     rank = ranks.most_common(1)[0][0] if ranks else 0
     missing = ("times of operations, and so waiting, transfer and late ranks",)
     operations = [RecordedOperation(rank, **call) for call in calls]
     return RecordedJob(SOURCE, (Rank(rank),), operations, cannot_say=missing)
+
+
+def _place_of_name(inputs: Sequence[Any]) -> int | None:
+    """Return the index of the name of a collective, which follows its number, group and rank; None without these."""
+    for at, value in enumerate(inputs):
+        if isinstance(value, str):
+            has_numbers = at >= 3 and isinstance(inputs[at - 3], int) and isinstance(inputs[at - 1], int)
+            return at if has_numbers else None
+    return None
+
+
+def _call(node: _Node, inputs: Sequence[Any], at: int, groups: Mapping[str, Group]) -> dict[str, Any]:
+    """Return the fields of an operation but its rank; ``at`` is the index of its name."""
+    name = collective_of_torch(inputs[at])
+    nbytes, dtype = _size(node, inputs[0])
+    group = inputs[at - 2]
+    is_named = isinstance(group, list) and group and isinstance(group[0], str)
+    group_name = group[0] if is_named else ""  # before 1.1.0 it is a number of the process
+    return {
+        "group": groups.get(group_name, Group(group_name, ())),
+        "collective": name,
+        "sequence": inputs[at - 3],
+        "bytes": None if name == "barrier" else nbytes,
+        "dtype": dtype,
+    }
 
 
 def _values(raw: msgspec.Raw) -> Sequence[Any]:
@@ -79,27 +101,32 @@ def _values(raw: msgspec.Raw) -> Sequence[Any]:
 
 
 def _read_groups(values: Sequence[Any]) -> Mapping[str, Group]:
-    configured = decode_part(values[0].encode()) if values and isinstance(values[0], str) else []
-    found = [
-        each
-        for each in (configured if isinstance(configured, list) else ())
-        if isinstance(each, dict) and RANKS.accepts(each.get("group_size"))
-    ]
-    check_members(each["group_size"] for each in found)
-    groups = (  # without ranks it is a group of all
-        Group(str(each.get("pg_name")), tuple(filter(RANK.accepts, each.get("ranks") or range(each["group_size"]))),
-              str(each.get("pg_desc", "")))
-        for each in found
-    )  # fmt: skip
-    return {group.name: group for group in groups}
+    if not values or not isinstance(values[0], str):
+        return {}
+    configured = decode_part(values[0].encode())
+    if not isinstance(configured, list):
+        return {}
+    usable = [group for group in configured if isinstance(group, dict) and RANKS.accepts(group.get("group_size"))]
+    check_members(group["group_size"] for group in usable)
+    groups = {}
+    for group in usable:
+        name = str(group.get("pg_name"))
+        ranks = group.get("ranks") or range(group["group_size"])  # without ranks it is a group of all
+        groups[name] = Group(name, tuple(filter(RANK.accepts, ranks)), str(group.get("pg_desc", "")))
+    return groups
 
 
 def _size(node: _Node, tensors: Any) -> tuple[int | None, str | None]:
     """Return S and our name of the type of elements; a tensor is [id, storage, offset, elements, bytes of one, ...]."""
-    attributes = {str(each.get("name")): each.get("value") for each in _values(node.attrs) if isinstance(each, dict)}
-    if dtype := dtype_of_torch(str(attributes.get("dtype"))):
+    attributes: dict[str, Any] = {}
+    for attribute in _values(node.attrs):
+        if isinstance(attribute, dict):
+            attributes[str(attribute.get("name"))] = attribute.get("value")
+    dtype = dtype_of_torch(str(attributes.get("dtype")))
+    if dtype is not None:
+        name, itemsize = dtype
         elements = [attributes.get(key) for key in ("in_msg_nelems", "out_msg_nelems")]
-        return max((count * dtype[1] for count in elements if isinstance(count, int)), default=None), dtype[0]
+        return max((count * itemsize for count in elements if isinstance(count, int)), default=None), name
     sizes = [_bytes_of(side) for side in (tensors, *_values(node.outputs)[:1])]
     match decode_part(node.input_types):
         case [str() as first, *_]:

@@ -175,28 +175,35 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
     Entries have both. For groups without entries, names and ids in ascending order belong together, because a process
     counts both up; where that contradicts an entry, as with gloo, only the entries count.
     """
-    configured = {
-        each.name: unique_group(Group(each.name, tuple(ranks), each.desc))
-        for each in dump.pg_config.values()
-        if each.name
-        for ranks in [
-            msgspec.json.decode(each.ranks, type=list[Integer]) if isinstance(each.ranks, str) else each.ranks
-        ]
-    }
-    of_id = {}
+    configured = _configured_groups(dump)
+    groups_by_id = {}
     for entry in dump.entries:
         name, description = entry.process_group
-        of_id[entry.pg_id] = configured.get(name) or unique_group(Group(name, (), description))
+        groups_by_id[entry.pg_id] = configured.get(name) or unique_group(Group(name, (), description))
     ids = [int(key) for key in dump.pg_status if key.isdecimal()]
     if len(ids) == len(configured) and all(name.isdecimal() for name in configured):
         names = sorted(configured, key=int)
         paired = {number: configured[name] for number, name in zip(sorted(ids), names, strict=True)}
-        if all(paired.get(number, group) == group for number, group in of_id.items()):
-            return {**of_id, **paired}
-    numbers, groups = set(ids) - of_id.keys(), configured.keys() - {group.name for group in of_id.values()}
-    if len(numbers) == len(groups) == 1:  # of names that are no numbers
-        of_id[numbers.pop()] = configured[groups.pop()]
-    return of_id
+        if all(paired.get(number, group) == group for number, group in groups_by_id.items()):
+            return {**groups_by_id, **paired}
+    ids_left = set(ids) - groups_by_id.keys()
+    names_left = configured.keys() - {group.name for group in groups_by_id.values()}
+    if len(ids_left) == len(names_left) == 1:  # of names that are not numbers
+        groups_by_id[ids_left.pop()] = configured[names_left.pop()]
+    return groups_by_id
+
+
+def _configured_groups(dump: _Dump) -> dict[str, Group]:
+    """Return the groups that a dump configures, by name."""
+    configured = {}
+    for group in dump.pg_config.values():
+        if not group.name:
+            continue
+        ranks = group.ranks
+        if isinstance(ranks, str):
+            ranks = msgspec.json.decode(ranks, type=list[Integer])
+        configured[group.name] = unique_group(Group(group.name, tuple(ranks), group.desc))
+    return configured
 
 
 def _single_entries(entries: Sequence[_Entry]) -> Iterator[_Entry]:

@@ -8,7 +8,7 @@ fewer. If a job was recorded several times, only what did not change since the t
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, TypeVar
 
@@ -65,40 +65,82 @@ class Hang:
 
 
 def find_hangs(job: RecordedJob) -> list[Hang]:
-    """Return why a job hangs; empty if no rank waits, as far as the files say."""
-    failed = defaultdict[str, list[int]](list)
-    for each in job.ranks:
-        if each.status:
-            failed[each.status] += [each.rank] * (each.rank >= 0)
-    found = [Hang("failed", tuple(ranks), status=status) for status, ranks in failed.items()]
-    found += _not_created(job)
-    recorded, counted = {each.rank for each in job.progress}, {(each.rank, each.group) for each in job.progress}
-    if older := _older_files(job):
-        found.append(Hang("older", tuple(sorted(older))))
+    """Return why a job hangs; empty if its files show no rank that waits."""
+    hangs = [*_failed(job), *_not_created(job)]
+    counted = {(progress.rank, progress.group) for progress in job.progress}
+    recorded = {progress.rank for progress in job.progress}
+    older = _older_files(job)
+    if older:
+        hangs.append(Hang("older", tuple(sorted(older))))
         job = _without_ranks(job, older)
-    opened, waits = _opened(job), [*_waits(job)]
+    opened = _opened(job)
+    waits = list(_waits(job))
     if job.before:  # what changed since then is not stuck
-        then = {(rank, each.call) for rank, operations in _opened(job.before).items() for each in operations}
-        lasting = {rank: [each for each in of if (rank, each.call) in then] for rank, of in opened.items()}
-        opened = {rank: operations for rank, operations in lasting.items() if operations}
-        waits = [*_lasting(_waits(job.before), waits)]
+        opened = _still_open(job.before, opened)
+        waits = list(_lasting(_waits(job.before), waits))
     waits += _waits_for_unrecorded(opened, counted)
-    found += _mismatches(opened)
+    hangs += _mismatches(opened)
     if waits:
-        blamed = {rank for wait in waits for rank in wait.awaited} - {rank for wait in waits for rank in wait.ranks}
-        busy = {each.rank for each in job.progress if each.completed is not None and each.enqueued > each.completed}
-        known = blamed & recorded
-        return [*found, *_blame(waits, (known - busy or known) | blamed - recorded, counted), *_circles(waits, blamed)]
-    if opened and not found:
-        circles = [*_circles([*_waits_in_order(opened)], set())]
-        first = min((operations[0] for operations in opened.values()), key=_when)
-        found += circles or [Hang("launched", (), first.group, first)]
-    return found
+        blamed = _only_awaited(waits)
+        hangs += _blame(waits, _without_busy(blamed, recorded, job), counted)
+        hangs += _circles(waits, blamed)
+    elif opened and not hangs:
+        first = min((calls[0] for calls in opened.values()), key=_when)
+        circles = list(_circles(list(_waits_in_order(opened)), set()))
+        hangs += circles or [Hang("launched", (), first.group, first)]
+    return hangs
+
+
+def _failed(job: RecordedJob) -> Iterator[Hang]:
+    """Yield a hang for each error that processes report, with their ranks."""
+    failed = defaultdict[str, list[int]](list)
+    for rank in job.ranks:
+        if rank.status:
+            ranks = failed[rank.status]
+            if rank.rank >= 0:
+                ranks.append(rank.rank)
+    for status, ranks in failed.items():
+        yield Hang("failed", tuple(ranks), status=status)
+
+
+def _still_open(
+    before: RecordedJob, opened: Mapping[int, Sequence[RecordedOperation]]
+) -> dict[int, list[RecordedOperation]]:
+    """Return the open operations that were open before, too, of the ranks that have any."""
+    opened_before = {(rank, call.call) for rank, calls in _opened(before).items() for call in calls}
+    still_open = {}
+    for rank, calls in opened.items():
+        lasting = [call for call in calls if (rank, call.call) in opened_before]
+        if lasting:
+            still_open[rank] = lasting
+    return still_open
+
+
+def _only_awaited(waits: Iterable[BlockedRanks]) -> set[int]:
+    """Return the ranks that others wait for, and that wait for no other rank."""
+    awaited: set[int] = set()
+    waiting: set[int] = set()
+    for wait in waits:
+        awaited.update(wait.awaited)
+        waiting.update(wait.ranks)
+    return awaited - waiting
+
+
+def _without_busy(blamed: set[int], recorded: set[int], job: RecordedJob) -> set[int]:
+    """Return the ranks to blame without those with open operations, unless all recorded ones have some."""
+    busy = set()
+    for progress in job.progress:
+        if progress.completed is not None and progress.enqueued > progress.completed:
+            busy.add(progress.rank)
+    blamed_of_record = blamed & recorded
+    idle = blamed_of_record - busy
+    return (idle or blamed_of_record) | (blamed - recorded)
 
 
 def _not_created(job: RecordedJob) -> Iterator[Hang]:
     """Yield a hang for each communicator that ranks began and did not complete."""
-    incomplete, recorded = defaultdict[Group, set[int]](set), defaultdict[Group, set[int]](set)
+    incomplete = defaultdict[Group, set[int]](set)
+    recorded = defaultdict[Group, set[int]](set)
     for progress in job.progress:
         recorded[progress.group].add(progress.rank)
         if not progress.is_created:
@@ -116,20 +158,21 @@ def _older_files(job: RecordedJob) -> set[int]:
     if job.before:
         return set()
     completed = defaultdict[Group, int](int)  # the last synchronising collective that some rank has completed
-    for each in job.operations:
-        if each.state == "completed" and each.collective in SYNCHRONISING and each.sequence is not None:
-            completed[each.group] = max(completed[each.group], each.sequence)
-    return {
-        each.rank
-        for each in job.progress
-        if each.completed is not None and each.collective == ANY and each.enqueued < completed[each.group]
-    }
+    for call in job.operations:
+        if call.state == "completed" and call.collective in SYNCHRONISING and call.sequence is not None:
+            completed[call.group] = max(completed[call.group], call.sequence)
+    older = set()
+    for progress in job.progress:
+        counts_all = progress.completed is not None and progress.collective == ANY
+        if counts_all and progress.enqueued < completed[progress.group]:
+            older.add(progress.rank)
+    return older
 
 
 def _without_ranks(job: RecordedJob, ranks: set[int]) -> RecordedJob:
     """Return a job without what some ranks recorded."""
-    operations = [each for each in job.operations if each.rank not in ranks]
-    progress = [each for each in job.progress if each.rank not in ranks]
+    operations = [call for call in job.operations if call.rank not in ranks]
+    progress = [counted for counted in job.progress if counted.rank not in ranks]
     return replace(job, operations=operations, progress=progress)
 
 
@@ -140,121 +183,158 @@ def _when(operation: RecordedOperation) -> tuple[int, int]:
 
 def _opened(job: RecordedJob) -> dict[int, list[RecordedOperation]]:
     """Return the operations that a rank has enqueued and not completed, in their order."""
-    ended = {(each.rank, each.group) for each in job.progress if each.completed is not None}
-    found = (each for each in job.operations if each.state != "completed" and (each.rank, each.group) in ended)
+    tell_ends = {(progress.rank, progress.group) for progress in job.progress if progress.completed is not None}
+    not_completed = (call for call in job.operations if call.state != "completed")
+    calls = [call for call in not_completed if (call.rank, call.group) in tell_ends]
     opened = defaultdict[int, list[RecordedOperation]](list)
-    for each in sorted(found, key=_when):
-        opened[each.rank].append(each)
+    for call in sorted(calls, key=_when):
+        opened[call.rank].append(call)
     return opened
 
 
 def _lasting(before: Iterable[BlockedRanks], now: Iterable[BlockedRanks]) -> Iterator[BlockedRanks]:
     """Yield what ranks wait for now, and waited for at the time before."""
-    waited, lacked = defaultdict[object, set[int]](set), defaultdict[object, set[int]](set)
+    waiting_before = defaultdict[object, set[int]](set)
+    awaited_before = defaultdict[object, set[int]](set)
     for wait in before:
-        waited[wait.operation.call, wait.behind].update(wait.ranks)
-        lacked[wait.operation.call, wait.behind].update(wait.awaited)
+        key = wait.operation.call, wait.behind
+        waiting_before[key].update(wait.ranks)
+        awaited_before[key].update(wait.awaited)
     for wait in now:
-        ranks = tuple(rank for rank in wait.ranks if rank in waited[wait.operation.call, wait.behind])
-        awaited = tuple(rank for rank in wait.awaited if rank in lacked[wait.operation.call, wait.behind])
+        key = wait.operation.call, wait.behind
+        ranks = tuple(rank for rank in wait.ranks if rank in waiting_before[key])
+        awaited = tuple(rank for rank in wait.awaited if rank in awaited_before[key])
         if ranks and awaited:
             yield replace(wait, ranks=ranks, awaited=awaited)
 
 
 def _waits(job: RecordedJob) -> Iterator[BlockedRanks]:
-    messages = {each.group for each in job.operations if each.peer is not None}
-    messages |= {each.group for each in job.progress if (each.completed or 0) > each.enqueued}  # of a message, before
+    messages = {call.group for call in job.operations if call.peer is not None}
+    for progress in job.progress:
+        if (progress.completed or 0) > progress.enqueued:  # a message was completed before
+            messages.add(progress.group)
     yield from _waits_by_count(job, messages)
     yield from _waits_of_messages(job, messages)
 
 
 def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedRanks]:
     counts = defaultdict[tuple[Group, str], dict[int, Progress]](dict)
-    for each in job.progress:
-        counts[each.group, each.collective][each.rank] = each
+    for progress in job.progress:
+        counts[progress.group, progress.collective][progress.rank] = progress
     recorded = {key: min(calls.values(), key=_when) for key, calls in by_call(job.operations).items()}
     for (group, collective), called in counts.items():
-        if group not in messages:
-            none = {rank: each for rank, each in counts.get((group, ANY), {}).items() if not each.enqueued}
-            of_rank = none | called  # who called nothing called none of this type
-            for ranks, late, number, behind in _late_ranks(of_rank):
-                counted = RecordedOperation(ranks[0], group, collective, number, state="enqueued")
-                yield BlockedRanks(group, ranks, late, recorded.get((group, number), counted), behind)
+        if group in messages:
+            continue
+        of_all_types = counts.get((group, ANY), {})
+        without_calls = {rank: progress for rank, progress in of_all_types.items() if not progress.enqueued}
+        by_rank = without_calls | called  # a rank without calls has none of this type
+        for ranks, late, number, behind in _late_ranks(by_rank):
+            counted = RecordedOperation(ranks[0], group, collective, number, state="enqueued")
+            yield BlockedRanks(group, ranks, late, recorded.get((group, number), counted), behind)
 
 
-def _late_ranks(of_rank: Mapping[int, Progress]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int, bool]]:
+def _late_ranks(by_rank: Mapping[int, Progress]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int, bool]]:
     """Yield ranks that wait, those that lack an operation, its number, and whether they have enqueued it."""
     waiting = defaultdict[int, list[int]](list)  # by the operation that they wait for
-    for rank, each in sorted(of_rank.items()):
-        if each.completed is None or each.enqueued > each.completed:
-            waiting[each.enqueued if each.completed is None else each.completed + 1].append(rank)
+    for rank, progress in sorted(by_rank.items()):
+        if progress.completed is None:
+            waiting[progress.enqueued].append(rank)
+        elif progress.enqueued > progress.completed:
+            waiting[progress.completed + 1].append(rank)
     for needed, ranks in waiting.items():
         lacking = defaultdict[tuple[int, bool], list[int]](list)
-        for rank, each in sorted(of_rank.items()):
-            if each.completed is not None and each.completed < min(needed - 1, each.enqueued):
-                lacking[each.completed + 1, True].append(rank)
-            elif each.enqueued < needed:
-                lacking[each.enqueued + 1, False].append(rank)
+        for rank, progress in sorted(by_rank.items()):
+            if progress.completed is not None and progress.completed < min(needed - 1, progress.enqueued):
+                lacking[progress.completed + 1, True].append(rank)
+            elif progress.enqueued < needed:
+                lacking[progress.enqueued + 1, False].append(rank)
         for (number, behind), late in lacking.items():
             yield tuple(ranks), tuple(late), number, behind
 
 
 def _waits_of_messages(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedRanks]:
-    recorded, opened = {each.rank for each in job.progress}, _opened(job)
-    every = [each for operations in opened.values() for each in operations if each.group in messages]
-    several = Counter((each.group, each.collective, each.rank, each.peer) for each in every)
-    firsts = {(each.group, each.collective, each.rank, each.peer): each for each in reversed(every)}
-    for (group, collective, rank, peer), first in firsts.items():
-        count = several[group, collective, rank, peer]
-        if peer in recorded and peer is not None and count > several[group, MESSAGES.get(collective, ""), peer, rank]:
-            yield BlockedRanks(group, (rank,), (peer,), first)
-    completed = by_call(each for each in job.operations if each.state == "completed")
-    full = {each.rank for each in job.operations if each.state == "completed"}  # other dumps have open ones only
-    last = {(each.rank, each.group): each.enqueued for each in job.progress}
-    for (group, sequence), operations in by_call(every).items():
+    """Yield who waits in groups with messages, in which counts say nothing about collectives."""
+    recorded = {progress.rank for progress in job.progress}
+    opened = _opened(job)
+    calls = [call for calls_of_rank in opened.values() for call in calls_of_rank if call.group in messages]
+    yield from _waits_for_peers(calls, recorded)
+    completed = by_call(call for call in job.operations if call.state == "completed")
+    full = {call.rank for call in job.operations if call.state == "completed"}  # other dumps have open ones only
+    last = {(progress.rank, progress.group): progress.enqueued for progress in job.progress}
+    for (group, sequence), operations in by_call(calls).items():
         waiting = tuple(sorted(operations))
         first = min(operations.values(), key=_when)
         others = recorded.intersection(group.ranks) - operations.keys()
         done = others & completed.get((group, sequence), {}).keys()
-        done |= {
-            rank for rank in others - full if last.get((rank, group)) == sequence
-        }  # it was the last one, and ended
-        if absent := tuple(sorted(others - done)):
-            yield BlockedRanks(group, waiting, absent, first)
-        elif done := done & opened.keys():
-            yield BlockedRanks(group, tuple(sorted(done)), waiting, first, behind=True)
+        for rank in others - full:
+            if last.get((rank, group)) == sequence:  # it was the last one, and ended
+                done.add(rank)
+        absent = others - done
+        still_waiting = done & opened.keys()
+        if absent:
+            yield BlockedRanks(group, waiting, tuple(sorted(absent)), first)
+        elif still_waiting:
+            yield BlockedRanks(group, tuple(sorted(still_waiting)), waiting, first, behind=True)
+
+
+def _waits_for_peers(calls: Sequence[RecordedOperation], recorded: set[int]) -> Iterator[BlockedRanks]:
+    """Yield who waits for the partner of a message, which has fewer open ones of the other direction."""
+    counts = Counter((call.group, call.collective, call.rank, call.peer) for call in calls)
+    firsts = {(call.group, call.collective, call.rank, call.peer): call for call in reversed(calls)}
+    for (group, collective, rank, peer), first in firsts.items():
+        if peer is None or peer not in recorded:
+            continue
+        opposite = MESSAGES.get(collective, "")
+        if counts[group, collective, rank, peer] > counts[group, opposite, peer, rank]:
+            yield BlockedRanks(group, (rank,), (peer,), first)
 
 
 def _waits_for_unrecorded(
     opened: Mapping[int, Sequence[RecordedOperation]], counted: set[tuple[int, Group]]
 ) -> Iterator[BlockedRanks]:
-    """Yield who waits in a group of which a rank has no file: it may be that one that is missing."""
+    """Yield who waits in a group with a rank without a file: it may be the one that is missing."""
     waiting = defaultdict[Group, list[RecordedOperation]](list)
-    for operations in opened.values():
-        for group, first in {each.group: each for each in reversed(operations) if each.group.of_job}.items():
+    for calls in opened.values():
+        firsts_of_rank = {call.group: call for call in reversed(calls) if call.group.of_job}
+        for group, first in firsts_of_rank.items():
             waiting[group].append(first)
     for group, firsts in waiting.items():
         unrecorded = {rank for rank in group.ranks if (rank, group) not in counted}
-        awaiting = [each for each in firsts if each.peer is None or each.peer in unrecorded]
-        if unrecorded and awaiting:
-            awaited = unrecorded if any(each.peer is None for each in awaiting) else {each.peer for each in awaiting}
-            ranks, first = tuple(sorted(each.rank for each in awaiting)), min(awaiting, key=_when)
-            yield BlockedRanks(group, ranks, tuple(sorted(rank for rank in awaited if rank is not None)), first)
+        awaiting = [call for call in firsts if call.peer is None or call.peer in unrecorded]
+        if not unrecorded or not awaiting:
+            continue
+        awaited = {call.peer for call in awaiting if call.peer is not None}
+        if any(call.peer is None for call in awaiting):
+            awaited = unrecorded
+        ranks = tuple(sorted(call.rank for call in awaiting))
+        yield BlockedRanks(group, ranks, tuple(sorted(awaited)), min(awaiting, key=_when))
 
 
 def _mismatches(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[Hang]:
     """Yield the first operation of each group that ranks call with another name, size or type than most."""
-    calls_of, reported = by_call(each for of in opened.values() for each in of), set[Group]()
-    for (group, _), calls in sorted(calls_of.items(), key=lambda item: item[0][1] or 0):
-        kinds = defaultdict[tuple[object, ...], list[int]](list)
-        for rank, each in calls.items():
-            kinds[each.collective, *((each.bytes, each.dtype) if each.collective in SYMMETRIC else ())].append(rank)
-        if len(kinds) > 1 and group not in reported:
-            reported.add(group)
-            most = max(kinds.values(), key=len)
-            others = sorted(calls.keys() - most) if 2 * len(most) > len(calls) else sorted(calls)
-            called = tuple((tuple(ranks), calls[ranks[0]]) for ranks in sorted(kinds.values(), key=len))
-            yield Hang("mismatch", tuple(others), group, calls[most[0]], called=called)
+    calls_by_number = by_call(call for calls in opened.values() for call in calls)
+    reported = set[Group]()
+    for (group, _), calls in sorted(calls_by_number.items(), key=lambda item: item[0][1] or 0):
+        ranks_of_kind = defaultdict[tuple[object, ...], list[int]](list)
+        for rank, call in calls.items():
+            ranks_of_kind[_kind_of(call)].append(rank)
+        if len(ranks_of_kind) == 1 or group in reported:
+            continue
+        reported.add(group)
+        most = max(ranks_of_kind.values(), key=len)
+        suspects = sorted(calls)
+        if 2 * len(most) > len(calls):
+            suspects = sorted(calls.keys() - most)
+        by_size = sorted(ranks_of_kind.values(), key=len)
+        called = tuple((tuple(ranks), calls[ranks[0]]) for ranks in by_size)
+        yield Hang("mismatch", tuple(suspects), group, calls[most[0]], called=called)
+
+
+def _kind_of(call: RecordedOperation) -> tuple[object, ...]:
+    """Return what all ranks of a group have to call alike."""
+    if call.collective in SYMMETRIC:
+        return call.collective, call.bytes, call.dtype
+    return (call.collective,)
 
 
 def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterator[BlockedRanks]:
@@ -262,17 +342,20 @@ def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterat
 
     So it does the messages of a pair of ranks, but for those of one batch, which have one number.
     """
-    launched = by_call(each for operations in opened.values() for each in operations)
-    for (group, sequence), operations in by_call(first for first, *_ in opened.values()).items():
-        if later := tuple(sorted(launched[group, sequence].keys() - operations.keys())):
-            yield BlockedRanks(group, tuple(sorted(operations)), later, next(iter(operations.values())), behind=True)
+    calls = [call for calls_of_rank in opened.values() for call in calls_of_rank]
+    launched = by_call(calls)
+    for (group, sequence), operations in by_call(calls_of_rank[0] for calls_of_rank in opened.values()).items():
+        later = launched[group, sequence].keys() - operations.keys()
+        if later:
+            first = next(iter(operations.values()))
+            yield BlockedRanks(group, tuple(sorted(operations)), tuple(sorted(later)), first, behind=True)
     pairs = defaultdict[tuple[Group, int, int], list[RecordedOperation]](list)
-    for each in (each for operations in opened.values() for each in operations):
-        if each.peer is not None:
-            pairs[each.group, each.rank, each.peer].append(each)
+    for call in calls:
+        if call.peer is not None:
+            pairs[call.group, call.rank, call.peer].append(call)
     for (group, rank, peer), own in pairs.items():
         others = pairs.get((group, peer, rank), [])
-        at_once = {each.collective for each in others if each.sequence == others[0].sequence}
+        at_once = {call.collective for call in others if call.sequence == others[0].sequence}
         if others and MESSAGES.get(own[0].collective) not in at_once:
             yield BlockedRanks(group, (rank,), (peer,), own[0], behind=True)
 
@@ -286,7 +369,9 @@ def _blame(waits: Sequence[BlockedRanks], blamed: set[int], counted: set[tuple[i
         together[number, (rank, waits[number].group) in counted].append(rank)
     for (number, is_recorded), ranks in together.items():
         wait = waits[number]
-        reason: Reason = "unrecorded" if not is_recorded else "behind" if wait.behind else "not joined"
+        reason: Reason = "unrecorded"
+        if is_recorded:
+            reason = "behind" if wait.behind else "not joined"
         yield Hang(reason, tuple(ranks), wait.group, wait.operation, tuple(_chain(waits, ranks)))
 
 
@@ -310,8 +395,9 @@ def _chain(waits: Sequence[BlockedRanks], ranks: Iterable[int]) -> Iterator[Bloc
     while nearest:
         following = (wait for rank in sorted(nearest) for wait in awaiting[rank])
         nearest = set()
-        for wait in sorted(following, key=lambda one: (one.ranks[0], -len(one.ranks))):
-            if new := {*wait.ranks} - reached:
+        for wait in sorted(following, key=lambda wait: (wait.ranks[0], -len(wait.ranks))):
+            new = {*wait.ranks} - reached
+            if new:
                 reached |= new
                 nearest |= new
                 yield wait
@@ -319,17 +405,36 @@ def _chain(waits: Sequence[BlockedRanks], ranks: Iterable[int]) -> Iterator[Bloc
 
 def _circles(waits: Sequence[BlockedRanks], blamed: set[int]) -> Iterator[Hang]:
     """Yield the circles of ranks that wait for one another and, directly or not, for no rank that is to blame."""
-    of_rank = _by_rank((rank, wait) for wait in waits for rank in wait.ranks)
-    idle = {rank for wait in waits for rank in wait.awaited} - of_rank.keys()
-    explained = {rank for wait in _chain(waits, idle | blamed) for rank in wait.ranks}
-    while rest := of_rank.keys() - explained:
-        rank, path = min(rest), dict[int, BlockedRanks]()
-        while rank not in path:
-            path[rank], following = next(
-                (wait, other) for wait in of_rank[rank] for other in wait.awaited if other in rest
-            )
-            rank = following
-        circle = [*path][[*path].index(rank) :]
-        explained |= {*circle, *(each for wait in _chain(waits, circle) for each in wait.ranks)}
+    waits_of_rank = _by_rank((rank, wait) for wait in waits for rank in wait.ranks)
+    idle = {rank for wait in waits for rank in wait.awaited} - waits_of_rank.keys()
+    explained = _waiting_for(waits, idle | blamed)
+    while rest := waits_of_rank.keys() - explained:
+        path = _circular_path(waits_of_rank, rest)
+        circle = tuple(path)
+        explained |= {*circle} | _waiting_for(waits, circle)
         first = path[circle[0]]
-        yield Hang("circle", tuple(circle), first.group, first.operation, tuple(path[each] for each in circle))
+        yield Hang("circle", circle, first.group, first.operation, tuple(path.values()))
+
+
+def _waiting_for(waits: Sequence[BlockedRanks], ranks: Iterable[int]) -> set[int]:
+    """Return the ranks that wait for some ranks, directly or not."""
+    return {rank for wait in _chain(waits, ranks) for rank in wait.ranks}
+
+
+def _circular_path(
+    waits_of_rank: Mapping[int, Sequence[BlockedRanks]], candidates: Collection[int]
+) -> dict[int, BlockedRanks]:
+    """Return the ranks of a circle with the wait of each for the next; each candidate waits for another one."""
+    rank = min(candidates)
+    path: dict[int, BlockedRanks] = {}
+    while rank not in path:
+        path[rank], rank_ahead = _first_wait_within(waits_of_rank[rank], candidates)
+        rank = rank_ahead
+    ranks = list(path)
+    circle = ranks[ranks.index(rank) :]
+    return {member: path[member] for member in circle}
+
+
+def _first_wait_within(waits: Iterable[BlockedRanks], candidates: Collection[int]) -> tuple[BlockedRanks, int]:
+    """Return the first wait for a candidate, and the candidate."""
+    return next((wait, rank) for wait in waits for rank in wait.awaited if rank in candidates)

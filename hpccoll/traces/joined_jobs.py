@@ -2,13 +2,13 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from hpccoll.traces.records import Group, Progress, RecordedJob, RecordedOperation, number_ranks, union_of
+from hpccoll.traces.records import Computing, Group, Progress, RecordedJob, RecordedOperation, number_ranks, union_of
 
 
 @dataclass(eq=False)
@@ -26,9 +26,10 @@ class _Run:
         self.jobs.append(job)
         self.taken_ns = max(self.taken_ns, job.taken_ns)
         self.hashes |= {group.name for group in job.groups if not group.of_job}
-        self.ranks |= {each.rank for each in job.ranks}
+        ranks = {rank.rank for rank in job.ranks}
+        self.ranks |= ranks
         if job.progress:
-            self.threads |= {(each.rank, thread) for each in job.ranks for thread in job.threads}
+            self.threads |= {(rank, thread) for rank in ranks for thread in job.threads}
 
     def is_of_one_job(self, other: "_Run") -> bool:
         """Return whether other files are of the same job."""
@@ -37,10 +38,10 @@ class _Run:
         if self.hashes or other.hashes:
             return not self.hashes.isdisjoint(other.hashes)
         if self.ranks.isdisjoint(other.ranks):
-            return all(job.groups for job in (self.jobs[0], other.jobs[0]))  # else nothing says of which job they are
-        is_soon = abs(other.taken_ns - self.taken_ns) <= max(job.timeout_ns for job in other.jobs)
+            return bool(self.jobs[0].groups and other.jobs[0].groups)  # else nothing says whose files they are
         if not self.call_times().isdisjoint(other.call_times()):
             return True
+        is_soon = abs(other.taken_ns - self.taken_ns) <= max(job.timeout_ns for job in other.jobs)
         return is_soon and not self.threads.isdisjoint(other.threads)
 
     def call_times(self) -> set[tuple[int, int]]:
@@ -48,46 +49,65 @@ class _Run:
         times = set[tuple[int, int]]()
         for job in self.jobs:
             if job.progress:
-                times |= {(each.rank, each.enqueued_ns) for each in job.operations if each.enqueued_ns}
+                times |= {(call.rank, call.enqueued_ns) for call in job.operations if call.enqueued_ns}
         return times
 
 
 def joined_jobs(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
     """Return the jobs of files, with what each of these recorded.
 
-    Files of one directory whose names differ in the number of the rank only are of one job; so are sets of different
-    ranks, such as those of different hosts: of several ones those that are nearest in time. Files of the same ranks
-    are of one job if they have operations in common, or soon after one another threads. Where files have NCCL's hashes,
-    those that share one are of one job.
+    Files of one directory are of one job if their names differ in the number of the rank only. Such sets of files are
+    of one job, too, if their ranks differ, as those of different hosts do; if several sets fit, the nearest in time
+    is taken. Sets of the same ranks are of one job if they have operations in common, or threads soon after one
+    another. Where files have NCCL's hashes, those that share one are of one job.
     """
     sets = dict[tuple[str, str], _Run]()
     for path, job in sorted(recorded, key=_place):
-        known = job.groups or (job.ranks and not any(each.status for each in job.ranks))
-        numbered = known and all(group.of_job for group in job.groups)
-        number = rf"(.*)(?<!\d)0*{job.ranks[0].rank}(?!\d)" if numbered and job.progress else r"()\d+"
-        pattern = path.parent / re.sub(number, r"\1#", path.name) if numbered else path
-        sets.setdefault((job.source, str(pattern)), _Run([])).add(replace(job, files=(str(path),)))
+        run = sets.setdefault((job.source, _set_name(path, job)), _Run([]))
+        run.add(replace(job, files=(str(path),)))
     joined = list[_Run]()
-    for part in sorted(sets.values(), key=lambda each: (not each.taken_ns, each.taken_ns)):
-        fitting = [each for each in joined if each.is_of_one_job(part)]
-        if not part.hashes:  # hashes of one job may be in several of its parts
-            fitting = sorted(fitting, key=lambda each: abs(each.taken_ns - part.taken_ns))[:1]
-        whole, *others = *fitting, part
-        for job in (job for each in others for job in each.jobs):
+    for run in sorted(sets.values(), key=lambda run: (not run.taken_ns, run.taken_ns)):
+        joined = _joined_with(run, joined)
+    return [_merged(run.jobs) for run in sorted(joined, key=lambda run: min(map(_order, run.jobs)))]
+
+
+def _set_name(path: Path, job: RecordedJob) -> str:
+    """Return the path of a file, without the number of its rank if its set differs in that only."""
+    has_status = any(rank.status for rank in job.ranks)
+    is_numbered = (job.groups or (job.ranks and not has_status)) and all(group.of_job for group in job.groups)
+    if not is_numbered:
+        return str(path)
+    number = r"()\d+"
+    if job.progress:
+        number = rf"(.*)(?<!\d)0*{job.ranks[0].rank}(?!\d)"
+    return str(path.parent / re.sub(number, r"\1#", path.name))
+
+
+def _joined_with(run: _Run, joined: Sequence[_Run]) -> list[_Run]:
+    """Return the joined runs with another one, which is added to those of the same job."""
+    fitting = [earlier for earlier in joined if earlier.is_of_one_job(run)]
+    if not run.hashes:  # hashes of one job may be in several of its parts
+        fitting = sorted(fitting, key=lambda earlier: abs(earlier.taken_ns - run.taken_ns))[:1]
+    whole, *others = *fitting, run
+    for other in others:
+        for job in other.jobs:
             whole.add(job)
-        joined = [each for each in joined if each not in fitting] + [whole]
-    return [_merged(each.jobs) for each in sorted(joined, key=lambda each: min(map(_order, each.jobs)))]
+    return [earlier for earlier in joined if earlier not in fitting] + [whole]
 
 
 def _place(recorded: tuple[Path, RecordedJob]) -> tuple[str, int, Path]:
     """Order files where nothing else does, so that it does not matter in which order they are given."""
     path, job = recorded
-    return job.source, min((each.rank for each in job.ranks), default=-1), path
+    first_rank = min((rank.rank for rank in job.ranks), default=-1)
+    return job.source, first_rank, path
 
 
 def _order(job: RecordedJob) -> tuple[int, int]:
     """Order the files of a rank, and reports of all, by what was launched and by when they were written."""
-    return (0 if len(job.ranks) == 1 else job.taken_ns), sum(each.enqueued for each in job.progress)
+    launched = sum(counted.enqueued for counted in job.progress)
+    if len(job.ranks) == 1:
+        return 0, launched
+    return job.taken_ns, launched
 
 
 def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
@@ -96,77 +116,129 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
     Two polls of one time are one, and a group without ranks has those that know it.
     """
     paths = sorted({path for job in parts for path in job.files})
-    single = {-number if job.operations or not job.taken_ns else job.taken_ns: job for number, job in enumerate(parts)}
-    parts, lacking = _without_outdated(sorted(_numbered([*single.values()]), key=_order))
-    files = defaultdict[int, list[RecordedJob]](list)  # of each rank, one after the other
-    for job in (each for each in parts if each.progress):
-        for rank in job.ranks:
-            files[rank.rank].append(job)
-    polls = [*map(len, files.values())] or [1]
-    members = dict[Group, set[int]]()
+    in_order = sorted(_numbered(_without_repeated_polls(parts)), key=_order)
+    parts, lacking = _without_outdated(in_order)
+    source = parts[0].source
+    files = _counting_files(parts)
+    polls = [len(jobs) for jobs in files.values()] or [1]
+    groups = _groups_with_ranks(parts)
+    before = None
+    if max(polls) > 1:
+        before = RecordedJob(source, **_as_of(2, parts, files, groups))
+    ranks = {rank.rank: rank for job in parts for rank in job.ranks}
+    computing = [record for job in parts for record in job.computing]
+    for rank in _ranks_with_overlapping_windows(computing):
+        lacking.append(f"which ranks wrote the files of rank {rank} that are of the same time")
     for job in parts:
-        for each in chain[Progress | RecordedOperation](job.operations, job.progress):
-            if not each.group.ranks:
-                members.setdefault(each.group, set()).add(each.rank)
-    groups = {group: replace(group, ranks=tuple(sorted(ranks))) for group, ranks in members.items()}
-    ranks = {each.rank: each for job in parts for each in job.ranks}
-    windows = defaultdict[int, list[tuple[int, int]]](list)
-    for record in (each for job in parts for each in job.computing):
-        windows[record.rank].append(record.window_ns)
-    doubled = (rank for rank, spans in windows.items() if len(union_of(spans)) < len(spans))
-    lacking += [f"which ranks wrote the files of rank {rank} that are of the same time" for rank in doubled]
-
-    def as_of(place: int) -> dict[str, Any]:
-        chosen = {rank: each[-min(place, len(each))] for rank, each in files.items()}
-        return {
-            key: [
-                each if each.group.ranks else replace(each, group=groups[each.group])
-                for job in parts
-                for each in getattr(job, key)
-                if chosen.get(each.rank, job) is job
-                and (place == 1 or key == "progress" or len(files[each.rank]) > 1)  # one file does not tell what lasts
-            ]
-            for key in ("operations", "progress")
-        }
-
+        lacking += job.cannot_say
     return RecordedJob(
-        parts[0].source,
+        source,
         [ranks[number] for number in sorted(ranks)],
-        computing=[each for job in parts for each in job.computing],
-        cannot_say=tuple(dict.fromkeys((*lacking, *(sentence for job in parts for sentence in job.cannot_say)))),
+        computing=computing,
+        cannot_say=tuple(dict.fromkeys(lacking)),
         unnamed_behind=_unnamed_behind(parts),
         polls=min(polls),
-        before=RecordedJob(parts[0].source, **as_of(2)) if max(polls) > 1 else None,
+        before=before,
         files=paths,
-        **as_of(1),
+        **_as_of(1, parts, files, groups),
     )
+
+
+def _without_repeated_polls(parts: Sequence[RecordedJob]) -> list[RecordedJob]:
+    """Return the parts with the last one only of reports of one time that have counts and no operations."""
+    single: dict[int, RecordedJob] = {}
+    for number, job in enumerate(parts):
+        is_poll = bool(job.taken_ns) and not job.operations
+        single[job.taken_ns if is_poll else -number] = job
+    return list(single.values())
+
+
+def _counting_files(parts: Sequence[RecordedJob]) -> dict[int, list[RecordedJob]]:
+    """Return the files of each rank that count operations, one after the other."""
+    files: dict[int, list[RecordedJob]] = {}
+    for job in parts:
+        if job.progress:
+            for rank in job.ranks:
+                files.setdefault(rank.rank, []).append(job)
+    return files
+
+
+def _groups_with_ranks(parts: Sequence[RecordedJob]) -> dict[Group, Group]:
+    """Return the groups whose ranks no file names, with the ranks that recorded anything of them."""
+    members = dict[Group, set[int]]()
+    for job in parts:
+        for record in chain[Progress | RecordedOperation](job.operations, job.progress):
+            if not record.group.ranks:
+                members.setdefault(record.group, set()).add(record.rank)
+    return {group: replace(group, ranks=tuple(sorted(ranks))) for group, ranks in members.items()}
+
+
+def _ranks_with_overlapping_windows(computing: Iterable[Computing]) -> list[int]:
+    """Return the ranks that seem to have recorded twice at one time: two ranks have the same number."""
+    windows = defaultdict[int, list[tuple[int, int]]](list)
+    for record in computing:
+        windows[record.rank].append(record.window_ns)
+    return [rank for rank, spans in windows.items() if len(union_of(spans)) < len(spans)]
+
+
+def _as_of(
+    place: int,
+    parts: Sequence[RecordedJob],
+    files: Mapping[int, Sequence[RecordedJob]],
+    groups: Mapping[Group, Group],
+) -> dict[str, Any]:
+    """Return the operations and the progress of each rank as of its last file but ``place`` - 1.
+
+    One file of a rank does not tell which of its operations last: they are left out as of an earlier file.
+    """
+    chosen = {rank: jobs[-min(place, len(jobs))] for rank, jobs in files.items()}
+    has_earlier = {rank for rank, jobs in files.items() if len(jobs) > 1}
+    operations = []
+    progress = []
+    for job in parts:
+        for call in job.operations:
+            rank = call.rank
+            if chosen.get(rank, job) is job and (place == 1 or rank in has_earlier):
+                operations.append(call if call.group.ranks else replace(call, group=groups[call.group]))
+        own_progress = [counted for counted in job.progress if chosen.get(counted.rank, job) is job]
+        for counted in own_progress:
+            group = groups.get(counted.group, counted.group)
+            progress.append(counted if counted.group.ranks else replace(counted, group=group))
+    return {"operations": operations, "progress": progress}
 
 
 def _unnamed_behind(parts: Sequence[RecordedJob]) -> Sequence[str]:
     sentences = dict[str, None]()  # in their order
     for job in parts:
         sentences |= dict.fromkeys(job.unnamed_behind)
-    return [*sentences]
+    return list(sentences)
 
 
 def _numbered(parts: Sequence[RecordedJob]) -> Iterator[RecordedJob]:
     """Yield the parts with ranks of the whole job, where files of one process each know those of a communicator."""
-    numbers = number_ranks(each.place for job in parts for each in job.ranks if each.place)
+    numbers = number_ranks(rank.place for job in parts for rank in job.ranks if rank.place)
     for job in parts:
-        new = {each.rank: numbers[each.place] for each in job.ranks if each.place}
-        moved = ("ranks", "operations", "progress") if any(rank != number for rank, number in new.items()) else ()
-        lists: dict[str, Any] = {
-            key: [replace(each, rank=new[each.rank]) for each in getattr(job, key)] for key in moved
-        }
-        yield replace(job, **lists)
+        new = {rank.rank: numbers[rank.place] for rank in job.ranks if rank.place}
+        moved: dict[str, Any] = {}
+        if any(rank != number for rank, number in new.items()):
+            for name in ("ranks", "operations", "progress"):
+                records = getattr(job, name)
+                moved[name] = [replace(record, rank=new[record.rank]) for record in records]
+        yield replace(job, **moved)
 
 
 def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], list[str]]:
     """Return the files of the latest run, and a sentence for each rank that died without one, and has an older one."""
-    last = {each.rank: job for job in parts for each in job.ranks if job.timeout_ns > 0 and job.taken_ns}
+    last: dict[int, RecordedJob] = {}
+    for job in parts:
+        if job.timeout_ns > 0 and job.taken_ns:
+            last |= dict.fromkeys((rank.rank for rank in job.ranks), job)
     timed = sorted(last.values(), key=lambda job: job.taken_ns)
-    gaps = [(later.taken_ns - each.taken_ns, each) for each, later in pairwise(timed)]
-    outdated = timed[: max((number for number, (gap, each) in enumerate(gaps, 1) if gap > each.timeout_ns), default=0)]
-    gone = dict.fromkeys(each.rank for job in outdated for each in job.ranks)
-    said = [f"rank {rank} in this run: its file, older than the others, is left out" for rank in gone]
-    return [job for job in parts if not any(each.rank in gone for each in job.ranks)], said
+    outdated = 0  # the number of files before the last gap that is longer than the timeout
+    for number, (job, later) in enumerate(pairwise(timed), 1):
+        if later.taken_ns - job.taken_ns > job.timeout_ns:
+            outdated = number
+    gone = dict.fromkeys(rank.rank for job in timed[:outdated] for rank in job.ranks)
+    sentences = [f"rank {rank} in this run: its file, older than the others, is left out" for rank in gone]
+    kept = [job for job in parts if not any(rank.rank in gone for rank in job.ranks)]
+    return kept, sentences

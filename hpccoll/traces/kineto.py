@@ -100,30 +100,33 @@ def read(path: Path) -> RecordedJob:
     recorded = _read_events(path)
     trace = recorded.trace
     distributed = decode_part(trace.distributed)
-    distributed = distributed if isinstance(distributed, dict) else {}
+    if not isinstance(distributed, dict):
+        distributed = {}
     named = re.search(r"(?:rank|worker)[-_]?(\d{1,6})", path.name)
-    rank, size = distributed.get("rank", int(named[1]) if named else 0), distributed.get("world_size", 1)
+    rank = distributed.get("rank", int(named[1]) if named else 0)
+    size = distributed.get("world_size", 1)
     if not RANK.accepts(rank) or not RANKS.accepts(size):
         raise ValueError("its rank and world_size are not numbers, or out of range")
-    groups, around = _Groups(distributed, size), _read_annotations(path, recorded.communication)
-    operations = [
-        _operation(rank, groups, event, around.get(str(event.args.correlation)), trace.base)
-        for event in recorded.communication
-    ]
+    groups = _Groups(distributed, size)
+    annotations = _read_annotations(path, recorded.communication)
+    operations = []
+    for event in recorded.communication:
+        annotation = annotations.get(str(event.args.correlation))
+        operations.append(_operation(rank, groups, event, annotation, trace.base))
     spans = [(begin + trace.base, end + trace.base) for begin, end in union_of(recorded.computing)]
-    window = (0, 0)
     computing = []
     if recorded.window is not None:
-        window = recorded.window[0] + trace.base, recorded.window[1] + trace.base
+        begin, end = recorded.window
+        window = begin + trace.base, end + trace.base
         computing = [Computing(rank, spans, window, max(1, len(recorded.steps)))]
-    lacking = {
-        "which rank did not join an operation": True, f"any kernel of NCCL in {path.name}": not operations,
-        "numbers and groups of operations: they are matched by their order, as one group":
-            any(each.sequence is None for each in operations),
-        f"the rank of {path.name}, which is taken for 0": "rank" not in distributed and not named,
-    }  # fmt: skip
-    said = [sentence for sentence, is_lacking in lacking.items() if is_lacking]
-    return RecordedJob(SOURCE, (Rank(rank, trace.host),), operations, computing=computing, cannot_say=said)
+    cannot_say = ["which rank did not join an operation"]
+    if not operations:
+        cannot_say.append(f"any kernel of NCCL in {path.name}")
+    if any(operation.sequence is None for operation in operations):
+        cannot_say.append("numbers and groups of operations: they are matched by their order, as one group")
+    if "rank" not in distributed and not named:
+        cannot_say.append(f"the rank of {path.name}, which is taken for 0")
+    return RecordedJob(SOURCE, (Rank(rank, trace.host),), operations, computing=computing, cannot_say=cannot_say)
 
 
 class _Recorded:
@@ -221,42 +224,52 @@ class _Groups:
 
     def __init__(self, distributed: Mapping[str, Any], size: int) -> None:
         self._all = tuple(range(size))
+        self._members: dict[str, tuple[int, ...]] = {}
         configured = distributed.get("pg_config")
-        self._members = {
-            str(each.get("pg_name")): tuple(ranks) or self._all
-            for each in (configured if isinstance(configured, list) else ())
-            if isinstance(each, dict) and isinstance(ranks := each.get("ranks"), list) and all(map(RANK.accepts, ranks))
-        }
+        for group in configured if isinstance(configured, list) else ():
+            ranks = group.get("ranks") if isinstance(group, dict) else None
+            if isinstance(ranks, list) and all(map(RANK.accepts, ranks)):
+                self._members[str(group.get("pg_name"))] = tuple(ranks) or self._all
 
     def of(self, arguments: _Arguments) -> Group:
         if arguments.group is None:
             return Group("", self._all)
-        name, text = str(arguments.group), str(arguments.ranks)  # "[0, 1, 2]", which long groups shorten by "..."
-        listed = () if "..." in text else tuple(map(int, re.findall(r"\d{1,6}", text)))
-        size = arguments.size if isinstance(arguments.size, int) and name not in self._members and not listed else 0
-        return Group(name, self._members.get(name, listed), str(arguments.description or ""), size=size)
+        name = str(arguments.group)
+        ranks = self._members.get(name)
+        size = 0
+        if ranks is None:
+            text = str(arguments.ranks)  # "[0, 1, 2]", which long groups shorten by "..."
+            ranks = () if "..." in text else tuple(map(int, re.findall(r"\d{1,6}", text)))
+            if not ranks and isinstance(arguments.size, int):
+                size = arguments.size
+        return Group(name, ranks, str(arguments.description or ""), size=size)
 
 
 def _annotations(timed: Iterable[_Event], nameless: Collection[str]) -> dict[str, _Event]:
     """Return the annotation around the launch of each kernel of the ``nameless`` correlations, by correlation."""
     of_thread: defaultdict[tuple[str, str], list[_Event]] = defaultdict(list)
-    launches, found = dict[str, _Event](), dict[str, _Event]()
+    launches: dict[str, _Event] = {}
+    around: dict[str, _Event] = {}
     for event in timed:
         if event.name.startswith("nccl:"):
             of_thread[event.thread].append(event)
         elif "cuda" in event.cat and str(event.args.correlation) in nameless:  # cuda_runtime, cuda_driver
             launches[str(event.args.correlation)] = event
     for correlation, launch in launches.items():
-        before = bisect_right(of_thread[launch.thread], launch.ts, key=lambda each: each.ts)
-        for event in of_thread[launch.thread][max(0, before - 1) : before]:
-            if event.ts + (event.dur or 0.0) >= launch.ts:
-                found[correlation] = event
-    return found
+        annotations = of_thread[launch.thread]
+        before = bisect_right(annotations, launch.ts, key=_begin_us)
+        if before:
+            latest = annotations[before - 1]
+            if latest.ts + (latest.dur or 0.0) >= launch.ts:
+                around[correlation] = latest
+    return around
 
 
 def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | None, base_ns: int) -> RecordedOperation:
     arguments = event.args
-    name, elements, dtype = _collective(event, annotation), list[int](), None
+    name = _collective(event, annotation)
+    elements: list[int] = []
+    dtype = None
     if arguments.collective is not None:
         elements = [count for count in (arguments.elements_in, arguments.elements_out) if isinstance(count, int)]
         dtype = dtype_of_torch(str(arguments.dtype))
@@ -264,14 +277,27 @@ def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | N
         elements, dtype = _first_input(annotation.args)
     if name == "barrier" or (annotation and name in ("all_gather", "gather")):  # of these the input is one block
         elements = []
-    nbytes = max(elements) * dtype[1] if elements and dtype else -1
+    dtype_name = itemsize = nbytes = None
+    if dtype is not None:
+        dtype_name, itemsize = dtype
+    if elements and itemsize:
+        nbytes = max(elements) * itemsize
+        if not 0 <= nbytes < 1 << 62:
+            nbytes = None
     begin, end = _span(event, base_ns)
     return RecordedOperation(
-        rank, groups.of(arguments), name, arguments.sequence if isinstance(arguments.sequence, int) else None,
-        bytes=nbytes if 0 <= nbytes < 1 << 62 else None, dtype=dtype[0] if dtype else None,
-        started_ns=begin, ended_ns=end, duration_s=(event.dur or 0.0) / 1e6, peer=_peer(name, arguments),
+        rank,
+        groups.of(arguments),
+        name,
+        arguments.sequence if isinstance(arguments.sequence, int) else None,
+        bytes=nbytes,
+        dtype=dtype_name,
+        started_ns=begin,
+        ended_ns=end,
+        duration_s=(event.dur or 0.0) / 1e6,
+        peer=_peer(name, arguments),
         may_be_uneven=name == "all_to_all" and arguments.collective is None,
-    )  # fmt: skip
+    )
 
 
 def _peer(name: str, arguments: _Arguments) -> int | None:

@@ -6,7 +6,7 @@ that of one process, its commId (from 2.16) is equal on all ranks.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from hpccoll.common.files import read_lines
@@ -65,28 +65,58 @@ def read(path: Path) -> RecordedJob:
         raise ValueError("NCCL before 2.16 logs no commId: which processes share a communicator is not known")
     if not members:
         raise ValueError("it has no line of a communicator and its ranks; do: log with NCCL_DEBUG_SUBSYS=INIT,COLL")
+    groups = _groups_by_id(members.values())
+    places = _places(members, hosts)
+    numbers = number_ranks(places.values())
+    progress = []
+    for (writer, comm, function), count in _counts(members, calls, first):
+        counted = Progress(
+            rank=numbers[places[writer]],
+            group=groups[members[writer, comm]["id"]],
+            enqueued=count,
+            completed=None,
+            collective=collective_of_torch(function) if function else ANY,
+            is_created=(writer, comm) not in incomplete,
+        )
+        progress.append(counted)
+    ranks = tuple(Rank(numbers[place], hosts[writer], place=place) for writer, place in places.items())
+    unnamed = sum(count for (writer, comm, _), count in calls.items() if (writer, comm) not in members)
+    cannot_say = _cannot_say(path, unnamed, has_calls=bool(calls), begun_late=any(first.values()))
+    return RecordedJob(SOURCE, ranks, progress=progress, cannot_say=tuple(cannot_say))
+
+
+def _counts(
+    members: Mapping[tuple[str, str], re.Match[str]],
+    calls: Mapping[tuple[str, str, str], int],
+    first: Mapping[tuple[str, str], int],
+) -> Iterator[tuple[tuple[str, str, str], int]]:
+    """Yield how often each process called each function of a communicator whose first call was logged.
+
+    A communicator without calls has one count, of no function.
+    """
+    for (writer, comm, function), count in calls.items():
+        if (writer, comm) in members and not first.get((writer, comm)):
+            yield (writer, comm, function), count
+    for writer, comm in sorted(members.keys() - first.keys()):
+        yield (writer, comm, ""), 0
+
+
+def _groups_by_id(members: Collection[re.Match[str]]) -> dict[str, Group]:
+    """Return the communicators of a log, by their ids."""
+    sizes = {member["id"]: min(int(member["ranks"]), RANKS.maximum) for member in members}
+    check_members(sizes.values())
+    return {name: Group(name.removeprefix("0x"), tuple(range(size)), of_job=False) for name, size in sizes.items()}
+
+
+def _places(
+    members: Mapping[tuple[str, str], re.Match[str]], hosts: Mapping[str, str | None]
+) -> dict[str, tuple[str, int, str]]:
+    """Return the place of each process: its host, and its rank in its largest communicator."""
     largest: dict[str, re.Match[str]] = {}
     for (writer, _), member in members.items():
         if writer not in largest or int(member["ranks"]) > int(largest[writer]["ranks"]):
             largest[writer] = member
-    sizes = {member["id"]: min(int(member["ranks"]), RANKS.maximum) for member in members.values()}
-    check_members(sizes.values())
-    groups = {name: Group(name.removeprefix("0x"), tuple(range(size)), of_job=False) for name, size in sizes.items()}
-    places = {writer: (hosts[writer] or "", int(member["rank"]), writer) for writer, member in largest.items()}
-    numbers = number_ranks(places.values())
-    idle = {(writer, comm, "") for writer, comm in members.keys() - first.keys()}
-    progress = [
-        Progress(
-            numbers[places[writer]], groups[members[writer, comm]["id"]], count, None,
-            collective_of_torch(function) if function else ANY, is_created=(writer, comm) not in incomplete,
-        )
-        for (writer, comm, function), count in (*calls.items(), *((each, 0) for each in sorted(idle)))
-        if (writer, comm) in members and not first.get((writer, comm))
-    ]  # fmt: skip
-    ranks = tuple(Rank(numbers[place], hosts[writer], place=place) for writer, place in places.items())
-    unnamed = sum(count for key, count in calls.items() if key[:2] not in members)
-    cannot_say = _cannot_say(path, unnamed, has_calls=bool(calls), begun_late=any(first.values()))
-    return RecordedJob(SOURCE, ranks, progress=progress, cannot_say=tuple(cannot_say))
+    return {writer: (hosts[writer] or "", int(member["rank"]), writer) for writer, member in largest.items()}
 
 
 def _cannot_say(path: Path, unnamed: int, *, has_calls: bool, begun_late: bool) -> Iterator[str]:

@@ -109,27 +109,29 @@ def read(path: Path) -> RecordedJob:
 def _to_job(report: _Report) -> RecordedJob:
     if not report.communicators:
         raise ValueError(NO_COMMUNICATOR)
-    communicators = sorted(report.communicators, key=lambda each: (-each.size, each.hash, each.secondary_hash))
-    numbers, ranks, progress = dict[Place, int](), dict[int, Rank](), list[Progress]()
-    for each in communicators:
+    communicators = sorted(report.communicators, key=lambda comm: (-comm.size, comm.hash, comm.secondary_hash))
+    largest = communicators[0]
+    numbers: dict[Place, int] = {}
+    ranks: dict[int, Rank] = {}
+    progress: list[Progress] = []
+    for communicator in communicators:
         unused = count(max(numbers.values(), default=-1) + 1)
-        members = sorted((*each.ranks, *each.missing_ranks), key=lambda one: one.rank)
+        members = sorted((*communicator.ranks, *communicator.missing_ranks), key=lambda member: member.rank)
         for member in members:
             if member.place not in numbers:
-                numbers[member.place] = member.rank if each is communicators[0] else next(unused)
-        group = Group(
-            f"{each.hash} {each.secondary_hash}".strip(), tuple(numbers[member.place] for member in members), "", False
-        )
-        absent = {member.place for member in each.missing_ranks}
+                numbers[member.place] = member.rank if communicator is largest else next(unused)
+        absent = {member.place for member in communicator.missing_ranks}
         for member in members:
-            number, status = numbers[member.place], _status(member, missing=member.place in absent)
+            number = numbers[member.place]
+            status = _status(member, missing=member.place in absent)
             if number not in ranks or status:
                 ranks[number] = Rank(number, member.host or None, status)
-        progress += [
-            Progress(numbers[member.place], group, launched, None, COLLECTIVES.get(name, name))
-            for member in each.ranks
-            for name, launched in member.collective_counts.items()
-        ]
+        name = f"{communicator.hash} {communicator.secondary_hash}".strip()
+        group = Group(name, tuple(numbers[member.place] for member in members), of_job=False)
+        for member in communicator.ranks:
+            number = numbers[member.place]
+            for function, launched in member.collective_counts.items():
+                progress.append(Progress(number, group, launched, None, COLLECTIVES.get(function, function)))
     return RecordedJob(
         SOURCE,
         ranks=[ranks[number] for number in sorted(ranks)],

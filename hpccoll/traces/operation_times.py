@@ -4,7 +4,7 @@ Operations are matched over ranks by their numbers, or by their order where a fo
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,7 +27,8 @@ class MatchedOperation:
     @property
     def bytes(self) -> int | None:
         """S: the largest one of all ranks."""
-        return max((each.bytes for each in self.records.values() if each.bytes is not None), default=None)
+        sizes = [record.bytes for record in self.records.values() if record.bytes is not None]
+        return max(sizes, default=None)
 
     @property
     def is_bounded(self) -> bool:
@@ -60,25 +61,42 @@ class OperationTimes(NamedTuple):
 def match_operations(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], dict[Group, int]]:
     """Return the operations with the records of all ranks, and how many of a group are left out, for they differ."""
     by_group: defaultdict[Group, dict[int, list[RecordedOperation]]] = defaultdict(dict)
-    for each in timed:
-        by_group[each.group].setdefault(each.rank, []).append(each)
-    matched, unmatched = list[MatchedOperation](), dict[Group, int]()
-    for group, of_ranks in by_group.items():
-        keyed: defaultdict[tuple[object, ...], dict[int, RecordedOperation]] = defaultdict(dict)
-        for rank, records in of_ranks.items():
-            seen = Counter[tuple[object, ...]]()
-            for each in records:
-                key: tuple[object, ...] = each.collective if each.by_type else "", each.sequence
-                if each.collective in MESSAGES:
-                    key = each.collective, rank  # a message is of two ranks, and bounds nothing
-                keyed[*key, seen[key]][rank] = each  # grouped calls share a number, and others have none
-                seen[key] += 1
-        unnumbered = {sum(each.sequence is None and each.collective not in MESSAGES for each in of)
-                      for of in of_ranks.values()}  # fmt: skip
-        size = max(len(group.ranks), group.size, len(of_ranks))
-        same = [members for members in keyed.values() if len({each.collective for each in members.values()}) == 1]
-        if len(unnumbered) > 1 or (len(same) < len(keyed) and unnumbered != {0}):
+    for call in timed:
+        by_group[call.group].setdefault(call.rank, []).append(call)
+    matched: list[MatchedOperation] = []
+    unmatched: dict[Group, int] = {}
+    for group, records_of_rank in by_group.items():
+        candidates = _candidates(records_of_rank)
+        same = [records for records in candidates if _is_of_one_collective(records)]
+        without_number = {_count_without_number(records) for records in records_of_rank.values()}
+        differ = len(same) < len(candidates)
+        if len(without_number) > 1 or (differ and without_number != {0}):
             same = []  # without numbers, the order says nothing of any
-        unmatched |= {group: len(keyed) - len(same)} if len(same) < len(keyed) else {}
-        matched += [MatchedOperation(members, size) for members in same]
+        if len(same) < len(candidates):
+            unmatched[group] = len(candidates) - len(same)
+        size = max(len(group.ranks), group.size, len(records_of_rank))
+        matched += [MatchedOperation(records, size) for records in same]
     return matched, unmatched
+
+
+def _candidates(records_of_rank: Mapping[int, Sequence[RecordedOperation]]) -> list[dict[int, RecordedOperation]]:
+    """Return what may be one operation of a group, by its number and place: the record of each rank."""
+    keyed: defaultdict[tuple[object, ...], dict[int, RecordedOperation]] = defaultdict(dict)
+    for rank, records in records_of_rank.items():
+        seen = Counter[tuple[object, ...]]()
+        for record in records:
+            key: tuple[object, ...] = record.collective if record.by_type else "", record.sequence
+            if record.collective in MESSAGES:
+                key = record.collective, rank  # a message is of two ranks, and bounds nothing
+            keyed[*key, seen[key]][rank] = record  # grouped calls share a number, and others have none
+            seen[key] += 1
+    return list(keyed.values())
+
+
+def _is_of_one_collective(records: Mapping[int, RecordedOperation]) -> bool:
+    return len({record.collective for record in records.values()}) == 1
+
+
+def _count_without_number(records: Iterable[RecordedOperation]) -> int:
+    """Return how many collectives of a rank have no number."""
+    return sum(record.sequence is None and record.collective not in MESSAGES for record in records)

@@ -69,20 +69,23 @@ def read_job(paths: Iterable[Path], progress: Callable[[int, int], object] | Non
         paths: files, archives and directories.
         progress: is called with the number of paths that are read, and that of all.
     """
-    every, found = [*_files(paths)], list[tuple[Path, RecordedJob | str]]()
-    is_long = sum(each.stat().st_size for each in every if each.is_file()) > LONG_BYTES
+    files = list(_files(paths))
+    contents: list[tuple[Path, RecordedJob | str]] = []
+    is_long = sum(file.stat().st_size for file in files if file.is_file()) > LONG_BYTES
     processes = min(MAX_PROCESSES, len(os.sched_getaffinity(0)))
     with ProcessPoolExecutor(processes, get_context("forkserver"), gc.disable) as pool:
-        reads = [pool.submit(_read_all, each).result if is_long else partial(_read_all, each) for each in every]
-        for number, (path, read) in enumerate(zip(every, reads, strict=True), 1):
+        reads = [pool.submit(_read_all, file).result if is_long else partial(_read_all, file) for file in files]
+        for number, (path, read) in enumerate(zip(files, reads, strict=True), 1):
             try:
-                found += read()
+                contents += read()
             except BrokenProcessPool:
-                found.append((path, _line(path, path, ValueError("a process that reads was ended, maybe for memory"))))
+                error = ValueError("a process that reads was ended, maybe for memory")
+                contents.append((path, _line(path, path, error)))
             if progress:
-                progress(number, len(every))
-    recorded = [(path, job) for path, job in found if isinstance(job, RecordedJob)]
-    return JobFiles(joined_jobs(recorded), [line for _, line in found if isinstance(line, str)])
+                progress(number, len(files))
+    recorded = [(path, content) for path, content in contents if isinstance(content, RecordedJob)]
+    damaged = [content for _, content in contents if isinstance(content, str)]
+    return JobFiles(joined_jobs(recorded), damaged)
 
 
 def _read_all(path: Path) -> list[tuple[Path, RecordedJob | str]]:

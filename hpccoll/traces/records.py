@@ -185,11 +185,9 @@ class RecordedJob:
     @property
     def moved(self) -> bool:
         """Whether counts and open operations differ from those of the time before."""
-        now, then = (
-            {*job.progress, *((each.rank, each.call) for each in job.operations if each.state != "completed")}
-            for job in (self, self.before or self)
-        )
-        return now != then
+        if self.before is None:
+            return False
+        return _counts_and_open_calls(self) != _counts_and_open_calls(self.before)
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -198,6 +196,11 @@ class RecordedJob:
         # Most operations have the same few objects, whose hashes take longer than their identities.
         called = {id(operation.group): operation.group for operation in self.operations}
         return tuple(dict.fromkeys((*counted, *called.values())))
+
+
+def _counts_and_open_calls(job: RecordedJob) -> set[object]:
+    open_calls = {(call.rank, call.call) for call in job.operations if call.state != "completed"}
+    return {*job.progress, *open_calls}
 
 
 def by_call(operations: Iterable[RecordedOperation]) -> Mapping[tuple[Group, int | None], dict[int, RecordedOperation]]:

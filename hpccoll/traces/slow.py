@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from hpccoll.store.waiting import NO_RANK, LateRank, Seconds, late_ranks, waiting_of
+from hpccoll.store.waiting import NO_RANK, LateRank, Seconds, Waiting, late_ranks, waiting_of
 from hpccoll.traces.late import Lag, find_lags
 from hpccoll.traces.operation_times import MatchedOperation, OperationTimes, match_operations
 from hpccoll.traces.records import Computing, Group, RecordedJob, RecordedOperation, union_of
@@ -49,7 +49,9 @@ class RankTimes(NamedTuple):
     @property
     def exposed(self) -> float | None:
         """The share of communication that no computing hides."""
-        return self.exposed_s / self.window_s if self.exposed_s is not None and self.window_s else None
+        if self.exposed_s is None or not self.window_s:
+            return None
+        return self.exposed_s / self.window_s
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ class SlowParts:
 
     def begin_ns(self, record: RecordedOperation) -> float | None:
         """Return when an operation began, by the aligned clocks; None where that is not known."""
-        return None if record.started_ns is None else record.started_ns - self.shifts_s.get(record.rank, 0.0) * 1e9
+        if record.started_ns is None:
+            return None
+        return record.started_ns - self.shifts_s.get(record.rank, 0.0) * 1e9
 
     @cached_property
     def hosts(self) -> Mapping[int, str | None]:
@@ -78,51 +82,59 @@ class SlowParts:
     @cached_property
     def in_order(self) -> Sequence[tuple[float, OperationTimes, int]]:
         """When the first rank began each operation, as ``begin_ns``, with the times that have it, and its row there."""
-        begun = [
-            (min(begins), of, row)
-            for of in self.times
-            for row, operation in enumerate(of.operations)
-            if (begins := [begin for each in operation.records.values() if (begin := self.begin_ns(each)) is not None])
-        ]
+        begun = []
+        for times in self.times:
+            for row, operation in enumerate(times.operations):
+                begins = map(self.begin_ns, operation.records.values())
+                first = min((begin for begin in begins if begin is not None), default=None)
+                if first is not None:
+                    begun.append((first, times, row))
         return sorted(begun, key=itemgetter(0))
 
     @property
     def opening(self) -> tuple[str, float] | None:
         """The first operation, and by how much a rank came after the others: its recorder may have started late."""
-        for _, of, row in self.in_order[:1]:
-            if of.waiting and of.waiting.last[row] != NO_RANK:
-                return of.collective, float(of.waiting.late_s[row])
-        return None
+        if not self.in_order:
+            return None
+        _, times, row = self.in_order[0]
+        if times.waiting is None or times.waiting.last[row] == NO_RANK:
+            return None
+        return times.collective, float(times.waiting.late_s[row])
 
 
 def slow_parts(job: RecordedJob) -> SlowParts | None:
     """Return what is slow in a job; None if no operation has a duration, unless the files record operations only."""
-    timed = [each for each in job.operations if each.duration_s is not None and 0 <= each.duration_s < math.inf]
+    timed = [call for call in job.operations if call.duration_s is not None and 0 <= call.duration_s < math.inf]
     if not timed:
         if job.progress or not job.operations:
             return None
         called, unmatched = match_operations(job.operations)
-        return SlowParts([*_collectives(called, {}, None)], (), (), (), (), None, {}, unmatched)
+        times = list(_collectives(called, {}, None))
+        return SlowParts(times, (), (), (), (), None, {}, unmatched)
     matched, unmatched = match_operations(timed)
-    hosts = {each.rank: each.host for each in job.ranks if each.host}
+    hosts = {rank.rank: rank.host for rank in job.ranks if rank.host}
     shifts_s, residual_s = _align(matched, hosts)
-    if residual_s is not None and residual_s > float(np.median([each.duration_s or 0.0 for each in timed])):
-        shifts_s, residual_s = {}, None  # the ends were noticed late: the durations say more about the order
-    times = [*_collectives(matched, shifts_s, residual_s)]
+    if residual_s is not None and residual_s > float(np.median([call.duration_s or 0.0 for call in timed])):
+        shifts_s = {}
+        residual_s = None  # the ends were noticed late: the durations say more about the order
+    times = list(_collectives(matched, shifts_s, residual_s))
     _excuse(times)
-    waits = [(each.waiting, each.ranks) for each in times if each.waiting and each.is_complete]
-    known_s: defaultdict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])  # transfer and waiting by rank
-    for waiting, ranks in waits:
-        for rank, waited in zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True):
-            known_s[rank][0] += float(waiting.transfer_s.sum())
-            known_s[rank][1] += waited
-    of_ranks = [*_rank_times(job, timed, known_s)]
+    waits = [(of_kind.waiting, of_kind.ranks) for of_kind in times if of_kind.waiting and of_kind.is_complete]
+    rank_times = list(_rank_times(job, timed, waits))
     steps = max((record.steps for record in job.computing), default=1)
     lags = find_lags(timed, times, {} if residual_s is None else shifts_s, steps)
     shifts_s = _begin_together(timed, hosts, shifts_s) | shifts_s
-    unjudged = sorted({each.rank for each in of_ranks} - {*lags.judged})
+    unjudged = {rank.rank for rank in rank_times} - {*lags.judged}
     return SlowParts(
-        times, of_ranks, late_ranks(waits), lags.late, unjudged, residual_s, shifts_s, unmatched, lags.least_part
+        times=times,
+        ranks=rank_times,
+        came_last=late_ranks(waits),
+        late=lags.late,
+        unjudged=sorted(unjudged),
+        residual_s=residual_s,
+        shifts_s=shifts_s,
+        unmatched=unmatched,
+        least_part=lags.least_part,
     )
 
 
@@ -184,7 +196,7 @@ def _row_medians(table: Seconds) -> Seconds:
 
 
 def _aligned_clocks(ends: Sequence[Mapping[str, Seconds]]) -> dict[str, float]:
-    """Return what each clock is ahead of the one with most operations, in seconds, as far as operations join them."""
+    """Return what clocks are ahead of the one with most operations, in seconds, if operations join them with it."""
     counts = Counter[str]()
     for part in ends:
         for name, ends_s in part.items():
@@ -209,16 +221,19 @@ def _begin_together(
     timed: Iterable[RecordedOperation], hosts: Mapping[int, str], shifts_s: Mapping[int, float]
 ) -> dict[int, float]:
     """Return shifts by which clocks that no collective aligns begin with the others, if they share no moment."""
-    spans = defaultdict[str, list[float]](list)  # by the name of a clock, which all aligned ones have in common
-    clock = {each.rank: "" if each.rank in shifts_s else hosts.get(each.rank, str(each.rank)) for each in timed}
-    for each in timed:
-        if each.started_ns is not None:
-            begin = each.started_ns / 1e9 - shifts_s.get(each.rank, 0.0)
-            spans[clock[each.rank]] += [begin, begin + (each.duration_s or 0.0)]
-    first = {name: min(of) for name, of in spans.items()}
+    clock = {}  # of each rank; all aligned ranks have one
+    spans = defaultdict[str, list[float]](list)  # by the name of the clock
+    for call in timed:
+        rank = call.rank
+        clock[rank] = "" if rank in shifts_s else hosts.get(rank, str(rank))
+        if call.started_ns is not None:
+            begin = call.started_ns / 1e9 - shifts_s.get(rank, 0.0)
+            spans[clock[rank]] += [begin, begin + (call.duration_s or 0.0)]
+    first = {name: min(moments) for name, moments in spans.items()}
     if not first or max(first.values()) <= min(map(max, spans.values())):
         return {}
-    return {rank: first[name] - first.get("", min(first.values())) for rank, name in clock.items() if name in first}
+    origin = first.get("", min(first.values()))
+    return {rank: first[name] - origin for rank, name in clock.items() if name in first}
 
 
 def _collectives(
@@ -228,13 +243,15 @@ def _collectives(
     for operation in matched:
         by_kind[operation.first.group, operation.first.collective, operation.is_complete].append(operation)
     for (group, name, complete), operations in by_kind.items():
-        ranks, waiting = sorted({rank for each in operations for rank in each.records}), None
+        ranks = sorted({rank for operation in operations for rank in operation.records})
+        waiting = None
         are_bounded = all(operation.is_bounded for operation in operations)
         if are_bounded and operations[0].first.duration_s is not None:
             durations, starts = _durations_and_starts(operations, ranks, shifts_s)
-            known = residual_s is not None and (np.isnan(starts) == np.isnan(durations)).all()
+            has_all_starts = (np.isnan(starts) == np.isnan(durations)).all()
+            is_ordered = residual_s is not None and has_all_starts
             resolution = max(RESOLUTION_S, residual_s or 0.0)
-            waiting = waiting_of(durations, starts if known else None, resolution)
+            waiting = waiting_of(durations, starts if is_ordered else None, resolution)
         yield OperationTimes(group, name, operations, ranks, waiting, complete)
 
 
@@ -247,7 +264,9 @@ def _durations_and_starts(
     """
     column_of = {rank: column for column, rank in enumerate(ranks)}
     shift_of = np.array([shifts_s.get(rank, math.nan) for rank in ranks])
-    durations, starts = (np.full((len(operations), len(ranks)), np.nan) for _ in range(2))
+    shape = len(operations), len(ranks)
+    durations = np.full(shape, np.nan)
+    starts = np.full(shape, np.nan)
     for row, operation in enumerate(operations):
         origin = operation.first.started_ns or 0
         records = operation.records.values()
@@ -258,54 +277,119 @@ def _durations_and_starts(
     return durations, starts
 
 
+_Waits: TypeAlias = Mapping[tuple[Group | None, int], Sequence[tuple[int, int]]]
+"""The end and the begin of what ranks waited in operations, in ns of their clocks, in order, by group and rank.
+
+Those of all groups are below the group None.
+"""
+
+
 def _excuse(times: Sequence[OperationTimes]) -> None:
     """Take back that a rank was late where, since it met a group, it only waited in another one, and no longer does."""
-    waits, end_of = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list), itemgetter(0)
-    spans = (
-        (begin + round(waited * 1e9), begin, of.group, rank)  # by the clock of the rank
-        for of in times
-        for operation, row in zip(of.operations, of.waiting.waiting_s.tolist() if of.waiting else (), strict=False)
-        for rank, waited in zip(of.ranks, row, strict=True)
-        if rank in operation.records and (begin := operation.records[rank].started_ns) is not None
-    )
-    for end, begin, of_group, rank in sorted(spans, key=end_of):
-        for group in (of_group, None):
-            waits[group, rank].append((end, begin))
-    for waiting, of in ((each.waiting, each) for each in times if each.waiting):
-        for row in np.flatnonzero(waiting.last != NO_RANK).tolist():
-            rank = of.ranks[waiting.last[row]]
-            if (came := of.operations[row].records[rank].started_ns) is None:
-                continue
-            own, met = waits[None, rank], waits[of.group, rank]
-            since = met[at - 1][0] if (at := bisect_left(met, came, key=end_of)) else -(1 << 62)
-            ended = own[bisect_right(own, since, key=end_of) : bisect_right(own, came, key=end_of)]
-            waiting.late_s[row] -= _length((max(begin, since), end) for end, begin in ended)
-            if waiting.late_s[row] <= RESOLUTION_S:
-                waiting.last[row] = NO_RANK
+    waits = _waits_by_group_and_rank(times)
+    for of_kind in times:
+        if of_kind.waiting is not None:
+            for row in np.flatnonzero(of_kind.waiting.last != NO_RANK).tolist():
+                _excuse_last_rank(of_kind, of_kind.waiting, row, waits)
+
+
+def _waits_by_group_and_rank(times: Iterable[OperationTimes]) -> _Waits:
+    spans = []
+    for of_kind in times:
+        if of_kind.waiting is None:
+            continue
+        for operation, waiting_s in zip(of_kind.operations, of_kind.waiting.waiting_s.tolist(), strict=False):
+            for rank, waited_s in zip(of_kind.ranks, waiting_s, strict=True):
+                record = operation.records.get(rank)
+                if record is not None and record.started_ns is not None:
+                    end = record.started_ns + round(waited_s * 1e9)
+                    spans.append((end, record.started_ns, of_kind.group, rank))
+    waits = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list)
+    for end, begin, group, rank in sorted(spans, key=itemgetter(0)):
+        waits[group, rank].append((end, begin))
+        waits[None, rank].append((end, begin))
+    return waits
+
+
+def _excuse_last_rank(of_kind: OperationTimes, waiting: Waiting, row: int, waits: _Waits) -> None:
+    """Subtract from the lateness of the last rank of an operation what it waited since it last met the group."""
+    rank = of_kind.ranks[waiting.last[row]]
+    came = of_kind.operations[row].records[rank].started_ns
+    if came is None:
+        return
+    end_of = itemgetter(0)
+    since = _LONG_AGO_NS
+    met = waits.get((of_kind.group, rank), ())
+    meetings_before = bisect_left(met, came, key=end_of)
+    if meetings_before:
+        since, _ = met[meetings_before - 1]
+    own = waits.get((None, rank), ())
+    first = bisect_right(own, since, key=end_of)
+    following = bisect_right(own, came, key=end_of)
+    waiting.late_s[row] -= _length((max(begin, since), end) for end, begin in own[first:following])
+    if waiting.late_s[row] <= RESOLUTION_S:
+        waiting.last[row] = NO_RANK
+
+
+_LONG_AGO_NS = -(1 << 62)
 
 
 def _rank_times(
-    job: RecordedJob, timed: Sequence[RecordedOperation], known_s: Mapping[int, Sequence[float]]
+    job: RecordedJob, timed: Sequence[RecordedOperation], waits: Iterable[tuple[Waiting, Sequence[int]]]
 ) -> Iterator[RankTimes]:
-    computing, by_rank = defaultdict[int, list[Computing]](list), defaultdict[int, list[RecordedOperation]](list)
+    transfer_s = defaultdict[int, float](float)
+    waiting_s = defaultdict[int, float](float)
+    for waiting, ranks in waits:
+        for rank_number, waited_s in zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True):
+            transfer_s[rank_number] += float(waiting.transfer_s.sum())
+            waiting_s[rank_number] += waited_s
+    computing = defaultdict[int, list[Computing]](list)
     for record in job.computing:
         computing[record.rank].append(record)
-    for each in timed:
-        by_rank[each.rank].append(each)
-    for rank in sorted((each for each in job.ranks if each.rank in by_rank), key=lambda each: each.rank):
-        operations, records = by_rank[rank.rank], computing[rank.rank]
-        spans = [
-            (a, b) for each in operations if (a := each.started_ns) is not None and (b := each.ended_ns) is not None
-        ]
-        total = communication = sum(each.duration_s or 0.0 for each in operations)
-        computed, exposed = [span for record in records for span in record.spans_ns], None
-        if len(spans) == len(operations):
-            communication = _length(spans)
-            exposed = _length([*spans, *computed]) - _length(computed) if records else None
-        window = _length(record.window_ns for record in records) if records else None
-        step = window / sum(record.steps for record in records) if window else None
-        transfer, waited = known_s.get(rank.rank, (None, None))
-        yield RankTimes(rank.rank, rank.host, communication, total, transfer, waited, exposed, window, step)
+    operations = defaultdict[int, list[RecordedOperation]](list)
+    for call in timed:
+        operations[call.rank].append(call)
+    timed_ranks = [rank for rank in job.ranks if rank.rank in operations]
+    for rank in sorted(timed_ranks, key=lambda rank: rank.rank):
+        number = rank.rank
+        records = computing[number]
+        communication_s, exposed_s = _communication_s(operations[number], records)
+        window_s = step_s = None
+        if records:
+            window_s = _length(record.window_ns for record in records)
+        if window_s:
+            step_s = window_s / sum(record.steps for record in records)
+        yield RankTimes(
+            rank=number,
+            host=rank.host,
+            communication_s=communication_s,
+            operations_s=_sum_s(operations[number]),
+            transfer_s=transfer_s.get(number),
+            waiting_s=waiting_s.get(number),
+            exposed_s=exposed_s,
+            window_s=window_s,
+            step_s=step_s,
+        )
+
+
+def _communication_s(
+    operations: Sequence[RecordedOperation], records: Sequence[Computing]
+) -> tuple[float, float | None]:
+    """Return the communication of a rank and the part of it that no computing hides, which may be unknown."""
+    spans = []
+    for call in operations:
+        if call.started_ns is None or call.ended_ns is None:
+            return _sum_s(operations), None
+        spans.append((call.started_ns, call.ended_ns))
+    communication_s = _length(spans)
+    if not records:
+        return communication_s, None
+    computed = [span for record in records for span in record.spans_ns]
+    return communication_s, _length([*spans, *computed]) - _length(computed)
+
+
+def _sum_s(operations: Iterable[RecordedOperation]) -> float:
+    return sum(call.duration_s or 0.0 for call in operations)
 
 
 def _length(spans: Iterable[tuple[int, int]]) -> float:
