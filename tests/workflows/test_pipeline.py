@@ -162,8 +162,10 @@ def test_a_broken_raw_file_takes_one_line_and_stays_as_it_is(copy):
     path = copy.out / "raw" / "mpi.p2.h5"
     before = path.read_bytes()[:9000]
     path.write_bytes(before)
-    for command in ("report", "export", "status"):
+    for command in ("report", "export"):
         assert invoke(command, path).is_bad_input("mpi.p2.h5")
+    status = invoke("status", path)
+    assert (status.code, "damaged" in status.out) == (3, True)
     job = copy.out / "jobs" / "mpi.p2.json"
     assert spawn("run", "--job", job, "--out", path, launcher=["mpiexec", "-n", "2"]).is_bad_input("mpi.p2.h5")
     assert path.read_bytes() == before
