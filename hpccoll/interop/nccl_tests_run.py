@@ -145,11 +145,8 @@ def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: Supplie
         name = named
         output.remarks.append(f"{run.where}: its program is taken to be {run.named}_perf, which a line above it names")
     if not name:
-        fitting = [one for one in PROGRAMS.values() if not _contradiction(one, run, bandwidths, ranks)]
-        raise BadInputError(
-            "--program", None, f"{path} does not name its program, which nccl-tests does from 2.17 on; its columns and "
-            f"bandwidths are those of {' or '.join(fitting) or 'no collective of ours'}"
-        )  # fmt: skip
+        fitting = [program for program in PROGRAMS.values() if not _contradiction(program, run, bandwidths, ranks)]
+        raise _unnamed_program(path, fitting)
     _check_ranks(path, run, name, bandwidths, ranks, given)
     if problem := _contradiction(name, run, bandwidths, ranks):
         where, found, expected = problem
@@ -161,6 +158,17 @@ def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: Supplie
         failure = f"{run.failed} wrong elements in the results of the run, which does not say in which"
     for one in run.results:
         add_result(output, name, run, one, ranks, nodes, failure)
+
+
+def _unnamed_program(path: Path, fitting: Sequence[str]) -> BadInputError:
+    """Return the error of an output that does not name its program, with the collectives that it may be of."""
+    collectives = " or ".join(fitting) or "no collective of ours"
+    remedy = f"; do: --program {fitting[0]}" if len(fitting) == 1 else ""
+    expected = (
+        f"{path} does not name its program, which nccl-tests does from 2.17 on; its columns and bandwidths are those "
+        f"of {collectives}{remedy}"
+    )
+    return BadInputError("--program", None, expected)
 
 
 def _contradiction(
