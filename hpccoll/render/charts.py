@@ -208,14 +208,15 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
 
 def port_bytes_chart(group: ChartGroup) -> Chart | None:
     """Return a stacked chart of the bytes of each port at the largest size; None if nodes have one port."""
-    data = [
-        chart_record(group, point, sent)
-        | {"port": port, "panel": group.shape_and_machine(point), "part": f"{share:.1%}"}
-        for point in largest_points(group)
-        for port, nbytes in point.row.port_sent.items()
-        if (sent := in_units_of_size(point.row, nbytes)) is not None
-        for share in [nbytes / (sum(point.row.port_sent.values()) or 1)]
-    ]
+    data = []
+    for point in largest_points(group):
+        total = sum(point.row.port_sent.values()) or 1
+        panel = group.shape_and_machine(point)
+        for port, nbytes in point.row.port_sent.items():
+            sent = in_units_of_size(point.row, nbytes)
+            if sent is not None:
+                about = {"port": port, "panel": panel, "part": f"{nbytes / total:.1%}"}
+                data.append(chart_record(group, point, sent) | about)
     if not data:
         return None
     ports, present = sorted(distinct(data, "port")), distinct(data, "series")

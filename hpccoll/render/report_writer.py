@@ -91,7 +91,8 @@ class ReportChart:
 
     def without_png(self) -> "ReportChart":
         """Return the chart without PNG files."""
-        shown, folded = (drawing and replace(drawing, endings=("svg",)) for drawing in (self.shown, self.folded))
+        shown = self.shown and replace(self.shown, endings=("svg",))
+        folded = self.folded and replace(self.folded, endings=("svg",))
         return replace(self, shown=shown, folded=folded)
 
 
@@ -116,17 +117,16 @@ def build_report(
     answers = Answers(recommendations)
     groups = chart_groups(results, recommendations, input_names(results, paths))
     drawn = drawn_groups(groups, answers)
-    charts = [
-        chart
-        for group in groups
-        if group.name in drawn
-        for chart in _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)
-    ]
+    charts: list[ReportChart] = []
     if len({group.collective for group in groups}) > 1:
-        charts = [*_group_charts(overview_group(groups, answers), OVERVIEW_FIGURES), *charts]
+        charts += _group_charts(overview_group(groups, answers), OVERVIEW_FIGURES)
+    for group in groups:
+        if group.name in drawn:
+            charts += _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)
     charts = _with_few_pngs(charts)
-    for drawing in (drawing for chart in charts for drawing in chart.drawings):
-        _save_drawing(drawing, out)
+    for chart in charts:
+        for drawing in chart.drawings:
+            _save_drawing(drawing, out)
     index = out / PAGE_NAME
     with replacing_file(index) as unfinished:
         unfinished.write_text(
@@ -142,10 +142,11 @@ def _group_charts(group: ChartGroup, figures: Iterable[Figure]) -> list[ReportCh
 
 def _with_few_pngs(charts: Iterable[ReportChart]) -> list[ReportChart]:
     """Return the charts; only the first drawings are also PNG files."""
-    left, kept = MOST_PNGS, []
+    kept = []
+    drawings = 0
     for chart in charts:
-        left -= len(chart.drawings)
-        kept.append(chart if left >= 0 else chart.without_png())
+        drawings += len(chart.drawings)
+        kept.append(chart if drawings <= MOST_PNGS else chart.without_png())
     return kept
 
 
@@ -154,10 +155,14 @@ def _report_chart(group: ChartGroup, figure: Figure) -> ReportChart:
     folded = figure.folded_part(group)
     joined = "with " if folded is group else ""
     return ReportChart(
-        figure.title_of(group), figure.group_caption(group), group, figure.name, _drawing(figure, group.fitting, name),
-        _drawing(figure, folded, f"{name}-oversubscribed") if folded else None,
-        f"{joined}{_oversubscribed_counts(group)}: more ranks than cores",
-    )  # fmt: skip
+        title=figure.title_of(group),
+        caption=figure.group_caption(group),
+        group=group,
+        figure=figure.name,
+        shown=_drawing(figure, group.fitting, name),
+        folded=_drawing(figure, folded, f"{name}-oversubscribed") if folded else None,
+        summary=f"{joined}{_oversubscribed_counts(group)}: more ranks than cores",
+    )
 
 
 def _oversubscribed_counts(group: ChartGroup) -> str:
@@ -198,33 +203,62 @@ def render_page(
     """
     collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
     several = len(collectives) > 1
-    unmeasured = {gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys() - collectives.keys()
-    others, findings = other_programs(results), report_findings(results)
-    ends = {
-        "rows": not several, "other-programs": others, "skipped": results.skipped, "jobs": results.scheduled,
-        "provenance": True, "glossary": True,
-    }  # fmt: skip
+    sections = []
+    for name, members in collectives.items():
+        sections.append(_section(results, answers, name, members, charts, several=several))
+    planned = {gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys()
+    unmeasured = sorted(planned - collectives.keys()) if several else []
     context = {
-        "title": f"{measured_heading(groups)} - {title}", "name": title, "inputs": inputs,
-        "heading": measured_heading(groups), "summary": measured_summary(groups),
+        **_head(results, groups),
+        **_foot(results, groups, several=several),
+        "title": f"{measured_heading(groups)} - {title}",
+        "name": title,
+        "inputs": inputs,
+        "several": several,
+        "collectives": [(name, heading_of(name)) for name in collectives],
+        "answers": answer_section(results, answers, list(collectives), unmeasured),
+        "overview": [chart for chart in charts if chart.group.collective == OVERVIEW],
+        "sections": sections,
+        "vega": vega_script() if charts else "",
+    }
+    return render("report.html", context)
+
+
+def _head(results: Results, groups: Sequence[ChartGroup]) -> dict[str, object]:
+    """Return what the page says before its sections: what was measured, findings, and what is missing."""
+    findings = report_findings(results)
+    return {
+        "heading": measured_heading(groups),
+        "summary": measured_summary(groups),
         "opening": [finding for finding in findings if finding.severity == "critical"],
         "remarks": [finding for finding in findings if finding.severity != "critical"],
-        "collectives": [(name, heading_of(name)) for name in collectives], "several": several,
-        "ends": [name for name, shown in ends.items() if shown],
-        "answers": answer_section(results, answers, [*collectives], sorted(unmeasured) if several else ()),
-        "overview": [chart for chart in charts if chart.group.collective == OVERVIEW],
         "counts": case_counts(results),
         "partial": [run.run_id for run in results.runs if run.status != "complete"],
         "missing": _by_reason(results.missing),
-        "sections": [
-            _section(results, answers, name, members, charts, several=several) for name, members in collectives.items()
-        ],
-        "table": rows_table([] if several else groups), "others": others, "skipped": _by_reason(results.skipped),
-        "jobs": [(job.id, job.job, job.outcome, job.hosts, job.limit, job.log) for job in results.scheduled],
-        "runs": [_provenance(run) for run in results.runs], "glossary": DEFINITIONS,
-        "vega": vega_script() if charts else "",
-    }  # fmt: skip
-    return render("report.html", context)
+    }
+
+
+def _foot(results: Results, groups: Sequence[ChartGroup], *, several: bool) -> dict[str, object]:
+    """Return what the page says after its sections; of ``several`` collectives each lists its own rows."""
+    others = other_programs(results)
+    jobs = [(job.id, job.job, job.outcome, job.hosts, job.limit, job.log) for job in results.scheduled]
+    is_shown = {
+        "rows": not several,
+        "other-programs": bool(others),
+        "skipped": bool(results.skipped),
+        "jobs": bool(jobs),
+        "provenance": True,
+        "glossary": True,
+    }
+    return {
+        "ends": [name for name, shown in is_shown.items() if shown],
+        "table": rows_table([] if several else groups),
+        "others": others,
+        "skipped": _by_reason(results.skipped),
+        "jobs": jobs,
+        "runs": [_provenance(run) for run in results.runs],
+        "glossary": DEFINITIONS,
+    }
 
 
 def _section(
@@ -235,32 +269,44 @@ def _section(
     shared = shared_words(groups)
     settings = {group.name: group.distinguishing_setting(shared) if len(groups) > 1 else "" for group in groups}
     return {
-        "name": name, "heading": heading_of(name), "description": describe_collective(name, groups),
+        "name": name,
+        "heading": heading_of(name),
+        "description": describe_collective(name, groups),
         "groups": [_setting(group, settings[group.name], charts) for group in groups],
         "answers": collective_answers(results, answers, name) if several else "",
-        "missing": format_count(missing, "case") if missing else "", "rows": rows_table(groups if several else []),
-    }  # fmt: skip
+        "missing": format_count(missing, "case") if missing else "",
+        "rows": rows_table(groups if several else []),
+    }
 
 
 def _setting(group: ChartGroup, setting: str, charts: Sequence[ReportChart]) -> dict[str, object]:
     head, steps = step_table(group) if group.of_steps else ([], [])
-    compared = group if group.usable else None
-    of_group = [chart for chart in charts if chart.group is group]
-    drawn = len({chart.group.name for chart in charts if chart.group.collective != OVERVIEW})
-    not_charted, tables = "", list[ChoiceTable]()
-    if group.drawn and not of_group and drawn:
-        not_charted = NOT_CHARTED.format(settings=format_count(drawn, "setting"))
-        tables = choice_tables(group)
+    own_charts = [chart for chart in charts if chart.group is group]
+    charted_settings = {chart.group.name for chart in charts if chart.group.collective != OVERVIEW}
+    not_charted = ""
+    if group.drawn and not own_charts and charted_settings:
+        not_charted = NOT_CHARTED.format(settings=format_count(len(charted_settings), "setting"))
+    findings, tables = None, None
+    if group.usable:
+        findings = group_findings(group)
+        tables = [
+            (mapping_table(group), MAPPING_NOTE),
+            (sent_bytes_table(group), HEADER_MODEL),
+            (training_table(group), TRAINING_NOTE),
+        ]
     return {
-        "setting": setting, "lines": heading_lines(group),
-        "head": head, "steps": steps, "charts": of_group,
-        "drawn": group.drawn, "not_charted": not_charted, "choice_tables": tables, "usable": group.usable,
-        "findings": group_findings(compared) if compared else [],
-        "tables": compared and [
-            (mapping_table(compared), MAPPING_NOTE), (sent_bytes_table(compared), HEADER_MODEL),
-            (training_table(compared), TRAINING_NOTE),
-        ],
-    }  # fmt: skip
+        "setting": setting,
+        "lines": heading_lines(group),
+        "head": head,
+        "steps": steps,
+        "charts": own_charts,
+        "drawn": group.drawn,
+        "not_charted": not_charted,
+        "choice_tables": choice_tables(group) if not_charted else [],
+        "usable": group.usable,
+        "findings": findings or [],
+        "tables": tables,
+    }
 
 
 def answer_section(
