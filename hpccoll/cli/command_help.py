@@ -44,10 +44,13 @@ class PlainGroup(typer.core.TyperGroup):
     """The commands of each part of the help, if it has several, as one text."""
 
     def get_help(self, ctx: Any) -> str:
-        commands = {name: one.get_short_help_str(200) for name, one in self.commands.items() if not one.hidden}
-        titles = self.titles or {COMMANDS: " ".join(commands)}
-        groups = {title: [(name, commands[name]) for name in names.split()] for title, names in titles.items()}
-        usage = f"{command_path(ctx)} {'[COMMAND]' if self.invoke_without_command else 'COMMAND'} [OPTIONS]"
+        shown = {name: command for name, command in self.commands.items() if not command.hidden}
+        texts = {name: command.get_short_help_str(200) for name, command in shown.items()}
+        groups = {}
+        for title, names in (self.titles or {COMMANDS: " ".join(shown)}).items():
+            groups[title] = [(name, texts[name]) for name in names.split()]
+        command_word = "[COMMAND]" if self.invoke_without_command else "COMMAND"
+        usage = f"{command_path(ctx)} {command_word} [OPTIONS]"
         return help_page(usage, self.help or "", {**groups, **_options(self.get_params(ctx))}, self.epilog or "")
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -115,22 +115,31 @@ def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
     for host, record in records:
         if record:
             gpus[host][_identity(record)] = record["gpu"]
-    verdicts, libraries = (
-        {host: record[name] for host, record in records if name in record} for name in ("cuda_aware_mpi", "nccl")
-    )
+    gpus_of_host = {host: list(facts.values()) for host, facts in gpus.items()}
     # A process sees one slice of a GPU (MIG) at most, so that slices of one GPU do not count.
-    several = {host for host, facts in gpus.items() if len({fact["bus"] for fact in facts.values()}) > 1}
-    alone = [rank for rank, (host, record) in enumerate(records) if record.get("visible") == 1 and host in several]
+    with_several = {host for host, facts in gpus_of_host.items() if len({fact["bus"] for fact in facts}) > 1}
+    far: list[int] = []
+    seeing_one: list[int] = []
+    for rank, (host, record) in enumerate(records):
+        if record.get("near") is False:
+            far.append(rank)
+        if record.get("visible") == 1 and host in with_several:
+            seeing_one.append(rank)
     bus_of_rank = [record["gpu"]["bus"] if record else None for _, record in records]
     return {
-        "gpus": group_by_host("gpus", {host: [*facts.values()] for host, facts in gpus.items()}) or None,
+        "gpus": group_by_host("gpus", gpus_of_host) or None,
         "event_floor_ns_of_rank": _event_floors(records),
         "gpu_of_rank": bus_of_rank if gpus else None,
-        "ranks_far_from_gpu": [rank for rank, (_, record) in enumerate(records) if record.get("near") is False] or None,
-        "ranks_seeing_one_gpu": alone or None,
-        "cuda_aware_mpi": group_by_host("verdict", verdicts) or None,
-        "nccl": group_by_host("library", libraries) or None,
+        "ranks_far_from_gpu": far or None,
+        "ranks_seeing_one_gpu": seeing_one or None,
+        "cuda_aware_mpi": group_by_host("verdict", _facts_of_hosts(records, "cuda_aware_mpi")) or None,
+        "nccl": group_by_host("library", _facts_of_hosts(records, "nccl")) or None,
     }
+
+
+def _facts_of_hosts(records: Sequence[tuple[str, Mapping[str, Any]]], name: str) -> dict[str, Any]:
+    """Return a fact by host, of the last rank there that has it."""
+    return {host: record[name] for host, record in records if name in record}
 
 
 def _event_floors(records: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int | None] | None:

@@ -122,23 +122,26 @@ def find_ports(sys: Path = SYS) -> tuple[NetworkPort, ...]:
     has hardware (Hyper-V) is left out: its master counts it. If the host has neither Ethernet nor InfiniBand hardware
     (a container, virtual wires), all devices that are up count, except loopback.
     """
-    ports = [
-        NetworkPort(f"{path.parent.parent.name}/{path.name}", "infiniband", path)
-        for path in sorted((sys / "class/infiniband").glob("*/ports/*"))
-        if "ACTIVE" in (read_fact(path / "state") or "ACTIVE")
-    ]
+    ports: list[NetworkPort] = []
+    for path in sorted((sys / "class/infiniband").glob("*/ports/*")):
+        if "ACTIVE" in (read_fact(path / "state") or "ACTIVE"):
+            ports.append(NetworkPort(f"{path.parent.parent.name}/{path.name}", "infiniband", path))
     ports += [NetworkPort(path.name, "cxi", path) for path in sorted((sys / "class/cxi").glob("*"))]
-    devices = [
-        NetworkPort(path.name, "netdev", path)
-        for path in sorted((sys / "class/net").glob("*"))
-        if (_read_number(path / "flags") or 0) & (UP | LOOPBACK) == UP
-    ]
-    hardware = [
-        port for port in devices if (port.path / "device").exists() and not (port.path / "master/device").exists()
-    ]
+    devices: list[NetworkPort] = []
+    for path in sorted((sys / "class/net").glob("*")):
+        flags = _read_number(path / "flags") or 0
+        if flags & (UP | LOOPBACK) == UP:
+            devices.append(NetworkPort(path.name, "netdev", path))
+    hardware = [port for port in devices if _is_hardware(port.path)]
     if not ports and not hardware:
         return tuple(devices)
-    return (*ports, *(port for port in hardware if _read_number(port.path / "type") == ETHERNET))
+    ethernet = [port for port in hardware if _read_number(port.path / "type") == ETHERNET]
+    return (*ports, *ethernet)
+
+
+def _is_hardware(device: Path) -> bool:
+    """Return whether a network device has hardware of its own, and its master has none."""
+    return (device / "device").exists() and not (device / "master/device").exists()
 
 
 def port_facts(sys: Path = SYS) -> list[dict[str, str | int | None]]:

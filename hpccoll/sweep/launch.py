@@ -356,11 +356,14 @@ class JobLaunch:
         return failure
 
     def _line(self, shape: Shape, *arguments: str) -> str:
+        """Return the command line of a launch of ranks with some arguments."""
+        options = ["--shape", str(shape)]
         hosts = [*self.hosts[: shape.nodes], *self.aggregator_hosts[: shape.aggregators]]
-        names = ",".join("=".join((host, *self.aliases.get(host, ()))) for host in hosts)
-        options = ["--shape", str(shape), *(["--hosts", names] if hosts else [])]
-        on_gpus = any(case.device == "cuda" and self.job.shape(case) == shape for case in self.job.cases)
-        options += ["--device", "cuda"] if on_gpus else []
+        if hosts:
+            names = ["=".join((host, *self.aliases.get(host, ()))) for host in hosts]
+            options += ["--hosts", ",".join(names)]
+        if any(case.device == "cuda" and self.job.shape(case) == shape for case in self.job.cases):
+            options += ["--device", "cuda"]
         return f"{self.launcher.line(shape, hosts)} run {shlex.join([*options, *arguments])}"
 
     def _command(self, line: str) -> list[str]:

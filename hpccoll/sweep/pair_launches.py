@@ -121,8 +121,10 @@ class PairLaunches:
                 _end([each.process for each in launches])
 
     def _start(self, pair: tuple[int, int], directory: Path) -> _Launch:
-        command = shlex.split(self.launch.replace("{hosts}", ",".join(self.hosts[each] for each in pair)))
-        output, errors = (directory / f"{pair[0]}-{pair[1]}.{name}" for name in ("out", "err"))
+        first, second = pair
+        command = shlex.split(self.launch.replace("{hosts}", f"{self.hosts[first]},{self.hosts[second]}"))
+        output = directory / f"{first}-{second}.out"
+        errors = directory / f"{first}-{second}.err"
         with output.open("wb") as stdout, errors.open("wb") as stderr:
             process = subprocess.Popen(
                 [*command, *self.program], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,

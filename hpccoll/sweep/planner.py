@@ -138,12 +138,16 @@ def start_seconds(shape: Shape) -> float:
 
 def _check_count(sweep: Sweep) -> None:
     """Check that a sweep is small enough to be planned, before its lists are multiplied out."""
-    shapes, variants, request = sweep.shapes(), max(1, len(sweep.variants)), sweep.request()
+    shapes = sweep.shapes()
+    variants = max(1, len(sweep.variants))
+    request = sweep.request()
     counts = {shape: variants * count_cases(request, shape.ranks) for shape in shapes}
+    jobs_of_variant = len(sweep.ranks_of_nodes) if sweep.nested else len(shapes)
+    cases_times_ranks = sum(count * shape.processes for shape, count in counts.items())
     totals = {
         "cases": (sum(counts.values()), MAX_CASES),
-        "jobs": (variants * (len(sweep.ranks_of_nodes) if sweep.nested else len(shapes)), MAX_JOBS),
-        "cases times ranks": (sum(n * shape.processes for shape, n in counts.items()), MAX_RANK_CASES),
+        "jobs": (variants * jobs_of_variant, MAX_JOBS),
+        "cases times ranks": (cases_times_ranks, MAX_RANK_CASES),
     }
     for what, (number, most) in totals.items():
         if number > most:

@@ -252,12 +252,18 @@ class Site(YamlSection):
         but by ``gres`` or ``gpu``, with which it requests as many tasks for each GPU as the job has, unless it is told
         0 (get_submit_command of 2.8); ``--gpus-per-node`` among the further options is all that Slurm needs.
         """
-        section = self.aggregators if shape.dedicated_aggregators else None
+        partition, constraint = self.partition, self.constraint
+        if shape.dedicated_aggregators and self.aggregators:
+            partition, constraint = self.aggregators.partition, self.aggregators.constraint(shape)
         extra = [f"--ntasks-per-node={shape.ranks_per_node}", f"--signal=USR1@{self.signal_s}"]
-        extra += ["--exclusive"] if self.exclusive else []
-        extra += [f"--gpus-per-node={self.gpus_per_node}"] if self.gpus_per_node else []
-        is_list = bool(re.search(r"[\s,]", self.account or ""))  # to the plugin, which would use the first word
-        extra += [f"-A{self.account}"] if is_list else []
+        if self.exclusive:
+            extra.append("--exclusive")
+        if self.gpus_per_node:
+            extra.append(f"--gpus-per-node={self.gpus_per_node}")
+        account = self.account
+        if re.search(r"[\s,]", account or ""):  # a list to the plugin, which would use the first word
+            extra.append(f"-A{account}")
+            account = None
         resources: dict[str, int | str | None] = {
             "mpi": "srun" if shape.processes > 1 else "",
             "nodes": shape.hosts,
@@ -265,10 +271,10 @@ class Site(YamlSection):
             "runtime": self.minutes or minutes,
             "cpus_per_task": self.cpus_per_task or -1,  # which says nothing to sbatch
             "mem_mb": self.memory_mb or 0,
-            "slurm_partition": section.partition if section else self.partition,
-            "slurm_account": None if is_list else self.account,
+            "slurm_partition": partition,
+            "slurm_account": account,
             "qos": self.qos,
-            "constraint": section.constraint(shape) if section else self.constraint,
+            "constraint": constraint,
             "gres": self.gres,
             "tasks_per_gpu": 0 if self.gres else None,
             "slurm_extra": shlex.join([*extra, *(self.sbatch or ())]),

@@ -39,13 +39,16 @@ Rank = Annotated[int, _bounded(SWEEP["roots"])]
 
 
 def _check_pairs(value: object) -> object:
-    pairs = value if isinstance(value, list) else [value]
-    ranks = [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2 and pair[0] != pair[1]]
-    if value in PAIR_SETS or (
-        len(ranks) == len(pairs) and all(type(me) is int and me >= 0 for pair in ranks for me in pair)
-    ):
+    if value in PAIR_SETS or (isinstance(value, list) and all(map(_is_pair, value))):
         return value
     raise ValueError(f"{', '.join(PAIR_SETS)}, or a list of pairs of different ranks, such as [[0, 1], [0, 2]]")
+
+
+def _is_pair(value: object) -> bool:
+    """Return whether a value is a list of two different ranks."""
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    return value[0] != value[1] and all(type(rank) is int and rank >= 0 for rank in value)
 
 
 PAIR_SETS = ("ends", "all")

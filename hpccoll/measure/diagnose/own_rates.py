@@ -60,26 +60,28 @@ def own_seconds(ranks_of_node: int, gpu: "Gpu | None" = None) -> dict[str, Float
 
 
 def seconds_of_nodes(of_ranks: Sequence[Mapping[str, Floats]], node_of_rank: Sequence[int]) -> dict[str, Floats]:
-    """Return of each node the seconds [repetitions, nodes] of its slowest rank, of what all ranks have measured."""
-    names = [name for name in of_ranks[0] if all(name in each for each in of_ranks)]
+    """Return the seconds [repetitions, nodes] of the slowest rank of each node, for what all ranks have measured."""
     nodes = np.asarray(node_of_rank)
-    by_name = {name: np.array([each[name] for each in of_ranks]) for name in names}
-    return {
-        name: np.stack([seconds[nodes == node].max(0) for node in range(nodes.max() + 1)], axis=1)
-        for name, seconds in by_name.items()
-    }
+    by_name = {}
+    for name in of_ranks[0]:
+        if all(name in seconds for seconds in of_ranks):
+            seconds_of_rank = np.array([seconds[name] for seconds in of_ranks])
+            slowest = [seconds_of_rank[nodes == node].max(0) for node in range(nodes.max() + 1)]
+            by_name[name] = np.stack(slowest, axis=1)
+    return by_name
 
 
 def _on_host(ranks_of_node: int) -> Work:
     affordable = int(MEMORY_SHARE * available_memory() / max(ranks_of_node, 1))
     size = max(min(BEYOND_CACHES, affordable) // 2 // 4, 1)
-    source, target = (np.full(size, value, np.float32) for value in (1, 0))
+    source = np.full(size, 1, np.float32)
+    target = np.full(size, 0, np.float32)
     rows = min(ON_HOST_ROWS, int(size**0.5))
-    one, other, product = (np.full((rows, rows), 0.5, np.float32) for _ in range(3))
+    left, right, product = (np.full((rows, rows), 0.5, np.float32) for _ in range(3))
     return {
         MEMORY: partial(np.copyto, target, source),
         REDUCTION: partial(np.add, source, target, out=target),
-        PRODUCT: partial(np.matmul, one, other, out=product),
+        PRODUCT: partial(np.matmul, left, right, out=product),
     }
 
 

@@ -5,6 +5,7 @@ import platform
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import chain
 
 from hpccoll.common.units import format_cpu_list
 from hpccoll.common.version import __version__
@@ -23,7 +24,9 @@ from hpccoll.store.schema import ON_SHARED_GPU, ON_TESTBED
 def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
     """Return the name of the machine, which does not depend on the number of nodes, because it labels charts."""
     cluster = os.environ.get("SLURM_CLUSTER_NAME")
-    where = f"cluster {cluster}" if cluster else hosts[0] if len(hosts) == 1 else f"{hosts[0]} and others"
+    where = hosts[0] if len(hosts) == 1 else f"{hosts[0]} and others"
+    if cluster:
+        where = f"cluster {cluster}"
     return f"{where}, {' and '.join(hardware)} a node"
 
 
@@ -53,21 +56,33 @@ def assemble_attempt(reports: Sequence[RankReport], number: int, aggregators: in
     by_node: dict[int, list[RankReport]] = defaultdict(list)
     for place, report in zip(places, reports, strict=True):
         by_node[0 if testbed else place.node].append(report)  # all hosts of a testbed share the CPUs of one machine
-    quotas = [cpus for report in reports for cpus in report.quotas.values()]
+    oversubscribed = any(
+        is_oversubscribed([report.cpus for report in node], [report.quotas for report in node])
+        for node in by_node.values()
+    )
+    quotas = list(chain.from_iterable(report.quotas.values() for report in reports))
+    cpu_quota = {"cpu_quota": min(quotas)} if quotas else {}
     layout = Layout(tuple(place.node for place in places), aggregators=aggregators)
     hosts = list(dict.fromkeys(place.host for place in places))
     ports_of_host = dict.fromkeys(hosts, ()) | {report.host: report.ports for report in reports if report.ports}
+    port_names: set[str] = set()
+    for report in reports:
+        port_names.update(str(port["name"]) for port in report.ports)
     gpus = [(report.host, report.gpu) for report in reports]
+    kind = ON_TESTBED if testbed else "measured"
     return Attempt(
-        run_id=str(uuid.uuid4()), number=number, places=places,
-        kind=ON_SHARED_GPU if gpus_are_shared(gpus) else ON_TESTBED if testbed else "measured",
+        run_id=str(uuid.uuid4()),
+        number=number,
+        places=places,
+        kind=ON_SHARED_GPU if gpus_are_shared(gpus) else kind,
         machine=_machine(hosts, sorted(set(map(_hardware, reports)))),
-        ranks=layout.ranks, nodes=layout.nodes, ranks_per_node=layout.ranks_per_node,
-        mapping=layout.mapping, aggregators=layout.aggregators,
-        oversubscribed=any(
-            is_oversubscribed([each.cpus for each in node], [each.quotas for each in node]) for node in by_node.values()
-        ),
-        ports=tuple(sorted({str(port["name"]) for report in reports for port in report.ports})),
+        ranks=layout.ranks,
+        nodes=layout.nodes,
+        ranks_per_node=layout.ranks_per_node,
+        mapping=layout.mapping,
+        aggregators=layout.aggregators,
+        oversubscribed=oversubscribed,
+        ports=tuple(sorted(port_names)),
         provenance={
             "hpccoll": __version__,
             "git_commit": git_commit(),
@@ -79,10 +94,10 @@ def assemble_attempt(reports: Sequence[RankReport], number: int, aggregators: in
             **gpu_provenance(gpus),
             "cpu": cpu_model(),
             "cpus": os.cpu_count(),
-            **({"cpu_quota": min(quotas)} if quotas else {}),
+            **cpu_quota,
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
             "kernel": f"{platform.system()} {platform.release()}",
             "launcher": launcher_command_lines(),
             "variables": allowed_variables(),
         },
-    )  # fmt: skip
+    )
