@@ -121,7 +121,7 @@ def _read_expected(
 
 
 def _read_log(paths: list[Path], ranks: set[int]) -> "LogRecord":
-    """Return the content of the logs of the run of so many ranks; BadInputError if they are of several, or of none."""
+    """Return the content of the logs of a run; BadInputError if they are of several runs, or none is of its ranks."""
     from hpccoll.common.units import format_count, format_counts
     from hpccoll.evidence.log_set import read_log_files
 

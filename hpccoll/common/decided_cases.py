@@ -31,5 +31,5 @@ class DecidedCases:
         if self.required is None:
             needed = f"at least {LEAST_SHARE:.0%}"
         counted = f"{self.decided} of {format_count(self.cases, self.noun)} decided, {needed} required"
-        remedy = "measure more rounds where it is too noisy to tell, or require another number by --require N"
-        return f"not decided: {counted}; do: {remedy}"
+        remedy = "see the reasons above, measure more rounds where it is too noisy, or require another number"
+        return f"not decided: {counted}; do: {remedy} by --require N"

@@ -209,7 +209,7 @@ class LogRecord:
         self, collective: str, nbytes: int, ranks: int, *,
         dtype: str | None = None, op: str | None = None, memory: str | None = None,
     ) -> list[CollectiveLine]:  # fmt: skip
-        """Return the lines that are about one case of S = ``nbytes`` on so many workers; None matches all lines.
+        """Return the lines that are about one case of S = ``nbytes`` on ``ranks`` ranks; None matches all lines.
 
         A line is evidence for exactly its own size. ``memory`` is the type of its buffers, ``host`` or ``cuda``.
         """

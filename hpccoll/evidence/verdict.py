@@ -63,7 +63,7 @@ def judge_collective(
     dtype: str | None = None, op: str | None = None, memory: str | None = None, nodes: int | None = None,
     port_bytes: float | None = None, port_packets: float | None = None,
 ) -> Verdict:  # fmt: skip
-    """Return the verdict on one case of S = ``nbytes`` on so many workers, from the logs of a like launch.
+    """Return the verdict on one case of S = ``nbytes`` on ``ranks`` ranks, from the logs of a like launch.
 
     ``requested`` is the request to the library in one word; None if the library had the choice. Which lines are about
     the case follows from ``LogRecord.lines_of_case``. ``port_bytes`` and ``port_packets`` are what all ports of a node

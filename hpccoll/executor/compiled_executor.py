@@ -137,7 +137,7 @@ class CompiledExecutor:
         self.check(self._library.hpccoll_start(self._reference))
 
     def advance(self) -> bool:
-        """Advance a started run as far as possible without waiting; return whether it has ended."""
+        """Advance a started run until it would have to wait; return whether it has ended."""
         ended = self._library.hpccoll_progress(self._reference)
         self.check(ended)
         return bool(ended)
@@ -210,7 +210,7 @@ def advance_until(plans: Sequence[CompiledExecutor], until_ns: int) -> bool:
 
 
 def _wait(plans: Sequence[CompiledExecutor], needed: int, until_ns: int) -> bool:
-    """Advance plans until so many have ended; return False if a time comes first."""
+    """Advance plans until a given number have ended; return False if a time comes first."""
     addresses = (ctypes.c_void_p * len(plans))(*(plan.address for plan in plans))
     numbers = map(ctypes.c_int64, (len(plans), needed, until_ns))
     code = int(load_library().hpccoll_wait(addresses, *numbers))

@@ -39,7 +39,7 @@ class PythonExecutor:
         self.advance()
 
     def advance(self) -> bool:
-        """Advance a started run as far as possible without waiting; return whether it has ended."""
+        """Advance a started run until it would have to wait; return whether it has ended."""
         return next(self._running, self) is self
 
     def _polls(self) -> Iterator[None]:

@@ -135,7 +135,7 @@ class SharedMemorySpace:
         return f"/dev/shm has {size}, {free} of them free"  # noqa: S108  a message
 
     def is_too_small_for(self, ranks: int) -> bool:
-        """Return whether so many ranks of MPICH use more of it; some of its versions then die of signal 7 or 11."""
+        """Return whether ``ranks`` ranks of MPICH use more than there is; some versions then die of signal 7 or 11."""
         return self.size < ranks * MPICH_BYTES_PER_RANK or self.free < MPICH_BYTES_PER_RANK
 
 

@@ -222,7 +222,7 @@ def _pause_counter(name: str) -> str | None:
 
 
 def pause_frames(statistics: Mapping[str, int]) -> dict[str, int]:
-    """Return the pause frames sent and received, summed over all priorities, as far as the driver counts them."""
+    """Return the pause frames sent and received, summed over the priorities that the driver counts."""
     frames: Counter[str] = Counter()
     for name, value in statistics.items():
         if counter := _pause_counter(name):

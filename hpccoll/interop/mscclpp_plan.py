@@ -112,7 +112,7 @@ def _check_size(schedules: Sequence[Schedule], cut: Cut) -> None:
 
 
 def largest_message(chunks: int, gpus: Iterable[Operation]) -> int:
-    """Return the largest S of so many chunks with which the executor's offsets, in any buffer, fit into 32 bits."""
+    """Return the largest S in ``chunks`` chunks with which the executor's offsets in all buffers fit into 32 bits."""
     largest: int = max(gpu[f"{each}_chunks"] for gpu in gpus for each in ("input", "output", "scratch"))
     return 2**32 * chunks // largest - 1
 

@@ -68,7 +68,7 @@ class PrintedBandwidth:
         return name in _WITHOUT_OWN_BLOCK and self.algbw == self.busbw
 
     def admits(self, factor: float) -> bool:
-        """Return whether busbw over algbw may be a factor, as far as the printed digits show."""
+        """Return whether busbw over algbw may be a factor, within the rounding of the printed digits."""
         (algbw, unit), (busbw, digit) = self.algbw, self.busbw
         return abs(busbw - factor * algbw) <= digit + factor * unit
 

@@ -85,7 +85,7 @@ def count_traffic(
 
 @dataclass(frozen=True, slots=True)
 class PortTraffic:
-    """The counter changes of all nodes, in the order of their numbers, during a pass of so many operations."""
+    """The counter changes of all nodes, in the order of their numbers, during a pass of a number of operations."""
 
     operations: int
     changes: tuple[CounterChanges, ...]

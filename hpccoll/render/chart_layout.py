@@ -1,4 +1,4 @@
-"""The layout of a chart: the panels in a row, and the width of each, where it has so many pixels of room.
+"""The layout of a chart: the panels in a row and the width of each, for the pixels of room that it has.
 
 A specification carries in its ``usermeta`` what both ``fitted`` and page.js need.
 """
@@ -22,7 +22,7 @@ AXIS_ROOM, LEAST_WIDTH = 96, 180
 
 
 def text_from(width: int) -> dict[str, int]:
-    """Return the ``usermeta`` of panels whose texts have room from so many pixels on; narrower ones have none."""
+    """Return the ``usermeta`` of panels whose texts have room from ``width`` pixels on; narrower ones have none."""
     return {"text": width}
 
 
@@ -50,7 +50,7 @@ def _layouts(columns: int) -> list[dict[str, int]]:
 
 
 def fitted(specification: Mapping[str, Any], room: int) -> dict[str, Any]:
-    """Return a specification of ``apply_theme`` for a room of so many pixels; page.js does the same."""
+    """Return a specification of ``apply_theme`` for ``room`` pixels; page.js does the same."""
     spec = copy.deepcopy({name: part for name, part in specification.items() if name != "datasets"})
     if "datasets" in specification:  # most of a chart, which stays as it is
         spec["datasets"] = specification["datasets"]

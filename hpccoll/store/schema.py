@@ -165,7 +165,7 @@ class CaseResult:
         "int64", "bytes between racks per operation, all ranks, as counted from the schedule", unit="B"
     )
     requested: str | None = result("str", "the algorithm requested from the library: ring, sharp; empty: none")
-    executed: str = result("str", "the algorithm that ran, as far as the evidence shows", default="unknown")
+    executed: str = result("str", "the algorithm that ran, by the evidence", default="unknown")
     evidence: str | None = result("str", "the evidence for executed")
     tcp_traffic: str | None = result(
         "str", "JSON: bytes by rank and TCP connection, of an operation as it ran and with each algorithm forced"

@@ -53,7 +53,7 @@ class StepTimes:
 
     @classmethod
     def of(cls, times: CaseTimes, program: str | None, workers: int) -> "StepTimes | None":
-        """Return the times of a case with this program (JSON) on so many workers; None if it is no training step."""
+        """Return the times of a case with this program (JSON) on ``workers`` workers; None of other cases."""
         if not program:
             return None
         kept = times.kept.read()

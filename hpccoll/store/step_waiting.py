@@ -50,7 +50,7 @@ class StepWaiting:
 
 
 def is_lag(lag_s: float | None, step_s: float | None) -> bool:
-    """Return whether a lag is more than the harness makes, in steps of so many seconds."""
+    """Return whether a lag is more than the harness causes in steps of this length."""
     return (lag_s or 0.0) >= max(LATE_S, LATE_PART * (step_s or 0.0))
 
 

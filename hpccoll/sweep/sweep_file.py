@@ -178,12 +178,12 @@ class Sweep(YamlSection):
         return self._ranks_with(USUAL_GPUS)
 
     def _ranks_with(self, gpus: int) -> list[int]:
-        """Return the numbers of ranks on each node of so many GPUs."""
+        """Return the numbers of ranks on each node that has ``gpus`` GPUs."""
         numbers = (ranks if isinstance(ranks, int) else gpus for ranks in self.ranks_per_node)
         return [*dict.fromkeys(numbers)]
 
     def on_nodes_with(self, gpus: int | None) -> "Sweep":
-        """Return the sweep for nodes with so many GPUs, which count where it has a rank for each; None if unknown."""
+        """Return the sweep for nodes with ``gpus`` GPUs, which count where it has a rank for each; None if unknown."""
         if gpus is None:
             return self
         return self.model_copy(update={"ranks_per_node": self._ranks_with(gpus)})

@@ -29,7 +29,7 @@ from hpccoll.traces.records import RecordedJob
 
 MAX_ARCHIVE_BYTES, MAX_MEMBERS = 16 << 30, 10_000
 LONG_BYTES, MAX_PROCESSES = 32 << 20, 8
-"""Files of more bytes than one process reads in a few seconds are read by so many processes."""
+"""Files above LONG_BYTES are read by up to MAX_PROCESSES processes."""
 
 MAX_ZIP_TABLE_BYTES, ZIP_TAIL_BYTES = 4 << 20, (1 << 16) + 22
 """The largest table of the members of a zip archive, and the bytes at its end that say where the table is."""

@@ -39,7 +39,7 @@ ShowSlots: TypeAlias = Callable[[int, int, Purpose], None]
 why they are."""
 
 LIMIT_SLOTS = 10
-"""The deadline of a slot: so many times what slots take or last, and at least that of the kind of transfers."""
+"""A slot times out after this number of usual slot durations, but not before the minimum of the transport."""
 
 SECONDS_PER_LINK = 1e-5
 """How much later ranks end a launch without orders for each pair of nodes, whose effects rank 0 fits (a twentieth of
@@ -293,7 +293,7 @@ class Leader:
         return bool(self._late.get(rank)) or not self._member.has_received(rank)
 
     def _send(self, orders: Mapping[int, Order], limit_s: float) -> None:
-        """Send orders to ranks, which may take so many seconds to answer; rank 0 takes its own one last."""
+        """Send orders to ranks, which have a number of seconds to answer; rank 0 takes its own order last."""
         silent_s = limit_s + LEADER_LIMIT_S + SECONDS_PER_LINK * len(self._hosts) ** 2
         for rank, order in orders.items():
             if rank:

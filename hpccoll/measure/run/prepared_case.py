@@ -329,7 +329,7 @@ class PreparedCase:
         return number + self.plan.progress()
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
-        """Return the algorithm that ran, as far as it is known without logs, and the evidence for that.
+        """Return the algorithm that ran, if it is known without logs, and the evidence for that.
 
         ``sent`` are the bytes per operation that all hosts sent, by their port counters; None if unknown.
         """

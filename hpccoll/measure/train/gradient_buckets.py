@@ -76,7 +76,7 @@ class GradientBucketBuffer:
                 self._bound = 1.01 * (1 + RESIDUAL) * codec.ranks * ROUNDOFF.get(codec.compression.name, 0.0)
 
     def _seeded(self, seed: int) -> Floats:
-        """Return the gradients of a seed: uniform from -1 to 1, or so many whole numbers that all sums are exact."""
+        """Return the gradients of a seed: uniform from -1 to 1, or whole numbers so small that all sums are exact."""
         values = np.random.default_rng([self._number, seed]).random(self.bucket.elements, np.float32)
         values *= np.float32(2)
         values -= np.float32(1)

@@ -39,7 +39,7 @@ class Partition:
         return len(self.cpus)
 
     def why_unavailable(self, nodes: int, cpus: int, other_nodes: int = 0) -> str | None:
-        """Return why a job cannot be allocated nodes with so many CPUs each, besides its ``other_nodes`` here."""
+        """Return why a job cannot have ``nodes`` nodes with ``cpus`` CPUs each, besides its ``other_nodes`` here."""
         kind = f"nodes with feature {self.feature}" if self.feature else "nodes"
         if self.largest is not None and nodes + other_nodes > self.largest:
             return f"partition {self.name} gives a job at most {self.largest} nodes"

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_name("pause.cu")
 
 
 def pause(gpu: "Gpu") -> Callable[[int], None]:
-    """Return the function that queues a pause of so many nanoseconds on the stream of a GPU."""
+    """Return the function that queues a pause of a given number of nanoseconds on the stream of a GPU."""
     launch = gpu.kernel(SOURCE, "pause", np.dtype(np.uint64).itemsize)
 
     def queue(duration_ns: int) -> None:
