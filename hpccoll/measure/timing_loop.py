@@ -144,8 +144,8 @@ OF_ALL = RoundSummary()
 """All ranks are workers, each with a clock of its own."""
 
 RunIterations: TypeAlias = Callable[[int], tuple[Nanoseconds, int]]
-"""Runs a number of iterations of one operation, on all ranks together; returns the start, end, device and CPU time of each
-in ns, [4, iteration], and the number of wrong elements in all of them."""
+"""Runs a number of iterations of one operation on all ranks together; returns the start, end, device and CPU time of
+each in ns, [4, iteration], and the number of wrong elements in all of them."""
 
 
 class PythonLoop:
