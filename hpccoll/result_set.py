@@ -109,7 +109,7 @@ class ResultSet:
             case: a row of ``rows``, or a ``case_id``.
 
         Raises:
-            BadInputError: if several rows or none are selected, or the row is no measured training step.
+            BadInputError: if several rows or none are selected, or the row is not a measured training step.
         """
         rows = [self._results.rows[position] for position in self._select(case)]
         if len(rows) != 1:
@@ -134,7 +134,7 @@ class ResultSet:
             tolerance: the smallest change that matters: 0.05 is five per cent.
 
         Raises:
-            BadInputError: if the results have no case in common, or the tolerance is no share between 0 and 1.
+            BadInputError: if the results have no case in common, or the tolerance is not a share between 0 and 1.
         """
         from hpccoll.judge.run_comparison import (  # scipy takes a fifth of a second to import
             check_tolerance,

@@ -9,7 +9,7 @@ At p = 4, the units that a rank still folds (+: partial sums), and then those of
     distance 1   01      01      23      23        0 <-> 1, 2 <-> 3, a quarter that replaces
     distance 2   0123    0123    0123    0123      0 <-> 2, 1 <-> 3, half
 
-Where p is no power of two, let p' be the largest one below it. First rank p' + i sends its vector to rank i, which
+Where p is not a power of two, let p' be the largest one below it. First rank p' + i sends its vector to rank i, which
 folds it; the ranks 0 to p' - 1 do the above with p' units; at the end rank i sends the sum back.
 
 Cost: where p is a power of two, 2 log2(p) alpha + 2 (p - 1)/p S beta + (p - 1)/p S gamma: the bytes of a ring in far

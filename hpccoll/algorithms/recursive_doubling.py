@@ -12,7 +12,7 @@ needs a power of two here. In all-reduce, where p is none, let p' be the largest
 its vector to rank i, which folds it; the ranks 0 to p' - 1 do the above; at the end rank i sends the sum back.
 
 Cost: of all-reduce log2(p) (alpha + S beta + S gamma), the fewest rounds there are, for messages so small that their
-number is what counts; where p is no power of two, that of p', and 2 alpha + 2 S beta + S gamma more. Of all-gather
+number is what counts; where p is not a power of two, that of p', and 2 alpha + 2 S beta + S gamma more. Of all-gather
 log2(p) alpha + (p - 1)/p S beta.
 
 R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005)

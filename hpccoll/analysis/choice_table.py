@@ -177,7 +177,7 @@ def load_table(path: Path, key: str) -> dict[str, Any]:
     """Return the JSON document of a table after checking it; ``key`` is the option or key that gave the path.
 
     Raises:
-        BadInputError: if the file cannot be read, or is no table.
+        BadInputError: if the file cannot be read, or is not a table.
     """
     table = load_record(path, key, TABLE_BYTES, TuneTable, VALID_TABLE)
     try:

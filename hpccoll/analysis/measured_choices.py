@@ -119,7 +119,7 @@ class MeasuredSetting:
     rows: Mapping[RowKey, Choice]  # the choice of each row, in the order of runs
     conditions: Conditions  # the machine, the MPI library and the executor
     oversubscribed: bool = False  # whether there were more ranks than cores
-    # the times of the algorithm ``auto`` by requested size in bytes; it is no choice, because it runs one
+    # the times of the algorithm ``auto`` by requested size in bytes; it is not a choice, because it runs one
     auto: Mapping[int, ChoiceTime] = field(default_factory=dict)
 
     @classmethod

@@ -253,7 +253,7 @@ def read_option(flag: str, text: str) -> Any:
     """Return the number that is given for an option.
 
     Raises:
-        BadInputError: if ``text`` is no number within the bound of the option's key.
+        BadInputError: if ``text`` is not a number within the bound of the option's key.
     """
     key = OPTION_BY_FLAG[flag].key
     assert key is not None, "the table is wrong otherwise"  # noqa: S101

@@ -101,7 +101,7 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
 
     job = load_job(arguments.job) if arguments.job else _job_from_options(arguments, launched)
     if job.table is not None:
-        TuneTable.from_json(job.table)  # refuses what is no table
+        TuneTable.from_json(job.table)  # refuses what is not a table
     if job.communicator:
         from hpccoll.cases.communicator_settings import overridden_settings
 

@@ -34,7 +34,7 @@ _RANGE = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?")
 
 @dataclass(frozen=True, slots=True)
 class TopologyUnit:
-    """A line of Slurm's topology: its plugin, a name, and the hosts of the rack; none if it is no rack.
+    """A line of Slurm's topology: its plugin, a name, and the hosts of the rack; none if it is not a rack.
 
     A rack is a leaf switch, a block or a ring; higher switches and aggregated blocks are none.
     """

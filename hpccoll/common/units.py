@@ -32,7 +32,7 @@ def sizes_between(begin: str, end: str, factor: int) -> list[int]:
     """Return the sizes from the option -b to the option -e, each ``factor`` times the one before.
 
     Raises:
-        BadInputError: if one is no size, the first is nothing, or larger than the last.
+        BadInputError: if one is not a size, the first is nothing, or larger than the last.
     """
     first, last = parse_size(begin, "-b"), parse_size(end, "-e")
     if first < 1:
@@ -57,7 +57,7 @@ def parse_seconds(text: str, key: str) -> float:
     """Parse a duration: ``3.5ms``, ``2 s``; a number without a unit is in seconds.
 
     Raises:
-        BadInputError: if ``text`` is no duration from MIN_QUANTITY to MAX_QUANTITY.
+        BadInputError: if ``text`` is not a duration from MIN_QUANTITY to MAX_QUANTITY.
     """
     units = {**_SECONDS, "": 1.0}
     bounds = f"from {MIN_QUANTITY:g} to {MAX_QUANTITY:g} s"
@@ -68,7 +68,7 @@ def parse_rate(text: str, key: str) -> float:
     """Parse a rate in bits a second: ``400gbit``, ``100 Mbit``.
 
     Raises:
-        BadInputError: if ``text`` is no rate with a unit (400 alone could be meant in any), or beyond the bounds.
+        BadInputError: if ``text`` is not a rate with a unit (400 alone could be meant in any), or beyond the bounds.
     """
     return _parse_quantity(text, _BITS_PER_SECOND, key, "a rate such as 400gbit, with mbit, gbit or tbit")
 

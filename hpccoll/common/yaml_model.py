@@ -244,7 +244,7 @@ def load_plain_yaml(path: Path, key: str) -> Any:
     """Return the content of a file: mappings and lists of whole numbers and texts.
 
     Raises:
-        BadInputError: if the file cannot be read or is no YAML.
+        BadInputError: if the file cannot be read or is not YAML.
     """
     text = read_text(path, key, SWEEP_BYTES)
     if path.suffix == ".json":

@@ -119,7 +119,7 @@ def is_shown(variant: Variant, record: LogRecord) -> bool:
 def control_violation(variant: Variant, record: LogRecord) -> str | None:
     """Return how the logs of a negative control show the very feature that it turns off, as a sentence.
 
-    None if they do not, or if the variant is no negative control.
+    None if they do not, or if the variant is not a negative control.
     """
     feature, lines = _FORBIDDEN.get(variant.expected_evidence[0], ("", lambda _record: ()))
     return next((f"{feature} is off, and still: {line}" for line in lines(record)), None)

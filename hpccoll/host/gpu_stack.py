@@ -173,7 +173,7 @@ def _own_temporary_directory() -> str:
 
 
 def is_old_cupy(version: str) -> bool:
-    """Return whether a version of CuPy is too old; one that is no number counts as new."""
+    """Return whether a version of CuPy is too old; one that is not a number counts as new."""
     major = re.match(r"\d+", version)
     return major is not None and int(major[0]) < MIN_CUPY
 

@@ -206,7 +206,7 @@ class LineParser:
 
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
         self.path, self.output, self.given, self.number = path, output, given, 0
-        self.row_width = 0  # of the line before, up to its last character; 0 if it is no row
+        self.row_width = 0  # of the line before, up to its last character; 0 if it is not a row
 
     def parse(self, lines: Iterable[str]) -> None:
         """Read the lines; a line of no known kind becomes a remark; BadInputError for a line that cannot be read."""

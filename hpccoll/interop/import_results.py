@@ -156,7 +156,7 @@ def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
         writer, rest = reader.split(line)
         if TITLE.match(rest):
             titles[writer].append(number)
-    # A title within another sentence is no title: a writer of a table has several.
+    # A title within another sentence is not a title: a writer of a table has several.
     writers = {writer: numbers for writer, numbers in titles.items() if len(numbers) > 1}
     if not writers:
         writers = titles

@@ -58,7 +58,7 @@ def proven(where: str, text: str) -> ProvenPlan:
     """Return the plan in a JSON text, proven.
 
     Raises:
-        UnusableError: if the text is no plan, has what is not read (packets, multicast), is wrong in some order of
+        UnusableError: if the text is not a plan, has what is not read (packets, multicast), is wrong in some order of
             execution, or is right and no schedule of ours; names rank, thread block and unit.
     """
     try:
@@ -73,7 +73,7 @@ def proven(where: str, text: str) -> ProvenPlan:
 
 
 def plan_of(content: Json) -> ProvenPlan:
-    """Return the plan in a JSON text, proven; raises as ``proven``, and others if it is no plan."""
+    """Return the plan in a JSON text, proven; raises as ``proven``, and others if it is not a plan."""
     names = {theirs: ours for ours, theirs in PLAN_NAMES.items()}
     if "colletive" in content or any("inputChunks" in gpu for gpu in content["gpus"]):
         raise UnusableError("plan", "it has the form of before August 2025 (inputChunks), which hpccoll cannot read")

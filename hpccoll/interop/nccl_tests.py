@@ -151,7 +151,7 @@ def _parse_results(text: str) -> Any:
     """Return the JSON of an output; of one that a time limit cut, which is written row by row, the whole results.
 
     Raises:
-        ValueError: if the text is no JSON, and is not cut behind the beginning of its results.
+        ValueError: if the text is not JSON, and is not cut behind the beginning of its results.
     """
     try:
         return parse_json(text)

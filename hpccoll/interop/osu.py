@@ -61,7 +61,7 @@ ORDER = (
 """The order in which columns are printed."""
 
 FORMS = {"Size": r"\d+", "Iterations": r"\d+", "Validation": "Pass|Fail"}
-"""The forms of the cells that are no decimal numbers."""
+"""The forms of the cells that are not decimal numbers."""
 
 MISSING_TITLE = "the title of its program above it, # OSU ..."
 

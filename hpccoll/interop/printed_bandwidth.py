@@ -40,7 +40,7 @@ class PrintedBandwidth:
 
     @classmethod
     def read(cls, where: str, size: str, cells: Mapping[str, str]) -> "PrintedBandwidth":
-        """Return the bandwidth of cells by their names in ``MEASURED``; BadInputError if one is no number."""
+        """Return the bandwidth of cells by their names in ``MEASURED``; BadInputError if one is not a number."""
         time, algbw, busbw = (_printed(where, name, cells[name]) for name in MEASURED)
         return cls(where, read_count(where, "size", size), time, algbw, busbw)
 

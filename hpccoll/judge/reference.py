@@ -200,7 +200,7 @@ def read_reference(path: Path) -> Reference:
     """Read a reference.
 
     Raises:
-        BadInputError: if the file cannot be read, or is no reference.
+        BadInputError: if the file cannot be read, or is not a reference.
     """
     what = "a file of 'hpccoll compare --make-reference'"
     return load_record(path, "--reference", MAX_FILE_BYTES, Reference, what)

@@ -90,7 +90,7 @@ FAILS_ALONE = 3
 sweeps of the testbed, a burst of noise made a single row take 2.1 times as long."""
 
 UNSTEADY = 1.1
-"""The upper bound of a reference over its time from which on one run is no evidence: what moves such times from run to
+"""The upper bound of a reference over its time from which on one run is not evidence: what moves such times from run to
 run may last for minutes. In 5 of 18 healthy sweeps of the testbed small messages of all sizes took 1.3 to 3.4 times as
 long; their bounds were 1.3 to 1.6 times their times. Those of 4 KiB and more were at most 1.06, and no sweep exceeded
 them."""

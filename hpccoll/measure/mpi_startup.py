@@ -63,7 +63,7 @@ def start_deadline() -> None:
     Python thread cannot interrupt them, because MPI holds the GIL; the thread of faulthandler does not need it.
 
     Raises:
-        BadInputError: if the variable is no number of seconds.
+        BadInputError: if the variable is not a number of seconds.
     """
     faulthandler.dump_traceback_later(start_timeout_s(), exit=True, file=STDERR)
 

@@ -66,7 +66,7 @@ def recorded_inputs(out: Path) -> list[str] | None:
     """Return the inputs of the report in ``out``, relative to it; None if it has no page.
 
     Raises:
-        UnusableError: if the page is no report, which would be lost, or cannot be read.
+        UnusableError: if the page is not a report, which would be lost, or cannot be read.
     """
     if not os.path.lexists(out / PAGE_NAME):
         return None

@@ -107,7 +107,7 @@ def build_report(
     The ``recommendations`` of the results may be there already.
 
     Raises:
-        UnusableError: the page in ``out`` is no report.
+        UnusableError: the page in ``out`` is not a report.
         OSError: a file cannot be written.
     """
     recorded_inputs(out)

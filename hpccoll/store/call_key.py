@@ -64,7 +64,7 @@ class CallKey:
         )  # fmt: skip
 
     def without(self, *names: str) -> "CallKey":
-        """Return the key without some of its fields; TypeError for a name that is no field."""
+        """Return the key without some of its fields; TypeError for a name that is not a field."""
         return replace(self, **dict.fromkeys(names))
 
     def without_arguments(self, *names: str) -> "CallKey":
@@ -78,7 +78,7 @@ class CallKey:
         return self.without_arguments("compress", "feedback")
 
     def only(self, *names: str) -> "CallKey":
-        """Return the key with some of its fields only; AttributeError for a name that is no field."""
+        """Return the key with some of its fields only; AttributeError for a name that is not a field."""
         return CallKey(**{name: getattr(self, name) for name in names})
 
     def label(self, among: Iterable["CallKey"]) -> str:

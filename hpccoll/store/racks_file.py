@@ -13,7 +13,7 @@ def read_racks(path: Path, key: str) -> dict[str, str]:
     """Return the rack of each host in a file of lines ``HOST RACK``, or of Slurm's topology; # begins a comment.
 
     Raises:
-        BadInputError: if the file cannot be read, or a line is no host with its rack; it names ``key``.
+        BadInputError: if the file cannot be read, or a line is not a host with its rack; it names ``key``.
     """
     racks: dict[str, str] = {}
     for number, line in enumerate(read_text(path, key, TABLE_BYTES).splitlines(), start=1):
@@ -31,7 +31,7 @@ def _racks_of_line(line: str) -> dict[str, str]:
     """Return the racks of the hosts in a line.
 
     Raises:
-        ValueError: if it is no line of racks.
+        ValueError: if it is not a line of racks.
     """
     unit = parse_topology_line(line)
     if unit is not None:

@@ -262,7 +262,7 @@ def hosts_to_diagnose(text: str | None) -> tuple[str, ...]:
         text: names with commas, also with Slurm's brackets; or a file with a name in each line, and comments after #.
 
     Raises:
-        BadInputError: if there is no allocation, if Slurm does not answer, a line is no name, for fewer than three
+        BadInputError: if there is no allocation, if Slurm does not answer, a line is not a name, for fewer than three
             hosts, whose pairs can be compared, more than MOST_HOSTS, or one twice.
     """
     job = os.environ.get(JOB_ID)

@@ -43,7 +43,7 @@ def read(path: Path) -> RecordedJob:
     """Return the collectives of one rank, in the order of their calls.
 
     Raises:
-        ValueError: if it cannot be read, or is no execution trace.
+        ValueError: if it cannot be read, or is not an execution trace.
     """
     groups: dict[str, Group] = {}
     ranks: Counter[int] = Counter()

@@ -95,7 +95,7 @@ def read(path: Path) -> RecordedJob:
     """Return what one rank recorded; a group of gloo has no ranks, because its dump does not name them.
 
     Raises:
-        ValueError: if the file is no dump, or is damaged; msgspec's errors are such, too.
+        ValueError: if the file is not a dump, or is damaged; msgspec's errors are such, too.
     """
     dump = _read_dump(path)
     version = tuple(int(part) for part in re.findall(r"\d{1,4}", dump.version)[:2])

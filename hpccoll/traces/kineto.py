@@ -95,7 +95,7 @@ def read(path: Path) -> RecordedJob:
     """Return what the trace of one rank recorded.
 
     Raises:
-        ValueError: if it cannot be read, or is no trace.
+        ValueError: if it cannot be read, or is not a trace.
     """
     recorded = _read_events(path)
     trace = recorded.trace

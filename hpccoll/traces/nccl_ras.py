@@ -97,7 +97,7 @@ def read(path: Path) -> RecordedJob:
     """Return one poll; ranks are numbered as in the largest communicator.
 
     Raises:
-        ValueError: if the file is no report, or is damaged; msgspec's errors are such, too.
+        ValueError: if the file is not a report, or is damaged; msgspec's errors are such, too.
     """
     content = to_utf8(read_bytes(path, "FILES", MAX_REPORT_BYTES))
     if not content.lstrip().startswith(b"{"):

@@ -23,7 +23,7 @@ def parse_json_lines(text: str) -> tuple[object, list[int]]:
     """Return the value of a JSON text, with tuples of ``JsonMember`` for objects, and the lines of its comments.
 
     Raises:
-        ValueError: the text is no JSON, or nested too deeply; ``lineno`` is its line, if it is a JSONDecodeError.
+        ValueError: the text is not JSON, or nested too deeply; ``lineno`` is its line, if it is a JSONDecodeError.
     """
     line, counted, comments = 1, 0, list[int]()
 

@@ -86,7 +86,7 @@ class TuningTable:
         self.findings.append(Finding(kind, cast("Severity", severity), sentence, title, f"do: {remedy}", values))
 
     def parse_json(self, text: str, outcome: str) -> tuple[object, list[int]]:
-        """Return what ``parse_json_lines`` does; None and a finding for a text that is no JSON."""
+        """Return what ``parse_json_lines`` does; None and a finding for a text that is not JSON."""
         try:
             return parse_json_lines(text)
         except ValueError as error:

@@ -243,7 +243,7 @@ class Leader:
 
         send_waiting()
         if isinstance(waiting.get(0), Transfer):
-            member.take(None)  # its own transfer of an earlier slot is no answer
+            member.take(None)  # its own transfer of an earlier slot is not an answer
         meanwhile()
         until = time.monotonic() + limit_s
         awaited = {*waiting, *asked} | ({0} if isinstance(orders[0], Transfer | Go) else set())

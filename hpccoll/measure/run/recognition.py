@@ -100,7 +100,7 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
         progress: kept up to date for the watchdog.
 
     Returns:
-        None if it is no call of a known library, takes longer than MOST_S, or shows nothing on TCP connections.
+        None if it is not a call of a known library, takes longer than MOST_S, or shows nothing on TCP connections.
     """
     transport, version = prepared.transport, MPI.Get_library_version()
     library = next((each for each in library_table()["variants"] if not wrong_mpi(each, version)), None)

@@ -224,7 +224,7 @@ def training_steps(effort: "Effort") -> int:
 
 
 def _part(found: Floats, right: Floats) -> float:
-    """Return the largest difference over the largest magnitude; 0 if all bits are equal, else 1 if it is no number."""
+    """Return the largest difference over the largest magnitude: 0 if all bits are equal, 1 if that is not a number."""
     if found.tobytes() == right.tobytes():
         return 0.0
     with np.errstate(invalid="ignore"):

@@ -27,7 +27,7 @@ def nccl_error_text(error: Exception) -> str:
     """Return the text of one of NCCL_EXCEPTIONS.
 
     Raises:
-        KeyError: the same one, if its key is no status of NCCL.
+        KeyError: the same one, if its key is not a status of NCCL.
     """
     if not isinstance(error, KeyError):
         return str(error)

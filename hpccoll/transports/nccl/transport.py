@@ -100,7 +100,7 @@ class NcclTransportBase(GuardedBuffers):
     def further_plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         """Return another plan of an operation of ``plan``, on other parts of its buffers, which is not run yet.
 
-        All ranks call this together. The plan is no graph, and registers nothing.
+        All ranks call this together. The plan is not a graph, and registers nothing.
         """
         buffers, self.buffers = self.buffers, None
         try:
