@@ -87,23 +87,27 @@ def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) ->
 
 def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_rank: bool) -> xr.Dataset:
     """Return the raw times of rows, padded with NaN to the longest round; a row without times has NaN only."""
-    timed = [(case, each) for case, each in enumerate(times) if each]
+    timed = [(case, row_times) for case, row_times in enumerate(times) if row_times]
     rounds = max((len(row.round_medians_s) for row in rows), default=0)
-    longest = max((int(mask.sum()) for _, each in timed for *_, mask in each.rounds()), default=0)
-    shape = len(rows), rounds, longest
+    shape = len(rows), rounds, _most_iterations(timed)
     measured = {name: np.full(shape, np.nan) for name in ("time_s", *_PER_ITERATION)}
-    iterations, numbers = np.zeros(shape[:2], np.int64), np.zeros(shape[:2], np.int64)
+    iterations = np.zeros(shape[:2], np.int64)
+    numbers = np.zeros(shape[:2], np.int64)
     run_ids = np.full(shape[:2], "", object)
-    for case, each in timed:
-        for number, attempt, mask in each.rounds():
+    for case, row_times in timed:
+        for number, attempt, mask in row_times.rounds():
             place = case, number - 1
-            iterations[place], numbers[place], run_ids[place] = mask.sum(), attempt.number, attempt.run_id
+            iterations[place] = mask.sum()
+            numbers[place] = attempt.number
+            run_ids[place] = attempt.run_id
             for name in _PER_ITERATION:
-                values = getattr(each.times, name)
+                values = getattr(row_times.times, name)
                 if len(values):  # not without a common clock
                     measured[name][place][: iterations[place]] = values[mask]
-        measured["time_s"][case] = measured[f"{rows[case].rule or 'max'}_ns"][case] / 1e9 / (rows[case].operations or 1)
-    strides = np.array([each.times.rank_stride if each else 0 for each in times], np.int64)
+        row = rows[case]
+        duration_ns = measured[f"{row.rule or 'max'}_ns"][case]
+        measured["time_s"][case] = duration_ns / 1e9 / (row.operations or 1)
+    strides = np.array([row_times.times.rank_stride if row_times else 0 for row_times in times], np.int64)
     dataset = xr.Dataset(
         {name: _variable(name, values, "case", "round", "iteration") for name, values in measured.items()},
         {
@@ -116,6 +120,15 @@ def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_r
         },
     )
     return dataset.merge(_rank_dataset(timed, shape)) if per_rank else dataset
+
+
+def _most_iterations(timed: Sequence[tuple[int, RowTimes]]) -> int:
+    """Return the iterations of the longest round; 0 without any."""
+    longest = 0
+    for _, row_times in timed:
+        for _, _, mask in row_times.rounds():
+            longest = max(longest, int(mask.sum()))
+    return longest
 
 
 def _rank_dataset(timed: Sequence[tuple[int, RowTimes]], shape: tuple[int, int, int]) -> xr.Dataset:
