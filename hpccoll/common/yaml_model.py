@@ -49,6 +49,12 @@ class _ItemOrListSchema:
         return {"anyOf": [schema["items"], schema]}
 
 
+def _check_is_name(text: str) -> str:
+    if text.startswith("-"):
+        raise ValueError("a name, which does not begin with -")
+    return text
+
+
 def _number_to_text(value: object) -> object:
     """Return the text of a number: variables and names have text values."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
@@ -104,8 +110,12 @@ OneOrMore = Annotated[
     _ItemOrListSchema(),
 ]
 Text = Annotated[str, _checked(limits.PrintableText())]
-Word = Annotated[Text, BeforeValidator(_number_to_text, json_schema_input_type=str | int | float)]
-"""A name that may be a number, such as that of an account."""
+Word = Annotated[
+    Text,
+    BeforeValidator(_number_to_text, json_schema_input_type=str | int | float),
+    AfterValidator(_check_is_name),
+]
+"""A name that may be a number, such as that of an account, but not an option of the command that gets it."""
 VariableValue = Annotated[
     str, BeforeValidator(_number_to_text, json_schema_input_type=str | int | float), _checked(limits.VARIABLE_VALUE)
 ]

@@ -63,6 +63,7 @@ BAD = {
     "partitions: work": "partitions|'work'|no such key|partition, account",
     "container: {runtime: pyxis}": "container.image is missing: ", "minutes: 0": "minutes|0|at least 1: ",
     "minutes: 1h": "minutes|'1h'|a whole number", "account: no": "account: False|one text or number; in quotes",
+    "partition: -1": "partition|-1|a name", "qos: --wait": "qos|'--wait'|a name",
     "launcher: 'mpirun -n {tasks}'": "launcher|{tasks}|{nodes}, {ranks}, {ranks_per_node}",
     f"launcher: mpiexec\n{IMAGE}": "launcher|mpiexec|srun", "minutes: 1": "signal_s|60|less than the time limit, 60 s",
     "sbatch: --reservation mine": "sbatch|a long option of sbatch in one word",
