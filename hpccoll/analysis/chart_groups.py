@@ -42,7 +42,7 @@ MEMBERS = {name: (number, member) for number, names in enumerate(FAMILIES) for m
 MOST_MEMBERS = max(map(len, FAMILIES))
 
 MOST_SERIES = 40
-"""The most series that a chart of curves draws: more cover each other, and nobody finds one of them in the legend."""
+"""The most series in a chart of curves: more would cover each other and crowd the legend."""
 
 
 @dataclass(frozen=True, slots=True)

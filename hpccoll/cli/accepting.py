@@ -121,7 +121,7 @@ def _read_expected(
 
 
 def _read_log(paths: list[Path], ranks: set[int]) -> "LogRecord":
-    """Return the content of the logs of a run; BadInputError if they are of several runs, or none is of its ranks."""
+    """Return what the logs of a run say; BadInputError unless one run in them has one of the numbers of ``ranks``."""
     from hpccoll.common.units import format_count, format_counts
     from hpccoll.evidence.log_set import read_log_files
 

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from hpccoll.analysis.row_labels import placement_label
@@ -172,9 +173,9 @@ def verdict_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
         ("size", lambda judged: format_size(judged.row.bytes)),
         *labels_of(part),
         ("measured", lambda judged: figure(judged, judged.measured)),
-        ("low", lambda judged: figure(judged, judged.expected.low) if judged.expected else ""),
-        ("expected", lambda judged: figure(judged, judged.expected.value) if judged.expected else ""),
-        ("high", lambda judged: figure(judged, judged.expected.high) if judged.expected else ""),
+        ("low", partial(_expected_figure, "low")),
+        ("expected", partial(_expected_figure, "value")),
+        ("high", partial(_expected_figure, "high")),
         ("from", _sources),
         ("verdict", lambda judged: VERDICT_WORDS[judged.verdict]),
         ("why", lambda judged: judged.reason if judged.verdict is Acceptance.FAIL else ""),
@@ -182,6 +183,13 @@ def verdict_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
     shown = [judged for judged in part.judged if judged.expected or judged.verdict is Acceptance.FAIL]
     head, rows = table_of(columns, shown)
     return filled_columns(head, rows)
+
+
+def _expected_figure(name: str, judged: Judged) -> str:
+    """Return the ``low``, ``value`` or ``high`` of what is expected of a row; empty without an expectation."""
+    if not judged.expected:
+        return ""
+    return figure(judged, getattr(judged.expected, name))
 
 
 def cause_lines(acceptance: AcceptanceSummary) -> Iterator[str]:

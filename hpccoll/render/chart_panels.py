@@ -17,7 +17,7 @@ from hpccoll.common.units import format_interval, format_rate, format_seconds
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, ValueAxis, distinct
 from hpccoll.render.colours import MUTED, PAPER, entry_colour, group_colours, group_shapes
-from hpccoll.store.rows import Interval
+from hpccoll.store.rows import Interval, Row
 
 MAX_SIZES = 4
 _MUTED = alt.ColorValue(MUTED)
@@ -26,21 +26,52 @@ _MUTED = alt.ColorValue(MUTED)
 def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Interval = None) -> ChartRecord:
     """Return the record of ``point`` in a chart: ``value`` with its 95 % interval, and the fields of its tooltip."""
     entry = group.legend[point.series]
-    low, high = (value, value) if ends is None or entry.is_pale else ends
-    row, medians = point.row, [stats.median for stats in round_statistics(point.row).values()]
+    row = point.row
+    low, high = ends or (value, value)
+    if entry.is_pale:
+        low, high = value, value
     record: ChartRecord = {
-        "series": point.series, "bytes": row.requested_bytes, "size": group.size_label(row.requested_bytes),
-        "ranks": row.ranks, "nodes": row.nodes, "at": group.shape_label(row), "place": placement_label(row),
-        "pair": point.pair_label, "machine": group.machine_label(point), "run": row.run_id, "value": value,
-        "low": low, "high": high, "fill": PAPER if row.oversubscribed else entry_colour(entry),
-        "line": chart_base.FLOOR if row.floor else row.kind if row.predicted else chart_base.MEASURED,
+        "series": point.series,
+        "bytes": row.requested_bytes,
+        "size": group.size_label(row.requested_bytes),
+        "ranks": row.ranks,
+        "nodes": row.nodes,
+        "at": group.shape_label(row),
+        "place": placement_label(row),
+        "pair": point.pair_label,
+        "machine": group.machine_label(point),
+        "run": row.run_id,
+        "value": value,
+        "low": low,
+        "high": high,
+        "fill": PAPER if row.oversubscribed else entry_colour(entry),
+        "line": _line_of(row),
+        **_tooltip_fields(point),
+    }
+    if entry.is_pale:
+        record["tone"] = chart_base.PALE
+    return record
+
+
+def _line_of(row: Row) -> str:
+    """Return the key of the dashes of a row's line."""
+    if row.floor:
+        return chart_base.FLOOR
+    return row.kind if row.predicted else chart_base.MEASURED
+
+
+def _tooltip_fields(point: SeriesPoint) -> ChartRecord:
+    """Return what only the tooltip of a point shows."""
+    row = point.row
+    medians = [statistics.median for statistics in round_statistics(row).values()]
+    return {
         "time": format_seconds(median_seconds(point)),
         "interval": interval_label(row.interval) if row.interval or row.ours else "none",
-        "rounds": ", ".join(map(format_seconds, medians)) if len(medians) > 1 else "one", "ran": executed_note(row),
+        "rounds": ", ".join(map(format_seconds, medians)) if len(medians) > 1 else "one",
+        "ran": executed_note(row),
         "algbw": format_rate(row.algbw_Bps) if row.algbw_Bps else "none",
         "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
-    }  # fmt: skip
-    return record | {"tone": chart_base.PALE} if entry.is_pale else record
+    }
 
 
 def records_beside(
