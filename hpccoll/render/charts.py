@@ -1,5 +1,6 @@
 """The charts: a function of a group of rows for each, and the table ``FIGURES`` of all."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -99,9 +100,19 @@ def time_against_size(group: ChartGroup) -> Chart | None:
 
 
 def _without_low_floors(data: Sequence[ChartRecord]) -> list[ChartRecord]:
-    """Return the records without the floors below the axis, which is that of all others."""
-    least = min((float(str(d["value"])) for d in data if d["line"] != chart_base.FLOOR), default=0.0)
-    return [d for d in data if d["line"] != chart_base.FLOOR or float(str(d["value"])) >= least]
+    """Return the records without the floors below the axis, which is that of all others.
+
+    Where one point of a floor is left, it goes, too: its line would be in the legend and nowhere else.
+    """
+    others = [record for record in data if record["line"] != chart_base.FLOOR]
+    least = min((float(str(record["value"])) for record in others), default=0.0)
+    floors = [record for record in data if record["line"] == chart_base.FLOOR and float(str(record["value"])) >= least]
+    points = Counter(map(_curve_of, floors))
+    return others + [record for record in floors if points[_curve_of(record)] > 1]
+
+
+def _curve_of(record: ChartRecord) -> tuple[object, ...]:
+    return tuple(record[name] for name in ("series", "at", "place", "machine"))
 
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:

@@ -15,6 +15,7 @@ from step_examples import steps
 
 from hpccoll.analysis.chart_groups import MOST_SERIES, chart_groups
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.render import charts
 from hpccoll.render.charts import FIGURES, STEP_FIGURES
 from hpccoll.render.colours import series_colour
 from hpccoll.store.load_results import to_results
@@ -168,3 +169,12 @@ def test_of_too_many_series_the_pale_ones_lie_behind_and_the_caption_counts_thos
     assert layers(chart)[-1]["encoding"]["color"]["scale"]["domain"][:2] == ["ring channels=1", "native"]
     assert " 3 more series" in figure.group_caption(group)
     assert "more series" not in BY_NAME["choice"].group_caption(group)
+
+
+@pytest.mark.parametrize(("floors_us", "drawn"), [((0.1, 0.2, 2.0), 0), ((0.1, 2.0, 3.0), 2)])
+def test_a_floor_is_drawn_and_in_the_legend_only_where_it_makes_a_line(floors_us, drawn):
+    common = {"at": "2 ranks", "place": "in place", "machine": ""}
+    measured = [{"series": "ring", "line": "measured", "value": time, **common} for time in (1.0, 4.0, 9.0)]
+    floors = [{"series": "null", "line": "floor", "value": time, **common} for time in floors_us]
+    kept = charts._without_low_floors([*floors, *measured])
+    assert [record["series"] for record in kept].count("null") == drawn
