@@ -102,10 +102,13 @@ def time_against_size(group: ChartGroup) -> Chart | None:
 def _without_low_floors(data: Sequence[ChartRecord]) -> list[ChartRecord]:
     """Return the records without the floors below the axis, which is that of all others.
 
-    Where one point of a floor is left, it goes, too: its line would be in the legend and nowhere else.
+    Where one point of a floor is left, it goes, too: its line would be in the legend and nowhere else. If only floors
+    were measured, all of them stay.
     """
     others = [record for record in data if record["line"] != chart_base.FLOOR]
-    least = min((float(str(record["value"])) for record in others), default=0.0)
+    if not others:
+        return list(data)
+    least = min(float(str(record["value"])) for record in others)
     floors = [record for record in data if record["line"] == chart_base.FLOOR and float(str(record["value"])) >= least]
     points = Counter(map(_curve_of, floors))
     return others + [record for record in floors if points[_curve_of(record)] > 1]
