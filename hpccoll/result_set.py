@@ -12,9 +12,9 @@ import xarray as xr
 
 from hpccoll.analysis.time_dataset import RowTimes, read_row_times, time_dataset
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, format_value
+from hpccoll.extensions.steps.results.step_times import StepTimes
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import ROW_COLUMNS, RULES, Gap, Results, Row, RowKey, Run, unit_of
-from hpccoll.store.step_times import StepTimes
 
 PathLike = str | os.PathLike[str]
 

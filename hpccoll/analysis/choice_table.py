@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from hpccoll.analysis.setting import ARITHMETIC, Choice, Conditions, Setting
 from hpccoll.analysis.strength import Strength
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, is_workload
 from hpccoll.cases.case import EXECUTORS, TIMINGS, Case
 from hpccoll.cases.catalogue import check_algorithm
 from hpccoll.cases.transport_table import DEVICES, TRANSPORTS
@@ -210,7 +210,7 @@ def resolve_auto(
     Raises:
         BadInputError: if the case is ``auto`` and there is no table, or the table has no entry for this setting.
     """
-    if case.algorithm != AUTO or case.collective in WORKLOADS:
+    if case.algorithm != AUTO or is_workload(case.collective):
         return case, None
     if table is None:
         raise BadInputError("table", None, VALID_TABLE)

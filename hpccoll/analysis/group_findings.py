@@ -13,11 +13,11 @@ from hpccoll.analysis.row_labels import executed_name, fell_back, offloaded
 from hpccoll.analysis.sent_bytes import rail_findings
 from hpccoll.analysis.series_comparisons import best_placements
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
-from hpccoll.analysis.step_findings import step_findings
 from hpccoll.analysis.wire_bandwidth import wire_ceiling, wire_limit
 from hpccoll.common.text import Finding, first_few, info, warning
 from hpccoll.common.units import format_count, format_rate, format_size
 from hpccoll.evidence.verdict import UNKNOWN
+from hpccoll.extensions.steps.analysis.step_findings import step_findings
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Row

@@ -12,11 +12,11 @@ from hpccoll.analysis.series_names import imported_name, series_namer
 from hpccoll.analysis.setting import recorded_mpi_version
 from hpccoll.analysis.wire_bandwidth import Wire
 from hpccoll.evidence.verdict import UNKNOWN
+from hpccoll.extensions.steps.results.step_times import StepTimes
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.rows import Interval, Results, Row
-from hpccoll.store.step_times import StepTimes
 
 
 @dataclass(frozen=True)  # without slots, because cached_property needs a __dict__

@@ -1,18 +1,20 @@
 """The registry: the table of collectives with the algorithms of all pages, and the workloads, which run them.
 
 This is the only module that imports pages, each when an algorithm of it is first asked for. Code that needs
-``Collective.algorithms`` takes the table from here.
+``Collective.algorithms`` takes the table from here. Algorithms and workloads of extensions follow those of hpccoll;
+their tables are read if a name is not one of hpccoll's own, or all names are asked for.
 """
 
 from functools import cache, partial
 from importlib import import_module
 
 from hpccoll.algorithms import PAGES, import_page
-from hpccoll.common.errors import UnusableError, fault_with_line
-from hpccoll.schedule import COLLECTIVES, WORKLOADS, Emulation, collective
-from hpccoll.training import TRAINING_STEP
+from hpccoll.cases.workload import workload
+from hpccoll.common.errors import BadInputError, UnusableError, fault_with_line
+from hpccoll.common.extensions import extensions
+from hpccoll.schedule import COLLECTIVES, WORKLOADS, Emulation, collective, is_workload
 
-__all__ = ["COLLECTIVES", "PLAN", "WORKLOADS", "collective", "emulations"]
+__all__ = ["COLLECTIVES", "PLAN", "WORKLOADS", "collective", "emulations", "is_workload"]
 
 PLAN = "file:"
 """What the name of an algorithm begins with that is a plan of another program, registered for one command only."""
@@ -34,18 +36,48 @@ def _register(family: str, algorithm: str, page: str) -> None:
         )
 
 
-def _import_workload() -> None:
-    import_module("hpccoll.training.workload")
+def _register_of_extension(table: str, family: str, algorithm: str, page: str) -> None:
+    """Import the module that registers an algorithm of an extension.
+
+    Raises:
+        UnusableError: if the module cannot be imported or does not register it.
+    """
+    try:
+        import_module(page)
+    except Exception as error:
+        raise UnusableError(f"extension {table}", fault_with_line(error)) from error
+    if not COLLECTIVES[family].has_registered(algorithm):
+        raise UnusableError(f"extension {table}", f"{page} does not register the algorithm {algorithm} of {family}")
 
 
-def _announce_all() -> None:
+def _announce_pages() -> None:
     for family, pages in PAGES.items():
         for algorithm, page in pages.items():
             COLLECTIVES[family].announce(algorithm, partial(_register, family, algorithm, page))
-    WORKLOADS.announce(TRAINING_STEP, _import_workload)
+        COLLECTIVES[family].announce_later(partial(_announce_algorithms_of_extensions, family))
+    WORKLOADS.announce_later(_announce_workloads)
 
 
-_announce_all()
+def _announce_algorithms_of_extensions(family: str) -> None:
+    for table, extension in extensions().items():
+        if unknown := extension.algorithms.keys() - COLLECTIVES.keys():
+            raise BadInputError(f"extension {table}: collective", min(unknown), COLLECTIVES)
+        for algorithm, page in extension.algorithms.get(family, {}).items():
+            register = partial(_register_of_extension, table, family, algorithm, page)
+            COLLECTIVES[family].announce(algorithm, register)
+
+
+def _announce_workloads() -> None:
+    for extension in extensions().values():
+        for name in extension.workloads:
+            WORKLOADS.announce(name, partial(_make_row, name))
+
+
+def _make_row(name: str) -> None:
+    WORKLOADS[name] = workload(name).row
+
+
+_announce_pages()
 
 
 @cache

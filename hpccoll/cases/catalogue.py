@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN, WORKLOADS, collective
+from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN, WORKLOADS, collective, is_workload
 from hpccoll.cases.case import EXECUTORS, IDLE, LOAD, LOADS, TIMINGS, Case, Job, Parameter
 from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_native
+from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError, format_choices
 from hpccoll.common.limits import CHANNELS, JOB_BYTES, MAX_BYTES, IntegerRange
 from hpccoll.common.records import load_record
@@ -24,10 +24,6 @@ from hpccoll.schedule import (
     unequal_blocks,
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
-from hpccoll.training import TRAINING_STEP
-
-if TYPE_CHECKING:
-    from hpccoll.training.workload import Workload
 
 Values = TypeVar("Values")
 
@@ -58,18 +54,9 @@ def load_job(path: Path) -> Job:
 
 def moved_dtypes(case: Case, workers: int) -> tuple[str, ...]:
     """Return the types of the elements that ``workers`` ranks exchange; BadInputError if they cannot run the case."""
-    if case.collective not in WORKLOADS:
+    if not is_workload(case.collective):
         return (case.dtype,)
-    from hpccoll.training.workload import Workload  # most ranks run no training steps
-
-    return Workload.of(case.params).moved_dtypes(workers, case.dtype)
-
-
-def step_groups(case: Case, workers: int, axis: str) -> list[Sequence[int]]:
-    """Return the ranks of each group of an axis of the mesh on which ``workers`` ranks run a training step."""
-    from hpccoll.training.parallelism import Mesh
-
-    return Mesh.parse(str(case.params.get("parallel", "")), workers).groups(axis)
+    return workload(case.collective).moved_dtypes(case, workers)
 
 
 def check_job(job: Job) -> None:
@@ -85,9 +72,8 @@ def check_job(job: Job) -> None:
     if job.executor not in (*EXECUTORS, None):
         raise BadInputError("executor", job.executor, EXECUTORS)
     if job.models:
-        from hpccoll.training.model_file import models_from_json
-
-        models_from_json(job.models)
+        for name in WORKLOADS:
+            workload(name).check_files(job.models)
     for case in checked_cases(job.cases):
         if case.algorithm.startswith(PLAN) and case.algorithm not in job.plans:
             raise BadInputError("plans", [*job.plans], f"where {case.algorithm} is")
@@ -148,10 +134,8 @@ def _check_all_but_size(case: Case) -> None:
     if case.transport not in transports:
         raise BadInputError(f"transport of {case.algorithm}", case.transport, transports)
     _check_call(case)
-    if case.collective in WORKLOADS:
-        from hpccoll.training.workload import Workload
-
-        Workload.of(case.params)
+    if is_workload(case.collective):
+        workload(case.collective).check(case)
 
 
 def _is_read(plan: str) -> bool:
@@ -179,8 +163,8 @@ def _check_parameters(case: Case) -> None:
         )
     for name, value in case.params.items():
         if name == LOAD:
-            if value not in LOADS[1:] or case.device != "cpu" or case.collective in WORKLOADS:
-                expected = f"{IDLE} (in job files: left out), {LOADS[1]}; on GPUs and in training steps {IDLE} only"
+            if value not in LOADS[1:] or case.device != "cpu" or is_workload(case.collective):
+                expected = f"{IDLE} (in job files: left out), {LOADS[1]}; on GPUs and in workloads {IDLE} only"
                 raise BadInputError(LOAD, value, expected)
             continue
         known = known_parameters(case.collective, case.algorithm)
@@ -244,12 +228,12 @@ def parameters_by_algorithm(
 ) -> dict[str, dict[str, Values]]:
     """Return for each algorithm of a collective those of the parameters that it has; values may be lists.
 
-    The keys of a training step are not parameters: they have options of their own.
+    The keys of a workload are not parameters: they have options of their own.
 
     Raises:
         BadInputError: if no algorithm has a parameter.
     """
-    keys = collective(name).arguments if name in WORKLOADS else ()
+    keys = collective(name).arguments if is_workload(name) else ()
     selected = {}
     valid_names: set[str] = set()
     for algorithm in algorithms:
@@ -305,16 +289,6 @@ def distinct_parameters(
     return distinct
 
 
-def distinct_steps(algorithm: str, requested: Iterable[tuple[str, "Workload"]]) -> list[tuple[str, "Workload"]]:
-    """Return those of the training steps ``requested`` that differ: without collectives nothing is compressed."""
-    from hpccoll.training.compression import DENSE
-
-    if not _floor(collective(TRAINING_STEP), algorithm):
-        return list(requested)
-    dense = [(dtype, replace(step, compress=DENSE, feedback=0)) for dtype, step in requested]
-    return list(dict.fromkeys(dense))
-
-
 def _floor(family: Collective, algorithm: str) -> bool:
     return algorithm in family.algorithms and family.algorithms[algorithm].floor
 
@@ -342,7 +316,7 @@ def own_parameters(case: Case) -> dict[str, Parameter]:
 def choice_parameters(name: str, params: Mapping[str, Parameter]) -> dict[str, Parameter]:
     """Return the parameters that distinguish choices for one call: no arguments of the call, and no default."""
     arguments = {LOAD}
-    if name in COLLECTIVES or name in WORKLOADS:
+    if name in COLLECTIVES or is_workload(name):
         arguments.update(collective(name).arguments)
     return {key: value for key, value in params.items() if key not in arguments and (key, value) != (GRAPH, 0)}
 

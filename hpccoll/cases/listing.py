@@ -16,11 +16,11 @@ from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import Variant, VariantLimit, named_variants
 from hpccoll.common.errors import BadInputError, did_you_mean
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.models import MODELS
+from hpccoll.extensions.steps.training.step_keys import WORKLOAD
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.models import MODELS
-from hpccoll.training.step_keys import WORKLOAD
 
 PARAMETERS = {
     "channels": "schedules: number of pieces of the buffer, such as 4",

@@ -8,10 +8,10 @@ import typer
 
 from hpccoll.cli import common
 from hpccoll.cli.command_help import PlainCommand, PlainGroup
-from hpccoll.cli.predict_step import EXAMPLE, predict_step
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.interruption import INTERRUPTED, completed, interruptible
+from hpccoll.extensions.steps.cli.predict_step import EXAMPLE, predict_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,11 +126,11 @@ def predict(
     if context.invoked_subcommand:
         return _check_no_options(context)
     from hpccoll.common.units import parse_parameter
+    from hpccoll.extensions.steps.training.step_keys import FACTOR
     from hpccoll.interop.mscclpp_reader import with_plans
     from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
-    from hpccoll.training.step_keys import FACTOR
 
     beside = [name for name in common.given_options(context) if name not in WITH_AGAINST]
     if against and beside:

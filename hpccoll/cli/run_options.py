@@ -66,7 +66,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def build_train_parser() -> argparse.ArgumentParser:
     """Return the parser of ``hpccoll train``; what only ``hpccoll run`` has keeps its default."""
-    from hpccoll.training.step_keys import (  # it imports NumPy, which 'hpccoll run --help' does not need
+    # It imports NumPy, which 'hpccoll run --help' does not need.
+    from hpccoll.extensions.steps.training.step_keys import (
         WORKLOAD,
         option,
     )
@@ -115,9 +116,9 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     from hpccoll.analysis.choice_table import check_table_given, load_table
     from hpccoll.cases.catalogue import check_job
     from hpccoll.cases.product import count_cases, expand_cases
+    from hpccoll.extensions.steps.measure.digits_replica import digits_file
+    from hpccoll.extensions.steps.training.models.digits import DIGITS
     from hpccoll.interop.mscclpp_reader import plan_paths
-    from hpccoll.measure.train.digits_replica import digits_file
-    from hpccoll.training.models.digits import DIGITS
 
     aggregators = read_option("--aggregators", arguments.aggregators)
     if aggregators >= launched.ranks:
@@ -206,10 +207,11 @@ def train_request(arguments: argparse.Namespace) -> "CaseRequest":
     Raises:
         BadInputError: if a value is invalid.
     """
-    from hpccoll.cases.product import CaseRequest, workloads
-    from hpccoll.training import TRAINING_STEP
-    from hpccoll.training.model_file import load_models, models_from_json
-    from hpccoll.training.step_keys import WORKLOAD, option
+    from hpccoll.cases.product import CaseRequest
+    from hpccoll.extensions.steps.step_workload import distinct_steps
+    from hpccoll.extensions.steps.training import TRAINING_STEP
+    from hpccoll.extensions.steps.training.model_file import load_models, models_from_json
+    from hpccoll.extensions.steps.training.step_keys import WORKLOAD, option
 
     for flag, value in (("--json", arguments.json), ("--ranks", arguments.ranks)):
         if value and not arguments.dry_run:
@@ -223,11 +225,11 @@ def train_request(arguments: argparse.Namespace) -> "CaseRequest":
     lists["model"] = [own.name_of(str(model)) for model in lists["model"]]
     algorithms = _words(arguments.algorithms)
     request = CaseRequest(
-        **_common_lists(arguments), workloads=[lists], models=own.contents, algorithms=algorithms,
+        **_common_lists(arguments), workloads={TRAINING_STEP: [lists]}, models=own.contents, algorithms=algorithms,
         params=_parameters(TRAINING_STEP, algorithms, parameter_values(arguments.param)),
     )  # fmt: skip
     shapes = models_from_json(own.contents)
-    for _, workload in workloads(request, shapes):
+    for _, workload in distinct_steps([lists], request.dtypes, shapes):
         workload.shape(shapes)  # raises an error if the model does not exist
     return request
 

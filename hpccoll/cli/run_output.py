@@ -26,7 +26,7 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
     from hpccoll.analysis.measurement_quality import lowered_clocks, noise_note
     from hpccoll.analysis.recommendations import ranges_by_setting, recommend
     from hpccoll.analysis.series_points import series_points
-    from hpccoll.analysis.step_comparison import compare_steps, late_findings, product_findings
+    from hpccoll.extensions.steps.analysis.step_comparison import compare_steps, late_findings, product_findings
     from hpccoll.render.answers import Answers, conclusion_lines
     from hpccoll.render.printed_evidence import executed_lines
     from hpccoll.store.load_results import to_results
@@ -85,12 +85,13 @@ def print_ranks(ranks: "Ranks") -> None:
 
 def print_dry_run(request: "CaseRequest", arguments: argparse.Namespace) -> None:
     """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
-    from hpccoll.cases.product import workloads
-    from hpccoll.render.step_dry_run import dry_run_json, dry_run_lines
-    from hpccoll.training.model_file import models_from_json
+    from hpccoll.extensions.steps.render.step_dry_run import dry_run_json, dry_run_lines
+    from hpccoll.extensions.steps.step_workload import distinct_steps
+    from hpccoll.extensions.steps.training import TRAINING_STEP
+    from hpccoll.extensions.steps.training.model_file import models_from_json
 
     ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
-    steps = workloads(request, shapes)
+    steps = distinct_steps(request.workloads[TRAINING_STEP], request.dtypes, shapes)
     for dtype, workload in steps:
         workload.check_ranks(ranks, dtype, arguments.op, arguments.device)
     if arguments.json:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hpccoll.cases.case import PYTHON
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.codec_fit import measured_codecs
+from hpccoll.extensions.steps.model.codec_fit import measured_codecs
 from hpccoll.model.fit import fit
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import DeclaredSections

@@ -20,6 +20,7 @@ from hpccoll.analysis.setting import Choice
 from hpccoll.cases.case import IDLE, SINGLE
 from hpccoll.common.text import first_few, join_ends, join_words, table_of
 from hpccoll.common.units import format_factor, format_seconds, format_size
+from hpccoll.extensions.steps.render.step_answers import step_answers
 from hpccoll.render.answer_lines import (
     Answer,
     AnswerLine,
@@ -30,9 +31,8 @@ from hpccoll.render.answer_lines import (
     untold,
 )
 from hpccoll.render.pair_answers import pair_answers
-from hpccoll.render.step_answers import step_answers
 from hpccoll.render.unmeasured_text import not_measured
-from hpccoll.schedule import WORKLOADS, collective
+from hpccoll.schedule import collective, is_workload
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.rows import MEAN, Results
 
@@ -398,7 +398,7 @@ def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
     yield from terminal_lines(steps)
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(row.collective for row in results.ours.rows):
-        has_answer = name in answers.by_collective or name in of_pairs or (steps and name in WORKLOADS)
+        has_answer = name in answers.by_collective or name in of_pairs or (steps and is_workload(name))
         if not has_answer:
             by_reason[_reason_unanswered(results, name)].append(name)
     for reason, names in by_reason.items():

@@ -15,8 +15,10 @@ from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.sent_bytes import largest_points
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
-from hpccoll.analysis.step_findings import trained_points
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size
+from hpccoll.extensions.steps.analysis.step_findings import trained_points
+from hpccoll.extensions.steps.render.step_charts import share_against_ranks, step_timeline_chart, time_against_bucket
+from hpccoll.extensions.steps.render.training_charts import accuracy_against_steps, loss_against_steps
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import SENT_TITLE, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
@@ -31,8 +33,6 @@ from hpccoll.render.chart_panels import (
 )
 from hpccoll.render.colours import PAPER, numbered_colours
 from hpccoll.render.definitions import OVERVIEW, heading_lines, heading_of
-from hpccoll.render.step_charts import share_against_ranks, step_timeline_chart, time_against_bucket
-from hpccoll.render.training_charts import accuracy_against_steps, loss_against_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,10 +334,10 @@ STEP_FIGURES = (
         over_ranks=True),
     Figure("bucket", "time of the step against the limit of a bucket", time_against_bucket,
         "Median, with its 95 % interval as a band. The dotted grey line is the step without communication."),
-    Figure("loss", "loss against the steps of the training", loss_against_steps,
+    Figure("loss", "loss against the steps of the extensions/steps/training", loss_against_steps,
         "The loss of a batch before its update: the mean over the steps since the point before. A line for each "
         "workload, on the most ranks, by the algorithm that the tooltip names: all learn the same.", of_series=False),
-    Figure("accuracy", "accuracy against the steps of the training", accuracy_against_steps,
+    Figure("accuracy", "accuracy against the steps of the extensions/steps/training", accuracy_against_steps,
         "The share of the images that are held out which the network names rightly after the step. Lines as above.",
         of_series=False),
 )  # fmt: skip

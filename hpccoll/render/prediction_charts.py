@@ -11,11 +11,11 @@ from hpccoll.analysis.chart_groups import predicted_entries
 from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_bit_rate, format_seconds, format_size
+from hpccoll.extensions.steps.training.compression import DENSE
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ValueAxis
 from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.colours import BLACK, INK, WHITE, group_colours, numbered_colours, series_colour
-from hpccoll.training.compression import DENSE
 
 COLUMNS = {1: 1, 2: 2, 3: 3, 4: 2}
 """The panels in a row of times over nodes, by their number."""

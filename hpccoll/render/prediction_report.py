@@ -19,6 +19,7 @@ from hpccoll.common.units import (
     format_size,
     format_wait,
 )
+from hpccoll.extensions.steps.model.step_prediction import StepPrediction
 from hpccoll.model.best_choice import (
     REFERENCE,
     TIE,
@@ -33,7 +34,6 @@ from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.machine_sections import PublishedSection
 from hpccoll.model.nccl_model import OPERATION_US
 from hpccoll.model.predict import Prediction, PredictionPlan, Predictions
-from hpccoll.model.step_prediction import StepPrediction
 from hpccoll.store.schema import SIMULATED
 
 LONG_S = 60.0

@@ -14,12 +14,13 @@ from hpccoll.analysis.mapping_comparison import mapping_table
 from hpccoll.analysis.measurement_quality import noise_note
 from hpccoll.analysis.recommendations import Recommendation, recommend
 from hpccoll.analysis.sent_bytes import sent_bytes_table
-from hpccoll.analysis.step_findings import TRAINING_NOTE, step_table, training_table
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.algorithm_registry import COLLECTIVES, is_workload
 from hpccoll.common.terminal import printable
 from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
+from hpccoll.extensions.steps.analysis.step_findings import TRAINING_NOTE, step_table, training_table
+from hpccoll.extensions.steps.render.step_answers import step_answers
 from hpccoll.render.answer_lines import Answer
 from hpccoll.render.answers import Answers, name_settings, unanswered
 from hpccoll.render.chart_base import write_picture
@@ -44,7 +45,6 @@ from hpccoll.render.pair_answers import pair_answers
 from hpccoll.render.provenance_text import provenance_facts
 from hpccoll.render.report_columns import rows_table
 from hpccoll.render.report_findings import report_findings
-from hpccoll.render.step_answers import step_answers
 from hpccoll.render.terminal_summary import case_counts
 from hpccoll.render.unmeasured_text import not_measured
 from hpccoll.store.durable_files import replacing_file
@@ -320,7 +320,7 @@ def answer_section(
     shown: list[Answer] = []
     folded: list[Answer] = []
     for name in (*collectives, *unmeasured):
-        first, others = (steps, []) if steps and name in WORKLOADS else answers.split(name)
+        first, others = (steps, []) if steps and is_workload(name) else answers.split(name)
         shown += [*of_pairs.get(name, ()), *first] or [unanswered(results, name)]
         folded += [] if several else others
     context = _answers(results, shown, folded, [*collectives, *unmeasured])

@@ -97,6 +97,10 @@ class Collective:
         """Announce an algorithm, which ``register`` registers when it is first asked for."""
         self._algorithms.announce(name, register)
 
+    def announce_later(self, announce_more: Callable[[], None]) -> None:
+        """Call ``announce_more``, which announces algorithms, once: if one is not known, or all are asked for."""
+        self._algorithms.announce_later(announce_more)
+
     def has_registered(self, name: str) -> bool:
         """Return whether an algorithm is registered, not only announced."""
         return self._algorithms.has_made(name)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.cases.algorithm_registry import is_workload
 from hpccoll.cases.case import Job
+from hpccoll.extensions.steps.results.step_times import StepTimes
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.journal import read_failure_notes
 from hpccoll.store.raw_results import Attempt, CaseHistory, Outcome, RawResults
@@ -17,7 +18,6 @@ from hpccoll.store.result_files import ResultFiles, read_all
 from hpccoll.store.rows import NOT_PLANNED, CaseStates, Gap, JobProgress, Results, Row, RowKey, RowState, Run
 from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled
 from hpccoll.store.statistics import make_row, status_and_reason
-from hpccoll.store.step_times import StepTimes
 
 
 def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
@@ -311,7 +311,7 @@ def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list
         return key.without("op", "root", "in_place", "racks", "aggregators", "executor").uncompressed
 
     for row in rows:
-        if row.collective in WORKLOADS and row.floor and row.usable:
+        if is_workload(row.collective) and row.floor and row.usable:
             null_rows[step(row)].append(row)
     if not null_rows:
         return rows

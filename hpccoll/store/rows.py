@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.cases.algorithm_registry import is_workload
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.schema import COLUMNS, CaseResult, OfKind
 
 if TYPE_CHECKING:
+    from hpccoll.extensions.steps.results.step_times import StepTimes
     from hpccoll.store.scheduler_log import ScheduledJob
-    from hpccoll.store.step_times import StepTimes
 
 NOT_PLANNED = "left out"
 """The status of a case that planning left out on purpose; it belongs to no job."""
@@ -296,4 +296,4 @@ class Results(CaseStates):
     @property
     def without_steps(self) -> "Results":
         """The results without training steps, whose algorithms are no choice for a size."""
-        return replace(self, rows=tuple(row for row in self.rows if row.collective not in WORKLOADS))
+        return replace(self, rows=tuple(row for row in self.rows if not is_workload(row.collective)))

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import LEAST_ITERATIONS, LOOPS_OF_PROGRAMS, PYTHON, SINGLE, Case, Job
-from hpccoll.cases.catalogue import step_groups
+from hpccoll.cases.workload import workload
+from hpccoll.extensions.steps.results.step_times import STEP_FIGURES, StepTimes
+from hpccoll.extensions.steps.results.step_waiting import step_waiting
 from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.median_interval import interval_ranks, median_interval, median_of_sorted
 from hpccoll.store.rows import MEAN, Interval, Row
 from hpccoll.store.schema import IMPORTED, RESULT_MERGES
 from hpccoll.store.sources import HPCCOLL
-from hpccoll.store.step_times import STEP_FIGURES, StepTimes
-from hpccoll.store.step_waiting import step_waiting
 
 if TYPE_CHECKING:
     from hpccoll.store.case_times import CaseTimes
@@ -329,7 +329,7 @@ def _step_fields(attempt: "Attempt", outcome: "Outcome", times: "CaseTimes") -> 
     step_fields = {name: getattr(step, name) for name in STEP_FIGURES}
     if outcome.floor:
         return step_fields
-    waiting = step_waiting(step, lambda axis: step_groups(outcome.case, workers, axis))
+    waiting = step_waiting(step, lambda axis: workload(outcome.case.collective).groups(outcome.case, workers, axis))
     if waiting is not None:
         step_fields |= asdict(waiting)
     return step_fields

@@ -22,10 +22,11 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, RANKS, Key
 from hpccoll.common.units import format_size, parse_size
 from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_plain_yaml, load_yaml
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.model_file import OwnModels, load_models
+from hpccoll.extensions.steps.training.step_keys import WORKLOAD
 from hpccoll.sweep import sweep_values as values
 from hpccoll.sweep.sweep_values import DiagnoseSection, EffortSection, Variants, WorkloadSection
-from hpccoll.training.model_file import OwnModels, load_models
-from hpccoll.training.step_keys import WORKLOAD
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 
@@ -195,12 +196,18 @@ class Sweep(YamlSection):
             dtypes=self.dtypes, ops=self.ops, sizes=self.sizes(), in_place=self.in_place,
             mappings=self.mapping or (None,), timings=self.timing, loads=self.load, roots=self.roots, pairs=self.pairs,
             concurrent=self.concurrent, traffic=self.traffic, params=self.params, models=self._models.contents,
-            workloads=[
-                {name: getattr(section, name) for name in WORKLOAD}
-                | {"model": [self._models.name_of(name) for name in section.model]}
-                for section in self.workloads
-            ],
+            workloads=self._workload_requests(),
         )  # fmt: skip
+
+    def _workload_requests(self) -> dict[str, list[dict[str, Any]]]:
+        if not self.workloads:
+            return {}
+        return {TRAINING_STEP: [self._lists_of(section) for section in self.workloads]}
+
+    def _lists_of(self, section: values.WorkloadSection) -> dict[str, Any]:
+        lists = {name: getattr(section, name) for name in WORKLOAD}
+        lists["model"] = [self._models.name_of(name) for name in section.model]
+        return lists
 
     @property
     def environments(self) -> dict[str, dict[str, str]]:

@@ -21,13 +21,13 @@ from hpccoll.common import yaml_model
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, Key, OneOfWords
 from hpccoll.common.yaml_model import DIRECTORY, Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.model_file import model_file
+from hpccoll.extensions.steps.training.models import check_model
+from hpccoll.extensions.steps.training.step_keys import WORKLOAD
 from hpccoll.interop.mscclpp_reader import with_plans
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
 from hpccoll.store.racks_file import read_racks
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.model_file import model_file
-from hpccoll.training.models import check_model
-from hpccoll.training.step_keys import WORKLOAD
 
 
 def _null_to_name(value: object) -> object:

@@ -3,9 +3,9 @@
 import pytest
 from step_examples import step_case, step_outcome, step_times, steps
 
-from hpccoll.analysis.paying_findings import paying_findings
-from hpccoll.analysis.step_comparison import compare_steps
 from hpccoll.analysis.wire_bandwidth import Wire
+from hpccoll.extensions.steps.analysis.paying_findings import paying_findings
+from hpccoll.extensions.steps.analysis.step_comparison import compare_steps
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 

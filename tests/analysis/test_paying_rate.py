@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.analysis.paying_rate import NETWORKS, PayingRate, paying_factor
+from hpccoll.extensions.steps.analysis.paying_rate import NETWORKS, PayingRate, paying_factor
 
 BYTES_S = st.floats(1e-3, 1e3)
 

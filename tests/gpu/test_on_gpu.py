@@ -14,10 +14,10 @@ from step_times import are_in_order
 
 from hpccoll.cases.case import Effort
 from hpccoll.diagnosis.nodes_alone import MEMORY, REDUCTION
+from hpccoll.extensions.steps.measure.step_computations import END
 from hpccoll.measure.diagnose.own_rates import own_seconds
 from hpccoll.measure.run.payload import GENERATIONS, PERIOD, bits
 from hpccoll.measure.run.result_check_gpu import GpuCheck
-from hpccoll.measure.train.step_computations import END
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.store import hdf5
 from hpccoll.transports.gpu import Gpu, missing_for_gpu

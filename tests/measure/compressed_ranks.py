@@ -9,11 +9,11 @@ from rank_checks import run_on_all
 
 from hpccoll.cases.case import Case
 from hpccoll.executor.compiled_executor import ExecutorOptions
+from hpccoll.extensions.steps.measure.prepared_step import PreparedStep
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
-from hpccoll.measure.train.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.workload import Workload
 
 COMM = MPI.COMM_WORLD
 LAYOUT = Layout.of(COMM.size)
@@ -21,7 +21,7 @@ COMPRESSIONS = "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "topk=1%"
 
 
 def prepared_step(algorithm="ring", executor="compiled", **keys):
-    workload = Workload.of({"model": "resnet50", "scale": 4096, "compute_us": 2000, **keys})
+    workload = TrainingStep.of({"model": "resnet50", "scale": 4096, "compute_us": 2000, **keys})
     size = workload.gradient_bytes("float32")
     case = Case(collective=TRAINING_STEP, algorithm=algorithm, bytes=size, in_place=True, params=workload.params)
     options = ExecutorOptions(oversubscribed=True) if executor == "compiled" else None

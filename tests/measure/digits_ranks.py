@@ -11,13 +11,13 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.cases.case import Case
+from hpccoll.extensions.steps.measure.prepared_step import PreparedStep
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.run.prepared_case import PreparedCase
 from hpccoll.measure.timing_loop import RankProgress
-from hpccoll.measure.train.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.workload import Workload
 
 COMM, (STEPS, *CASES) = MPI.COMM_WORLD, sys.argv[1:]
 
@@ -30,7 +30,7 @@ def scale(gradients, factor):
 found = {}
 for name in CASES:
     algorithm, compress, factor = name.split(",") if "," in name else (name, "none", "1")
-    workload = Workload.of({"model": "digits", "compress": compress})
+    workload = TrainingStep.of({"model": "digits", "compress": compress})
     case = Case(
         collective=TRAINING_STEP, algorithm=algorithm, bytes=workload.gradient_bytes("float32"), in_place=True,
         params=workload.params, op="sum",

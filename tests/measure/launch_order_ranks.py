@@ -21,12 +21,12 @@ from rank_checks import run_on_all
 
 from hpccoll.cases.case import Case
 from hpccoll.common.errors import StalledError
+from hpccoll.extensions.steps.measure.prepared_step import PreparedStep
+from hpccoll.extensions.steps.measure.step_computations import BEGIN, END
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
-from hpccoll.measure.train.prepared_step import PreparedStep
-from hpccoll.measure.train.step_computations import BEGIN, END
 from hpccoll.schedule import Layout
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.workload import Workload
 from hpccoll.transports.nccl.communicators import abort_all_worlds, close_all_worlds
 from hpccoll.transports.stream_wait import poll_until
 
@@ -40,7 +40,9 @@ def prepare(comm, layout, inside, gpu):
 
 
 def prepared_step(mesh, algorithm, graph):
-    workload = Workload.of({"model": "gpt2", "scale": 1 << 20, "compute_us": 500, "micro_batches": 3, "parallel": mesh})
+    workload = TrainingStep.of(
+        {"model": "gpt2", "scale": 1 << 20, "compute_us": 500, "micro_batches": 3, "parallel": mesh}
+    )
     case = Case(
         collective=TRAINING_STEP, algorithm=algorithm, bytes=workload.gradient_bytes("float32"), in_place=True,
         params={**workload.params, "graph": int(graph)}, transport="nccl", device="cuda",

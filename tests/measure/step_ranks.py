@@ -16,13 +16,13 @@ from rank_checks import run_on_all
 from hpccoll.cases.case import Case
 from hpccoll.common.errors import BadInputError
 from hpccoll.executor.compiled_executor import ExecutorOptions
+from hpccoll.extensions.steps.measure.prepared_step import PreparedStep
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.step_program import Start
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress
-from hpccoll.measure.train.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.step_program import Start
-from hpccoll.training.workload import Workload
 from hpccoll.transports.gpu import missing_cublas
 from hpccoll.transports.nccl import communicators, nccl_errors
 
@@ -87,7 +87,7 @@ def steps_on_gpus():
 
 def prepared_step(params, algorithm="ring", executor="compiled", refused_ranks=()):
     """Return a step of a workload; ``graph`` is a parameter of its collectives."""
-    workload = Workload.of({**SMALL, **{name: value for name, value in params.items() if name != "graph"}})
+    workload = TrainingStep.of({**SMALL, **{name: value for name, value in params.items() if name != "graph"}})
     case = Case(
         collective=TRAINING_STEP, algorithm=algorithm, bytes=workload.gradient_bytes("float32"), in_place=True,
         params={**workload.params, **({"graph": params["graph"]} if "graph" in params else {})},

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hpccoll.measure.train.codecs import (
+from hpccoll.extensions.steps.measure.codecs import (
     BLOCK,
     CODECS,
     CodecMessage,
@@ -16,10 +16,10 @@ from hpccoll.measure.train.codecs import (
     largest_positions,
     not_finite,
 )
+from hpccoll.extensions.steps.training.compressed_bucket import compressed, part_bytes
+from hpccoll.extensions.steps.training.compression import COMPRESSIONS, Compression
+from hpccoll.extensions.steps.training.step_program import StepOperation
 from hpccoll.schedule import dtype_of
-from hpccoll.training.compressed_bucket import compressed, part_bytes
-from hpccoll.training.compression import COMPRESSIONS, Compression
-from hpccoll.training.step_program import StepOperation
 
 TYPES = {"fp8_e4m3": ml_dtypes.float8_e4m3fn, "fp8_e5m2": ml_dtypes.float8_e5m2}
 ALL = [name if name != "topk" else "topk=5%" for name in COMPRESSIONS]

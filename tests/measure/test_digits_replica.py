@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from hpccoll.common.errors import UnusableError
-from hpccoll.measure.train import digits_replica
-from hpccoll.measure.train.digits_replica import Digits, Replica
-from hpccoll.training.models.digits import BATCH, EPOCH, RATE, TRAINED, UNITS
-from hpccoll.training.workload import Workload
+from hpccoll.extensions.steps.measure import digits_replica
+from hpccoll.extensions.steps.measure.digits_replica import Digits, Replica
+from hpccoll.extensions.steps.training.models.digits import BATCH, EPOCH, RATE, TRAINED, UNITS
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 
 DATA = Digits.read()
 
 
 def replicas(ranks=1, weights=None, *, mean=False, **keys):
     """Return the replicas of a run on so many ranks, which share weights."""
-    workload = Workload.of({"model": "digits", **keys})
+    workload = TrainingStep.of({"model": "digits", **keys})
     (program,) = workload.programs(ranks, "float32")
     weights = DATA.initial_weights() if weights is None else weights
     return [

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.measure.train.digits_training import _differing
+from hpccoll.extensions.steps.measure.digits_training import _differing
+from hpccoll.extensions.steps.training.models.digits import BATCH
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.store.load_results import read_results
-from hpccoll.training.models.digits import BATCH
-from hpccoll.training.workload import Workload
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_the_ranks_with_other_weights_than_most_are_named(digests, differing, re
 )  # fmt: skip
 def test_what_a_network_that_learns_cannot_take_is_refused(keys, ranks, more, key):
     about = {"dtype": "float32", "op": "sum", "device": "cpu"}
-    Workload.of({"model": "digits", "micro_batches": 16, "corrupt": "1:1"}).check_ranks(2, *about.values())
+    TrainingStep.of({"model": "digits", "micro_batches": 16, "corrupt": "1:1"}).check_ranks(2, *about.values())
     with pytest.raises(BadInputError) as refused:
-        Workload.of({"model": "digits", **keys}).check_ranks(ranks, *{**about, **more}.values())
+        TrainingStep.of({"model": "digits", **keys}).check_ranks(ranks, *{**about, **more}.values())
     assert refused.value.key == key

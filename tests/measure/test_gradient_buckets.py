@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hpccoll.measure.train.gradient_buckets import GradientBucketBuffer
+from hpccoll.extensions.steps.measure.gradient_buckets import GradientBucketBuffer
+from hpccoll.extensions.steps.training.compression import Compression
 from hpccoll.schedule import Layout, dtype_of
-from hpccoll.training.compression import Compression
 
 
 def buckets_of(ranks, compression, elements=500):

@@ -5,8 +5,8 @@ import os
 import pytest
 import raw_examples
 
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.workload import Workload
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 
 STEP = {"collective": TRAINING_STEP, "device": "cuda", "transport": "nccl", "in_place": True, "algorithm": "native"}
 
@@ -15,7 +15,7 @@ STEP = {"collective": TRAINING_STEP, "device": "cuda", "transport": "nccl", "in_
 def order(monkeypatch, tmp_path):
     """The module, on a host without a file of NCCL's settings."""
     pytest.importorskip("mpi4py.MPI")
-    from hpccoll.measure.train import nccl_launch_order
+    from hpccoll.extensions.steps.measure import nccl_launch_order
 
     monkeypatch.setenv("NCCL_CONF_FILE", str(tmp_path / "nccl.conf"))
     monkeypatch.setenv(nccl_launch_order.VARIABLE, "")  # restored afterwards
@@ -24,7 +24,7 @@ def order(monkeypatch, tmp_path):
 
 
 def step(parallel, **about):
-    params = Workload.of({"model": "gpt2", "parallel": parallel}).params
+    params = TrainingStep.of({"model": "gpt2", "parallel": parallel}).params
     return raw_examples.case(1024, **{**STEP, "params": params, **about})
 
 

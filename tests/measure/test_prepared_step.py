@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from step_times import are_in_order, computations, operations
 
-from hpccoll.measure.train.step_computations import READY
+from hpccoll.extensions.steps.measure.step_computations import READY
 
 RANKS = 4
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from hpccoll.measure.train import step_engine, stream_step_engine
-from hpccoll.measure.train.step_computations import matrix_products, product_flops
-from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.step_program import Compute, StepProgram
-from hpccoll.training.workload import Workload
+from hpccoll.extensions.steps.measure import step_engine, stream_step_engine
+from hpccoll.extensions.steps.measure.step_computations import matrix_products, product_flops
+from hpccoll.extensions.steps.training.model_shape import ModelShape
+from hpccoll.extensions.steps.training.step_program import Compute, StepProgram
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 
 MODEL = ModelShape("none", (), "float32", "a sample", "none")
 ROWS = range(128, 512 + 1, 128)
@@ -40,7 +40,7 @@ def test_a_computation_has_products_of_the_largest_matrices_and_the_rest_is_left
     ],
 )
 def test_every_computation_of_a_whole_model_has_a_product_and_about_its_flops(workload, rows):
-    for program in Workload.of(workload).programs(8, "float32"):
+    for program in TrainingStep.of(workload).programs(8, "float32"):
         computations = [each for each in program.instructions if isinstance(each, Compute)]
         found = matrix_products(program, rows)
         assert all(found)

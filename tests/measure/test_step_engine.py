@@ -1,11 +1,11 @@
 """The engine of training steps drives what has started while it computes, whatever the collectives are."""
 
-from hpccoll.measure.train import step_engine
-from hpccoll.measure.train.step_computations import END, product_flops
-from hpccoll.measure.train.step_engine import ROWS, Gemm, StepEngine
-from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.step_program import Compute, Start, StepOperation, StepProgram, Wait
-from hpccoll.training.workload import Workload
+from hpccoll.extensions.steps.measure import step_engine
+from hpccoll.extensions.steps.measure.step_computations import END, product_flops
+from hpccoll.extensions.steps.measure.step_engine import ROWS, Gemm, StepEngine
+from hpccoll.extensions.steps.training.model_shape import ModelShape
+from hpccoll.extensions.steps.training.step_program import Compute, Start, StepOperation, StepProgram, Wait
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 
 MODEL = ModelShape("none", (), "float32", "a sample", "none")
 
@@ -30,7 +30,7 @@ def operation(axis):
 
 def engine(instructions, collectives, **workload):
     program = StepProgram(0, MODEL, tuple(instructions), ())
-    workload = Workload.of({"compute_us": 2000, **workload})
+    workload = TrainingStep.of({"compute_us": 2000, **workload})
     return StepEngine(program, workload, collectives, [each.axis for each in program.operations])
 
 
@@ -75,7 +75,7 @@ def test_the_thread_that_multiplies_can_be_closed_while_it_works():
 
 def test_an_aggregator_runs_the_collectives_and_computes_nothing():
     collectives = [Collective(2), Collective(2)]
-    made = StepEngine(None, Workload.of({}), collectives, ["dp", "dp"])
+    made = StepEngine(None, TrainingStep.of({}), collectives, ["dp", "dp"])
     made.run()
     assert made.events == 6
     assert [each.starts for each in collectives] == [1, 1]

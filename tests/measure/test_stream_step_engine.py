@@ -11,10 +11,10 @@ import raw_examples
 from step_times import are_in_order, computations, operations
 
 from hpccoll.cases.case import Effort
-from hpccoll.measure.train.step_computations import BEGIN, END
+from hpccoll.extensions.steps.measure.step_computations import BEGIN, END
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.store.load_results import read_results
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.workload import Workload
 
 RANKS = Path(__file__).with_name("step_ranks.py")
 BOTH = "ring", "native"
@@ -110,14 +110,14 @@ def test_a_job_stores_timelines_of_steps_and_skips_those_without_cublas_or_over_
     cases = [
         raw_examples.case(
             25_332, collective=TRAINING_STEP, device="cuda", in_place=True, algorithm=algorithm,
-            transport=transport, params=Workload.of({"model": "resnet50", "scale": 4096, **params}).params,
+            transport=transport, params=TrainingStep.of({"model": "resnet50", "scale": 4096, **params}).params,
         )
         for algorithm, params, transport in (
             ("ring", {"compute_us": 5000}, "nccl"), ("null", {"compute_us": 5000}, "nccl"),
             ("native", {"compute": "none"}, "nccl"), ("native", {"compute": "gemm"}, "nccl"), ("ring", {}, "staged"),
         )
     ]  # fmt: skip
-    pipeline = Workload.of({"model": "gpt2", "scale": 1 << 20, "compute_us": 500, "parallel": "pp=2"})
+    pipeline = TrainingStep.of({"model": "gpt2", "scale": 1 << 20, "compute_us": 500, "parallel": "pp=2"})
     cases.append(replace(cases[2], bytes=pipeline.gradient_bytes("float32"), params=pipeline.params))
     effort = Effort(warmup=1, min_iterations=6, max_iterations=6)
     (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())

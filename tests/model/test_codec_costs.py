@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from predicted_machines import NCCL, cluster, fitted
 
-from hpccoll.model.codec_costs import CORE, PASSES, REACHED, CodecCosts
-from hpccoll.training.compressed_bucket import compressed
-from hpccoll.training.compression import COMPRESSIONS, TOP_K, Compression
-from hpccoll.training.step_program import StepOperation
+from hpccoll.extensions.steps.model.codec_costs import CORE, PASSES, REACHED, CodecCosts
+from hpccoll.extensions.steps.training.compressed_bucket import compressed
+from hpccoll.extensions.steps.training.compression import COMPRESSIONS, TOP_K, Compression
+from hpccoll.extensions.steps.training.step_program import StepOperation
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 

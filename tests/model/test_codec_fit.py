@@ -4,7 +4,7 @@ import pytest
 from predicted_machines import fitted
 from step_examples import step_case, step_outcome, step_times, steps
 
-from hpccoll.model.codec_fit import measured_codecs
+from hpccoll.extensions.steps.model.codec_fit import measured_codecs
 from hpccoll.model.machine_file import read_machine, write_machine
 
 MB = 10**6

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.communication_wall import Wall, bubble_share, wall_points
+from hpccoll.extensions.steps.model.communication_wall import Wall, bubble_share, wall_points
 
 PUBLIC = Wall(parameters=7e9, bytes_per_element=2, link=400e9, compute_s=3.5e-3)
 """What the public page asks for: 7 billion parameters in 16 bits, 8 GPUs, 400 Gbit/s, 3.5 ms of computation."""

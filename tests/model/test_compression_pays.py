@@ -6,16 +6,16 @@ import pytest
 from cli_runner import invoke
 from predicted_machines import EXACT, LATENCY, NCCL, RATE, SEGMENT, cluster, fitted
 
-from hpccoll.analysis.paying_rate import NETWORKS
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_bit_rate
+from hpccoll.extensions.steps.analysis.paying_rate import NETWORKS
+from hpccoll.extensions.steps.model.step_prediction import ComputeRate, StepRequest, predict_steps
+from hpccoll.extensions.steps.render.step_report import step_lines
+from hpccoll.extensions.steps.training.buckets import BucketRule
+from hpccoll.extensions.steps.training.compression import Compression, compressions
+from hpccoll.extensions.steps.training.model_shape import ModelShape, Module, Tensor
+from hpccoll.extensions.steps.training.parallelism import Parallelism
 from hpccoll.model.machine_file import write_machine
-from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
-from hpccoll.render.step_report import step_lines
-from hpccoll.training.buckets import BucketRule
-from hpccoll.training.compression import Compression, compressions
-from hpccoll.training.model_shape import ModelShape, Module, Tensor
-from hpccoll.training.parallelism import Parallelism
 
 ELEMENTS = 1 << 22
 TOY = ModelShape(

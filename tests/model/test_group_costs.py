@@ -4,13 +4,20 @@ import pytest
 from predicted_machines import EXACT, LATENCY, NCCL, RATE, SEGMENT, cluster
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.model import group_costs
-from hpccoll.model.group_costs import AlgorithmTime, GroupCosts, GroupUse, group_use, interpolated, simulated_sizes
+from hpccoll.extensions.steps.model import group_costs
+from hpccoll.extensions.steps.model.group_costs import (
+    AlgorithmTime,
+    GroupCosts,
+    GroupUse,
+    group_use,
+    interpolated,
+    simulated_sizes,
+)
+from hpccoll.extensions.steps.training.parallelism import Mesh
+from hpccoll.extensions.steps.training.step_program import Start, StepOperation, StepProgram
 from hpccoll.model.machine import Cpus, Machine
 from hpccoll.model.machine_sections import NcclSection
 from hpccoll.model.nccl_model import nccl_estimates
-from hpccoll.training.parallelism import Mesh
-from hpccoll.training.step_program import Start, StepOperation, StepProgram
 
 
 def machine(ranks_per_node=1, rails=1, **sections):

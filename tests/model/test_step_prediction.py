@@ -7,16 +7,16 @@ from predicted_machines import EXACT, LATENCY, RATE, cluster, fitted
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_seconds
+from hpccoll.extensions.steps.model.step_prediction import ComputeRate, StepRequest, predict_steps
+from hpccoll.extensions.steps.model.step_scenarios import step_request
+from hpccoll.extensions.steps.render.step_report import step_lines
+from hpccoll.extensions.steps.training.buckets import BucketRule
+from hpccoll.extensions.steps.training.model_shape import ModelShape, Module, Tensor
+from hpccoll.extensions.steps.training.models import model_of
+from hpccoll.extensions.steps.training.models.transformers import gpt2
+from hpccoll.extensions.steps.training.parallelism import Parallelism
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.predict import Request, predict
-from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
-from hpccoll.model.step_scenarios import step_request
-from hpccoll.render.step_report import step_lines
-from hpccoll.training.buckets import BucketRule
-from hpccoll.training.model_shape import ModelShape, Module, Tensor
-from hpccoll.training.models import model_of
-from hpccoll.training.models.transformers import gpt2
-from hpccoll.training.parallelism import Parallelism
 
 KIB = 1024
 LAYERS = 4

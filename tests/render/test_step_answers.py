@@ -9,10 +9,10 @@ from step_examples import step_rows, steps
 
 from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.recommendations import recommend
-from hpccoll.analysis.step_comparison import compare_steps
+from hpccoll.extensions.steps.analysis.step_comparison import compare_steps
+from hpccoll.extensions.steps.render.step_answers import exposed_words, step_answers
 from hpccoll.render.answer_lines import terminal_lines
 from hpccoll.render.answers import Answers
-from hpccoll.render.step_answers import exposed_words, step_answers
 from hpccoll.store.load_results import to_results
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.result_files import ResultFiles

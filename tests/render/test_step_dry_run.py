@@ -5,16 +5,16 @@ from collections import Counter
 import pytest
 from golden_page import assert_golden
 
-from hpccoll.render.step_dry_run import MAX_ROWS, dry_run_json, dry_run_lines
-from hpccoll.training.workload import Workload
+from hpccoll.extensions.steps.render.step_dry_run import MAX_ROWS, dry_run_json, dry_run_lines
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 
 
 def dry(workers=4, dtype="float32", models=None, **keys):
-    return dry_run_json(Workload.of(keys), workers, dtype, models)
+    return dry_run_json(TrainingStep.of(keys), workers, dtype, models)
 
 
 def text(workers=4, dtype="float32", models=None, **keys):
-    return "\n".join(dry_run_lines(Workload.of(keys), workers, dtype, models))
+    return "\n".join(dry_run_lines(TrainingStep.of(keys), workers, dtype, models))
 
 
 def test_the_flops_of_all_ranks_are_those_of_the_samples():

@@ -8,10 +8,10 @@ import pytest
 import step_examples
 from step_examples import stage, step_case, step_outcome, step_rows, step_times, steps, timeline_ms
 
+from hpccoll.extensions.steps.results.step_times import StepTimes
 from hpccoll.store.load_results import to_results, with_exposed_times
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck
 from hpccoll.store.result_files import ResultFiles
-from hpccoll.store.step_times import StepTimes
 
 
 def of(events_ms, end_ms=None, program=None):

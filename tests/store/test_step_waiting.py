@@ -7,9 +7,9 @@ import pytest
 from step_examples import stage, step_case, step_outcome, step_rows, step_times, steps
 
 from hpccoll.cases.catalogue import step_groups
+from hpccoll.extensions.steps.results.step_times import StepTimes
+from hpccoll.extensions.steps.results.step_waiting import is_lag, step_waiting
 from hpccoll.store.case_times import CaseTimes, stage_programs
-from hpccoll.store.step_times import StepTimes
-from hpccoll.store.step_waiting import is_lag, step_waiting
 
 TWO = [stage((64, 64), ("backward", "backward"))]
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.training.buckets import FRAMEWORKS, MIB, BucketRule
-from hpccoll.training.model_shape import ModelShape, Module, Tensor, scaled
-from hpccoll.training.models import model_of
+from hpccoll.extensions.steps.training.buckets import FRAMEWORKS, MIB, BucketRule
+from hpccoll.extensions.steps.training.model_shape import ModelShape, Module, Tensor, scaled
+from hpccoll.extensions.steps.training.models import model_of
 
 TRACES = Path(os.environ.get("HPCCOLL_TRACES", Path(__file__).parents[3] / "shared" / "data" / "traces"))
 """Where public traces of other projects lie, if they were fetched; they are no part of this one."""

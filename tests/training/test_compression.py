@@ -7,13 +7,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.extensions.steps.training.compressed_bucket import compressed
+from hpccoll.extensions.steps.training.compression import COMPRESSIONS, Compression
+from hpccoll.extensions.steps.training.models import model_of
+from hpccoll.extensions.steps.training.parallelism import Mesh, Parallelism, StepDtypes
+from hpccoll.extensions.steps.training.step_program import StepOperation
+from hpccoll.extensions.steps.training.step_program_builder import step_programs
 from hpccoll.schedule import COLLECTIVES, itemsize
-from hpccoll.training.compressed_bucket import compressed
-from hpccoll.training.compression import COMPRESSIONS, Compression
-from hpccoll.training.models import model_of
-from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
-from hpccoll.training.step_program import StepOperation
-from hpccoll.training.step_program_builder import step_programs
 
 ELEMENTS, RANKS = 1_000_003, 6
 ALL = [name if name != "topk" else "topk=1%" for name in COMPRESSIONS]

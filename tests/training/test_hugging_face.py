@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.yaml_model import load_plain_yaml
-from hpccoll.training.model_file import load_models, model_from_json
-from hpccoll.training.model_shape import MAX_MODULES, with_sequence
-from hpccoll.training.models import model_of
-from hpccoll.training.models.hugging_face import ARCHITECTURES, LONGEST_SAMPLE
-from hpccoll.training.parallelism import Mesh, Parallelism, part_of
-from hpccoll.training.step_program import BACKWARD, FORWARD
-from hpccoll.training.step_program_builder import step_programs
+from hpccoll.extensions.steps.training.model_file import load_models, model_from_json
+from hpccoll.extensions.steps.training.model_shape import MAX_MODULES, with_sequence
+from hpccoll.extensions.steps.training.models import model_of
+from hpccoll.extensions.steps.training.models.hugging_face import ARCHITECTURES, LONGEST_SAMPLE
+from hpccoll.extensions.steps.training.parallelism import Mesh, Parallelism, part_of
+from hpccoll.extensions.steps.training.step_program import BACKWARD, FORWARD
+from hpccoll.extensions.steps.training.step_program_builder import step_programs
 
 
 def decoder(kind, hidden, blocks, heads, feed_forward, vocabulary, key_value=None, **more):

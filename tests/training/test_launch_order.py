@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.training.launch_order import launch_orders
-from hpccoll.training.models import model_of
-from hpccoll.training.models.decoders import mixtral_8x7b
-from hpccoll.training.models.transformers import gpt2
-from hpccoll.training.parallelism import SHARDINGS, Mesh, Parallelism
-from hpccoll.training.step_program import Compute, Start, StepProgram, Wait
-from hpccoll.training.step_program_builder import step_programs
+from hpccoll.extensions.steps.training.launch_order import launch_orders
+from hpccoll.extensions.steps.training.models import model_of
+from hpccoll.extensions.steps.training.models.decoders import mixtral_8x7b
+from hpccoll.extensions.steps.training.models.transformers import gpt2
+from hpccoll.extensions.steps.training.parallelism import SHARDINGS, Mesh, Parallelism
+from hpccoll.extensions.steps.training.step_program import Compute, Start, StepProgram, Wait
+from hpccoll.extensions.steps.training.step_program_builder import step_programs
 
 SMALL = gpt2("small", blocks=4, hidden=64, vocabulary=128, sequence=32)
 MODELS = {"gpt2": SMALL, "mixtral": mixtral_8x7b(), "resnet50": model_of("resnet50")}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.training.model_file import load_models, model_from_json
+from hpccoll.extensions.steps.training.model_file import load_models, model_from_json
 
 CONV = {"name": "conv", "tensors": {"weight": 9408}, "forward_flops": 2.4e8}
 FC = {"name": "fc", "tensors": {"weight": 2_048_000, "bias": 1000}}

@@ -3,11 +3,11 @@
 import pytest
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.training.model_shape import with_sequence
-from hpccoll.training.models import MODEL_FILES, MODELS, model_of
-from hpccoll.training.parallelism import Parallelism
-from hpccoll.training.step_program import BACKWARD, FORWARD
-from hpccoll.training.step_program_builder import step_programs
+from hpccoll.extensions.steps.training.model_shape import with_sequence
+from hpccoll.extensions.steps.training.models import MODEL_FILES, MODELS, model_of
+from hpccoll.extensions.steps.training.parallelism import Parallelism
+from hpccoll.extensions.steps.training.step_program import BACKWARD, FORWARD
+from hpccoll.extensions.steps.training.step_program_builder import step_programs
 
 PUBLISHED = {
     # torchvision.models documents num_params of the weights IMAGENET1K_V1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.training.parallelism import AXES, REPLICAS, Mesh
+from hpccoll.extensions.steps.training.parallelism import AXES, REPLICAS, Mesh
 
 
 @st.composite

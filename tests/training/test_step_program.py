@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.training.buckets import FRAMEWORKS, BucketRule
-from hpccoll.training.models import model_of
-from hpccoll.training.models.decoders import mixtral_8x7b
-from hpccoll.training.models.transformers import gpt2
-from hpccoll.training.parallelism import SHARDINGS, Mesh, Parallelism, StepDtypes, part_of
-from hpccoll.training.step_program import BACKWARD, FORWARD, STEP, Compute, Start, Wait
-from hpccoll.training.step_program_builder import step_programs
+from hpccoll.extensions.steps.training.buckets import FRAMEWORKS, BucketRule
+from hpccoll.extensions.steps.training.models import model_of
+from hpccoll.extensions.steps.training.models.decoders import mixtral_8x7b
+from hpccoll.extensions.steps.training.models.transformers import gpt2
+from hpccoll.extensions.steps.training.parallelism import SHARDINGS, Mesh, Parallelism, StepDtypes, part_of
+from hpccoll.extensions.steps.training.step_program import BACKWARD, FORWARD, STEP, Compute, Start, Wait
+from hpccoll.extensions.steps.training.step_program_builder import step_programs
 
 SMALL = gpt2("small", blocks=6, hidden=64, vocabulary=128, sequence=32)
 

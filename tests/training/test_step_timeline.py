@@ -7,11 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.training.model_shape import ModelShape, Module, Tensor, Transformer
-from hpccoll.training.parallelism import Mesh, Parallelism
-from hpccoll.training.step_program import BACKWARD, CODEC, FORWARD, Compute, Start, StepOperation, StepProgram, Wait
-from hpccoll.training.step_program_builder import step_programs
-from hpccoll.training.step_timeline import step_timeline
+from hpccoll.extensions.steps.training.model_shape import ModelShape, Module, Tensor, Transformer
+from hpccoll.extensions.steps.training.parallelism import Mesh, Parallelism
+from hpccoll.extensions.steps.training.step_program import (
+    BACKWARD,
+    CODEC,
+    FORWARD,
+    Compute,
+    Start,
+    StepOperation,
+    StepProgram,
+    Wait,
+)
+from hpccoll.extensions.steps.training.step_program_builder import step_programs
+from hpccoll.extensions.steps.training.step_timeline import step_timeline
 
 MODEL = ModelShape("any", (Module("m", (Tensor("w", 1),)),), "float32", "a sample", "a test")
 

@@ -14,11 +14,11 @@ from hpccoll.cases.case import LOOPS_OF_PROGRAMS, Case, Effort, Job
 from hpccoll.common.errors import StalledError
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import ExecutorOptions
+from hpccoll.extensions.steps.measure.learned import Learned
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.run.case_factory import CaseFactory, Prepared, SkippedCase
 from hpccoll.measure.run.prepared_case import PreparedCase
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
-from hpccoll.measure.train.learned import Learned
 from hpccoll.store.case_times import CaseTimes, RoundSummary, samples_of_round, stride_within
 from hpccoll.store.raw_results import Attempt, Outcome, Status
 from hpccoll.transports.gpu_errors import gpu_errors
@@ -27,11 +27,11 @@ from hpccoll.transports.stream_wait import Connecting, poll_until
 
 if TYPE_CHECKING:
     from hpccoll.evidence.probe_result import ProbeResult
+    from hpccoll.extensions.steps.measure.prepared_step import PreparedStep
     from hpccoll.measure.deadline_sync import DeadlineSync
     from hpccoll.measure.port_traffic import PortTraffic
     from hpccoll.measure.run.recognition import Recognition
     from hpccoll.measure.run.recovery import RankGroup
-    from hpccoll.measure.train.prepared_step import PreparedStep
 
 MAX_DIAGNOSES = 8
 """The maximum number of ranks whose diagnosis is part of the reason of a row."""
@@ -308,7 +308,7 @@ def _load(case: Case) -> AbstractContextManager[object]:
     """Return what computes beside a case until it is closed: a thread that multiplies matrices, or nothing."""
     if case.load is None:
         return nullcontext()
-    from hpccoll.measure.train.step_engine import FOREVER_NS, ROWS, Gemm
+    from hpccoll.extensions.steps.measure.step_engine import FOREVER_NS, ROWS, Gemm
 
     thread = Gemm([((ROWS[-1], FOREVER_NS),)])
     thread.start()

@@ -16,18 +16,18 @@ from hpccoll.common.errors import BadInputError, StalledError, UnusableError
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
 from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
-from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
+from hpccoll.schedule import BFLOAT16, Layout, is_workload
 from hpccoll.transports.gpu_errors import gpu_errors
 from hpccoll.transports.stream_wait import CONNECTING, Connecting
 
 if TYPE_CHECKING:
     from hpccoll.cases.variants import NodeView
     from hpccoll.executor.compiled_executor import ExecutorOptions
+    from hpccoll.extensions.steps.measure.prepared_step import PreparedStep
+    from hpccoll.extensions.steps.training.model_shape import ModelShape
     from hpccoll.measure.gpu_assignment import RankGpus
     from hpccoll.measure.run.case_choices import CaseChoices
-    from hpccoll.measure.train.prepared_step import PreparedStep
     from hpccoll.store.raw_results import Attempt, Status
-    from hpccoll.training.model_shape import ModelShape
     from hpccoll.transports.gpu import Gpu
 
 Prepared: TypeAlias = "PreparedCase | PreparedStep"
@@ -94,7 +94,7 @@ class CaseFactory:
         launch may succeed.
         """
         comm, layout = self._mapped.for_mapping(case.mapping)
-        is_step = case.collective in WORKLOADS
+        is_step = is_workload(case.collective)
         try:
             resolved, choice = self._resolved.get(case.id, (case, None))
             if reason := self._skipped.get(case.id) or next(filter(None, self._reasons(case, resolved)), None):
@@ -104,7 +104,9 @@ class CaseFactory:
                 gpu = self.gpus.gpu_of_rank if resolved.device == "cuda" else None
                 with gpu_errors(gpu):
                     if is_step:
-                        from hpccoll.measure.train.prepared_step import PreparedStep  # few ranks run training steps
+                        from hpccoll.extensions.steps.measure.prepared_step import (
+                            PreparedStep,  # few ranks run training steps
+                        )
 
                         return PreparedStep(
                             comm, layout, case, self._prepare_inside, self._models, gpu, self.connecting
@@ -134,16 +136,16 @@ class CaseFactory:
         """
         dtypes = moved_dtypes(resolved, self.attempt.layout.workers)
         if resolved.device == "cuda":
-            is_step = case.collective in WORKLOADS
+            is_step = is_workload(case.collective)
             if is_step and case.transport != "nccl":
                 yield f"training steps on GPUs run over nccl, not {case.transport}: only its operations are queued"
             yield from (self.gpus.missing_for(resolved.transport, dtype) for dtype in dtypes)
             yield self.gpus.missing_cublas if is_step and _multiplies_matrices(case) else None
         compress = ""
-        if case.collective in WORKLOADS:
-            from hpccoll.training.workload import Workload
+        if is_workload(case.collective):
+            from hpccoll.extensions.steps.training.training_step import TrainingStep
 
-            compress = Workload.of(case.params).compress
+            compress = TrainingStep.of(case.params).compress
             yield _reason_no_drill(case, self.job.effort)
         if what := compress if compress.startswith("fp8") else BFLOAT16 if BFLOAT16 in dtypes else "":
             missing = find_spec("ml_dtypes") is None
@@ -198,18 +200,18 @@ def destroy_graphs(prepared: Prepared) -> None:
 
 def _multiplies_matrices(step: Case) -> bool:
     """Return whether the computations of a training step are products of matrices."""
-    from hpccoll.training.step_keys import GEMM
-    from hpccoll.training.workload import Workload
+    from hpccoll.extensions.steps.training.step_keys import GEMM
+    from hpccoll.extensions.steps.training.training_step import TrainingStep
 
-    return Workload.of(step.params).compute == GEMM
+    return TrainingStep.of(step.params).compute == GEMM
 
 
 def _reason_no_drill(step: Case, effort: Effort) -> str | None:
     """Return the reason why the drill of a training step never comes; None if it does, or if there is none."""
-    from hpccoll.measure.train.digits_training import training_steps
-    from hpccoll.training.workload import Workload
+    from hpccoll.extensions.steps.measure.digits_training import training_steps
+    from hpccoll.extensions.steps.training.training_step import TrainingStep
 
-    drill, steps = Workload.of(step.params).corrupted, training_steps(effort)
+    drill, steps = TrainingStep.of(step.params).corrupted, training_steps(effort)
     if drill is None or drill[0] <= steps:
         return None
     return f"corrupt: step {drill[0]} is after the last one, {steps}"
@@ -219,7 +221,7 @@ def _models_of(job: Job) -> "Mapping[str, ModelShape]":
     """Return the user's own models of training steps, by name."""
     if not job.models:
         return {}
-    from hpccoll.training.model_file import models_from_json  # few jobs have models
+    from hpccoll.extensions.steps.training.model_file import models_from_json  # few jobs have models
 
     return models_from_json(job.models)
 

@@ -88,7 +88,7 @@ class JobRunner:
         """
         group, launch, shape = self.group, self.launch, self.group.shape
         if any(case.transport == "nccl" for case in self.job.cases):
-            from hpccoll.measure.train.nccl_launch_order import keep_launch_order
+            from hpccoll.extensions.steps.measure.nccl_launch_order import keep_launch_order
 
             keep_launch_order(self.job.cases)
         if shape not in self.job.shapes:

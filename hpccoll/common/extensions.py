@@ -1,0 +1,99 @@
+"""The door for extensions: packages that bring what the core of hpccoll does not know.
+
+An extension is a package with a table of what it brings (``Extension``). Three come with hpccoll; a site's own package
+names its table in its pyproject.toml, as an entry point::
+
+    [project.entry-points."hpccoll.extensions"]
+    site = "hpccoll_site:EXTENSION"
+
+The core asks the door for the contributions of a kind, and imports what a table names when it is needed. Ranks start by
+the thousand on one file system, so that they never look for entry points: they know the extensions that come with
+hpccoll, and those that their job file names.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from hpccoll.common.errors import PACKAGE, UnusableError, fault_with_line
+
+ENTRY_POINTS = "hpccoll.extensions"
+"""The group of entry points under which packages name their tables."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """What a package brings. Each object is named ``module:object``, and imported when it is needed first.
+
+    The room that asks for a kind of contribution defines its interface.
+    """
+
+    name: str  # for people; of one that comes with hpccoll, the name of its package
+    workloads: Mapping[str, str] = field(default_factory=dict)  # a ``cases.workload.Workload`` by name
+    algorithms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By collective and algorithm, the module of the page that registers it, as ``hpccoll.algorithms.PAGES``."""
+
+
+_of_job: list[str] | None = None
+"""On ranks, the tables that a job file names; None elsewhere, where entry points are looked for."""
+
+
+def use_only(tables: Sequence[str]) -> None:
+    """Use the extensions that come with hpccoll and these, each named as an entry point is; what ranks begin with."""
+    global _of_job  # noqa: PLW0603  a process is a rank or it is not
+    _of_job = list(tables)
+    extensions.cache_clear()
+
+
+@cache
+def extensions() -> Mapping[str, Extension]:
+    """Return the tables of all extensions, by how an entry point names them: those of hpccoll first.
+
+    Raises:
+        UnusableError: if a table cannot be imported.
+    """
+    tables = _installed_tables() if _of_job is None else _of_job
+    return {table: _table(table) for table in (*_own_tables(), *tables)}
+
+
+def _own_tables() -> list[str]:
+    """Return the tables of the packages in ``hpccoll/extensions``."""
+    packages = iter_modules([str(PACKAGE / "extensions")])
+    return [f"hpccoll.extensions.{package.name}:EXTENSION" for package in packages]
+
+
+def _installed_tables() -> list[str]:
+    from importlib.metadata import entry_points  # it reads a file of each package that is installed
+
+    return sorted(point.value for point in entry_points(group=ENTRY_POINTS))
+
+
+def _table(name: str) -> Extension:
+    table = imported_object(name)
+    if not isinstance(table, Extension):
+        raise UnusableError(f"extension {name}", "it is not a hpccoll.common.extensions.Extension")
+    return table
+
+
+def imported_object(name: str) -> Any:
+    """Return the object that ``module:object`` names.
+
+    Raises:
+        UnusableError: if it cannot be imported.
+    """
+    module, _, path = name.partition(":")
+    try:
+        return getattr(import_module(module), path)
+    except Exception as error:  # whatever the code of the extension raises
+        raise UnusableError(f"extension {name}", fault_with_line(error)) from error
+
+
+def contributions(kind: str) -> Iterator[Any]:
+    """Yield the objects that extensions bring of a kind, a field of ``Extension``."""
+    for extension in extensions().values():
+        named = getattr(extension, kind)
+        names = named.values() if isinstance(named, Mapping) else named
+        yield from map(imported_object, names)

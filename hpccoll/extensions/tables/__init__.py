@@ -1,0 +1,5 @@
+"""Tables that tune other libraries: written from measured choices, checked for mistakes, and verified in their runs."""
+
+from hpccoll.common.extensions import Extension
+
+EXTENSION = Extension(name="tables")
