@@ -32,7 +32,10 @@ class Extension:
     """
 
     name: str  # for people; of one that comes with hpccoll, the name of its package
-    workloads: Mapping[str, str] = field(default_factory=dict)  # a ``cases.workload.Workload`` by name
+    workloads: Mapping[str, str] = field(default_factory=dict)
+    """Each a ``cases.workload.Workload``, by the name that cases have as their collective."""
+    runners: Mapping[str, str] = field(default_factory=dict)
+    """What runs a workload on ranks, a ``measure.run.workload_runner.WorkloadRunner``, by the name of the workload."""
     algorithms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By collective and algorithm, the module of the page that registers it, as ``hpccoll.algorithms.PAGES``."""
 
