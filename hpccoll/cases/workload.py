@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.extensions import extensions, imported_object
+from hpccoll.common.extensions import contributed_names, contribution
 
 if TYPE_CHECKING:
     from hpccoll.cases.case import Case
@@ -67,9 +67,6 @@ class Workload(Protocol):
             BadInputError: if that many ranks cannot run the case.
         """
 
-    def groups(self, case: "Case", workers: int, axis: str) -> list[Sequence[int]]:
-        """Return the ranks of each group on an axis along which it divides them."""
-
     def buffer_bytes(self, case: "Case", workers: int, files: Mapping[str, Any]) -> int:
         """Return the bytes of all buffers of a rank, the largest of all ranks.
 
@@ -84,10 +81,7 @@ def workload(name: str) -> Workload:
     Raises:
         BadInputError: if no extension brings it.
     """
-    names: list[str] = []
-    for extension in extensions().values():
-        if name in extension.workloads:
-            brought: Workload = imported_object(extension.workloads[name])
-            return brought
-        names += extension.workloads
-    raise BadInputError("workload", name, names)
+    found: Workload | None = contribution("workloads", name)
+    if found is None:
+        raise BadInputError("workload", name, contributed_names("workloads"))
+    return found

@@ -11,6 +11,7 @@ from hpccoll.common.units import format_size
 
 if TYPE_CHECKING:
     from hpccoll.cases.product import CaseRequest
+    from hpccoll.common.text import Finding
     from hpccoll.measure.ranks import Ranks
     from hpccoll.measure.run.job_runner import JobRunner
     from hpccoll.render.run_table import PrintedTable
@@ -25,21 +26,20 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
         return
     from hpccoll.analysis.measurement_quality import lowered_clocks, noise_note
     from hpccoll.analysis.recommendations import ranges_by_setting, recommend
-    from hpccoll.analysis.series_points import series_points
-    from hpccoll.extensions.steps.analysis.step_comparison import compare_steps, late_findings, product_findings
     from hpccoll.render.answers import Answers, conclusion_lines
     from hpccoll.render.printed_evidence import executed_lines
+    from hpccoll.render.workload_page import workload_pages
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles
 
     results = to_results(ResultFiles(raw_results=[program.results.raw]))
     recommendations = recommend(results)
     table.end(program.job, program.results.raw.histories(), ranges_by_setting(recommendations))
-    compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
-    names = {point.row.key: point.rank_name for point in series_points(results, {})}
-    found = (*product_findings(compared, results.step_times.get), *late_findings(compared, names))
-    found = (*found, *lowered_clocks(results))
-    remarks = (*(f"{each} {each.remedy}" for each in found), noise_note(results))
+    findings: list[Finding] = []
+    for page in workload_pages(row.collective for row in results.rows):
+        findings += page.remarks(results)
+    findings += lowered_clocks(results)
+    remarks = (*(f"{finding} {finding.remedy}" for finding in findings), noise_note(results))
     for line in filter(None, (*conclusion_lines(results, Answers(recommendations)), *remarks)):
         print(f"# {line}")
     for line in executed_lines(program.results.raw):

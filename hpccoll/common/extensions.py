@@ -36,6 +36,14 @@ class Extension:
     """Each a ``cases.workload.Workload``, by the name that cases have as their collective."""
     runners: Mapping[str, str] = field(default_factory=dict)
     """What runs a workload on ranks, a ``measure.run.workload_runner.WorkloadRunner``, by the name of the workload."""
+    figures: Mapping[str, str] = field(default_factory=dict)
+    """What makes the figures of a workload in rows, a ``store.workload_figures.WorkloadFigures``, by its name."""
+    findings: Mapping[str, str] = field(default_factory=dict)
+    """The findings of a workload: a function of a ``ChartGroup`` that returns them, by its name."""
+    pages: Mapping[str, str] = field(default_factory=dict)
+    """How a workload is shown, a ``render.workload_page.WorkloadPage``, by its name."""
+    fitted_sections: Sequence[str] = ()
+    """Functions of raw results that fit sections of a machine file, and return them by their keys."""
     algorithms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By collective and algorithm, the module of the page that registers it, as ``hpccoll.algorithms.PAGES``."""
 
@@ -92,6 +100,24 @@ def imported_object(name: str) -> Any:
         return getattr(import_module(module), path)
     except Exception as error:  # whatever the code of the extension raises
         raise UnusableError(f"extension {name}", fault_with_line(error)) from error
+
+
+def contribution(kind: str, name: str) -> Any:
+    """Return the object that an extension brings of a kind under a name; None if none does.
+
+    Raises:
+        UnusableError: if it cannot be imported.
+    """
+    for extension in extensions().values():
+        named = getattr(extension, kind)
+        if name in named:
+            return imported_object(named[name])
+    return None
+
+
+def contributed_names(kind: str) -> list[str]:
+    """Return the names under which extensions bring objects of a kind."""
+    return [name for extension in extensions().values() for name in getattr(extension, kind)]
 
 
 def contributions(kind: str) -> Iterator[Any]:

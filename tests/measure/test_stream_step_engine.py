@@ -129,7 +129,7 @@ def test_a_job_stores_timelines_of_steps_and_skips_those_without_cublas_or_over_
     ring = ok["ring", None]
     assert (ring.exposed_s is not None, ("native", "none") in ok) == (True, True)
     assert ring.device_s > ring.backward_s > 0
-    assert len(results.step_times[ring.key].ranks) == 2
+    assert len(results.timelines[ring.key].ranks) == 2
     reasons = " ".join(gap.reason for gap in results.skipped)
     (run,) = results.runs
     assert run.provenance["variables"]["NCCL_LAUNCH_ORDER_IMPLICIT"] == "1"

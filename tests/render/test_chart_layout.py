@@ -81,7 +81,7 @@ EXPECTED = {
     "results": ("all_reduce-time", "all_reduce-time-oversubscribed"), "testbed_results": ("all_reduce-wire",),
     "in_memory": ("all_reduce-time", "all_reduce-busbw"),
     "thirteen": ("overview-speedup", *(f"{name}-time" for name in COLLECTIVES if has_size(name))),
-    "extensions/steps/training": tuple(f"training_step-{name}" for name in ("timeline", "share", "bucket")),
+    "training": tuple(f"training_step-{name}" for name in ("timeline", "share", "bucket")),
 }  # fmt: skip
 """Some of the charts that a report has."""
 
@@ -100,7 +100,7 @@ def shown_values(specification, title):
 
 
 @pytest.mark.parametrize("room", [WIDE, NARROW])
-@pytest.mark.parametrize("report", ["results", "testbed_results", "thirteen", "extensions/steps/training", "in_memory"])
+@pytest.mark.parametrize("report", ["results", "testbed_results", "thirteen", "training", "in_memory"])
 def test_no_texts_overlap_and_axes_end_at_what_is_shown(request, report, room):
     specifications = drawings(request.getfixturevalue(report))
     assert {name: specifications.keys() for name in EXPECTED[report] if name not in specifications} == {}

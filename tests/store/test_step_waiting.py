@@ -8,8 +8,9 @@ from step_examples import stage, step_case, step_outcome, step_rows, step_times,
 
 from hpccoll.cases.catalogue import step_groups
 from hpccoll.extensions.steps.results.step_times import StepTimes
-from hpccoll.extensions.steps.results.step_waiting import is_lag, step_waiting
+from hpccoll.extensions.steps.results.step_waiting import step_waiting
 from hpccoll.store.case_times import CaseTimes, stage_programs
+from hpccoll.store.waiting import is_lag
 
 TWO = [stage((64, 64), ("backward", "backward"))]
 

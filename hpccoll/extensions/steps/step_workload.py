@@ -11,7 +11,6 @@ from hpccoll.cases.workload import WorkloadCall
 from hpccoll.extensions.steps.training import TRAINING_STEP
 from hpccoll.extensions.steps.training.compression import DENSE
 from hpccoll.extensions.steps.training.model_file import models_from_json
-from hpccoll.extensions.steps.training.parallelism import Mesh
 from hpccoll.extensions.steps.training.step_keys import WORKLOAD
 from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.schedule import Collective, Layout, Parameter, all_reduce
@@ -71,9 +70,6 @@ class StepWorkload:
 
     def moved_dtypes(self, case: "Case", workers: int) -> tuple[str, ...]:
         return TrainingStep.of(case.params).moved_dtypes(workers, case.dtype)
-
-    def groups(self, case: "Case", workers: int, axis: str) -> list[Sequence[int]]:
-        return Mesh.parse(str(case.params.get("parallel", "")), workers).groups(axis)
 
     def buffer_bytes(self, case: "Case", workers: int, files: Mapping[str, Any]) -> int:
         programs = TrainingStep.of(case.params).programs(workers, case.dtype, _models_of(files))

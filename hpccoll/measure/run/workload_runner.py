@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.case import Case, Effort, Parameter
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.extensions import extensions, imported_object
+from hpccoll.common.extensions import contributed_names, contribution
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import Layout
 
@@ -136,13 +136,10 @@ def workload_runner(name: str) -> WorkloadRunner:
     Raises:
         BadInputError: if no extension brings it.
     """
-    names: list[str] = []
-    for extension in extensions().values():
-        if name in extension.runners:
-            runner: WorkloadRunner = imported_object(extension.runners[name])
-            return runner
-        names += extension.runners
-    raise BadInputError("workload", name, names)
+    runner: WorkloadRunner | None = contribution("runners", name)
+    if runner is None:
+        raise BadInputError("workload", name, contributed_names("runners"))
+    return runner
 
 
 def begin_workloads(cases: Sequence[Case]) -> None:

@@ -159,7 +159,7 @@ def _simulated(
     rows = [one.to_json() for one in predicted.predictions]
 
     def write(out: Path) -> None:
-        from hpccoll.render.prediction_charts import write_step_chart
+        from hpccoll.extensions.steps.render.step_prediction_charts import write_step_chart
 
         title = f"A training step of {request.model.name} on {described.name}: {join_words(predicted.kinds)}"
         write_step_chart(rows, out, title, [predicted.request.compute.text, request.parallel or "data parallel"])
@@ -193,7 +193,7 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
     rows, lines = [point.to_json() for point in points], list(closed_form_lines(points))
 
     def write(out: Path) -> None:
-        from hpccoll.render.prediction_charts import write_wall_chart
+        from hpccoll.extensions.steps.render.step_prediction_charts import write_wall_chart
 
         write_wall_chart(rows, list(bubble_rows()), out, "The communication wall: modelled", lines[:1])
 
@@ -212,7 +212,7 @@ def _scenarios(path: Path) -> _Answer:
     rows = [one.to_json() for one in predicted]
 
     def write(out: Path) -> None:
-        from hpccoll.render.prediction_charts import write_scenario_chart
+        from hpccoll.extensions.steps.render.step_prediction_charts import write_scenario_chart
 
         write_scenario_chart(
             rows,
