@@ -14,7 +14,7 @@ from hpccoll.analysis.time_dataset import RowTimes, read_row_times, time_dataset
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, format_value
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import ROW_COLUMNS, RULES, Gap, Results, Row, RowKey, Run, unit_of
-from hpccoll.store.workload_figures import figures_of
+from hpccoll.store.workload_figures import workload_figures
 
 PathLike = str | os.PathLike[str]
 
@@ -115,7 +115,7 @@ class ResultSet:
         if len(rows) != 1:
             raise UnusableError("case", f"one row is needed, and {len(rows)} are selected")
         read = self._read_times(rows)[0]
-        figures = figures_of(rows[0].collective)
+        figures = workload_figures(rows[0].collective)
         timeline = figures.timeline(read.times, read.program, rows[0].ranks) if read and figures else None
         if timeline is None:
             raise UnusableError("case", f"{rows[0].case_id} is no measured training step")

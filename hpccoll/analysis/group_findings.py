@@ -14,7 +14,7 @@ from hpccoll.analysis.sent_bytes import rail_findings
 from hpccoll.analysis.series_comparisons import best_placements
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
 from hpccoll.analysis.wire_bandwidth import wire_ceiling, wire_limit
-from hpccoll.common.extensions import contribution
+from hpccoll.common.extensions import contributed
 from hpccoll.common.text import Finding, first_few, info, warning
 from hpccoll.common.units import format_count, format_rate, format_size
 from hpccoll.evidence.verdict import UNKNOWN
@@ -31,7 +31,7 @@ def group_findings(group: ChartGroup) -> list[Finding]:
 
     Warnings come first. A workload has findings of its own instead of those of collectives.
     """
-    findings_of_workload = contribution("findings", group.collective)
+    findings_of_workload = contributed("findings", group.collective)
     make_findings: Callable[[ChartGroup], Iterable[Finding]] = findings_of_workload or _collective_findings
     findings = make_findings(group)
     return sorted([*findings, *quality_findings(group)], key=lambda finding: finding.severity == "info")

@@ -16,7 +16,7 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.rows import Interval, Results, Row
-from hpccoll.store.workload_figures import WorkloadTimeline
+from hpccoll.store.workload_timeline import WorkloadTimeline
 
 
 @dataclass(frozen=True)  # without slots, because cached_property needs a __dict__

@@ -1,10 +1,10 @@
 """A workload: a case that runs many collectives, such as a training step. Extensions bring them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.extensions import contributed_names, contribution
+from hpccoll.common.extensions import contributed, contributed_names
 
 if TYPE_CHECKING:
     from hpccoll.cases.case import Case
@@ -28,6 +28,12 @@ class Workload(Protocol):
     @property
     def help(self) -> Mapping[str, str]:
         """What each key means."""
+
+    def tables(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Return what keys may name, such as models, as ``hpccoll list --json`` has it: rows by the kind of entries."""
+
+    def table_lines(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterable[str]:
+        """Return a line of ``hpccoll list`` for each row of these tables, some of which may have been left out."""
 
     def calls(
         self, requests: Sequence[Mapping[str, Sequence["Parameter"]]], dtypes: Sequence[str], algorithm: str,
@@ -81,7 +87,7 @@ def workload(name: str) -> Workload:
     Raises:
         BadInputError: if no extension brings it.
     """
-    found: Workload | None = contribution("workloads", name)
+    found: Workload | None = contributed("workloads", name)
     if found is None:
         raise BadInputError("workload", name, contributed_names("workloads"))
     return found

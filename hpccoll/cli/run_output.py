@@ -1,16 +1,12 @@
 """What rank 0 of ``hpccoll run`` and ``hpccoll train`` prints beside the rounds of cases; others do not import it."""
 
-import argparse
-import json
 import signal
 from typing import TYPE_CHECKING
 
-from hpccoll.common.limits import RANKS
 from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_size
 
 if TYPE_CHECKING:
-    from hpccoll.cases.product import CaseRequest
     from hpccoll.common.text import Finding
     from hpccoll.measure.ranks import Ranks
     from hpccoll.measure.run.job_runner import JobRunner
@@ -81,22 +77,3 @@ def print_ranks(ranks: "Ranks") -> None:
     else:
         print(f"# MPI works, and this rank is alone: {counts}; do: start two ranks to check their connection,")
         print("# such as mpiexec -n 2 hpccoll run --check")
-
-
-def print_dry_run(request: "CaseRequest", arguments: argparse.Namespace) -> None:
-    """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
-    from hpccoll.extensions.steps.render.step_dry_run import dry_run_json, dry_run_lines
-    from hpccoll.extensions.steps.step_workload import distinct_steps
-    from hpccoll.extensions.steps.training import TRAINING_STEP
-    from hpccoll.extensions.steps.training.model_file import models_from_json
-
-    ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
-    steps = distinct_steps(request.workloads[TRAINING_STEP], request.dtypes, shapes)
-    for dtype, workload in steps:
-        workload.check_ranks(ranks, dtype, arguments.op, arguments.device)
-    if arguments.json:
-        made = [dry_run_json(workload, ranks, dtype, shapes) for dtype, workload in steps]
-        print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
-    else:
-        for dtype, workload in steps:
-            print(*dry_run_lines(workload, ranks, dtype, shapes), sep="\n")

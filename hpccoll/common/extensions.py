@@ -11,7 +11,7 @@ the thousand on one file system, so that they never look for entry points: they 
 hpccoll, and those that their job file names.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -34,6 +34,12 @@ class Extension:
     name: str  # for people; of one that comes with hpccoll, the name of its package
     workloads: Mapping[str, str] = field(default_factory=dict)
     """Each a ``cases.workload.Workload``, by the name that cases have as their collective."""
+    sections: Mapping[str, str] = field(default_factory=dict)
+    """The sections of a workload in sweep files, a ``sweep.workload_section.WorkloadSections``, by its name."""
+    job_commands: Mapping[str, str] = field(default_factory=dict)
+    """Commands that ranks run, each a ``cli.extension_commands.JobCommand``; hpccoll's own extensions have them."""
+    subcommands: Mapping[str, str] = field(default_factory=dict)
+    """Commands of two words, such as ``predict step``, each a ``cli.extension_commands.Subcommand``."""
     runners: Mapping[str, str] = field(default_factory=dict)
     """What runs a workload on ranks, a ``measure.run.workload_runner.WorkloadRunner``, by the name of the workload."""
     figures: Mapping[str, str] = field(default_factory=dict)
@@ -102,13 +108,22 @@ def imported_object(name: str) -> Any:
         raise UnusableError(f"extension {name}", fault_with_line(error)) from error
 
 
-def contribution(kind: str, name: str) -> Any:
+def contributed(kind: str, name: str) -> Any:
     """Return the object that an extension brings of a kind under a name; None if none does.
 
     Raises:
         UnusableError: if it cannot be imported.
     """
-    for extension in extensions().values():
+    return _contribution(extensions().values(), kind, name)
+
+
+def bundled_contribution(kind: str, name: str) -> Any:
+    """Return the object that an extension of hpccoll itself brings, without a look for other packages."""
+    return _contribution(map(_table, _own_tables()), kind, name)
+
+
+def _contribution(tables: Iterable[Extension], kind: str, name: str) -> Any:
+    for extension in tables:
         named = getattr(extension, kind)
         if name in named:
             return imported_object(named[name])

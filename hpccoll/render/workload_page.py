@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from hpccoll.common.extensions import contribution
+from hpccoll.common.extensions import contributed
 
 if TYPE_CHECKING:
     from hpccoll.analysis.chart_groups import ChartGroup
@@ -37,7 +37,7 @@ class WorkloadPage(Protocol):
 
 def workload_page(name: str) -> WorkloadPage | None:
     """Return how a workload is shown; None of a collective, or if no extension brings the page."""
-    page: WorkloadPage | None = contribution("pages", name)
+    page: WorkloadPage | None = contributed("pages", name)
     return page
 
 

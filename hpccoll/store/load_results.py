@@ -14,7 +14,8 @@ from hpccoll.store.result_files import ResultFiles, read_all
 from hpccoll.store.rows import NOT_PLANNED, CaseStates, Gap, JobProgress, Results, Row, RowKey, RowState, Run
 from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled
 from hpccoll.store.statistics import make_row, status_and_reason
-from hpccoll.store.workload_figures import WorkloadTimeline, completed_rows, figures_of
+from hpccoll.store.workload_figures import completed_rows, workload_figures
+from hpccoll.store.workload_timeline import WorkloadTimeline
 
 
 def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
@@ -231,7 +232,7 @@ class MedianTimelines(Mapping[RowKey, WorkloadTimeline]):
         times = outcome.times
         if times is None:
             raise KeyError(key)
-        figures = figures_of(outcome.case.collective)
+        figures = workload_figures(outcome.case.collective)
         timeline = figures.timeline(times, outcome.program, workers) if figures else None
         if timeline is None:
             raise KeyError(key)

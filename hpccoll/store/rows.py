@@ -14,7 +14,7 @@ from hpccoll.store.schema import COLUMNS, CaseResult, OfKind
 
 if TYPE_CHECKING:
     from hpccoll.store.scheduler_log import ScheduledJob
-    from hpccoll.store.workload_figures import WorkloadTimeline
+    from hpccoll.store.workload_timeline import WorkloadTimeline
 
 NOT_PLANNED = "left out"
 """The status of a case that planning left out on purpose; it belongs to no job."""

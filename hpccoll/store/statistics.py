@@ -16,7 +16,7 @@ from hpccoll.store.median_interval import interval_ranks, median_interval, media
 from hpccoll.store.rows import MEAN, Interval, Row
 from hpccoll.store.schema import IMPORTED, RESULT_MERGES
 from hpccoll.store.sources import HPCCOLL
-from hpccoll.store.workload_figures import figures_of
+from hpccoll.store.workload_figures import workload_figures
 
 if TYPE_CHECKING:
     from hpccoll.store.case_times import CaseTimes
@@ -322,7 +322,7 @@ def _workload_fields(attempt: "Attempt", outcome: "Outcome") -> Mapping[str, Any
     """Return the fields of a workload; empty for other cases."""
     if not outcome.program:
         return {}
-    figures = figures_of(outcome.case.collective)
+    figures = workload_figures(outcome.case.collective)
     return {} if figures is None else figures.row_fields(outcome, _workers(attempt))
 
 

@@ -1,27 +1,15 @@
 """The figures of a workload in rows. The extension that brings the workload names what makes them under ``figures``."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hpccoll.common.extensions import contribution, contributions
+from hpccoll.common.extensions import contributed, contributions
+from hpccoll.store.workload_timeline import WorkloadTimeline
 
 if TYPE_CHECKING:
     from hpccoll.store.case_times import CaseTimes
     from hpccoll.store.raw_results import Outcome
     from hpccoll.store.rows import Row
-
-
-class WorkloadTimeline(Protocol):
-    """When the parts of a workload ran, in each iteration at each rank."""
-
-    def iteration(self, number: int) -> "WorkloadTimeline":
-        """Return the times of one iteration."""
-
-    def median_over_iterations(self) -> "WorkloadTimeline":
-        """Return the medians over iterations, as times of one iteration."""
-
-    def parts(self) -> Iterator[Mapping[str, object]]:
-        """Yield the parts of the first iteration at each rank, with their times in seconds since its start."""
 
 
 class WorkloadFigures(Protocol):
@@ -40,9 +28,9 @@ class WorkloadFigures(Protocol):
         """
 
 
-def figures_of(name: str) -> WorkloadFigures | None:
+def workload_figures(name: str) -> WorkloadFigures | None:
     """Return what makes the figures of a workload; None if no extension brings it."""
-    figures: WorkloadFigures | None = contribution("figures", name)
+    figures: WorkloadFigures | None = contributed("figures", name)
     return figures
 
 

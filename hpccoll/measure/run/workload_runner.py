@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.case import Case, Effort, Parameter
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.extensions import contributed_names, contribution
+from hpccoll.common.extensions import contributed, contributed_names
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import Layout
 
@@ -136,7 +136,7 @@ def workload_runner(name: str) -> WorkloadRunner:
     Raises:
         BadInputError: if no extension brings it.
     """
-    runner: WorkloadRunner | None = contribution("runners", name)
+    runner: WorkloadRunner | None = contributed("runners", name)
     if runner is None:
         raise BadInputError("workload", name, contributed_names("runners"))
     return runner

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from hpccoll.cli import common
+from hpccoll.cli.extension_commands import Subcommand
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.interruption import INTERRUPTED, interruptible
 from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
-from hpccoll.extensions.steps.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, StepKey, option
+from hpccoll.common.quantities import BYTES, DURATION, RATE
+from hpccoll.extensions.steps.training.step_keys import PREDICTED, WALL, StepKey, option
 from hpccoll.schedule import DTYPE
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
-
-EXAMPLE = "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms"
 
 ALWAYS = {"--json", "--out"}
 FORMS = {
@@ -222,3 +222,8 @@ def _scenarios(path: Path) -> _Answer:
         )
 
     return _Answer(rows, list(scenario_lines(predicted)), write, bool(interrupted))
+
+
+PREDICT_STEP = Subcommand(
+    predict_step, "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms"
+)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.store.case_times import CaseTimes, StageProgram, stage_programs
-from hpccoll.store.workload_figures import WorkloadTimeline
+from hpccoll.store.workload_timeline import WorkloadTimeline
 
 FORWARD, BACKWARD = "forward", "backward"
 
