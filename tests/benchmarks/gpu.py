@@ -49,8 +49,6 @@ SERVED, IN_TURNS = "MPS", "turns"
 KERNELS = "hpccoll/transports/nccl/fold.*", "hpccoll/measure/run/result_check*", "hpccoll/measure/run/payload.py"
 STREAMS = "hpccoll/transports/gpu.py", "hpccoll/transports/nccl/*", "tests/benchmarks/timing.py"
 RANK_PROGRAMS = (
-    "hpccoll/measure/**/*", "hpccoll/extensions/steps/measure/*", "hpccoll/transports/**/*", "tests/gpu/*.py",
-)  # fmt: skip
     "hpccoll/measure/**/*",
     "hpccoll/extensions/steps/measure/*",
     "hpccoll/transports/**/*",
