@@ -1,0 +1,66 @@
+"""Options and arguments of commands, as tables that parsers, help pages and completions read."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from hpccoll.common.limits import Key
+
+OptionKind: TypeAlias = Literal[
+    "value",  # a text
+    "number",  # an integer
+    "path",
+    "paths",  # one or more of them after one flag
+    "list",  # texts; the flag is repeated
+    "path-list",  # paths; the flag is repeated
+    "switch",  # a text, 1 if the flag has no value; repeated
+    "flag",  # true if it is given
+    "toggle",  # --name or --no-name
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a command; the letters of ``hpccoll run`` are those of nccl-tests."""
+
+    flags: tuple[str, ...]  # the short and the long form
+    help: str  # a noun phrase
+    default: str | bool | None = None  # the text that is read if the option is absent; None: absence has its own meaning
+    shown_default: str | None = None  # the default in the help text, if it differs from ``default``
+    key: Key | None = None  # the key of the same meaning, whose bound holds for the option; None for other options
+    metavar: str | None = None  # the placeholder of the value in the help text
+    kind: OptionKind = "value"
+    name: str = ""  # of the parameter of the command's function [the long flag]
+    hidden: bool = False  # whether no help has it
+
+    @property
+    def help_text(self) -> str:
+        """The help with the default in brackets, unless it says the default itself."""
+        shown = self.shown_default or self.default
+        if "[" in self.help or not isinstance(shown, str) or not shown:
+            return self.help
+        return f"{self.help} [{shown}]"
+
+    @property
+    def long_flag(self) -> str:
+        """The longest of its flags."""
+        return max(self.flags, key=len)
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A positional argument of a command."""
+
+    name: str  # of the parameter of the command's function
+    help: str  # a noun phrase
+    metavar: str  # the placeholder in the help; in brackets if the argument may be left out, with dots if repeated
+    kind: Literal["value", "path"] = "value"
+
+    @property
+    def is_required(self) -> bool:
+        """Whether it may not be left out."""
+        return not self.metavar.startswith("[")
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether there may be several."""
+        return self.metavar.rstrip("]").endswith("...")
