@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hpccoll.cli.option_parser import OptionParser
+from hpccoll.common.errors import UnusableError
 from hpccoll.common.options import Argument, Option
 
 
@@ -22,6 +23,7 @@ class Command:
     example: str
     arguments: Sequence[Argument] = ()
     options: Mapping[str, Sequence[Option]] = field(default_factory=dict)  # by the titles of the groups of its help
+    subcommands: Callable[[], "Mapping[str, Command]"] = dict  # by the second word of their names
 
     @property
     def summary(self) -> str:
@@ -34,9 +36,15 @@ class Command:
 
     def parser(self) -> OptionParser:
         """Return the parser of its words."""
+        commands = {word: command.summary for word, command in self.subcommands().items()}
         return OptionParser(
-            self.name, self._help, self.options, None, f"Example: {self.example}", arguments=self.arguments
+            self.name, self._help, self.options, None, self._end, arguments=self.arguments, commands=commands
         )
+
+    @property
+    def _end(self) -> str:
+        title = "Examples" if "; " in self.example else "Example"
+        return f"{title}: {self.example}"
 
     def main(self, words: Sequence[str]) -> int:
         """Run the command with the words that follow its name, and return the exit code.
@@ -44,13 +52,22 @@ class Command:
         Raises:
             BadInputError: if an option is invalid, and whatever the function raises.
         """
+        subcommands = self.subcommands()
+        if words and words[0] in subcommands:
+            return subcommands[words[0]].main(words[1:])
         parameters = inspect.signature(self.run).parameters
         own_words = list(words)
         values: dict[str, Any] = {}
         if "rest" in parameters:
             own_words, values["rest"] = _split_rest(own_words)
         parser = self.parser()
-        values |= vars(parser.parse_intermixed_args(own_words))
+        known, unknown_words = parser.parse_known_intermixed_args(own_words)
+        for word in unknown_words:
+            if word in subcommands:
+                raise UnusableError(own_words[0], f"write it after '{word}', whose option it is")
+        if unknown_words:
+            parser.error(f"unrecognized arguments: {' '.join(unknown_words)}")
+        values |= vars(known)
         if "given" in parameters:
             values["given"] = parser.given_options(own_words)
         return int(self.run(**values) or 0)

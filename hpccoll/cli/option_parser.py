@@ -14,7 +14,7 @@ from typing import Any
 
 from hpccoll.cases.keys import NETWORKS
 from hpccoll.common.errors import UnusableError, abbreviate, did_you_mean
-from hpccoll.common.options import Argument, Option
+from hpccoll.common.options import Argument, Option, OptionKind
 
 HELP, HELP_ALL = "--help", "--help-all"
 
@@ -24,7 +24,10 @@ HELP_COLUMNS = 80
 MAX_PATH_BYTES, MAX_NAME_BYTES = 4000, 200
 """The system's limits are 4096 and 255; the rest is for the suffixes of the files next to a raw file."""
 
-ARGUMENTS, OPTIONS = "Arguments", "Options"
+MPIEXEC = "mpiexec -n RANKS"
+"""What starts a command on each rank, in usage lines."""
+
+COMMANDS, ARGUMENTS, OPTIONS = "Commands", "Arguments", "Options"
 """Titles of groups of the help."""
 
 
@@ -38,12 +41,13 @@ class OptionParser(argparse.ArgumentParser):
         more: the titles of groups that only ``--help-all`` shows; None if there is no such help.
         end: the last lines of the help.
         arguments: its positional arguments.
+        commands: what commands of a second word do, by that word.
         launcher: what starts the command on each rank; empty for a command that ranks do not run.
     """
 
     def __init__(
         self, command: str, summary: str, groups: Mapping[str, Sequence[Option]], more: Collection[str] | None,
-        end: str, *, arguments: Sequence[Argument] = (), launcher: str = "",
+        end: str, *, arguments: Sequence[Argument] = (), commands: Mapping[str, str] | None = None, launcher: str = "",
     ) -> None:  # fmt: skip
         # With a width, argparse does not ask for that of the terminal, and every rank imports less.
         formatter = partial(argparse.HelpFormatter, width=HELP_COLUMNS)
@@ -51,7 +55,8 @@ class OptionParser(argparse.ArgumentParser):
             f"hpccoll {command}".rstrip(), description=summary, epilog=end, allow_abbrev=False, add_help=False,
             formatter_class=formatter,
         )  # fmt: skip
-        self.groups, self.more, self.arguments, self.launcher = groups, more, arguments, launcher
+        self.groups, self.more, self.arguments = groups, more, arguments
+        self.commands, self.launcher = commands or {}, launcher
         for argument in arguments:
             self.add_argument(argument.name, **_positional(argument))
         for option in chain.from_iterable(groups.values()):
@@ -64,17 +69,21 @@ class OptionParser(argparse.ArgumentParser):
         from hpccoll.cli.help_page import Entries, help_page  # ranks print none
 
         groups: dict[str, Entries] = {
+            COMMANDS: list(self.commands.items()),
             ARGUMENTS: [(argument.metavar, argument.help) for argument in self.arguments],
         }
+        last = OPTIONS
         for title, options in self.groups.items():
             if everything or title not in (self.more or ()):
                 groups[title] = [(_name(option), option.help_text) for option in options if not option.hidden]
-        *_, last = groups
-        if last == ARGUMENTS:
-            last = OPTIONS
-        of_help = (HELP, "this page") if self.more is None else (f"-h, {HELP}", f"this page; {HELP_ALL}: with all options")
+                last = title
+        of_help = (HELP, "this page")
+        if self.more is not None:
+            of_help = (f"-h, {HELP}", f"this page; {HELP_ALL}: with all options")
         groups[last] = [*groups.get(last, ()), of_help]
-        words = (self.launcher, self.prog, *(argument.metavar for argument in self.arguments), "[OPTIONS]")
+        command_word = "[COMMAND]" if self.commands else ""
+        metavars = (argument.metavar for argument in self.arguments)
+        words = (self.launcher, self.prog, command_word, *metavars, "[OPTIONS]")
         return help_page(" ".join(filter(None, words)), self.description or "", groups, self.epilog or "")
 
     def given_options(self, words: Sequence[str]) -> list[str]:
@@ -128,29 +137,6 @@ def _positional(argument: Argument) -> dict[str, Any]:
     return about
 
 
-def _argument(option: Option) -> dict[str, Any]:
-    about: dict[str, Any] = {"dest": option.name} if option.name else {}
-    match option.kind:
-        case "flag":
-            return {**about, "action": "store_true"}
-        case "toggle":
-            return {**about, "action": argparse.BooleanOptionalAction, "default": option.default}
-        case "switch":
-            return {**about, "action": "append", "default": [], "nargs": "?", "const": "1"}
-        case "list":
-            return {**about, "action": "append", "default": []}
-        case "path-list":
-            return {**about, "action": "append", "default": [], "type": _path}
-        case "paths":
-            return {**about, "nargs": "+", "type": _path}
-        case "path":
-            return {**about, "type": _path}
-        case "number":
-            return {**about, "type": int}
-    about["default"] = option.default
-    return {**about, "choices": NETWORKS} if "--network" in option.flags else about
-
-
 def _path(text: str) -> Path:
     path = Path(text)
     if not text:
@@ -158,3 +144,32 @@ def _path(text: str) -> Path:
     if len(os.fsencode(text)) > MAX_PATH_BYTES or any(len(os.fsencode(p)) > MAX_NAME_BYTES for p in path.parts):
         raise argparse.ArgumentTypeError(f"{abbreviate(text)} is too long for the name of a file")
     return path
+
+
+_OF_KIND: Mapping[OptionKind, Mapping[str, Any]] = {
+    "value": {},
+    "number": {"type": int},
+    "path": {"type": _path},
+    "paths": {"type": _path, "nargs": "+"},
+    "list": {"action": "append"},
+    "path-list": {"action": "append", "type": _path},
+    "switch": {"action": "append", "nargs": "?", "const": "1"},
+    "flag": {"action": "store_true"},
+    "toggle": {"action": argparse.BooleanOptionalAction},
+}
+"""What argparse calls each kind of option."""
+
+_REPEATED = "list", "path-list", "switch"
+
+
+def _argument(option: Option) -> dict[str, Any]:
+    settings = dict(_OF_KIND[option.kind])
+    if option.name:
+        settings["dest"] = option.name
+    if option.kind in _REPEATED:
+        settings["default"] = []
+    elif option.kind != "flag":
+        settings["default"] = option.default
+    if "--network" in option.flags:
+        settings["choices"] = NETWORKS
+    return settings

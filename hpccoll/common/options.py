@@ -24,7 +24,9 @@ class Option:
 
     flags: tuple[str, ...]  # the short and the long form
     help: str  # a noun phrase
-    default: str | bool | None = None  # the text that is read if the option is absent; None: absence has its own meaning
+    default: str | bool | None = (
+        None  # the text that is read if the option is absent; None: absence has its own meaning
+    )
     shown_default: str | None = None  # the default in the help text, if it differs from ``default``
     key: Key | None = None  # the key of the same meaning, whose bound holds for the option; None for other options
     metavar: str | None = None  # the placeholder of the value in the help text
