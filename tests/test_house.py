@@ -59,7 +59,7 @@ LIGHT = (
     "__main__.py", "cli/rank_program.py", "cli/job_program.py", "cli/run_options.py", "cli/diagnosing.py",
     "measure", "evidence", "cases", "host", "executor", "diagnosis",
     "extensions/steps/training", "extensions/steps/measure",
-    "interop/mscclpp_reader.py", "render/run_table.py", "render/printed_evidence.py",
+    "extensions/plans/mscclpp_reader.py", "render/run_table.py", "render/printed_evidence.py",
 )  # fmt: skip
 """The rooms and modules that a rank process begins with, thousands of times at once on one file system."""
 
@@ -248,9 +248,9 @@ DENSEST = {
     "diagnosis": (15.34, 34, 90, 0),
     "evidence": (15.23, 65, 117, 1),
     "executor": (15.27, 65, 123, 1),
-    "extensions": (15.5, 59, 105, 3),
+    "extensions": (15.94, 61, 116, 5),
     "host": (14.97, 65, 121, 0),
-    "interop": (16.43, 77, 126, 2),
+    "interop": (15.69, 81, 105, 0),
     "judge": (14.96, 61, 143, 0),
     "measure": (14.06, 71, 84, 1),
     "model": (15.01, 51, 100, 0),

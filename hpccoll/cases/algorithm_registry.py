@@ -17,7 +17,12 @@ from hpccoll.schedule import COLLECTIVES, WORKLOADS, Emulation, collective, is_w
 __all__ = ["COLLECTIVES", "PLAN", "WORKLOADS", "collective", "emulations", "is_workload"]
 
 PLAN = "file:"
-"""What the name of an algorithm begins with that is a plan of another program, registered for one command only."""
+"""What the name of an algorithm begins with that is read from a file, and registered for one command only."""
+
+_TABLES: dict[tuple[str, str], str] = {}
+"""The tables of extensions by what they bring: a collective and its algorithm, or a workload and ``WORKLOAD``."""
+
+WORKLOAD = ""
 
 
 def _register(family: str, algorithm: str, page: str) -> None:
@@ -65,12 +70,14 @@ def _announce_algorithms_of_extensions(family: str) -> None:
         for algorithm, page in extension.algorithms.get(family, {}).items():
             register = partial(_register_of_extension, table, family, algorithm, page)
             COLLECTIVES[family].announce(algorithm, register)
+            _TABLES[family, algorithm] = table
 
 
 def _announce_workloads() -> None:
-    for extension in extensions().values():
+    for table, extension in extensions().items():
         for name in extension.workloads:
             WORKLOADS.announce(name, partial(_make_row, name))
+            _TABLES[name, WORKLOAD] = table
 
 
 def _make_row(name: str) -> None:
@@ -78,6 +85,14 @@ def _make_row(name: str) -> None:
 
 
 _announce_pages()
+
+
+def extension_table(family: str, algorithm: str) -> str | None:
+    """Return the table of the extension that brings a workload, or an algorithm; None for what is hpccoll's own.
+
+    Both are names that this process has looked up.
+    """
+    return _TABLES.get((family, WORKLOAD)) or _TABLES.get((family, algorithm))
 
 
 @cache

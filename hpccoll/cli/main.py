@@ -34,7 +34,8 @@ app = typer.Typer(
 )
 for commands in (sweeps, results, comparing, accepting, tuning, prediction, tracing, info):
     for command in commands.family.registered_commands:
-        command.cls = PlainCommand
+        if not issubclass(command.cls or object, PlainCommand):
+            command.cls = PlainCommand
     app.add_typer(commands.family)
 
 

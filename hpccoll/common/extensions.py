@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 from hpccoll.common.errors import PACKAGE, UnusableError, fault_with_line
@@ -35,7 +34,12 @@ class Extension:
     workloads: Mapping[str, str] = field(default_factory=dict)  # a ``cases.workload.Workload`` by name
     algorithms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By collective and algorithm, the module of the page that registers it, as ``hpccoll.algorithms.PAGES``."""
+    algorithm_formats: Sequence[str] = ()  # each a ``cases.algorithm_files.AlgorithmFormat``
+    schedule_formats: Sequence[str] = ()  # each a ``cli.schedule_formats.ScheduleFormat``
 
+
+_OWN = "hpccoll.extensions."
+"""How the names of the tables begin that come with hpccoll."""
 
 _of_job: list[str] | None = None
 """On ranks, the tables that a job file names; None elsewhere, where entry points are looked for."""
@@ -61,8 +65,15 @@ def extensions() -> Mapping[str, Extension]:
 
 def _own_tables() -> list[str]:
     """Return the tables of the packages in ``hpccoll/extensions``."""
+    from pkgutil import iter_modules  # a rank whose names are all hpccoll's own needs no extension
+
     packages = iter_modules([str(PACKAGE / "extensions")])
-    return [f"hpccoll.extensions.{package.name}:EXTENSION" for package in packages]
+    return [f"{_OWN}{package.name}:EXTENSION" for package in packages]
+
+
+def is_own_table(table: str) -> bool:
+    """Return whether a table is of an extension that comes with hpccoll: job files need not name it."""
+    return table.startswith(_OWN)
 
 
 def _installed_tables() -> list[str]:
@@ -93,7 +104,14 @@ def imported_object(name: str) -> Any:
 
 def contributions(kind: str) -> Iterator[Any]:
     """Yield the objects that extensions bring of a kind, a field of ``Extension``."""
-    for extension in extensions().values():
+    for _, brought in contributions_of_tables(kind):
+        yield brought
+
+
+def contributions_of_tables(kind: str) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that extensions bring of a kind, each after the table that names it."""
+    for table, extension in extensions().items():
         named = getattr(extension, kind)
         names = named.values() if isinstance(named, Mapping) else named
-        yield from map(imported_object, names)
+        for name in names:
+            yield table, imported_object(name)
