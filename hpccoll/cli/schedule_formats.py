@@ -70,14 +70,19 @@ class ShowCommand(CommandOfExtensions):
         return options
 
     def words_of_extensions(self) -> Mapping[str, str]:
-        formats = list(contributions("schedule_formats"))
-        examples: list[str] = []
-        for brought in formats:
-            examples += brought.examples
-        files = [file_format.name for file_format in contributions("algorithm_formats")]
+        meanings: list[str] = []
+        sentences: list[str] = []
+        examples = ""
+        for brought in contributions("schedule_formats"):
+            meanings.append(f"{brought.name}: {brought.help}")
+            sentences.append(brought.about)
+            examples += "".join(f"\n  {example}" for example in brought.examples)
+        files: list[str] = []
+        for file_format in contributions("algorithm_formats"):
+            files.append(file_format.name)
         return {
             "files": f", or the file of {' or '.join(files)}" if files else "",
-            "formats": "; ".join(f"{brought.name}: {brought.help}" for brought in formats) or "none is installed",
-            "about": " ".join(brought.about for brought in formats),
-            "examples": "".join(f"\n  {example}" for example in examples),
+            "formats": "; ".join(meanings) or "none is installed",
+            "about": " ".join(sentences),
+            "examples": examples,
         }
