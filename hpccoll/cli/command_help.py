@@ -104,9 +104,14 @@ class PlainGroup(typer.core.TyperGroup):
         groups = {}
         for title, names in (self.titles or {COMMANDS: " ".join(shown)}).items():
             groups[title] = [(name, texts[name]) for name in names.split()]
+        groups |= self.more_groups()
         command_word = "[COMMAND]" if self.invoke_without_command else "COMMAND"
         usage = f"{command_path(ctx)} {command_word} [OPTIONS]"
         return help_page(usage, self.help or "", {**groups, **_options(self.get_params(ctx))}, self.epilog or "")
+
+    def more_groups(self) -> Mapping[str, list[tuple[str, str]]]:
+        """Return further parts of the help, each with its commands and what they do."""
+        return {}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in RENAMED and not ctx.parent:
