@@ -17,7 +17,7 @@ from hpccoll.extensions.steps.training.step_program_builder import step_programs
 from hpccoll.extensions.steps.training.step_timeline import StepTimeline, step_timeline
 from hpccoll.model.machine_file import read_machine
 
-DATA = Path(__file__).parent / "model" / "published_steps.yaml"
+DATA = Path(__file__).parent / "extensions" / "steps" / "model" / "published_steps.yaml"
 GPUS_PER_NODE = 8
 
 

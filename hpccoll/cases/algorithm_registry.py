@@ -2,16 +2,18 @@
 
 This is the only module that imports pages, each when an algorithm of it is first asked for. Code that needs
 ``Collective.algorithms`` takes the table from here. Algorithms and workloads of extensions follow those of hpccoll;
-their tables are read if a name is not one of hpccoll's own, or all names are asked for.
+their tables are read if a name is not one of hpccoll's own, or all names are asked for. Those of other packages are
+looked for last.
 """
 
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib import import_module
 
 from hpccoll.algorithms import PAGES, import_page
 from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError, UnusableError, fault_with_line
-from hpccoll.common.extensions import extensions
+from hpccoll.common.extensions import Extension, bundled_extensions, other_extensions
 from hpccoll.schedule import COLLECTIVES, WORKLOADS, Emulation, collective, is_workload
 
 __all__ = ["COLLECTIVES", "PLAN", "WORKLOADS", "collective", "emulations", "is_workload"]
@@ -59,12 +61,14 @@ def _announce_pages() -> None:
     for family, pages in PAGES.items():
         for algorithm, page in pages.items():
             COLLECTIVES[family].announce(algorithm, partial(_register, family, algorithm, page))
-        COLLECTIVES[family].announce_later(partial(_announce_algorithms_of_extensions, family))
-    WORKLOADS.announce_later(_announce_workloads)
+    for tables in (bundled_extensions, other_extensions):
+        for family in PAGES:
+            COLLECTIVES[family].announce_later(partial(_announce_algorithms, tables, family))
+        WORKLOADS.announce_later(partial(_announce_workloads, tables))
 
 
-def _announce_algorithms_of_extensions(family: str) -> None:
-    for table, extension in extensions().items():
+def _announce_algorithms(tables: Callable[[], Mapping[str, Extension]], family: str) -> None:
+    for table, extension in tables().items():
         if unknown := extension.algorithms.keys() - COLLECTIVES.keys():
             raise BadInputError(f"extension {table}: collective", min(unknown), COLLECTIVES)
         for algorithm, page in extension.algorithms.get(family, {}).items():
@@ -73,8 +77,8 @@ def _announce_algorithms_of_extensions(family: str) -> None:
             _TABLES[family, algorithm] = table
 
 
-def _announce_workloads() -> None:
-    for table, extension in extensions().items():
+def _announce_workloads(tables: Callable[[], Mapping[str, Extension]]) -> None:
+    for table, extension in tables().items():
         for name in extension.workloads:
             WORKLOADS.announce(name, partial(_make_row, name))
             _TABLES[name, WORKLOAD] = table

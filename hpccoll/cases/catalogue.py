@@ -203,14 +203,17 @@ def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
     Raises:
         BadInputError: if none has it; names the valid algorithms, and the collectives that have this one.
     """
-    if any(_is_measurable(algorithm, name) for name in names):
+    if any(is_measurable(algorithm, name) for name in names):
         return
     valid_names = dict.fromkeys(chain.from_iterable(map(measurable_names, names)))
     raise BadInputError("algorithm", algorithm, format_choices(algorithm, valid_names, _hint(algorithm)))
 
 
-def _is_measurable(algorithm: str, name: str) -> bool:
-    """Return whether a collective has an algorithm; unlike a list of all, this imports no extension for a known one."""
+def is_measurable(algorithm: str, name: str) -> bool:
+    """Return whether an algorithm is among the ``measurable_names`` of a collective, without a list of all.
+
+    No extension is looked for if the collective has the algorithm.
+    """
     return algorithm in (NATIVE, AUTO) or algorithm in collective(name).algorithms
 
 

@@ -1,10 +1,10 @@
 """A workload: a case that runs many collectives, such as a training step. Extensions bring them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.extensions import extensions, imported_object
+from hpccoll.common.extensions import contributed, contributed_names
 
 if TYPE_CHECKING:
     from hpccoll.cases.case import Case
@@ -28,6 +28,12 @@ class Workload(Protocol):
     @property
     def help(self) -> Mapping[str, str]:
         """What each key means."""
+
+    def tables(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Return what keys may name, such as models, as ``hpccoll list --json`` has it: rows by the kind of entries."""
+
+    def table_lines(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterable[str]:
+        """Return a line of ``hpccoll list`` for each row of these tables, some of which may have been left out."""
 
     def calls(
         self, requests: Sequence[Mapping[str, Sequence["Parameter"]]], dtypes: Sequence[str], algorithm: str,
@@ -67,9 +73,6 @@ class Workload(Protocol):
             BadInputError: if that many ranks cannot run the case.
         """
 
-    def groups(self, case: "Case", workers: int, axis: str) -> list[Sequence[int]]:
-        """Return the ranks of each group on an axis along which it divides them."""
-
     def buffer_bytes(self, case: "Case", workers: int, files: Mapping[str, Any]) -> int:
         """Return the bytes of all buffers of a rank, the largest of all ranks.
 
@@ -84,10 +87,7 @@ def workload(name: str) -> Workload:
     Raises:
         BadInputError: if no extension brings it.
     """
-    names: list[str] = []
-    for extension in extensions().values():
-        if name in extension.workloads:
-            brought: Workload = imported_object(extension.workloads[name])
-            return brought
-        names += extension.workloads
-    raise BadInputError("workload", name, names)
+    found: Workload | None = contributed("workloads", name)
+    if found is None:
+        raise BadInputError("workload", name, contributed_names("workloads"))
+    return found

@@ -1,14 +1,17 @@
-"""Commands that extensions bring, by their names; each reads its own words."""
+"""Commands that extensions bring: of their own, those that measure a job on ranks, and commands of two words."""
 
+import argparse
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from hpccoll.common.errors import UnusableError
-from hpccoll.common.extensions import extensions, imported_object
+from hpccoll.common.extensions import bundled_contribution, contributed, contributed_names
+
+if TYPE_CHECKING:
+    from hpccoll.cases.product import CaseRequest
 
 
 class ExtensionCommand(NamedTuple):
-    """A command that an extension brings (``Extension.commands``)."""
+    """A command of an extension's own, which extensions name under ``commands``."""
 
     help: str  # what it does, a sentence
     main: Callable[[Sequence[str]], int]
@@ -16,22 +19,51 @@ class ExtensionCommand(NamedTuple):
 
 
 def extension_command(name: str) -> ExtensionCommand | None:
-    """Return the command of a name that an extension brings; None if none does."""
-    for extension in extensions().values():
-        if name in extension.commands:
-            return _imported(extension.commands[name])
-    return None
+    """Return the command of this name that an extension brings; None if none does."""
+    command: ExtensionCommand | None = contributed("commands", name)
+    return command
 
 
 def extension_commands() -> Iterator[tuple[str, ExtensionCommand]]:
     """Yield the commands that extensions bring, each after its name."""
-    for extension in extensions().values():
-        for name, brought in extension.commands.items():
-            yield name, _imported(brought)
+    for name in contributed_names("commands"):
+        yield name, contributed("commands", name)
 
 
-def _imported(name: str) -> ExtensionCommand:
-    command = imported_object(name)
-    if not isinstance(command, ExtensionCommand):
-        raise UnusableError(f"command {name}", "it is not a hpccoll.cli.extension_commands.ExtensionCommand")
+class JobCommand(Protocol):
+    """A command beside ``run`` that measures what its own options describe; its other options are those of ``run``.
+
+    Extensions name them under ``job_commands``.
+    """
+
+    summary: str
+    """What it does, a sentence."""
+
+    def build_parser(self) -> argparse.ArgumentParser:
+        """Return the parser of its options.
+
+        What only ``run`` has keeps its default; ``dry_run`` says whether nothing is to be measured.
+        """
+
+    def request(self, arguments: argparse.Namespace) -> "CaseRequest":
+        """Return what the options ask for.
+
+        Raises:
+            BadInputError: if a value is invalid.
+        """
+
+    def print_dry_run(self, arguments: argparse.Namespace) -> None:
+        """Print what would be measured."""
+
+
+def job_command(name: str) -> JobCommand | None:
+    """Return the command of this name; None if no extension that comes with hpccoll brings it."""
+    command: JobCommand | None = bundled_contribution("job_commands", name)
     return command
+
+
+class Subcommand(NamedTuple):
+    """The second word of a command, such as ``step`` of ``predict step``; extensions bring it under ``subcommands``."""
+
+    run: Callable[..., Any]  # its parameters are the options
+    example: str  # the last line of its help

@@ -11,6 +11,7 @@ from hpccoll.cli import accepting, comparing, info, prediction, results, sweeps,
 from hpccoll.cli.command_help import RENAMED, PlainCommand, PlainGroup, command_path
 from hpccoll.cli.extension_commands import extension_command, extension_commands
 from hpccoll.common.errors import check_arguments, to_one_line
+from hpccoll.common.extensions import contributed_names
 from hpccoll.common.version import __version__
 
 
@@ -18,7 +19,7 @@ class Program(PlainGroup):
     """All commands, by what they are for."""
 
     titles: ClassVar[Mapping[str, str]] = {
-        "Measure": "sweep plan run train diagnose doctor",
+        "Measure": f"sweep plan run {' '.join(contributed_names('job_commands'))} diagnose doctor",
         "Read results": "report status compare accept export import evidence trace",
         "Choose and predict": "tune fit predict",
         "Look up": "list show",

@@ -8,10 +8,11 @@ import typer
 
 from hpccoll.cli import common
 from hpccoll.cli.command_help import PlainCommand, PlainGroup
+from hpccoll.cli.extension_commands import Subcommand
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
+from hpccoll.common.extensions import contributed, contributed_names
 from hpccoll.common.interruption import INTERRUPTED, completed, interruptible
-from hpccoll.extensions.steps.cli.predict_step import EXAMPLE, predict_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 family = typer.Typer()
 group = typer.Typer(cls=PlainGroup)
 family.add_typer(group, name="predict")
-group.command("step", epilog=EXAMPLE, cls=PlainCommand)(predict_step)
+for words in contributed_names("subcommands"):
+    first, _, second = words.partition(" ")
+    if first == "predict":
+        subcommand: Subcommand = contributed("subcommands", words)
+        group.command(second, epilog=subcommand.example, cls=PlainCommand)(subcommand.run)
 
 WHAT = "What to predict"
 QUESTIONS = ("best",)
@@ -126,8 +131,8 @@ def predict(
     if context.invoked_subcommand:
         return _check_no_options(context)
     from hpccoll.cases.algorithm_files import with_files
+    from hpccoll.common.quantities import TIMES
     from hpccoll.common.units import parse_parameter
-    from hpccoll.extensions.steps.training.step_keys import FACTOR
     from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
@@ -137,7 +142,7 @@ def predict(
         raise UnusableError(beside[0], "without --against, which compares the cases of the results")
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
-    faster = None if rate is None else FACTOR.read("--rate", rate)
+    faster = None if rate is None else TIMES.read("--rate", rate)
     model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
         return _compare(against, model, as_json=as_json)

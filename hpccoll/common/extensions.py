@@ -11,7 +11,7 @@ the thousand on one file system, so that they never look for entry points: they 
 hpccoll, and those that their job file names.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -31,7 +31,24 @@ class Extension:
     """
 
     name: str  # for people; of one that comes with hpccoll, the name of its package
-    workloads: Mapping[str, str] = field(default_factory=dict)  # a ``cases.workload.Workload`` by name
+    workloads: Mapping[str, str] = field(default_factory=dict)
+    """Each a ``cases.workload.Workload``, by the name that cases have as their collective."""
+    sections: Mapping[str, str] = field(default_factory=dict)
+    """The sections of a workload in sweep files, a ``sweep.workload_section.WorkloadSections``, by its name."""
+    job_commands: Mapping[str, str] = field(default_factory=dict)
+    """Commands that ranks run, each a ``cli.extension_commands.JobCommand``; hpccoll's own extensions have them."""
+    subcommands: Mapping[str, str] = field(default_factory=dict)
+    """Commands of two words, such as ``predict step``, each a ``cli.extension_commands.Subcommand``."""
+    runners: Mapping[str, str] = field(default_factory=dict)
+    """What runs a workload on ranks, a ``measure.run.workload_runner.WorkloadRunner``, by the name of the workload."""
+    figures: Mapping[str, str] = field(default_factory=dict)
+    """What makes the figures of a workload in rows, a ``store.workload_figures.WorkloadFigures``, by its name."""
+    findings: Mapping[str, str] = field(default_factory=dict)
+    """The findings of a workload: a function of a ``ChartGroup`` that returns them, by its name."""
+    pages: Mapping[str, str] = field(default_factory=dict)
+    """How a workload is shown, a ``render.workload_page.WorkloadPage``, by its name."""
+    fitted_sections: Sequence[str] = ()
+    """Functions of raw results that fit sections of a machine file, and return them by their keys."""
     algorithms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By collective and algorithm, the module of the page that registers it, as ``hpccoll.algorithms.PAGES``."""
     algorithm_formats: Sequence[str] = ()  # each a ``cases.algorithm_files.AlgorithmFormat``
@@ -52,26 +69,41 @@ def use_only(tables: Sequence[str]) -> None:
     """Use the extensions that come with hpccoll and these, each named as an entry point is; what ranks begin with."""
     global _of_job  # noqa: PLW0603  a process is a rank or it is not
     _of_job = list(tables)
-    extensions.cache_clear()
+    other_extensions.cache_clear()
 
 
-@cache
-def extensions() -> Mapping[str, Extension]:
-    """Return the tables of all extensions, by how an entry point names them: those of hpccoll first.
+def extensions() -> Iterator[tuple[str, Extension]]:
+    """Yield the tables of all extensions, each after how an entry point names it.
+
+    Those of hpccoll come first: who finds there what it looks for looks for no entry points.
 
     Raises:
         UnusableError: if a table cannot be imported.
     """
-    tables = _installed_tables() if _of_job is None else _of_job
-    return {table: _table(table) for table in (*_own_tables(), *tables)}
+    yield from bundled_extensions().items()
+    yield from other_extensions().items()
 
 
-def _own_tables() -> list[str]:
-    """Return the tables of the packages in ``hpccoll/extensions``."""
+@cache
+def bundled_extensions() -> Mapping[str, Extension]:
+    """Return the tables of the packages in ``hpccoll/extensions``, by how an entry point would name them."""
     from pkgutil import iter_modules  # a rank whose names are all hpccoll's own needs no extension
 
-    packages = iter_modules([str(PACKAGE / "extensions")])
-    return [f"{_OWN}{package.name}:EXTENSION" for package in packages]
+    tables = {}
+    for package in iter_modules([str(PACKAGE / "extensions")]):
+        name = f"{_OWN}{package.name}:EXTENSION"
+        tables[name] = _table(name)
+    return tables
+
+
+@cache
+def other_extensions() -> Mapping[str, Extension]:
+    """Return the tables of the other packages, by how entry points name them: on ranks, those of the job."""
+    names = _installed_tables() if _of_job is None else _of_job
+    tables = {}
+    for name in names:
+        tables[name] = _table(name)
+    return tables
 
 
 def is_own_table(table: str) -> bool:
@@ -105,6 +137,36 @@ def imported_object(name: str) -> Any:
         raise UnusableError(f"extension {name}", fault_with_line(error)) from error
 
 
+def contributed(kind: str, name: str) -> Any:
+    """Return the object that an extension brings of a kind under a name; None if none does.
+
+    Raises:
+        UnusableError: if it cannot be imported.
+    """
+    return _contribution((extension for _, extension in extensions()), kind, name)
+
+
+def bundled_contribution(kind: str, name: str) -> Any:
+    """Return the object that an extension of hpccoll itself brings, without a look for other packages."""
+    return _contribution(bundled_extensions().values(), kind, name)
+
+
+def _contribution(tables: Iterable[Extension], kind: str, name: str) -> Any:
+    for extension in tables:
+        named = getattr(extension, kind)
+        if name in named:
+            return imported_object(named[name])
+    return None
+
+
+def contributed_names(kind: str) -> list[str]:
+    """Return the names under which extensions bring objects of a kind."""
+    names: list[str] = []
+    for _, extension in extensions():
+        names += getattr(extension, kind)
+    return names
+
+
 def contributions(kind: str) -> Iterator[Any]:
     """Yield the objects that extensions bring of a kind, a field of ``Extension``."""
     for _, brought in contributions_of_tables(kind):
@@ -113,7 +175,7 @@ def contributions(kind: str) -> Iterator[Any]:
 
 def contributions_of_tables(kind: str) -> Iterator[tuple[str, Any]]:
     """Yield the objects that extensions bring of a kind, each after the table that names it."""
-    for table, extension in extensions().items():
+    for table, extension in extensions():
         named = getattr(extension, kind)
         names = named.values() if isinstance(named, Mapping) else named
         for name in names:

@@ -19,12 +19,12 @@ from itertools import chain
 from statistics import median
 from typing import Any
 
+from hpccoll.analysis.late_ranks import late_words
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.shift import FALSE_DISCOVERIES, RunSpread, Shift, shifts
 from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_count, format_seconds, format_size
-from hpccoll.extensions.steps.analysis.step_comparison import late_words
 from hpccoll.judge.provenance_changes import Facts, changes, facts_of_runs
 from hpccoll.judge.side_by_side import SideBySide, side_by_side
 from hpccoll.store.call_key import CallKey

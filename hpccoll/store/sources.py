@@ -38,7 +38,7 @@ SOURCES = {
         "longest over ranks",
     ),
 }
-"""The sources that hpccoll knows. Its own is the longest duration over ranks after a barrier, and the median of them."""
+"""The sources that hpccoll knows. Its own is the longest duration over ranks after its barrier; the median of them."""
 
 
 def source_named(name: str) -> Source:

@@ -13,12 +13,12 @@ from hpccoll.store.load_results import read_results
 GUIDE = "hpccoll/README.md"
 TABLE = "hpccoll_site:EXTENSION"
 MOST_LINES = 30
-SHORT = "-b", "4K", "-e", "4K", "-n", "6", "--rounds", "1", "--in-place"
+SIZE = "-b 4K -e 4K"
+SHORT = "-n", "6", "--rounds", "1", "--out"
 
 WITHOUT_ENTRY_POINTS = """import sys
 def refuse(event, arguments):
     assert not (event == "open" and str(arguments[0]).endswith("entry_points.txt")), arguments
-    assert not (event == "import" and arguments[0] == "importlib.metadata"), arguments
 sys.addaudithook(refuse)
 from hpccoll.__main__ import main
 main()
@@ -51,9 +51,8 @@ def site(tmp_path_factory):
 
 
 @pytest.fixture
-def run(site, monkeypatch):
+def run(site):
     """Return a function that runs a command where the package is installed."""
-    monkeypatch.setenv("PYTHONPATH", str(site))
 
     def run(*arguments) -> CommandResult:
         result = spawn(*arguments, PYTHONPATH=str(site))
@@ -100,10 +99,10 @@ def planned_job(run, tmp_path, algorithms):
 
 
 @pytest.mark.mpi
-def test_a_job_file_names_the_table_and_its_ranks_look_for_no_entry_points(run, tmp_path, mpiexec):
+def test_a_job_file_names_the_table_and_its_ranks_look_for_no_entry_points(run, site, tmp_path, mpiexec):
     job = planned_job(run, tmp_path, "[fan, ring]")
     assert Job.from_json(job.read_text()).extensions == (TABLE,)
-    ran = mpiexec(2, "-c", WITHOUT_ENTRY_POINTS, "run", "--job", job, "--out", tmp_path / "a.h5")
+    ran = mpiexec(2, "-c", WITHOUT_ENTRY_POINTS, "run", "--job", job, "--out", tmp_path / "a.h5", PYTHONPATH=str(site))
     assert ran.returncode == 0, ran.stdout + ran.stderr
     rows = read_results([tmp_path / "a.h5"]).rows
     assert {(row.algorithm, row.status, row.wrong) for row in rows} == {("fan", "ok", 0), ("ring", "ok", 0)}
@@ -115,15 +114,33 @@ def test_a_job_file_names_no_table_if_its_cases_need_none(run, tmp_path):
 
 
 @pytest.mark.mpi
-def test_ranks_that_a_user_starts_know_the_algorithm(run, tmp_path, mpiexec):  # noqa: ARG001  run installs it
-    ran = mpiexec(2, "-m", "hpccoll", "run", "-a", "fan", *SHORT, "--out", tmp_path / "a.h5")
+def test_ranks_that_a_user_starts_know_the_algorithm(site, tmp_path, mpiexec):
+    ran = mpiexec(
+        2, "-m", "hpccoll", "run", "-a", "fan", *SIZE.split(), *SHORT, tmp_path / "a.h5", PYTHONPATH=str(site)
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert {(row.algorithm, row.wrong) for row in read_results([tmp_path / "a.h5"]).rows} == {("fan", 0)}
 
 
 @pytest.mark.mpi
-def test_ranks_that_a_user_starts_look_for_no_entry_points_if_all_names_are_known(run, tmp_path, mpiexec):  # noqa: ARG001
-    ran = mpiexec(2, "-c", WITHOUT_ENTRY_POINTS, "run", "-a", "ring,native", *SHORT, "--out", tmp_path / "a.h5")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run -a ring,native -b 4K -e 4K",
+        "run -c broadcast -a binomial -b 4K -e 4K",
+        "train --model resnet50 --scale 512",
+    ],
+)
+def test_ranks_that_a_user_starts_look_for_no_entry_points_if_hpccoll_knows_all_names(command, tmp_path, mpiexec):
+    ran = mpiexec(2, "-c", WITHOUT_ENTRY_POINTS, *command.split(), *SHORT, tmp_path / "a.h5")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.mpi
+def test_ranks_that_a_user_starts_with_a_plan_of_mscclpp_look_for_no_entry_points(tmp_path, mpiexec):
+    plan = tmp_path / "ring.json"
+    assert spawn("show", "ring", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", plan).code == 0
+    ran = mpiexec(2, "-c", WITHOUT_ENTRY_POINTS, "run", "-a", f"file:{plan}", *SIZE.split(), *SHORT, tmp_path / "a.h5")
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

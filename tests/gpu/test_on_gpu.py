@@ -23,7 +23,9 @@ from hpccoll.store import hdf5
 from hpccoll.transports.gpu import Gpu, missing_for_gpu
 
 CASES, NCCL = (Path(__file__).parent / name for name in ("case_ranks.py", "nccl_ranks.py"))
-STEPS, STALLING = (Path(__file__).parents[1] / "measure" / name for name in ("step_ranks.py", "stalling_ranks.py"))
+TESTS = Path(__file__).parents[1]
+STEPS = TESTS / "extensions" / "steps" / "measure" / "step_ranks.py"
+STALLING = TESTS / "measure" / "stalling_ranks.py"
 WATCHDOG = 900
 """Seconds: ranks of one GPU that wait for each other's turn can hang (NCCL's NCCL_MULTI_RANK_GPU_ENABLE)."""
 pytestmark = [

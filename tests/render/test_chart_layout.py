@@ -12,10 +12,11 @@ from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.row_labels import has_size
 from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.extensions.steps.render.step_page import STEP_FIGURES
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import HEIGHT, chart_engine
 from hpccoll.render.chart_layout import fitted
-from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, overview_group
+from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
 from hpccoll.render.report_writer import _group_charts
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
@@ -81,7 +82,7 @@ EXPECTED = {
     "results": ("all_reduce-time", "all_reduce-time-oversubscribed"), "testbed_results": ("all_reduce-wire",),
     "in_memory": ("all_reduce-time", "all_reduce-busbw"),
     "thirteen": ("overview-speedup", *(f"{name}-time" for name in COLLECTIVES if has_size(name))),
-    "extensions/steps/training": tuple(f"training_step-{name}" for name in ("timeline", "share", "bucket")),
+    "training": tuple(f"training_step-{name}" for name in ("timeline", "share", "bucket")),
 }  # fmt: skip
 """Some of the charts that a report has."""
 
@@ -100,7 +101,7 @@ def shown_values(specification, title):
 
 
 @pytest.mark.parametrize("room", [WIDE, NARROW])
-@pytest.mark.parametrize("report", ["results", "testbed_results", "thirteen", "extensions/steps/training", "in_memory"])
+@pytest.mark.parametrize("report", ["results", "testbed_results", "thirteen", "training", "in_memory"])
 def test_no_texts_overlap_and_axes_end_at_what_is_shown(request, report, room):
     specifications = drawings(request.getfixturevalue(report))
     assert {name: specifications.keys() for name in EXPECTED[report] if name not in specifications} == {}

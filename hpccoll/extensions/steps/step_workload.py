@@ -1,7 +1,7 @@
 """The training step as a workload: what cases, plans and skips ask of it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -11,14 +11,14 @@ from hpccoll.cases.workload import WorkloadCall
 from hpccoll.extensions.steps.training import TRAINING_STEP
 from hpccoll.extensions.steps.training.compression import DENSE
 from hpccoll.extensions.steps.training.model_file import models_from_json
-from hpccoll.extensions.steps.training.parallelism import Mesh
+from hpccoll.extensions.steps.training.model_shape import ModelShape
+from hpccoll.extensions.steps.training.models import MODELS
 from hpccoll.extensions.steps.training.step_keys import WORKLOAD
 from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.schedule import Collective, Layout, Parameter, all_reduce
 
 if TYPE_CHECKING:
     from hpccoll.cases.case import Case
-    from hpccoll.extensions.steps.training.model_shape import ModelShape
 
 
 class StepWorkload:
@@ -38,6 +38,13 @@ class StepWorkload:
     def help(self) -> Mapping[str, str]:
         return {name: key.help for name, key in WORKLOAD.items()}
 
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        return {"models": [_listed(name, make()) for name, make in MODELS.items()]}
+
+    def table_lines(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+        for row in tables["models"]:
+            yield f"model {row['name']} ({row['parameters']:,} parameters in {row['tensors']} tensors)"
+
     def calls(
         self, requests: Sequence[Mapping[str, Sequence[Parameter]]], dtypes: Sequence[str], algorithm: str,
         files: Mapping[str, Any],
@@ -50,7 +57,7 @@ class StepWorkload:
 
     def _steps(
         self, requests: Sequence[Mapping[str, Sequence[Parameter]]], dtypes: Sequence[str], algorithm: str,
-        models: "Mapping[str, ModelShape]",
+        models: Mapping[str, ModelShape],
     ) -> list[tuple[str, TrainingStep]]:  # fmt: skip
         """Return the steps that differ, with the types of gradients; without collectives nothing is compressed."""
         steps = distinct_steps(requests, dtypes, models)
@@ -72,16 +79,25 @@ class StepWorkload:
     def moved_dtypes(self, case: "Case", workers: int) -> tuple[str, ...]:
         return TrainingStep.of(case.params).moved_dtypes(workers, case.dtype)
 
-    def groups(self, case: "Case", workers: int, axis: str) -> list[Sequence[int]]:
-        return Mesh.parse(str(case.params.get("parallel", "")), workers).groups(axis)
-
     def buffer_bytes(self, case: "Case", workers: int, files: Mapping[str, Any]) -> int:
         programs = TrainingStep.of(case.params).programs(workers, case.dtype, _models_of(files))
         return max(program.buffer_bytes for program in programs)
 
 
+def _listed(name: str, model: ModelShape) -> dict[str, Any]:
+    return {
+        "name": name,
+        "parameters": model.parameters,
+        "tensors": len(model.tensors),
+        "dtype": model.dtype,
+        "forward_flops": model.forward_flops,
+        "sample": model.sample,
+        "source": model.source,
+    }
+
+
 def distinct_steps(
-    requests: Sequence[Mapping[str, Sequence[Parameter]]], dtypes: Sequence[str], models: "Mapping[str, ModelShape]"
+    requests: Sequence[Mapping[str, Sequence[Parameter]]], dtypes: Sequence[str], models: Mapping[str, ModelShape]
 ) -> list[tuple[str, TrainingStep]]:
     """Return the training steps of requests, each once, with the types of their gradients.
 
@@ -101,13 +117,13 @@ def distinct_steps(
     return list(distinct)
 
 
-def _models_of(files: Mapping[str, Any]) -> "Mapping[str, ModelShape]":
+def _models_of(files: Mapping[str, Any]) -> Mapping[str, ModelShape]:
     """Return the user's own models; many cases name the same ones."""
     return _models_of_text(json.dumps(files, sort_keys=True)) if files else {}
 
 
 @lru_cache(maxsize=4)
-def _models_of_text(text: str) -> "Mapping[str, ModelShape]":
+def _models_of_text(text: str) -> Mapping[str, ModelShape]:
     return models_from_json(json.loads(text))
 
 

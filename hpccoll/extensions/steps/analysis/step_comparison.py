@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Any
 
+from hpccoll.analysis.late_ranks import are_late_words
 from hpccoll.analysis.round_comparison import clearly_faster, paired_rounds, time_ratio
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.strength import Evidence, Gain
 from hpccoll.cases.algorithm_registry import is_workload
-from hpccoll.common.text import Finding, first_few, join_words, warning
+from hpccoll.common.text import Finding, warning
 from hpccoll.common.units import format_count, format_per_cent, format_seconds, format_size
+from hpccoll.extensions.steps.results.step_figures import closest_null
 from hpccoll.extensions.steps.results.step_times import StepTimes
-from hpccoll.extensions.steps.results.step_waiting import is_lag
 from hpccoll.store.call_key import CallKey, call_arguments
-from hpccoll.store.load_results import closest_null
 from hpccoll.store.rows import Row, RowKey
 
 Workload = Mapping[str, Any]
@@ -302,7 +302,8 @@ def _late_finding(lag: _Lag, steps: int, compared_steps: int) -> Finding:
         format_seconds(seconds or 0.0) for seconds in (row.last_s, row.waiting_s, row.transfer_s)
     )
     text = (
-        f"{_are_late(who)}{worst_of(step, steps, compared_steps)}, {Choice.of(row).name}. In a step {who[0]} takes "
+        f"{are_late_words(who)}{worst_of(step, steps, compared_steps)}, {Choice.of(row).name}. "
+        f"In a step {who[0]} takes "
         f"{later} longer than the median of the others, and is the latest in "
         f"{format_per_cent(row.last_share or 0.0)} of the steps; ranks wait up to {waiting}, and the transfer is "
         f"{transfer}."
@@ -326,19 +327,6 @@ def _late_finding(lag: _Lag, steps: int, compared_steps: int) -> Finding:
         workloads=steps,
         of=compared_steps,
     )
-
-
-def late_words(row: Row) -> str:
-    """Return which ranks of a training step are late; empty if that is not known."""
-    if row.late_ranks:
-        return _are_late([f"rank {rank}" for rank in row.late_ranks])
-    if row.last_share is None:
-        return ""
-    return "which rank is late is not clear" if is_lag(row.last_s, row.median_s) else "no rank is late"
-
-
-def _are_late(names: Sequence[str]) -> str:
-    return f"{join_words(first_few(names, 3, 'rank'))} {'are' if len(names) > 1 else 'is'} late"
 
 
 def worst_of(each: StepComparison, workloads: int, of: int) -> str:

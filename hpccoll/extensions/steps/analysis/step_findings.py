@@ -32,7 +32,7 @@ from hpccoll.extensions.steps.analysis.step_comparison import (
     workload_namer,
     worst_of,
 )
-from hpccoll.extensions.steps.results.step_times import StepTimes
+from hpccoll.extensions.steps.results.step_times import StepTimes, step_of
 from hpccoll.store.call_key import CallKey, call_arguments
 from hpccoll.store.rows import RowKey
 
@@ -73,7 +73,7 @@ def _lines(each: StepComparison) -> Iterator[tuple[str, ...]]:
 
 def trained_points(group: ChartGroup) -> dict[str, SeriesPoint]:
     """Return the trainings of a group by the words for their workload: on the most ranks, by the first algorithm."""
-    points = [point for point in group.usable if point.step and point.step.learned]
+    points = [point for point in group.usable if _has_learned(point)]
     name = workload_namer([point.row for point in points])
     found: dict[str, SeriesPoint] = {}
     for point in sorted(points, key=lambda p: (-p.row.ranks, compression_text(call_arguments(p.row)))):
@@ -81,11 +81,16 @@ def trained_points(group: ChartGroup) -> dict[str, SeriesPoint]:
     return found
 
 
+def _has_learned(point: SeriesPoint) -> bool:
+    step = step_of(point.timeline)
+    return step is not None and step.learned is not None
+
+
 def training_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     """Return the headings and lines of the table of trainings: what each has learned, and the times of its phases."""
     points = [point for point in group.usable if point.row.accuracy is not None]
     name = workload_namer([point.row for point in points])
-    head = ["extensions/steps/training", "on", "algorithm", "loss", "accuracy", "replicas", "serial run",
+    head = ["training", "on", "algorithm", "loss", "accuracy", "replicas", "serial run",
             "shard", "gradients", "all-reduce", "update"]  # fmt: skip
     lines = []
     for point in points:
@@ -114,7 +119,7 @@ def _time(seconds: float | None) -> str:
 def step_findings(group: ChartGroup) -> Iterator[Finding]:
     """Yield the findings that only groups of training steps have."""
     compared = compare_steps((point.row for point in group.usable), group.machine_of_run)
-    steps = {point.row.key: point.step for point in group.usable}
+    steps = {point.row.key: step_of(point.timeline) for point in group.usable}
     yield from _null_findings(compared)
     yield from product_findings(compared, steps.get)
     yield from late_findings(compared, {point.row.key: point.rank_name for point in group.usable})

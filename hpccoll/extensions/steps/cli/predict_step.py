@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from hpccoll.cli import common
+from hpccoll.cli.extension_commands import Subcommand
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.interruption import INTERRUPTED, interruptible
 from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
-from hpccoll.extensions.steps.training.step_keys import BYTES, DURATION, PREDICTED, RATE, WALL, StepKey, option
+from hpccoll.common.quantities import BYTES, DURATION, RATE
+from hpccoll.extensions.steps.training.step_keys import PREDICTED, WALL, StepKey, option
 from hpccoll.schedule import DTYPE
 
 if TYPE_CHECKING:
     from hpccoll.model.machine_file import MachineFile
-
-EXAMPLE = "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms"
 
 ALWAYS = {"--json", "--out"}
 FORMS = {
@@ -159,7 +159,7 @@ def _simulated(
     rows = [one.to_json() for one in predicted.predictions]
 
     def write(out: Path) -> None:
-        from hpccoll.render.prediction_charts import write_step_chart
+        from hpccoll.extensions.steps.render.step_prediction_charts import write_step_chart
 
         title = f"A training step of {request.model.name} on {described.name}: {join_words(predicted.kinds)}"
         write_step_chart(rows, out, title, [predicted.request.compute.text, request.parallel or "data parallel"])
@@ -193,7 +193,7 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
     rows, lines = [point.to_json() for point in points], list(closed_form_lines(points))
 
     def write(out: Path) -> None:
-        from hpccoll.render.prediction_charts import write_wall_chart
+        from hpccoll.extensions.steps.render.step_prediction_charts import write_wall_chart
 
         write_wall_chart(rows, list(bubble_rows()), out, "The communication wall: modelled", lines[:1])
 
@@ -212,7 +212,7 @@ def _scenarios(path: Path) -> _Answer:
     rows = [one.to_json() for one in predicted]
 
     def write(out: Path) -> None:
-        from hpccoll.render.prediction_charts import write_scenario_chart
+        from hpccoll.extensions.steps.render.step_prediction_charts import write_scenario_chart
 
         write_scenario_chart(
             rows,
@@ -222,3 +222,8 @@ def _scenarios(path: Path) -> _Answer:
         )
 
     return _Answer(rows, list(scenario_lines(predicted)), write, bool(interrupted))
+
+
+PREDICT_STEP = Subcommand(
+    predict_step, "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms"
+)

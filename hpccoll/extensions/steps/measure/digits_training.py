@@ -21,10 +21,10 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.text import join_words
 from hpccoll.extensions.steps.measure.codecs import CODECS, Array, Codec, CodecMessage
 from hpccoll.extensions.steps.measure.digits_replica import Digits, Floats, Replica
-from hpccoll.extensions.steps.measure.learned import Learned
 from hpccoll.extensions.steps.training.compression import DENSE
 from hpccoll.extensions.steps.training.models.digits import STEPS
 from hpccoll.extensions.steps.training.training_step import TrainingStep
+from hpccoll.measure.run.workload_runner import RoundFindings
 from hpccoll.schedule.lockstep import run_lockstep
 
 if TYPE_CHECKING:
@@ -133,13 +133,15 @@ class DigitsTraining:
                 self._first = replica.weights.copy()
             self._records.append((replica.digest(), replica.loss, replica.accuracy(), replica.phases_ns))
 
-    def collect(self, sync: "RankSync", steps: int, name: Callable[[int], str], progress: "RankProgress") -> Learned:
+    def collect(
+        self, sync: "RankSync", steps: int, name: Callable[[int], str], progress: "RankProgress"
+    ) -> RoundFindings:
         """Return what the first ``steps`` steps have shown; all ranks call this together. ``name`` names a rank.
 
         The ranks meet after every step of the serial run: many ranks take minutes, and none may seem stuck.
         """
         if not self._step.has_collectives:  # without collectives every rank learns alone
-            return Learned()
+            return RoundFindings()
         mine = np.zeros(steps, RECORD)
         mine[: len(self._records)] = self._records[:steps]  # an aggregator has none
         gathered = sync.gather(mine.view(np.int64).reshape(steps, -1))
@@ -150,7 +152,7 @@ class DigitsTraining:
             progress.enter("training in one process")
             sync.agree(0)
         if gathered is None:
-            return Learned(sync.agree(0))
+            return RoundFindings(sync.agree(0))
         of = np.moveaxis(gathered, 2, 1)[:, : self._workers].copy().view(RECORD)[..., 0]  # [step, rank]
         differing, reasons = _differing(of["digest"], name)
         assert self.replica  # noqa: S101  rank 0 is a worker
@@ -168,7 +170,7 @@ class DigitsTraining:
         }
         wrong = sync.agree(int(differing.sum()) or len(reasons))
         of_steps = {"step_loss": loss, "step_accuracy": accuracy, "step_differing": differing}
-        return Learned(wrong, (*reasons,), of_steps, results)
+        return RoundFindings(wrong, (*reasons,), of_steps, results)
 
     def _wrong_alike(self, first: Floats, difference: float) -> Iterator[str]:
         """Yield why weights are wrong that all ranks have, and that differ from those of a serial run.

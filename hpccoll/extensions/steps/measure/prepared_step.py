@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
 
 from hpccoll.cases.algorithm_registry import collective
-from hpccoll.cases.case import COMPILED, Case, Parameter
-from hpccoll.cases.catalogue import distinct_placements, known_parameters, measurable_names
+from hpccoll.cases.case import COMPILED, Case, Effort, Parameter
+from hpccoll.cases.catalogue import distinct_placements, is_measurable, known_parameters
 from hpccoll.common.errors import BadInputError, StalledError, UnusableError
-from hpccoll.extensions.steps.measure import step_engine, stream_step_engine
-from hpccoll.extensions.steps.measure.computing_thread import ComputingThread
+from hpccoll.extensions.steps.measure import stream_step_engine
 from hpccoll.extensions.steps.measure.digits_training import DigitsTraining, TrainedStep
 from hpccoll.extensions.steps.measure.gradient_buckets import GradientBucketBuffer
 from hpccoll.extensions.steps.measure.nccl_launch_order import launches_in_turns
@@ -28,6 +26,9 @@ from hpccoll.extensions.steps.training.parallelism import Mesh
 from hpccoll.extensions.steps.training.step_keys import GEMM, WORKLOAD
 from hpccoll.extensions.steps.training.step_program import Compute, StepOperation, StepProgram
 from hpccoll.extensions.steps.training.training_step import ROUTED_ARGUMENT, TrainingStep
+from hpccoll.measure.computing_thread import ComputingThread
+from hpccoll.measure.matrix_multiplication import HOST_ROWS
+from hpccoll.measure.run.workload_runner import PrepareCall, RoundFindings
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.schedule.collective import NATIVE
@@ -41,10 +42,6 @@ from hpccoll.transports.stream_wait import Wait as StreamWait
 if TYPE_CHECKING:
     from hpccoll.measure.run.prepared_case import PreparedCase
     from hpccoll.transports.nccl.stream_plan import StreamPlan
-
-Prepare: TypeAlias = "Callable[[MPI.Intracomm, Layout, Case, Gpu | None], PreparedCase]"
-"""Prepares a case on the ranks of a communicator, on a stream of a GPU or in host memory; all call it together."""
-
 
 MESSAGE = "binomial"
 """The broadcast that sends a message from one rank to another: on two ranks all are alike."""
@@ -126,7 +123,7 @@ class PreparedStep:
     checked = True
 
     def __init__(
-        self, comm: MPI.Intracomm, layout: Layout, case: Case, prepare: Prepare,
+        self, comm: MPI.Intracomm, layout: Layout, case: Case, prepare: PrepareCall,
         models: Mapping[str, ModelShape] | None = None, gpu: Gpu | None = None,
         connecting: Connecting = CONNECTING,
     ) -> None:  # fmt: skip
@@ -166,7 +163,7 @@ class PreparedStep:
         self.wire_bytes, self.rack_bytes = self._sum(attrgetter("wire_bytes")), self._sum(attrgetter("rack_bytes"))
         self._worker_bytes = {end: self._sum(methodcaller("worker_bytes", end)) for end in ("source", "target")}
 
-    def _prepare_all(self, prepare: Prepare) -> "list[tuple[StepOperation, PreparedCase | None]]":
+    def _prepare_all(self, prepare: PrepareCall) -> "list[tuple[StepOperation, PreparedCase | None]]":
         """Return the operations of this rank, each with its prepared case; a codec has none.
 
         Stages have different operations, and ranks prepare together: every rank goes through those of all stages, and
@@ -277,7 +274,7 @@ class PreparedStep:
         other = MESSAGE if operation.peer is not None and requested != NATIVE else NATIVE
         if operation.is_bucket and requested != NATIVE and self.workload.compress != DENSE:
             other = COUNTED.get(name, other)
-        algorithm = requested if requested in measurable_names(name) else other
+        algorithm = requested if is_measurable(requested, name) else other
         known = known_parameters(name, algorithm)
         params = {key: value for key, value in self.case.params.items() if key in known and key not in WORKLOAD}
         if "traffic" in family.arguments:
@@ -311,11 +308,30 @@ class PreparedStep:
             self.training.record()
         return sum(each.wrong() for each in self._checked)
 
+    def counts(self) -> dict[str, int]:
+        """Return how many gradients overflowed here when they were compressed, and how many means are not finite."""
+        codecs = [bucket.codec for bucket in self.buckets if bucket.codec]
+        return {
+            "overflowed": sum(codec.overflowed for codec in codecs),
+            "not_finite": sum(codec.not_finite for codec in codecs),
+        }
+
     @property
-    def overflows(self) -> NDArray[np.int64]:
-        """How many gradients of this rank overflowed when they were compressed, and how many means are not finite."""
-        codecs = [each.codec for each in self.buckets if each.codec]
-        return np.array([sum(each.overflowed for each in codecs), sum(each.not_finite for each in codecs)], np.int64)
+    def begin(self) -> Callable[[], None] | None:
+        """What a rank does after steps that do not count: a training begins anew."""
+        return self.training.begin if self.training else None
+
+    def effort(self, effort: Effort) -> Effort:
+        """Return how long a round takes."""
+        return self.training.effort(effort) if self.training else effort.of_a_round
+
+    def findings(
+        self, sync: RankSync, iterations: int, name: Callable[[int], str], progress: RankProgress
+    ) -> RoundFindings:
+        """Return what a training has shown; all ranks call this together."""
+        if self.training is None:
+            return RoundFindings()
+        return self.training.collect(sync, iterations, name, progress)
 
     @property
     def _checked(self) -> "list[PreparedCase | GradientBucketBuffer]":
@@ -400,5 +416,5 @@ class PreparedStep:
         if self.workload.compute != GEMM:
             yield from ({"phase": phase} for phase in phases)
             return
-        products = matrix_products(program, step_engine.ROWS if self.gpu is None else stream_step_engine.ROWS)
+        products = matrix_products(program, HOST_ROWS if self.gpu is None else stream_step_engine.ROWS)
         yield from ({"phase": phase, "products": of} for phase, of in zip(phases, products, strict=True))

@@ -5,7 +5,7 @@ With ``compute: wait`` these are pauses, with ``compute: gemm`` products of squa
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hpccoll.extensions.steps.training.step_keys import NOTHING, WAIT
 from hpccoll.extensions.steps.training.step_program import Compute, Instruction, Start, StepProgram, Wait
 from hpccoll.extensions.steps.training.training_step import TrainingStep
+from hpccoll.measure.matrix_multiplication import Products
 
 Nanoseconds = NDArray[np.int64]
 
@@ -20,9 +21,6 @@ READY, BEGIN, END = range(3)
 """The three times of an operation: when the program started it, when it began, when it ended here."""
 
 Each = TypeVar("Each")
-
-Products: TypeAlias = tuple[tuple[int, int], ...]
-"""The products of a computation: rows of the matrices, and how many of them."""
 
 MAX_REST = 0.05
 """The part of a computation that may be left to the next one: small products take longer for their FLOPs."""

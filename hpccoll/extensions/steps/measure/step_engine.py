@@ -8,18 +8,15 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from hpccoll.executor.compiled_executor import CompiledExecutor, advance_until
-from hpccoll.extensions.steps.measure.computing_thread import ComputingThread
 from hpccoll.extensions.steps.measure.step_computations import (
     BEGIN,
     END,
     READY,
-    Products,
     ProgramRunner,
     matrix_products,
     phase_seconds,
@@ -27,15 +24,14 @@ from hpccoll.extensions.steps.measure.step_computations import (
 from hpccoll.extensions.steps.training.step_keys import GEMM
 from hpccoll.extensions.steps.training.step_program import Compute, StepProgram
 from hpccoll.extensions.steps.training.training_step import TrainingStep
+from hpccoll.measure.computing_thread import ComputingThread
+from hpccoll.measure.matrix_multiplication import HOST_ROWS, Gemm
 from hpccoll.transports.stream_wait import Wait as StreamWait
 
 FOREVER_NS = 1 << 62
 
 SLICE_NS = 200_000
 """How long collectives are driven between two looks at whether a computation has ended."""
-
-ROWS = range(64, 384 + 1, 64)
-"""The rows of the matrices of ``gemm`` on a host: from half a million to 113 million FLOPs a product."""
 
 
 class Drivable(Protocol):
@@ -66,28 +62,6 @@ class CodecOperation:
         return True
 
 
-class Gemm(ComputingThread):
-    """Multiplies matrices."""
-
-    def __init__(self, computations: Sequence[Products]) -> None:
-        super().__init__([partial(self._multiply, products) for products in computations])
-        self._a, self._b = (np.full(ROWS[-1] ** 2, value, np.float32) for value in (0.5, 0.25))
-        self._c = np.empty_like(self._a)
-        self._closed = False
-
-    def _multiply(self, products: Products) -> None:
-        for rows, number in products:
-            a, b, c = (each[: rows * rows].reshape(rows, rows) for each in (self._a, self._b, self._c))
-            for _ in range(number):
-                if self._closed:
-                    return
-                np.matmul(a, b, out=c)
-
-    def close(self) -> None:
-        self._closed = True
-        super().close()
-
-
 class StepEngine(ProgramRunner[Drivable]):
     """Runs a program in host memory.
 
@@ -101,7 +75,7 @@ class StepEngine(ProgramRunner[Drivable]):
         super().__init__(program, operations)
         self.streams = streams
         self._compiled = all(isinstance(each, CompiledExecutor | CodecOperation) for each in operations)
-        of_products = Gemm(matrix_products(program, ROWS)) if program and workload.compute == GEMM else None
+        of_products = Gemm(matrix_products(program, HOST_ROWS)) if program and workload.compute == GEMM else None
         self._thread = thread or of_products
         self._seconds = phase_seconds(program, workload) if program else {}
         self.times = np.zeros(self.events, np.int64)

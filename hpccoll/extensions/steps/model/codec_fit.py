@@ -20,6 +20,11 @@ from hpccoll.store.raw_results import RawResults
 PERCENTILES = 5, 50, 95
 
 
+def fitted_sections(raw_results: Iterable[RawResults]) -> dict[str, Any]:
+    """Return the section ``codecs`` of a machine file."""
+    return {"codecs": measured_codecs(raw_results)}
+
+
 def measured_codecs(raw_results: Iterable[RawResults]) -> dict[str, dict[str, RateSection]]:
     """Return the sections of rates of each compression and codec; none without steps with compressed gradients."""
     rates: defaultdict[tuple[str, str], list[float]] = defaultdict(list)

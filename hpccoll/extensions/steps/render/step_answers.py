@@ -6,6 +6,7 @@
 from collections import defaultdict
 from collections.abc import Collection
 
+from hpccoll.analysis.late_ranks import late_words
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.strength import busy_runs
 from hpccoll.common.text import Columns, join_words, table_of
@@ -13,7 +14,6 @@ from hpccoll.common.units import format_count, format_per_cent, format_seconds
 from hpccoll.extensions.steps.analysis.step_comparison import (
     StepComparison,
     compare_steps,
-    late_words,
     pipeline_stages,
 )
 from hpccoll.render.answer_lines import Answer, AnswerLine, as_fast_as_native, basis_of, untold

@@ -16,7 +16,7 @@ from hpccoll.analysis.series_points import SeriesPoint, median_seconds
 from hpccoll.common.units import format_rounded_size, format_seconds, format_size
 from hpccoll.extensions.steps.analysis.step_comparison import COMPRESSION, bucket_of, compare_steps, workload_namer
 from hpccoll.extensions.steps.render.step_answers import exposed_parts, exposed_words
-from hpccoll.extensions.steps.results.step_times import CODEC, StepTimes
+from hpccoll.extensions.steps.results.step_times import CODEC, StepTimes, step_of
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, text_from
@@ -158,7 +158,7 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     points = _drawn_points(group)
     if not points:
         return None
-    steps = [point.step for point in points if point.step]
+    steps = list(filter(None, (step_of(point.timeline) for point in points)))
     ranks = _shown_ranks(steps)
     titles = [_title(group, point) for point in points]
     longest = max(float(np.nanmax(step.step_s)) for step in steps)
@@ -219,7 +219,7 @@ def _part_labels(base: alt.Chart) -> alt.Chart:
 
 
 def _drawn_points(group: ChartGroup) -> list[SeriesPoint]:
-    by_row = {id(point.row): point for point in group.usable if point.step}
+    by_row = {id(point.row): point for point in group.usable if step_of(point.timeline)}
     compared = compare_steps((point.row for point in by_row.values()), group.machine_of_run)
     if not compared:
         return []
@@ -258,7 +258,7 @@ def _title(group: ChartGroup, point: SeriesPoint) -> str:
 
 def _records(point: SeriesPoint, panel: str, ranks: Sequence[int], longest: float) -> Iterator[ChartRecord]:
     """Yield the rectangles of a step in a picture of ``longest`` seconds."""
-    step = point.step
+    step = step_of(point.timeline)
     assert step  # noqa: S101 - see _drawn_points
     lanes = max(_lane_count(step, position) for position in range(len(step.ranks)))
     for row, rank in enumerate(ranks):

@@ -13,7 +13,7 @@ from hpccoll.model.library_calls import NAMES
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.render.prediction_report import (
     WIDTH,
-    distances,
+    distance_range,
     latency_lines,
     left_out_lines,
     machine_lines,
@@ -51,7 +51,7 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
         yield f"  {work}: {', '.join(names)}"
     yield from _formula_lines([predicted.machine], predictions)
     yield from _unmodelled_lines(predictions)
-    yield f"distance: {distances(predictions)}"
+    yield f"distance: {distance_range(prediction.distance for prediction in predictions)}"
     if first.parallelism.by_block and first.parallelism.overlap:
         yield from textwrap.wrap(BEST_CASE, WIDTH)
     for assumption in dict.fromkeys(assumption for step in predictions for assumption in step.assumptions):

@@ -7,7 +7,7 @@ import numpy as np
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.extensions.steps.analysis.step_findings import trained_points
-from hpccoll.extensions.steps.results.step_times import StepTimes
+from hpccoll.extensions.steps.results.step_times import StepTimes, step_of
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ValueAxis
 from hpccoll.render.chart_layout import WIDTH
@@ -31,7 +31,7 @@ def _curves(group: ChartGroup, which: int, y: ValueAxis) -> Chart | None:
     data: list[ChartRecord] = []
     for name, point in trained_points(group).items():
         about: ChartRecord = {"series": name, "at": group.shape_label(point.row), "ran": point.series, "repeat": 0}
-        data += [about | each for each in _records(point.step, which)]
+        data += [about | each for each in _records(step_of(point.timeline), which)]
     if not data:
         return None
     x = alt.X("step:Q", title="step", axis=alt.Axis(format=",d"))

@@ -15,7 +15,7 @@ second one, with all waiting in between, and what follows the last one is the ta
 Each is the largest over ranks, and of that the median over all timed iterations.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.store.case_times import CaseTimes, StageProgram, stage_programs
+from hpccoll.store.workload_timeline import WorkloadTimeline
 
 FORWARD, BACKWARD = "forward", "backward"
 
@@ -78,6 +79,22 @@ class StepTimes:
     def iteration(self, number: int) -> "StepTimes":
         """Return the times of one iteration."""
         return replace(self, event_s=self.event_s[number, None], step_s=self.step_s[number, None])
+
+    def parts(self) -> Iterator[dict[str, object]]:
+        """Yield the operations and computations of each rank in the first iteration, with their times."""
+        for position in range(len(self.ranks)):
+            yield from self._parts_of(position)
+
+    def _parts_of(self, position: int) -> Iterator[dict[str, object]]:
+        program = self.program(position)
+        place = {"rank": int(self.ranks[position]), "stage": int(self.stages[position])}
+        operation_times = self.operations(position)[0].tolist()
+        for operation, (ready, begin, end) in zip(program.operations, operation_times, strict=True):
+            about = {name: operation[name] for name in ("collective", "axis", "bytes", "phase")}
+            yield {**place, "operation": operation["label"], **about, "ready_s": ready, "begin_s": begin, "end_s": end}
+        computation_times = self.computations(position)[0].tolist()
+        for phase, (begin, end) in zip(program.phases, computation_times, strict=True):
+            yield {**place, "operation": "computation", "phase": phase, "begin_s": begin, "end_s": end}
 
     def operations(self, position: int) -> Seconds:
         """Return when operations of the rank at ``position`` were ready, began and ended, [iteration, operation, 3]."""
@@ -150,3 +167,8 @@ class StepTimes:
         """Return the largest over ranks, the median over iterations, of the seconds of the ranks of each stage."""
         of_stages = [seconds(stage, np.flatnonzero(self.stages == stage)) for stage in np.unique(self.stages).tolist()]
         return float(np.median(np.concatenate(of_stages, axis=1).max(axis=1)))
+
+
+def step_of(timeline: WorkloadTimeline | None) -> StepTimes | None:
+    """Return a timeline that is of a training step; None for others."""
+    return timeline if isinstance(timeline, StepTimes) else None

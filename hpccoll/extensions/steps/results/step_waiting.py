@@ -25,11 +25,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hpccoll.extensions.steps.results.step_times import Seconds, StepTimes
-from hpccoll.store.waiting import SYNCHRONISING, beyond_others, waiting_of
+from hpccoll.store.waiting import LATE_S, SYNCHRONISING, beyond_others, is_lag, waiting_of
 
-LATE_SHARE, LATE_PART, LATE_S = 0.75, 0.01, 1e-4
-"""The share of the steps in which a late rank comes last (if several are late, among as many last ones), at least, and
-by how much: a part of the step, and seconds, as driving collectives takes tens of microseconds longer at some ranks."""
+LATE_SHARE = 0.75
+"""The share of the steps in which a late rank comes last, at least; if several are late, among as many last ones."""
 
 SURE = 4.0
 """How many standard errors the lag of a late rank is from 0, at least, with as few steps as were measured."""
@@ -47,11 +46,6 @@ class StepWaiting:
     last_s: float | None = None  # its lag, the median over all steps
     late_rank: int | None = None  # that rank if it is late: in most steps, by more than chance and the harness make
     late_ranks: tuple[int, ...] = ()  # all late ranks, the largest lag first; at most half of a group
-
-
-def is_lag(lag_s: float | None, step_s: float | None) -> bool:
-    """Return whether a lag is more than the harness causes in steps of this length."""
-    return (lag_s or 0.0) >= max(LATE_S, LATE_PART * (step_s or 0.0))
 
 
 def step_waiting(step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]]]) -> StepWaiting | None:

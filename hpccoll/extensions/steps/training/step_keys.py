@@ -3,13 +3,13 @@
 Options of the command line are generated from the tables: ``--micro-batches`` is the key ``micro_batches``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hpccoll.common import limits
-from hpccoll.common.limits import FLAG, MAX_BYTES, IntegerRange, Kind, OneOfWords, PositiveNumber, PrintableText
-from hpccoll.common.units import MAX_FACTOR, MAX_QUANTITY, parse_factor, parse_rate, parse_seconds, parse_size
+from hpccoll.common.limits import FLAG, IntegerRange, Kind, OneOfWords, PositiveNumber, PrintableText
+from hpccoll.common.quantities import BYTES, DURATION, RATE, TIMES, NumberWithUnit
 from hpccoll.extensions.steps.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.extensions.steps.training.compression import COMPRESSIONS, DENSE, Compression
 from hpccoll.extensions.steps.training.parallelism import PER_STEP, SHARDINGS, Parallelism
@@ -26,30 +26,6 @@ PEAK_FLOPS: Mapping[str, float] = {
 """Dense FLOPs a second of 16-bit products of matrices, by the data sheets of NVIDIA and AMD."""
 
 TOKENS = IntegerRange(1, 1 << 24)
-
-
-@dataclass(frozen=True, slots=True)
-class NumberWithUnit:
-    """The numbers of a range, which are written with a unit: sizes, durations, rates."""
-
-    parse: Callable[[str, str], float]
-    values: IntegerRange | PositiveNumber
-
-    def read(self, key: str, text: str) -> float:
-        """Parse a number with its unit; BadInputError if ``text`` is none, or the number is not in the range."""
-        value = self.parse(text, key)
-        self.values.check(key, value)
-        return value
-
-    def check(self, key: str, value: object) -> None:
-        """Check that ``value`` is in the range; BadInputError if it is not."""
-        self.values.check(key, value)
-
-
-BYTES = NumberWithUnit(parse_size, IntegerRange(1, MAX_BYTES))
-DURATION = NumberWithUnit(parse_seconds, PositiveNumber(MAX_QUANTITY))
-RATE = NumberWithUnit(parse_rate, PositiveNumber(MAX_QUANTITY))
-FACTOR = NumberWithUnit(parse_factor, PositiveNumber(MAX_FACTOR))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +121,7 @@ PREDICTED: Mapping[str, StepKey] = {
     "gpu": StepKey(f"that GPU: {', '.join(PEAK_FLOPS)}", None, OneOfWords((*PEAK_FLOPS,))),
     "compute": StepKey("time that a GPU computes in a step, such as 430ms", None, DURATION),
     "step": StepKey("time of the whole step on the first --nodes: 1.9s", None, DURATION),
-    "rate": StepKey("factor of all rates of the network: x2", None, FACTOR),
+    "rate": StepKey("factor of all rates of the network: x2", None, TIMES),
 }  # fmt: skip
 """The keys of a step that is predicted."""
 

@@ -121,7 +121,7 @@ def test_a_job_stores_timelines_of_steps_and_skips_those_without_cublas_or_over_
     cases.append(replace(cases[2], bytes=pipeline.gradient_bytes("float32"), params=pipeline.params))
     effort = Effort(warmup=1, min_iterations=6, max_iterations=6)
     (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
-    ranks, out = Path(__file__).with_name("nccl_on_host_ranks.py"), tmp_path / "F.h5"
+    ranks, out = Path(__file__).parents[3] / "measure" / "nccl_on_host_ranks.py", tmp_path / "F.h5"
     ended = mpiexec(2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     results = read_results([out])
@@ -129,7 +129,7 @@ def test_a_job_stores_timelines_of_steps_and_skips_those_without_cublas_or_over_
     ring = ok["ring", None]
     assert (ring.exposed_s is not None, ("native", "none") in ok) == (True, True)
     assert ring.device_s > ring.backward_s > 0
-    assert len(results.step_times[ring.key].ranks) == 2
+    assert len(results.timelines[ring.key].ranks) == 2
     reasons = " ".join(gap.reason for gap in results.skipped)
     (run,) = results.runs
     assert run.provenance["variables"]["NCCL_LAUNCH_ORDER_IMPLICIT"] == "1"

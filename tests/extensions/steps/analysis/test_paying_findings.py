@@ -44,7 +44,7 @@ def found(wire_ms, codec_ms, *, ready_ms=COMPUTED_MS, computed_ms=COMPUTED_MS, w
     raw.attempts[0] = raw.attempts[0][0], both
     results = to_results(ResultFiles(raw_results=[raw]))
     compared = compare_steps(results.rows, {})
-    return list(paying_findings(compared, results.step_times, {row.key: wire for row in results.rows}))
+    return list(paying_findings(compared, results.timelines, {row.key: wire for row in results.rows}))
 
 
 @pytest.mark.parametrize(("wire_ms", "codec_ms"), [(40, 10), (40, 40), (20, 5)])

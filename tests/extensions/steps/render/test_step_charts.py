@@ -11,7 +11,7 @@ from step_examples import stage, step_case, step_outcome, step_times, steps, tim
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.extensions.steps.analysis.step_findings import training_table
 from hpccoll.extensions.steps.render.step_charts import MAX_MARKS, MAX_RANKS
-from hpccoll.render.charts import STEP_FIGURES
+from hpccoll.extensions.steps.render.step_page import STEP_FIGURES
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 

@@ -8,8 +8,9 @@ import pytest
 import step_examples
 from step_examples import stage, step_case, step_outcome, step_rows, step_times, steps, timeline_ms
 
+from hpccoll.extensions.steps.results.step_figures import with_exposed_times
 from hpccoll.extensions.steps.results.step_times import StepTimes
-from hpccoll.store.load_results import to_results, with_exposed_times
+from hpccoll.store.load_results import to_results
 from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck
 from hpccoll.store.result_files import ResultFiles
 
@@ -95,7 +96,7 @@ def test_the_iteration_that_is_kept_is_the_closest_to_the_median_over_rounds():
     times = rounds[0].merge(rounds[1]).merge(rounds[2])
     raw = steps({"ring": 0}, rounds=3)
     raw.attempts[0] = raw.attempts[0][0], [step_outcome(step_case(), times)]
-    (kept,) = to_results(ResultFiles(raw_results=[raw])).step_times.values()
+    (kept,) = to_results(ResultFiles(raw_results=[raw])).timelines.values()
     assert kept.communication_s == pytest.approx(0.022)
 
 

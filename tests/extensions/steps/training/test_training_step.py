@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.quantities import BYTES
 from hpccoll.extensions.steps.training import TRAINING_STEP
 from hpccoll.extensions.steps.training.model_file import model_from_json
 from hpccoll.extensions.steps.training.models import model_of
-from hpccoll.extensions.steps.training.step_keys import BYTES, TOKENS, WORKLOAD
+from hpccoll.extensions.steps.training.step_keys import TOKENS, WORKLOAD
 from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.schedule import DTYPE, WORKLOADS
 

@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 from step_examples import stage, step_case, step_outcome, step_rows, step_times, steps
 
-from hpccoll.cases.catalogue import step_groups
 from hpccoll.extensions.steps.results.step_times import StepTimes
-from hpccoll.extensions.steps.results.step_waiting import is_lag, step_waiting
+from hpccoll.extensions.steps.results.step_waiting import step_waiting
+from hpccoll.extensions.steps.training.parallelism import Mesh
 from hpccoll.store.case_times import CaseTimes, stage_programs
+from hpccoll.store.waiting import is_lag
 
 TWO = [stage((64, 64), ("backward", "backward"))]
+
+
+def mesh_of(workers, **workload):
+    return Mesh.parse(str(step_case(**workload).params.get("parallel", "")), workers)
 
 
 def begun_and_ended(*operations):
@@ -29,7 +34,7 @@ def of(*ranks, program=None, **workload):
     for each in times[1:]:
         several = several.merge(each)
     step = StepTimes.of(several, json.dumps(program or TWO), len(steps[0]))
-    return step_waiting(step, lambda axis: step_groups(step_case(**workload), len(steps[0]), axis))
+    return step_waiting(step, mesh_of(len(steps[0]), **workload).groups)
 
 
 def test_a_rank_that_computes_longer_is_late_and_the_others_wait():
@@ -111,7 +116,7 @@ def test_of_ranks_some_of_whose_times_are_kept_the_last_one_has_its_own_number()
     kept = CaseTimes.from_samples(times.start_ns, times.end_ns, one_clock=True, event_ns=times.event_ns, limit=140)
     assert kept.rank_stride == 2
     step = StepTimes.of(kept, json.dumps(TWO), 4)
-    assert step_waiting(step, lambda axis: step_groups(step_case(), 4, axis)).last_rank == 2
+    assert step_waiting(step, mesh_of(4).groups).last_rank == 2
 
 
 def late_step(lag_ms, algorithm="ring"):

@@ -2,11 +2,12 @@
 
 import pytest
 
-from hpccoll.extensions.steps.measure import step_engine, stream_step_engine
+from hpccoll.extensions.steps.measure import stream_step_engine
 from hpccoll.extensions.steps.measure.step_computations import matrix_products, product_flops
 from hpccoll.extensions.steps.training.model_shape import ModelShape
 from hpccoll.extensions.steps.training.step_program import Compute, StepProgram
 from hpccoll.extensions.steps.training.training_step import TrainingStep
+from hpccoll.measure.matrix_multiplication import HOST_ROWS
 
 MODEL = ModelShape("none", (), "float32", "a sample", "none")
 ROWS = range(128, 512 + 1, 128)
@@ -31,7 +32,7 @@ def test_a_computation_has_products_of_the_largest_matrices_and_the_rest_is_left
     assert products(0.0, 0.0) == [(), ()]
 
 
-@pytest.mark.parametrize("rows", [step_engine.ROWS, stream_step_engine.ROWS])
+@pytest.mark.parametrize("rows", [HOST_ROWS, stream_step_engine.ROWS])
 @pytest.mark.parametrize(
     "workload",
     [

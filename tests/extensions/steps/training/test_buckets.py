@@ -15,7 +15,7 @@ from hpccoll.extensions.steps.training.buckets import FRAMEWORKS, MIB, BucketRul
 from hpccoll.extensions.steps.training.model_shape import ModelShape, Module, Tensor, scaled
 from hpccoll.extensions.steps.training.models import model_of
 
-TRACES = Path(os.environ.get("HPCCOLL_TRACES", Path(__file__).parents[3] / "shared" / "data" / "traces"))
+TRACES = Path(os.environ.get("HPCCOLL_TRACES", Path(__file__).parents[5] / "shared" / "data" / "traces"))
 """Where public traces of other projects lie, if they were fetched; they are no part of this one."""
 
 

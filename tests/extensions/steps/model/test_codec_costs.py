@@ -11,7 +11,7 @@ from hpccoll.extensions.steps.training.compressed_bucket import compressed
 from hpccoll.extensions.steps.training.compression import COMPRESSIONS, TOP_K, Compression
 from hpccoll.extensions.steps.training.step_program import StepOperation
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[3] / "benchmarks"))
 
 import codec_rates
 

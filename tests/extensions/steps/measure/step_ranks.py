@@ -26,7 +26,7 @@ from hpccoll.schedule import Layout
 from hpccoll.transports.gpu import missing_cublas
 from hpccoll.transports.nccl import communicators, nccl_errors
 
-sys.path.append(str(Path(__file__).parents[1] / "gpu"))
+sys.path.append(str(Path(__file__).parents[3] / "gpu"))
 from rank_gpu import flip_a_bit, gpu_of_rank, host_directory
 
 COMM, ON_GPU, HOST = MPI.COMM_WORLD, sys.argv[1:2] == ["gpu"], host_directory(sys.argv)

@@ -2,10 +2,11 @@
 
 from hpccoll.extensions.steps.measure import step_engine
 from hpccoll.extensions.steps.measure.step_computations import END, product_flops
-from hpccoll.extensions.steps.measure.step_engine import ROWS, Gemm, StepEngine
+from hpccoll.extensions.steps.measure.step_engine import StepEngine
 from hpccoll.extensions.steps.training.model_shape import ModelShape
 from hpccoll.extensions.steps.training.step_program import Compute, Start, StepOperation, StepProgram, Wait
 from hpccoll.extensions.steps.training.training_step import TrainingStep
+from hpccoll.measure.matrix_multiplication import HOST_ROWS, Gemm
 
 MODEL = ModelShape("none", (), "float32", "a sample", "none")
 
@@ -66,7 +67,7 @@ def test_a_computation_ends_after_its_products_and_every_step_has_the_same_produ
 
 
 def test_the_thread_that_multiplies_can_be_closed_while_it_works():
-    gemm = Gemm([((ROWS[-1], 10**9),)])
+    gemm = Gemm([((HOST_ROWS[-1], 10**9),)])
     products = gemm.start()
     assert not products.done()
     gemm.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from published_rows import predicted, tables
 
-GOLDEN = Path(__file__).parents[2] / "results" / "golden" / "published_steps.md"
+GOLDEN = Path(__file__).parents[4] / "results" / "golden" / "published_steps.md"
 
 
 def golden(name):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_runner import ENVIRONMENT, invoke, rows
 
-from hpccoll.cli.run_options import build_train_parser
+from hpccoll.extensions.steps.cli.train import TRAIN
 from hpccoll.store.load_results import read_results
 
 FILE = """
@@ -38,7 +38,7 @@ def test_a_dry_run_refuses_what_a_run_refuses(options, key):
 @pytest.mark.parametrize("key", ["overlap", "sequence", "recompute", "feedback"])
 def test_a_key_that_is_on_or_off_is_on_without_a_value(key):
     given = [["1"], ["0,1"]]
-    assert [vars(build_train_parser().parse_args([f"--{key}", *each]))[key] for each in ([], ["0,1"])] == given
+    assert [vars(TRAIN.build_parser().parse_args([f"--{key}", *each]))[key] for each in ([], ["0,1"])] == given
 
 
 def test_a_dry_run_ends_in_silence_if_nobody_reads_on():

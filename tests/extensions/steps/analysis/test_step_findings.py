@@ -7,7 +7,8 @@ import pytest
 from finding_values import assert_findings
 from step_examples import compressed_step, stage, step_case, step_outcome, step_times, steps, timeline_ms
 
-from hpccoll.extensions.steps.analysis.step_comparison import compare_steps, late_findings, late_words
+from hpccoll.analysis.late_ranks import late_words
+from hpccoll.extensions.steps.analysis.step_comparison import compare_steps, late_findings
 from hpccoll.extensions.steps.analysis.step_findings import step_table
 from hpccoll.render.export import export
 from hpccoll.render.terminal_summary import outcome_lines
