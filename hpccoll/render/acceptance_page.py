@@ -8,8 +8,9 @@ import altair as alt
 
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_size
-from hpccoll.judge.acceptance import TIME, Acceptance, Expected, Judged
+from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
+from hpccoll.judge.held import TIME, Acceptance, Expected
 from hpccoll.render import chart_base
 from hpccoll.render.acceptance_text import (
     VERDICT_WORDS,
@@ -188,7 +189,7 @@ def _expected_fields(judged: Judged, value_range: Expected) -> ChartRecord:
 
 def _measured_fields(judged: Judged) -> ChartRecord:
     record: ChartRecord = {
-        "value": judged.measured, "verdict": VERDICT_WORDS[judged.verdict], "fill": MARKS[judged.verdict].fill,
+        "value": judged.measured, "verdict": VERDICT_WORDS[judged.acceptance], "fill": MARKS[judged.acceptance].fill,
         "measured": figure(judged, judged.measured), "normal": range_words(judged) or judged.reason,
     }  # fmt: skip
     if judged.quantity != TIME and judged.expected and judged.expected.wire_Bps:

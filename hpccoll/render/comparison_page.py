@@ -10,7 +10,8 @@ from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
 from hpccoll.common.text import table_of
 from hpccoll.common.units import format_count, format_factor, format_size
-from hpccoll.judge.run_comparison import VERDICTS, CaseComparison, Comparison
+from hpccoll.judge.held import HeldVerdict
+from hpccoll.judge.run_comparison import CaseComparison, Comparison
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.chart_layout import WIDTH
@@ -29,7 +30,7 @@ from hpccoll.render.comparison_tables import (
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.store.durable_files import replacing_file
 
-COLOURS = {style.name or verdict: style.colour for verdict, style in VERDICT_STYLES.items() if style.colour}
+COLOURS = {style.name or str(verdict): style.colour for verdict, style in VERDICT_STYLES.items() if style.colour}
 
 FINE_TICKS = 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.4, 1.7, 2
 COARSE_TICKS = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
@@ -105,15 +106,15 @@ CAPTION = {
 
 def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object] | None:
     """Return the chart: the shift of each case by size, in a panel for each collective and shape; None without one."""
-    parts = [part for part in comparison.by_call.values() if part.factors(*VERDICTS)][: chart_base.MAX_PANELS]
-    cases = [(case, case.shift) for part in parts for case in part.cases if case.shift]
-    data = [_record(case, shift) for case, shift in cases]
+    parts = [part for part in comparison.by_call.values() if part.factors(*HeldVerdict)][: chart_base.MAX_PANELS]
+    shifted = [(held, held.shift) for part in parts for held in part.cases if held.shift]
+    data = [_record(held, shift) for held, shift in shifted]
     if not data:
         return None
     algorithms = sorted(chart_base.distinct(data, "algorithm"))
-    sizes = sorted({case.coordinates["requested_bytes"] for case, _ in cases})
+    sizes = sorted({held.case.coordinates["requested_bytes"] for held, _ in shifted})
     x = _size_axis([format_size(nbytes) for nbytes in sizes])
-    y = _factor_axis(comparison.tolerance, [shift.factor for _, shift in cases])
+    y = _factor_axis(comparison.tolerance, [shift.factor for _, shift in shifted])
     base = alt.Chart().encode(x=x, xOffset=alt.XOffset("offset:N", sort=None))
     colours = alt.Color("verdict:N", scale=chart_base.scale_of(COLOURS), legend=alt.Legend())
     legend = alt.Legend(orient="bottom", symbolFillColor=INK, symbolStrokeColor=INK)
@@ -166,14 +167,14 @@ def _factor_domain(tolerance: float, factors: Sequence[float]) -> tuple[float, f
     return min(1.0, *factors) / room, max(1.0, *factors) * room
 
 
-def _record(case: CaseComparison, shift: Shift) -> ChartRecord:
-    coordinates = case.coordinates
+def _record(held: CaseComparison, shift: Shift) -> ChartRecord:
+    coordinates = held.case.coordinates
     algorithm, placement = coordinates["algorithm"], coordinates["in_place"]
     heading = part_heading(coordinates["collective"], coordinates["ranks"], coordinates["nodes"])
     return {
         "panel": heading, "size": format_size(coordinates["requested_bytes"]), "algorithm": algorithm,
-        "offset": f"{algorithm} {placement}", "verdict": VERDICT_STYLES[case.verdict].name or case.verdict,
-        "case": case.label, "factor": shift.factor, "low": shift.low, "high": shift.high,
+        "offset": f"{algorithm} {placement}", "verdict": VERDICT_STYLES[held.verdict].name or str(held.verdict),
+        "case": held.case.label, "factor": shift.factor, "low": shift.low, "high": shift.high,
         "change": format_factor(shift.factor), "interval": shift_interval_label(shift),
     }  # fmt: skip
 
