@@ -110,10 +110,10 @@ def _value_at(record: object, path: str) -> Any:
     return to_builtins(value)
 
 
-def verdict_on_ratio(ratio: float | None, least: float, most: float) -> HeldVerdict:
+def verdict_on_ratio(ratio: float, least: float, most: float) -> HeldVerdict:
     """Return the verdict on a measured over an expected time, which is as expected from ``least`` to ``most``."""
-    if ratio is None:
-        return HeldVerdict.CANNOT_TELL
     if ratio > most:
         return HeldVerdict.SLOWER
-    return HeldVerdict.FASTER if ratio < least else HeldVerdict.AS_EXPECTED
+    if ratio < least:
+        return HeldVerdict.FASTER
+    return HeldVerdict.AS_EXPECTED
