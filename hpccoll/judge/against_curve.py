@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from hpccoll.judge.held import CURVE, Expected, Held, HeldVerdict, verdict_on_ratio
+from hpccoll.judge.held import CURVE, Expected, Held, HeldVerdict, verdict_between
 from hpccoll.store.rows import Row
 from hpccoll.traces.operation_times import OperationTimes
 from hpccoll.traces.records import Group
@@ -37,10 +37,6 @@ class AgainstCurve(Held):
     operations: int
     measured: float
     kind: str  # of the measurement that is expected again, such as "measured on a testbed"; empty without one
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the transfer as JSON has it, in SI units; the group of all ranks may have an empty name."""
-        return Held.to_json(self) | {"group": self.group.name}
 
 
 def against_curves(
@@ -81,7 +77,7 @@ def _curve(
     transfer_s = float(np.median(transfers_s))
     verdict, reason = HeldVerdict.CANNOT_TELL, "not at this size"
     if expected:
-        verdict, reason = verdict_on_ratio(transfer_s / expected.value, 0.0, SLOWER_BEYOND), ""
+        verdict, reason = verdict_between(transfer_s / expected.value, 0.0, SLOWER_BEYOND), ""
     return AgainstCurve(
         group=calls.group, collective=calls.collective, bytes=nbytes, dtype=dtype, operations=len(transfers_s),
         kind=kind, measured=transfer_s, expected=expected, verdict=verdict, reason=reason,

@@ -1,7 +1,7 @@
 """A measurement held against what is expected of it: an earlier run, a reference, published figures, a model, a curve.
 
 What a verdict follows from differs: a shift of two samples (``run_comparison``), the ends of a range (``verdicts``) or
-a ratio alone (``verdict_on_ratio``). What a judgement consists of does not.
+its ends alone (``verdict_between``). What a judgement consists of does not.
 """
 
 from collections.abc import Mapping
@@ -95,6 +95,10 @@ class Held:
         return {key: _value_at(self, path) for key, path in self.KEYS.items()}
 
 
+EMPTY_IF_ABSENT = "reason", "library", "kind", "basis"
+"""The texts of judgements that are empty where JSON has null."""
+
+
 def _value_at(record: object, path: str) -> Any:
     """Return the value at a path of attributes and keys as JSON has it; None if a part of the path is absent."""
     value: Any = record
@@ -105,15 +109,15 @@ def _value_at(record: object, path: str) -> Any:
             value = value[name]
         else:
             value = getattr(value, name)
-    if value == "":
+    if value == "" and path in EMPTY_IF_ABSENT:
         return None
     return to_builtins(value)
 
 
-def verdict_on_ratio(ratio: float, least: float, most: float) -> HeldVerdict:
-    """Return the verdict on a measured over an expected time, which is as expected from ``least`` to ``most``."""
-    if ratio > most:
+def verdict_between(time: float, low: float, high: float) -> HeldVerdict:
+    """Return the verdict on a time, in any unit, which is as expected from ``low`` to ``high``."""
+    if time > high:
         return HeldVerdict.SLOWER
-    if ratio < least:
+    if time < low:
         return HeldVerdict.FASTER
     return HeldVerdict.AS_EXPECTED

@@ -26,16 +26,15 @@ from hpccoll.common.text import in_brackets, join_words
 from hpccoll.common.units import format_count, format_per_cent
 from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
 from hpccoll.judge.acceptance import Judged
-from hpccoll.judge.held import MACHINE, MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, HeldVerdict
+from hpccoll.judge.expectations import expectations as schedule_expectations
+from hpccoll.judge.held import MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, HeldVerdict
 from hpccoll.judge.library_expectations import library_expectations, transport_mismatch
 from hpccoll.judge.named_gpus import gpus_with_model, other_gpus
 from hpccoll.judge.reference import Reference, check_common_case
 from hpccoll.judge.run_comparison import TOLERANCE, CaseComparison, ComparedCase, Side, compare_sides, compared_rows
 from hpccoll.judge.wire_bounds import wire_bound
-from hpccoll.model.expected_times import expected_times
 from hpccoll.model.library_calls import modelled_busbw
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.observations import observations
 from hpccoll.model.published_rates import (
     NEAR,
     OLD,
@@ -48,8 +47,6 @@ from hpccoll.model.published_rates import (
     usual_algorithm,
     version_of,
 )
-from hpccoll.model.simulation import BOUNDS
-from hpccoll.model.validation import count_progress
 from hpccoll.schedule import itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
@@ -478,21 +475,16 @@ def _of_schedules(
     ours = {row.key: row for row in rows if row.algorithm != NATIVE}
     if not ours or not machine.tiers:
         return dict.fromkeys(ours, (None, f"{machine.name}: the costs of its messages are not known"))
-    mismatches = {key: transport_mismatch(row, machine) for key, row in ours.items()}
     expectations: dict[RowKey, Expectation] = {}
-    for key, mismatch in mismatches.items():
+    comparable = []
+    for key, row in ours.items():
+        mismatch = transport_mismatch(row, machine)
         expectations[key] = None, mismatch or "nothing is simulated of it"
-    measured = []
-    for raw in files.raw_results:
-        measured += [case for case in observations(raw, imported=True) if mismatches.get(case.key) == ""]
-    report = count_progress(progress, len(BOUNDS) * len(measured))
-    for case, interval in expected_times(measured, machine, report):
-        if interval and case.seconds:
-            low_s, high_s = interval
-            expectation: Expectation = Expected(low_s, case.seconds, high_s, MACHINE, (machine.name,)), ""
-        else:
-            expectation = None, case.reason
-        expectations[case.observation.key] = expectation
+        if not mismatch:
+            comparable.append(row)
+    for promised in schedule_expectations(files.raw_results, machine, progress, comparable):
+        for case in promised.cases:
+            expectations[case.case.observation.key] = case.expected, case.reason
     return expectations
 
 
@@ -512,14 +504,10 @@ def _of_libraries(
     expectations: dict[RowKey, Expectation] = {}
     for launch in library_expectations(replace(results, rows=tuple(native)), machine, progress):
         for call in launch.calls:
-            fastest = call.expected
-            if fastest is None:
-                expectations[call.row.key] = None, launch.reason or call.reason
-                continue
-            low_s, high_s = fastest.interval
-            is_slower = (call.row.median_s or 0.0) > high_s / PASS_FROM
-            reason = f"slower than {fastest.algorithm} would be, which the library need not take" if is_slower else ""
-            expectations[call.row.key] = Expected(low_s, fastest.value_s, high_s, MACHINE, (machine.name,)), reason
+            reason = call.reason
+            if call.prediction and call.expected and (call.measured or 0.0) > call.expected.high / PASS_FROM:
+                reason = f"slower than {call.prediction.algorithm} would be, which the library need not take"
+            expectations[call.row.key] = call.expected, reason
     return expectations
 
 
