@@ -15,7 +15,7 @@ from hpccoll.diagnosis.recorded import Question, RecordedDiagnosis
 from hpccoll.diagnosis.records import OF_A_RACK, JudgedEffect, Purpose
 from hpccoll.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
 from hpccoll.diagnosis.transfer_ratios import MeasuredRatios, SlotSummary
-from hpccoll.diagnosis.verdict import verdict_of
+from hpccoll.diagnosis.verdict import MachineVerdict, verdict_of
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart
 from hpccoll.render.diagnosis_charts import (
@@ -89,8 +89,13 @@ class PageFigure(TypedDict, total=False):
     table: tuple[list[str], list[list[str]]]
 
 
-def write_diagnosis_page(recorded: RecordedDiagnosis, path: Path) -> None:
+def write_diagnosis_page(recorded: RecordedDiagnosis, path: Path, verdict: MachineVerdict | None = None) -> None:
     """Write the page of a diagnosis (html), or its first map alone (svg, png).
+
+    Args:
+        recorded: the diagnosis.
+        path: the page or the picture.
+        verdict: the verdict on it; None if the caller does not have it.
 
     Raises:
         UnusableError: if the map has nothing to show.
@@ -98,7 +103,7 @@ def write_diagnosis_page(recorded: RecordedDiagnosis, path: Path) -> None:
     """
     if path.suffix == ".html":
         with replacing_file(path.resolve()) as unfinished:
-            unfinished.write_text(diagnosis_page(recorded), encoding="utf-8")
+            unfinished.write_text(diagnosis_page(recorded, verdict), encoding="utf-8")
         return
     figure = next(_maps(recorded, MeasuredRatios(recorded)), None)
     if figure is None:
@@ -106,12 +111,12 @@ def write_diagnosis_page(recorded: RecordedDiagnosis, path: Path) -> None:
     chart_base.write_picture(figure["chart"], path)
 
 
-def diagnosis_page(recorded: RecordedDiagnosis) -> str:
-    """Return the HTML of the page."""
+def diagnosis_page(recorded: RecordedDiagnosis, verdict: MachineVerdict | None = None) -> str:
+    """Return the HTML of the page; without ``verdict`` the diagnosis is judged first."""
+    verdict = verdict or verdict_of(recorded)
     ratios = MeasuredRatios(recorded)
     maps = list(_maps(recorded, ratios))
     distance = format_factor(ratios.distance) if ratios.has_distance else ""
-    verdict = verdict_of(recorded)
     facts = {"seed": recorded.question.seed} | provenance_facts(recorded.provenance)
     context = {
         "title": f"Diagnosis of {recorded.machine}",
