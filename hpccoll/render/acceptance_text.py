@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.series_names import call_label
-from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, join_words, table_lines, table_of
+from hpccoll.common.text import (
+    Columns,
+    filled_columns,
+    in_brackets,
+    join_ends,
+    join_words,
+    table_lines,
+    table_of,
+    titled_lines,
+)
 from hpccoll.common.units import format_count, format_per_cent, format_rate, format_seconds, format_size
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
@@ -49,9 +58,10 @@ def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     sections.append(("cannot tell", reason_lines(acceptance)))
     sections.append(("where the expectations come from", origin_lines(acceptance)))
     for title, lines in sections:
-        indented = [f"  {line}" for line in lines]
-        if indented:
-            yield from ("", f"{title}:", *indented)
+        section = list(titled_lines(title, lines))
+        if section:
+            yield ""
+            yield from section
 
 
 def first_line(acceptance: AcceptanceSummary) -> str:

@@ -1,6 +1,6 @@
 """The page of a comparison: for each collective and shape a chart and the cases by verdict; what else changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import altair as alt
@@ -27,8 +27,8 @@ from hpccoll.render.comparison_tables import (
     what_changed,
     what_matters,
 )
-from hpccoll.render.page_frame import render, vega_script
-from hpccoll.store.durable_files import replacing_file
+from hpccoll.render.judgement_page import JudgementPage, JudgementPart, JudgementTable, judgement_html
+from hpccoll.render.page_frame import write_page_or_picture
 
 COLOURS = {style.name or str(verdict): style.colour for verdict, style in VERDICT_STYLES.items() if style.colour}
 
@@ -45,53 +45,55 @@ def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
         UnusableError: if the chart has nothing to show.
         OSError: if the file cannot be written.
     """
-    if out.suffix == ".html":
-        with replacing_file(out.resolve()) as unfinished:
-            unfinished.write_text(comparison_page(comparison, title), encoding="utf-8")
-        return
-    chart = comparison_chart(comparison, title)
-    if chart is None:
-        raise UnusableError(
-            "--out", f"{out}: there is no chart, because no case has a time in several rounds of both runs"
-        )
-    chart_base.write_picture(chart, out)
+
+    def chart() -> Mapping[str, object]:
+        drawn = comparison_chart(comparison, title)
+        if drawn is None:
+            nothing = f"{out}: there is no chart, because no case has a time in several rounds of both runs"
+            raise UnusableError("--out", nothing)
+        return drawn
+
+    write_page_or_picture(out, lambda: comparison_page(comparison, title), chart)
 
 
 def comparison_page(comparison: Comparison, title: str) -> str:
     """Return the HTML of the page."""
-    calls = [_call(number, call, part) for number, (call, part) in enumerate(comparison.by_call.items(), 1)]
-    has_chart = any(call["chart"] for call in calls)
-    context = {
-        "title": f"Compared: {title}",
-        "runs": title,
-        "changed": what_changed(comparison) if comparison.cases else "",
-        "matters": what_matters(comparison),
-        "loads": list(zip(("old", "new"), comparison.loads, strict=True)),
-        "calls": calls,
-        "caption": CAPTION[comparison.unit],
+    parts = [_part_of_page(number, call, part) for number, (call, part) in enumerate(comparison.by_call.items(), 1)]
+    page = JudgementPage(
+        title=f"Compared: {title}", heading="What changed" if parts else "Side by side", lede=f"{title}.",
+        answers=list(_answers(comparison)) if parts else (), judged=parts,
+        links={part.anchor: part.heading for part in parts} if len(parts) > 1 else {}, figure="shifts",
+        figure_title="Time of the new run over that of the old one", caption=CAPTION[comparison.unit],
+    )  # fmt: skip
+    sections = {
         "beside": table_of(SIDE_BY_SIDE_COLUMNS, comparison.beside) if comparison.beside else None,
         "meanings": side_by_side_meanings(comparison.beside),
         "changes": changed_facts(comparison),
-        "vega": vega_script() if has_chart else "",
     }
-    return render("comparison.html", context)
+    return judgement_html("comparison.html", page, sections)
 
 
-def _call(number: int, call: tuple[str, int, int], comparison: Comparison) -> dict[str, object]:
+def _answers(comparison: Comparison) -> Iterator[str]:
+    """Yield what changed, what matters, and what disturbed the runs."""
+    yield f"{what_changed(comparison)}."
+    matters = what_matters(comparison)
+    yield f"{matters[:1].upper()}{matters[1:]}."
+    for which, load in zip(("old", "new"), comparison.loads, strict=True):
+        if load:
+            yield f"The {which} run was disturbed: {load}."
+
+
+def _part_of_page(number: int, call: tuple[str, int, int], comparison: Comparison) -> JudgementPart:
     """Return the part of the page on a collective and shape."""
     heading = part_heading(*call)
-    verdicts = []
+    tables = []
     for verdict, style in VERDICT_STYLES.items():
         cases = comparison.of(verdict)
         if cases:
-            verdicts.append((verdict_count(verdict, comparison), style.meaning, style.folded, case_table(cases)))
-    return {
-        "id": f"call-{number}",
-        "heading": heading,
-        "changed": what_changed(comparison),
-        "chart": comparison_chart(comparison, heading),
-        "verdicts": verdicts,
-    }
+            head, rows = case_table(cases)
+            tables.append(JudgementTable(head, rows, verdict_count(verdict, comparison), style.meaning, style.folded))
+    chart = comparison_chart(comparison, heading)
+    return JudgementPart(f"call-{number}", heading, what_changed(comparison), chart, tables)
 
 
 CAPTION = {

@@ -5,7 +5,7 @@ from statistics import median
 from typing import NamedTuple
 
 from hpccoll.analysis.shift import Shift
-from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of
+from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of, titled_lines
 from hpccoll.common.units import format_count, format_factor, format_seconds
 from hpccoll.judge.held import HeldVerdict
 from hpccoll.judge.run_comparison import PLURALS, CaseComparison, Comparison
@@ -102,33 +102,32 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         if load:
             yield f"the {which} run was disturbed: {load}"
     for verdict, style in VERDICT_STYLES.items():
-        yield from _verdict_lines(verdict, comparison, style.listed)
-    if comparison.beside:
-        yield "timed differently, and therefore not ranked:"
-        for meaning in side_by_side_meanings(comparison.beside):
-            yield f"  {meaning}"
-        both = [pair for pair in comparison.beside if pair.factor]
-        yield from table_lines(*table_of(SIDE_BY_SIDE_COLUMNS, both))
-    if comparison.changes:
-        yield "what else changed:"
-        for name, old, new in changed_facts(comparison):
-            yield f"  {name}: {old} before, {new} now"
+        lines = _case_lines(comparison.of(verdict), style.listed)
+        yield from titled_lines(verdict_count(verdict, comparison), lines)
+    yield from titled_lines("timed differently, and therefore not ranked", _beside_lines(comparison.beside))
+    changes = [f"{name}: {old} before, {new} now" for name, old, new in changed_facts(comparison)]
+    yield from titled_lines("what else changed", changes)
 
 
-def _verdict_lines(verdict: HeldVerdict, comparison: Comparison, most: int | None) -> Iterator[str]:
-    """Yield a table of the first ``most`` cases of a verdict, of all if it is None; a single case more is listed, too.
-
-    Nothing without any.
-    """
-    shown = cases = comparison.of(verdict)
+def _case_lines(cases: Sequence[CaseComparison], most: int | None) -> Iterator[str]:
+    """Yield a table of the first ``most`` cases, of all if it is None; a single case more is listed, too."""
+    shown = cases
     if most is not None and (most == 0 or len(cases) > most + 1):
         shown = cases[:most]
     if not shown:
         return
-    yield f"{verdict_count(verdict, comparison)}:"
-    yield from table_lines(*case_table(shown))
+    yield from table_lines(*case_table(shown), indent="")
     if len(shown) < len(cases):
-        yield f"  {len(cases) - len(shown)} more cases"
+        yield f"{len(cases) - len(shown)} more cases"
+
+
+def _beside_lines(pairs: Sequence[SideBySide]) -> Iterator[str]:
+    """Yield what the numbers of other programs mean, and a table of them beside ours; nothing without any."""
+    if not pairs:
+        return
+    yield from side_by_side_meanings(pairs)
+    both = [pair for pair in pairs if pair.factor]
+    yield from table_lines(*table_of(SIDE_BY_SIDE_COLUMNS, both), indent="")
 
 
 FACTS = {

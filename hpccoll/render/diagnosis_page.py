@@ -29,9 +29,8 @@ from hpccoll.render.diagnosis_charts import (
     rack_strip,
 )
 from hpccoll.render.diagnosis_text import diagnosis_lines
-from hpccoll.render.page_frame import render, vega_script
+from hpccoll.render.page_frame import render, vega_script, write_page_or_picture
 from hpccoll.render.provenance_text import provenance_facts
-from hpccoll.store.durable_files import replacing_file
 
 MOST_NODES_OF_PAIRS = 64
 """The nodes up to which the map has a cell for each pair; of more nodes most pairs are not measured."""
@@ -101,14 +100,14 @@ def write_diagnosis_page(recorded: RecordedDiagnosis, path: Path, verdict: Machi
         UnusableError: if the map has nothing to show.
         OSError: if the file cannot be written.
     """
-    if path.suffix == ".html":
-        with replacing_file(path.resolve()) as unfinished:
-            unfinished.write_text(diagnosis_page(recorded, verdict), encoding="utf-8")
-        return
-    figure = next(_maps(recorded, MeasuredRatios(recorded)), None)
-    if figure is None:
-        raise UnusableError("--out", f"{path}: there is no map, because no transfer has ended")
-    chart_base.write_picture(figure["chart"], path)
+
+    def chart() -> Mapping[str, object]:
+        figure = next(_maps(recorded, MeasuredRatios(recorded)), None)
+        if figure is None:
+            raise UnusableError("--out", f"{path}: there is no map, because no transfer has ended")
+        return figure["chart"]
+
+    write_page_or_picture(path, lambda: diagnosis_page(recorded, verdict), chart)
 
 
 def diagnosis_page(recorded: RecordedDiagnosis, verdict: MachineVerdict | None = None) -> str:
