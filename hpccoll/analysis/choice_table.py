@@ -26,7 +26,7 @@ from hpccoll.schedule.collective import AUTO
 VALID_TABLE = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
 
 _SETTING_NAMES: Mapping[str, Collection[object]] = {
-    "collective": (*COLLECTIVES, *WORKLOADS), "device": DEVICES, "arithmetic": (*ARITHMETIC, None),
+    "device": DEVICES, "arithmetic": (*ARITHMETIC, None),
     "mapping": (*MAPPINGS, "mixed"), "timing": TIMINGS,
 }  # fmt: skip
 """The valid names in a setting."""
@@ -133,6 +133,7 @@ class TuneTable:
             BadInputError: names the first unknown value.
         """
         for number, entry in enumerate(self.entries):
+            _check_collective(f"entries.{number}.setting.collective", entry.setting.collective)
             names: list[tuple[str, object, Collection[object]]] = [
                 ("executor", entry.executor, EXECUTORS),
                 *((f"setting.{name}", getattr(entry.setting, name), known) for name, known in _SETTING_NAMES.items()),
@@ -171,6 +172,11 @@ class TuneTable:
         similar = [s for s in settings if s.call == setting.call] or same_collective or settings
         labels = "; ".join(s.label for s in similar) or "nothing"
         raise UnusableError(AUTO, f"no choice for {setting.label}: the table has {labels}")
+
+
+def _check_collective(key: str, name: str) -> None:
+    if name not in COLLECTIVES and not is_workload(name):
+        raise BadInputError(key, name, (*COLLECTIVES, *WORKLOADS))
 
 
 def load_table(path: Path, key: str) -> dict[str, Any]:

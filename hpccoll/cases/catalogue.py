@@ -11,6 +11,7 @@ from hpccoll.cases.case import EXECUTORS, IDLE, LOAD, LOADS, TIMINGS, Case, Job,
 from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_native
 from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError, format_choices
+from hpccoll.common.extensions import contributions, use_only
 from hpccoll.common.limits import CHANNELS, JOB_BYTES, MAX_BYTES, IntegerRange
 from hpccoll.common.records import load_record
 from hpccoll.common.units import parse_size
@@ -38,13 +39,19 @@ GRAPH = "graph"
 JOB_FILE = "a job file as 'hpccoll plan' writes it"
 
 
-def load_job(path: Path) -> Job:
+def load_job(path: Path, *, on_rank: bool = False) -> Job:
     """Read a job file.
+
+    Args:
+        path: the file.
+        on_rank: whether this process is a rank, which knows only the extensions that the job names.
 
     Raises:
         BadInputError: if the file does not exist or is not a job.
     """
     job = load_record(path, "--job", JOB_BYTES, Job, JOB_FILE)
+    if on_rank:
+        use_only(job.extensions or ())
     try:
         check_job(job)
     except BadInputError as error:
@@ -85,7 +92,8 @@ def check_job(job: Job) -> None:
 def check_case(case: Case) -> None:
     """Check that every value of ``case`` is valid.
 
-    Many programs read a job, and only those that run it read its plans; of others the parameters are not checked.
+    Many programs read a job, and only those that run it read the files of its algorithms; others do not check the
+    parameters of these.
 
     Raises:
         BadInputError: names the invalid value and the valid ones.
@@ -138,9 +146,9 @@ def _check_all_but_size(case: Case) -> None:
         workload(case.collective).check(case)
 
 
-def _is_read(plan: str) -> bool:
-    """Return whether this program has read a plan of MSCCL++, so that a collective has it as an algorithm."""
-    return any(plan in row.algorithms for row in COLLECTIVES.values())
+def _is_read(algorithm: str) -> bool:
+    """Return whether this program has read the file of an algorithm, so that a collective has it."""
+    return any(row.has_registered(algorithm) for row in COLLECTIVES.values())
 
 
 def _check_call(case: Case) -> None:
@@ -195,16 +203,27 @@ def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
     Raises:
         BadInputError: if none has it; names the valid algorithms, and the collectives that have this one.
     """
-    valid_names = dict.fromkeys(chain.from_iterable(map(measurable_names, names)))
-    if algorithm in valid_names:
+    if any(is_measurable(algorithm, name) for name in names):
         return
+    valid_names = dict.fromkeys(chain.from_iterable(map(measurable_names, names)))
+    raise BadInputError("algorithm", algorithm, format_choices(algorithm, valid_names, _hint(algorithm)))
+
+
+def is_measurable(algorithm: str, name: str) -> bool:
+    """Return whether an algorithm is among the ``measurable_names`` of a collective, without a list of all.
+
+    No extension is looked for if the collective has the algorithm.
+    """
+    return algorithm in (NATIVE, AUTO) or algorithm in collective(name).algorithms
+
+
+def _hint(algorithm: str) -> str:
+    """Return what a user may have meant by the name of an algorithm that is unknown; empty if nothing comes near."""
+    for file_format in contributions("algorithm_formats"):
+        if algorithm.endswith(file_format.suffix):
+            return f" ({file_format.name} is {PLAN}{algorithm})"
     elsewhere = [name for name in COLLECTIVES if algorithm in measurable_names(name)]
-    hint = ""
-    if algorithm.endswith(".json"):
-        hint = f" (a plan of MSCCL++ is {PLAN}{algorithm})"
-    elif elsewhere:
-        hint = f" (it is an algorithm of {', '.join(elsewhere)})"
-    raise BadInputError("algorithm", algorithm, format_choices(algorithm, valid_names, hint))
+    return f" (it is an algorithm of {', '.join(elsewhere)})" if elsewhere else ""
 
 
 def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:

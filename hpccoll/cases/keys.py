@@ -45,7 +45,7 @@ SWEEP: Mapping[str, Key] = {
     "collectives": Key("collectives, see 'hpccoll list'; all: every collective", ("all_reduce",)),
     "algorithms": Key(
         "algorithms, see 'hpccoll list'; native: the library's own; all: every algorithm of each collective; "
-        "file:PLAN, from the sweep file: a plan of MSCCL++",
+        "file:PLAN, from the sweep file: a schedule in a file",
         required=True,
     ),
     "devices": Key("devices of the buffers: cpu, cuda", ("cpu",)),

@@ -21,6 +21,7 @@ from hpccoll.cases.catalogue import (
     distinct_placements,
     distinct_transports,
     exact_parameters,
+    is_measurable,
     measurable_names,
 )
 from hpccoll.cases.keys import ALL
@@ -194,12 +195,11 @@ def check_algorithms(entries: Sequence[str], names: Sequence[str]) -> None:
 
 def select_algorithms(name: str, entries: Sequence[str]) -> list[str]:
     """Return the algorithms of a collective that entries of a request select, each once; others have the rest."""
-    valid_names = measurable_names(name)
     selected: dict[str, None] = {}
     for entry in entries:
         if entry == ALL:
             selected |= dict.fromkeys(algorithms_of(name))
-        elif entry in valid_names:
+        elif is_measurable(entry, name):
             selected[entry] = None
     return list(selected)
 

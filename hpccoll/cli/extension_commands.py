@@ -1,13 +1,33 @@
-"""Commands that extensions bring: those that measure a job on ranks, and commands of two words."""
+"""Commands that extensions bring: of their own, those that measure a job on ranks, and commands of two words."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from hpccoll.common.extensions import bundled_contribution
+from hpccoll.common.extensions import bundled_contribution, contributed, contributed_names
 
 if TYPE_CHECKING:
     from hpccoll.cases.product import CaseRequest
+
+
+class ExtensionCommand(NamedTuple):
+    """A command of an extension's own, which extensions name under ``commands``."""
+
+    help: str  # what it does, a sentence
+    main: Callable[[Sequence[str]], int]
+    """Runs it with the words after its name, and returns the exit code; a BadInputError is printed as one line."""
+
+
+def extension_command(name: str) -> ExtensionCommand | None:
+    """Return the command of this name that an extension brings; None if none does."""
+    command: ExtensionCommand | None = contributed("commands", name)
+    return command
+
+
+def extension_commands() -> Iterator[tuple[str, ExtensionCommand]]:
+    """Yield the commands that extensions bring, each after its name."""
+    for name in contributed_names("commands"):
+        yield name, contributed("commands", name)
 
 
 class JobCommand(Protocol):

@@ -11,6 +11,7 @@ from hpccoll.cases.case import Job, Shape
 from hpccoll.cli import run_options
 from hpccoll.cli.rank_program import run_rank
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.extensions import use_only
 from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class JobProgram:
             return try_gpu_pair(ranks, arguments.try_gpu_pair)
         # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
         job = ranks.run_at_root(lambda: run_options.job_from_args(arguments, ranks.layout(0)))
-        job = _with_plans(ranks, job)
+        use_only(job.extensions or ())  # before any rank asks for a name that hpccoll itself does not know
+        job = _with_files(ranks, job)
         if run_options.takes_sizes_that_fit(arguments):
             from hpccoll.measure.run.fitting_sizes import job_of_fitting_sizes
 
@@ -172,16 +174,16 @@ def _print_ranks(ranks: "Ranks") -> int:
     return 0
 
 
-def _with_plans(ranks: "Ranks", job: Job) -> Job:
-    """Register the plans of a job, which only rank 0 reads and proves, and check the cases that name them.
+def _with_files(ranks: "Ranks", job: Job) -> Job:
+    """Register the files of algorithms of a job, which only rank 0 reads, and check the cases that name them.
 
-    The job that is returned has no paths: results are the same wherever a plan was.
+    The job that is returned has no paths: results are the same wherever a file was.
     """
     if job.plans:
+        from hpccoll.cases.algorithm_files import read_files, register_files
         from hpccoll.cases.catalogue import check_job
-        from hpccoll.interop.mscclpp_reader import proven_plans, register_plans
 
-        register_plans(ranks.run_at_root(lambda: proven_plans(job.plans)))
+        register_files(ranks.run_at_root(lambda: read_files(job.plans)))
         ranks.run_at_root(lambda: check_job(job))
     return replace(job, plans={})
 

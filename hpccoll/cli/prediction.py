@@ -130,9 +130,9 @@ def predict(
     """
     if context.invoked_subcommand:
         return _check_no_options(context)
+    from hpccoll.cases.algorithm_files import with_files
     from hpccoll.common.quantities import TIMES
     from hpccoll.common.units import parse_parameter
-    from hpccoll.interop.mscclpp_reader import with_plans
     from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
@@ -148,7 +148,7 @@ def predict(
         return _compare(against, model, as_json=as_json)
     names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
     request = Request(
-        nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=with_plans(names),
+        nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=with_files(names),
         ranks_per_node=ranks_per_node, dtype=DTYPE.read("-d", dtype), aggregators=aggregators, mapping=mapping,
         parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
@@ -198,9 +198,11 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     from hpccoll.store.result_files import read_all
 
     files = read_all(paths)
+    results = to_results(files)
     with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
         every: Iterable[Expectation | LibraryExpectation] = chain(
-            expectations(files.raw_results, model, progress), library_expectations(to_results(files), model, progress)
+            expectations(files.raw_results, model, progress, results.rows),
+            library_expectations(results, model, progress),
         )
         found, interrupted = completed(every)
     rows = [row for each in found for row in each.rows()]

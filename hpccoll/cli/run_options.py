@@ -56,7 +56,7 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
     from hpccoll.analysis.choice_table import TuneTable
     from hpccoll.cases.catalogue import load_job
 
-    job = load_job(arguments.job) if arguments.job else _job_from_options(arguments, launched)
+    job = load_job(arguments.job, on_rank=True) if arguments.job else _job_from_options(arguments, launched)
     if job.table is not None:
         TuneTable.from_json(job.table)  # refuses what is not a table
     if job.communicator:
@@ -70,9 +70,9 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
 
 def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     from hpccoll.analysis.choice_table import check_table_given, load_table
+    from hpccoll.cases.algorithm_files import file_paths, tables_of_cases
     from hpccoll.cases.catalogue import check_job
     from hpccoll.cases.product import count_cases, expand_cases
-    from hpccoll.interop.mscclpp_reader import plan_paths
 
     aggregators = read_option("--aggregators", arguments.aggregators)
     if aggregators >= launched.ranks:
@@ -91,16 +91,17 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     job = Job(
         name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=layout.aggregators,
         **variant_settings(arguments), seed=read_option("--seed", arguments.seed), effort=_effort(arguments),
-        table=table, executor=arguments.executor, models=request.models, plans=plan_paths(cases), cases=cases,
+        table=table, executor=arguments.executor, models=request.models, plans=file_paths(cases),
+        extensions=tables_of_cases(cases), cases=cases,
     )  # fmt: skip
     check_job(job)
     return job
 
 
 def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
+    from hpccoll.cases.algorithm_files import with_files
     from hpccoll.cases.product import CaseRequest
     from hpccoll.cases.transport_table import check_timings, transports_by_device
-    from hpccoll.interop.mscclpp_reader import with_plans
     from hpccoll.schedule import collective
 
     family = collective(arguments.collective)
@@ -116,7 +117,7 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     transports_by_device((arguments.device,), common["transports"])
     check_timings("--timing", timings, common["transports"])
     usual = DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL
-    algorithms = with_plans(split_words(given_or_usual(arguments.algorithms, usual)))
+    algorithms = with_files(split_words(given_or_usual(arguments.algorithms, usual)))
     given = parameter_values(arguments.param)
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
     return CaseRequest(

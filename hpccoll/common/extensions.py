@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any
 
 from hpccoll.common.errors import PACKAGE, UnusableError, fault_with_line
@@ -52,7 +51,15 @@ class Extension:
     """Functions of raw results that fit sections of a machine file, and return them by their keys."""
     algorithms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By collective and algorithm, the module of the page that registers it, as ``hpccoll.algorithms.PAGES``."""
+    algorithm_formats: Sequence[str] = ()  # each a ``cases.algorithm_files.AlgorithmFormat``
+    importers: Sequence[str] = ()  # each an ``interop.benchmark_output.Importer``
+    commands: Mapping[str, str] = field(default_factory=dict)  # a ``cli.extension_commands.ExtensionCommand`` by name
+    library_tables: Sequence[str] = ()  # each a ``cli.library_tables.LibraryTables``
+    schedule_formats: Sequence[str] = ()  # each a ``cli.schedule_formats.ScheduleFormat``
 
+
+_OWN = "hpccoll.extensions."
+"""How the names of the tables begin that come with hpccoll."""
 
 _of_job: list[str] | None = None
 """On ranks, the tables that a job file names; None elsewhere, where entry points are looked for."""
@@ -62,24 +69,46 @@ def use_only(tables: Sequence[str]) -> None:
     """Use the extensions that come with hpccoll and these, each named as an entry point is; what ranks begin with."""
     global _of_job  # noqa: PLW0603  a process is a rank or it is not
     _of_job = list(tables)
-    extensions.cache_clear()
+    other_extensions.cache_clear()
 
 
-@cache
-def extensions() -> Mapping[str, Extension]:
-    """Return the tables of all extensions, by how an entry point names them: those of hpccoll first.
+def extensions() -> Iterator[tuple[str, Extension]]:
+    """Yield the tables of all extensions, each after how an entry point names it.
+
+    Those of hpccoll come first: who finds there what it looks for looks for no entry points.
 
     Raises:
         UnusableError: if a table cannot be imported.
     """
-    tables = _installed_tables() if _of_job is None else _of_job
-    return {table: _table(table) for table in (*_own_tables(), *tables)}
+    yield from bundled_extensions().items()
+    yield from other_extensions().items()
 
 
-def _own_tables() -> list[str]:
-    """Return the tables of the packages in ``hpccoll/extensions``."""
-    packages = iter_modules([str(PACKAGE / "extensions")])
-    return [f"hpccoll.extensions.{package.name}:EXTENSION" for package in packages]
+@cache
+def bundled_extensions() -> Mapping[str, Extension]:
+    """Return the tables of the packages in ``hpccoll/extensions``, by how an entry point would name them."""
+    from pkgutil import iter_modules  # a rank whose names are all hpccoll's own needs no extension
+
+    tables = {}
+    for package in iter_modules([str(PACKAGE / "extensions")]):
+        name = f"{_OWN}{package.name}:EXTENSION"
+        tables[name] = _table(name)
+    return tables
+
+
+@cache
+def other_extensions() -> Mapping[str, Extension]:
+    """Return the tables of the other packages, by how entry points name them: on ranks, those of the job."""
+    names = _installed_tables() if _of_job is None else _of_job
+    tables = {}
+    for name in names:
+        tables[name] = _table(name)
+    return tables
+
+
+def is_own_table(table: str) -> bool:
+    """Return whether a table is of an extension that comes with hpccoll: job files need not name it."""
+    return table.startswith(_OWN)
 
 
 def _installed_tables() -> list[str]:
@@ -114,12 +143,12 @@ def contributed(kind: str, name: str) -> Any:
     Raises:
         UnusableError: if it cannot be imported.
     """
-    return _contribution(extensions().values(), kind, name)
+    return _contribution((extension for _, extension in extensions()), kind, name)
 
 
 def bundled_contribution(kind: str, name: str) -> Any:
     """Return the object that an extension of hpccoll itself brings, without a look for other packages."""
-    return _contribution(map(_table, _own_tables()), kind, name)
+    return _contribution(bundled_extensions().values(), kind, name)
 
 
 def _contribution(tables: Iterable[Extension], kind: str, name: str) -> Any:
@@ -132,12 +161,22 @@ def _contribution(tables: Iterable[Extension], kind: str, name: str) -> Any:
 
 def contributed_names(kind: str) -> list[str]:
     """Return the names under which extensions bring objects of a kind."""
-    return [name for extension in extensions().values() for name in getattr(extension, kind)]
+    names: list[str] = []
+    for _, extension in extensions():
+        names += getattr(extension, kind)
+    return names
 
 
 def contributions(kind: str) -> Iterator[Any]:
     """Yield the objects that extensions bring of a kind, a field of ``Extension``."""
-    for extension in extensions().values():
+    for _, brought in contributions_of_tables(kind):
+        yield brought
+
+
+def contributions_of_tables(kind: str) -> Iterator[tuple[str, Any]]:
+    """Yield the objects that extensions bring of a kind, each after the table that names it."""
+    for table, extension in extensions():
         named = getattr(extension, kind)
         names = named.values() if isinstance(named, Mapping) else named
-        yield from map(imported_object, names)
+        for name in names:
+            yield table, imported_object(name)

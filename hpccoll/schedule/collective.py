@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -63,7 +64,7 @@ class Collective:
     in_place: bool = True  # whether contribution and result can share a buffer
     out_of_place: bool = True  # whether they can have separate buffers
     one_buffer: bool = False  # whether libraries implement it in place only
-    _algorithms: LazyTable[Algorithm] = field(default_factory=LazyTable)
+    _algorithms: LazyTable[Algorithm] = field(default_factory=partial(LazyTable, (NATIVE, AUTO)))
 
     def __call__(
         self,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model, model_validator
 
 from hpccoll.cases import catalogue
+from hpccoll.cases.algorithm_files import with_files
 from hpccoll.cases.algorithm_registry import PLAN
 from hpccoll.cases.catalogue import RUN_PARAMETERS, check_algorithm, measurable_names
 from hpccoll.cases.communicator_settings import overridden_settings
@@ -21,7 +22,6 @@ from hpccoll.common import yaml_model
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, Key, OneOfWords
 from hpccoll.common.yaml_model import DIRECTORY, Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
-from hpccoll.interop.mscclpp_reader import with_plans
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
 from hpccoll.store.racks_file import read_racks
 from hpccoll.sweep.workload_section import workloads_of
@@ -39,9 +39,9 @@ def _check_algorithm(name: str, info: ValidationInfo) -> str:
 
 
 def _with_digest(name: str, info: ValidationInfo) -> str:
-    """Register a plan, whose path is relative to the sweep file; return its name with a digest."""
+    """Register the file of an algorithm, whose path is relative to the sweep file; return its name with a digest."""
     try:
-        (named,) = with_plans([name], info.context[DIRECTORY] if info.context else Path())
+        (named,) = with_files([name], info.context[DIRECTORY] if info.context else Path())
     except BadInputError as error:  # its key may have a place in the plan
         raise error.with_key(f"{info.field_name}.{error.key}") if error.key.startswith(PLAN) else error from None
     return named

@@ -2,4 +2,11 @@
 
 from hpccoll.common.extensions import Extension
 
-EXTENSION = Extension(name="plans")
+EXTENSION = Extension(
+    name="plans",
+    algorithm_formats=["hpccoll.extensions.plans.mscclpp_reader:PLAN_FORMAT"],
+    schedule_formats=[
+        "hpccoll.extensions.plans.written_formats:GOAL",
+        "hpccoll.extensions.plans.written_formats:MSCCLPP",
+    ],
+)

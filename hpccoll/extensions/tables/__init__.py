@@ -2,4 +2,7 @@
 
 from hpccoll.common.extensions import Extension
 
-EXTENSION = Extension(name="tables")
+EXTENSION = Extension(
+    name="tables",
+    library_tables=["hpccoll.extensions.tables.tuning_formats:TUNING_FORMATS"],
+)

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import COMPILED, Case, Effort, Parameter
-from hpccoll.cases.catalogue import distinct_placements, known_parameters, measurable_names
+from hpccoll.cases.catalogue import distinct_placements, is_measurable, known_parameters
 from hpccoll.common.errors import BadInputError, StalledError, UnusableError
 from hpccoll.extensions.steps.measure import stream_step_engine
 from hpccoll.extensions.steps.measure.digits_training import DigitsTraining, TrainedStep
@@ -274,7 +274,7 @@ class PreparedStep:
         other = MESSAGE if operation.peer is not None and requested != NATIVE else NATIVE
         if operation.is_bucket and requested != NATIVE and self.workload.compress != DENSE:
             other = COUNTED.get(name, other)
-        algorithm = requested if requested in measurable_names(name) else other
+        algorithm = requested if is_measurable(requested, name) else other
         known = known_parameters(name, algorithm)
         params = {key: value for key, value in self.case.params.items() if key in known and key not in WORKLOAD}
         if "traffic" in family.arguments:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from hpccoll.common.errors import UnusableError
-from hpccoll.interop.mscclpp_events import Cell, PlanEvent, PlanRun, fault_of
+from hpccoll.extensions.plans.mscclpp_events import Cell, PlanEvent, PlanRun, fault_of
 from hpccoll.schedule import Copy, Index, Part, Recv, RecvReduce, Schedule, ScheduleError, Send, Step
 from hpccoll.schedule.prove import prove
 from hpccoll.schedule.step import Action, Range

@@ -10,7 +10,7 @@ from typing import cast
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.common.errors import format_choices, format_value
 from hpccoll.common.text import Finding, Severity
-from hpccoll.interop.tuning_tables.json_lines import parse_json_lines
+from hpccoll.extensions.tables.formats.json_lines import parse_json_lines
 
 Span = tuple[int, int]
 """The first and the last number of a range."""

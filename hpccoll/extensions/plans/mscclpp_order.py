@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_count
-from hpccoll.interop.mscclpp_events import Cell, Counted, PlanEvent, PlanRun, fault_of
+from hpccoll.extensions.plans.mscclpp_events import Cell, Counted, PlanEvent, PlanRun, fault_of
 
 MAX_PAIRS = 1 << 20
 """The most pairs of a signal and a wait for it: a ring of 32 ranks has as many."""

@@ -4,26 +4,21 @@ It runs at the sizes that the plan is for. Packets, pipelines and the multicast 
 """
 
 import json
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN
-from hpccoll.cases.case import Case
+from hpccoll.cases.algorithm_files import AlgorithmFormat
+from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.common.files import parse_json, read_text, with_digest, without_digest
-from hpccoll.common.limits import NAME, RANKS
+from hpccoll.common.files import parse_json
+from hpccoll.common.limits import RANKS
 from hpccoll.common.units import format_size
-from hpccoll.interop.mscclpp_events import Json, PlanRun, reading
-from hpccoll.interop.mscclpp_lift import lifted
-from hpccoll.interop.mscclpp_order import proven_moves
-from hpccoll.interop.mscclpp_plan import ALIGNMENT, PLAN_NAMES, largest_message
+from hpccoll.extensions.plans.mscclpp_events import Json, PlanRun, reading
+from hpccoll.extensions.plans.mscclpp_lift import lifted
+from hpccoll.extensions.plans.mscclpp_order import proven_moves
+from hpccoll.extensions.plans.mscclpp_plan import ALIGNMENT, PLAN_NAMES, largest_message
 from hpccoll.schedule import CollectiveCall, Layout, Requirement, Schedule
 
-PLAN_BYTES = 1 << 25
-"""The maximum size of a file."""
 PROTOCOLS = "Simple", "LL"
 """Those of MSCCL++. With LL the executor only makes scratch twice as large, for the packets."""
 
@@ -36,12 +31,16 @@ class ProvenPlan(NamedTuple):
     sizes: tuple[int, int]  # the smallest and the largest message, in bytes
     multiple: int  # the bytes of which MSCCL++ runs multiples alone
     relaxed: bool  # whether a relaxed wait is to see what was written before the run
-    path: str = ""  # of its file, if it was named
 
     @property
     def call(self) -> CollectiveCall:
         """The call that it runs."""
-        return COLLECTIVES[self.collective].call(self.slices[0].layout.workers)
+        return COLLECTIVES[self.collective].call(self.layout.workers)
+
+    @property
+    def layout(self) -> Layout:
+        """The ranks that it is for."""
+        return self.slices[0].layout
 
     @property
     def sentence(self) -> str:
@@ -52,6 +51,19 @@ class ProvenPlan(NamedTuple):
         sizes = f"multiples of {format_size(self.multiple)} {begin}{end}"
         condition = " if relaxed waits see what was written before the run" if self.relaxed else ""
         return f"A plan of MSCCL++ for {sizes}, right in every order of execution{condition}."
+
+    def register(self, name: str) -> None:
+        """Register it as an algorithm of its collective, unless the collective has registered one of this name."""
+        p, family = self.call.p, self.call.collective
+        if family.has_registered(name):
+            return
+
+        def program(layout: Layout) -> tuple[Schedule, ...]:
+            return tuple(replace(schedule, layout=layout) for schedule in self.slices)
+
+        program.__doc__ = self.sentence
+        needs = [Requirement(f"{p} workers, as its plan has", lambda layout, _: layout.workers == p)]
+        family(name, needs=needs, sizes=self.sizes)(program)
 
 
 def proven(where: str, text: str) -> ProvenPlan:
@@ -101,66 +113,15 @@ def plan_of(content: Json) -> ProvenPlan:
     return ProvenPlan(run.call.collective.name, slices, (least, most), multiple, run.relaxed)
 
 
-@cache
-def _proven_file(digested: str) -> ProvenPlan:
-    path = without_digest(digested)
-    return proven(PLAN + path, read_text(Path(path), "algorithm", PLAN_BYTES))._replace(path=path)
+def begins_as_json(text: str) -> bool:
+    """Return whether a text begins as JSON does, which may have a byte order mark."""
+    return text.lstrip().startswith(("{", "[", "\ufeff"))
 
 
-PLANS: dict[str, ProvenPlan] = {}
-"""The plans that were registered in this process, by name."""
-
-
-def proven_plans(paths: Mapping[str, str]) -> dict[str, ProvenPlan]:
-    """Return plans by name, which has a digest of the content, from the paths of their files.
-
-    Each is proven once in a process; one rank proves them for all.
-
-    Raises:
-        BadInputError: if a file cannot be read, or its name has the digest of something else.
-        UnusableError: if ``proven`` raises it.
-    """
-    digests = {name: name.removeprefix(without_digest(name)) for name in paths}
-    found = {name: with_digest(path + digests[name], "algorithm", PLAN_BYTES) for name, path in paths.items()}
-    return {name: _proven_file(each) for name, each in found.items()}
-
-
-def with_plans(names: Iterable[str], directory: Path = Path()) -> list[str]:
-    """Register the plans among ``names`` of algorithms, file:PATH from a directory; return each name once.
-
-    That of a plan is the name of its file with a digest, file:PLAN.json#1a2b3c4d, and the same in every directory.
-
-    Raises:
-        BadInputError: if ``proven_plans`` raises it.
-    """
-    paths: dict[str, str] = {}
-    for name in names:
-        if name.startswith(PLAN):
-            path = with_digest(str((directory / name.removeprefix(PLAN)).absolute()), "algorithm", PLAN_BYTES)
-            paths[NAME.read("algorithm", PLAN + Path(path).name)] = without_digest(path)
-        else:
-            paths[name] = ""
-    register_plans(proven_plans({name: path for name, path in paths.items() if path}))
-    return [*paths]
-
-
-def plan_paths(cases: Iterable[Case]) -> dict[str, str]:
-    """Return where the plans among the algorithms of cases are, by name: what a job file says of them."""
-    return {case.algorithm: PLANS[case.algorithm].path for case in cases if case.algorithm in PLANS}
-
-
-def register_plans(plans: Mapping[str, ProvenPlan]) -> None:
-    """Register plans as algorithms of their collectives, by name; those that are registered stay."""
-    PLANS.update(plans)
-    for name, plan in plans.items():
-        if name not in plan.call.collective.algorithms:
-            _register(name, plan)
-
-
-def _register(name: str, plan: ProvenPlan) -> None:
-    def program(layout: Layout) -> tuple[Schedule, ...]:
-        return tuple(replace(each, layout=layout) for each in plan.slices)
-
-    p, program.__doc__ = plan.call.p, plan.sentence
-    needs = [Requirement(f"{p} workers, as its plan has", lambda layout, _: layout.workers == p)]
-    plan.call.collective(name, needs=needs, sizes=plan.sizes)(program)
+PLAN_FORMAT = AlgorithmFormat(
+    name="a plan of MSCCL++",
+    suffix=".json",
+    valid="a plan of MSCCL++ (JSON); MSCCL's XML and GOAL are not read",
+    recognises=begins_as_json,
+    read=proven,
+)

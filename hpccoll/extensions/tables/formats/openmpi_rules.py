@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NoReturn
 
 from hpccoll.cases.library_algorithms import default_parameters, library_algorithms, library_table
-from hpccoll.interop.tuning_tables.tuning_rule import (
+from hpccoll.extensions.tables.formats.tuning_rule import (
     MAX_INT,
     UNLIMITED,
     Span,

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from library_results import joined, library_results
 
-from hpccoll.analysis.verified_calls import (
+from hpccoll.extensions.tables.formats.mpich_json import read_mpich_json, write_mpich_json
+from hpccoll.extensions.tables.formats.tuning_rule import TuningRule
+from hpccoll.extensions.tables.verified_calls import (
     AS_WITHOUT,
     DEFAULT,
     FAILED,
@@ -17,9 +19,7 @@ from hpccoll.analysis.verified_calls import (
     OVERRULED,
     verify_table,
 )
-from hpccoll.interop.tuning_tables.mpich_json import read_mpich_json, write_mpich_json
-from hpccoll.interop.tuning_tables.tuning_rule import TuningRule
-from hpccoll.render.verified_table_text import verified_lines
+from hpccoll.extensions.tables.verified_table_text import verified_lines
 
 TABLE = Path("/tables/t.rules")
 RING, TREE, LINEAR = [[[1500, 20]] * 4, [[1000], [500, 500]] * 2, [[3000]] + [[1000]] * 3]

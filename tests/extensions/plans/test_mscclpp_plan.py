@@ -54,7 +54,7 @@ def test_the_largest_message_of_a_plan_is_the_one_whose_offsets_have_32_bits(arg
         (["ring", "-p", 4, "-b", 100], ["--bytes", "100", "a multiple of 64", "4 chunks"]),
         (["binomial", "-c", "broadcast", "-p", 4, "-b", 64], ["no broadcast", "all_gather"]),
         (["sharp_emulated", "-p", 4, "-b", 64, "--aggregators", 1], ["no aggregators"]),
-        (["ring", "-p", 4, "-b", 64, "--fold-cost", 1], ["--fold-cost", "no time"]),
+        (["ring", "-p", 4, "-b", 64, "--fold-cost", 1], ["--fold-cost", "--format goal"]),
     ],
 )
 def test_what_a_plan_cannot_say_is_refused_in_one_line(arguments, words):

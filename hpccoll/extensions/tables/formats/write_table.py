@@ -7,17 +7,17 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from hpccoll.analysis.library_choices import DEFAULT, LibraryChoices, LibraryRange
 from hpccoll.analysis.setting import recorded_mpi_version
 from hpccoll.cases.library_algorithms import library_collective, library_table
 from hpccoll.cases.variables import assignment
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count, format_rounded_size
-from hpccoll.interop.tuning_tables.mpich_json import write_mpich_compositions, write_mpich_json
-from hpccoll.interop.tuning_tables.nccl_csv import write_nccl_csv
-from hpccoll.interop.tuning_tables.openmpi_json import write_openmpi_json
-from hpccoll.interop.tuning_tables.openmpi_rules import write_han_rules, write_openmpi_rules
-from hpccoll.interop.tuning_tables.tuning_rule import ANY, UNLIMITED, TuningRule
+from hpccoll.extensions.tables.formats.mpich_json import write_mpich_compositions, write_mpich_json
+from hpccoll.extensions.tables.formats.nccl_csv import write_nccl_csv
+from hpccoll.extensions.tables.formats.openmpi_json import write_openmpi_json
+from hpccoll.extensions.tables.formats.openmpi_rules import write_han_rules, write_openmpi_rules
+from hpccoll.extensions.tables.formats.tuning_rule import ANY, UNLIMITED, TuningRule
+from hpccoll.extensions.tables.library_choices import DEFAULT, LibraryChoices, LibraryRange
 from hpccoll.store.rows import Run
 
 _Writer: TypeAlias = Callable[[Iterable[TuningRule], str], str]

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from hpccoll.analysis.strength import NOTICEABLE
-from hpccoll.analysis.verified_calls import DEFAULT, FAILED, IGNORED, OVERRULED, VerifiedCall
 from hpccoll.common.text import Columns, filled_columns, join_words, table_lines, table_of
 from hpccoll.common.units import format_count, format_factor, format_seconds, format_size
+from hpccoll.extensions.tables.verified_calls import DEFAULT, FAILED, IGNORED, OVERRULED, VerifiedCall
 
 REMEDIES = {
     IGNORED: "look at hpccoll tune --lint, and whether the variables name the table",

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from library_results import library_results
 
-from hpccoll.analysis.library_choices import library_choices
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
-from hpccoll.interop.tuning_tables.lint_table import lint_table
-from hpccoll.interop.tuning_tables.tuning_rule import ANY
-from hpccoll.interop.tuning_tables.write_table import FORMATS, expressible_choices, knows_nodes, table_files
+from hpccoll.extensions.tables.formats.lint_table import lint_table
+from hpccoll.extensions.tables.formats.tuning_rule import ANY
+from hpccoll.extensions.tables.formats.write_table import FORMATS, expressible_choices, knows_nodes, table_files
+from hpccoll.extensions.tables.library_choices import library_choices
 from hpccoll.store import hdf5
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import RawResults

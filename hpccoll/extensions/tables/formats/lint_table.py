@@ -4,12 +4,12 @@ import re
 from collections.abc import Callable, Mapping
 
 from hpccoll.cases.library_algorithms import library_table
-from hpccoll.interop.tuning_tables.mpich_json import read_mpich_json
-from hpccoll.interop.tuning_tables.nccl_csv import read_nccl_csv, read_rccl_csv
-from hpccoll.interop.tuning_tables.openmpi_json import read_openmpi_json
-from hpccoll.interop.tuning_tables.openmpi_rules import read_han_rules, read_openmpi_rules
-from hpccoll.interop.tuning_tables.tuning_rule import TuningTable
-from hpccoll.interop.tuning_tables.ucc_tune import read_ucc_tune
+from hpccoll.extensions.tables.formats.mpich_json import read_mpich_json
+from hpccoll.extensions.tables.formats.nccl_csv import read_nccl_csv, read_rccl_csv
+from hpccoll.extensions.tables.formats.openmpi_json import read_openmpi_json
+from hpccoll.extensions.tables.formats.openmpi_rules import read_han_rules, read_openmpi_rules
+from hpccoll.extensions.tables.formats.tuning_rule import TuningTable
+from hpccoll.extensions.tables.formats.ucc_tune import read_ucc_tune
 
 READERS: Mapping[str, Callable[[str], TuningTable]] = {
     "openmpi": read_openmpi_rules, "openmpi-json": read_openmpi_json, "han": read_han_rules, "mpich": read_mpich_json,

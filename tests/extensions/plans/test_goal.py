@@ -8,7 +8,7 @@ import pytest
 from schedule_examples import ALGORITHMS, EXAMPLES, SUBJECTS, case_of, cases
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.goal import goal_texts
+from hpccoll.extensions.plans.goal import goal_texts
 from hpccoll.schedule import COLLECTIVES, Cut, Layout, count, out_of_place
 
 HEAD = re.compile(r"// (?P<comment>.*)\nnum_ranks (?P<ranks>\d+)\n")

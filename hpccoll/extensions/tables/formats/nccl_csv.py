@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 
 from hpccoll.cases.library_algorithms import library_table
-from hpccoll.interop.tuning_tables.tuning_rule import (
+from hpccoll.extensions.tables.formats.tuning_rule import (
     ANY,
     MAX_INT,
     UNLIMITED,

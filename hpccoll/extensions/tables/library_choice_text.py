@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from itertools import groupby
 from statistics import geometric_mean
 
-from hpccoll.analysis.library_choices import DEFAULT, LibraryChoices, LibraryRange
 from hpccoll.analysis.library_evidence import nccl_name
 from hpccoll.analysis.setting import machine_name, recorded_mpi_version
 from hpccoll.common.text import Columns, join_words, table_lines, table_of
@@ -17,6 +16,7 @@ from hpccoll.common.units import (
     format_seconds,
 )
 from hpccoll.common.version import __version__
+from hpccoll.extensions.tables.library_choices import DEFAULT, LibraryChoices, LibraryRange
 
 MADE_BY = "made by hpccoll"
 """What the origin of every table begins with."""

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from hpccoll.common.errors import BadInputError, UnusableError, format_value
 from hpccoll.common.limits import IntegerRange
-from hpccoll.interop.mscclpp_plan import KINDS, MAX_OPERATIONS, MAX_REFERENCES
+from hpccoll.extensions.plans.mscclpp_plan import KINDS, MAX_OPERATIONS, MAX_REFERENCES
 from hpccoll.schedule import CollectiveCall, Layout
 
 MAX_EVENTS, MAX_CHUNKS, MAX_BITS = 40_000, 1 << 14, 1 << 31

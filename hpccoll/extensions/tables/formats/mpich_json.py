@@ -13,8 +13,8 @@ from typing import Any
 
 from hpccoll.cases.library_algorithms import LibraryAlgorithm, default_parameters, library_algorithms, library_table
 from hpccoll.common.text import first_few, join_words
-from hpccoll.interop.tuning_tables.json_lines import members_of
-from hpccoll.interop.tuning_tables.tuning_rule import (
+from hpccoll.extensions.tables.formats.json_lines import members_of
+from hpccoll.extensions.tables.formats.tuning_rule import (
     ANY,
     MAX_INT,
     Span,

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from library_results import joined, library_results
 
-from hpccoll.analysis.library_choices import library_choices
 from hpccoll.common.errors import BadInputError
+from hpccoll.extensions.tables.library_choices import library_choices
 
 SIZES = 1024, 4096, 16384, 65536
 

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
-from hpccoll.interop.tuning_tables.lint_table import READERS, lint_table, recognise_format
-from hpccoll.interop.tuning_tables.mpich_json import read_mpich_json, write_mpich_json
-from hpccoll.interop.tuning_tables.nccl_csv import write_nccl_csv
-from hpccoll.interop.tuning_tables.openmpi_json import write_openmpi_json
-from hpccoll.interop.tuning_tables.openmpi_rules import write_openmpi_rules
-from hpccoll.interop.tuning_tables.tuning_rule import ANY, UNLIMITED, TuningRule
+from hpccoll.extensions.tables.formats.lint_table import READERS, lint_table, recognise_format
+from hpccoll.extensions.tables.formats.mpich_json import read_mpich_json, write_mpich_json
+from hpccoll.extensions.tables.formats.nccl_csv import write_nccl_csv
+from hpccoll.extensions.tables.formats.openmpi_json import write_openmpi_json
+from hpccoll.extensions.tables.formats.openmpi_rules import write_openmpi_rules
+from hpccoll.extensions.tables.formats.tuning_rule import ANY, UNLIMITED, TuningRule
 
 FINDINGS = Path(lint_table.__code__.co_filename).with_name("findings.toml")
 GUARD = "0 1 0 0 0 0"

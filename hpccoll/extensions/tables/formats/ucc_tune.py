@@ -12,7 +12,7 @@ from itertools import product
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import parse_size
-from hpccoll.interop.tuning_tables.tuning_rule import UNLIMITED, Span, TuningRule, TuningTable
+from hpccoll.extensions.tables.formats.tuning_rule import UNLIMITED, Span, TuningRule, TuningTable
 
 _LIBRARIES = {"UCC_TL_UCP_TUNE": "ucc", "UCC_CL_HIER_TUNE": "ucc_hier"}
 ASSIGNMENT = re.compile(

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from hpccoll.cases.library_algorithms import default_parameters, library_algorithms, library_table
-from hpccoll.interop.tuning_tables.json_lines import members_of, value_of
-from hpccoll.interop.tuning_tables.tuning_rule import (
+from hpccoll.extensions.tables.formats.json_lines import members_of, value_of
+from hpccoll.extensions.tables.formats.tuning_rule import (
     MAX_INT,
     UNLIMITED,
     Span,

@@ -11,10 +11,11 @@ import pytest
 from cli_runner import invoke
 from plan_machine import ROUND_TRIPS, Machine, WrongResultError, exported, is_registered_for
 
+from hpccoll.cases.algorithm_files import with_files
 from hpccoll.cases.requested_schedule import requested_schedule
 from hpccoll.common.errors import UnusableError
-from hpccoll.interop import mscclpp_order
-from hpccoll.interop.mscclpp_reader import plan_of, with_plans
+from hpccoll.extensions.plans import mscclpp_order
+from hpccoll.extensions.plans.mscclpp_reader import plan_of
 from hpccoll.render.pictures import schedule_view
 from hpccoll.schedule import Cut, Layout, count
 from hpccoll.schedule.prove import prove
@@ -392,10 +393,10 @@ def test_a_plan_has_one_name_however_its_path_is_written_and_that_name_finds_it_
     path.parent.mkdir()
     path.write_text(json.dumps(exported("all_reduce", "ring", 4, 4)))
     monkeypatch.chdir(path.parent)
-    (name,) = with_plans([f"file:{path}", "file:ring#4.json", "file:../a#b/ring#4.json"])
+    (name,) = with_files([f"file:{path}", "file:ring#4.json", "file:../a#b/ring#4.json"])
     assert re.fullmatch(r"file:ring#4\.json#[0-9a-f]{8}", name)
     shown = invoke("show", name)  # which forgets the plans of this process
-    assert (shown.code, with_plans([name, "ring", name])) == (0, [name, "ring"])
+    assert (shown.code, with_files([name, "ring", name])) == (0, [name, "ring"])
     assert invoke("show", "file:ring#4.json#00000000").is_bad_input("it has changed since")
 
 
@@ -433,9 +434,10 @@ def test_a_plan_of_more_ranks_than_can_be_drawn_is_refused(tmp_path, monkeypatch
 
 PROVES = """import sys
 from hpccoll.cli.job_program import main
-from hpccoll.interop import mscclpp_reader
-proven = mscclpp_reader.proven
-mscclpp_reader.proven = lambda *words: print("proves", file=sys.stderr, flush=True) or proven(*words)
+from hpccoll.extensions.plans import mscclpp_reader
+read = mscclpp_reader.PLAN_FORMAT.read
+mscclpp_reader.PLAN_FORMAT = mscclpp_reader.PLAN_FORMAT._replace(
+    read=lambda *words: print("proves", file=sys.stderr, flush=True) or read(*words))
 sys.exit(main(sys.argv[1:]))
 """
 
