@@ -1,57 +1,40 @@
 """The command accept."""
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hpccoll.cli import common
+from hpccoll.cli.command import Command
+from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, to_one_line, writing
+from hpccoll.common.limits import COUNT
+from hpccoll.common.options import Argument, Option
 
 if TYPE_CHECKING:
     from hpccoll.evidence.log_record import LogRecord
     from hpccoll.judge.reference import Reference
     from hpccoll.model.machine_file import MachineFile
 
-family = typer.Typer()
 
 EXPECTED, RUN = "What is expected", "The run, where its output does not say it"
 
 
-@family.command(epilog="Example: hpccoll accept nccl.txt --cluster 8xh100-400g --out accept.html")
 def accept(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="raw files, directories with raw files, or outputs of nccl-tests, rccl-tests, OSU or IMB",
-            metavar="FILES...",
-        ),
-    ],
-    cluster: common.CLUSTER = None,
-    machine: common.MACHINE = None,
-    reference: Annotated[
-        Path | None, typer.Option(help="reference, of hpccoll compare --make-reference", metavar="F.json")
-    ] = None,
-    require: Annotated[
-        int | None,
-        typer.Option(
-            help="rows of each file that must be judged, else it ends with 3 [half, unless large sizes pass]",
-            metavar="N",
-            min=0,
-        ),
-    ] = None,
-    log: Annotated[
-        list[Path] | None,
-        typer.Option(help="log of the run, or directory of its logs: what ran, and causes", metavar="FILE"),
-    ] = None,
-    ranks: common.RUN_RANKS = None,
-    nodes: common.RUN_NODES = None,
-    library: common.LIBRARY = None,
-    program: common.PROGRAM = None,
+    files: list[Path],
+    cluster: str | None = None,
+    machine: Path | None = None,
+    reference: Path | None = None,
+    require: int | None = None,
+    log: list[Path] | None = None,
+    ranks: int | None = None,
+    nodes: int | None = None,
+    library: str | None = None,
+    program: str | None = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
-    out: Annotated[Path | None, typer.Option(help="page, or chart only", metavar="F.html|svg|png")] = None,
+    as_json: bool = False,
+    out: Path | None = None,
 ) -> int:
     """Judge whether measured numbers are normal.
 
@@ -87,19 +70,62 @@ def accept(
     common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
     if as_json:  # the text has them among its lines
         for line in unnamed_gpu_lines(acceptance):
-            typer.echo(f"hpccoll: note: {to_one_line(line)}", err=True)
+            print(f"hpccoll: note: {to_one_line(line)}", file=sys.stderr)
     if missing:
         line = f"note: {format_count(len(missing), 'case')} of the reference missing, the first {missing[0]}"
-        typer.echo(f"hpccoll: {to_one_line(line)}", err=True)
+        print(f"hpccoll: {to_one_line(line)}", file=sys.stderr)
     if out:
         from hpccoll.render.acceptance_page import write_acceptance
 
         with writing(out):
             write_acceptance(acceptance, out)
-        typer.echo(f"page: {out}", err=as_json)
+        print(f"page: {out}", file=sys.stderr if as_json else sys.stdout)
     if acceptance.is_undecided:
-        typer.echo(acceptance.decided_rows.line, err=as_json)
+        print(acceptance.decided_rows.line, file=sys.stderr if as_json else sys.stdout)
     return common.INCOMPLETE if acceptance.is_refused or any(codes) else 0
+
+
+ACCEPT = Command(
+    name="accept",
+    run=accept,
+    example="Example: hpccoll accept nccl.txt --cluster 8xh100-400g --out accept.html",
+    arguments=(
+        Argument(
+            "files",
+            "raw files, directories with raw files, or outputs of nccl-tests, rccl-tests, OSU or IMB",
+            "FILES...",
+            kind="path",
+        ),
+    ),
+    options={
+        common.WHERE: (
+            common.CLUSTER,
+            common.MACHINE,
+        ),
+        OPTIONS: (
+            Option(("--reference",), "reference, of hpccoll compare --make-reference", metavar="F.json", kind="path"),
+            Option(
+                ("--require",),
+                "rows of each file that must be judged, else it ends with 3 [half, unless large sizes pass]",
+                metavar="N",
+                kind="number",
+                key=COUNT,
+            ),
+            Option(
+                ("--log",),
+                "log of the run, or directory of its logs: what ran, and causes",
+                metavar="FILE",
+                kind="path-list",
+            ),
+            common.RUN_RANKS,
+            common.RUN_NODES,
+            common.LIBRARY,
+            common.PROGRAM,
+            common.JSON_IN_SI,
+            Option(("--out",), "page, or chart only", metavar="F.html|svg|png", kind="path"),
+        ),
+    },
+)
 
 
 def _read_expected(

@@ -105,6 +105,11 @@ def main(argv: Sequence[str]) -> int:
     return run_rank(argv, DiagnosisProgram)
 
 
+def build_diagnose_parser() -> OptionParser:
+    """Return the parser of ``hpccoll diagnose``."""
+    return OptionParser("diagnose", DIAGNOSE_SUMMARY, OPTIONS, (), DIAGNOSE_END, launcher=MPIEXEC)
+
+
 class DiagnosisProgram:
     """A diagnosis of the nodes of all ranks, or of what was recorded.
 
@@ -119,7 +124,7 @@ class DiagnosisProgram:
     device = "cpu"  # MPI sends nothing from GPUs: transfers between them are over NCCL
 
     def __init__(self, argv: Sequence[str]) -> None:
-        parser = OptionParser("diagnose", DIAGNOSE_SUMMARY, OPTIONS, (), DIAGNOSE_END, launcher=MPIEXEC)
+        parser = build_diagnose_parser()
         self.arguments = given = parser.parse_args(argv)
         self._recorded: RecordedDiagnosis | None = None
         self._file: Path | None = None  # where the diagnosis was written

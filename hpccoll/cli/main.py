@@ -2,10 +2,12 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
-from hpccoll.cli.extension_commands import extension_command, extension_commands
+from hpccoll.cli.extension_commands import WordsCommand, extension_command, extension_commands
 from hpccoll.cli.help_page import help_page
+from hpccoll.cli.job_program import main as run_job
 from hpccoll.common.errors import BadInputError, UnusableError, check_arguments, did_you_mean
 from hpccoll.common.extensions import contributed, contributed_names, imported_object
 from hpccoll.common.version import __version__
@@ -52,7 +54,7 @@ RENAMED = {
 
 SUMMARY = "How fast a cluster's collectives are, why, and what to do about it."
 EXAMPLE = "Example: hpccoll sweep    # about a minute on two cores; it prints what to use"
-MEASURE, OF_EXTENSIONS, OPTIONS = "Measure", "Of extensions", "Options"
+OF_EXTENSIONS, OPTIONS = "Of extensions", "Options"
 SHELLS = "bash", "zsh", "tcsh"
 
 
@@ -115,11 +117,17 @@ def shown_commands() -> Iterator[tuple[str, str, NamedCommand]]:
     for title, of_group in COMMANDS.items():
         for name in of_group:
             yield title, name, find_command(name)
-        if title == MEASURE:
-            for name in contributed_names("job_commands"):
-                yield title, name, contributed("job_commands", name)
+            if name == "run":
+                yield from _job_commands(title)
     for name, command in extension_commands():
         yield OF_EXTENSIONS, name, command
+
+
+def _job_commands(title: str) -> Iterator[tuple[str, str, NamedCommand]]:
+    """Yield the commands of extensions that measure as ``run`` does; ``hpccoll.__main__`` starts them."""
+    for name in contributed_names("job_commands"):
+        command = contributed("job_commands", name)
+        yield title, name, WordsCommand(command.summary, partial(run_job, command=command))
 
 
 def page() -> str:
@@ -129,7 +137,7 @@ def page() -> str:
         groups.setdefault(title, []).append((name, command.summary))
     groups[OPTIONS] = [
         ("--version", "version number"),
-        (f"--completion {'|'.join(SHELLS)}", "completion of commands and options, for a shell to read"),
+        ("--completion SHELL", f"completion script for a shell: {', '.join(SHELLS)}"),
         ("--help", "this page"),
     ]
     return help_page("hpccoll [COMMAND] [OPTIONS]", SUMMARY, groups, EXAMPLE)

@@ -62,7 +62,7 @@ class OptionParser(argparse.ArgumentParser):
         for option in chain.from_iterable(groups.values()):
             self.add_argument(*option.flags, **_argument(option))
         help_flags = (HELP,) if more is None else ("-h", HELP, HELP_ALL)
-        self.add_argument(*help_flags, action=_HelpAction, nargs=0)
+        self.add_argument(*help_flags, action=_HelpAction, nargs=0, dest=argparse.SUPPRESS, default=argparse.SUPPRESS)
 
     def page(self, *, everything: bool) -> str:
         """Return the help, with or without the groups that are ``more``."""
@@ -96,10 +96,19 @@ class OptionParser(argparse.ArgumentParser):
         finally:
             for action in self._actions:
                 action.default = defaults[action.dest]
-        by_name = {}
-        for option in chain.from_iterable(self.groups.values()):
-            by_name[option.name or option.long_flag.lstrip("-").replace("-", "_")] = option.long_flag
+        by_name = {option.parameter: option.long_flag for option in chain.from_iterable(self.groups.values())}
         return [by_name[name] for name in typed if name in by_name]
+
+    def check_bounds(self, values: Mapping[str, Any]) -> None:
+        """Check that numbers are within the bounds of their keys.
+
+        Raises:
+            BadInputError: if one is not.
+        """
+        for option in chain.from_iterable(self.groups.values()):
+            value = values[option.parameter]
+            if option.kind == "number" and option.key and option.key.bound and value is not None:
+                option.key.bound.check(option.long_flag, value)
 
     def error(self, message: str) -> None:  # type: ignore[override]
         unknown = re.match(r"unrecognized arguments: --([\w-]+)", message)
@@ -149,6 +158,7 @@ def _path(text: str) -> Path:
 _OF_KIND: Mapping[OptionKind, Mapping[str, Any]] = {
     "value": {},
     "number": {"type": int},
+    "decimal": {"type": float},
     "path": {"type": _path},
     "paths": {"type": _path, "nargs": "+"},
     "list": {"action": "append"},
@@ -164,12 +174,13 @@ _REPEATED = "list", "path-list", "switch"
 
 def _argument(option: Option) -> dict[str, Any]:
     settings = dict(_OF_KIND[option.kind])
-    if option.name:
-        settings["dest"] = option.name
+    settings["dest"] = option.parameter
     if option.kind in _REPEATED:
         settings["default"] = []
     elif option.kind != "flag":
         settings["default"] = option.default
+    if option.required:
+        settings["required"] = True
     if "--network" in option.flags:
         settings["choices"] = NETWORKS
     return settings

@@ -8,6 +8,7 @@ from hpccoll.common.limits import Key
 OptionKind: TypeAlias = Literal[
     "value",  # a text
     "number",  # an integer
+    "decimal",
     "path",
     "paths",  # one or more of them after one flag
     "list",  # texts; the flag is repeated
@@ -24,21 +25,22 @@ class Option:
 
     flags: tuple[str, ...]  # the short and the long form
     help: str  # a noun phrase
-    default: str | bool | None = (
-        None  # the text that is read if the option is absent; None: absence has its own meaning
-    )
+    default: str | float | bool | None = None  # what is read if it is absent; None: absence has a meaning of its own
     shown_default: str | None = None  # the default in the help text, if it differs from ``default``
     key: Key | None = None  # the key of the same meaning, whose bound holds for the option; None for other options
     metavar: str | None = None  # the placeholder of the value in the help text
     kind: OptionKind = "value"
     name: str = ""  # of the parameter of the command's function [the long flag]
     hidden: bool = False  # whether no help has it
+    required: bool = False
 
     @property
     def help_text(self) -> str:
         """The help with the default in brackets, unless it says the default itself."""
         shown = self.shown_default or self.default
-        if "[" in self.help or not isinstance(shown, str) or not shown:
+        if self.required:
+            shown = "required"
+        if "[" in self.help or isinstance(shown, bool) or shown in (None, ""):
             return self.help
         return f"{self.help} [{shown}]"
 
@@ -46,6 +48,11 @@ class Option:
     def long_flag(self) -> str:
         """The longest of its flags."""
         return max(self.flags, key=len)
+
+    @property
+    def parameter(self) -> str:
+        """The name of the parameter that gets its value."""
+        return self.name or self.long_flag.removeprefix("--").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The command predict step."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from signal import SIGINT, SIGTERM
@@ -128,7 +129,7 @@ def _simulated(
 
     if as_json:
         for line in prediction_report.left_out_lines(predicted.left_out):
-            print(f"hpccoll: {line}", err=True)
+            print(f"hpccoll: {line}", file=sys.stderr)
     return _Answer(rows, list(step_report.step_lines(predicted)), write, predicted.interrupted)
 
 
@@ -170,7 +171,7 @@ def _scenarios(path: Path) -> _Answer:
     with progress_counter("scenarios") as progress, interruptible(SIGINT, SIGTERM):
         predicted, interrupted = predict_scenarios(path, progress)
     if interrupted:
-        print(f"hpccoll: left out: {', '.join(interrupted)}: interrupted", err=True)
+        print(f"hpccoll: left out: {', '.join(interrupted)}: interrupted", file=sys.stderr)
     rows = [one.to_json() for one in predicted]
 
     def write(out: Path) -> None:
@@ -189,7 +190,7 @@ def _scenarios(path: Path) -> _Answer:
 PREDICT_STEP = Command(
     name="predict step",
     run=predict_step,
-    example="hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms",
+    example="Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms",
     options={
         common.WHERE: (
             common.MACHINE,

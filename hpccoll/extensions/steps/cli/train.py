@@ -12,7 +12,7 @@ from hpccoll.cli.option_parser import MPIEXEC, OptionParser
 from hpccoll.cli.run_options import build_parser, common_lists, parameters_of, split_words
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.limits import FLAG, RANKS
-from hpccoll.common.options import Option
+from hpccoll.common.options import Option, OptionKind
 from hpccoll.common.units import parameter_values
 from hpccoll.extensions.steps.step_workload import distinct_steps
 from hpccoll.extensions.steps.training import TRAINING_STEP
@@ -63,7 +63,7 @@ class TrainCommand:
     def build_parser(self) -> argparse.ArgumentParser:
         options = {}
         for name, key in WORKLOAD.items():
-            kind = "switch" if key.kind is FLAG else "list"
+            kind: OptionKind = "switch" if key.kind is FLAG else "list"
             options[name] = Option((option(name),), key.help_text, metavar="V,..", kind=kind)
         drills = [options.pop(DRILL)]
         shared: dict[str, list[Option]] = {}
