@@ -95,6 +95,7 @@ ACCEPT = Command(
             "raw files, directories with raw files, or outputs of nccl-tests, rccl-tests, OSU or IMB",
             "FILES...",
             kind="path",
+            repeated=True,
         ),
     ),
     options={

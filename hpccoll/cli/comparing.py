@@ -87,6 +87,7 @@ COMPARE = Command(
             "new one; with --reference of the new run, with --make-reference of all runs",
             "OLD NEW",
             kind="path",
+            repeated=True,
         ),
     ),
     options={
@@ -216,6 +217,7 @@ IMPORT = Command(
             "outputs of OSU, nccl-tests, rccl-tests or IMB; several of one benchmark are rounds",
             "FILE...",
             kind="path",
+            repeated=True,
         ),
     ),
     options={

@@ -224,7 +224,7 @@ EVIDENCE = Command(
     example="""Example: hpccoll evidence logs --network rdma
 
 of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log""",
-    arguments=(Argument("logs", "logs, or directories with logs", "LOGS...", kind="path"),),
+    arguments=(Argument("logs", "logs, or directories with logs", "LOGS...", kind="path", repeated=True),),
     options={
         OPTIONS: (
             Option(("--network",), "expected network between nodes: rdma or tcp", metavar="NETWORK"),

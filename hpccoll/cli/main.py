@@ -10,6 +10,7 @@ from hpccoll.cli.help_page import help_page
 from hpccoll.cli.job_program import main as run_job
 from hpccoll.common.errors import BadInputError, UnusableError, check_arguments, did_you_mean
 from hpccoll.common.extensions import contributed, contributed_names, imported_object
+from hpccoll.common.interruption import INTERRUPTED
 from hpccoll.common.version import __version__
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
@@ -86,7 +87,10 @@ def main() -> int:
             return 0
         case "--completion":
             return _print_completion(words)
-    return find_command(name).main(words)
+    try:
+        return find_command(name).main(words)
+    except KeyboardInterrupt:  # a traceback of what it interrupted says nothing
+        return INTERRUPTED
 
 
 def find_command(name: str) -> NamedCommand:
@@ -107,9 +111,9 @@ def find_command(name: str) -> NamedCommand:
     if brought:
         return brought
     if name.startswith("-"):
-        raise UnusableError("hpccoll", f"no option {name}: see 'hpccoll --help'")
+        raise UnusableError(f"no option {name}", "see 'hpccoll --help'")
     names = (*own_commands, *contributed_names("job_commands"), *contributed_names("commands"))
-    raise UnusableError("hpccoll", f"no command '{name}': {did_you_mean(name, names)}see 'hpccoll --help'")
+    raise UnusableError(f"no command '{name}'", f"{did_you_mean(name, names)}see 'hpccoll --help'")
 
 
 def shown_commands() -> Iterator[tuple[str, str, NamedCommand]]:

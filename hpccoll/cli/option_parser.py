@@ -137,7 +137,7 @@ def _name(option: Option) -> str:
 
 def _positional(argument: Argument) -> dict[str, Any]:
     about: dict[str, Any] = {"metavar": argument.metavar.strip("[]").removesuffix("...")}
-    if argument.is_repeated:
+    if argument.repeated:
         about["nargs"] = "+" if argument.is_required else "*"
     elif not argument.is_required:
         about["nargs"] = "?"

@@ -128,7 +128,13 @@ STATUS = Command(
     run=status,
     example="Example: hpccoll status results/default",
     arguments=(
-        Argument("paths", "sweeps, directories or raw files [the newest sweep in results/]", "[PATHS...]", kind="path"),
+        Argument(
+            "paths",
+            "sweeps, directories or raw files [the newest sweep in results/]",
+            "[PATHS...]",
+            kind="path",
+            repeated=True,
+        ),
     ),
     options={OPTIONS: (JSON,)},
 )

@@ -80,7 +80,13 @@ TRACE = Command(
     run=trace,
     example="Example: hpccoll trace /tmp/nccl_trace_rank_*",
     arguments=(
-        Argument("files", "files that the job wrote, archives of them, or directories", "FILES...", kind="path"),
+        Argument(
+            "files",
+            "files that the job wrote, archives of them, or directories",
+            "FILES...",
+            kind="path",
+            repeated=True,
+        ),
     ),
     options={
         OPTIONS: (

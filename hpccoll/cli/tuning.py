@@ -79,7 +79,9 @@ TUNE = Command(
     run=tune,
     words=words_of_tables,
     example="Example: hpccoll tune results/default --out table.json",
-    arguments=(Argument("paths", "raw files, or directories with raw files", "[PATHS...]", kind="path"),),
+    arguments=(
+        Argument("paths", "raw files, or directories with raw files", "[PATHS...]", kind="path", repeated=True),
+    ),
     options={
         OPTIONS: (
             Option(("--out",), "file of the new table", metavar="TABLE.json", kind="path"),

@@ -52,7 +52,10 @@ class Option:
     @property
     def parameter(self) -> str:
         """The name of the parameter that gets its value."""
-        return self.name or self.long_flag.removeprefix("--").replace("-", "_")
+        if self.name:
+            return self.name
+        first = next(flag for flag in self.flags if flag.startswith("--"))
+        return first.removeprefix("--").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +64,11 @@ class Argument:
 
     name: str  # of the parameter of the command's function
     help: str  # a noun phrase
-    metavar: str  # the placeholder in the help; in brackets if the argument may be left out, with dots if repeated
+    metavar: str  # the placeholder in the help, in brackets if the argument may be left out
     kind: Literal["value", "path"] = "value"
+    repeated: bool = False  # whether there may be several
 
     @property
     def is_required(self) -> bool:
         """Whether it may not be left out."""
         return not self.metavar.startswith("[")
-
-    @property
-    def is_repeated(self) -> bool:
-        """Whether there may be several."""
-        return self.metavar.rstrip("]").endswith("...")
