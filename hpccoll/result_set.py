@@ -143,8 +143,11 @@ class ResultSet:
 
         check_tolerance(tolerance, "tolerance")
         compared = compare(old._results, self._results, tolerance)  # noqa: SLF001 - of this class
-        rows = [{"verdict": case.verdict, **case.to_json()} for case in compared.cases]
-        frame = pd.DataFrame(rows, columns=[*_COMPARISON_DTYPES]).astype(_COMPARISON_DTYPES)
+        rows = []
+        for held in compared.cases:
+            row = {"verdict": held.verdict.value}
+            rows.append(row | held.to_json())
+        frame = pd.DataFrame(rows, columns=list(_COMPARISON_DTYPES)).astype(_COMPARISON_DTYPES)
         described = compared.to_json()
         frame.attrs = {name: described[name] for name in ("changes", "loads")}
         return frame

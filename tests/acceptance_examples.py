@@ -2,9 +2,10 @@
 
 from row_examples import make_row
 
-from hpccoll.judge.acceptance import PUBLISHED, RATE, TIME, Acceptance, Expected, Judged
+from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
 from hpccoll.judge.causes import Cause
+from hpccoll.judge.held import PUBLISHED, RATE, TIME, Expected, HeldVerdict
 
 GB, MIB, GIB = 1e9, 1 << 20, 1 << 30
 SOURCES = "nccl-tests#309", "nccl#2409", "dstackai/dstack@511c318", "OpenShift's guide of RDMA"
@@ -25,14 +26,19 @@ def judged(rate, low=None, high=None, nbytes=GIB, verdict=None, reason="", cause
     expected = low and Expected(low, (low + high) / 2, high, PUBLISHED, sources, 400 * GB)
     if verdict is None:
         share = rate / low if low else 0
-        verdict = Acceptance.FAIL if 0 < share < 0.85 else Acceptance.PASS if share >= 0.95 else Acceptance.CANNOT_TELL
-    return Judged(row_at(rate, nbytes, **more), RATE, rate, expected or None, verdict, reason, tuple(causes))
+        verdict = HeldVerdict.AS_EXPECTED if share >= 0.95 else HeldVerdict.CANNOT_TELL
+        verdict = HeldVerdict.SLOWER if 0 < share < 0.85 else verdict
+    return Judged(
+        row=row_at(rate, nbytes, **more), quantity=RATE, measured=rate, expected=expected or None, verdict=verdict,
+        reason=reason, causes=tuple(causes),
+    )  # fmt: skip
 
 
-def timed(seconds, low, high, nbytes=MIB, verdict=Acceptance.PASS, **more):
+def timed(seconds, low, high, nbytes=MIB, verdict=HeldVerdict.AS_EXPECTED, **more):
     """Return a row of ours whose time is judged."""
     row = make_row("ring", nbytes=nbytes, seconds=seconds, ranks=4, nodes=4, ranks_per_node=1, **more)
-    return Judged(row, TIME, seconds, Expected(low, (low * high) ** 0.5, high, "reference", ("a", "b", "c")), verdict)
+    expected = Expected(low, (low * high) ** 0.5, high, "reference", ("a", "b", "c"))
+    return Judged(row=row, quantity=TIME, measured=seconds, expected=expected, verdict=verdict)
 
 
 def of_two_nodes(at_1_gib=180 * GB):
@@ -45,7 +51,7 @@ def of_two_nodes(at_1_gib=180 * GB):
         judged(268 * GB, 266 * GB, 273 * GB, 64 * MIB),
         judged(170 * GB if is_low else 390 * GB, 385 * GB, 395 * GB, 256 * MIB, causes=causes),
         judged(at_1_gib, 445 * GB, 459 * GB, GIB, causes=causes),
-        judged(300 * GB, 350 * GB, 360 * GB, 8 * GIB, Acceptance.CANNOT_TELL, ONE_SOURCE, sources=SOURCES[:1]),
+        judged(300 * GB, 350 * GB, 360 * GB, 8 * GIB, HeldVerdict.CANNOT_TELL, ONE_SOURCE, sources=SOURCES[:1]),
     ]
 
 

@@ -12,7 +12,7 @@ sys.path.append(str(Path(__file__).parent / "benchmarks"))
 
 from accept_gate import HEALTHY, LARGE, REFERENCE, SLOW, Gate, Sweep, measured, sweeps_of
 
-from hpccoll.judge.acceptance import Acceptance
+from hpccoll.judge.held import HeldVerdict
 
 ASKED = Namespace(reference=5, healthy=20, slow=10, hosts=4, seed=44)
 
@@ -42,6 +42,6 @@ def test_a_sweep_that_failed_or_whose_line_is_cut_is_measured_again(tmp_path):
     ],
 )  # fmt: skip
 def test_a_slow_sweep_must_fail_at_large_sizes_and_not_at_the_smallest_and_any_other_must_pass(kind, failing, right):
-    verdicts = {True: Acceptance.FAIL, False: Acceptance.PASS}
+    verdicts = {True: HeldVerdict.SLOWER, False: HeldVerdict.AS_EXPECTED}
     rows = [timed(1.0, 0.9, 1.1, size, verdicts[size in failing]) for size in (8, 1024, LARGE, 4 * LARGE)]
     assert Gate(Sweep(kind, 0, 1), rows).is_right is right

@@ -146,7 +146,7 @@ def test_a_comparison_is_a_frame_with_the_worst_case_first(tmp_path):
     new = hpccoll.open(write_run(tmp_path / "new.h5", slower, seed=2, provenance={"kernel": "6.2"}))
     frame = new.compare(old)
     compared = compare(old._results, new._results)
-    assert records(frame) == [{"verdict": case.verdict, **plain(case.to_json())} for case in compared.cases]
+    assert records(frame) == [{"verdict": str(held.verdict), **plain(held.to_json())} for held in compared.cases]
     assert frame.verdict.tolist()[:3] == ["regression", "missing", "improvement"]
     assert frame.attrs["changes"] == {"kernel": {"old": "6.1", "new": "6.2"}}
     assert frame.attrs["loads"] == {"old": None, "new": None}

@@ -75,11 +75,12 @@ def accept(
     evidence = _read_log(log, read.ranks) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
     common.report_loaded(read.files)
+    results = to_results(read.files)
     with progress_counter("predictions") as progress:
-        judged = judge_rows(read.files, against, evidence, progress)
+        judged = judge_rows(read.files, results, against, evidence, progress)
     described = None if isinstance(against, Reference) else against
     judged = explain(judged, described, evidence, read.variables)
-    missing = missing_cases(against, to_results(read.files)) if isinstance(against, Reference) else []
+    missing = missing_cases(against, results) if isinstance(against, Reference) else []
     acceptance = AcceptanceSummary(judged, name, require, read.file_names, len(missing))
     if not acceptance.judged:
         raise UnusableError("FILES", "no file has a correct measurement of a collective")

@@ -27,6 +27,7 @@ from hpccoll.measure import mpi_startup
 if TYPE_CHECKING:
     from hpccoll.diagnosis.recorded import DiagnosisOptions, RecordedDiagnosis
     from hpccoll.diagnosis.records import Purpose
+    from hpccoll.diagnosis.verdict import MachineVerdict
     from hpccoll.measure.ranks import Ranks
     from hpccoll.measure.run.job_runner import JobRunner
 
@@ -221,16 +222,20 @@ class DiagnosisProgram:
     def _conclude(self, recorded: "RecordedDiagnosis") -> int:
         """Keep the measurements, and print the verdict; an error of files is printed, because other ranks go on."""
         from hpccoll.diagnosis.diagnosis_file import write_diagnosis
+        from hpccoll.diagnosis.verdict import verdict_of
 
         out = self.arguments.out
         problem: BadInputError | None = None
+        verdict: MachineVerdict | None = None
+        with suppress(Exception):  # first the measurements are written, and then it is raised again
+            verdict = verdict_of(recorded)
         try:
             if out:
                 with writing(out):
-                    self._file = write_diagnosis(recorded, out)  # first: the reader of stdout may have gone
+                    self._file = write_diagnosis(recorded, out, verdict)  # first: the reader of stdout may have gone
         except BadInputError as error:
             problem = error
-        code = print_verdict(recorded, as_json=self.arguments.json)
+        code = print_verdict(verdict or verdict_of(recorded), as_json=self.arguments.json)
         if problem:
             print(f"hpccoll: {problem}", file=sys.stderr, flush=True)
             return problem.exit_code
@@ -278,15 +283,17 @@ def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) ->
     """Print the verdict of one recorded diagnosis, or the history of several; return the exit code."""
     from hpccoll.diagnosis.diagnosis_file import find_diagnoses
     from hpccoll.diagnosis.history import MachineHistory
+    from hpccoll.diagnosis.verdict import verdict_of
     from hpccoll.render.diagnosis_text import history_lines
 
     found, damaged = find_diagnoses(paths)
     for error in damaged:
         print(f"hpccoll: {error}", file=sys.stderr)
     if len(found) == 1:
-        code = print_verdict(found[0], as_json=as_json)
+        verdict = verdict_of(found[0])
+        code = print_verdict(verdict, as_json=as_json)
         if out:
-            write_page(found[0], out)
+            write_page(found[0], verdict, out)
     else:
         if out:
             raise BadInputError("--out", str(out), f"left out: a page is of one diagnosis, and there are {len(found)}")
@@ -296,8 +303,8 @@ def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) ->
     return INCOMPLETE if damaged else code
 
 
-def write_page(recorded: "RecordedDiagnosis", out: Path) -> None:
-    """Write the page of a diagnosis, and print where it is.
+def write_page(recorded: "RecordedDiagnosis", verdict: "MachineVerdict", out: Path) -> None:
+    """Write the page of a diagnosis with its verdict, and print where it is.
 
     Raises:
         UnusableError: if it cannot be written.
@@ -305,16 +312,14 @@ def write_page(recorded: "RecordedDiagnosis", out: Path) -> None:
     from hpccoll.render.diagnosis_page import write_diagnosis_page
 
     with writing(out):
-        write_diagnosis_page(recorded, out)
+        write_diagnosis_page(recorded, out, verdict)
     print(f"page: {out}", file=sys.stderr, flush=True)
 
 
-def print_verdict(recorded: "RecordedDiagnosis", *, as_json: bool) -> int:
+def print_verdict(verdict: "MachineVerdict", *, as_json: bool) -> int:
     """Print the verdict of a diagnosis, and return the exit code that says whether all is well."""
-    from hpccoll.diagnosis.verdict import verdict_of
     from hpccoll.render.diagnosis_text import diagnosis_lines
 
-    verdict = verdict_of(recorded)
     _print(verdict.to_json(), diagnosis_lines(verdict), as_json=as_json)
     return 0 if verdict.is_healthy else INCOMPLETE
 

@@ -198,9 +198,11 @@ def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
     from hpccoll.store.result_files import read_all
 
     files = read_all(paths)
+    results = to_results(files)
     with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
         every: Iterable[Expectation | LibraryExpectation] = chain(
-            expectations(files.raw_results, model, progress), library_expectations(to_results(files), model, progress)
+            expectations(files.raw_results, model, progress, results.rows),
+            library_expectations(results, model, progress),
         )
         found, interrupted = completed(every)
     rows = [row for each in found for row in each.rows()]

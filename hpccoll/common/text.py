@@ -114,6 +114,14 @@ def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent
         yield (indent + "  ".join(aligned)).rstrip()
 
 
+def titled_lines(title: str, lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines below their title, indented; nothing without any."""
+    for number, line in enumerate(lines):
+        if number == 0:
+            yield f"{title}:"
+        yield f"  {line}"
+
+
 def tables_within(
     width: int, labels: tuple[str, Sequence[object]], columns: Sequence[tuple[str, Sequence[object]]],
 ) -> Iterator[str]:  # fmt: skip

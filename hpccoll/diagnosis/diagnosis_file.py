@@ -15,7 +15,7 @@ from hpccoll.common.records import from_builtins, to_builtins
 from hpccoll.diagnosis.nodes_alone import DOES
 from hpccoll.diagnosis.recorded import Load, MeasuredSlots, Question, RecordedDiagnosis
 from hpccoll.diagnosis.records import OF_A_RACK, Component, Diagnosis, Floats, Integers, Purpose, Slots
-from hpccoll.diagnosis.verdict import verdict_of
+from hpccoll.diagnosis.verdict import MachineVerdict, verdict_of
 from hpccoll.store.sealed_file import (
     COMPRESSION,
     DIAGNOSIS,
@@ -52,26 +52,33 @@ TEXTS: Mapping[str, str] = {
 """What each text in JSON is; the names of their datasets end with ``_json``."""
 
 
-def write_diagnosis(recorded: RecordedDiagnosis, path: Path) -> Path:
+def write_diagnosis(recorded: RecordedDiagnosis, path: Path, verdict: MachineVerdict | None = None) -> Path:
     """Write a diagnosis, whole or not at all, and return where: beside a finished one that has come to ``path``.
+
+    Args:
+        recorded: the diagnosis.
+        path: the file.
+        verdict: its verdict; None if the caller does not have it.
 
     Raises:
         OSError: if the file cannot be written.
     """
     if is_taken(path):
         path = path.with_name(f"{path.stem}-{recorded.provenance['run_id']}{path.suffix}")
-    write_sealed(path, DIAGNOSIS, lambda file: _write_content(file, recorded))
+    write_sealed(path, DIAGNOSIS, lambda file: _write_content(file, recorded, verdict))
     return path
 
 
-def _write_content(file: Any, recorded: RecordedDiagnosis) -> None:
+def _write_content(file: Any, recorded: RecordedDiagnosis, verdict: MachineVerdict | None) -> None:
     file.attrs.update(kind=recorded.kind, machine=recorded.machine)
     file.attrs["status"] = "complete" if recorded.diagnosis else "interrupted"
-    verdict = None
     with suppress(Exception):  # a fault of ours must not cost the measurement, from which the verdict follows
-        verdict = verdict_of(recorded).to_json()
+        verdict = verdict or verdict_of(recorded)
     for name, meaning in TEXTS.items():
-        text = _to_json(verdict if name == "verdict" else getattr(recorded, name))
+        if name == "verdict":
+            text = _to_json(verdict.to_json() if verdict else None)
+        else:
+            text = _to_json(getattr(recorded, name))
         create_text(file, f"{name}_json", text, f"JSON: {meaning}")
     columns = _columns(recorded)
     sizes: dict[str, int] = {}

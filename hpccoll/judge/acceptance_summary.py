@@ -7,8 +7,9 @@ from math import inf
 from typing import Any, TypeVar
 
 from hpccoll.common.decided_cases import DecidedCases
-from hpccoll.judge.acceptance import PUBLISHED, RATE, Acceptance, Judged, of_large_sizes
+from hpccoll.judge.acceptance import Judged, of_large_sizes
 from hpccoll.judge.causes import Cause
+from hpccoll.judge.held import PUBLISHED, RATE, Acceptance, HeldVerdict
 from hpccoll.store.call_key import CallKey
 
 PART = "collective", "nodes", "ranks"
@@ -28,9 +29,9 @@ class AcceptanceSummary:
     files: Mapping[str, str] = field(default_factory=dict)  # the names of the files of runs, by run_id
     missing: int = 0  # the number of cases of the reference that the results lack
 
-    def of(self, *verdicts: Acceptance) -> list[Judged]:
-        """Return the rows of some verdicts."""
-        return [judgement for judgement in self.judged if judgement.verdict in verdicts]
+    def of(self, *accepted: Acceptance) -> list[Judged]:
+        """Return the rows that pass, fail or cannot be told."""
+        return [judgement for judgement in self.judged if judgement.acceptance in accepted]
 
     @property
     def decided(self) -> Mapping[str, int]:
@@ -57,7 +58,7 @@ class AcceptanceSummary:
         still_open = []
         for rows in _grouped(self.judged, curve).values():
             large = of_large_sizes(rows)
-            if not any(judgement.verdict is Acceptance.PASS for judgement in large):
+            if not any(judgement.acceptance is Acceptance.PASS for judgement in large):
                 still_open += large
         return still_open
 
@@ -96,7 +97,7 @@ class AcceptanceSummary:
         """
         failed = self.of(Acceptance.FAIL)
         if failed:
-            wrong = [judgement for judgement in failed if judgement.reason]
+            wrong = [judgement for judgement in failed if judgement.verdict is HeldVerdict.WRONG]
             return min(wrong or failed, key=_weight)
         return min(self.open or self.of(Acceptance.PASS), key=_weight, default=None)
 

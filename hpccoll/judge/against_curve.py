@@ -2,31 +2,41 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from hpccoll.judge.held import CURVE, Expected, Held, HeldVerdict, verdict_between
 from hpccoll.store.rows import Row
 from hpccoll.traces.operation_times import OperationTimes
 from hpccoll.traces.records import Group
 
+SLOWER_BEYOND = 1.1
+"""The transfer over the measured time beyond which a collective is slower than the machine has shown."""
 
-class AgainstCurve(NamedTuple):
-    """The transfer of the operations of a group with one collective, size and type, beside the measured time."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgainstCurve(Held):
+    """The transfer of the operations of a group with one collective, size and type, held against the measured time.
+
+    The transfer is the median over operations of the shortest over ranks; the expected time lies between those of the
+    nearest measured sizes, in logarithms.
+    """
+
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "group": "group.name", "collective": "collective", "bytes": "bytes", "dtype": "dtype",
+        "operations": "operations", "transfer_s": "measured", "measured_s": "expected.value", "kind": "kind",
+        "factor": "ratio",
+    }  # fmt: skip
 
     group: Group
     collective: str
     bytes: int
     dtype: str | None
     operations: int
-    transfer_s: float  # median over operations of the shortest over ranks
-    measured_s: float | None  # between the nearest measured sizes, in logarithms; None without both of them
-    kind: str  # of the measurement, such as "measured on a testbed"
-
-    @property
-    def factor(self) -> float | None:
-        """The transfer over the measured time."""
-        return self.transfer_s / self.measured_s if self.measured_s else None
+    measured: float
+    kind: str  # of the measurement that is expected again, such as "measured on a testbed"; empty without one
 
 
 def against_curves(
@@ -43,36 +53,65 @@ def against_curves(
         rows: measurements of the machine.
         hosts: of the ranks, None where unknown.
     """
-    found = []
-    for of in times:
-        if of.waiting is None or not of.is_complete:
+    curves: list[AgainstCurve] = []
+    for calls in times:
+        transfers_s = _transfers(calls)
+        if not transfers_s:
             continue
-        transfers: defaultdict[tuple[int, str | None], list[float]] = defaultdict(list)
-        for operation, seconds in zip(of.operations, of.waiting.transfer_s.tolist(), strict=True):
-            if nbytes := operation.bytes:
-                transfers[nbytes, operation.first.dtype].append(seconds)
-        here = {hosts.get(rank) for rank in of.ranks}
-        nodes = None if None in here else len(here)
-        for (nbytes, dtype), seconds in transfers.items():
-            fitting = [row for row in rows if _is_same_call(row, of, nodes, dtype)]
+        hosts_of_ranks = {hosts.get(rank) for rank in calls.ranks}
+        nodes = None if None in hosts_of_ranks else len(hosts_of_ranks)
+        rows_of_call = [row for row in rows if _is_same_call(row, calls, nodes)]
+        for (nbytes, dtype), seconds in transfers_s.items():
+            fitting = _of_type(rows_of_call, dtype)
             if nodes is None and len({row.nodes for row in fitting}) > 1:
                 fitting = []
-            found.append(AgainstCurve(
-                of.group, of.collective, nbytes, dtype, len(seconds), float(np.median(seconds)),
-                *_time_at(fitting, nbytes),
-            ))  # fmt: skip
-    return found
+            expected, kind = _time_at(fitting, nbytes)
+            curves.append(_curve(calls, nbytes, dtype, seconds, expected, kind))
+    return curves
 
 
-def _is_same_call(row: Row, of: OperationTimes, nodes: int | None, dtype: str | None) -> bool:
-    return (
-        row.may_answer and not row.predicted and row.device != "cpu" and not row.load
-        and row.collective == of.collective and row.ranks == len(of.ranks) and nodes in (None, row.nodes)
-        and (row.op is None or dtype in (None, row.dtype))
+def _curve(
+    calls: OperationTimes, nbytes: int, dtype: str | None, transfers_s: Sequence[float], expected: Expected | None,
+    kind: str,
+) -> AgainstCurve:  # fmt: skip
+    transfer_s = float(np.median(transfers_s))
+    verdict, reason = HeldVerdict.CANNOT_TELL, "not at this size"
+    if expected:
+        verdict, reason = verdict_between(transfer_s / expected.value, 0.0, SLOWER_BEYOND), ""
+    return AgainstCurve(
+        group=calls.group, collective=calls.collective, bytes=nbytes, dtype=dtype, operations=len(transfers_s),
+        kind=kind, measured=transfer_s, expected=expected, verdict=verdict, reason=reason,
     )  # fmt: skip
 
 
-def _time_at(rows: Iterable[Row], nbytes: int) -> tuple[float | None, str]:
+def _of_type(rows: Sequence[Row], dtype: str | None) -> list[Row]:
+    """Return the rows with a type of elements; all of them if it is not recorded, and if nothing is reduced."""
+    return [row for row in rows if row.op is None or dtype in (None, row.dtype)]
+
+
+def _transfers(calls: OperationTimes) -> Mapping[tuple[int, str | None], list[float]]:
+    """Return the seconds of transfer by size and type; none if they are not known of all ranks."""
+    transfers_s: defaultdict[tuple[int, str | None], list[float]] = defaultdict(list)
+    if calls.waiting is None or not calls.is_complete:
+        return transfers_s
+    for operation, seconds in zip(calls.operations, calls.waiting.transfer_s.tolist(), strict=True):
+        if operation.bytes:
+            transfers_s[operation.bytes, operation.first.dtype].append(seconds)
+    return transfers_s
+
+
+def _is_same_call(row: Row, calls: OperationTimes, nodes: int | None) -> bool:
+    """Return whether a row measures the collective of operations on as many ranks, and on ``nodes`` if they are known.
+
+    Types of elements may still differ.
+    """
+    if not row.may_answer or row.predicted or row.device == "cpu" or row.load:
+        return False
+    has_same_place = row.ranks == len(calls.ranks) and nodes in (None, row.nodes)
+    return has_same_place and row.collective == calls.collective
+
+
+def _time_at(rows: Iterable[Row], nbytes: int) -> tuple[Expected | None, str]:
     """Return the time of the fastest rows at a size, and their kind; None outside the measured sizes."""
     fastest: dict[int, tuple[float, str]] = {}
     for row in rows:
@@ -83,4 +122,6 @@ def _time_at(rows: Iterable[Row], nbytes: int) -> tuple[float | None, str]:
         return None, ""
     seconds = [fastest[size][0] for size in sizes]
     nearest = min(sizes, key=lambda size: abs(np.log(size / nbytes)))
-    return float(np.exp(np.interp(np.log(nbytes), np.log(sizes), np.log(seconds)))), fastest[nearest][1]
+    expected_s = float(np.exp(np.interp(np.log(nbytes), np.log(sizes), np.log(seconds))))
+    _, kind = fastest[nearest]
+    return Expected(expected_s, expected_s, expected_s, CURVE), kind

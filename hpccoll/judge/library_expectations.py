@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count
+from hpccoll.judge.held import MACHINE, MODEL, Expected, Held, HeldVerdict, verdict_between
 from hpccoll.model.library_calls import library_names
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import PublishedSection
@@ -37,45 +38,57 @@ PAIRWISE = {"peer", "concurrent"}
 """The arguments of collectives whose messages go between pairs of ranks."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedCall:
-    """A measured call, with the predictions that it is held against."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCall(Held):
+    """A measured call, held against the fastest of some predictions."""
+
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "collective": "row.collective", "algorithm": "row.algorithm", "params": "row.params", "nodes": "row.nodes",
+        "ranks_per_node": "row.ranks_per_node", "ranks": "row.ranks", "racks": "row.racks",
+        "aggregators": "row.aggregators", "mapping": "row.mapping", "in_place": "row.in_place", "dtype": "row.dtype",
+        "bytes": "row.bytes", "median_s": "prediction.value_s", "ci_low_s": "prediction.low_s",
+        "ci_high_s": "prediction.high_s", "busbw_Bps": "expected_busbw", "kind": "prediction.kind",
+        "distance": "prediction.distance", "basis": "basis", "unmodelled": "prediction.unmodelled",
+        "published": "published", "candidates": "candidates", "reason": "reason", "measured_s": "row.median_s",
+        "measured_busbw_Bps": "row.busbw_Bps", "measured_algorithm": "row.algorithm", "measured_kind": "row.kind",
+        "transport": "row.transport", "timing": "row.timing", "source": "row.source", "ratio": "ratio",
+        "machine": "measured_on",
+    }  # fmt: skip
 
     row: Row  # the measurement
-    candidates: Sequence[Prediction]  # the predictions, the fastest first; none if there is a reason
-    reason: str = ""  # why nothing is expected of this size, where other sizes have an expectation
-    published: Sequence[PublishedSection] = ()  # what was published of NCCL near it, on machines of this class
+    measured_on: str  # the machine that was measured
+    basis: str  # NCCL_MODEL or FASTEST_SCHEDULE; empty if nothing can be expected
+    predictions: Sequence[Prediction]  # the candidates, the fastest first; none if there is a reason
+    sections: Sequence[PublishedSection] = ()  # what was published of NCCL near it, on machines of this class
 
     @property
-    def expected(self) -> Prediction | None:
+    def prediction(self) -> Prediction | None:
         """The fastest candidate; None without any."""
-        return self.candidates[0] if self.candidates else None
+        return self.predictions[0] if self.predictions else None
 
     @property
-    def ratio(self) -> float | None:
-        """Measured over expected time; None without an expectation."""
-        return self.row.median_s / self.expected.value_s if self.expected and self.row.median_s else None
+    def candidates(self) -> dict[str, float]:
+        """The times of the candidates in seconds, by algorithm."""
+        return {candidate.algorithm: candidate.value_s for candidate in self.predictions}
+
+    @property
+    def published(self) -> list[dict[str, Any]]:
+        """What was published near it, as JSON has it."""
+        return [section.model_dump(by_alias=True) for section in self.sections]
 
     @property
     def expected_busbw(self) -> float | None:
         """The busbw of the expected time; None without an expectation, and of a collective without busbw."""
-        return self.row.busbw_Bps * self.ratio if self.row.busbw_Bps and self.ratio else None
+        if not self.row.busbw_Bps or not self.ratio:
+            return None
+        return self.row.busbw_Bps * self.ratio
 
     def to_json(self) -> dict[str, Any]:
         """Return the call in SI units, with the expected time as its median; absent values are None."""
-        json = _measurement_to_json(self.row)
-        json["busbw_Bps"] = self.expected_busbw
-        json["published"] = [section.model_dump(by_alias=True) for section in self.published]
-        json["candidates"] = {candidate.algorithm: candidate.value_s for candidate in self.candidates}
-        json["reason"] = self.reason or None
-        json["ratio"] = self.ratio
-        expected = self.expected
-        if expected:
-            json |= {
-                "algorithm": expected.algorithm, "params": dict(expected.params), "median_s": expected.value_s,
-                "ci_low_s": expected.low_s, "ci_high_s": expected.high_s, "kind": expected.kind,
-                "distance": expected.distance, "unmodelled": list(expected.unmodelled),
-            }  # fmt: skip
+        json = Held.to_json(self)
+        json["unmodelled"] = json["unmodelled"] or []
+        if self.prediction:
+            json |= {"algorithm": self.prediction.algorithm, "params": dict(self.prediction.params)}
         return json
 
 
@@ -84,10 +97,13 @@ class LibraryExpectation:
     """The calls of one collective in one launch, over all sizes and both placements."""
 
     machine: MachineFile
-    measured_on: str  # the machine that was measured
-    basis: str  # NCCL_MODEL or FASTEST_SCHEDULE; empty if nothing can be expected
-    calls: Sequence[ComparedCall]  # the calls, by size
-    reason: str = ""  # why nothing can be expected
+    calls: Sequence[ComparedCall]  # the calls, by size, of one basis; at least one
+    reason: str = ""  # why nothing can be expected of any of them
+
+    @property
+    def basis(self) -> str:
+        """What the calls are held against, as each of them has it."""
+        return self.calls[0].basis
 
     @property
     def by_size(self) -> dict[int, ComparedCall]:
@@ -107,40 +123,17 @@ class LibraryExpectation:
 
     @property
     def outside(self) -> list[list[ComparedCall]]:
-        """The ranges of sizes whose ratio, with the two digits that are printed, is above CLOSE, or below it."""
-        low, high = CLOSE
-
-        def side(call: ComparedCall) -> int:
-            ratio = round(call.ratio or 1.0, 2)
-            if ratio > high:
-                return 1
-            return -1 if ratio < low else 0
-
-        return [list(calls) for side_of_calls, calls in groupby(self.by_size.values(), side) if side_of_calls]
+        """The ranges of sizes whose ratio is above CLOSE, or below it."""
+        ranges = []
+        for verdict, calls in groupby(self.by_size.values(), lambda call: call.verdict):
+            if verdict is not HeldVerdict.AS_EXPECTED:
+                ranges.append(list(calls))
+        return ranges
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield every call in SI units, with the expected time as its median; absent values are None."""
         for call in self.calls:
-            row = call.to_json()
-            row["basis"] = self.basis or None
-            row["machine"] = self.measured_on
-            if self.reason:
-                row["reason"] = self.reason
-            yield row
-
-
-def _measurement_to_json(row: Row) -> dict[str, Any]:
-    """Return a measured call in SI units, without what is expected of it."""
-    return {
-        "collective": row.collective, "algorithm": row.algorithm, "params": dict(row.params), "nodes": row.nodes,
-        "ranks_per_node": row.ranks_per_node, "ranks": row.ranks, "racks": row.racks,
-        "aggregators": row.aggregators, "mapping": row.mapping, "in_place": row.in_place, "dtype": row.dtype,
-        "bytes": row.bytes, "median_s": None, "ci_low_s": None, "ci_high_s": None, "busbw_Bps": None, "kind": None,
-        "distance": None, "basis": None, "unmodelled": [], "published": [], "candidates": {}, "reason": None,
-        "measured_s": row.median_s, "measured_busbw_Bps": row.busbw_Bps, "measured_algorithm": row.algorithm,
-        "measured_kind": row.kind, "transport": row.transport, "timing": row.timing, "source": row.source,
-        "ratio": None, "machine": None,
-    }  # fmt: skip
+            yield call.to_json()
 
 
 def library_expectations(
@@ -175,10 +168,26 @@ def _expectation(rows: Sequence[Row], machine: MachineFile, measured_on: str) ->
             basis, reason = "", str(error)
     calls = []
     for row in rows:
-        candidates_of_size = candidates.get(row.requested_bytes, ())
-        reason_of_size = "" if candidates_of_size else _unmoved_reason(row)
-        calls.append(ComparedCall(row, candidates_of_size, reason_of_size, _published(row, machine)))
-    return LibraryExpectation(machine, measured_on, basis, calls, reason)
+        predictions = candidates.get(row.requested_bytes, ())
+        reason_of_size = "" if predictions else _unmoved_reason(row)
+        expected, verdict = _expected(row, predictions, machine)
+        call = ComparedCall(
+            row=row, measured_on=measured_on, basis=basis, predictions=predictions, sections=_published(row, machine),
+            measured=row.median_s, expected=expected, verdict=verdict, reason=reason or reason_of_size,
+        )  # fmt: skip
+        calls.append(call)
+    return LibraryExpectation(machine, calls, reason)
+
+
+def _expected(row: Row, predictions: Sequence[Prediction], machine: MachineFile) -> tuple[Expected | None, HeldVerdict]:
+    """Return what is expected of a call, and the verdict on the ratio with the two digits that are printed."""
+    if not predictions or not row.median_s:
+        return None, HeldVerdict.CANNOT_TELL
+    fastest = predictions[0]
+    low_s, high_s = fastest.interval
+    origin = MODEL if fastest.of_library else MACHINE
+    ratio = round(row.median_s / fastest.value_s, 2)
+    return Expected(low_s, fastest.value_s, high_s, origin, (machine.name,)), verdict_between(ratio, *CLOSE)
 
 
 def _dtype(row: Row) -> str:

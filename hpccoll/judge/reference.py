@@ -5,7 +5,7 @@ run, the median of its rounds, which one disturbed round does not move. Bounds a
 more run (``shift``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -22,8 +22,6 @@ from hpccoll.common.records import from_builtins, json_text, load_record
 from hpccoll.judge.provenance_changes import Facts, facts_of_runs
 from hpccoll.judge.run_comparison import (
     COORDINATES,
-    MISSING,
-    TOLERANCE,
     ComparedCase,
     Comparison,
     Side,
@@ -98,6 +96,7 @@ class ReferenceCase:
             reason=None,
             seconds=self.seconds,
             samples=self.times_s,
+            bounds=(self.low_s, self.high_s),
             waiting=waiting,
         )
 
@@ -135,7 +134,8 @@ class Reference:
 
     @property
     def side(self) -> Side:
-        return Side({case.identity: case.compared for case in self.cases}, self.facts, of_runs=True)
+        cases = {case.identity: case.compared for case in self.cases}
+        return Side(cases, self.facts, of_runs=True, runs=self.runs)
 
 
 def make_reference(runs: Sequence[Results]) -> Reference:
@@ -171,19 +171,31 @@ def compare_with_reference(reference: Reference, new: Results, tolerance: float)
         UnusableError: if they have no case in common.
     """
     side = Side.of(new)
-    if not reference.side.cases.keys() & side.cases.keys():
-        raise UnusableError("--reference", "it has no case in common with the run")
+    check_common_case(reference, side.cases)
     return compare_sides(reference.side, side, tolerance)
 
 
-def missing_cases(reference: Reference, new: Results) -> list[str]:
-    """Return the cases of a reference of which a run has no result, in words.
+def check_common_case(reference: Reference, identities: Collection[str]) -> None:
+    """Check that a reference has one of the cases of a run.
 
     Raises:
-        UnusableError: if they have no case in common.
+        UnusableError: if it has none of them.
     """
-    comparison = compare_with_reference(reference, new, TOLERANCE)
-    return [case.label for case in comparison.cases if case.verdict == MISSING]
+    if all(case.identity not in identities for case in reference.cases):
+        raise UnusableError("--reference", "it has no case in common with the run")
+
+
+def missing_cases(reference: Reference, new: Results) -> list[str]:
+    """Return the cases of a reference that a run has no result of, in words."""
+    cases = cases_of_rows(new.rows, new.runs)
+    missing = []
+    for expected in reference.cases:
+        measured = cases.get(expected.identity)
+        if measured is None:
+            missing.append(expected.case)
+        elif not measured.has_result:
+            missing.append(measured.label)
+    return sorted(missing)
 
 
 def write_reference(reference: Reference, path: Path) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from statistics import median
-from typing import Any
+from typing import Any, ClassVar
 
 from hpccoll.analysis.late_ranks import late_words
 from hpccoll.analysis.setting import Choice
@@ -25,20 +25,17 @@ from hpccoll.analysis.shift import FALSE_DISCOVERIES, RunSpread, Shift, shifts
 from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_count, format_seconds, format_size
+from hpccoll.judge.held import EARLIER_RUN, REFERENCE, Acceptance, Expected, Held, HeldVerdict
 from hpccoll.judge.provenance_changes import Facts, changes, facts_of_runs
 from hpccoll.judge.side_by_side import SideBySide, side_by_side
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.host_load import busy_hosts, describe_busy
 from hpccoll.store.rows import Results, Row, Run
 
-REGRESSION, IMPROVEMENT, UNCHANGED, UNDECIDED = "regression", "improvement", "unchanged", "undecided"
-MISSING, WRONG, NEW = "missing", "wrong", "new"
-PLURALS = {
-    REGRESSION: "regressions", WRONG: "wrong", MISSING: "missing", IMPROVEMENT: "improvements", UNDECIDED: "undecided",
-    UNCHANGED: "unchanged", NEW: "new",
+PLURALS = {verdict: str(verdict) for verdict in HeldVerdict} | {
+    HeldVerdict.SLOWER: "regressions", HeldVerdict.FASTER: "improvements",
 }  # fmt: skip
 """The verdicts in the plural, the keys of the JSON, in the order in which they are reported."""
-VERDICTS = tuple(PLURALS)
 
 MAY_CHANGE = "racks", "machine", "executor", "kind"
 """What may differ between the results of one case in two runs; in one run, results that differ in it are two cases."""
@@ -48,8 +45,6 @@ COORDINATES = "collective", "algorithm", "requested_bytes", "in_place", "ranks",
 
 BAD = "wrong", "failed"
 """The statuses of results that count as wrong."""
-
-WORSE = REGRESSION, WRONG, MISSING
 
 MIN_COMMON = 10
 """The fewest cases whose median shift says something about all of them."""
@@ -73,6 +68,7 @@ class ComparedCase:
     reason: str | None  # why the status is not ok
     seconds: float | None  # the time; None without one
     samples: Sequence[float]  # the times that its spread is known from, in seconds
+    bounds: tuple[float, float] | None = None  # of a reference: the ends of what one more run is expected to take
     # of a training step, transfer and waiting in seconds, and which rank is late, in words
     waiting: tuple[float, float, str] | None = None
 
@@ -80,6 +76,11 @@ class ComparedCase:
     def timed(self) -> bool:
         """Whether it has a time, above 0."""
         return self.status in ("ok", "partial") and bool(self.seconds)
+
+    @property
+    def has_result(self) -> bool:
+        """Whether it has a time, or a result that is not right."""
+        return self.timed or self.status in BAD
 
     def differences(self, other: "ComparedCase") -> list[tuple[str, Any, Any]]:
         """Return the names and both values of what makes the cases different ones."""
@@ -166,32 +167,18 @@ def _label(row: Row) -> str:
     return ", ".join(words)
 
 
-@dataclass(frozen=True, slots=True)
-class CaseComparison:
-    """A case in both runs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseComparison(Held):
+    """A case in both runs: the time in the new run, held against that in the old one, or against a reference."""
 
-    identity: str  # as that of a ``ComparedCase``
-    case_id: str  # the id of the case, in the new run if it has one there
-    label: str  # the case in words
-    coordinates: Mapping[str, Any]  # its COORDINATES
-    verdict: str  # one of VERDICTS
-    old_s: float | None  # the median in the old run in seconds; None without a result
-    new_s: float | None  # likewise in the new run
+    KEYS: ClassVar[Mapping[str, str]] = {
+        "case_id": "case.case_id", "case": "case.label", **{name: f"case.coordinates.{name}" for name in COORDINATES},
+        "old_s": "expected.value", "new_s": "measured", "factor": "shift.factor", "low": "shift.low",
+        "high": "shift.high", "p_value": "shift.p_value", "reason": "reason",
+    }  # fmt: skip
+
+    case: ComparedCase  # the case in the new run if it has it, else in the old one
     shift: Shift | None  # the shift; None if it is unknown
-    reason: str | None = None  # why the case is wrong, missing or undecided
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison as JSON has it; absent values are None."""
-        shift = {name: getattr(self.shift, name, None) for name in ("factor", "low", "high", "p_value")}
-        return {
-            "case_id": self.case_id,
-            "case": self.label,
-            **self.coordinates,
-            "old_s": self.old_s,
-            "new_s": self.new_s,
-            **shift,
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +196,7 @@ class Comparison:
         """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
         content: dict[str, Any] = {}
         for verdict, key in PLURALS.items():
-            content[key] = [case.to_json() for case in self.of(verdict)]
+            content[key] = [held.to_json() for held in self.of(verdict)]
         old_load, new_load = self.loads
         return content | {
             "changes": {name: {"old": old, "new": new} for name, (old, new) in self.changes.items()},
@@ -221,35 +208,35 @@ class Comparison:
     @property
     def common_factor(self) -> float | None:
         """The median of all factors: what a change that slows everything moves; None with few cases."""
-        factors = self.factors(*VERDICTS)
+        factors = self.factors(*HeldVerdict)
         return median(factors) if len(factors) >= MIN_COMMON else None
 
     @property
     def by_call(self) -> "dict[tuple[str, int, int], Comparison]":
         """The comparison of each collective, number of ranks and number of nodes; those that became worse first."""
         by_call = defaultdict[tuple[str, int, int], list[CaseComparison]](list)
-        for case in self.cases:
-            where = case.coordinates
-            by_call[where["collective"], where["ranks"], where["nodes"]].append(case)
+        for held in self.cases:
+            where = held.case.coordinates
+            by_call[where["collective"], where["ranks"], where["nodes"]].append(held)
         parts = [(call, replace(self, cases=cases, beside=())) for call, cases in sorted(by_call.items())]
         return dict(sorted(parts, key=lambda part: not part[1].worse))
 
-    def factors(self, *verdicts: str) -> list[float]:
+    def factors(self, *verdicts: HeldVerdict) -> list[float]:
         """Return the times of the new run over those of the old one, ascending, of the cases of some verdicts."""
-        return sorted(case.shift.factor for case in self.cases if case.shift and case.verdict in verdicts)
+        return sorted(held.shift.factor for held in self.cases if held.shift and held.verdict in verdicts)
 
     @property
     def worse(self) -> bool:
-        return any(case.verdict in WORSE for case in self.cases)
+        return any(held.acceptance is Acceptance.FAIL for held in self.cases)
 
     def decided_cases(self, required: int | None = None) -> DecidedCases:
         """Return how many cases are decided, of those that the old run has; ``required`` of them must be [half]."""
-        cases = len(self.cases) - len(self.of(NEW))
-        return DecidedCases(cases - len(self.of(UNDECIDED)), cases, "case", required)
+        cases = len(self.cases) - len(self.of(HeldVerdict.NEW))
+        return DecidedCases(cases - len(self.of(HeldVerdict.CANNOT_TELL)), cases, "case", required)
 
-    def of(self, verdict: str) -> list[CaseComparison]:
+    def of(self, verdict: HeldVerdict) -> list[CaseComparison]:
         """Return the cases of a verdict."""
-        return [case for case in self.cases if case.verdict == verdict]
+        return [held for held in self.cases if held.verdict is verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +248,21 @@ class Side:
     load: str | None = None  # what disturbed its runs, in words; None if nothing did
     gaps: Mapping[str, str] = field(default_factory=dict)  # why cases have no result, by the id of the case
     of_runs: bool = False  # whether samples are times of runs, not of rounds: the side is a reference
+    runs: Sequence[str] = ()  # of a reference: its runs, in words
+
+    @property
+    def unit(self) -> str:
+        """What a sample is."""
+        return "run" if self.of_runs else "round"
+
+    def expectation(self, case: ComparedCase | None, tolerance: float) -> Expected | None:
+        """Return the time that a case has on this side, and the times that do not differ from it by what matters."""
+        if case is None or not case.timed or not case.seconds:
+            return None
+        if case.bounds:
+            low_s, high_s = case.bounds
+            return Expected(low_s, case.seconds, high_s, REFERENCE, tuple(self.runs))
+        return Expected(case.seconds / (1 + tolerance), case.seconds, case.seconds * (1 + tolerance), EARLIER_RUN)
 
     @classmethod
     def of(cls, results: Results, sources: Collection[str | None] | None = None) -> "Side":
@@ -314,38 +316,22 @@ def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
     cases = []
     for key in {**old.cases, **new.cases}:
         before, after = old.cases.get(key), new.cases.get(key)
-        case = after or before
-        if case is None or not (_has_result(before) or _has_result(after)):
+        sides = [case for case in (after, before) if case]
+        if not any(case.has_result for case in sides):
             continue
-        if after and old.of_runs:
-            after = _as_one_run(after)
         shift = shift_of.get(key)
         verdict, reason = _verdict(before, after, shift, old, new, tolerance)
-        comparison = CaseComparison(
-            identity=case.identity,
-            case_id=case.case_id,
-            label=case.label,
-            coordinates=case.coordinates,
+        held = CaseComparison(
+            case=sides[0],
+            measured=after.seconds if after and after.timed else None,
+            expected=old.expectation(before, tolerance),
             verdict=verdict,
-            old_s=before.seconds if before and before.timed else None,
-            new_s=after.seconds if after and after.timed else None,
-            shift=shift,
             reason=reason,
+            shift=shift,
         )
-        cases.append(comparison)
+        cases.append(held)
     cases.sort(key=_rank)
-    unit = "run" if old.of_runs else "round"
-    return Comparison(cases, dict(changes(old.facts, new.facts)), (old.load, new.load), tolerance, unit=unit)
-
-
-def _has_result(case: ComparedCase | None) -> bool:
-    """Return whether a side has a time of a case, or a result that is not right."""
-    return case is not None and (case.timed or case.status in BAD)
-
-
-def _as_one_run(case: ComparedCase) -> ComparedCase:
-    """Return a case whose only sample is its time: the unit of a reference is the run."""
-    return replace(case, samples=[case.seconds] if case.seconds else [])
+    return Comparison(cases, dict(changes(old.facts, new.facts)), (old.load, new.load), tolerance, unit=old.unit)
 
 
 def _shifts_of_common(old: Side, new: Side) -> dict[str, Shift | None]:
@@ -364,28 +350,34 @@ def _shifts_of_common(old: Side, new: Side) -> dict[str, Shift | None]:
     return dict(zip(common, found, strict=True))
 
 
-def _rank(case: CaseComparison) -> tuple[int, float, str]:
+def _rank(held: CaseComparison) -> tuple[int, float, str]:
     """Return the sort key of a case: by verdict, the largest change first."""
-    change = abs(math.log(case.shift.factor)) if case.shift else 0.0
-    return VERDICTS.index(case.verdict), -change, case.label
+    change = 0.0
+    if held.shift:
+        change = abs(math.log(held.shift.factor))
+    return _ORDER[held.verdict], -change, held.case.label
+
+
+_ORDER = {verdict: place for place, verdict in enumerate(HeldVerdict)}
 
 
 def _verdict(
     before: ComparedCase | None, after: ComparedCase | None, shift: Shift | None, old: Side, new: Side,
     tolerance: float,
-) -> tuple[str, str | None]:  # fmt: skip
+) -> tuple[HeldVerdict, str]:  # fmt: skip
     if after is not None and after.status in BAD:
-        return WRONG, after.reason
+        return HeldVerdict.WRONG, after.reason or ""
     if after is not None and after.timed and (before is None or not before.timed):
-        return NEW, None
+        return HeldVerdict.NEW, ""
     if before is None or after is None or not after.timed:
         reason = after.reason if after else None
         gap = new.gaps.get(before.case_id) if before else None
-        return MISSING, reason or gap or "the new run does not have it"
-    verdict, reason = verdict_on_shift(shift, min(len(before.samples), len(after.samples)), tolerance)
-    if verdict == UNDECIDED and old.of_runs:
+        return HeldVerdict.MISSING, reason or gap or "the new run does not have it"
+    rounds = 1 if old.of_runs else min(len(before.samples), len(after.samples))
+    verdict, reason = verdict_on_shift(shift, rounds, tolerance)
+    if verdict is HeldVerdict.CANNOT_TELL and old.of_runs:
         return verdict, "the runs of the reference differ by more than the tolerance"
-    if verdict in (REGRESSION, IMPROVEMENT) and before.waiting and after.waiting:
+    if verdict in (HeldVerdict.SLOWER, HeldVerdict.FASTER) and before.waiting and after.waiting:
         return verdict, _waiting_words(before.waiting, after.waiting)
     return verdict, reason
 
@@ -402,19 +394,19 @@ def _waiting_words(before: tuple[float, float, str], after: tuple[float, float, 
     return "; ".join(filter(None, parts))
 
 
-def verdict_on_shift(shift: Shift | None, rounds: int, tolerance: float) -> tuple[str, str | None]:
+def verdict_on_shift(shift: Shift | None, rounds: int, tolerance: float) -> tuple[HeldVerdict, str]:
     """Return the verdict on a shift, and its reason if it needs one; ``rounds`` are those of the run with fewer."""
     if shift is None:
-        return UNDECIDED, "the rounds of both runs are too few: measure at least two"
+        return HeldVerdict.CANNOT_TELL, "the rounds of both runs are too few: measure at least two"
     low, high = 1 / (1 + tolerance), 1 + tolerance
     if shift.p_value <= FALSE_DISCOVERIES and not low < shift.factor < high:
-        return (REGRESSION if shift.factor > 1 else IMPROVEMENT), None
+        return (HeldVerdict.SLOWER if shift.factor > 1 else HeldVerdict.FASTER), ""
     if low < shift.low and shift.high < high:
-        return UNCHANGED, None
+        return HeldVerdict.AS_EXPECTED, ""
     needed = max(shift.rounds_to_decide(tolerance), rounds + 1)
     if needed > MAX_ROUNDS:
-        return UNDECIDED, f"even {max(MAX_ROUNDS, rounds)} rounds of each run would not decide"
-    return UNDECIDED, f"about {needed} rounds of each run would decide"
+        return HeldVerdict.CANNOT_TELL, f"even {max(MAX_ROUNDS, rounds)} rounds of each run would not decide"
+    return HeldVerdict.CANNOT_TELL, f"about {needed} rounds of each run would decide"
 
 
 def check_tolerance(tolerance: float, key: str = "--tolerance") -> None:

@@ -10,8 +10,9 @@ from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count, format_counts, format_per_cent, format_size
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.verdict import UNKNOWN
-from hpccoll.judge.acceptance import MODEL, RATE, Acceptance, Judged, of_large_sizes
+from hpccoll.judge.acceptance import Judged, of_large_sizes
 from hpccoll.judge.causes import Cause, Symptom, age_of, facts_of, likeliest_causes, traits_of
+from hpccoll.judge.held import MODEL, RATE, Acceptance
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.published_rates import usual_algorithm
@@ -64,7 +65,7 @@ class _Calls:
 
     @property
     def failed(self) -> list[Judged]:
-        return [judgement for judgement in self.judged if judgement.verdict is Acceptance.FAIL]
+        return [judgement for judgement in self.judged if judgement.acceptance is Acceptance.FAIL]
 
     @property
     def failed_sizes(self) -> list[int]:
@@ -73,7 +74,7 @@ class _Calls:
     @property
     def normal_sizes(self) -> set[int]:
         """The sizes that pass in both placements."""
-        passed = [judgement.row for judgement in self.judged if judgement.verdict is Acceptance.PASS]
+        passed = [judgement.row for judgement in self.judged if judgement.acceptance is Acceptance.PASS]
         return {row.requested_bytes for row in passed} - {*self.failed_sizes}
 
     @property
@@ -148,7 +149,7 @@ def explain(
     explained = []
     for judgement in judged:
         reason = judgement.reason
-        is_untold = judgement.verdict is Acceptance.CANNOT_TELL
+        is_untold = judgement.acceptance is Acceptance.CANNOT_TELL
         if possible_faults and is_untold and judgement.row.nodes > 1:
             reason = f"{reason}; the log has {possible_faults}"
         explained.append(replace(judgement, causes=causes.get(id(judgement), ()), reason=reason))

@@ -25,26 +25,16 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.text import in_brackets, join_words
 from hpccoll.common.units import format_count, format_per_cent
 from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
-from hpccoll.judge.acceptance import MACHINE, MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, Judged
+from hpccoll.judge.acceptance import Judged
+from hpccoll.judge.expectations import expectations as schedule_expectations
+from hpccoll.judge.held import MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, HeldVerdict
 from hpccoll.judge.library_expectations import library_expectations, transport_mismatch
 from hpccoll.judge.named_gpus import gpus_with_model, other_gpus
-from hpccoll.judge.reference import Reference, ReferenceCase, compare_with_reference
-from hpccoll.judge.run_comparison import (
-    IMPROVEMENT,
-    REGRESSION,
-    TOLERANCE,
-    UNCHANGED,
-    CaseComparison,
-    ComparedCase,
-    Side,
-    compare_sides,
-    compared_rows,
-)
+from hpccoll.judge.reference import Reference, check_common_case
+from hpccoll.judge.run_comparison import TOLERANCE, CaseComparison, ComparedCase, Side, compare_sides, compared_rows
 from hpccoll.judge.wire_bounds import wire_bound
-from hpccoll.model.expected_times import expected_times
 from hpccoll.model.library_calls import modelled_busbw
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.observations import observations
 from hpccoll.model.published_rates import (
     NEAR,
     OLD,
@@ -57,12 +47,9 @@ from hpccoll.model.published_rates import (
     usual_algorithm,
     version_of,
 )
-from hpccoll.model.simulation import BOUNDS
-from hpccoll.model.validation import count_progress
 from hpccoll.schedule import itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
-from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 from hpccoll.store.rows import Results, Row, RowKey, Run
 
@@ -109,7 +96,7 @@ Expectation = tuple[Expected | None, str]
 
 
 def judge_rows(
-    files: ResultFiles, against: MachineFile | Reference, log: LogRecord | None = None,
+    files: ResultFiles, results: Results, against: MachineFile | Reference, log: LogRecord | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Judged]:  # fmt: skip
     """Return the verdict on each row of results that ranks exchanged data for, by collective, place and size.
@@ -117,7 +104,8 @@ def judge_rows(
     Rows under load with right results are left out: nothing is expected of them.
 
     Args:
-        files: the results: raw files, or outputs of other programs that were imported.
+        files: raw files, or outputs of other programs that were imported.
+        results: the results of these files.
         against: a described cluster or a fitted machine, or a reference of ``compare --make-reference``.
         log: the content of the logs of the run, which name the algorithm of each size.
         progress: is called with the numbers of simulations that are done, and of all.
@@ -126,7 +114,6 @@ def judge_rows(
         UnusableError: if a reference has no case in common with the results.
         KeyboardInterrupt: if the user has interrupted the simulations.
     """
-    results = to_results(files)
     rows = [row for row in results.rows if _is_judged(row)]
     if isinstance(against, Reference):
         return _against_reference(rows, results, against)
@@ -170,7 +157,7 @@ def _against_machine(
     names_gpus = bool(run and gpus_with_model(run))
     gpu_unnamed = row.transport in NCCL_LIBRARIES and not names_gpus
     judgement = replace(_judged(row, expected, reason), library=library, gpu_unnamed=gpu_unnamed)
-    if log is None or judgement.verdict is not Acceptance.PASS:
+    if log is None or judgement.acceptance is not Acceptance.PASS:
         return judgement
     possible_fault = _unasked(row, machine, log)
     return _untold(judgement, possible_fault) if possible_fault else judgement
@@ -185,7 +172,7 @@ def _library(row: Row, run: Run | None, log: LogRecord | None) -> str:
 
 
 def _untold(judgement: Judged, reason: str) -> Judged:
-    return replace(judgement, verdict=Acceptance.CANNOT_TELL, reason=reason)
+    return replace(judgement, verdict=HeldVerdict.CANNOT_TELL, reason=reason)
 
 
 def _undecided(row: Row, expected: Expected | None, reason: str) -> Judged:
@@ -193,11 +180,16 @@ def _undecided(row: Row, expected: Expected | None, reason: str) -> Judged:
     if row.status in BROKEN or row.wrong:
         quantity, measured = _measured(row, None)
         status = row.status if row.status in BROKEN else "wrong"
-        return Judged(row, quantity, measured, None, Acceptance.FAIL, row.reason or f"the result is {status}")
+        reason = row.reason or f"the result is {status}"
+        return Judged(
+            row=row, quantity=quantity, measured=measured, expected=None, verdict=HeldVerdict.WRONG, reason=reason
+        )
     if not row.usable:
         reason = row.reason or f"it is {row.status}"
     quantity, measured = _measured(row, expected)
-    return Judged(row, quantity, measured, expected, Acceptance.CANNOT_TELL, reason)
+    return Judged(
+        row=row, quantity=quantity, measured=measured, expected=expected, verdict=HeldVerdict.CANNOT_TELL, reason=reason
+    )
 
 
 def _measured(row: Row, expected: Expected | None) -> tuple[str, float]:
@@ -238,11 +230,11 @@ def _alone(judgement: Judged, expected: Expected) -> Judged:
         return replace(judgement, reason=f"{most}: are nodes, ports and ranks those of the machine?")
     least = _fail_below(nbytes) if is_published else FAIL_BELOW[0][1]
     if share_of_low < least:
-        return replace(judgement, verdict=Acceptance.FAIL)
+        return replace(judgement, verdict=HeldVerdict.SLOWER)
     if share_of_low < PASS_FROM:
         bounds = f"between {format_per_cent(least)} and {format_per_cent(PASS_FROM)}"
         return replace(judgement, reason=f"{bounds} of the lowest that is expected")
-    return replace(judgement, verdict=Acceptance.PASS)
+    return replace(judgement, verdict=HeldVerdict.AS_EXPECTED)
 
 
 def _fail_below(nbytes: int) -> float:
@@ -259,7 +251,7 @@ def _confirmed_by_neighbours(judged: Iterable[Judged]) -> list[Judged]:
     ``FAILS_ALONE`` times the bound of a reference it needs none.
     """
     in_order = sorted(judged, key=lambda judgement: _order(judgement.row))
-    failed = [judgement.verdict is Acceptance.FAIL for judgement in in_order]
+    failed = [judgement.acceptance is Acceptance.FAIL for judgement in in_order]
     curves: dict[object, list[int]] = defaultdict(list)
     same_size: dict[object, list[int]] = defaultdict(list)
     same_size_as: dict[int, list[int]] = {}
@@ -483,21 +475,16 @@ def _of_schedules(
     ours = {row.key: row for row in rows if row.algorithm != NATIVE}
     if not ours or not machine.tiers:
         return dict.fromkeys(ours, (None, f"{machine.name}: the costs of its messages are not known"))
-    mismatches = {key: transport_mismatch(row, machine) for key, row in ours.items()}
     expectations: dict[RowKey, Expectation] = {}
-    for key, mismatch in mismatches.items():
+    comparable = []
+    for key, row in ours.items():
+        mismatch = transport_mismatch(row, machine)
         expectations[key] = None, mismatch or "nothing is simulated of it"
-    measured = []
-    for raw in files.raw_results:
-        measured += [case for case in observations(raw, imported=True) if mismatches.get(case.key) == ""]
-    report = count_progress(progress, len(BOUNDS) * len(measured))
-    for case, interval in expected_times(measured, machine, report):
-        if interval and case.seconds:
-            low_s, high_s = interval
-            expectation: Expectation = Expected(low_s, case.seconds, high_s, MACHINE, (machine.name,)), ""
-        else:
-            expectation = None, case.reason
-        expectations[case.observation.key] = expectation
+        if not mismatch:
+            comparable.append(row)
+    for promised in schedule_expectations(files.raw_results, machine, progress, comparable):
+        for case in promised.cases:
+            expectations[case.case.observation.key] = case.expected, case.reason
     return expectations
 
 
@@ -517,14 +504,10 @@ def _of_libraries(
     expectations: dict[RowKey, Expectation] = {}
     for launch in library_expectations(replace(results, rows=tuple(native)), machine, progress):
         for call in launch.calls:
-            fastest = call.expected
-            if fastest is None:
-                expectations[call.row.key] = None, launch.reason or call.reason
-                continue
-            low_s, high_s = fastest.interval
-            is_slower = (call.row.median_s or 0.0) > high_s / PASS_FROM
-            reason = f"slower than {fastest.algorithm} would be, which the library need not take" if is_slower else ""
-            expectations[call.row.key] = Expected(low_s, fastest.value_s, high_s, MACHINE, (machine.name,)), reason
+            reason = call.reason
+            if call.prediction and call.expected and (call.measured or 0.0) > call.expected.high / PASS_FROM:
+                reason = f"slower than {call.prediction.algorithm} would be, which the library need not take"
+            expectations[call.row.key] = call.expected, reason
     return expectations
 
 
@@ -533,20 +516,18 @@ def _against_reference(rows: Sequence[Row], results: Results, reference: Referen
 
     If a case occurs several times, each occurrence is a run. Each is compared by itself, as one further run.
     """
-    compare_with_reference(reference, replace(results, rows=tuple(rows)), TOLERANCE)  # which needs a common case
     cases = {row.key: case for row, case in compared_rows(rows, results.runs)}
+    check_common_case(reference, {case.identity for case in cases.values()})
     runs, run_of = _separate_runs(cases)
     measured = Side.of(results)
     compared: dict[tuple[int, str], CaseComparison] = {}
     for number, run in enumerate(runs):
         comparison = compare_sides(reference.side, replace(measured, cases=run), TOLERANCE)
-        compared |= {(number, case.identity): case for case in comparison.cases}
-    references = {case.identity: case for case in reference.cases}
+        compared |= {(number, held.case.identity): held for held in comparison.cases}
     judged = []
     for row in rows:
-        identity = cases[row.key].identity
-        comparison_of_case = compared[run_of[row.key], identity]
-        judged.append(_of_reference(row, comparison_of_case, references.get(identity), reference))
+        held = compared[run_of[row.key], cases[row.key].identity]
+        judged.append(_of_reference(row, held))
     identities = {key: case.identity for key, case in cases.items()}
     return _confirmed_by_runs(_confirmed_by_neighbours(judged), identities)
 
@@ -568,16 +549,14 @@ def _separate_runs(
     return runs, run_of
 
 
-def _of_reference(row: Row, comparison: CaseComparison, of_case: ReferenceCase | None, reference: Reference) -> Judged:
-    if of_case is None:
+def _of_reference(row: Row, held: CaseComparison) -> Judged:
+    """Return a row with the verdict of its comparison with a reference, unless it cannot be told."""
+    if held.expected is None:
         return _undecided(row, None, "the reference does not have it")
-    expected = Expected(of_case.low_s, of_case.seconds, of_case.high_s, REFERENCE, tuple(reference.runs))
-    judgement = _undecided(row, expected, "; ".join(caveats_of(row, alike=True)))
+    judgement = _undecided(row, held.expected, "; ".join(caveats_of(row, alike=True)))
     if judgement.reason:
         return judgement
-    verdicts = {REGRESSION: Acceptance.FAIL, UNCHANGED: Acceptance.PASS, IMPROVEMENT: Acceptance.PASS}
-    verdict = verdicts.get(comparison.verdict, Acceptance.CANNOT_TELL)
-    return replace(judgement, verdict=verdict, reason=comparison.reason or "")
+    return replace(judgement, verdict=held.verdict, reason=held.reason)
 
 
 def _confirmed_by_runs(judged: Sequence[Judged], identities: Mapping[RowKey, str]) -> list[Judged]:
@@ -590,14 +569,14 @@ def _confirmed_by_runs(judged: Sequence[Judged], identities: Mapping[RowKey, str
     for judgement in judged:
         identity = identities[judgement.row.key]
         times[identity].add(judgement.measured)
-        if judgement.verdict is Acceptance.FAIL:
+        if judgement.acceptance is Acceptance.FAIL:
             failing[identity].add(judgement.measured)
     reason = "runs of the reference differ much at this size: a second run would decide; do: give both"
     confirmed = []
     for judgement in judged:
         identity = identities[judgement.row.key]
         needed = max(NEEDED_RUNS, len(times[identity]) // 2 + 1)
-        fails_in_few = judgement.verdict is Acceptance.FAIL and len(failing[identity]) < needed
+        fails_in_few = judgement.acceptance is Acceptance.FAIL and len(failing[identity]) < needed
         is_doubtful = fails_in_few and _is_unsteady(judgement)
         confirmed.append(_untold(judgement, reason) if is_doubtful else judgement)
     return confirmed

@@ -14,7 +14,7 @@ from hpccoll.schedule import Algorithm, CollectiveCall, Layout, Parameter, numbe
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.layout import TIERS
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults
-from hpccoll.store.rows import RowKey
+from hpccoll.store.rows import Row, RowKey
 from hpccoll.store.schema import ON_TESTBED
 from hpccoll.store.statistics import make_row
 
@@ -143,19 +143,26 @@ class Observation:
         return next(iter(self.tiers)) if len(self.tiers) == 1 else None
 
 
-def observations(raw: RawResults, *, imported: bool = False) -> Iterator[Observation]:
+def observations(
+    raw: RawResults, *, imported: bool = False, rows: Mapping[RowKey, Row] | None = None
+) -> Iterator[Observation]:
     """Yield the observations of one raw file: of single operations, without floors, predictions, unknown algorithms.
 
     Training steps are many operations, and left out; so are calls under load, and, unless ``imported``, those that
-    another program measured.
+    another program measured. With ``rows``, which were made of the file, only the cases of these are yielded, and no
+    row is made anew.
     """
     for attempt, outcome, _ in raw.histories():
         if not (attempt.ours or (imported and attempt.imported)) or not _is_observed(outcome):
             continue
-        timed = make_row(raw.job, attempt, outcome)
-        if not timed.median_s or not outcome.bytes:
-            continue
         case = outcome.case
+        key = raw.job.name, attempt.run_id, case.id
+        if rows is None:
+            timed: Row | None = make_row(raw.job, attempt, outcome)
+        else:
+            timed = rows.get(key)
+        if timed is None or not timed.median_s or not outcome.bytes:
+            continue
         family = COLLECTIVES[case.collective]
         layout = attempt.layout
         if case.mapping is not None:
@@ -184,7 +191,7 @@ def observations(raw: RawResults, *, imported: bool = False) -> Iterator[Observa
             oversubscribed=attempt.oversubscribed,
             cpus=_cpus(attempt),
             file=raw.path.name,
-            key=(raw.job.name, attempt.run_id, case.id),
+            key=key,
         )
 
 

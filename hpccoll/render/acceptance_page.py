@@ -8,8 +8,9 @@ import altair as alt
 
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_size
-from hpccoll.judge.acceptance import TIME, Acceptance, Expected, Judged
+from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
+from hpccoll.judge.held import TIME, Acceptance, Expected
 from hpccoll.render import chart_base
 from hpccoll.render.acceptance_text import (
     VERDICT_WORDS,
@@ -26,8 +27,8 @@ from hpccoll.render.acceptance_text import (
 from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.chart_panels import guide_lines
 from hpccoll.render.colours import MUTED, PAPER, numbered_colours
-from hpccoll.render.page_frame import render, vega_script
-from hpccoll.store.durable_files import replacing_file
+from hpccoll.render.judgement_page import JudgementPage, JudgementPart, JudgementTable, judgement_html
+from hpccoll.render.page_frame import write_page_or_picture
 
 
 class VerdictMark(NamedTuple):
@@ -59,39 +60,48 @@ def write_acceptance(acceptance: AcceptanceSummary, out: Path) -> None:
     Raises:
         OSError: if it cannot be written.
     """
-    if out.suffix == ".html":
-        with replacing_file(out.resolve()) as unfinished:
-            unfinished.write_text(acceptance_page(acceptance), encoding="utf-8")
-        return
-    quantity = acceptance.parts[0].judged[0].quantity  # times and bandwidths have no common axis
-    parts = [part for part in acceptance.parts if part.judged[0].quantity == quantity][: chart_base.MAX_PANELS]
-    chart_base.write_picture(acceptance_chart(parts, f"Held against {acceptance.against}", first_line(acceptance)), out)
+    write_page_or_picture(out, lambda: acceptance_page(acceptance), lambda: _first_chart(acceptance))
+
+
+def _first_chart(acceptance: AcceptanceSummary) -> Mapping[str, object]:
+    """Return the chart of the parts with the first quantity: times and bandwidths have no common axis."""
+    quantity = acceptance.parts[0].judged[0].quantity
+    parts = [part for part in acceptance.parts if part.judged[0].quantity == quantity]
+    title = f"Held against {acceptance.against}"
+    return acceptance_chart(parts[: chart_base.MAX_PANELS], title, first_line(acceptance))
 
 
 def acceptance_page(acceptance: AcceptanceSummary) -> str:
     """Return the HTML of the page."""
-    parts_of_page = []
-    for number, part in enumerate(acceptance.parts, 1):
-        heading = part_title(part)
-        part_of_page = {
-            "id": f"part-{number}",
-            "heading": heading,
-            "verdict": first_line(part),
-            "table": verdict_table(part),
-            "chart": acceptance_chart([part], heading),
-        }
-        parts_of_page.append(part_of_page)
-    context = {
-        "title": f"Held against {acceptance.against}",
-        "first_line": first_line(acceptance),
-        "parts_of_page": parts_of_page,
+    title = f"Held against {acceptance.against}"
+    parts = [_part_of_page(f"part-{number}", part) for number, part in enumerate(acceptance.parts, 1)]
+    sections = {
         "causes": acceptance.causes,
         "reasons": list(reason_lines(acceptance)),
         "origins": list(origin_lines(acceptance)),
-        "caption": CAPTION,
-        "vega": vega_script(),
     }
-    return render("acceptance.html", context)
+    links = {part.anchor: part.heading for part in parts}
+    for name, (anchor, text) in SECTION_LINKS.items():
+        if sections[name]:
+            links[anchor] = text
+    page = JudgementPage(
+        title=title, heading=title, answers=[first_line(acceptance)], judged=parts, links=links, figure="curve",
+        figure_title="Measured and expected", caption=CAPTION,
+    )  # fmt: skip
+    return judgement_html("acceptance.html", page, sections)
+
+
+SECTION_LINKS = {
+    "causes": ("causes", "causes"), "reasons": ("missing", "what is missing"), "origins": ("origins", "expectations")
+}  # fmt: skip
+"""The anchor of each section, and the text of the link to it."""
+
+
+def _part_of_page(anchor: str, part: AcceptanceSummary) -> JudgementPart:
+    heading = part_title(part)
+    head, rows = verdict_table(part)
+    tables = [JudgementTable(head, rows)] if rows else []
+    return JudgementPart(anchor, heading, first_line(part), acceptance_chart([part], heading), tables)
 
 
 def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str) -> Mapping[str, object]:
@@ -188,7 +198,7 @@ def _expected_fields(judged: Judged, value_range: Expected) -> ChartRecord:
 
 def _measured_fields(judged: Judged) -> ChartRecord:
     record: ChartRecord = {
-        "value": judged.measured, "verdict": VERDICT_WORDS[judged.verdict], "fill": MARKS[judged.verdict].fill,
+        "value": judged.measured, "verdict": VERDICT_WORDS[judged.acceptance], "fill": MARKS[judged.acceptance].fill,
         "measured": figure(judged, judged.measured), "normal": range_words(judged) or judged.reason,
     }  # fmt: skip
     if judged.quantity != TIME and judged.expected and judged.expected.wire_Bps:

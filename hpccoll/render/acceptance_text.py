@@ -8,10 +8,20 @@ from typing import NamedTuple
 
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.series_names import call_label
-from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, join_words, table_lines, table_of
+from hpccoll.common.text import (
+    Columns,
+    filled_columns,
+    in_brackets,
+    join_ends,
+    join_words,
+    table_lines,
+    table_of,
+    titled_lines,
+)
 from hpccoll.common.units import format_count, format_per_cent, format_rate, format_seconds, format_size
-from hpccoll.judge.acceptance import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance, Judged
+from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
+from hpccoll.judge.held import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance
 from hpccoll.model.published_rates import version_of
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row
@@ -48,9 +58,10 @@ def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     sections.append(("cannot tell", reason_lines(acceptance)))
     sections.append(("where the expectations come from", origin_lines(acceptance)))
     for title, lines in sections:
-        indented = [f"  {line}" for line in lines]
-        if indented:
-            yield from ("", f"{title}:", *indented)
+        section = list(titled_lines(title, lines))
+        if section:
+            yield ""
+            yield from section
 
 
 def first_line(acceptance: AcceptanceSummary) -> str:
@@ -66,7 +77,7 @@ def first_line(acceptance: AcceptanceSummary) -> str:
         parts.append(f"{format_count(decided, 'row')}{of_file} judged, {acceptance.required} required")
     if acceptance.missing:
         parts.append(f"{format_count(acceptance.missing, 'case')} of the reference missing")
-    verdicts = Counter(judged.verdict for judged in acceptance.judged)
+    verdicts = Counter(judged.acceptance for judged in acceptance.judged)
     counts = [f"{verdicts[verdict]} {words}" for verdict, words in VERDICT_WORDS.items() if verdicts[verdict]]
     parts.append(f"{format_count(len(acceptance.judged), 'row')}: {', '.join(counts)}")
     return f"{VERDICT_WORDS[acceptance.verdict]}: {'; '.join(parts)}"
@@ -81,14 +92,14 @@ def _decisive_words(acceptance: AcceptanceSummary) -> str:
     value = figure(judged, judged.measured)
     reached = f"{what} takes {value}" if judged.quantity == TIME else f"{what} reaches {value} busbw"
     if judged.reason or expected is None:
-        subject = what if judged.verdict is Acceptance.FAIL else reached
+        subject = what if judged.acceptance is Acceptance.FAIL else reached
         return f"{subject}: {judged.reason}"
     normal = ORIGINS[expected.origin].sentence.format(against=acceptance.against)
     sources = in_brackets(_sources(judged))
     nearest = min(max(judged.measured, expected.low), expected.high)
     beyond = judged.measured / nearest - 1  # outside the range; 0 within it
     percent = format_per_cent(abs(beyond))
-    if judged.verdict is Acceptance.PASS and percent != format_per_cent(0):
+    if judged.acceptance is Acceptance.PASS and percent != format_per_cent(0):
         side = "below" if beyond < 0 else "above"
         return f"{reached}, {percent} {side} the {range_words(judged)} that are {normal}{sources}"
     return f"{reached}; {range_words(judged)} are {normal}{sources}"
@@ -177,10 +188,10 @@ def verdict_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
         ("expected", partial(_expected_figure, "value")),
         ("high", partial(_expected_figure, "high")),
         ("from", _sources),
-        ("verdict", lambda judged: VERDICT_WORDS[judged.verdict]),
-        ("why", lambda judged: judged.reason if judged.verdict is Acceptance.FAIL else ""),
+        ("verdict", lambda judged: VERDICT_WORDS[judged.acceptance]),
+        ("why", lambda judged: judged.reason if judged.acceptance is Acceptance.FAIL else ""),
     )
-    shown = [judged for judged in part.judged if judged.expected or judged.verdict is Acceptance.FAIL]
+    shown = [judged for judged in part.judged if judged.expected or judged.acceptance is Acceptance.FAIL]
     head, rows = table_of(columns, shown)
     return filled_columns(head, rows)
 

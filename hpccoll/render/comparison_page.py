@@ -1,6 +1,6 @@
 """The page of a comparison: for each collective and shape a chart and the cases by verdict; what else changed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import altair as alt
@@ -10,7 +10,8 @@ from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
 from hpccoll.common.text import table_of
 from hpccoll.common.units import format_count, format_factor, format_size
-from hpccoll.judge.run_comparison import VERDICTS, CaseComparison, Comparison
+from hpccoll.judge.held import HeldVerdict
+from hpccoll.judge.run_comparison import CaseComparison, Comparison
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.chart_layout import WIDTH
@@ -26,10 +27,10 @@ from hpccoll.render.comparison_tables import (
     what_changed,
     what_matters,
 )
-from hpccoll.render.page_frame import render, vega_script
-from hpccoll.store.durable_files import replacing_file
+from hpccoll.render.judgement_page import JudgementPage, JudgementPart, JudgementTable, judgement_html
+from hpccoll.render.page_frame import write_page_or_picture
 
-COLOURS = {style.name or verdict: style.colour for verdict, style in VERDICT_STYLES.items() if style.colour}
+COLOURS = {style.name or str(verdict): style.colour for verdict, style in VERDICT_STYLES.items() if style.colour}
 
 FINE_TICKS = 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.4, 1.7, 2
 COARSE_TICKS = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
@@ -44,53 +45,55 @@ def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
         UnusableError: if the chart has nothing to show.
         OSError: if the file cannot be written.
     """
-    if out.suffix == ".html":
-        with replacing_file(out.resolve()) as unfinished:
-            unfinished.write_text(comparison_page(comparison, title), encoding="utf-8")
-        return
-    chart = comparison_chart(comparison, title)
-    if chart is None:
-        raise UnusableError(
-            "--out", f"{out}: there is no chart, because no case has a time in several rounds of both runs"
-        )
-    chart_base.write_picture(chart, out)
+
+    def chart() -> Mapping[str, object]:
+        drawn = comparison_chart(comparison, title)
+        if drawn is None:
+            nothing = f"{out}: there is no chart, because no case has a time in several rounds of both runs"
+            raise UnusableError("--out", nothing)
+        return drawn
+
+    write_page_or_picture(out, lambda: comparison_page(comparison, title), chart)
 
 
 def comparison_page(comparison: Comparison, title: str) -> str:
     """Return the HTML of the page."""
-    calls = [_call(number, call, part) for number, (call, part) in enumerate(comparison.by_call.items(), 1)]
-    has_chart = any(call["chart"] for call in calls)
-    context = {
-        "title": f"Compared: {title}",
-        "runs": title,
-        "changed": what_changed(comparison) if comparison.cases else "",
-        "matters": what_matters(comparison),
-        "loads": list(zip(("old", "new"), comparison.loads, strict=True)),
-        "calls": calls,
-        "caption": CAPTION[comparison.unit],
+    parts = [_part_of_page(number, call, part) for number, (call, part) in enumerate(comparison.by_call.items(), 1)]
+    page = JudgementPage(
+        title=f"Compared: {title}", heading="What changed" if parts else "Side by side", lede=f"{title}.",
+        answers=list(_answers(comparison)) if parts else (), judged=parts,
+        links={part.anchor: part.heading for part in parts} if len(parts) > 1 else {}, figure="shifts",
+        figure_title="Time of the new run over that of the old one", caption=CAPTION[comparison.unit],
+    )  # fmt: skip
+    sections = {
         "beside": table_of(SIDE_BY_SIDE_COLUMNS, comparison.beside) if comparison.beside else None,
         "meanings": side_by_side_meanings(comparison.beside),
         "changes": changed_facts(comparison),
-        "vega": vega_script() if has_chart else "",
     }
-    return render("comparison.html", context)
+    return judgement_html("comparison.html", page, sections)
 
 
-def _call(number: int, call: tuple[str, int, int], comparison: Comparison) -> dict[str, object]:
+def _answers(comparison: Comparison) -> Iterator[str]:
+    """Yield what changed, what matters, and what disturbed the runs."""
+    yield f"{what_changed(comparison)}."
+    matters = what_matters(comparison)
+    yield f"{matters[:1].upper()}{matters[1:]}."
+    for which, load in zip(("old", "new"), comparison.loads, strict=True):
+        if load:
+            yield f"The {which} run was disturbed: {load}."
+
+
+def _part_of_page(number: int, call: tuple[str, int, int], comparison: Comparison) -> JudgementPart:
     """Return the part of the page on a collective and shape."""
     heading = part_heading(*call)
-    verdicts = []
+    tables = []
     for verdict, style in VERDICT_STYLES.items():
         cases = comparison.of(verdict)
         if cases:
-            verdicts.append((verdict_count(verdict, comparison), style.meaning, style.folded, case_table(cases)))
-    return {
-        "id": f"call-{number}",
-        "heading": heading,
-        "changed": what_changed(comparison),
-        "chart": comparison_chart(comparison, heading),
-        "verdicts": verdicts,
-    }
+            head, rows = case_table(cases)
+            tables.append(JudgementTable(head, rows, verdict_count(verdict, comparison), style.meaning, style.folded))
+    chart = comparison_chart(comparison, heading)
+    return JudgementPart(f"call-{number}", heading, what_changed(comparison), chart, tables)
 
 
 CAPTION = {
@@ -105,15 +108,15 @@ CAPTION = {
 
 def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object] | None:
     """Return the chart: the shift of each case by size, in a panel for each collective and shape; None without one."""
-    parts = [part for part in comparison.by_call.values() if part.factors(*VERDICTS)][: chart_base.MAX_PANELS]
-    cases = [(case, case.shift) for part in parts for case in part.cases if case.shift]
-    data = [_record(case, shift) for case, shift in cases]
+    parts = [part for part in comparison.by_call.values() if part.factors(*HeldVerdict)][: chart_base.MAX_PANELS]
+    shifted = [(held, held.shift) for part in parts for held in part.cases if held.shift]
+    data = [_record(held, shift) for held, shift in shifted]
     if not data:
         return None
     algorithms = sorted(chart_base.distinct(data, "algorithm"))
-    sizes = sorted({case.coordinates["requested_bytes"] for case, _ in cases})
+    sizes = sorted({held.case.coordinates["requested_bytes"] for held, _ in shifted})
     x = _size_axis([format_size(nbytes) for nbytes in sizes])
-    y = _factor_axis(comparison.tolerance, [shift.factor for _, shift in cases])
+    y = _factor_axis(comparison.tolerance, [shift.factor for _, shift in shifted])
     base = alt.Chart().encode(x=x, xOffset=alt.XOffset("offset:N", sort=None))
     colours = alt.Color("verdict:N", scale=chart_base.scale_of(COLOURS), legend=alt.Legend())
     legend = alt.Legend(orient="bottom", symbolFillColor=INK, symbolStrokeColor=INK)
@@ -166,14 +169,14 @@ def _factor_domain(tolerance: float, factors: Sequence[float]) -> tuple[float, f
     return min(1.0, *factors) / room, max(1.0, *factors) * room
 
 
-def _record(case: CaseComparison, shift: Shift) -> ChartRecord:
-    coordinates = case.coordinates
+def _record(held: CaseComparison, shift: Shift) -> ChartRecord:
+    coordinates = held.case.coordinates
     algorithm, placement = coordinates["algorithm"], coordinates["in_place"]
     heading = part_heading(coordinates["collective"], coordinates["ranks"], coordinates["nodes"])
     return {
         "panel": heading, "size": format_size(coordinates["requested_bytes"]), "algorithm": algorithm,
-        "offset": f"{algorithm} {placement}", "verdict": VERDICT_STYLES[case.verdict].name or case.verdict,
-        "case": case.label, "factor": shift.factor, "low": shift.low, "high": shift.high,
+        "offset": f"{algorithm} {placement}", "verdict": VERDICT_STYLES[held.verdict].name or str(held.verdict),
+        "case": held.case.label, "factor": shift.factor, "low": shift.low, "high": shift.high,
         "change": format_factor(shift.factor), "interval": shift_interval_label(shift),
     }  # fmt: skip
 

@@ -5,9 +5,9 @@ from statistics import median
 from typing import NamedTuple
 
 from hpccoll.analysis.shift import Shift
-from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of
+from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of, titled_lines
 from hpccoll.common.units import format_count, format_factor, format_seconds
-from hpccoll.judge import run_comparison
+from hpccoll.judge.held import HeldVerdict
 from hpccoll.judge.run_comparison import PLURALS, CaseComparison, Comparison
 from hpccoll.judge.side_by_side import SideBySide, operation_label, side_by_side
 from hpccoll.render.colours import GREY
@@ -27,32 +27,32 @@ class VerdictStyle(NamedTuple):
 
 
 VERDICT_STYLES = {
-    run_comparison.REGRESSION: VerdictStyle(
+    HeldVerdict.SLOWER: VerdictStyle(
         None, "slower by more than chance, and at least by the smallest change that matters", "#c8443f", changed=True
     ),
-    run_comparison.WRONG: VerdictStyle(None, "the new result is wrong, or failed"),
-    run_comparison.MISSING: VerdictStyle(20, "the old run has a result, the new one has none"),
-    run_comparison.IMPROVEMENT: VerdictStyle(
+    HeldVerdict.WRONG: VerdictStyle(None, "the new result is wrong, or failed"),
+    HeldVerdict.MISSING: VerdictStyle(20, "the old run has a result, the new one has none"),
+    HeldVerdict.FASTER: VerdictStyle(
         20, "faster by more than chance, and at least by the smallest change that matters", "#2f9467", changed=True
     ),
-    run_comparison.UNDECIDED: VerdictStyle(
+    HeldVerdict.CANNOT_TELL: VerdictStyle(
         10, "the rounds scatter so much that a change may or may not matter", "#a9811a", folded=True,
         name="too noisy to tell",
     ),
-    run_comparison.UNCHANGED: VerdictStyle(
+    HeldVerdict.AS_EXPECTED: VerdictStyle(
         0, "the whole 95 % interval is below the smallest change that matters", GREY, folded=True
     ),
-    run_comparison.NEW: VerdictStyle(0, "only the new run has a result", folded=True),
+    HeldVerdict.NEW: VerdictStyle(0, "only the new run has a result", folded=True),
 }  # fmt: skip
 """The verdicts, in the order in which they are reported."""
 
 CASE_COLUMNS: Columns[CaseComparison] = (
-    ("new / old by round", lambda case: format_factor(case.shift.factor) if case.shift else ""),
-    ("case", lambda case: case.label),
-    ("95 % interval", lambda case: shift_interval_label(case.shift) if case.shift else ""),
-    ("old", lambda case: format_seconds(case.old_s) if case.old_s else ""),
-    ("new", lambda case: format_seconds(case.new_s) if case.new_s else ""),
-    ("why", lambda case: case.reason or ""),
+    ("new / old by round", lambda held: format_factor(held.shift.factor) if held.shift else ""),
+    ("case", lambda held: held.case.label),
+    ("95 % interval", lambda held: shift_interval_label(held.shift) if held.shift else ""),
+    ("old", lambda held: format_seconds(held.expected.value) if held.expected else ""),
+    ("new", lambda held: format_seconds(held.measured) if held.measured else ""),
+    ("why", lambda held: held.reason),
 )
 
 SIDE_BY_SIDE_COLUMNS: Columns[SideBySide] = (
@@ -102,33 +102,32 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
         if load:
             yield f"the {which} run was disturbed: {load}"
     for verdict, style in VERDICT_STYLES.items():
-        yield from _verdict_lines(verdict, comparison, style.listed)
-    if comparison.beside:
-        yield "timed differently, and therefore not ranked:"
-        for meaning in side_by_side_meanings(comparison.beside):
-            yield f"  {meaning}"
-        both = [pair for pair in comparison.beside if pair.factor]
-        yield from table_lines(*table_of(SIDE_BY_SIDE_COLUMNS, both))
-    if comparison.changes:
-        yield "what else changed:"
-        for name, old, new in changed_facts(comparison):
-            yield f"  {name}: {old} before, {new} now"
+        lines = _case_lines(comparison.of(verdict), style.listed)
+        yield from titled_lines(verdict_count(verdict, comparison), lines)
+    yield from titled_lines("timed differently, and therefore not ranked", _beside_lines(comparison.beside))
+    changes = [f"{name}: {old} before, {new} now" for name, old, new in changed_facts(comparison)]
+    yield from titled_lines("what else changed", changes)
 
 
-def _verdict_lines(verdict: str, comparison: Comparison, most: int | None) -> Iterator[str]:
-    """Yield a table of the first ``most`` cases of a verdict, of all if it is None; a single case more is listed, too.
-
-    Nothing without any.
-    """
-    shown = cases = comparison.of(verdict)
+def _case_lines(cases: Sequence[CaseComparison], most: int | None) -> Iterator[str]:
+    """Yield a table of the first ``most`` cases, of all if it is None; a single case more is listed, too."""
+    shown = cases
     if most is not None and (most == 0 or len(cases) > most + 1):
         shown = cases[:most]
     if not shown:
         return
-    yield f"{verdict_count(verdict, comparison)}:"
-    yield from table_lines(*case_table(shown))
+    yield from table_lines(*case_table(shown), indent="")
     if len(shown) < len(cases):
-        yield f"  {len(cases) - len(shown)} more cases"
+        yield f"{len(cases) - len(shown)} more cases"
+
+
+def _beside_lines(pairs: Sequence[SideBySide]) -> Iterator[str]:
+    """Yield what the numbers of other programs mean, and a table of them beside ours; nothing without any."""
+    if not pairs:
+        return
+    yield from side_by_side_meanings(pairs)
+    both = [pair for pair in pairs if pair.factor]
+    yield from table_lines(*table_of(SIDE_BY_SIDE_COLUMNS, both), indent="")
 
 
 FACTS = {
@@ -183,7 +182,7 @@ def what_matters(comparison: Comparison) -> str:
     return sentence
 
 
-def verdict_count(verdict: str, comparison: Comparison) -> str:
+def verdict_count(verdict: HeldVerdict, comparison: Comparison) -> str:
     """Return the number of cases of a verdict in words: ``2 regressions``."""
     count = len(comparison.of(verdict))
     name = verdict if count == 1 else PLURALS[verdict]

@@ -15,7 +15,7 @@ from hpccoll.diagnosis.recorded import Question, RecordedDiagnosis
 from hpccoll.diagnosis.records import OF_A_RACK, JudgedEffect, Purpose
 from hpccoll.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
 from hpccoll.diagnosis.transfer_ratios import MeasuredRatios, SlotSummary
-from hpccoll.diagnosis.verdict import verdict_of
+from hpccoll.diagnosis.verdict import MachineVerdict, verdict_of
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart
 from hpccoll.render.diagnosis_charts import (
@@ -29,9 +29,8 @@ from hpccoll.render.diagnosis_charts import (
     rack_strip,
 )
 from hpccoll.render.diagnosis_text import diagnosis_lines
-from hpccoll.render.page_frame import render, vega_script
+from hpccoll.render.page_frame import render, vega_script, write_page_or_picture
 from hpccoll.render.provenance_text import provenance_facts
-from hpccoll.store.durable_files import replacing_file
 
 MOST_NODES_OF_PAIRS = 64
 """The nodes up to which the map has a cell for each pair; of more nodes most pairs are not measured."""
@@ -89,29 +88,34 @@ class PageFigure(TypedDict, total=False):
     table: tuple[list[str], list[list[str]]]
 
 
-def write_diagnosis_page(recorded: RecordedDiagnosis, path: Path) -> None:
+def write_diagnosis_page(recorded: RecordedDiagnosis, path: Path, verdict: MachineVerdict | None = None) -> None:
     """Write the page of a diagnosis (html), or its first map alone (svg, png).
+
+    Args:
+        recorded: the diagnosis.
+        path: the page or the picture.
+        verdict: the verdict on it; None if the caller does not have it.
 
     Raises:
         UnusableError: if the map has nothing to show.
         OSError: if the file cannot be written.
     """
-    if path.suffix == ".html":
-        with replacing_file(path.resolve()) as unfinished:
-            unfinished.write_text(diagnosis_page(recorded), encoding="utf-8")
-        return
-    figure = next(_maps(recorded, MeasuredRatios(recorded)), None)
-    if figure is None:
-        raise UnusableError("--out", f"{path}: there is no map, because no transfer has ended")
-    chart_base.write_picture(figure["chart"], path)
+
+    def chart() -> Mapping[str, object]:
+        figure = next(_maps(recorded, MeasuredRatios(recorded)), None)
+        if figure is None:
+            raise UnusableError("--out", f"{path}: there is no map, because no transfer has ended")
+        return figure["chart"]
+
+    write_page_or_picture(path, lambda: diagnosis_page(recorded, verdict), chart)
 
 
-def diagnosis_page(recorded: RecordedDiagnosis) -> str:
-    """Return the HTML of the page."""
+def diagnosis_page(recorded: RecordedDiagnosis, verdict: MachineVerdict | None = None) -> str:
+    """Return the HTML of the page; without ``verdict`` the diagnosis is judged first."""
+    verdict = verdict or verdict_of(recorded)
     ratios = MeasuredRatios(recorded)
     maps = list(_maps(recorded, ratios))
     distance = format_factor(ratios.distance) if ratios.has_distance else ""
-    verdict = verdict_of(recorded)
     facts = {"seed": recorded.question.seed} | provenance_facts(recorded.provenance)
     context = {
         "title": f"Diagnosis of {recorded.machine}",

@@ -194,7 +194,7 @@ def library_lines(expectations: Sequence[LibraryExpectation]) -> Iterator[str]:
         names = "; ".join(dict.fromkeys(map(_library, several)))
         yield from textwrap.wrap(f"not expected, because {reason}: {names}", WIDTH, subsequent_indent="  ")
         calls = [call for expectation in several for call in expectation.calls]
-        for sentence in published_sentences(near for call in calls for near in call.published):
+        for sentence in published_sentences(section for call in calls for section in call.sections):
             yield from paragraph(sentence)
     for basis in dict.fromkeys(expectation.basis for expectation in with_basis):
         yield from textwrap.wrap(_BASIS_NOTES[basis], WIDTH)
@@ -235,16 +235,16 @@ def _library_table(expectation: LibraryExpectation) -> Iterator[str]:
         f"(median of {format_count(len(expectation.by_size), 'size')}{faster}); outside {low} to {high}: {outside}"
     )
     kind = f"{row.kind} from {row.source}" if row.imported else row.kind
-    measured = f"{expectation.measured_on}{in_brackets(kind, f'{row.timing} timing')}"
-    distance = join_ends(dict.fromkeys(call.expected.distance for call in expectation.calls if call.expected))
+    measured = f"{expectation.calls[0].measured_on}{in_brackets(kind, f'{row.timing} timing')}"
+    distance = join_ends(dict.fromkeys(call.prediction.distance for call in expectation.calls if call.prediction))
     yield f"  {measured}, against {expectation.machine.name}: {distance}"
     yield from table_lines(*_library_cells(expectation))
     without = [call for call in expectation.calls if call.reason]
     if without:
         sizes = join_ends(dict.fromkeys(format_size(call.row.requested_bytes) for call in without))
         yield f"  nothing expected of {sizes}: {without[-1].reason}"
-    expected = [call.expected for call in expectation.by_size.values() if call.expected]
-    yield from beside_lines(expectation.machine, expected)
+    predictions = [call.prediction for call in expectation.by_size.values() if call.prediction]
+    yield from beside_lines(expectation.machine, predictions)
 
 
 def _range_text(calls: Sequence[ComparedCall]) -> str:
@@ -261,7 +261,7 @@ def _library_cells(expectation: LibraryExpectation) -> tuple[list[str], list[lis
     """Return a table with a line for each size: the expected time and busbw, then those measured of each placement."""
     by_size: dict[int, dict[bool, ComparedCall]] = defaultdict(dict)
     for call in expectation.calls:
-        if call.expected:
+        if call.prediction:
             by_size[call.row.requested_bytes][call.row.in_place] = call
     placements = sorted({in_place for calls in by_size.values() for in_place in calls})
     rates = [rate for call in expectation.calls for rate in (call.row.busbw_Bps, call.expected_busbw) if rate]
@@ -277,9 +277,9 @@ def _library_cells(expectation: LibraryExpectation) -> tuple[list[str], list[lis
     body = []
     for size, calls in by_size.items():
         first = next(iter(calls.values()))
-        expected = first.candidates[0]
-        time = format_seconds(expected.value_s)
-        cells = [format_size(size), time, rate_text(first.expected_busbw), with_protocol(expected)]
+        prediction = first.predictions[0]
+        time = format_seconds(prediction.value_s)
+        cells = [format_size(size), time, rate_text(first.expected_busbw), with_protocol(prediction)]
         for in_place in placements:
             if in_place in calls:
                 call = calls[in_place]

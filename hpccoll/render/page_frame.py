@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from hpccoll.common.terminal import printable
 from hpccoll.render import colours
-from hpccoll.render.chart_base import chart_engine
+from hpccoll.render.chart_base import chart_engine, write_picture
 from hpccoll.render.definitions import definition_of
 from hpccoll.store.durable_files import replacing_file
 
@@ -28,6 +28,19 @@ def keep_units(text: str) -> str:
 def render(template: str, context: Mapping[str, object]) -> str:
     """Return the text of a template: every text in ``context`` is escaped and printable."""
     return _templates().get_template(template).render(context)
+
+
+def write_page_or_picture(out: Path, page: Callable[[], str], chart: Callable[[], Mapping[str, object]]) -> None:
+    """Write a page (html), or the chart that stands for it alone (svg, png); only what is written is made.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    if out.suffix == ".html":
+        with replacing_file(out.resolve()) as unfinished:
+            unfinished.write_text(page(), encoding="utf-8")
+    else:
+        write_picture(chart(), out)
 
 
 @cache

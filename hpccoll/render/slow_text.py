@@ -15,15 +15,16 @@ from hpccoll.common.units import (
     format_seconds,
 )
 from hpccoll.judge.against_curve import AgainstCurve
+from hpccoll.judge.held import HeldVerdict
 from hpccoll.store.waiting import LateRank
 from hpccoll.traces.late import FEWEST_PARTS, LEAST_OF_COMMUNICATION, Lag
 from hpccoll.traces.operation_times import OperationTimes
 from hpccoll.traces.records import Group
 from hpccoll.traces.slow import RESOLUTION_S, RankTimes, SlowParts
 
-OPENING_PART, MIXED_SHARE, SLOWER, MAX_SLOWER = 0.01, 0.01, 1.1, 3
+OPENING_PART, MIXED_SHARE, MAX_SLOWER = 0.01, 0.01, 3
 """Answers name the waiting in the first operation if it is more than a part of the longest communication, what else is
-more than a share of it, and collectives that take so much longer."""
+more than a share of it, and the given number of collectives that are slower than expected."""
 CLEARLY_MORE = 1.1
 """Two totals of a late rank are explained that differ by more."""
 MAX_SIZES = 5
@@ -89,12 +90,12 @@ def _undivided_s(rank: RankTimes) -> float:
 
 def _slower_answers(against: Iterable[AgainstCurve]) -> Iterator[str]:
     """Yield the collectives that take longest beside what the machine gave."""
-    slower = [(curve.factor, curve) for curve in against if curve.factor and curve.factor >= SLOWER]
-    slower.sort(key=lambda pair: -pair[0])
-    for factor, curve in slower[:MAX_SLOWER]:
+    slower = [curve for curve in against if curve.verdict is HeldVerdict.SLOWER]
+    slower.sort(key=lambda curve: curve.ratio or 0.0, reverse=True)
+    for curve in slower[:MAX_SLOWER]:
         yield (
             f"{curve.collective} of {format_rounded_size(curve.bytes)} in group {group_text(curve.group)} takes "
-            f"{factor:.2g} times what this machine gave ({curve.kind})"
+            f"{curve.ratio:.2g} times what this machine gave ({curve.kind})"
         )
 
 
@@ -207,7 +208,7 @@ RANK_COLUMNS: Columns[RankTimes] = (
 
 
 def _measured(curve: AgainstCurve) -> str:
-    return f"{format_seconds(curve.measured_s)}, {curve.kind}" if curve.measured_s else "not at this size"
+    return f"{format_seconds(curve.expected.value)}, {curve.kind}" if curve.expected else curve.reason
 
 
 AGAINST_COLUMNS: Columns[AgainstCurve] = (
@@ -216,9 +217,9 @@ AGAINST_COLUMNS: Columns[AgainstCurve] = (
     ("size", lambda curve: format_rounded_size(curve.bytes)),
     ("type", lambda curve: curve.dtype or "unknown"),
     ("operations", lambda curve: curve.operations),
-    ("transfer", lambda curve: format_seconds(curve.transfer_s)),
+    ("transfer", lambda curve: format_seconds(curve.measured)),
     ("measured", _measured),
-    ("takes", lambda curve: format_factor(curve.factor) if curve.factor else ""),
+    ("takes", lambda curve: format_factor(curve.ratio) if curve.ratio else ""),
 )
 
 
@@ -276,7 +277,7 @@ def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None)
     """Return what is slow as JSON has it: seconds, and medians over ranks; what is unknown is null."""
     curves = None
     if against is not None:
-        curves = [_against_record(curve) for curve in against]
+        curves = [curve.to_json() for curve in against]
     return {
         "step_s": _median(rank.step_s for rank in parts.ranks),
         "waiting_s": _median(rank.waiting_s for rank in parts.ranks),
@@ -298,10 +299,6 @@ def _collective_record(times: OperationTimes) -> dict[str, Any]:
         "group": times.group.name, "collective": times.collective, "ranks": len(times.ranks),
         "all_ranks": times.is_complete, "operations": len(times.operations), "transfer_s": _transfer_s(times),
     }  # fmt: skip
-
-
-def _against_record(curve: AgainstCurve) -> dict[str, Any]:
-    return curve._asdict() | {"group": curve.group.name, "kind": curve.kind or None, "factor": curve.factor}
 
 
 def _last_record(late_rank: LateRank, parts: SlowParts) -> dict[str, Any]:

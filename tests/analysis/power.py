@@ -14,7 +14,8 @@ import numpy as np
 
 from hpccoll.analysis.shift import shifts
 from hpccoll.common.units import format_factor
-from hpccoll.judge.run_comparison import IMPROVEMENT, REGRESSION, TOLERANCE, verdict_on_shift
+from hpccoll.judge.held import HeldVerdict
+from hpccoll.judge.run_comparison import TOLERANCE, verdict_on_shift
 from hpccoll.store.load_results import read_results
 
 CASES, TRIALS = 40, 400
@@ -52,9 +53,9 @@ def print_row(noise: list[np.ndarray], rounds: int, changed: int, shift: float) 
     for _ in range(TRIALS):
         given = verdicts(noise, rounds, factors, generator)
         found.update(given[:changed])
-        alarms = sum(verdict in (REGRESSION, IMPROVEMENT) for verdict in given[changed:])
+        alarms = sum(verdict in (HeldVerdict.SLOWER, HeldVerdict.FASTER) for verdict in given[changed:])
         false, pairs = false + alarms, pairs + bool(alarms)
-    power = f"{found[REGRESSION] / (TRIALS * changed):.0%}" if changed else ""
+    power = f"{found[HeldVerdict.SLOWER] / (TRIALS * changed):.0%}" if changed else ""
     unchanged = TRIALS * (CASES - changed)
     cases = f"{false / unchanged:.2%}" if unchanged else ""
     any_case = f"{pairs / TRIALS:.0%}" if unchanged else ""

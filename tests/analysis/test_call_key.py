@@ -128,13 +128,14 @@ def comparison_figures(of, _field):
             if row.algorithm == "native" else row for row in of.rows
         ),
     )  # fmt: skip
-    for case in compare(of, later).cases:
-        factor = case.shift.factor if case.shift else 0.0
+    for held in compare(of, later).cases:
+        factor = held.shift.factor if held.shift else 0.0
+        old_s = held.expected.value if held.expected else None
         yield (
-            case.coordinates["algorithm"],
-            case.coordinates["requested_bytes"],
-            case.verdict,
-            *rounded(case.old_s, case.new_s, factor),
+            held.case.coordinates["algorithm"],
+            held.case.coordinates["requested_bytes"],
+            str(held.verdict),
+            *rounded(old_s, held.measured, factor),
         )
 
 

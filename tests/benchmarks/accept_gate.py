@@ -26,10 +26,11 @@ from tables import print_table, verdict
 from testbed_bench import run_testbed
 
 from hpccoll.common.units import format_size
-from hpccoll.judge.acceptance import Acceptance, Judged
+from hpccoll.judge.acceptance import Judged
+from hpccoll.judge.held import Acceptance
 from hpccoll.judge.reference import Reference, make_reference
 from hpccoll.judge.verdicts import judge_rows
-from hpccoll.store.load_results import read_results
+from hpccoll.store.load_results import read_results, to_results
 from hpccoll.store.result_files import read_all
 
 REFERENCE, HEALTHY, SLOW = "reference", "healthy", "slow"
@@ -128,11 +129,12 @@ class Gate(NamedTuple):
 
     @classmethod
     def of(cls, sweep: Sweep, keep: Path, reference: Reference) -> "Gate":
-        return cls(sweep, judge_rows(read_all([sweep.raw(keep)]), reference))
+        files = read_all([sweep.raw(keep)])
+        return cls(sweep, judge_rows(files, to_results(files), reference))
 
     def fails(self, least: int, most: int) -> int:
         """Return the number of rows that fail, of sizes from ``least`` to ``most``."""
-        failed = (each for each in self.judged if each.verdict is Acceptance.FAIL)
+        failed = (each for each in self.judged if each.acceptance is Acceptance.FAIL)
         return sum(least <= each.row.bytes <= most for each in failed)
 
     @property
@@ -149,7 +151,7 @@ def print_gates(gates: Sequence[Gate]) -> bool:
     head = ("sweep", "slow host", "rows:", "judged:", f"fails from {format_size(LARGE)}:", between, "at 8 B:")
     rows = []
     for gate in gates:
-        counts = Counter(each.verdict for each in gate.judged)
+        counts = Counter(each.acceptance for each in gate.judged)
         fails = gate.fails(LARGE, sys.maxsize), gate.fails(SMALLEST + 1, LARGE - 1), gate.fails(SMALLEST, SMALLEST)
         host = f"n{gate.sweep.host}" if gate.sweep.host else ""
         decided = counts[Acceptance.PASS] + counts[Acceptance.FAIL]

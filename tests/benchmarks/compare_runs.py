@@ -19,8 +19,9 @@ from tables import print_table, verdict
 from testbed_bench import run_settings, run_testbed
 
 from hpccoll.common.units import format_factor
+from hpccoll.judge.held import HeldVerdict
 from hpccoll.judge.reference import compare_with_reference, make_reference
-from hpccoll.judge.run_comparison import IMPROVEMENT, REGRESSION, UNCHANGED, UNDECIDED, Comparison, compare
+from hpccoll.judge.run_comparison import Comparison, compare
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import Results
 
@@ -63,7 +64,10 @@ def print_pairs(title: str, comparisons: Sequence[Comparison]) -> int:
     for number, compared in enumerate(comparisons, 1):
         counts = Counter(case.verdict for case in compared.cases)
         largest = max((case.shift.factor for case in compared.cases if case.shift), key=lambda f: abs(math.log(f)))
-        of = [counts[name] for name in (UNCHANGED, UNDECIDED, REGRESSION, IMPROVEMENT)]
+        of = [
+            counts[name]
+            for name in (HeldVerdict.AS_EXPECTED, HeldVerdict.CANNOT_TELL, HeldVerdict.SLOWER, HeldVerdict.FASTER)
+        ]
         rows.append((number, *of, format_factor(largest)))
     head = (
         "pair:",
@@ -74,7 +78,7 @@ def print_pairs(title: str, comparisons: Sequence[Comparison]) -> int:
         "new / old of the case furthest from 1:",
     )
     print_table(head, rows)
-    return sum(bool(compared.of(REGRESSION)) for compared in comparisons)
+    return sum(bool(compared.of(HeldVerdict.SLOWER)) for compared in comparisons)
 
 
 def print_slower(same: Sequence[Results], slower: Sequence[Results]) -> Iterator[bool]:
@@ -87,9 +91,18 @@ def print_slower(same: Sequence[Results], slower: Sequence[Results]) -> Iterator
         factors = [case.shift.factor for case in cases if case.shift]
         mean, ends = geometric_mean(factors), " to ".join(map(format_factor, (min(factors), max(factors))))
         counts = Counter(case.verdict for case in cases)
-        regressions = f"{counts[REGRESSION]} of {len(cases)}"
-        rows.append((number, regressions, counts[UNDECIDED], counts[UNCHANGED], format_factor(mean), ends))
-        found += abs(mean - SLOWED) <= 0.03 and counts[REGRESSION] > 0
+        regressions = f"{counts[HeldVerdict.SLOWER]} of {len(cases)}"
+        rows.append(
+            (
+                number,
+                regressions,
+                counts[HeldVerdict.CANNOT_TELL],
+                counts[HeldVerdict.AS_EXPECTED],
+                format_factor(mean),
+                ends,
+            )
+        )
+        found += abs(mean - SLOWED) <= 0.03 and counts[HeldVerdict.SLOWER] > 0
     print_table(("pair:", "regressions:", "undecided:", "unchanged:", "new / old, mean:", "of the cases:"), rows)
     yield verdict("the mean is 1.07x to 1.13x", f"{found} of {len(rows)}", found == len(rows))
 

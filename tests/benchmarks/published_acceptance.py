@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from published_outputs import PublishedRow
 
-from hpccoll.judge.acceptance import Acceptance
+from hpccoll.judge.held import Acceptance
 from hpccoll.judge.verdicts import LARGE
 
 GROUPS = "healthy, 1 GiB and more", "healthy, smaller", "unhealthy, 1 GiB and more", "unhealthy, smaller"
@@ -26,7 +26,7 @@ with TemporaryDirectory() as directory:
             continue
         judged = row.judged(Path(directory))
         group = f"{HEALTH[row.healthy]}, {'1 GiB and more' if row.call.nbytes >= LARGE else 'smaller'}"
-        word = {Acceptance.PASS: "pass", Acceptance.FAIL: "fail"}.get(judged.verdict, "cannot tell")
+        word = {Acceptance.PASS: "pass", Acceptance.FAIL: "fail"}.get(judged.acceptance, "cannot tell")
         by_machine[row.cells["machine"]][group][word if judged.expected else "too few sources"] += 1
 
 WORDS = "pass", "fail", "cannot tell", "too few sources"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from acceptance_examples import ACS, GB, GIB, MIB, SPLIT, acceptance, judged, of_two_nodes, timed
 
-from hpccoll.judge.acceptance import RATE, TIME, Acceptance
+from hpccoll.judge.held import RATE, TIME, Acceptance, HeldVerdict
 
 
 def test_a_row_that_fails_refuses_all_and_the_largest_that_fails_decides():
@@ -21,7 +21,7 @@ def test_of_one_size_the_row_farthest_below_its_range_decides():
 
 
 def test_rows_of_which_nothing_can_be_told_refuse_unless_none_are_required():
-    rows = [each for each in of_two_nodes() if each.verdict is Acceptance.CANNOT_TELL]
+    rows = [each for each in of_two_nodes() if each.verdict is HeldVerdict.CANNOT_TELL]
     found = acceptance(rows)
     assert (found.verdict, found.is_refused, found.decisive) == (Acceptance.CANNOT_TELL, True, rows[-1])
     assert acceptance(rows, required=1).is_refused
@@ -36,8 +36,8 @@ def test_a_gate_asks_for_rows_that_were_judged(required, refused):
 
 
 def test_of_times_the_longest_beside_its_range_decides():
-    fail = Acceptance.FAIL
-    found = acceptance([timed(1.5, 0.9, 1.1, verdict=fail), timed(1.6, 0.9, 1.1, verdict=fail)])
+    slower = HeldVerdict.SLOWER
+    found = acceptance([timed(1.5, 0.9, 1.1, verdict=slower), timed(1.6, 0.9, 1.1, verdict=slower)])
     assert found.decisive.measured == 1.6
 
 
@@ -61,18 +61,18 @@ def test_of_rows_that_pass_the_largest_decides():
 
 
 def test_a_wrong_result_decides_before_any_that_is_slow():
-    wrong = judged(3 * GB, verdict=Acceptance.FAIL, reason="the result is wrong")
+    wrong = judged(3 * GB, verdict=HeldVerdict.WRONG, reason="the result is wrong")
     assert acceptance([*of_two_nodes(), wrong]).decisive is wrong
 
 
 def test_of_wrong_results_the_largest_decides():
-    wrong = [judged(3 * GB, nbytes=size, verdict=Acceptance.FAIL, reason="it is wrong") for size in (16, GIB, MIB)]
+    wrong = [judged(3 * GB, nbytes=size, verdict=HeldVerdict.WRONG, reason="it is wrong") for size in (16, GIB, MIB)]
     assert acceptance(wrong).decisive is wrong[1]
 
 
 @pytest.mark.parametrize("low", [None, 467 * GB])  # nothing is published of the size, or what it reaches is impossible
 def test_a_small_size_that_passes_does_not_decide_for_large_ones(low):
-    large = judged(885 * GB, low, 485 * GB, 8 * GIB, Acceptance.CANNOT_TELL, "above what is expected")
+    large = judged(885 * GB, low, 485 * GB, 8 * GIB, HeldVerdict.CANNOT_TELL, "above what is expected")
     found = acceptance([judged(5 * GB, 4 * GB, 6 * GB, MIB), large], required=1)
     assert (found.verdict, found.decisive, found.is_refused) == (Acceptance.CANNOT_TELL, large, True)
 

@@ -23,14 +23,14 @@ def curve(seconds=(1e-4, 1e-3, 1e-2), sizes=(1 << 16, 1 << 20, 1 << 24), **chang
 
 def test_the_shortest_over_ranks_is_held_against_the_fastest_measured_time():
     (found,) = held(curve() + curve((1e-5, 5e-3, 1e-2), algorithm="native"))
-    assert (found.operations, found.transfer_s, found.measured_s) == (2, pytest.approx(2e-3), pytest.approx(1e-3))
-    assert found.factor == pytest.approx(2.0)
+    assert (found.operations, found.measured, found.expected.value) == (2, pytest.approx(2e-3), pytest.approx(1e-3))
+    assert found.ratio == pytest.approx(2.0)
     assert found.kind == "measured"
 
 
 def test_between_two_sizes_the_time_is_interpolated_in_logarithms():
     (found,) = held([row for row in curve() if row.bytes != 1 << 20])
-    assert found.measured_s == pytest.approx(1e-3)
+    assert found.expected.value == pytest.approx(1e-3)
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,18 @@ def test_between_two_sizes_the_time_is_interpolated_in_logarithms():
 )  # fmt: skip
 def test_another_call_or_sizes_on_one_side_give_no_answer(rows):
     (found,) = held(rows)
-    assert (found.measured_s, found.factor) == (None, None)
+    assert (found.expected, found.ratio) == (None, None)
 
 
 def test_the_type_counts_only_where_elements_are_reduced_and_nodes_only_where_hosts_are_known():
     rows = curve(collective="all_gather", op=None, dtype="float64", nodes=1)
     (found,) = held(rows, hosts=(None, None), name="all_gather")
-    assert found.factor == pytest.approx(2.0)
+    assert found.ratio == pytest.approx(2.0)
 
 
 def test_of_hosts_that_are_not_known_rows_of_several_shapes_say_nothing():
     (found,) = held(curve() + curve(nodes=1), hosts=(None, None))
-    assert found.factor is None
+    assert found.ratio is None
 
 
 def test_the_answer_names_the_collective_its_size_and_its_group():

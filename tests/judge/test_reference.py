@@ -11,8 +11,8 @@ from row_examples import make_row
 from written_runs import write_run
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.judge.held import HeldVerdict
 from hpccoll.judge.reference import compare_with_reference, make_reference, read_reference, write_reference
-from hpccoll.judge.run_comparison import REGRESSION
 from hpccoll.store.rows import Results
 
 CASES = 40
@@ -35,7 +35,7 @@ def test_a_slower_case_is_a_regression_and_runs_that_scatter_as_before_are_none(
     generator = np.random.default_rng(5)
     reference = make_reference([run(generator) for _ in range(8)])
     slower = compare_with_reference(reference, run(generator, slow={7: 1.2}), 0.05)
-    assert [case.coordinates["requested_bytes"] for case in slower.of(REGRESSION)] == [1024 * 8]
+    assert [held.case.coordinates["requested_bytes"] for held in slower.of(HeldVerdict.SLOWER)] == [1024 * 8]
     alarms = [compare_with_reference(reference, run(generator), 0.05).worse for _ in range(40)]
     assert sum(alarms) <= 2
 
@@ -55,11 +55,11 @@ def test_of_a_training_step_transfer_and_waiting_of_a_run_are_held_against_the_m
     ]
     write_reference(make_reference(runs), file := tmp_path / "F.json")
     new = compared_runs.results({1024: 1.5}, seed=9, transfer_s=0.004, waiting_s=0.005, last_share=1.0, late_ranks=(1,))
-    (slower,) = compare_with_reference(read_reference(file), new, 0.05).of(REGRESSION)
+    (slower,) = compare_with_reference(read_reference(file), new, 0.05).of(HeldVerdict.SLOWER)
     assert slower.reason == "transfer 4 ms, was 2 ms; waiting up to 5 ms, was 10 us; rank 1 is late"
     for other in (of_an_earlier_version(file), make_reference([*runs[1:], compared_runs.results(seed=0)])):
-        (slower,) = compare_with_reference(other, new, 0.05).of(REGRESSION)
-        assert slower.reason is None
+        (slower,) = compare_with_reference(other, new, 0.05).of(HeldVerdict.SLOWER)
+        assert not slower.reason
 
 
 def of_an_earlier_version(file):

@@ -8,7 +8,8 @@ from golden_page import assert_golden
 from row_examples import make_row
 
 from hpccoll.common.errors import UnusableError
-from hpccoll.judge.run_comparison import REGRESSION, TOLERANCE, UNCHANGED, check_tolerance, compare
+from hpccoll.judge.held import HeldVerdict
+from hpccoll.judge.run_comparison import TOLERANCE, check_tolerance, compare
 from hpccoll.store.rows import Gap
 
 HARNESS, SLOWER_HARNESS = (make_row(algorithm="null", seconds=seconds) for seconds in (2e-7, 5e-7))
@@ -67,11 +68,11 @@ def test_each_rule_of_comparisons_shows_in_its_runs():
         compared = compare(old, new, *tolerance or [TOLERANCE])
         lines.append(f"-- {rule}{': worse' * compared.worse}")
         lines += [
-            f"{case.verdict} {case.case_id}, {case.reason or 'sure'}"
-            for case in compared.cases
-            if case.verdict != UNCHANGED
+            f"{held.verdict} {held.case.case_id}, {held.reason or 'sure'}"
+            for held in compared.cases
+            if held.verdict is not HeldVerdict.AS_EXPECTED
         ]
-        lines.append(f"{len(compared.of(UNCHANGED))} unchanged; changes: {dict(compared.changes)}")
+        lines.append(f"{len(compared.of(HeldVerdict.AS_EXPECTED))} unchanged; changes: {dict(compared.changes)}")
     assert_golden("run_comparison", lines)
 
 
@@ -89,7 +90,7 @@ def test_each_collective_and_shape_has_a_comparison_of_its_own_those_that_became
     assert [(*call, part.worse) for call, part in parts.items()] == [
         ("all_reduce", 4, 1, True), ("all_reduce", 2, 1, False),
     ]  # fmt: skip
-    assert parts["all_reduce", 4, 1].factors(REGRESSION) == pytest.approx([1.2], rel=0.05)
+    assert parts["all_reduce", 4, 1].factors(HeldVerdict.SLOWER) == pytest.approx([1.2], rel=0.05)
 
 
 @pytest.mark.parametrize("tolerance", [0.0, -0.1, 1.0, float("nan")])

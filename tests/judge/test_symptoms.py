@@ -13,7 +13,8 @@ from row_examples import make_row
 
 from hpccoll.evidence.log_set import read_logs
 from hpccoll.judge import causes as table
-from hpccoll.judge.acceptance import MODEL, PUBLISHED, RATE, TIME, Acceptance, Expected, Judged
+from hpccoll.judge.acceptance import Judged
+from hpccoll.judge.held import MODEL, PUBLISHED, RATE, TIME, Expected, HeldVerdict
 from hpccoll.judge.symptoms import SYMPTOMS, explain
 from hpccoll.model.machine_file import read_machine
 
@@ -28,13 +29,15 @@ def verdict(share, nbytes, collective="all_reduce", nodes=2, in_place=False, qua
     expected = RATE_OF_LARGE / (1 + 32 * MIB / nbytes)
     measured = share * expected if quantity == RATE else nbytes / expected / share
     value = expected if quantity == RATE else nbytes / expected
-    words = Acceptance.FAIL if share < 0.85 else Acceptance.PASS if share > 0.95 else Acceptance.CANNOT_TELL
+    of_range = HeldVerdict.AS_EXPECTED if share > 0.95 else HeldVerdict.CANNOT_TELL
+    of_range = HeldVerdict.SLOWER if share < 0.85 else of_range
     row = make_row(
         "native", nbytes=nbytes, collective=collective, ranks=8 * nodes, nodes=nodes, ranks_per_node=8,
         in_place=in_place, **{"transport": "nccl", "device": "cuda", "kind": "imported",
                           "executed": "unknown", "round_medians_s": rounds} | more,
     )  # fmt: skip
-    return Judged(row, quantity, measured, Expected(0.98 * value, value, 1.02 * value, PUBLISHED), words)
+    expected = Expected(0.98 * value, value, 1.02 * value, PUBLISHED)
+    return Judged(row=row, quantity=quantity, measured=measured, expected=expected, verdict=of_range)
 
 
 def sweep(share, **more):
@@ -135,12 +138,14 @@ def test_high_latency_on_several_nodes_where_one_node_is_normal_has_causes_of_th
 def test_what_passes_has_no_causes_and_verdicts_stay():
     judged = sweep(0.4) + sweep(1.0, nodes=1)
     explained = explain(judged)
-    assert [bool(one.causes) for one in explained] == [one.verdict is Acceptance.FAIL for one in judged]
+    assert [bool(one.causes) for one in explained] == [one.verdict is HeldVerdict.SLOWER for one in judged]
     assert [one.row for one in explained] == [one.row for one in judged]
 
 
 def test_a_wrong_result_is_no_symptom_of_a_slow_machine():
-    wrong = [replace(one, verdict=Acceptance.FAIL, row=replace(one.row, wrong=3, status="wrong")) for one in sweep(1.0)]
+    wrong = [
+        replace(one, verdict=HeldVerdict.WRONG, row=replace(one.row, wrong=3, status="wrong")) for one in sweep(1.0)
+    ]
     assert not any(one.causes for one in explain(wrong))
 
 
@@ -288,7 +293,7 @@ def test_every_row_of_the_table_is_whole():
 def test_what_cannot_be_told_says_what_a_log_shows_of_the_network():
     log = read_logs({"a": "n1:7:8 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>\n"})
     for nodes, is_said in ((2, True), (1, False)):
-        open_rows = [one for one in sweep(0.9, nodes=nodes) if one.verdict is Acceptance.CANNOT_TELL]
+        open_rows = [one for one in sweep(0.9, nodes=nodes) if one.verdict is HeldVerdict.CANNOT_TELL]
         explained = explain(open_rows, described("8xh100-400g"), log)
         assert ["1 of 8" in one.reason for one in explained] == [is_said] * len(explained)
     assert not any("1 of 8" in one.reason for one in explain(sweep(1.0), described("8xh100-400g"), log))

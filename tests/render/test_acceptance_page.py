@@ -6,7 +6,7 @@ from chart_outline import outline, point_lines, values
 from golden_page import assert_golden
 from page_elements import elements
 
-from hpccoll.judge.acceptance import Acceptance
+from hpccoll.judge.held import Acceptance
 from hpccoll.render.acceptance_page import MARKS, acceptance_chart, acceptance_page, write_acceptance
 from hpccoll.render.acceptance_text import first_line
 

@@ -4,12 +4,13 @@ import pytest
 from acceptance_examples import GB, GIB, MIB, acceptance, judged, of_two_nodes, timed
 from golden_page import assert_golden
 
-from hpccoll.judge.acceptance import MODEL, PUBLISHED, RATE, Acceptance, Expected, Judged
+from hpccoll.judge.acceptance import Judged
+from hpccoll.judge.held import MODEL, PUBLISHED, RATE, Expected, HeldVerdict
 from hpccoll.render.acceptance_text import ORIGINS, acceptance_lines, first_line, verdict_table
 
 
 def test_the_text_of_an_output_that_fails_one_that_passes_and_times_of_ours():
-    times = [timed(1e-3, 0.9e-3, 1.1e-3, 8), timed(1.3e-3, 0.9e-3, 1.1e-3, verdict=Acceptance.FAIL)]
+    times = [timed(1e-3, 0.9e-3, 1.1e-3, 8), timed(1.3e-3, 0.9e-3, 1.1e-3, verdict=HeldVerdict.SLOWER)]
     shown = acceptance(), acceptance(of_two_nodes(450 * GB), required=8), acceptance(times)
     assert_golden("acceptance", (line for each in shown for line in (*acceptance_lines(each), "")))
 
@@ -29,7 +30,8 @@ def test_the_first_line_says_how_many_rows_are_required_where_fewer_are_judged()
 def test_the_first_line_says_where_the_range_comes_from(origin):
     expected = Expected(340 * GB, 350 * GB, 370 * GB, origin, ("a",))
     row = judged(360 * GB).row
-    line = first_line(acceptance([Judged(row, RATE, 360 * GB, expected, Acceptance.PASS)]))
+    passed = Judged(row=row, quantity=RATE, measured=360 * GB, expected=expected, verdict=HeldVerdict.AS_EXPECTED)
+    line = first_line(acceptance([passed]))
     assert ORIGINS[origin].sentence.format(against="8xh100-400g") in line
     assert ("NCCL's own model" in line, "normal" in line) == (origin == MODEL, origin == PUBLISHED)
 
@@ -73,7 +75,7 @@ def test_rows_of_several_files_name_theirs():
 
 
 def test_a_wrong_result_is_in_the_table_and_in_the_first_line_with_its_reason():
-    found = acceptance([judged(3 * GB, verdict=Acceptance.FAIL, reason="2 elements are wrong")])
+    found = acceptance([judged(3 * GB, verdict=HeldVerdict.WRONG, reason="2 elements are wrong")])
     head, ((*_, verdict, why),) = verdict_table(found)
     assert (head[-1], verdict, why) == ("why", "fail", "2 elements are wrong")
     assert "2 elements are wrong" in first_line(found)

@@ -10,7 +10,8 @@ from row_examples import make_row
 from hpccoll.analysis.shift import Shift
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_factor
-from hpccoll.judge.run_comparison import REGRESSION, UNCHANGED, VERDICTS, compare
+from hpccoll.judge.held import HeldVerdict
+from hpccoll.judge.run_comparison import compare
 from hpccoll.render.comparison_page import comparison_chart, comparison_page, write_comparison
 from hpccoll.render.comparison_tables import shift_interval_label
 
@@ -25,8 +26,8 @@ def compared():
 def test_the_chart_has_the_shift_and_the_verdict_of_every_case_with_a_time_in_both_runs(compared):
     found = {each["size"]: each for each in values(comparison_chart(compared, "a and b"))}
     shifted = found.pop("1 KiB")
-    assert (shifted["verdict"], shifted["low"] < 1.2 < shifted["high"]) == (REGRESSION, True)
-    assert [each["verdict"] for each in found.values()] == [UNCHANGED] * (len(SIZES) - 2)
+    assert (shifted["verdict"], shifted["low"] < 1.2 < shifted["high"]) == (HeldVerdict.SLOWER, True)
+    assert [each["verdict"] for each in found.values()] == [HeldVerdict.AS_EXPECTED] * (len(SIZES) - 2)
 
 
 def test_text_of_results_is_escaped(compared):
@@ -57,7 +58,7 @@ def test_it_is_written_in_the_format_of_the_suffix(compared, tmp_path, suffix):
 def test_an_axis_ends_where_its_marks_do_and_has_labels_up_to_there(slower):
     compared = compare(results(), results({1024: slower}, seed=2))
     y = layers(comparison_chart(compared, "a and b"))[2]["encoding"]["y"]
-    factors, (least, most) = compared.factors(*VERDICTS), y["scale"]["domain"]
+    factors, (least, most) = compared.factors(*HeldVerdict), y["scale"]["domain"]
     assert (factors[0] / 1.5 < least < factors[0], factors[-1] < most < 1.5 * factors[-1]) == (True, True)
     assert slower / 10 < y["axis"]["values"][-1] < most
 
