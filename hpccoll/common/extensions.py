@@ -52,6 +52,7 @@ class Extension:
     algorithms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By collective and algorithm, the module of the page that registers it, as ``hpccoll.algorithms.PAGES``."""
     algorithm_formats: Sequence[str] = ()  # each a ``cases.algorithm_files.AlgorithmFormat``
+    recognisers: Sequence[str] = ()  # each a ``measure.run.call_evidence.Recogniser``
     importers: Sequence[str] = ()  # each an ``interop.benchmark_output.Importer``
     commands: Mapping[str, str] = field(default_factory=dict)  # a ``cli.extension_commands.ExtensionCommand`` by name
     library_tables: Sequence[str] = ()  # each a ``cli.library_tables.LibraryTables``

@@ -84,11 +84,17 @@ def test_the_command_runs_and_stands_in_the_help(run):
     assert re.search(r"^  greet +Print the words of the command line\.$", run("--help").out, re.MULTILINE)
 
 
-def test_results_of_another_program_are_imported_and_a_report_says_what_they_mean(run, tmp_path):
-    (tmp_path / "a.txt").write_text("# timings\n1024 1e-5\n2048 2e-5\n")
+@pytest.mark.mpi
+def test_results_of_another_program_are_imported_and_a_report_says_what_they_mean(run, site, tmp_path, mpiexec):
+    (tmp_path / "a.txt").write_text("# timings\n4096 1e-5\n8192 2e-5\n")
     run("import", tmp_path / "a.txt", "--ranks", 2, "--nodes", 1, "--out", tmp_path / "a.h5")
     rows = read_results([tmp_path / "a.h5"]).rows
-    assert [(row.bytes, row.median_s, row.source) for row in rows] == [(1024, 1e-5, "timings"), (2048, 2e-5, "timings")]
+    assert [(row.bytes, row.median_s, row.source) for row in rows] == [(4096, 1e-5, "timings"), (8192, 2e-5, "timings")]
+    command = "run", "-a", "native", *SIZE.split(), *SHORT, tmp_path / "ours.h5"
+    assert mpiexec(2, "-m", "hpccoll", *command, PYTHONPATH=str(site)).returncode == 0
+    report = run("report", tmp_path / "a.h5", tmp_path / "ours.h5", "--out", tmp_path / "report")
+    page = "".join(path.read_text() for path in (tmp_path / "report").rglob("*.html"))
+    assert "timings: the mean over iterations, at rank 0." in page, report.out
 
 
 def planned_job(run, tmp_path, algorithms):

@@ -4,5 +4,6 @@ from hpccoll.common.extensions import Extension
 
 EXTENSION = Extension(
     name="tables",
+    recognisers=["hpccoll.extensions.tables.recognition:recognise"],
     library_tables=["hpccoll.extensions.tables.tuning_formats:TUNING_FORMATS"],
 )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.deadline_sync import DeadlineSync
     from hpccoll.measure.port_traffic import PortTraffic
-    from hpccoll.measure.run.recognition import Recognition
+    from hpccoll.measure.run.call_evidence import CallEvidence
     from hpccoll.measure.run.recovery import RankGroup
 
 MAX_DIAGNOSES = 8
@@ -283,15 +283,15 @@ class AttemptRunner:
         by_node = tuple(changes for _, changes in sorted(filter(None, gathered), key=itemgetter(0)))
         return port_traffic.PortTraffic(iterations * prepared.operations, by_node)
 
-    def _recognition(self, prepared: PreparedCase, samples: Samples) -> "Recognition | None":
+    def _recognition(self, prepared: PreparedCase, samples: Samples) -> "CallEvidence | None":
         if prepared.algorithm is not None:
             return None
         from hpccoll.measure.port_traffic import median_s
-        from hpccoll.measure.run.recognition import recognise  # only of the library's own calls
+        from hpccoll.measure.run.call_evidence import call_evidence  # only of the library's own calls
 
         # Rank 0 knows the times of all ranks; a mapping may number ranks otherwise in the communicator of the case.
         call_s = self.comm.bcast(median_s(samples) if self.comm.rank == 0 else None)
-        return recognise(prepared, call_s, self.progress)
+        return call_evidence(prepared, call_s, self.progress)
 
 
 def _load(case: Case) -> AbstractContextManager[object]:

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from hpccoll.cases.case import Case, Job
     from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.port_traffic import PortTraffic
+    from hpccoll.measure.run.call_evidence import CallEvidence
     from hpccoll.measure.run.case_factory import Prepared
-    from hpccoll.measure.run.recognition import Recognition
 
 
 def judge(
     job: "Job", case: "Case", probe_result: "ProbeResult | None", prepared: "Prepared", traffic: "PortTraffic | None",
-    recognition: "Recognition | None" = None,
+    recognition: "CallEvidence | None" = None,
 ) -> tuple[str, str | None]:  # fmt: skip
     """Return the algorithm that ran in a case of ``job``, and the evidence: by the logs of a probe if they mention it.
 

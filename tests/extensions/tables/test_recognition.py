@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpccoll.measure.run.recognition import Recognition
+from hpccoll.extensions.tables.recognition import Recognition
 from hpccoll.store.load_results import read_results
 
 OVER_TCP = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}  # ranks of one host, as if each had its own
@@ -41,7 +41,7 @@ def test_what_the_library_chooses_is_recognised(rows):
 
 @pytest.mark.mpi
 def test_what_takes_too_long_to_recognise_is_not_recognised(rows):
-    program = "import sys\nfrom hpccoll.cli import job_program\nfrom hpccoll.measure.run import recognition\n"
+    program = "import sys\nfrom hpccoll.cli import job_program\nfrom hpccoll.extensions.tables import recognition\n"
     program += "recognition.RECOGNITION_S = 0\nsys.exit(job_program.main(sys.argv[1:]))"
     for row in rows("broadcast", program=("-c", program)).values():
         assert row.executed == "unknown"
