@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hpccoll.cli import common
+from hpccoll.cli.accepting import show_ratios
 from hpccoll.cli.command_help import PlainCommand, PlainGroup
 from hpccoll.cli.predict_step import EXAMPLE, predict_step
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
-from hpccoll.common.interruption import INTERRUPTED, completed, interruptible
+from hpccoll.common.interruption import INTERRUPTED, interruptible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hpccoll.model.machine_file import MachineFile
     from hpccoll.model.predict import Predictions, Request
 
@@ -120,8 +119,8 @@ def predict(
 
     Schedules are simulated on a fitted machine or a described cluster. Each of these times has an interval, and its
     distance from the nearest measurement. --out F.h5 writes a raw file: report draws its times dashed, formulas dotted,
-    and answers leave them out. With --against, measured times are compared with predicted ones; ends with 3 if a file
-    cannot be read. Ctrl-C prints what is complete, and ends with 130.
+    and answers leave them out. With --against, measured times are compared with predicted ones, as by accept --ratios;
+    ends with 3 if a file cannot be read. Ctrl-C prints what is complete, and ends with 130.
     """
     if context.invoked_subcommand:
         return _check_no_options(context)
@@ -130,6 +129,7 @@ def predict(
     from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
+    from hpccoll.store.result_files import read_all
     from hpccoll.training.step_keys import FACTOR
 
     beside = [name for name in common.given_options(context) if name not in WITH_AGAINST]
@@ -140,7 +140,7 @@ def predict(
     faster = None if rate is None else FACTOR.read("--rate", rate)
     model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
-        return _compare(against, model, as_json=as_json)
+        return show_ratios(read_all(against), model, "--against", as_json=as_json)
     names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
     request = Request(
         nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=with_plans(names),
@@ -180,37 +180,6 @@ def _check_no_options(context: typer.Context) -> int:
     if given := common.given_options(context):
         raise UnusableError(f"option {given[0]}", f"after the word {context.invoked_subcommand}, whose option it is")
     return 0
-
-
-def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
-    from itertools import chain
-
-    from hpccoll.common.units import format_count
-    from hpccoll.judge.expectations import Expectation, expectations
-    from hpccoll.judge.library_expectations import LibraryExpectation, library_expectations
-    from hpccoll.render.model_report import expectation_lines, library_lines
-    from hpccoll.store.load_results import to_results
-    from hpccoll.store.result_files import read_all
-
-    files = read_all(paths)
-    results = to_results(files)
-    with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
-        every: Iterable[Expectation | LibraryExpectation] = chain(
-            expectations(files.raw_results, model, progress, results.rows),
-            library_expectations(results, model, progress),
-        )
-        found, interrupted = completed(every)
-    rows = [row for each in found for row in each.rows()]
-    if not rows:
-        raise UnusableError("--against", "no file has a correct measurement of an algorithm")
-    schedules = [line for each in found if isinstance(each, Expectation) for line in expectation_lines(each)]
-    calls = library_lines([each for each in found if isinstance(each, LibraryExpectation)])
-    common.show_found(rows, (*schedules, *calls), as_json=as_json)
-    damaged = common.report_damaged(files)
-    common.report_loaded(files)
-    if interrupted:
-        typer.echo(f"hpccoll: left out: all but {format_count(len(found), 'comparison')}: interrupted", err=True)
-    return INTERRUPTED if interrupted else damaged
 
 
 def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> None:
