@@ -130,8 +130,8 @@ def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object]
     algorithms = sorted(chart_base.distinct(data, "algorithm"))
     panels = chart_base.distinct(data, "panel")
     columns = min(2, len(panels))
-    marks = _marks(comparison.tolerance, shifted, algorithms)
-    panel = alt.layer(_tolerance_band(comparison.tolerance), *marks)
+    layers = _case_layers(comparison.tolerance, shifted, algorithms)
+    panel = alt.layer(_tolerance_band(comparison.tolerance), *layers)
     panel = panel.properties(width=WIDTH // columns, height=260)
     titles = panels if columns > 1 else ()
     whole = chart_base.facet_chart(panel, data, titles, columns)
@@ -149,7 +149,7 @@ def _shifted_cases(comparison: Comparison) -> list[tuple[CaseComparison, Shift]]
     return list(chain.from_iterable(cases_of_parts[: chart_base.MAX_PANELS]))
 
 
-def _marks(
+def _case_layers(
     tolerance: float, shifted: Sequence[tuple[CaseComparison, Shift]], algorithms: Sequence[str]
 ) -> list[alt.Chart]:
     """Return the layers of the intervals and of the points of cases."""
