@@ -8,16 +8,15 @@ from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING
 
 from hpccoll.cli import common
+from hpccoll.cli.accepting import show_ratios
 from hpccoll.cli.command import Command
 from hpccoll.cli.extension_commands import subcommands
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
-from hpccoll.common.interruption import INTERRUPTED, completed, interruptible
+from hpccoll.common.interruption import INTERRUPTED, interruptible
 from hpccoll.common.options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hpccoll.model.machine_file import MachineFile
     from hpccoll.model.predict import Predictions, Request
 
@@ -54,8 +53,8 @@ def predict(
 
     Schedules are simulated on a fitted machine or a described cluster. Each of these times has an interval, and its
     distance from the nearest measurement. --out F.h5 writes a raw file: report draws its times dashed, formulas dotted,
-    and answers leave them out. With --against, measured times are compared with predicted ones; ends with 3 if a file
-    cannot be read. Ctrl-C prints what is complete, and ends with 130.
+    and answers leave them out. With --against, measured times are compared with predicted ones, as by accept --ratios;
+    ends with 3 if a file cannot be read. Ctrl-C prints what is complete, and ends with 130.
     """
     from hpccoll.cases.algorithm_files import with_files
     from hpccoll.common.quantities import TIMES
@@ -63,6 +62,7 @@ def predict(
     from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
+    from hpccoll.store.result_files import read_all
 
     beside = [name for name in given if name not in WITH_AGAINST]
     if against and beside:
@@ -72,7 +72,7 @@ def predict(
     faster = None if rate is None else TIMES.read("--rate", rate)
     model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
-        return _compare(against, model, as_json=as_json)
+        return show_ratios(read_all(against), model, "--against", as_json=as_json)
     names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
     request = Request(
         nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=with_files(names),
@@ -145,37 +145,6 @@ def _show(predicted: "Predictions", question: str | None, out: Path | None, *, a
     elif out:
         print(f"{'raw file' if out.suffix == RAW_FILE else 'picture'}: {out}")
     return INTERRUPTED if predicted.interrupted else 0
-
-
-def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
-    from itertools import chain
-
-    from hpccoll.common.units import format_count
-    from hpccoll.judge.expectations import Expectation, expectations
-    from hpccoll.judge.library_expectations import LibraryExpectation, library_expectations
-    from hpccoll.render.model_report import expectation_lines, library_lines
-    from hpccoll.store.load_results import to_results
-    from hpccoll.store.result_files import read_all
-
-    files = read_all(paths)
-    results = to_results(files)
-    with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
-        every: Iterable[Expectation | LibraryExpectation] = chain(
-            expectations(files.raw_results, model, progress, results.rows),
-            library_expectations(results, model, progress),
-        )
-        found, interrupted = completed(every)
-    rows = [row for each in found for row in each.rows()]
-    if not rows:
-        raise UnusableError("--against", "no file has a correct measurement of an algorithm")
-    schedules = [line for each in found if isinstance(each, Expectation) for line in expectation_lines(each)]
-    calls = library_lines([each for each in found if isinstance(each, LibraryExpectation)])
-    common.show_found(rows, (*schedules, *calls), as_json=as_json)
-    damaged = common.report_damaged(files)
-    common.report_loaded(files)
-    if interrupted:
-        print(f"hpccoll: left out: all but {format_count(len(found), 'comparison')}: interrupted", file=sys.stderr)
-    return INTERRUPTED if interrupted else damaged
 
 
 def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> None:
