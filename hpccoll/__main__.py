@@ -6,7 +6,6 @@ import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout, suppress
 
-from hpccoll.cli.launching import is_of_workflow, start_job
 from hpccoll.common.errors import check_resources, refusal_of
 from hpccoll.common.terminal import OutputError, PrintableStream
 
@@ -82,6 +81,8 @@ def _dispatch() -> int:
         check_resources(sys.argv[1], files=16, threads=16)
     else:  # ranks inherit no variable; a thread per core would do nothing, and fail under limits
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from hpccoll.cli.launching import is_of_workflow, start_job
+
     words = sys.argv[1:]
     if is_of_workflow(words):
         return start_job(words)

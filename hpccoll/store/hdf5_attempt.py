@@ -239,8 +239,13 @@ def read_attempt(
     The times of the ranks are not read: ``load`` does so when they are asked for.
     """
     read = [column for column in COLUMNS if column.name not in PER_RANK]
-    lengths = {dimension: len(group[dimension]) for dimension in {name for column in read for name in column.dims}}
-    columns = {column.name: _column(group, column, lengths, file_bytes) for column in read}
+    lengths: dict[str, int] = {}
+    columns = {}
+    for column in read:
+        for dimension in column.dims:
+            if dimension not in lengths:
+                lengths[dimension] = len(group[dimension])
+        columns[column.name] = _column(group, column, lengths, file_bytes)
     attempt = _read_attributes(group, columns, file_bytes)
     clocks = [place.clock for place in attempt.places]
     has_summaries = all(name in group for name in _SUMMARIES)
@@ -406,8 +411,7 @@ def _decoded(column: Column, values: NDArray[Any]) -> list[Any]:
     """Return the values of a column of cases; None for an absent one."""
     decoded: list[Any] = values.tolist()
     if column.dtype == "str":
-        first: dict[str, str] = {}  # most cases have the same texts, which are in memory once
-        return [first.setdefault(text, text) or None for text in decoded]
+        return _each_once(decoded)
     if column.dtype == "bool":
         return [bool(value) for value in decoded]
     # only nan differs from itself
@@ -415,6 +419,16 @@ def _decoded(column: Column, values: NDArray[Any]) -> list[Any]:
     if column.dtype == "maybe":
         return [None if value is None else bool(value) for value in known]
     return known
+
+
+def _each_once(texts: Sequence[str]) -> list[str | None]:
+    """Return texts of which equal ones are the same object, as most cases have the same; None for an empty one."""
+    first: dict[str, str] = {}
+    shared: list[str | None] = []
+    for text in texts:
+        text_in_memory = first.setdefault(text, text)
+        shared.append(text_in_memory or None)
+    return shared
 
 
 def _is_absent(column: Column, values: Any) -> bool:
