@@ -6,8 +6,8 @@ import shtab
 
 from hpccoll.cli import diagnosing, run_options
 from hpccoll.cli.command import Command
+from hpccoll.cli.commands import shown_commands
 from hpccoll.cli.extension_commands import job_command
-from hpccoll.cli.main import shown_commands
 
 
 def completion_script(shell: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from cli_runner import invoke
 
 from hpccoll.cases.keys import FOR_THE_WORKFLOW, RUN_OPTIONS
-from hpccoll.cli.main import HIDDEN, RENAMED
+from hpccoll.cli.commands import HIDDEN, RENAMED
 from hpccoll.extensions.steps.cli.predict_step import PREDICT_STEP
 
 MAX_LINES, COLUMNS = 50, 80
