@@ -39,8 +39,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 }
 """The commands, each imported when it is needed, by the titles of their groups in the help."""
 
-HIDDEN = {"launch": "hpccoll.cli.sweeps:LAUNCH"}
-"""The commands that the workflow calls."""
+HIDDEN = {"launch": "hpccoll.cli.sweeps:LAUNCH", "--completion": "hpccoll.cli.completion:COMPLETION"}
+"""What the workflow calls, and what an option of the program does."""
 
 RENAMED = {
     "model": "it is named 'fit'",

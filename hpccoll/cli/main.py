@@ -1,18 +1,16 @@
 """The program of all commands, and its exit codes. Ranks never import this module."""
 
 import sys
-from collections.abc import Sequence
 
 from hpccoll.cli.commands import find_command, shown_commands
 from hpccoll.cli.help_page import help_page
-from hpccoll.common.errors import BadInputError, check_arguments
+from hpccoll.common.errors import check_arguments
 from hpccoll.common.interruption import INTERRUPTED
 from hpccoll.common.version import __version__
 
 SUMMARY = "How fast a cluster's collectives are, why, and what to do about it."
 EXAMPLE = "Example: hpccoll sweep    # about a minute on two cores; it prints what to use"
 OPTIONS = "Options"
-SHELLS = "bash", "zsh", "tcsh"
 
 
 def main() -> int:
@@ -30,8 +28,6 @@ def main() -> int:
         case "--version":
             print(__version__)
             return 0
-        case "--completion":
-            return _print_completion(words)
     try:
         return find_command(name).main(words)
     except KeyboardInterrupt:  # a traceback of what it interrupted says nothing
@@ -45,17 +41,7 @@ def page() -> str:
         groups.setdefault(title, []).append((name, command.summary))
     groups[OPTIONS] = [
         ("--version", "version number"),
-        ("--completion SHELL", f"completion script for a shell: {', '.join(SHELLS)}"),
+        ("--completion SHELL", "completion script for a shell: bash, zsh, tcsh"),
         ("--help", "this page"),
     ]
     return help_page("hpccoll [COMMAND] [OPTIONS]", SUMMARY, groups, EXAMPLE)
-
-
-def _print_completion(words: Sequence[str]) -> int:
-    """Print the script that completes commands and options in a shell."""
-    from hpccoll.cli.completion import completion_script  # it imports all commands
-
-    if len(words) != 1 or words[0] not in SHELLS:
-        raise BadInputError("--completion", " ".join(words), SHELLS)
-    print(completion_script(words[0]))
-    return 0
