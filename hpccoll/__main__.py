@@ -6,6 +6,7 @@ import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout, suppress
 
+from hpccoll.cli.extension_commands import job_command
 from hpccoll.cli.launching import is_of_workflow, start_job
 from hpccoll.common.errors import check_resources, refusal_of
 from hpccoll.common.terminal import OutputError, PrintableStream
@@ -68,26 +69,28 @@ def _exit_code() -> int:
 
 def _dispatch() -> int:
     """Run what ranks run without the command line of the other commands: each rank starts here and imports little."""
-    if sys.argv[1:2] in (["run"], ["train"], ["diagnose"]):
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    command = None if name in ("run", "diagnose") else job_command(name)
+    if command or name in ("run", "diagnose"):
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback from every rank is noise
-        if sys.argv[1] == "diagnose":
+        if name == "diagnose":
             from hpccoll.cli.diagnosing import main as diagnose
 
             return diagnose(sys.argv[2:])
         from hpccoll.cli.job_program import main as run
 
-        return run(sys.argv[2:], sys.argv[1])
-    if sys.argv[1:2] in (["sweep"], ["launch"]):
-        check_resources(sys.argv[1], files=16, threads=16)
+        return run(sys.argv[2:], command)
+    if name in ("sweep", "launch"):
+        check_resources(name, files=16, threads=16)
     else:  # ranks inherit no variable; a thread per core would do nothing, and fail under limits
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     words = sys.argv[1:]
     if is_of_workflow(words):
         return start_job(words)
-    from hpccoll.cli.main import main as command
+    from hpccoll.cli.main import main as run_command
 
-    return command()
+    return run_command()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from hpccoll.analysis.time_dataset import RowTimes, read_row_times, time_dataset
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, format_value
 from hpccoll.store.load_results import read_results
 from hpccoll.store.rows import ROW_COLUMNS, RULES, Gap, Results, Row, RowKey, Run, unit_of
-from hpccoll.store.step_times import StepTimes
+from hpccoll.store.workload_figures import workload_figures
 
 PathLike = str | os.PathLike[str]
 
@@ -115,11 +115,11 @@ class ResultSet:
         if len(rows) != 1:
             raise UnusableError("case", f"one row is needed, and {len(rows)} are selected")
         read = self._read_times(rows)[0]
-        step = StepTimes.of(read.times, read.program, rows[0].ranks) if read else None
-        if step is None:
+        figures = workload_figures(rows[0].collective)
+        timeline = figures.timeline(read.times, read.program, rows[0].ranks) if read and figures else None
+        if timeline is None:
             raise UnusableError("case", f"{rows[0].case_id} is no measured training step")
-        median = step.median_over_iterations()
-        return pd.DataFrame([part for position in range(len(step.ranks)) for part in _parts(median, position)])
+        return pd.DataFrame(list(timeline.median_over_iterations().parts()))
 
     def compare(self, old: "ResultSet", tolerance: float = 0.05) -> pd.DataFrame:
         """Compare these results with those of an older run, as ``hpccoll compare`` does.
@@ -182,19 +182,6 @@ class ResultSet:
             keys = [row.key for row in rows_of_file]
             times |= zip(keys, read_row_times(path, run_ids, rows_of_file), strict=True)
         return [times.get(row.key) for row in rows]
-
-
-def _parts(step: StepTimes, position: int) -> Iterator[dict[str, object]]:
-    """Yield the operations and computations of a rank with their times."""
-    program = step.program(position)
-    place = {"rank": int(step.ranks[position]), "stage": int(step.stages[position])}
-    operation_times = step.operations(position)[0].tolist()
-    for operation, (ready, begin, end) in zip(program.operations, operation_times, strict=True):
-        about = {name: operation[name] for name in ("collective", "axis", "bytes", "phase")}
-        yield {**place, "operation": operation["label"], **about, "ready_s": ready, "begin_s": begin, "end_s": end}
-    computation_times = step.computations(position)[0].tolist()
-    for phase, (begin, end) in zip(program.phases, computation_times, strict=True):
-        yield {**place, "operation": "computation", "phase": phase, "begin_s": begin, "end_s": end}
 
 
 def _frame(kind: type[Row | Run | Gap], items: Sequence[object], names: Iterable[str] | None = None) -> pd.DataFrame:

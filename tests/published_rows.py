@@ -7,17 +7,17 @@ from typing import Any
 
 import yaml
 
-from hpccoll.model.group_costs import GroupCosts
+from hpccoll.extensions.steps.model.group_costs import GroupCosts
+from hpccoll.extensions.steps.model.step_prediction import ComputeRate, rate_of_step
+from hpccoll.extensions.steps.training.buckets import BucketRule
+from hpccoll.extensions.steps.training.models import model_of
+from hpccoll.extensions.steps.training.models.transformers import gpt2
+from hpccoll.extensions.steps.training.parallelism import Mesh, Parallelism, StepDtypes
+from hpccoll.extensions.steps.training.step_program_builder import step_programs
+from hpccoll.extensions.steps.training.step_timeline import StepTimeline, step_timeline
 from hpccoll.model.machine_file import read_machine
-from hpccoll.model.step_prediction import ComputeRate, rate_of_step
-from hpccoll.training.buckets import BucketRule
-from hpccoll.training.models import model_of
-from hpccoll.training.models.transformers import gpt2
-from hpccoll.training.parallelism import Mesh, Parallelism, StepDtypes
-from hpccoll.training.step_program_builder import step_programs
-from hpccoll.training.step_timeline import StepTimeline, step_timeline
 
-DATA = Path(__file__).parent / "model" / "published_steps.yaml"
+DATA = Path(__file__).parent / "extensions" / "steps" / "model" / "published_steps.yaml"
 GPUS_PER_NODE = 8
 
 

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hpccoll.measure.train.step_computations import BEGIN, END, READY
+from hpccoll.extensions.steps.measure.step_computations import BEGIN, END, READY
 
 
 def operations(step):

@@ -15,11 +15,11 @@ from typer.main import get_command
 from hpccoll.cli.main import app
 from hpccoll.cli.run_options import build_parser
 from hpccoll.common.yaml_model import load_plain_yaml
+from hpccoll.extensions.steps.training.model_file import model_from_json
 from hpccoll.model.machine_file import read_machine
 from hpccoll.model.machine_sections import SCHEMA
 from hpccoll.sweep.site_file import Site, load_site
 from hpccoll.sweep.sweep_file import load_sweep
-from hpccoll.training.model_file import model_from_json
 
 MAX_README_LINES = 200
 

@@ -22,31 +22,32 @@ MAY_IMPORT = {
     "algorithms": "schedule",
     "host": "common numpy mpi4py pynvml",
     "transports": "executor host schedule common numpy mpi4py cupy cupyx cupy_backends nccl",
-    "training": "schedule common numpy msgspec",
-    "cases": "algorithms training schedule host common msgspec",
+    "cases": "algorithms schedule host common msgspec",
     "evidence": "cases host common msgspec",
     "store": "cases schedule common numpy h5py msgspec",
     "diagnosis": "store common numpy scipy",
     "analysis": "evidence store cases schedule common numpy scipy pandas xarray msgspec",
-    "model": "analysis evidence store cases training host schedule common numpy scipy pydantic",
+    "model": "analysis evidence store cases host schedule common numpy scipy pydantic",
     "traces": "analysis evidence store cases schedule common numpy msgspec",
-    "judge": "traces model analysis evidence store cases training schedule common numpy scipy msgspec",
+    "judge": "traces model analysis evidence store cases schedule common numpy scipy msgspec",
     "interop": "judge analysis store cases host schedule common numpy reframe",
     "measure": (
-        "evidence diagnosis analysis transports executor store cases training host schedule common numpy mpi4py"
-        " ml_dtypes"
+        "evidence diagnosis analysis transports executor store cases host schedule common numpy mpi4py ml_dtypes"
     ),
     "render": (
-        "judge traces measure diagnosis analysis evidence model store cases training host schedule common numpy scipy"
+        "judge traces measure diagnosis analysis evidence model store cases host schedule common numpy scipy"
         " altair jinja2 vl_convert"
     ),
     "sweep": (
-        "interop evidence diagnosis analysis store cases training executor host schedule common numpy pydantic yaml"
-        " snakemake"
+        "interop evidence diagnosis analysis store cases executor host schedule common numpy pydantic yaml snakemake"
     ),
     "cli": (
-        "judge traces evidence diagnosis analysis measure sweep render interop model store cases training host"
+        "judge traces evidence diagnosis analysis measure sweep render interop model store cases host"
         " schedule common typer mpi4py"
+    ),
+    "extensions": (
+        "cli render sweep interop measure judge traces diagnosis analysis evidence model store cases executor"
+        " transports host schedule common numpy scipy mpi4py msgspec pydantic altair typer cupy ml_dtypes"
     ),
     "__main__.py": "cli common",
     "result_set.py": "judge analysis store cases common pandas xarray",
@@ -56,13 +57,17 @@ MAY_IMPORT = {
 
 LIGHT = (
     "__main__.py", "cli/rank_program.py", "cli/job_program.py", "cli/run_options.py", "cli/diagnosing.py",
-    "measure", "evidence", "cases", "training", "host", "executor", "diagnosis",
-    "interop/mscclpp_reader.py", "render/run_table.py", "render/printed_evidence.py",
+    "measure", "evidence", "cases", "host", "executor", "diagnosis",
+    "extensions/steps/training", "extensions/steps/measure",
+    "extensions/plans/mscclpp_reader.py", "render/run_table.py", "render/printed_evidence.py",
 )  # fmt: skip
 """The rooms and modules that a rank process begins with, thousands of times at once on one file system."""
 
 LATER = PACKAGE / "diagnosis" / "diagnosis_file.py"
 """What rank 0 imports when it writes results, with HDF5."""
+
+DOOR = PACKAGE / "common" / "extensions.py"
+"""The one file of the core that knows where extensions are."""
 
 HEAVY = (
     "typer", "rich", "pydantic", "altair", "jinja2", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
@@ -113,7 +118,17 @@ def test_only_the_cases_import_algorithms_and_only_measuring_imports_transports(
         room: [name for name, words in MAY_IMPORT.items() if room in words.split()]
         for room in ("algorithms", "transports")
     }
-    assert importers == {"algorithms": ["cases"], "transports": ["measure"]}
+    assert importers == {"algorithms": ["cases"], "transports": ["measure", "extensions"]}
+
+
+def names_extension(path: Path) -> bool:
+    """Return whether a file imports an extension, or names one by its module."""
+    return "hpccoll.extensions" in path.read_text()
+
+
+def test_the_core_names_no_extension():
+    core = [path for room in rooms() if room != "extensions" for path in files(room)]
+    assert [path for path in core if names_extension(path) and path != DOOR] == []
 
 
 def test_one_module_fills_the_registry():
@@ -172,12 +187,18 @@ def test_no_imports_form_a_circle_not_even_those_of_types():
     assert circle() == []
 
 
+def room_of(module: str) -> list[str]:
+    """Return the room of a module; an extension has rooms as the core has."""
+    parts = module.split(".")
+    return parts[:4] if parts[1:2] == ["extensions"] else parts[:2]
+
+
 def test_no_chain_of_imports_in_a_room_is_long():
     graph = import_graph(executed)
     chains: dict[str, tuple[str, ...]] = {}
     for module in TopologicalSorter(graph).static_order():
-        room = module.split(".")[:2]
-        below = (chains[other] for other in graph[module] if other.split(".")[:2] == room)
+        room = room_of(module)
+        below = (chains[other] for other in graph[module] if room_of(other) == room)
         page = () if modules()[module].name == "__init__.py" else (module,)  # a table of contents is no page
         chains[module] = (*page, *max(below, key=len, default=()))
     assert [chain for chain in chains.values() if len(chain) > LONGEST_CHAIN] == []
@@ -214,27 +235,27 @@ def test_what_identifies_a_call_is_a_call_key_and_no_tuple_of_fields_of_a_row():
 
 DENSEST = {
     "__init__.py": (7.17, 0, 0, 0),
-    "__main__.py": (10.57, 0, 0, 0),
+    "__main__.py": (10.21, 42, 0, 0),
     "algorithms": (18.83, 31, 143, 0),
-    "analysis": (17.79, 94, 210, 4),
-    "cases": (13.92, 62, 82, 0),
-    "cli": (11.73, 73, 67, 0),
-    "common": (13.79, 97, 70, 0),
+    "analysis": (17.72, 88, 216, 1),
+    "cases": (13.9, 62, 78, 1),
+    "cli": (11.34, 70, 60, 0),
+    "common": (13.47, 93, 68, 0),
     "diagnosis": (15.34, 34, 90, 0),
     "evidence": (15.23, 65, 117, 1),
     "executor": (15.27, 65, 123, 1),
+    "extensions": (15.94, 68, 118, 6),
     "host": (14.97, 65, 121, 0),
-    "interop": (16.43, 77, 126, 2),
+    "interop": (15.35, 69, 97, 0),
     "judge": (13.63, 46, 109, 0),
-    "measure": (14.39, 70, 87, 3),
-    "model": (15.12, 51, 99, 0),
-    "render": (15.06, 79, 141, 4),
-    "result_set.py": (16.84, 34, 310, 0),
-    "schedule": (16.5, 72, 121, 0),
-    "store": (14.51, 50, 95, 0),
-    "sweep": (13.45, 69, 81, 0),
+    "measure": (14.08, 67, 86, 1),
+    "model": (15.0, 51, 99, 0),
+    "render": (15.03, 83, 145, 4),
+    "result_set.py": (16.46, 38, 321, 0),
+    "schedule": (16.41, 71, 119, 0),
+    "store": (14.12, 54, 93, 0),
+    "sweep": (13.41, 69, 80, 0),
     "traces": (14.56, 40, 134, 0),
-    "training": (14.34, 53, 81, 0),
     "transports": (14.83, 75, 101, 3),
 }
 """How dense each room may be (house_figures.py). If a room becomes less dense, its figures here follow."""
@@ -255,9 +276,9 @@ MOST_IDIOMS = {
     "a loop over one value, to name it": 2,
     "a text times a condition": 3,
     "a walrus in a filter": 7,
-    "a conditional expression within another": 6,
+    "a conditional expression within another": 5,
     "[*call()] for list(call())": 66,
-    "three or more names from a tuple": 159,
+    "three or more names from a tuple": 157,
 }
 """How often each idiom of house_figures.py may occur in the package. If one becomes rarer, its figure here follows."""
 

@@ -17,7 +17,7 @@ from hpccoll.analysis.row_labels import fell_back, has_size, placement_label
 from hpccoll.analysis.series_names import group_file_names, setting_keys
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds, series_points
 from hpccoll.analysis.setting import Choice
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, emulations
+from hpccoll.cases.algorithm_registry import COLLECTIVES, emulations, is_workload
 from hpccoll.cases.case import SINGLE
 from hpccoll.common.units import format_count, format_size
 from hpccoll.schedule.collective import NATIVE
@@ -175,7 +175,7 @@ class ChartGroup:
 
     @property
     def of_steps(self) -> bool:
-        return self.collective in WORKLOADS
+        return is_workload(self.collective)
 
     @property
     def has_size(self) -> bool:

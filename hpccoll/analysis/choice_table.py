@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from hpccoll.analysis.setting import ARITHMETIC, Choice, Conditions, Setting
 from hpccoll.analysis.strength import Strength
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, is_workload
 from hpccoll.cases.case import EXECUTORS, TIMINGS, Case
 from hpccoll.cases.catalogue import check_algorithm
 from hpccoll.cases.transport_table import DEVICES, TRANSPORTS
@@ -26,7 +26,7 @@ from hpccoll.schedule.collective import AUTO
 VALID_TABLE = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
 
 _SETTING_NAMES: Mapping[str, Collection[object]] = {
-    "collective": (*COLLECTIVES, *WORKLOADS), "device": DEVICES, "arithmetic": (*ARITHMETIC, None),
+    "device": DEVICES, "arithmetic": (*ARITHMETIC, None),
     "mapping": (*MAPPINGS, "mixed"), "timing": TIMINGS,
 }  # fmt: skip
 """The valid names in a setting."""
@@ -133,6 +133,7 @@ class TuneTable:
             BadInputError: names the first unknown value.
         """
         for number, entry in enumerate(self.entries):
+            _check_collective(f"entries.{number}.setting.collective", entry.setting.collective)
             names: list[tuple[str, object, Collection[object]]] = [
                 ("executor", entry.executor, EXECUTORS),
                 *((f"setting.{name}", getattr(entry.setting, name), known) for name, known in _SETTING_NAMES.items()),
@@ -173,6 +174,11 @@ class TuneTable:
         raise UnusableError(AUTO, f"no choice for {setting.label}: the table has {labels}")
 
 
+def _check_collective(key: str, name: str) -> None:
+    if name not in COLLECTIVES and not is_workload(name):
+        raise BadInputError(key, name, (*COLLECTIVES, *WORKLOADS))
+
+
 def load_table(path: Path, key: str) -> dict[str, Any]:
     """Return the JSON document of a table after checking it; ``key`` is the option or key that gave the path.
 
@@ -210,7 +216,7 @@ def resolve_auto(
     Raises:
         BadInputError: if the case is ``auto`` and there is no table, or the table has no entry for this setting.
     """
-    if case.algorithm != AUTO or case.collective in WORKLOADS:
+    if case.algorithm != AUTO or is_workload(case.collective):
         return case, None
     if table is None:
         raise BadInputError("table", None, VALID_TABLE)

@@ -1,7 +1,7 @@
-"""The findings about the rows of a group, in the order of the page; those of training steps are in step_findings."""
+"""The findings about the rows of a group, in the order of the page; workloads have findings of their own."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
@@ -13,8 +13,8 @@ from hpccoll.analysis.row_labels import executed_name, fell_back, offloaded
 from hpccoll.analysis.sent_bytes import rail_findings
 from hpccoll.analysis.series_comparisons import best_placements
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
-from hpccoll.analysis.step_findings import step_findings
 from hpccoll.analysis.wire_bandwidth import wire_ceiling, wire_limit
+from hpccoll.common.extensions import contributed
 from hpccoll.common.text import Finding, first_few, info, warning
 from hpccoll.common.units import format_count, format_rate, format_size
 from hpccoll.evidence.verdict import UNKNOWN
@@ -29,9 +29,11 @@ MAX_REASONS = 2
 def group_findings(group: ChartGroup) -> list[Finding]:
     """Return the findings of ``group`` besides what to use: what ran, the highest bandwidth, what weakens the results.
 
-    Warnings come first.
+    Warnings come first. A workload has findings of its own instead of those of collectives.
     """
-    findings = step_findings(group) if group.of_steps else _collective_findings(group)
+    findings_of_workload = contributed("findings", group.collective)
+    make_findings: Callable[[ChartGroup], Iterable[Finding]] = findings_of_workload or _collective_findings
+    findings = make_findings(group)
     return sorted([*findings, *quality_findings(group)], key=lambda finding: finding.severity == "info")
 
 

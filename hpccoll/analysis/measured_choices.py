@@ -185,7 +185,7 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
     Training steps and single ranks are left out, and so are settings in which nothing but ``auto`` was measured. A
     call of the library that has one buffer stands in both placements.
     """
-    results = results.ours.without_steps
+    results = results.ours.without_workloads
     runs = {run.run_id: run for run in results.runs}
     rows: dict[tuple[Setting, Conditions], list[Row]] = defaultdict(list)
     for row in results.rows:

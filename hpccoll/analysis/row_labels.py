@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, is_workload
 from hpccoll.common.units import format_count
 from hpccoll.evidence.verdict import OFFLOADED, UNKNOWN
 from hpccoll.schedule.collective import NATIVE
@@ -28,7 +28,7 @@ def concurrent_label(row: Row) -> str:
 
 def has_size(collective: str) -> bool:
     """Return whether a collective has a message size: a barrier moves a token only, a training step many messages."""
-    return collective not in WORKLOADS and (collective not in COLLECTIVES or not COLLECTIVES[collective].token)
+    return not is_workload(collective) and (collective not in COLLECTIVES or not COLLECTIVES[collective].token)
 
 
 def placement_label(row: Row) -> str:

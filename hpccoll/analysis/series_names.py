@@ -12,7 +12,7 @@ from hpccoll.analysis.row_labels import (
     traffic_pattern,
 )
 from hpccoll.analysis.setting import Choice
-from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.cases.algorithm_registry import is_workload
 from hpccoll.cases.case import COMPILED, IDLE, PYTHON
 from hpccoll.common.units import format_count
 from hpccoll.schedule.collective import AUTO, NATIVE
@@ -97,13 +97,13 @@ def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[st
         pattern, root = traffic_pattern(row), root_rank(row)
         load = IDLE if row.collective in loaded else ""
         call = (
-            str(call_arguments(row)["model"]) if row.collective in WORKLOADS else "",
+            str(call_arguments(row)["model"]) if is_workload(row.collective) else "",
             f"traffic {pattern}" if pattern else "",
             concurrent_label(row),
             f"load {row.load}" if row.load else load,
             f"root {root}" if row.collective in rooted else "",
         )
-        moves = has_size(row.collective) or row.collective in WORKLOADS
+        moves = has_size(row.collective) or is_workload(row.collective)
         silent: tuple[str, ...] = () if moves else _ELEMENT_FIELDS
         if loosely:
             silent = (*silent, "timing", "rule", *(_ELEMENT_FIELDS if row.op is None else ()))

@@ -16,7 +16,7 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.rows import Interval, Results, Row
-from hpccoll.store.step_times import StepTimes
+from hpccoll.store.workload_timeline import WorkloadTimeline
 
 
 @dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
@@ -38,7 +38,7 @@ class SeriesPoint:
     colour_of: str = ""  # the series whose colour a prediction has, measured or not
     prediction: str = ""  # the machine file of a prediction, and its error on held-out measurements
     fitted_to: str = ""  # the machine whose measurements a prediction was fitted to
-    step: StepTimes | None = field(default=None, compare=False)  # of a training step, the times of one iteration
+    timeline: WorkloadTimeline | None = field(default=None, compare=False)  # of a workload, one iteration
 
     @cached_property
     def key(self) -> CallKey:
@@ -131,7 +131,7 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
             hosts_changed=len({hosts[run_id] for run_id in row.round_run_ids if run_id in hosts}) > 1,
             library=library_summary(probe) if row.algorithm == NATIVE else "", expected_s=expected_s(probe, row),
             mpi=recorded_mpi_version(run.provenance), nccl=nccl_name(run) if row.transport == "nccl" else "",
-            step=results.step_times.get(row.key),
+            timeline=results.timelines.get(row.key),
         )  # fmt: skip
 
     return [point(row) for row in rows]

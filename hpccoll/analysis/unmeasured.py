@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from hpccoll.analysis.setting import Choice, Setting
-from hpccoll.schedule import WORKLOADS, Collective, collective
+from hpccoll.schedule import Collective, collective, is_workload
 from hpccoll.store.rows import Results
 
 
@@ -26,7 +26,7 @@ class Unmeasured:
 def unmeasured(results: Results, name: str) -> Unmeasured | None:
     """Return what the answers of the collective ``name`` do not cover; None for steps and without answers."""
     rows = [row for row in results.ours.rows if row.collective == name and row.may_answer]
-    if not rows or name in WORKLOADS:
+    if not rows or is_workload(name):
         return None
     family = collective(name)
     fitting: set[tuple[int, int]] = set()

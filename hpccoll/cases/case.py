@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from hpccoll.cases.keys import DEFAULT_OPERATIONS
 from hpccoll.common import limits
@@ -219,10 +219,13 @@ class Job:
     table: Mapping[str, Any] | None = None  # the JSON of a table of 'hpccoll tune', if a case is auto
     executor: limits.Name | None = None  # one of EXECUTORS; None for the compiled one where it is available
     models: Mapping[str, Any] = field(default_factory=dict)  # the user's own models of training steps, by name
-    # where the files of plans are, by the name of the algorithm: in job files only, and no part of a job's identity
+    # where the files of algorithms are, by the name of the algorithm: in job files only, no part of a job's identity
     plans: Annotated[Mapping[limits.Name, limits.LongLine], Meta(max_length=limits.MAX_NAMES)] = field(
         default_factory=dict, compare=False
     )
+    # the tables of the extensions that its cases need on ranks, as entry points name them; no key of JSON if they need
+    # none, so that the digests of such jobs stay
+    extensions: Annotated[tuple[limits.Name, ...], Meta(max_length=limits.MAX_NAMES)] | UnsetType = UNSET
     cases: Annotated[tuple[Case, ...], Meta(max_length=limits.MAX_CASES)]
 
     def shape(self, case: Case) -> Shape:

@@ -2,15 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN, WORKLOADS, collective
+from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN, WORKLOADS, collective, is_workload
 from hpccoll.cases.case import EXECUTORS, IDLE, LOAD, LOADS, TIMINGS, Case, Job, Parameter
 from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_native
+from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError, format_choices
+from hpccoll.common.extensions import contributions, use_only
 from hpccoll.common.limits import CHANNELS, JOB_BYTES, MAX_BYTES, IntegerRange
 from hpccoll.common.records import load_record
 from hpccoll.common.units import parse_size
@@ -24,10 +25,6 @@ from hpccoll.schedule import (
     unequal_blocks,
 )
 from hpccoll.schedule.collective import AUTO, NATIVE, check_parameters
-from hpccoll.training import TRAINING_STEP
-
-if TYPE_CHECKING:
-    from hpccoll.training.workload import Workload
 
 Values = TypeVar("Values")
 
@@ -42,13 +39,19 @@ GRAPH = "graph"
 JOB_FILE = "a job file as 'hpccoll plan' writes it"
 
 
-def load_job(path: Path) -> Job:
+def load_job(path: Path, *, on_rank: bool = False) -> Job:
     """Read a job file.
+
+    Args:
+        path: the file.
+        on_rank: whether this process is a rank, which knows only the extensions that the job names.
 
     Raises:
         BadInputError: if the file does not exist or is not a job.
     """
     job = load_record(path, "--job", JOB_BYTES, Job, JOB_FILE)
+    if on_rank:
+        use_only(job.extensions or ())
     try:
         check_job(job)
     except BadInputError as error:
@@ -58,18 +61,9 @@ def load_job(path: Path) -> Job:
 
 def moved_dtypes(case: Case, workers: int) -> tuple[str, ...]:
     """Return the types of the elements that ``workers`` ranks exchange; BadInputError if they cannot run the case."""
-    if case.collective not in WORKLOADS:
+    if not is_workload(case.collective):
         return (case.dtype,)
-    from hpccoll.training.workload import Workload  # most ranks run no training steps
-
-    return Workload.of(case.params).moved_dtypes(workers, case.dtype)
-
-
-def step_groups(case: Case, workers: int, axis: str) -> list[Sequence[int]]:
-    """Return the ranks of each group of an axis of the mesh on which ``workers`` ranks run a training step."""
-    from hpccoll.training.parallelism import Mesh
-
-    return Mesh.parse(str(case.params.get("parallel", "")), workers).groups(axis)
+    return workload(case.collective).moved_dtypes(case, workers)
 
 
 def check_job(job: Job) -> None:
@@ -85,9 +79,8 @@ def check_job(job: Job) -> None:
     if job.executor not in (*EXECUTORS, None):
         raise BadInputError("executor", job.executor, EXECUTORS)
     if job.models:
-        from hpccoll.training.model_file import models_from_json
-
-        models_from_json(job.models)
+        for name in WORKLOADS:
+            workload(name).check_files(job.models)
     for case in checked_cases(job.cases):
         if case.algorithm.startswith(PLAN) and case.algorithm not in job.plans:
             raise BadInputError("plans", [*job.plans], f"where {case.algorithm} is")
@@ -99,7 +92,8 @@ def check_job(job: Job) -> None:
 def check_case(case: Case) -> None:
     """Check that every value of ``case`` is valid.
 
-    Many programs read a job, and only those that run it read its plans; of others the parameters are not checked.
+    Many programs read a job, and only those that run it read the files of its algorithms; others do not check the
+    parameters of these.
 
     Raises:
         BadInputError: names the invalid value and the valid ones.
@@ -148,15 +142,13 @@ def _check_all_but_size(case: Case) -> None:
     if case.transport not in transports:
         raise BadInputError(f"transport of {case.algorithm}", case.transport, transports)
     _check_call(case)
-    if case.collective in WORKLOADS:
-        from hpccoll.training.workload import Workload
-
-        Workload.of(case.params)
+    if is_workload(case.collective):
+        workload(case.collective).check(case)
 
 
-def _is_read(plan: str) -> bool:
-    """Return whether this program has read a plan of MSCCL++, so that a collective has it as an algorithm."""
-    return any(plan in row.algorithms for row in COLLECTIVES.values())
+def _is_read(algorithm: str) -> bool:
+    """Return whether this program has read the file of an algorithm, so that a collective has it."""
+    return any(row.has_registered(algorithm) for row in COLLECTIVES.values())
 
 
 def _check_call(case: Case) -> None:
@@ -179,8 +171,8 @@ def _check_parameters(case: Case) -> None:
         )
     for name, value in case.params.items():
         if name == LOAD:
-            if value not in LOADS[1:] or case.device != "cpu" or case.collective in WORKLOADS:
-                expected = f"{IDLE} (in job files: left out), {LOADS[1]}; on GPUs and in training steps {IDLE} only"
+            if value not in LOADS[1:] or case.device != "cpu" or is_workload(case.collective):
+                expected = f"{IDLE} (in job files: left out), {LOADS[1]}; on GPUs and in workloads {IDLE} only"
                 raise BadInputError(LOAD, value, expected)
             continue
         known = known_parameters(case.collective, case.algorithm)
@@ -211,16 +203,27 @@ def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
     Raises:
         BadInputError: if none has it; names the valid algorithms, and the collectives that have this one.
     """
-    valid_names = dict.fromkeys(chain.from_iterable(map(measurable_names, names)))
-    if algorithm in valid_names:
+    if any(is_measurable(algorithm, name) for name in names):
         return
+    valid_names = dict.fromkeys(chain.from_iterable(map(measurable_names, names)))
+    raise BadInputError("algorithm", algorithm, format_choices(algorithm, valid_names, _hint(algorithm)))
+
+
+def is_measurable(algorithm: str, name: str) -> bool:
+    """Return whether an algorithm is among the ``measurable_names`` of a collective, without a list of all.
+
+    No extension is looked for if the collective has the algorithm.
+    """
+    return algorithm in (NATIVE, AUTO) or algorithm in collective(name).algorithms
+
+
+def _hint(algorithm: str) -> str:
+    """Return what a user may have meant by the name of an algorithm that is unknown; empty if nothing comes near."""
+    for file_format in contributions("algorithm_formats"):
+        if algorithm.endswith(file_format.suffix):
+            return f" ({file_format.name} is {PLAN}{algorithm})"
     elsewhere = [name for name in COLLECTIVES if algorithm in measurable_names(name)]
-    hint = ""
-    if algorithm.endswith(".json"):
-        hint = f" (a plan of MSCCL++ is {PLAN}{algorithm})"
-    elif elsewhere:
-        hint = f" (it is an algorithm of {', '.join(elsewhere)})"
-    raise BadInputError("algorithm", algorithm, format_choices(algorithm, valid_names, hint))
+    return f" (it is an algorithm of {', '.join(elsewhere)})" if elsewhere else ""
 
 
 def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
@@ -244,12 +247,12 @@ def parameters_by_algorithm(
 ) -> dict[str, dict[str, Values]]:
     """Return for each algorithm of a collective those of the parameters that it has; values may be lists.
 
-    The keys of a training step are not parameters: they have options of their own.
+    The keys of a workload are not parameters: they have options of their own.
 
     Raises:
         BadInputError: if no algorithm has a parameter.
     """
-    keys = collective(name).arguments if name in WORKLOADS else ()
+    keys = collective(name).arguments if is_workload(name) else ()
     selected = {}
     valid_names: set[str] = set()
     for algorithm in algorithms:
@@ -305,16 +308,6 @@ def distinct_parameters(
     return distinct
 
 
-def distinct_steps(algorithm: str, requested: Iterable[tuple[str, "Workload"]]) -> list[tuple[str, "Workload"]]:
-    """Return those of the training steps ``requested`` that differ: without collectives nothing is compressed."""
-    from hpccoll.training.compression import DENSE
-
-    if not _floor(collective(TRAINING_STEP), algorithm):
-        return list(requested)
-    dense = [(dtype, replace(step, compress=DENSE, feedback=0)) for dtype, step in requested]
-    return list(dict.fromkeys(dense))
-
-
 def _floor(family: Collective, algorithm: str) -> bool:
     return algorithm in family.algorithms and family.algorithms[algorithm].floor
 
@@ -342,7 +335,7 @@ def own_parameters(case: Case) -> dict[str, Parameter]:
 def choice_parameters(name: str, params: Mapping[str, Parameter]) -> dict[str, Parameter]:
     """Return the parameters that distinguish choices for one call: no arguments of the call, and no default."""
     arguments = {LOAD}
-    if name in COLLECTIVES or name in WORKLOADS:
+    if name in COLLECTIVES or is_workload(name):
         arguments.update(collective(name).arguments)
     return {key: value for key, value in params.items() if key not in arguments and (key, value) != (GRAPH, 0)}
 

@@ -45,7 +45,7 @@ SWEEP: Mapping[str, Key] = {
     "collectives": Key("collectives, see 'hpccoll list'; all: every collective", ("all_reduce",)),
     "algorithms": Key(
         "algorithms, see 'hpccoll list'; native: the library's own; all: every algorithm of each collective; "
-        "file:PLAN, from the sweep file: a plan of MSCCL++",
+        "file:PLAN, from the sweep file: a schedule in a file",
         required=True,
     ),
     "devices": Key("devices of the buffers: cpu, cuda", ("cpu",)),
@@ -228,20 +228,6 @@ RUN_OPTIONS: Mapping[str, tuple[Option, ...]] = {
     ),
 }  # fmt: skip
 """The options of ``hpccoll run``, by the groups of its help."""
-
-TRAIN_OPTIONS = (Option(("-a", "--algorithms"), "algorithms of all-reduce", "ring,native,null", metavar="A,.."),)
-DRY_RUN_OPTIONS = (
-    Option(("--dry-run",), "tensors, buckets and operations of the step", kind="flag"),
-    Option(("--ranks",), "with --dry-run: number of ranks", shown_default="8", metavar="N"),
-    Option(("--json",), "with --dry-run: JSON output", kind="flag"),
-)
-"""The options of ``hpccoll train`` that ``hpccoll run`` does not have, besides the keys of a step."""
-
-TRAIN_FLAGS = (
-    "-t", "--device", "-d", "-o", "-n", "-w", "--aggregators", "--mapping", "--table", "--param", "--variant",
-    "--executor", "--seconds", "--timeout", "--rounds", "--seed", "--shape", "--hosts", "--exit-zero", "--out",
-)  # fmt: skip
-"""The options that ``hpccoll train`` has in common with ``hpccoll run``."""
 
 NETWORKS = ("rdma", "tcp")
 OPTION_BY_FLAG: Mapping[str, Option] = {

@@ -9,18 +9,16 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 from hpccoll.cases.catalogue import GRAPH
 from hpccoll.cases.requirements import MPI_LIBRARIES, missing_requirements
 from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import Variant, VariantLimit, named_variants
+from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError, did_you_mean
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.models import MODELS
-from hpccoll.training.step_keys import WORKLOAD
 
 PARAMETERS = {
     "channels": "schedules: number of pieces of the buffer, such as 4",
@@ -46,8 +44,8 @@ def listing(root: Path = ROOT) -> dict[str, Any]:
         "parameters": [{"name": name, "meaning": meaning} for name, meaning in PARAMETERS.items()],
         "transports": list(_transports(mpi_missing, root)),
         "variants": list(_variants(mpi_missing, root)),
-        "workloads": [{"name": TRAINING_STEP, "keys": _workload_keys()}],
-        "models": list(_models()),
+        "workloads": [{"name": name, "keys": _workload_keys(name)} for name in WORKLOADS],
+        **_tables_of_workloads(),
     }
 
 
@@ -100,22 +98,17 @@ def _variants(mpi_missing: Sequence[str], root: Path) -> Iterator[dict[str, Any]
         }
 
 
-def _workload_keys() -> dict[str, dict[str, Any]]:
-    return {name: {"meaning": key.help, "default": key.default} for name, key in WORKLOAD.items()}
+def _workload_keys(name: str) -> dict[str, dict[str, Any]]:
+    meanings = workload(name).help
+    return {key: {"meaning": meanings[key], "default": default} for key, default in WORKLOADS[name].arguments.items()}
 
 
-def _models() -> Iterator[dict[str, Any]]:
-    for name, make in MODELS.items():
-        model = make()
-        yield {
-            "name": name,
-            "parameters": model.parameters,
-            "tensors": len(model.tensors),
-            "dtype": model.dtype,
-            "forward_flops": model.forward_flops,
-            "sample": model.sample,
-            "source": model.source,
-        }
+def _tables_of_workloads() -> dict[str, Any]:
+    """Return the tables of what the keys of workloads name, such as models."""
+    tables: dict[str, Any] = {}
+    for name in WORKLOADS:
+        tables |= workload(name).tables()
+    return tables
 
 
 def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> dict[str, Any]:
@@ -204,8 +197,8 @@ def listing_lines(tables: Mapping[str, Any], *, described: bool = False) -> Iter
     for row in tables["workloads"]:
         values = "".join(f" {name}={key['default']}" for name, key in row["keys"].items())
         yield f"workload {row['name']}{values}"
-    for row in tables["models"]:
-        yield f"model {row['name']} ({row['parameters']:,} parameters in {row['tensors']} tensors)"
+    for name in WORKLOADS:
+        yield from workload(name).table_lines(tables)
     for row in tables.get("clusters", ()):
         yield f"cluster {row['name']} ({row['meaning']})"
     yield from _missing_lines(chain(tables["algorithms"], tables["policies"], tables["transports"], variants))

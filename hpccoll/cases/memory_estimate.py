@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hpccoll.cases.algorithm_registry import WORKLOADS, collective
+from hpccoll.cases.algorithm_registry import collective, is_workload
 from hpccoll.cases.catalogue import call_of, own_parameters
 from hpccoll.cases.planned_schedule import choose_channels
+from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
 from hpccoll.schedule import Algorithm, Copy, Layout, Schedule, Send, itemsize
@@ -16,7 +17,6 @@ from hpccoll.schedule.step import drop_null_peers
 
 if TYPE_CHECKING:
     from hpccoll.cases.case import Case, Parameter
-    from hpccoll.training.model_shape import ModelShape
 
 SAMPLE_ELEMENTS = 1 << 20
 """The elements of the mean block with which the inequality of blocks is computed."""
@@ -86,26 +86,23 @@ def _memory_of_rank(slices: tuple[Schedule, ...], rank: int) -> tuple[bool, floa
 
 def memory_needed(
     case: "Case", workers: int, ranks: int, device: str = "cpu", aggregators: int = 0,
-    models: Mapping[str, "ModelShape"] | None = None,
+    models: Mapping[str, Any] | None = None,
 ) -> int:  # fmt: skip
     """Return the bytes that ``ranks`` ranks of a node or a GPU need for ``case``, whichever of its ranks they are.
 
     Each rank has both buffers, scratch, the values to fill and to compare, and the check; a root receives more at once.
     An aggregator has one buffer and all data that its children send at once, which may be more than a worker has. On a
-    GPU the values to fill and to compare are periodic tables for each unit. A training step has the buffers of all its
-    operations, each estimated as those of an all-reduce of S bytes.
+    GPU the values to fill and to compare are periodic tables for each unit. A workload has the buffers of all its
+    operations, each estimated as those of an all-reduce of S bytes. ``models`` are the files of the user that it names.
 
     ``device`` is that of the memory: of a case on a GPU, ``cpu`` has the staged buffers, and ``cuda`` all others.
     """
     family = collective(case.collective)
-    if case.collective in WORKLOADS:
-        from hpccoll.training.workload import Workload  # most ranks run no training steps
-
+    if is_workload(case.collective):
         try:
-            programs = Workload.of(case.params).programs(workers, case.dtype, models)
+            case = replace(case, bytes=workload(case.collective).buffer_bytes(case, workers, models or {}))
         except BadInputError:
             return 0  # the case will be skipped
-        case = replace(case, bytes=max(program.buffer_bytes for program in programs))
     # The expected values of blocks are copied once more, before the check allocates one byte per element.
     check = 1 / itemsize(case.dtype) if family.units == "divisible" else 1
     memory = _AlgorithmMemory()
@@ -172,7 +169,7 @@ def table_bytes(elements: float) -> float:
 
 def check_memory(
     cases: Iterable["Case"], workers: int, ranks: int, available: int, device: str = "cpu", aggregators: int = 0,
-    models: Mapping[str, "ModelShape"] | None = None,
+    models: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Check that the largest of the cases fits into the memory of ``ranks`` ranks of one node or GPU.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.algorithm_registry import COLLECTIVES, is_workload
 from hpccoll.cases.case import Case
 from hpccoll.cases.catalogue import call_of, own_parameters
 from hpccoll.schedule import (
@@ -84,7 +84,7 @@ def smallest_message(case: Case, layout: Layout) -> int | None:
     """
     call = call_of(case, layout.workers)
     size = itemsize(case.dtype)
-    if call.traffic is not None or case.collective in WORKLOADS:
+    if call.traffic is not None or is_workload(case.collective):
         return None
     count = call.collective.elements(case.bytes, size, layout.workers)
     planned = planned_schedule(case, layout)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.cases.algorithm_registry import is_workload
 from hpccoll.cases.case import SINGLE, Case, Job, Shape
 from hpccoll.cases.catalogue import distinct_placements
 from hpccoll.cases.library_request import SWITCH_REQUESTS, forced_by_mpi, requested_by_environment
@@ -45,7 +45,7 @@ def probe_cases(job: Job, shape: Shape) -> list[Case]:
     for case in job.cases:
         if case.transport != "nccl" and not has_library_logs(job, case):
             continue
-        if job.shape(case) != shape or case.collective in WORKLOADS:
+        if job.shape(case) != shape or is_workload(case.collective):
             continue
         placements = distinct_placements(case.collective, case.algorithm, (False, True))
         logged = replace(case, in_place=all(placements), timing=SINGLE)

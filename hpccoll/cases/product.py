@@ -9,7 +9,7 @@ from itertools import combinations, product
 from math import comb, prod
 from typing import Any, NamedTuple
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS, collective
+from hpccoll.cases.algorithm_registry import COLLECTIVES, collective, is_workload
 from hpccoll.cases.case import IDLE, LOAD, SINGLE, Case, Parameter
 from hpccoll.cases.catalogue import (
     GRAPH,
@@ -19,19 +19,16 @@ from hpccoll.cases.catalogue import (
     distinct_mappings,
     distinct_parameters,
     distinct_placements,
-    distinct_steps,
     distinct_transports,
     exact_parameters,
+    is_measurable,
     measurable_names,
 )
 from hpccoll.cases.keys import ALL
 from hpccoll.cases.transport_table import transports_by_device
+from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Collective, unequal_blocks
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.model_file import models_from_json
-from hpccoll.training.model_shape import ModelShape
-from hpccoll.training.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +36,13 @@ class CaseRequest:
     """Lists whose combinations are cases; no list has an entry twice. ``keys.SWEEP`` explains them.
 
     Each collective has those of the algorithms that exist for it, and each device those of the transports that move its
-    buffers. A barrier has the first of the sizes, in bytes; a training step has its own.
+    buffers. A barrier has the first of the sizes, in bytes; a workload has its own.
     """
 
     collectives: Sequence[str] = ()
-    # training steps: lists of values by the keys of ``training.workload.WORKLOAD``; models by name
-    workloads: Sequence[Mapping[str, Sequence[Parameter]]] = ()
-    models: Mapping[str, Any] = field(default_factory=dict)  # the user's own models of training steps, as JSON by name
+    # by the name of a workload, such as a training step, its requests: lists of values by its keys
+    workloads: Mapping[str, Sequence[Mapping[str, Sequence[Parameter]]]] = field(default_factory=dict)
+    models: Mapping[str, Any] = field(default_factory=dict)  # the files of the user that they name, as JSON by name
     algorithms: Sequence[str]
     devices: Sequence[str] = ("cpu",)
     transports: Sequence[str] = ("mpi",)
@@ -64,11 +61,12 @@ class CaseRequest:
 
 
 class _Call(NamedTuple):
-    """The root of a call of a collective, its other arguments, and of a training step the type of gradients."""
+    """The root of a call of a collective, its other arguments, and of a workload the type and the size."""
 
     root: int | None
     arguments: Mapping[str, Parameter]
     dtype: str | None = None
+    bytes: int | None = None
 
 
 class _Axis(NamedTuple):
@@ -88,10 +86,9 @@ def expand_cases(request: CaseRequest, p: int) -> Iterator[Case]:
 
 
 def _unchecked_cases(request: CaseRequest, p: int) -> Iterator[Case]:
-    models = models_from_json(request.models)
-    for family, device, algorithm, axes in _blocks(request, p, models):
+    for family, device, algorithm, axes in _blocks(request, p):
         for values in product(*(axis.values for axis in axes.values())):
-            case = _case(request, family, device, algorithm, dict(zip(axes, values, strict=True)), models)
+            case = _case(request, family, device, algorithm, dict(zip(axes, values, strict=True)))
             if case:
                 yield case
 
@@ -102,31 +99,25 @@ def count_cases(request: CaseRequest, p: int) -> int:
     Raises:
         BadInputError: if a name is unknown, or a collective has none of the algorithms.
     """
-    return sum(prod(axis.length for axis in axes.values()) for *_, axes in _blocks(request, p, {}))
+    return sum(prod(axis.length for axis in axes.values()) for *_, axes in _blocks(request, p))
 
 
 def _case(
-    request: CaseRequest, family: Collective, device: str, algorithm: str, values: Mapping[str, Any],
-    models: Mapping[str, ModelShape],
-) -> Case | None:  # fmt: skip
+    request: CaseRequest, family: Collective, device: str, algorithm: str, values: Mapping[str, Any]
+) -> Case | None:
     call: _Call = values["call"]
     parameters: Mapping[str, Parameter] = values["params"]
     if parameters.get(GRAPH) and values["transport"] != "nccl" and "nccl" in request.transports:
         return None  # only NCCL plans are captured as CUDA graphs
-    dtype = values["dtype"]
-    size = values["size"]
-    if call.dtype is not None:  # a training step
-        dtype = call.dtype
-        size = Workload.of(call.arguments).gradient_bytes(call.dtype, models)
     load = {LOAD: values[LOAD]} if values[LOAD] != IDLE else {}
     return Case(
         collective=family.name,
         algorithm=algorithm,
         transport=values["transport"],
         device=device,
-        dtype=dtype,
+        dtype=call.dtype or values["dtype"],
         op=values["op"],
-        bytes=size,
+        bytes=values["size"] if call.bytes is None else call.bytes,
         in_place=values["in_place"],
         root=call.root,
         params={**call.arguments, **parameters, **load},
@@ -135,9 +126,7 @@ def _case(
     )
 
 
-def _blocks(
-    request: CaseRequest, p: int, models: Mapping[str, ModelShape]
-) -> Iterator[tuple[Collective, str, str, dict[str, _Axis]]]:
+def _blocks(request: CaseRequest, p: int) -> Iterator[tuple[Collective, str, str, dict[str, _Axis]]]:
     """Yield the axes of each collective, device and algorithm; the cases are the product of their values."""
     transports = transports_by_device(request.devices, request.transports)
     for name, algorithms in _algorithms_by_collective(request).items():
@@ -148,7 +137,7 @@ def _blocks(
         if family.token:  # a barrier has one size and no elements
             dtypes = dtypes[:1]
             sizes = sizes[:1]
-        if name in WORKLOADS:  # the types and sizes of its gradients follow from its call
+        if is_workload(name):  # its type and its size follow from its call
             dtypes = [None]
             sizes = [None]
             loads = [IDLE]
@@ -161,7 +150,7 @@ def _blocks(
                 "size": _listed(sizes),
                 "transport": _listed(distinct_transports(name, algorithm, transports[device], device)),
                 "in_place": _listed(distinct_placements(name, algorithm, request.in_place)),
-                "call": _calls(request, family, algorithm, p, models),
+                "call": _calls(request, family, algorithm, p),
                 "params": _parameters(parameters),
                 "mapping": _listed(distinct_mappings(name, algorithm, request.mappings)),
                 "timing": _listed(request.timings),
@@ -183,9 +172,7 @@ def expand_collectives(entries: Sequence[str]) -> list[str]:
 
 
 def _algorithms_by_collective(request: CaseRequest) -> dict[str, list[str]]:
-    names = expand_collectives(request.collectives)
-    if request.workloads:
-        names.append(TRAINING_STEP)
+    names = [*expand_collectives(request.collectives), *request.workloads]
     check_algorithms(request.algorithms, names)
     selected = {name: select_algorithms(name, request.algorithms) for name in names}
     for name, algorithms in selected.items():
@@ -208,23 +195,20 @@ def check_algorithms(entries: Sequence[str], names: Sequence[str]) -> None:
 
 def select_algorithms(name: str, entries: Sequence[str]) -> list[str]:
     """Return the algorithms of a collective that entries of a request select, each once; others have the rest."""
-    valid_names = measurable_names(name)
     selected: dict[str, None] = {}
     for entry in entries:
         if entry == ALL:
             selected |= dict.fromkeys(algorithms_of(name))
-        elif entry in valid_names:
+        elif is_measurable(entry, name):
             selected[entry] = None
     return list(selected)
 
 
-def _calls(
-    request: CaseRequest, family: Collective, algorithm: str, p: int, models: Mapping[str, ModelShape]
-) -> _Axis:  # fmt: skip
+def _calls(request: CaseRequest, family: Collective, algorithm: str, p: int) -> _Axis:
     """Return the calls of a collective."""
-    if family.name in WORKLOADS:
-        counts = [prod(map(len, lists.values())) for lists in request.workloads]
-        return _Axis(sum(counts) * len(request.dtypes), _calls_of_steps(request, algorithm, models))
+    if is_workload(family.name):
+        counts = [prod(map(len, lists.values())) for lists in request.workloads[family.name]]
+        return _Axis(sum(counts) * len(request.dtypes), _calls_of_workload(request, family.name, algorithm))
     if "peer" in family.arguments:
         pairs = _pairs(request, p)
         return _Axis(pairs.length, (_Call(root, {"peer": peer}) for root, peer in pairs.values))
@@ -248,25 +232,10 @@ def _pairs(request: CaseRequest, p: int) -> _Axis:
             return _listed(pairs)
 
 
-def _calls_of_steps(request: CaseRequest, algorithm: str, models: Mapping[str, ModelShape]) -> Iterator[_Call]:
-    for dtype, workload in distinct_steps(algorithm, workloads(request, models)):
-        yield _Call(None, workload.params, dtype)
-
-
-def workloads(request: CaseRequest, models: Mapping[str, ModelShape]) -> list[tuple[str, Workload]]:
-    """Return the training steps of a request, each once, with the types of their gradients.
-
-    ``models`` are the user's own by name, as ``models_from_json`` makes them of the request.
-    """
-    steps = []
-    for lists in request.workloads:
-        for values in product(*lists.values()):
-            options = dict(zip(lists, values, strict=True))
-            steps.append(Workload.of(options))
-    distinct: dict[tuple[str, Workload], None] = {}
-    for dtype in request.dtypes:
-        distinct |= dict.fromkeys(step.canonical(dtype, models) for step in steps)
-    return list(distinct)
+def _calls_of_workload(request: CaseRequest, name: str, algorithm: str) -> Iterator[_Call]:
+    calls = workload(name).calls(request.workloads[name], request.dtypes, algorithm, request.models)
+    for params, dtype, nbytes in calls:
+        yield _Call(None, params, dtype, nbytes)
 
 
 def _parameters(lists: Mapping[str, Sequence[Parameter]]) -> _Axis:

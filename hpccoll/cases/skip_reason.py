@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from hpccoll.cases.algorithm_registry import WORKLOADS, collective
+from hpccoll.cases.algorithm_registry import collective, is_workload
 from hpccoll.cases.case import LOOPS_OF_PROGRAMS, OSU, Case, Shape
 from hpccoll.cases.catalogue import GRAPH, call_of, moved_dtypes, own_parameters
 from hpccoll.cases.communicator_settings import COMMUNICATOR_SETTINGS
@@ -18,6 +18,7 @@ from hpccoll.cases.planned_schedule import mapped_layout, planned_schedule, smal
 from hpccoll.cases.requirements import MPI_LIBRARIES, wrong_mpi
 from hpccoll.cases.transport_table import unmet_by_transport
 from hpccoll.cases.variants import NodeView, Variant, named_variants
+from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_MPI_LANES
 from hpccoll.common.units import format_size
@@ -96,10 +97,8 @@ def unmet_needs(case: Case, layout: Layout) -> str | None:
         return reason
     try:
         call_of(case, layout.workers)
-        if case.collective in WORKLOADS:
-            from hpccoll.training.workload import Workload  # most ranks run no training steps
-
-            Workload.of(case.params).check_ranks(layout.workers, case.dtype, case.op, case.device)
+        if is_workload(case.collective):
+            workload(case.collective).check_layout(case, layout)
         dtypes = moved_dtypes(case, layout.workers)
     except BadInputError as error:
         return str(error)
@@ -118,8 +117,8 @@ def _unmet_by_timing(case: Case) -> str | None:
     """Return the reason if the program whose loop is the timing of ``case`` has no such operation, else None."""
     if case.timing not in LOOPS_OF_PROGRAMS:
         return None
-    if case.collective in WORKLOADS:
-        return f"timing {case.timing} is of a collective, not of a training step"
+    if is_workload(case.collective):
+        return f"timing {case.timing} is of a collective, not of a workload"
     if case.timing == OSU and "peer" in collective(case.collective).arguments:
         return f"timing {OSU} is of a collective: OSU times messages between two ranks without barriers"
     return None

@@ -1,10 +1,13 @@
 """Commands and groups of Typer whose help is ``help_page``; ``typer.Option(rich_help_panel=)`` names a group of it."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
 
 import typer.core
+import typer.main
 
+from hpccoll.cases.keys import Option
 from hpccoll.cli.help_page import help_page
 from hpccoll.common.errors import UnusableError
 
@@ -31,10 +34,62 @@ class PlainCommand(typer.core.TyperCommand):
     """A command with the help of this package."""
 
     def get_help(self, ctx: Any) -> str:
-        arguments = [each for each in self.get_params(ctx) if each.param_type_name == "argument"]
-        groups = {ARGUMENTS: [(_metavar(each), _text(each)) for each in arguments], **_options(self.get_params(ctx))}
+        params = self.get_params(ctx)
+        arguments = [param for param in params if param.param_type_name == "argument"]
+        groups = {ARGUMENTS: [(_metavar(argument), _text(argument)) for argument in arguments], **_options(params)}
+        for entries in groups.values():
+            entries[:] = [(name, self.complete(text)) for name, text in entries]
         usage = " ".join([command_path(ctx), *map(_metavar, arguments), "[OPTIONS]"])
-        return help_page(usage, self.help or "", groups, self.epilog or "")
+        summary = self.complete(self.help or "")
+        end = self.complete(self.epilog or "")
+        return help_page(usage, summary, groups, end)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        return self.complete(super().get_short_help_str(limit))
+
+    def complete(self, text: str) -> str:
+        """Return a text of the help as it is printed."""
+        return text
+
+
+class CommandOfExtensions(PlainCommand):
+    """A command to which extensions add options and words: ``{name}`` in its help stands for words of theirs.
+
+    Extensions are asked only if the command runs, or its help is printed.
+    """
+
+    options_before: ClassVar[str] = ""
+    """The option before which those of extensions stand in the help, in the group of the option before it."""
+
+    def options_of_extensions(self) -> Sequence[Option]:
+        """Return the options that extensions add; the command finds their values, by long names, in ``context.obj``."""
+        return ()
+
+    def words_of_extensions(self) -> Mapping[str, str]:
+        """Return what stands for each name in the help."""
+        return {}
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params = super().get_params(ctx)
+        place = [param.opts[-1] for param in params].index(self.options_before) if self.options_before else len(params)
+        group = getattr(params[place - 1], "rich_help_panel", None)
+        added = [_typer_option(option, group) for option in self._options]
+        return [*params[:place], *added, *params[place:]]
+
+    def invoke(self, ctx: Any) -> Any:
+        ctx.obj = {option.flags[-1]: ctx.params.pop(_parameter(option)) for option in self._options}
+        return super().invoke(ctx)
+
+    @cached_property
+    def _options(self) -> Sequence[Option]:
+        return self.options_of_extensions()
+
+    def complete(self, text: str) -> str:
+        return text.format(**self._words)
+
+    @cached_property
+    def _words(self) -> Mapping[str, str]:
+        return self.words_of_extensions()
 
 
 class PlainGroup(typer.core.TyperGroup):
@@ -49,9 +104,14 @@ class PlainGroup(typer.core.TyperGroup):
         groups = {}
         for title, names in (self.titles or {COMMANDS: " ".join(shown)}).items():
             groups[title] = [(name, texts[name]) for name in names.split()]
+        groups |= self.more_groups()
         command_word = "[COMMAND]" if self.invoke_without_command else "COMMAND"
         usage = f"{command_path(ctx)} {command_word} [OPTIONS]"
         return help_page(usage, self.help or "", {**groups, **_options(self.get_params(ctx))}, self.epilog or "")
+
+    def more_groups(self) -> Mapping[str, list[tuple[str, str]]]:
+        """Return further parts of the help, each with its commands and what they do."""
+        return {}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] in RENAMED and not ctx.parent:
@@ -68,6 +128,25 @@ def _options(params: Iterable[Any]) -> dict[str, list[tuple[str, str]]]:
             title = getattr(each, "rich_help_panel", None) or last
             groups.setdefault(title, []).append((_option(each), _text(each)))
     return groups
+
+
+def _parameter(option: Option) -> str:
+    """Return the name under which Typer keeps the value of an option of an extension."""
+    return option.flags[-1].removeprefix("--").replace("-", "_")
+
+
+def _typer_option(option: Option, group: str | None) -> Any:
+    """Return an option of an extension as one of Typer, which makes options of functions only."""
+    about: Any = typer.Option(*option.flags, help=option.help, metavar=option.metavar, rich_help_panel=group)
+
+    def command(value: Annotated[str | None, about] = option.default) -> None:
+        pass
+
+    made_for_it = typer.Typer(add_completion=False)
+    made_for_it.command()(command)
+    (typer_option, *_) = typer.main.get_command(made_for_it).params
+    typer_option.name = _parameter(option)
+    return typer_option
 
 
 def _metavar(argument: Any) -> str:

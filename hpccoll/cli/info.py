@@ -7,16 +7,16 @@ import typer
 
 from hpccoll.cli.common import INCOMPLETE, show_found
 from hpccoll.cli.progress_counter import progress_counter
+from hpccoll.cli.schedule_formats import ShowCommand, schedule_format
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, writing
 from hpccoll.common.limits import RANKS
 
 if TYPE_CHECKING:
-    from hpccoll.cases.requested_schedule import RequestedOperation
+    from collections.abc import Iterator
+
     from hpccoll.render.pictures.schedule_view import ScheduleView
 
 WHAT, EXPORT = "Of an algorithm", "For another program"
-FORMATS = ("goal", "mscclpp")
-"""The formats of other programs in which a schedule is written."""
 
 family = typer.Typer()
 
@@ -76,18 +76,14 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
 
 
 @family.command(
+    cls=ShowCommand,
     epilog="""Examples:
   hpccoll show ring -p 8 --out ring.svg
-  hpccoll show bine -c broadcast -p 64 --racks 8,16,16,16,8
-  hpccoll show ring -p 16 -b 1M --format goal --out ring.goal
-  hpccoll show ring -p 8 -b 1M --format mscclpp --out ring.json
-  hpccoll show ring.json"""
+  hpccoll show bine -c broadcast -p 64 --racks 8,16,16,16,8{examples}""",
 )
 def show(
-    algorithm: Annotated[
-        str,
-        typer.Argument(help="algorithm, see hpccoll list, or the file of a plan of MSCCL++", metavar="ALGORITHM|FILE"),
-    ],
+    context: typer.Context,
+    algorithm: Annotated[str, typer.Argument(help="algorithm, see hpccoll list{files}", metavar="ALGORITHM|FILE")],
     workers: Annotated[
         int | None, typer.Option("-p", "--workers", help="number of workers", metavar="N", rich_help_panel=WHAT)
     ] = None,
@@ -127,9 +123,7 @@ def show(
     ] = None,
     format_: Annotated[
         str | None,
-        typer.Option(
-            "--format", help="goal: for LogGOPSim; mscclpp: a plan of MSCCL++", metavar="NAME", rich_help_panel=EXPORT
-        ),
+        typer.Option("--format", help="{formats}", metavar="NAME", rich_help_panel=EXPORT),
     ] = None,
     nbytes: Annotated[
         str | None,
@@ -137,30 +131,23 @@ def show(
             "-b", "--bytes", help="message size, such as 64K, of float32", metavar="SIZE", rich_help_panel=EXPORT
         ),
     ] = None,
-    fold_cost: Annotated[
-        float,
-        typer.Option(help="time of a reduced byte, in the simulator's unit", metavar="TIME", rich_help_panel=EXPORT),
-    ] = 0.0,
     out: Annotated[
         Path | None, typer.Option(help="drawing, or with --format the schedule [stdout]", metavar="F.svg|F.png|F")
     ] = None,
 ) -> int:
     """Describe the schedule of an algorithm, draw it, or write it.
 
-    The text lists the rounds, and says whether the schedule is proven. With --format it is written for a simulator:
-    choose picoseconds for its parameters and for --fold-cost. A plan of MSCCL++ is proven in every order of execution,
-    described and drawn; file:PLAN is the algorithm of its ranks in other commands.
+    The text lists the rounds, and says whether the schedule is proven. {about}
     """
+    from hpccoll.cases.algorithm_files import check_format, file_layout, with_files
     from hpccoll.cases.algorithm_registry import PLAN
-    from hpccoll.interop.mscclpp_reader import PLANS, with_plans
     from hpccoll.schedule import Layout
 
     if Path(algorithm).suffix and not algorithm.startswith(PLAN):
-        _check_is_json(Path(algorithm))
+        check_format(Path(algorithm), "FILE")
         algorithm = PLAN + algorithm
-    (algorithm,) = with_plans([algorithm])
-    if workers is None and algorithm in PLANS:
-        layout = PLANS[algorithm].slices[0].layout
+    (algorithm,) = with_files([algorithm])
+    if workers is None and (layout := file_layout(algorithm)):
         workers, on_first = layout.workers, layout.node.count(0)
         if racks == "1" and layout == Layout.of(workers, on_first):
             ranks_per_node = ranks_per_node or on_first
@@ -179,13 +166,13 @@ def show(
     from hpccoll.cases.requested_schedule import requested_layout, requested_operation
     from hpccoll.common.units import parse_parameter, parse_size
 
-    if format_ not in FORMATS:
-        raise BadInputError("--format", format_, FORMATS)
+    written_as = schedule_format(format_, context.obj)
     operation = requested_operation(
         algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum, mapping),
         parse_size(nbytes or "", "--bytes"), root=root, parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
-    return _write(operation, format_, fold_cost, out)
+    texts = written_as.texts(operation, context.obj, printed=out is None)
+    return _write(texts, operation.schedules[0].layout.ranks, out)
 
 
 def _describe(view: "ScheduleView", unit: int | None, out: Path | None) -> int:
@@ -204,24 +191,9 @@ def _describe(view: "ScheduleView", unit: int | None, out: Path | None) -> int:
     return 0
 
 
-def _write(operation: "RequestedOperation", format_: str, fold_cost: float, out: Path | None) -> int:
-    from hpccoll.interop.goal import MAX_FILE_BYTES, MAX_FOLD_COST, MAX_PRINTED_BYTES, goal_texts
-    from hpccoll.interop.mscclpp_plan import plan_text
+def _write(texts: "Iterator[str]", ranks: int, out: Path | None) -> int:
     from hpccoll.store.durable_files import replacing_file
 
-    schedules, cut, window, words = operation
-    if format_ == "goal":
-        if not 0 <= fold_cost <= MAX_FOLD_COST:
-            raise BadInputError("--fold-cost", fold_cost, f"a number from 0 to {MAX_FOLD_COST:g}")
-        comment = f"{words}, {cut.call.bytes(cut.count, cut.itemsize)} bytes"
-        texts = goal_texts(
-            schedules, cut, window=window, fold_cost=fold_cost, comment=comment,
-            max_bytes=MAX_PRINTED_BYTES if out is None else MAX_FILE_BYTES,
-        )  # fmt: skip
-    else:
-        if fold_cost:
-            raise BadInputError("--fold-cost", fold_cost, f"left out: --format {format_} has no time")
-        texts = iter([plan_text(schedules, cut, window=window, name=words)])
     if out is None:
         for text in texts:
             typer.echo(text, nl=False)
@@ -234,17 +206,8 @@ def _write(operation: "RequestedOperation", format_: str, fold_cost: float, out:
     ):
         for written, text in enumerate(texts):
             file.write(text)
-            show_progress(written, schedules[0].layout.ranks)
+            show_progress(written, ranks)
     return 0
-
-
-def _check_is_json(path: Path) -> None:
-    from hpccoll.common.files import read_text
-    from hpccoll.interop.mscclpp_reader import PLAN_BYTES
-
-    text = read_text(path, "FILE", PLAN_BYTES).lstrip()
-    if not text.startswith(("{", "[", "\ufeff")):
-        raise BadInputError("FILE", str(path), "a plan of MSCCL++ (JSON); MSCCL's XML and GOAL are not read")
 
 
 @family.command(

@@ -1,4 +1,4 @@
-"""The ranks of ``hpccoll run`` and ``hpccoll train``, from the options to what is printed at the end."""
+"""The ranks of ``hpccoll run`` and of commands like it, from the options to what is printed at the end."""
 
 import argparse
 import os
@@ -11,9 +11,11 @@ from hpccoll.cases.case import Job, Shape
 from hpccoll.cli import run_options
 from hpccoll.cli.rank_program import run_rank
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.extensions import use_only
 from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
+    from hpccoll.cli.extension_commands import JobCommand
     from hpccoll.evidence.gpu_pair import GpuPair
     from hpccoll.evidence.probe_result import ProbeResult
     from hpccoll.measure.ranks import Ranks
@@ -21,11 +23,9 @@ if TYPE_CHECKING:
     from hpccoll.render.run_table import PrintedTable
     from hpccoll.store.raw_results import CaseHistory
 
-TRAIN = "train"
 
-
-def main(argv: Sequence[str], command: str = "run") -> int:
-    """Run one rank of ``run`` or ``train``, and return its exit code."""
+def main(argv: Sequence[str], command: "JobCommand | None" = None) -> int:
+    """Run one rank of ``run``, or of another command, and return its exit code."""
     return run_rank(argv, lambda options: JobProgram(options, command))
 
 
@@ -34,18 +34,18 @@ class JobProgram:
 
     Args:
         argv: the options.
-        command: ``run`` or ``train``.
+        command: a command beside ``run``.
 
     Raises:
         BadInputError: if an option is invalid.
     """
 
-    def __init__(self, argv: Sequence[str], command: str) -> None:
+    def __init__(self, argv: Sequence[str], command: "JobCommand | None") -> None:
         if not {"--job", "--compute"} & {each.partition("=")[0] for each in argv}:
-            # Only training steps multiply large matrices; NumPy, which the parser of ``train`` imports, would start a
-            # useless thread per core in every rank.
+            # Only workloads multiply large matrices; NumPy, which their parsers import, would start a useless thread
+            # per core in every rank.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        parser = run_options.build_train_parser() if command == TRAIN else run_options.build_parser()
+        parser = command.build_parser() if command else run_options.build_parser()
         self.arguments = parser.parse_args(argv)
         self.runner: JobRunner | None = None
         self._shape: Shape | None = None
@@ -61,7 +61,9 @@ class JobProgram:
         """Print a dry run, or prepare the environment of libraries."""
         arguments = self.arguments
         if arguments.dry_run:
-            return _print_dry_run(arguments) if first else 0
+            if first:
+                arguments.command.print_dry_run(arguments)
+            return 0
         if arguments.probe:
             from hpccoll.evidence import log_settings
 
@@ -93,7 +95,8 @@ class JobProgram:
             return try_gpu_pair(ranks, arguments.try_gpu_pair)
         # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
         job = ranks.run_at_root(lambda: run_options.job_from_args(arguments, ranks.layout(0)))
-        job = _with_plans(ranks, job)
+        use_only(job.extensions or ())  # before any rank asks for a name that hpccoll itself does not know
+        job = _with_files(ranks, job)
         if run_options.takes_sizes_that_fit(arguments):
             from hpccoll.measure.run.fitting_sizes import job_of_fitting_sizes
 
@@ -171,23 +174,16 @@ def _print_ranks(ranks: "Ranks") -> int:
     return 0
 
 
-def _print_dry_run(arguments: argparse.Namespace) -> int:
-    from hpccoll.cli.run_output import print_dry_run  # few command lines are dry runs
+def _with_files(ranks: "Ranks", job: Job) -> Job:
+    """Register the files of algorithms of a job, which only rank 0 reads, and check the cases that name them.
 
-    print_dry_run(run_options.train_request(arguments), arguments)
-    return 0
-
-
-def _with_plans(ranks: "Ranks", job: Job) -> Job:
-    """Register the plans of a job, which only rank 0 reads and proves, and check the cases that name them.
-
-    The job that is returned has no paths: results are the same wherever a plan was.
+    The job that is returned has no paths: results are the same wherever a file was.
     """
     if job.plans:
+        from hpccoll.cases.algorithm_files import read_files, register_files
         from hpccoll.cases.catalogue import check_job
-        from hpccoll.interop.mscclpp_reader import proven_plans, register_plans
 
-        register_plans(ranks.run_at_root(lambda: proven_plans(job.plans)))
+        register_files(ranks.run_at_root(lambda: read_files(job.plans)))
         ranks.run_at_root(lambda: check_job(job))
     return replace(job, plans={})
 
@@ -214,7 +210,7 @@ def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) ->
 
     A sweep probes in launches of its own.
     """
-    elsewhere = arguments.job or arguments.workload or arguments.evidence
+    elsewhere = arguments.job or arguments.command or arguments.evidence
     if elsewhere or not any(case.transport == "nccl" for case in job.cases):
         return None
     from hpccoll.evidence.log_settings import log_variables_of_user

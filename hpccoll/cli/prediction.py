@@ -9,9 +9,10 @@ import typer
 from hpccoll.cli import common
 from hpccoll.cli.accepting import show_ratios
 from hpccoll.cli.command_help import PlainCommand, PlainGroup
-from hpccoll.cli.predict_step import EXAMPLE, predict_step
+from hpccoll.cli.extension_commands import Subcommand
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
+from hpccoll.common.extensions import contributed, contributed_names
 from hpccoll.common.interruption import INTERRUPTED, interruptible
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 family = typer.Typer()
 group = typer.Typer(cls=PlainGroup)
 family.add_typer(group, name="predict")
-group.command("step", epilog=EXAMPLE, cls=PlainCommand)(predict_step)
+for words in contributed_names("subcommands"):
+    first, _, second = words.partition(" ")
+    if first == "predict":
+        subcommand: Subcommand = contributed("subcommands", words)
+        group.command(second, epilog=subcommand.example, cls=PlainCommand)(subcommand.run)
 
 WHAT = "What to predict"
 QUESTIONS = ("best",)
@@ -124,26 +129,26 @@ def predict(
     """
     if context.invoked_subcommand:
         return _check_no_options(context)
+    from hpccoll.cases.algorithm_files import with_files
+    from hpccoll.common.quantities import TIMES
     from hpccoll.common.units import parse_parameter
-    from hpccoll.interop.mscclpp_reader import with_plans
     from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
     from hpccoll.store.result_files import read_all
-    from hpccoll.training.step_keys import FACTOR
 
     beside = [name for name in common.given_options(context) if name not in WITH_AGAINST]
     if against and beside:
         raise UnusableError(beside[0], "without --against, which compares the cases of the results")
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
-    faster = None if rate is None else FACTOR.read("--rate", rate)
+    faster = None if rate is None else TIMES.read("--rate", rate)
     model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
         return show_ratios(read_all(against), model, "--against", as_json=as_json)
     names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
     request = Request(
-        nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=with_plans(names),
+        nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=with_files(names),
         ranks_per_node=ranks_per_node, dtype=DTYPE.read("-d", dtype), aggregators=aggregators, mapping=mapping,
         parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The options of ``hpccoll run`` and ``hpccoll train``: their parsers, and the job that a command line describes.
+"""The options of ``hpccoll run`` and of commands like it: the parser, and the job that a command line describes.
 
 hpccoll/cases/keys.py declares the options.
 """
@@ -7,31 +7,26 @@ import argparse
 import os
 import re
 from dataclasses import replace
-from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from hpccoll.cases.case import AGGREGATED, EXECUTORS, RUN_JOB, SINGLE, Effort, Job, Parameter, Shape
 from hpccoll.cases.keys import (
     ALL,
     DEFAULT_ALGORITHMS,
-    DRY_RUN_OPTIONS,
     FOR_THE_WORKFLOW,
     LARGEST,
     LARGEST_OVER_NCCL,
     RUN_OPTIONS,
-    TRAIN_FLAGS,
-    TRAIN_OPTIONS,
-    Option,
     read_option,
 )
 from hpccoll.cli.option_parser import OptionParser
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean
-from hpccoll.common.limits import FLAG, MAX_CASES, RANKS
+from hpccoll.common.limits import MAX_CASES, RANKS
 from hpccoll.common.units import parameter_values, parse_parameter, sizes_between
 
 if TYPE_CHECKING:
     from hpccoll.cases.product import CaseRequest
+    from hpccoll.cli.extension_commands import JobCommand
     from hpccoll.schedule import Layout
 
 RUN_SUMMARY = "Measure collectives on the ranks of an MPI job."
@@ -45,48 +40,10 @@ Every result is checked; native is the library's own call; 1K is 1024 bytes.
 -c, -a and -t are not: there they are check, average and threads.
 """
 
-TRAIN_SUMMARY = "Measure training steps on the ranks of an MPI job."
-TRAIN_END = """\
-Examples:
-  mpiexec -n 2 hpccoll train --model resnet50 --scale 64
-  mpiexec -n 4 hpccoll train --scale 16 --bucket 5M,25M --overlap 0,1
-  mpiexec -n 2 hpccoll train --model digits --compress none,topk=1%
-  hpccoll train --model gpt2 --dry-run --ranks 8
-
-Every combination of values is measured. The algorithm null leaves out all
-collectives and codecs: what others take longer is exposed communication.
-"""
-
 
 def build_parser() -> argparse.ArgumentParser:
     parser = OptionParser("run", RUN_SUMMARY, RUN_OPTIONS, (FOR_THE_WORKFLOW,), RUN_END)
-    parser.set_defaults(workload=None, dry_run=False)
-    return parser
-
-
-def build_train_parser() -> argparse.ArgumentParser:
-    """Return the parser of ``hpccoll train``; what only ``hpccoll run`` has keeps its default."""
-    from hpccoll.training.step_keys import (  # it imports NumPy, which 'hpccoll run --help' does not need
-        WORKLOAD,
-        option,
-    )
-
-    keys = {
-        name: Option((option(name),), key.help_text, metavar="V,..", kind="switch" if key.kind is FLAG else "list")
-        for name, key in WORKLOAD.items()
-    }
-    drills = [keys.pop(DRILL)]
-    shared = {
-        title: [each for each in options if {*each.flags} & {*TRAIN_FLAGS}] for title, options in RUN_OPTIONS.items()
-    }
-    flags = (each.flags[0] for title in [*shared][:-1] for each in shared[title])
-    end = fill(f"Further options, as of 'hpccoll run': {', '.join(flags)}", 80)
-    groups = {
-        "The step": [*keys.values(), *TRAIN_OPTIONS], "Without measuring": DRY_RUN_OPTIONS, "Drills": drills, **shared,
-    }  # fmt: skip
-    parser = OptionParser("train", TRAIN_SUMMARY, groups, ["Drills", *shared], f"{end}\n\n{TRAIN_END}")
-    of_run, own = (vars(each.parse_args([])) for each in (build_parser(), parser))
-    parser.set_defaults(**{**of_run, **own, "workload": True})
+    parser.set_defaults(command=None, dry_run=False)
     return parser
 
 
@@ -99,7 +56,7 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
     from hpccoll.analysis.choice_table import TuneTable
     from hpccoll.cases.catalogue import load_job
 
-    job = load_job(arguments.job) if arguments.job else _job_from_options(arguments, launched)
+    job = load_job(arguments.job, on_rank=True) if arguments.job else _job_from_options(arguments, launched)
     if job.table is not None:
         TuneTable.from_json(job.table)  # refuses what is not a table
     if job.communicator:
@@ -113,18 +70,17 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
 
 def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     from hpccoll.analysis.choice_table import check_table_given, load_table
+    from hpccoll.cases.algorithm_files import file_paths, tables_of_cases
     from hpccoll.cases.catalogue import check_job
     from hpccoll.cases.product import count_cases, expand_cases
-    from hpccoll.interop.mscclpp_reader import plan_paths
-    from hpccoll.measure.train.digits_replica import digits_file
-    from hpccoll.training.models.digits import DIGITS
 
     aggregators = read_option("--aggregators", arguments.aggregators)
     if aggregators >= launched.ranks:
         expected = f"at most {launched.ranks - 1}: at least one rank is a worker"
         raise BadInputError("--aggregators", aggregators, expected)
     layout = replace(launched, aggregators=aggregators)
-    request = train_request(arguments) if arguments.workload else _call_request(arguments, layout.workers)
+    command: JobCommand | None = arguments.command
+    request = command.request(arguments) if command else _call_request(arguments, layout.workers)
     table = None if arguments.table is None else load_table(arguments.table, "--table")
     check_table_given("--table", arguments.table and str(arguments.table), request.algorithms)
     if (count := count_cases(request, layout.workers)) > MAX_CASES:
@@ -135,18 +91,17 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
     job = Job(
         name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=layout.aggregators,
         **variant_settings(arguments), seed=read_option("--seed", arguments.seed), effort=_effort(arguments),
-        table=table, executor=arguments.executor, models=request.models, plans=plan_paths(cases), cases=cases,
+        table=table, executor=arguments.executor, models=request.models, plans=file_paths(cases),
+        extensions=tables_of_cases(cases), cases=cases,
     )  # fmt: skip
     check_job(job)
-    if DIGITS in {case.params.get("model") for case in job.cases}:
-        digits_file()  # raises an error if there are no images
     return job
 
 
 def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
+    from hpccoll.cases.algorithm_files import with_files
     from hpccoll.cases.product import CaseRequest
     from hpccoll.cases.transport_table import check_timings, transports_by_device
-    from hpccoll.interop.mscclpp_reader import with_plans
     from hpccoll.schedule import collective
 
     family = collective(arguments.collective)
@@ -156,23 +111,23 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     if arguments.in_place and not family.in_place:
         expected = "left out: the contribution and the result of this collective have separate buffers"
         raise BadInputError("--in-place", family.name, expected)
-    common = _common_lists(arguments)
-    timings = _words(given_or_usual(arguments.timing, _default_timing(common["transports"])))
+    common = common_lists(arguments)
+    timings = split_words(given_or_usual(arguments.timing, _default_timing(common["transports"])))
     largest = given_or_usual(arguments.end, _default_largest(common["transports"]))
     transports_by_device((arguments.device,), common["transports"])
     check_timings("--timing", timings, common["transports"])
     usual = DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL
-    algorithms = with_plans(_words(given_or_usual(arguments.algorithms, usual)))
+    algorithms = with_files(split_words(given_or_usual(arguments.algorithms, usual)))
     given = parameter_values(arguments.param)
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
     return CaseRequest(
         **common, collectives=[family.name], algorithms=algorithms, timings=timings, roots=[root],
-        loads=_words(arguments.load),
+        loads=split_words(arguments.load),
         sizes=sizes_between(arguments.begin, largest, read_option("-f", arguments.factor)),
         in_place=(True,) if arguments.in_place else (False, True),
         pairs=list(dict.fromkeys((root, _rank_from_end(peer, workers)) for peer in calls.get("peer", []))),
         concurrent=calls.get("concurrent", []), traffic=calls.get("traffic", []),
-        params=_parameters(family.name, algorithms, given),
+        params=parameters_of(family.name, algorithms, given),
     )  # fmt: skip
 
 
@@ -196,68 +151,29 @@ def _default_largest(transports: list[str]) -> str:
 
 def takes_sizes_that_fit(arguments: argparse.Namespace) -> bool:
     """Return whether the memory of the GPUs limits the sizes: over NCCL, if the user gives no largest size."""
-    is_chosen = arguments.job or arguments.workload or arguments.end is not None
-    return not is_chosen and _words(arguments.transport) == ["nccl"]
+    is_chosen = arguments.job or arguments.command or arguments.end is not None
+    return not is_chosen and split_words(arguments.transport) == ["nccl"]
 
 
-def train_request(arguments: argparse.Namespace) -> "CaseRequest":
-    """Return the request of ``hpccoll train``.
-
-    Raises:
-        BadInputError: if a value is invalid.
-    """
-    from hpccoll.cases.product import CaseRequest, workloads
-    from hpccoll.training import TRAINING_STEP
-    from hpccoll.training.model_file import load_models, models_from_json
-    from hpccoll.training.step_keys import WORKLOAD, option
-
-    for flag, value in (("--json", arguments.json), ("--ranks", arguments.ranks)):
-        if value and not arguments.dry_run:
-            raise UnusableError(flag, "with --dry-run only")
-    lists: dict[str, list[Parameter]] = {}
-    for name, key in WORKLOAD.items():
-        given = getattr(arguments, name) or []
-        texts = given if name == WITH_COMMAS else [text for each in given for text in each.split(",")]
-        lists[name] = [key.read(option(name), text) for text in texts] or [key.default]
-    own = load_models(map(str, lists["model"]), "--model", _load_yaml)
-    lists["model"] = [own.name_of(str(model)) for model in lists["model"]]
-    algorithms = _words(arguments.algorithms)
-    request = CaseRequest(
-        **_common_lists(arguments), workloads=[lists], models=own.contents, algorithms=algorithms,
-        params=_parameters(TRAINING_STEP, algorithms, parameter_values(arguments.param)),
-    )  # fmt: skip
-    shapes = models_from_json(own.contents)
-    for _, workload in workloads(request, shapes):
-        workload.shape(shapes)  # raises an error if the model does not exist
-    return request
-
-
-DRILL = "corrupt"
-"""The key of a training step that only the help with all options has."""
-
-WITH_COMMAS = "parallel"
-"""The key of a training step whose values have commas: its option is repeated for several."""
-
-
-def _load_yaml(path: Path, key: str) -> Any:
-    from hpccoll.common.yaml_model import load_plain_yaml  # it imports pydantic: only rank 0 reads files
-
-    return load_plain_yaml(path, key)
-
-
-def _common_lists(arguments: argparse.Namespace) -> dict[str, Any]:
+def common_lists(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of a request that all commands have an option for."""
     from hpccoll.schedule import DTYPE
 
     return {
-        "devices": [arguments.device], "transports": _words(arguments.transport),
+        "devices": [arguments.device], "transports": split_words(arguments.transport),
         "dtypes": [DTYPE.read("-d", arguments.dtype)], "ops": [arguments.op],
-        "mappings": [None] if arguments.mapping is None else _words(arguments.mapping),
+        "mappings": [None] if arguments.mapping is None else split_words(arguments.mapping),
     }  # fmt: skip
 
 
-def _parameters(
+def parameters_of(
     name: str, entries: list[str], given: dict[str, list[Parameter]]
 ) -> dict[str, dict[str, list[Parameter]]]:
+    """Return the parameters of each of the algorithms of a collective that entries select.
+
+    Raises:
+        BadInputError: if an entry selects nothing, or no algorithm has a parameter.
+    """
     from hpccoll.cases.catalogue import parameters_by_algorithm
     from hpccoll.cases.product import check_algorithms, select_algorithms
 
@@ -270,7 +186,8 @@ def _rank_from_end(rank: Parameter, ranks: int) -> Any:
     return rank % ranks if isinstance(rank, int) and -ranks <= rank < 0 else rank
 
 
-def _words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
+    """Return the words of a list with commas, each once."""
     return list(dict.fromkeys(text.split(",")))
 
 

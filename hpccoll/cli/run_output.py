@@ -1,16 +1,13 @@
 """What rank 0 of ``hpccoll run`` and ``hpccoll train`` prints beside the rounds of cases; others do not import it."""
 
-import argparse
-import json
 import signal
 from typing import TYPE_CHECKING
 
-from hpccoll.common.limits import RANKS
 from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_size
 
 if TYPE_CHECKING:
-    from hpccoll.cases.product import CaseRequest
+    from hpccoll.common.text import Finding
     from hpccoll.measure.ranks import Ranks
     from hpccoll.measure.run.job_runner import JobRunner
     from hpccoll.render.run_table import PrintedTable
@@ -25,21 +22,20 @@ def print_results(program: "JobRunner", table: "PrintedTable") -> None:
         return
     from hpccoll.analysis.measurement_quality import lowered_clocks, noise_note
     from hpccoll.analysis.recommendations import ranges_by_setting, recommend
-    from hpccoll.analysis.series_points import series_points
-    from hpccoll.analysis.step_comparison import compare_steps, late_findings, product_findings
     from hpccoll.render.answers import Answers, conclusion_lines
     from hpccoll.render.printed_evidence import executed_lines
+    from hpccoll.render.workload_page import workload_pages
     from hpccoll.store.load_results import to_results
     from hpccoll.store.result_files import ResultFiles
 
     results = to_results(ResultFiles(raw_results=[program.results.raw]))
     recommendations = recommend(results)
     table.end(program.job, program.results.raw.histories(), ranges_by_setting(recommendations))
-    compared = compare_steps(results.rows, {run.run_id: run.machine for run in results.runs})
-    names = {point.row.key: point.rank_name for point in series_points(results, {})}
-    found = (*product_findings(compared, results.step_times.get), *late_findings(compared, names))
-    found = (*found, *lowered_clocks(results))
-    remarks = (*(f"{each} {each.remedy}" for each in found), noise_note(results))
+    findings: list[Finding] = []
+    for page in workload_pages(row.collective for row in results.rows):
+        findings += page.remarks(results)
+    findings += lowered_clocks(results)
+    remarks = (*(f"{finding} {finding.remedy}" for finding in findings), noise_note(results))
     for line in filter(None, (*conclusion_lines(results, Answers(recommendations)), *remarks)):
         print(f"# {line}")
     for line in executed_lines(program.results.raw):
@@ -81,21 +77,3 @@ def print_ranks(ranks: "Ranks") -> None:
     else:
         print(f"# MPI works, and this rank is alone: {counts}; do: start two ranks to check their connection,")
         print("# such as mpiexec -n 2 hpccoll run --check")
-
-
-def print_dry_run(request: "CaseRequest", arguments: argparse.Namespace) -> None:
-    """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
-    from hpccoll.cases.product import workloads
-    from hpccoll.render.step_dry_run import dry_run_json, dry_run_lines
-    from hpccoll.training.model_file import models_from_json
-
-    ranks, shapes = RANKS.read("--ranks", arguments.ranks or DRY_RANKS), models_from_json(request.models)
-    steps = workloads(request, shapes)
-    for dtype, workload in steps:
-        workload.check_ranks(ranks, dtype, arguments.op, arguments.device)
-    if arguments.json:
-        made = [dry_run_json(workload, ranks, dtype, shapes) for dtype, workload in steps]
-        print(json.dumps(made[0] if len(made) == 1 else made, indent=1))
-    else:
-        for dtype, workload in steps:
-            print(*dry_run_lines(workload, ranks, dtype, shapes), sep="\n")

@@ -13,12 +13,14 @@ from hpccoll.cli.diagnosing import DIAGNOSE_SUMMARY
 from hpccoll.cli.diagnosing import main as run_diagnosis
 from hpccoll.cli.job_program import main as run_job
 from hpccoll.cli.results import write_report
-from hpccoll.cli.run_options import RUN_SUMMARY, TRAIN_SUMMARY
+from hpccoll.cli.run_options import RUN_SUMMARY
 from hpccoll.common.errors import BadInputError, to_one_line
+from hpccoll.common.extensions import contributed, contributed_names
 from hpccoll.common.interruption import INTERRUPTED
 
 if TYPE_CHECKING:
     from hpccoll.cases.plan import Plan
+    from hpccoll.cli.extension_commands import JobCommand
 
 family = typer.Typer()
 
@@ -151,12 +153,21 @@ RANKS: Any = {"add_help_option": False, "context_settings": {"allow_extra_args":
 
 @family.command(help=RUN_SUMMARY, **RANKS)
 def run(context: typer.Context) -> int:
-    return run_job(context.args, "run")
+    return run_job(context.args)
 
 
-@family.command(help=TRAIN_SUMMARY, **RANKS)
-def train(context: typer.Context) -> int:
-    return run_job(context.args, "train")
+def _add_job_command(name: str) -> None:
+    """Add a command of an extension that ranks run."""
+    command: JobCommand = contributed("job_commands", name)
+
+    def start(context: typer.Context) -> int:
+        return run_job(context.args, command)
+
+    family.command(name, help=command.summary, **RANKS)(start)
+
+
+for name in contributed_names("job_commands"):
+    _add_job_command(name)
 
 
 @family.command(help=DIAGNOSE_SUMMARY, **RANKS)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import Case
@@ -85,7 +85,7 @@ class ForeignResult:
 class BenchmarkOutput:
     """The content of one output."""
 
-    source: str  # the program that wrote it, a key of ``SOURCES``
+    source: str  # the program that wrote it, a key of ``SOURCES`` or the name of an ``Importer``
     program: str  # its name and version
     ranks: int  # the number of ranks of the run; of several runs, of the largest
     nodes: int
@@ -134,6 +134,19 @@ class BenchmarkOutput:
             self.remarks.append(f"{where}: a time of 0 is below the resolution of the output: left out")
         else:
             self.results.append(ForeignResult(case, seconds, reported, wrong, failure, algorithm))
+
+
+Reader = Callable[[Path, Sequence[str], SuppliedMetadata], BenchmarkOutput]
+"""Returns the content of an output, from its path for messages, its lines, and what the user says about it."""
+
+
+class Importer(NamedTuple):
+    """Reads outputs of a program. Extensions bring those of programs that hpccoll does not know."""
+
+    name: str  # of the program, for people; of one that hpccoll does not know, the source of its outputs
+    sign: re.Pattern[str]  # what each of its outputs has, and no other
+    read: Reader
+    meaning: str = ""  # what its numbers are, and how they differ from ours; of hpccoll's own, ``SOURCES`` says it
 
 
 PROGRAM_ENDED = re.compile(

@@ -8,7 +8,7 @@ thereby what its time means.
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain, pairwise
@@ -20,12 +20,13 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import MAX_ROUNDS, Case, Effort, Job
 from hpccoll.cases.library_request import requested_by_environment
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.extensions import contributions
 from hpccoll.common.files import read_text, unpacking_hint
 from hpccoll.common.line_prefixes import PrefixReader, exported_text
-from hpccoll.common.text import join_ends
+from hpccoll.common.text import join_ends, join_words
 from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
-from hpccoll.interop.benchmark_output import PROGRAM_ENDED, BenchmarkOutput, ForeignResult, SuppliedMetadata
+from hpccoll.interop.benchmark_output import PROGRAM_ENDED, BenchmarkOutput, ForeignResult, Importer, SuppliedMetadata
 from hpccoll.interop.imb import IMB_SIGN, read_imb
 from hpccoll.interop.nccl_tests import NCCL_TESTS_SIGN, read_nccl_tests
 from hpccoll.interop.osu import OSU_SIGN, read_osu
@@ -48,12 +49,13 @@ TITLE = re.compile(
 )
 """What lines of all outputs begin with: the text before it is a prefix of a launcher."""
 
-Reader = Callable[[Path, Sequence[str], SuppliedMetadata], BenchmarkOutput]
-"""Returns the content of an output, from its path for messages, its lines, and what the user says about it."""
-READERS: Sequence[tuple[re.Pattern[str], Reader]] = (
-    (OSU_SIGN, read_osu), (NCCL_TESTS_SIGN, read_nccl_tests), (IMB_SIGN, read_imb),
-    (RCCL_RECORDS_SIGN, read_rccl_records),
-)  # fmt: skip
+IMPORTERS = (
+    Importer("OSU", OSU_SIGN, read_osu),
+    Importer("nccl-tests (text or JSON)", NCCL_TESTS_SIGN, read_nccl_tests),
+    Importer("rccl-tests", RCCL_RECORDS_SIGN, read_rccl_records),
+    Importer("IMB", IMB_SIGN, read_imb),
+)
+"""The importers of hpccoll. Those of extensions are asked if none of these knows an output."""
 
 SIGN_LOST = re.compile(
     r"^ *(?=(?:[nr]ccl-tests version|Collective test|nThread \d|Using devices|Rank +\d|(?:out-of|in)-place|size +count|"
@@ -81,16 +83,20 @@ HINTS = {
 
 def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     """Read the output of a benchmark; BadInputError if its program is unknown, or a result in it cannot be read."""
-    text = _exported_lines(read_text(path, "FILE", MAX_BYTES, errors="replace"))
-    if WITHIN_JSON.match(text):
+    exported = _exported_lines(read_text(path, "FILE", MAX_BYTES, errors="replace"))
+    if WITHIN_JSON.match(exported):
         raise BadInputError("FILE", str(path), "the output itself, which is a string in this JSON (jq -r prints it)")
-    lines, writers = _without_prefixes(path, ESCAPED_SIGN.sub(r"\1", text))
+    lines, writers = _without_prefixes(path, ESCAPED_SIGN.sub(r"\1", exported))
     text = "".join(lines)
     without_signs = re.search(r"^ *# ", text, re.MULTILINE) is None and SIGN_LOST.search(text)
     if without_signs:
         text = SIGN_LOST.sub("# ", text)
         lines = text.splitlines(keepends=True)
-    output = _reader_of(path, text)(path, lines, given)
+    importer = _importer_of(IMPORTERS, text)
+    if importer is None:
+        importer = _brought_importer(path, exported, text)
+        lines = exported.splitlines(keepends=True)  # of a program whose titles are unknown, nothing is a prefix
+    output = importer.read(path, lines, given)
     if without_signs:
         output.remarks.append(f"{path}: its lines lack the # that they begin with, and are read as if they had it")
     if writers:
@@ -111,12 +117,25 @@ def _exported_lines(text: str) -> str:
     return "".join(lines)
 
 
-def _reader_of(path: Path, text: str) -> Reader:
-    for sign, reader in READERS:
-        if sign.search(text):
-            return reader
+def _importer_of(importers: Iterable[Importer], text: str) -> Importer | None:
+    for importer in importers:
+        if importer.sign.search(text):
+            return importer
+    return None
+
+
+def _brought_importer(path: Path, exported: str, text: str) -> Importer:
+    """Return the importer of an extension that knows an output, as it is and without prefixes.
+
+    Raises:
+        BadInputError: if none does; names all programs, and what the output lacks.
+    """
+    brought: list[Importer] = list(contributions("importers"))
+    if importer := _importer_of(brought, exported):
+        return importer
+    names = join_words((importer.name for importer in (*IMPORTERS, *brought)), "or")
     hint = unpacking_hint(path, "FILE") or _missing_part(text)
-    raise BadInputError("FILE", str(path), f"output of OSU, nccl-tests (text or JSON), rccl-tests or IMB{hint}")
+    raise BadInputError("FILE", str(path), f"output of {names}{hint}")
 
 
 def _missing_part(text: str) -> str:

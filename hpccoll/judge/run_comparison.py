@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, fields, replace
 from statistics import median
 from typing import Any, ClassVar
 
+from hpccoll.analysis.late_ranks import late_words
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.shift import FALSE_DISCOVERIES, RunSpread, Shift, shifts
-from hpccoll.analysis.step_comparison import late_words
 from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_count, format_seconds, format_size

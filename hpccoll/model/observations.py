@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.algorithm_registry import COLLECTIVES, is_workload
 from hpccoll.cases.case import PYTHON, SINGLE
 from hpccoll.common.units import format_count, parse_cpu_list
 from hpccoll.schedule import Algorithm, CollectiveCall, Layout, Parameter, numbering
@@ -198,7 +198,7 @@ def observations(
 def _is_observed(outcome: Outcome) -> bool:
     """Return whether an outcome is that of a single operation, without a load, that has a right result."""
     case = outcome.case
-    if case.collective in WORKLOADS or outcome.load or outcome.floor or outcome.status != "ok":
+    if is_workload(case.collective) or outcome.load or outcome.floor or outcome.status != "ok":
         return False
     family = COLLECTIVES[case.collective]
     is_known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, duplicate one of these

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from hpccoll.cases.case import PYTHON
 from hpccoll.common.errors import BadInputError
-from hpccoll.model.codec_fit import measured_codecs
+from hpccoll.common.extensions import contributions
 from hpccoll.model.fit import fit
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import DeclaredSections
@@ -124,12 +124,20 @@ def models_of(
         machine, used = fit(run.observed, run.files[0].attempts[0][0].machine) or (None, ())
         if machine:
             machine = machine.declaring(declared) if declared else machine
-            machine = machine.model_copy(update={"codecs": measured_codecs(run.files)})
+            machine = machine.model_copy(update=_sections_of_extensions(run.files))
             validated = validate(run.observed, machine.machine(), used, report)
         models.append(RunModel(run.files, run.transport, machine, validated, run.executor, run.several_executors))
     if not any(model.machine for model in models):
         raise _no_ping_pongs(raw_results)
     return models
+
+
+def _sections_of_extensions(files: Sequence[RawResults]) -> dict[str, Any]:
+    """Return the sections of a machine file that extensions fit, by their keys."""
+    sections: dict[str, Any] = {}
+    for fit_sections in contributions("fitted_sections"):
+        sections |= fit_sections(files)
+    return sections
 
 
 class _MeasuredRun(NamedTuple):

@@ -30,9 +30,9 @@ from hpccoll.render.answer_lines import (
     untold,
 )
 from hpccoll.render.pair_answers import pair_answers
-from hpccoll.render.step_answers import step_answers
 from hpccoll.render.unmeasured_text import not_measured
-from hpccoll.schedule import WORKLOADS, collective
+from hpccoll.render.workload_page import workload_answers
+from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.rows import MEAN, Results
 
@@ -382,7 +382,7 @@ def _times(recommendation: Recommendation) -> str:
 
 
 def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
-    """Yield for a terminal what to use for each collective, what was not measured, and what training steps take.
+    """Yield for a terminal what to use for each collective, what was not measured, and what workloads take.
 
     Collectives that have no answer for the same reason share a line.
     """
@@ -392,13 +392,13 @@ def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
         if others:
             yield f"{name}: the report has the answers for {name_settings(other.where for other in others)}."
     of_pairs = pair_answers(results)
-    steps = step_answers(results)
+    of_workloads = workload_answers(results)
     yield from terminal_lines(chain.from_iterable(of_pairs.values()))
     yield from not_measured_line(results, answers)
-    yield from terminal_lines(steps)
+    yield from terminal_lines(chain.from_iterable(of_workloads.values()))
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(row.collective for row in results.ours.rows):
-        has_answer = name in answers.by_collective or name in of_pairs or (steps and name in WORKLOADS)
+        has_answer = name in answers.by_collective or name in of_pairs or name in of_workloads
         if not has_answer:
             by_reason[_reason_unanswered(results, name)].append(name)
     for reason, names in by_reason.items():

@@ -1,21 +1,19 @@
 """The charts: a function of a group of rows for each, and the table ``FIGURES`` of all."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import altair as alt
-from altair.utils.schemapi import debug_mode
 
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.rank_pairs import curve_points, map_sizes
+from hpccoll.analysis.rank_pairs import curve_points
 from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.sent_bytes import largest_points
 from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
-from hpccoll.analysis.step_findings import trained_points
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
@@ -30,57 +28,8 @@ from hpccoll.render.chart_panels import (
     records_beside,
 )
 from hpccoll.render.colours import PAPER, numbered_colours
-from hpccoll.render.definitions import OVERVIEW, heading_lines, heading_of
-from hpccoll.render.step_charts import share_against_ranks, step_timeline_chart, time_against_bucket
-from hpccoll.render.training_charts import accuracy_against_steps, loss_against_steps
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A chart of the report.
-
-    Its title is a format string with ``{unit}`` (ranks or nodes), ``{by}`` (the unit and the size), ``{least}`` and
-    ``{most}`` (the smallest and the largest size of pairs of ranks).
-    """
-
-    name: str  # unique, and valid in a file name
-    title: str
-    draw: Callable[[ChartGroup], Chart | None]  # None: there is nothing to draw
-    caption: str  # how to read the chart, with the definition of derived quantities
-    pairs_caption: str = ""  # the caption if lines stand for several pairs of ranks; empty: the same
-    model_caption: str = ""  # an addition to the caption if a library's own model predicts times
-    over_ranks: bool = False  # whether curves run over ranks: the folded chart has all of them, to join them
-    of_series: bool = True  # whether it has a curve or a bar for each series, of which only some may be drawn
-
-    def group_caption(self, group: ChartGroup) -> str:
-        """Return the caption for ``group``."""
-        caption = self.pairs_caption if group.many_pairs and self.pairs_caption else self.caption
-        parts = [caption]
-        if self.model_caption and group.modelled:
-            parts.append(self.model_caption)
-        left_out = len(group.series) - len(group.series_tones)
-        if self.of_series and group.series_tones:
-            parts.append(MANY_SERIES.format(left_out=left_out))
-        return " ".join(parts)
-
-    def folded_part(self, group: ChartGroup) -> ChartGroup | None:
-        """Return the part of ``group`` whose chart is folded, on a scale of its own; None without one."""
-        return group if group.crowded and self.over_ranks else group.crowded
-
-    def specification(self, group: ChartGroup) -> dict[str, object] | None:
-        """Return the Vega-Lite specification for ``group``; None if there is nothing to draw."""
-        with debug_mode(arg=False):  # no validation by schema: the tests do that
-            drawn = group.of_few_series if self.of_series else group
-            chart = self.draw(drawn)
-            title = f"{heading_of(group.collective)}: {self.title_of(group)}"
-            names = [*(point.series for point in drawn.drawn), *trained_points(group)]
-            return chart_base.apply_theme(chart, title, heading_lines(group), names) if chart else None
-
-    def title_of(self, group: ChartGroup) -> str:
-        """Return the title for ``group``, without its collective."""
-        least, most = map_sizes(group)
-        by = f"{group.unit} and size" if group.has_size else group.unit
-        return self.title.format(unit=group.unit, by=by, least=least, most=most)
+from hpccoll.render.definitions import OVERVIEW
+from hpccoll.render.figure import Figure
 
 
 def time_against_size(group: ChartGroup) -> Chart | None:
@@ -262,10 +211,6 @@ LIMIT_NOTE = (
     "which it holds, which smaller messages may exceed as a burst; on one node a single copy of the data at the rate "
     "of a copy between the same ranks, which calls may exceed where caches save bytes."
 )
-MANY_SERIES = (
-    "The choices of the map are first in the legend, next to the library's own; pale curves are the series that come "
-    "closest to the fastest one at any size. Not drawn: {left_out} more series, which the table of rows has."
-)
 CELLS_NOTE = "An empty cell was not measured. Colours are spaced by ratio: equal steps are equal factors."
 OVERVIEW_NOTE = (
     "On the most ranks that had cores of their own; only choices and runners-up are drawn, next to native. Both axes "
@@ -319,26 +264,3 @@ FIGURES = (
         "library that uses several rails spreads the bytes over them."),
 )  # fmt: skip
 """All charts of collectives, in order."""
-
-STEP_FIGURES = (
-    Figure("timeline", "the timeline of one step", step_timeline_chart,
-        "The iteration of the foremost workload closest to its median. Of each rank: above, the forward and the "
-        "backward pass, in a training between its shard and its update; below, the collectives, each with its bytes, "
-        "from its begin to its end on that rank. A thin line leads from when it was ready to its begin; a message that "
-        "is received is such a line only. Red: nothing is computed, before the last collective has ended. Of many "
-        "ranks the first, the last, the slowest and a few others are drawn. The per cent of exposed communication are "
-        "by the null step.", of_series=False),
-    Figure("share", "communication in the step against {unit}", share_against_ranks,
-        "Exposed: what the step takes longer than the same step without communication and codecs (null), over the "
-        "step. All: the durations of all collectives of a rank, added up, over the step, hidden or not.",
-        over_ranks=True),
-    Figure("bucket", "time of the step against the limit of a bucket", time_against_bucket,
-        "Median, with its 95 % interval as a band. The dotted grey line is the step without communication."),
-    Figure("loss", "loss against the steps of the training", loss_against_steps,
-        "The loss of a batch before its update: the mean over the steps since the point before. A line for each "
-        "workload, on the most ranks, by the algorithm that the tooltip names: all learn the same.", of_series=False),
-    Figure("accuracy", "accuracy against the steps of the training", accuracy_against_steps,
-        "The share of the images that are held out which the network names rightly after the step. Lines as above.",
-        of_series=False),
-)  # fmt: skip
-"""The charts of training steps, which have no size and no bandwidth."""

@@ -12,7 +12,7 @@ from hpccoll.judge.run_comparison import PLURALS, CaseComparison, Comparison
 from hpccoll.judge.side_by_side import SideBySide, operation_label, side_by_side
 from hpccoll.render.colours import GREY
 from hpccoll.store.rows import Results
-from hpccoll.store.sources import SOURCES
+from hpccoll.store.sources import source_named
 
 
 class VerdictStyle(NamedTuple):
@@ -87,7 +87,7 @@ def side_by_side_meanings(pairs: Sequence[SideBySide]) -> list[str]:
     """Return what the numbers of other programs, and ours, mean."""
     meanings = []
     for name in dict.fromkeys(pair.theirs.source or "" for pair in pairs):
-        source = SOURCES[name]
+        source = source_named(name)
         meanings.append(f"{source.title}: {source.meaning}.")
     if any(pair.ours for pair in pairs):
         meanings.append(OUR_MEANING)

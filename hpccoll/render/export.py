@@ -96,7 +96,7 @@ def _nccl_tests(results: Results) -> str:
     the timing that is most like nccl-tests are exported.
     """
     tables: dict[object, dict[_Size, dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
-    rows = results.without_steps.rows
+    rows = results.without_workloads.rows
     nearest = _nearest_timings(rows)
     left_out: Counter[str] = Counter()
     for row in rows:

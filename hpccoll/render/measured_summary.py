@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.library_evidence import nccl_name
 from hpccoll.analysis.series_points import SeriesPoint
-from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.cases.algorithm_registry import is_workload
 from hpccoll.common.text import join_ends, join_words
 from hpccoll.common.units import format_count, format_size
 from hpccoll.render.definitions import heading_of
@@ -40,7 +40,7 @@ def _headed_points(groups: Sequence[ChartGroup]) -> tuple[list[SeriesPoint], str
 
 
 def _counted(names: Sequence[str]) -> str:
-    collectives = [name for name in names if name not in WORKLOADS]
+    collectives = [name for name in names if not is_workload(name)]
     counted = f"{len(collectives)} collectives" if len(collectives) > 1 else collectives[0]
     has_steps = len(collectives) < len(names)
     return f"{counted} and training steps" if has_steps else counted

@@ -22,7 +22,7 @@ from hpccoll.model.machine_sections import MessageCostsSection, Quantity
 from hpccoll.model.message_patterns import MIN_SIZES
 from hpccoll.model.run_model import RunModel
 from hpccoll.render.prediction_report import WIDTH, beside_lines, paragraph, published_sentences, with_protocol
-from hpccoll.store.sources import SOURCES
+from hpccoll.store.sources import HPCCOLL, source_named
 
 
 def model_lines(model: RunModel) -> Iterator[str]:
@@ -199,8 +199,9 @@ def library_lines(expectations: Sequence[LibraryExpectation]) -> Iterator[str]:
     for basis in dict.fromkeys(expectation.basis for expectation in with_basis):
         yield from textwrap.wrap(_BASIS_NOTES[basis], WIDTH)
     for source in dict.fromkeys(call.row.source for expectation in with_basis for call in expectation.calls):
-        if source in SOURCES:
-            yield from textwrap.wrap(f"{SOURCES[source].title}: {SOURCES[source].meaning}", WIDTH)
+        if source and source != HPCCOLL:
+            described = source_named(source)
+            yield from textwrap.wrap(f"{described.title}: {described.meaning}", WIDTH)
 
 
 _BASES = {NCCL_MODEL: "NCCL's own model says", FASTEST_SCHEDULE: "the fastest schedule would take"}

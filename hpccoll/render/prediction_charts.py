@@ -1,7 +1,6 @@
-"""The pictures of predictions: the best algorithm by nodes and size, training steps, and the communication wall."""
+"""The picture of predictions: the best algorithm by nodes and size, and times."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,10 @@ import altair as alt
 from hpccoll.analysis.chart_groups import predicted_entries
 from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.common.terminal import printable
-from hpccoll.common.units import format_bit_rate, format_seconds, format_size
+from hpccoll.common.units import format_seconds, format_size
 from hpccoll.render import chart_base
-from hpccoll.render.chart_base import Chart, ChartRecord, ValueAxis
-from hpccoll.render.chart_layout import WIDTH
-from hpccoll.render.colours import BLACK, INK, WHITE, group_colours, numbered_colours, series_colour
-from hpccoll.training.compression import DENSE
+from hpccoll.render.chart_base import Chart, ChartRecord
+from hpccoll.render.colours import BLACK, WHITE, group_colours
 
 COLUMNS = {1: 1, 2: 2, 3: 3, 4: 2}
 """The panels in a row of times over nodes, by their number."""
@@ -25,21 +22,8 @@ OWN_LEGENDS: Mapping[str, Any] = {"color": "independent", "strokeDash": "indepen
 
 NOTE = "Dashed: simulated; dotted: modelled. Pale: not the fastest within the whole interval, or over a formula."
 
-EXPOSED = "exposed communication"
-PARTS = {
-    "compute": series_colour(0),
-    "bubble of the pipeline": series_colour(9),
-    EXPOSED: series_colour(1),
-}
-"""The parts of a step, from below, with their colours."""
-
-MOST_LABELS = 6
-"""The most bars whose labels have the time next to the exposed share."""
-
-SHARE, BUBBLE = "share of the step", "bubble of a pipeline"
-
 Row = Mapping[str, Any]
-"""A row as ``hpccoll predict --json`` or ``hpccoll predict step --json`` prints it."""
+"""A row as ``hpccoll predict --json`` prints it."""
 
 
 def write_prediction_chart(
@@ -58,7 +42,7 @@ def write_prediction_chart(
     if len({row["nodes"] for row in rows}) > 1:
         charts.append(_times(rows, colours))
     whole = alt.vconcat(*charts, spacing=30).resolve_scale(**OWN_LEGENDS)
-    _write(whole, out, title, lines, colours, NOTE)
+    write_chart(whole, out, title, lines, colours, NOTE)
 
 
 def _series(row: Row) -> str:
@@ -109,137 +93,10 @@ def _time_record(row: Row) -> ChartRecord:
     }  # fmt: skip
 
 
-def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence[str]) -> None:
-    """Write the picture of steps over nodes: their parts, and the shares of communication (see above)."""
-    several = len({row["compress"] for row in rows}) > 1
-    names = []
-    for row in rows:
-        gpus = f"{row['gpus']:,}"
-        names.append(f"{gpus}, {row['compress'] or DENSE}" if several else gpus)
-    room = 80 if several or len(rows) <= MOST_LABELS else 40
-    charts = [_bars(rows, names, "GPUs", max(WIDTH // 2, room * len(rows)))]
-    if len(rows) > 1 and not several:
-        keys = {"exposed": "share", "all communication": "communication_share"}
-        formulas_alone = {kind for row in rows for kind in row["kinds"]} == {chart_base.MODELLED}
-        line = chart_base.MODELLED if formulas_alone else chart_base.SIMULATED
-        shares = _over_gpus(rows, keys, "{:.1%}", line)
-        charts.append(_curves(shares, chart_base.share_axis(SHARE)))
-    _write_beside(charts, out, title, lines)
-
-
-def write_scenario_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence[str]) -> None:
-    """Write the picture of scenarios: the parts of the step of each; a row has the name of its ``scenario``."""
-    names = [row["scenario"] for row in rows]
-    chart = _bars(rows, names, None, max(420, 150 * len(rows)))
-    _write_beside([chart], out, title, lines)
-
-
-def write_wall_chart(
-    rows: Sequence[Row], bubbles: Sequence[Mapping[str, float]], out: Path, title: str, lines: Sequence[str]
-) -> None:
-    """Write the picture of the communication wall; ``bubbles`` are those of pipelines by stages and micro-batches."""
-    last = rows[-1]
-    charts: list[Chart] = []
-    if len(rows) > 1:
-        charts += _wall_curves(rows)
-    else:
-        charts.append(_bars(rows, [f"{last['gpus']:,}"], "GPUs", 160))
-    charts.append(_bubble_curves(bubbles))
-    below = list(lines)
-    if last["hide_rate_bps"]:
-        rate = format_bit_rate(last["hide_rate_bps"])
-        below.append(f"Links of {rate} would hide the all-reduce of {last['gpus']:,} GPUs.")
-    _write_beside(charts, out, title, below)
-
-
-def _wall_curves(rows: Sequence[Row]) -> list[Chart]:
-    """Return the shares of communication, and the speed-ups of a fixed batch, over the number of GPUs."""
-    shares = _over_gpus(rows, {"without overlap": "share", "overlapped": "overlapped_share"}, "{:.3g}")
-    factors = _over_gpus(rows, {"GPUs": "fixed_batch_speedup", "Amdahl's limit": "amdahl_limit"}, "{:.3g}")
-    factor_axis = partial(chart_base.log_values, "speed-up, fixed batch", chart_base.FACTOR_LABEL)
-    return [_curves(shares, chart_base.share_axis(SHARE)), _curves(factors, factor_axis)]
-
-
-def _bubble_curves(bubbles: Sequence[Mapping[str, float]]) -> Chart:
-    """Return the share of the bubble of pipelines over micro-batches, a curve for each number of stages."""
-    data: list[ChartRecord] = []
-    for bubble in sorted(bubbles, key=lambda bubble: bubble["stages"]):
-        share = bubble["share"]
-        record: ChartRecord = {
-            "micro_batches": bubble["micro_batches"], "series": f"{bubble['stages']:.0f} stages", "value": share,
-            "text": f"{share:.0%}", "line": chart_base.MODELLED,
-        }  # fmt: skip
-        data.append(record)
-    return _curves(data, chart_base.share_axis(BUBBLE), "micro_batches", "micro-batches", first=3)
-
-
-def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: int) -> Chart:
-    """Return a bar for each row, of the parts of its step; its label has the time and the exposed share."""
-    has_codecs = any(row.get("compress") for row in rows)
-    colours = dict(PARTS)
-    if has_codecs:
-        colours = {f"{EXPOSED} and codecs" if part == EXPOSED else part: colour for part, colour in PARTS.items()}
-    parts: list[ChartRecord] = []
-    totals: list[ChartRecord] = []
-    for row, name in zip(rows, names, strict=True):
-        parts += _part_records(row, name, list(colours))
-        share = f"{row['share']:.0%}"
-        label = share if len(rows) > MOST_LABELS else f"{format_seconds(row['step_s'])}, {share}"
-        totals.append({"name": name, "value": row["step_s"], "text": label})
-    axis = alt.Axis(labelAngle=0, labelLimit=180, labelExpr="split(datum.label, ', ')")
-    x = alt.X("name:N", title=title, sort=None, axis=axis)
-    times = alt.Axis(labelExpr=chart_base.LINEAR_TIME_LABEL)
-    y = alt.Y("value:Q", title="time of a step", stack="zero", axis=times)
-    colour = chart_base.colour("part", chart_base.present(colours, parts, "part"), "square")
-    bars = alt.Chart(chart_base.inline_data(parts)).mark_bar(width={"band": 0.7})
-    bars = bars.encode(
-        x=x, order=alt.Order("order:O"), y=y, color=colour, tooltip=chart_base.tooltip("name", "part", "time")
-    )
-    texts = alt.Chart(chart_base.inline_data(totals)).mark_text(dy=-8, fontSize=11, color=INK)
-    labels = texts.encode(x=x, y=alt.Y("value:Q"), text=alt.Text("text:N"))
-    layered: Chart = alt.layer(bars, labels).properties(width=width, height=chart_base.HEIGHT)
-    return layered
-
-
-def _part_records(row: Row, name: str, parts: Sequence[str]) -> Iterator[ChartRecord]:
-    """Yield the parts of the step of a row that take time, from below."""
-    seconds = (row["compute_s"], row.get("bubble_s", 0.0), row["exposed_s"])
-    for order, (part, value) in enumerate(zip(parts, seconds, strict=True)):
-        if value > 0:
-            yield {"name": name, "part": part, "order": order, "value": value, "time": format_seconds(value)}
-
-
-def _over_gpus(
-    rows: Sequence[Row], keys: Mapping[str, str], text: str, line: str = chart_base.MODELLED
-) -> list[ChartRecord]:
-    """Return the points of curves over the number of GPUs; ``keys`` of rows by the names of the curves."""
-    records: list[ChartRecord] = []
-    for row in rows:
-        for name, key in keys.items():
-            value = row[key]
-            records.append(
-                {"gpus": row["gpus"], "series": name, "value": value, "text": text.format(value), "line": line}
-            )
-    return records
-
-
-def _curves(
-    data: Sequence[ChartRecord], y: ValueAxis, field: str = "gpus", title: str = "GPUs", first: int = 1
-) -> Chart:
-    x = chart_base.count_axis(field, title, (float(str(record[field])) for record in data))
-    colours = numbered_colours(chart_base.distinct(data, "series"), first)
-    fields = ("series", field, "text")
-    return chart_base.curves(data, x, y, colours, fields, width=WIDTH // 2 - 60, symbol="stroke", pick=False)
-
-
-def _write_beside(charts: Sequence[Chart], out: Path, title: str, lines: Sequence[str]) -> None:
-    whole = alt.hconcat(*charts, spacing=40).resolve_scale(**OWN_LEGENDS, y="independent")
-    _write(whole, out, title, lines, PARTS)
-
-
-def _write(
+def write_chart(
     whole: alt.TopLevelMixin, out: Path, title: str, lines: Sequence[str], names: Mapping[str, str], *notes: str
 ) -> None:
+    """Write a picture with a title, and lines and notes below it; ``names`` are those of what is drawn."""
     below = [*map(printable, lines), *notes]
     themed = chart_base.apply_theme(whole, printable(title), below, names)
     chart_base.write_picture(themed, out)

@@ -33,7 +33,6 @@ from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.machine_sections import PublishedSection
 from hpccoll.model.nccl_model import OPERATION_US
 from hpccoll.model.predict import Prediction, PredictionPlan, Predictions
-from hpccoll.model.step_prediction import StepPrediction
 from hpccoll.store.schema import SIMULATED
 
 LONG_S = 60.0
@@ -73,7 +72,7 @@ def _lines_by_nodes(predicted: Predictions, by_nodes: Mapping[int, Sequence[Pred
     predictions = predicted.predictions
     size = format_size(predicted.request.sizes[0])
     yield ""
-    yield f"{_setting(predictions[0])}, {size}, by nodes; {distances(predictions)}"
+    yield f"{_setting(predictions[0])}, {size}, by nodes; {_distances(predictions)}"
     yield from _taken_lines(predicted, {format_count(nodes, "node"): several for nodes, several in by_nodes.items()})
     yield from _table("nodes", {str(nodes): several for nodes, several in by_nodes.items()})
     yield from beside_lines(predicted.machine, predictions)
@@ -82,7 +81,7 @@ def _lines_by_nodes(predicted: Predictions, by_nodes: Mapping[int, Sequence[Pred
 def _lines_by_size(predicted: Predictions, predictions: Sequence[Prediction]) -> Iterator[str]:
     """Yield a table of one number of nodes, with a row for each size, and where algorithms overtake one another."""
     yield ""
-    yield f"{_setting(predictions[0])} on {_layout(predictions[0])}; {distances(predictions)}"
+    yield f"{_setting(predictions[0])} on {_layout(predictions[0])}; {_distances(predictions)}"
     by_size: dict[str, list[Prediction]] = defaultdict(list)
     for prediction in sorted(predictions, key=lambda prediction: prediction.requested_bytes):
         by_size[format_size(prediction.requested_bytes)].append(prediction)
@@ -119,9 +118,13 @@ def _layout(prediction: Prediction) -> str:
     return f"{format_count(prediction.nodes, 'node')} x {prediction.ranks_per_node}{racks}"
 
 
-def distances(predictions: Iterable[Prediction | StepPrediction]) -> str:
+def _distances(predictions: Iterable[Prediction]) -> str:
+    return distance_range(prediction.distance for prediction in predictions)
+
+
+def distance_range(distances: Iterable[str]) -> str:
     """Return how far predictions are from measurements: that of the first one, and of the last one."""
-    first, *others = dict.fromkeys(prediction.distance for prediction in predictions)
+    first, *others = dict.fromkeys(distances)
     return f"{first}, to {others[-1]}" if others else first
 
 

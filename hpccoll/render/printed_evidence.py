@@ -16,7 +16,7 @@ from hpccoll.evidence.nic_gpu_affinity import NearestNics, describe_balance
 from hpccoll.evidence.nvlink_racks import nvlink_sentence
 from hpccoll.evidence.probe_result import ProbeResult
 from hpccoll.evidence.verdict import UNKNOWN
-from hpccoll.schedule import WORKLOADS, collective
+from hpccoll.schedule import collective, is_workload
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.raw_results import Attempt, CaseHistory, RawResults
 
@@ -178,7 +178,7 @@ def executed_lines(raw: RawResults) -> Iterator[str]:
 def _is_call_of_nccl(history: CaseHistory) -> bool:
     """Return whether a case is a call of NCCL that was timed, and exchanges data."""
     case, attempt = history.outcome.case, history.attempt
-    is_call = case.algorithm == NATIVE and case.collective not in WORKLOADS and case.transport == "nccl"
+    is_call = case.algorithm == NATIVE and not is_workload(case.collective) and case.transport == "nccl"
     return is_call and history.outcome.timed and attempt.ranks - attempt.aggregators > 1
 
 

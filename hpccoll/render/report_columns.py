@@ -11,7 +11,7 @@ from hpccoll.analysis.limits import MEMORY, WIRE, limit_share
 from hpccoll.analysis.row_labels import concurrent_label, has_size, traffic_pattern
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.analysis.wire_bandwidth import in_units_of_size, measured_to_counted, ports_used
-from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.cases.algorithm_registry import is_workload
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_number, format_size, rate_unit
 from hpccoll.schedule.collective import AUTO
@@ -25,7 +25,7 @@ def _between_nodes(row: Row, nbytes: float | None) -> float | None:
 
 
 def _workload(row: Row) -> str:
-    if row.collective not in WORKLOADS:
+    if not is_workload(row.collective):
         return ""
     arguments = call_arguments(row)
     return " ".join(f"{name}={value}" for name, value in sorted(row.params.items()) if name in arguments)

@@ -14,9 +14,8 @@ from hpccoll.analysis.mapping_comparison import mapping_table
 from hpccoll.analysis.measurement_quality import noise_note
 from hpccoll.analysis.recommendations import Recommendation, recommend
 from hpccoll.analysis.sent_bytes import sent_bytes_table
-from hpccoll.analysis.step_findings import TRAINING_NOTE, step_table, training_table
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
-from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.terminal import printable
 from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
@@ -24,7 +23,7 @@ from hpccoll.render.answer_lines import Answer
 from hpccoll.render.answers import Answers, name_settings, unanswered
 from hpccoll.render.chart_base import write_picture
 from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, fitted
-from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, Figure, overview_group
+from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
 from hpccoll.render.choice_times_table import ChoiceTable, choice_tables
 from hpccoll.render.comparison_tables import other_programs
 from hpccoll.render.definitions import (
@@ -37,6 +36,7 @@ from hpccoll.render.definitions import (
     heading_of,
 )
 from hpccoll.render.drawn_charts import MOST_PNGS, drawn_groups
+from hpccoll.render.figure import Figure
 from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
 from hpccoll.render.page_frame import render, vega_script
@@ -44,9 +44,9 @@ from hpccoll.render.pair_answers import pair_answers
 from hpccoll.render.provenance_text import provenance_facts
 from hpccoll.render.report_columns import rows_table
 from hpccoll.render.report_findings import report_findings
-from hpccoll.render.step_answers import step_answers
 from hpccoll.render.terminal_summary import case_counts
 from hpccoll.render.unmeasured_text import not_measured
+from hpccoll.render.workload_page import workload_answers, workload_page
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import NOT_PLANNED, Gap, Results, Run
 
@@ -122,7 +122,8 @@ def build_report(
         charts += _group_charts(overview_group(groups, answers), OVERVIEW_FIGURES)
     for group in groups:
         if group.name in drawn:
-            charts += _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)
+            page = workload_page(group.collective)
+            charts += _group_charts(group, page.figures if page else FIGURES)
     charts = _with_few_pngs(charts)
     for chart in charts:
         for drawing in chart.drawings:
@@ -280,7 +281,8 @@ def _section(
 
 
 def _setting(group: ChartGroup, setting: str, charts: Sequence[ReportChart]) -> dict[str, object]:
-    head, steps = step_table(group) if group.of_steps else ([], [])
+    page = workload_page(group.collective)
+    head, choices = page.choices(group) if page else ([], [])
     own_charts = [chart for chart in charts if chart.group is group]
     charted_settings = {chart.group.name for chart in charts if chart.group.collective != OVERVIEW}
     not_charted = ""
@@ -292,13 +294,13 @@ def _setting(group: ChartGroup, setting: str, charts: Sequence[ReportChart]) -> 
         tables = [
             (mapping_table(group), MAPPING_NOTE),
             (sent_bytes_table(group), HEADER_MODEL),
-            (training_table(group), TRAINING_NOTE),
+            *(page.tables(group) if page else ()),
         ]
     return {
         "setting": setting,
         "lines": heading_lines(group),
         "head": head,
-        "steps": steps,
+        "choices": choices,
         "charts": own_charts,
         "drawn": group.drawn,
         "not_charted": not_charted,
@@ -316,11 +318,13 @@ def answer_section(
 
     The ``collectives`` have a part of the page each; the ``unmeasured`` ones were planned, too.
     """
-    several, steps, of_pairs = len(collectives) > 1, step_answers(results), pair_answers(results)
+    several = len(collectives) > 1
+    of_workloads = workload_answers(results)
+    of_pairs = pair_answers(results)
     shown: list[Answer] = []
     folded: list[Answer] = []
     for name in (*collectives, *unmeasured):
-        first, others = (steps, []) if steps and name in WORKLOADS else answers.split(name)
+        first, others = (of_workloads[name], []) if name in of_workloads else answers.split(name)
         shown += [*of_pairs.get(name, ()), *first] or [unanswered(results, name)]
         folded += [] if several else others
     context = _answers(results, shown, folded, [*collectives, *unmeasured])

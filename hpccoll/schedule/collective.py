@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -63,7 +64,7 @@ class Collective:
     in_place: bool = True  # whether contribution and result can share a buffer
     out_of_place: bool = True  # whether they can have separate buffers
     one_buffer: bool = False  # whether libraries implement it in place only
-    _algorithms: LazyTable[Algorithm] = field(default_factory=LazyTable)
+    _algorithms: LazyTable[Algorithm] = field(default_factory=partial(LazyTable, (NATIVE, AUTO)))
 
     def __call__(
         self,
@@ -96,6 +97,10 @@ class Collective:
     def announce(self, name: str, register: Callable[[], None]) -> None:
         """Announce an algorithm, which ``register`` registers when it is first asked for."""
         self._algorithms.announce(name, register)
+
+    def announce_later(self, announce_more: Callable[[], None]) -> None:
+        """Call ``announce_more``, which announces algorithms, once: if one is not known, or all are asked for."""
+        self._algorithms.announce_later(announce_more)
 
     def has_registered(self, name: str) -> bool:
         """Return whether an algorithm is registered, not only announced."""

@@ -140,7 +140,12 @@ COLLECTIVES = {
 
 
 WORKLOADS: LazyTable[Collective] = LazyTable()
-"""Rows of what runs many collectives, and is a case, too: ``hpccoll.training`` adds the training step."""
+"""Rows of workloads, which run many collectives and are one case each; extensions bring them."""
+
+
+def is_workload(name: str) -> bool:
+    """Return whether a case of this name is a workload and not a collective."""
+    return name not in COLLECTIVES and name in WORKLOADS
 
 
 def collective(name: str) -> Collective:
@@ -149,8 +154,8 @@ def collective(name: str) -> Collective:
     Raises:
         BadInputError: if there is none.
     """
+    if name in COLLECTIVES:
+        return COLLECTIVES[name]
     if name in WORKLOADS:
         return WORKLOADS[name]
-    if name not in COLLECTIVES:
-        raise BadInputError("collective", name, COLLECTIVES)
-    return COLLECTIVES[name]
+    raise BadInputError("collective", name, COLLECTIVES)

@@ -34,7 +34,7 @@ def check_same_job(raw: RawResults, job: Job, raw_file: Path) -> None:
 def job_differences(stored: Job, requested: Job, text: str = "{name} {old} there, {new} here") -> Iterator[str]:
     """Yield the differences between two jobs, written as ``text``; the numbers of cases if no named field differs."""
     sides = [{**asdict(job), **asdict(job.effort)} for job in (stored, requested)]
-    names = [name for name in sides[0] if name not in ("effort", "cases", "table", "plans")]
+    names = [name for name in sides[0] if name not in ("effort", "cases", "table", "plans", "extensions")]
     pairs = {name: tuple(_format_field(side[name]) for side in sides) for name in names}
     for name, field in CASE_FIELDS.items():
         pairs[name] = _format_values(stored.cases, field), _format_values(requested.cases, field)

@@ -1,23 +1,21 @@
 """Rows, runs and gaps from the raw files, journals and plans below some paths."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from hpccoll.cases.algorithm_registry import WORKLOADS
 from hpccoll.cases.case import Job
-from hpccoll.store.call_key import CallKey
 from hpccoll.store.journal import read_failure_notes
 from hpccoll.store.raw_results import Attempt, CaseHistory, Outcome, RawResults
 from hpccoll.store.result_files import ResultFiles, read_all
 from hpccoll.store.rows import NOT_PLANNED, CaseStates, Gap, JobProgress, Results, Row, RowKey, RowState, Run
 from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled
 from hpccoll.store.statistics import make_row, status_and_reason
-from hpccoll.store.step_times import StepTimes
+from hpccoll.store.workload_figures import completed_rows, workload_figures
+from hpccoll.store.workload_timeline import WorkloadTimeline
 
 
 def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
@@ -37,15 +35,15 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
     """Return the results of files; directories among ``paths`` also have failure notes and Slurm's jobs."""
     states = case_states(files, paths)
     rows: list[Row] = []
-    steps: dict[RowKey, tuple[Outcome, int]] = {}
+    workloads: dict[RowKey, tuple[Outcome, int]] = {}
     for raw in files.raw_results:
         histories = list(raw.histories())
         rows += _to_rows(raw, histories, rule)
-        steps |= _measured_steps(raw, histories)
+        workloads |= _measured_workloads(raw, histories)
     machines = {run.run_id: run.machine for run in states.runs}
     return Results(
-        step_times=MedianSteps(steps),
-        rows=tuple(sorted(with_exposed_times(rows, machines), key=_row_order)),
+        timelines=MedianTimelines(workloads),
+        rows=tuple(sorted(completed_rows(rows, machines), key=_row_order)),
         runs=states.runs,
         planned=states.planned,
         missing=states.missing,
@@ -220,26 +218,27 @@ def _to_run(raw: RawResults, attempt: Attempt, status: str) -> Run:
     )
 
 
-class MedianSteps(Mapping[RowKey, StepTimes]):
-    """The times of one iteration of each training step: the one closest to its median over rounds.
+class MedianTimelines(Mapping[RowKey, WorkloadTimeline]):
+    """The timeline of one iteration of each workload: the one closest to its median over rounds.
 
     They are read when they are asked for.
     """
 
     def __init__(self, measured: Mapping[RowKey, tuple[Outcome, int]]) -> None:
-        self._measured = measured  # the outcome of each step, and the number of its workers
+        self._measured = measured  # the outcome of each workload, and the number of its workers
 
-    def __getitem__(self, key: RowKey) -> StepTimes:
+    def __getitem__(self, key: RowKey) -> WorkloadTimeline:
         outcome, workers = self._measured[key]
         times = outcome.times
         if times is None:
             raise KeyError(key)
-        step = StepTimes.of(times, outcome.program, workers)
-        if step is None:
+        figures = workload_figures(outcome.case.collective)
+        timeline = figures.timeline(times, outcome.program, workers) if figures else None
+        if timeline is None:
             raise KeyError(key)
         round_medians = [np.median(times.max_ns[times.round == number]) for number in np.unique(times.round)]
         distance = np.abs(times.max_ns - np.median(round_medians))
-        return step.iteration(int(distance.argmin()))
+        return timeline.iteration(int(distance.argmin()))
 
     def __iter__(self) -> Iterator[RowKey]:
         return iter(self._measured)
@@ -248,8 +247,10 @@ class MedianSteps(Mapping[RowKey, StepTimes]):
         return len(self._measured)
 
 
-def _measured_steps(raw: RawResults, histories: Iterable[CaseHistory]) -> Iterator[tuple[RowKey, tuple[Outcome, int]]]:
-    """Yield the outcome of each training step that was timed, and the number of its workers."""
+def _measured_workloads(
+    raw: RawResults, histories: Iterable[CaseHistory]
+) -> Iterator[tuple[RowKey, tuple[Outcome, int]]]:
+    """Yield the outcome of each workload that was timed, and the number of its workers."""
     for attempt, outcome, _ in histories:
         if outcome.times is not None and outcome.program:
             workers = attempt.ranks - attempt.aggregators
@@ -294,46 +295,3 @@ def _failed_outcomes(raw: RawResults, histories: Iterable[CaseHistory]) -> Itera
         reason = failures.of(case.id)
         if case.id not in seen and reason:
             yield Outcome(case=case, status="failed", reason=reason)
-
-
-def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Row]:
-    """Return rows whose training steps have their exposed time, if the same step was measured without communication.
-
-    If there are several such steps, the one of the same launch counts, else one of the same job, else one on the same
-    machine. The interval contains all differences of the intervals of the two medians.
-    ``machines`` has the machine of each run by run_id.
-    """
-    rows = list(rows)
-    null_rows: dict[CallKey, list[Row]] = defaultdict(list)
-
-    def step(row: Row) -> CallKey:
-        key = CallKey.of(row, machines.get(row.run_id, ""))
-        return key.without("op", "root", "in_place", "racks", "aggregators", "executor").uncompressed
-
-    for row in rows:
-        if row.collective in WORKLOADS and row.floor and row.usable:
-            null_rows[step(row)].append(row)
-    if not null_rows:
-        return rows
-    return [_with_exposed_time(row, null_rows.get(step(row), ())) for row in rows]
-
-
-def closest_null(row: Row, bare: Iterable[Row]) -> Row | None:
-    """Return the step without communication that counts for a step; None if ``bare`` is empty."""
-
-    def closeness(null: Row) -> tuple[bool | int, ...]:
-        return null.run_id == row.run_id, null.job == row.job, null.transport == row.transport, null.attempt
-
-    return max(bare, key=closeness, default=None)
-
-
-def _with_exposed_time(row: Row, bare: Sequence[Row]) -> Row:
-    null = closest_null(row, bare)
-    if row.floor or null is None or row.median_s is None:
-        return row
-    exposed_s = row.median_s - (null.median_s or 0.0)
-    if row.interval is None or null.interval is None:
-        return replace(row, exposed_s=exposed_s)
-    low_s, high_s = row.interval
-    null_low_s, null_high_s = null.interval
-    return replace(row, exposed_s=exposed_s, exposed_low_s=low_s - null_high_s, exposed_high_s=high_s - null_low_s)

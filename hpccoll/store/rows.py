@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hpccoll.cases.algorithm_registry import WORKLOADS
+from hpccoll.cases.algorithm_registry import is_workload
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.schema import COLUMNS, CaseResult, OfKind
 
 if TYPE_CHECKING:
     from hpccoll.store.scheduler_log import ScheduledJob
-    from hpccoll.store.step_times import StepTimes
+    from hpccoll.store.workload_timeline import WorkloadTimeline
 
 NOT_PLANNED = "left out"
 """The status of a case that planning left out on purpose; it belongs to no job."""
@@ -285,7 +285,8 @@ class Results(CaseStates):
     rows: tuple[Row, ...]
     damaged: tuple[str, ...] = ()  # unreadable files and damaged lines of journals, with the reason
     notes: tuple[str, ...] = ()  # further remarks on files: copies, files without a digest
-    step_times: Mapping[RowKey, "StepTimes"] = field(default_factory=dict, compare=False)  # a median iteration of steps
+    timelines: Mapping[RowKey, "WorkloadTimeline"] = field(default_factory=dict, compare=False)
+    """A median iteration of each workload."""
 
     @property
     def ours(self) -> "Results":
@@ -294,6 +295,6 @@ class Results(CaseStates):
         return replace(self, rows=tuple(row for row in self.rows if row.ours), runs=runs)
 
     @property
-    def without_steps(self) -> "Results":
-        """The results without training steps, whose algorithms are no choice for a size."""
-        return replace(self, rows=tuple(row for row in self.rows if row.collective not in WORKLOADS))
+    def without_workloads(self) -> "Results":
+        """The results without workloads, whose algorithms are not a choice for a size."""
+        return replace(self, rows=tuple(row for row in self.rows if not is_workload(row.collective)))

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from hpccoll.common.extensions import contributions
+
 HPCCOLL = "hpccoll"
 """The source of our own results."""
 
@@ -36,4 +38,14 @@ SOURCES = {
         "longest over ranks",
     ),
 }
-"""All sources besides our own. Ours is the longest duration over ranks after our barrier, and the median of them."""
+"""The sources that hpccoll knows. Its own is the longest duration over ranks after its barrier; the median of them."""
+
+
+def source_named(name: str) -> Source:
+    """Return a source that hpccoll knows, or the importer of an extension; its meaning may be unknown here."""
+    if name in SOURCES:
+        return SOURCES[name]
+    for importer in contributions("importers"):
+        if importer.name == name:
+            return Source(name, importer.meaning)
+    return Source(name, "the extension that imported these numbers, and says what they mean, is not installed here")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import LEAST_ITERATIONS, LOOPS_OF_PROGRAMS, PYTHON, SINGLE, Case, Job
-from hpccoll.cases.catalogue import step_groups
 from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.median_interval import interval_ranks, median_interval, median_of_sorted
 from hpccoll.store.rows import MEAN, Interval, Row
 from hpccoll.store.schema import IMPORTED, RESULT_MERGES
 from hpccoll.store.sources import HPCCOLL
-from hpccoll.store.step_times import STEP_FIGURES, StepTimes
-from hpccoll.store.step_waiting import step_waiting
+from hpccoll.store.workload_figures import workload_figures
 
 if TYPE_CHECKING:
     from hpccoll.store.case_times import CaseTimes
@@ -192,7 +190,7 @@ def make_row(
         time_fields = _median_fields(attempt, outcome, rounds, seconds, rule)
         time_fields |= _round_fields(job, attempt, rounds, runs or {})
         time_fields |= _loop_fields(attempt, outcome, times)
-        time_fields |= _step_fields(attempt, outcome, times)
+        time_fields |= _workload_fields(attempt, outcome)
     status, reason = status_and_reason(job, outcome, measured)
     is_imported = attempt.kind == IMPORTED
     return Row(
@@ -320,19 +318,12 @@ def _loop_fields(attempt: "Attempt", outcome: "Outcome", times: "CaseTimes") -> 
     }
 
 
-def _step_fields(attempt: "Attempt", outcome: "Outcome", times: "CaseTimes") -> dict[str, Any]:
-    """Return the fields of a training step; empty for other cases."""
-    workers = _workers(attempt)
-    step = StepTimes.of(times, outcome.program, workers)
-    if step is None:
+def _workload_fields(attempt: "Attempt", outcome: "Outcome") -> Mapping[str, Any]:
+    """Return the fields of a workload; empty for other cases."""
+    if not outcome.program:
         return {}
-    step_fields = {name: getattr(step, name) for name in STEP_FIGURES}
-    if outcome.floor:
-        return step_fields
-    waiting = step_waiting(step, lambda axis: step_groups(outcome.case, workers, axis))
-    if waiting is not None:
-        step_fields |= asdict(waiting)
-    return step_fields
+    figures = workload_figures(outcome.case.collective)
+    return {} if figures is None else figures.row_fields(outcome, _workers(attempt))
 
 
 def _traffic_fields(attempt: "Attempt", outcome: "Outcome") -> dict[str, Any]:

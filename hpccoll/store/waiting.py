@@ -18,6 +18,10 @@ from hpccoll.common.errors import UnusableError
 SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "barrier"})
 """The collectives in which no rank ends before all have come; a broadcast, a reduce or a message bounds nothing."""
 
+LATE_PART, LATE_S = 0.01, 1e-4
+"""By how much a late rank comes last, at least: a part of the step, and seconds. Driving collectives takes tens of
+microseconds longer at some ranks."""
+
 NO_RANK = -1
 
 Seconds: TypeAlias = NDArray[np.float64]
@@ -134,3 +138,8 @@ def _ordered_others(ordered: Seconds, place: NDArray[np.int64], index: int) -> S
     index_with_own = index + (place <= index)
     values: Seconds = np.take_along_axis(ordered, index_with_own, axis=-1)
     return values
+
+
+def is_lag(lag_s: float | None, step_s: float | None) -> bool:
+    """Return whether a lag is more than the harness causes in steps of this length."""
+    return (lag_s or 0.0) >= max(LATE_S, LATE_PART * (step_s or 0.0))

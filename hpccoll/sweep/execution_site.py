@@ -36,7 +36,6 @@ from hpccoll.sweep.paths import mpiexec_command
 from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.slurm import partitions, query
 from hpccoll.sweep.sweep_file import Sweep
-from hpccoll.training.model_file import models_from_json
 
 SITE, SHELL = "the site file", "this shell"
 MAX_LISTED = 4
@@ -205,9 +204,8 @@ class ExecutionSite:
         """
         if not self.launcher.slurm:
             processes = job.ranks + job.aggregators
-            models = models_from_json(job.models)
             check_memory(
-                job.cases, job.ranks, processes, available_memory(), aggregators=job.aggregators, models=models
+                job.cases, job.ranks, processes, available_memory(), aggregators=job.aggregators, models=job.models
             )
 
 

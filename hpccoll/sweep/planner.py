@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from pathlib import Path
 
+from hpccoll.cases.algorithm_files import file_paths, tables_of_cases
 from hpccoll.cases.case import PASS_S, SETTLE_S, Case, Job, Parameter, Shape
 from hpccoll.cases.catalogue import load_job
 from hpccoll.cases.plan import PLAN_FILE, PROFILES, Plan, Skip, diagnosis_seconds
@@ -17,7 +18,6 @@ from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.limits import JOB_BYTES, MAX_CASES, MAX_JOBS, MAX_RANK_CASES
 from hpccoll.common.units import format_count, format_size
 from hpccoll.host.cpu_and_memory import testbed_facts
-from hpccoll.interop.mscclpp_reader import plan_paths
 from hpccoll.schedule import Layout
 from hpccoll.store.durable_files import remove_unfinished, replacing_file
 from hpccoll.store.job_identity import job_differences
@@ -291,13 +291,15 @@ class _Allocation:
         size = f"p{largest.ranks}" if self.sweep.nodes is None else f"n{replace(largest, aggregators=0)}"
         name = ".".join(filter(None, ("-".join(self.sweep.transports), size, self.variant)))
         cases = tuple(chain(*kept.values()))
+        files = file_paths(cases)
+        tables = tables_of_cases(cases)
         return Job(
             name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=largest.aggregators,
             dedicated_aggregators=largest.dedicated_aggregators,
             variant=self.variant, environment=self.environment,
             communicator=self.communicator, seed=self.sweep.seed,
             effort=self.sweep.case_effort(), table=self.sweep.table, executor=self.sweep.executor,
-            models=self.sweep.request().models, plans=plan_paths(cases), cases=cases,
+            models=self.sweep.request().models, plans=files, extensions=tables, cases=cases,
         ), [Skip(case=case.id, job=name, reason=reason) for case, reason in skipped]  # fmt: skip
 
     def _facts(self, shape: Shape) -> LaunchFacts:

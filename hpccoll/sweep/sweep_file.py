@@ -21,11 +21,10 @@ from hpccoll.cases.transport_table import check_timings
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, RANKS, Key
 from hpccoll.common.units import format_size, parse_size
-from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_plain_yaml, load_yaml
+from hpccoll.common.yaml_model import Bounded, OneOrMore, YamlSection, field, load_yaml
 from hpccoll.sweep import sweep_values as values
-from hpccoll.sweep.sweep_values import DiagnoseSection, EffortSection, Variants, WorkloadSection
-from hpccoll.training.model_file import OwnModels, load_models
-from hpccoll.training.step_keys import WORKLOAD
+from hpccoll.sweep.sweep_values import DiagnoseSection, EffortSection, Variants
+from hpccoll.sweep.workload_section import WorkloadRequests, requests_by_workload, section_type
 
 Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 
@@ -98,10 +97,14 @@ Sizes = Annotated[
 ]
 
 
+_Workload: Any = section_type()
+"""A section of any workload."""
+
+
 class Sweep(YamlSection):
     """A sweep: every combination of the entries of its lists is a case."""
 
-    workloads: list[WorkloadSection] = Field([], max_length=MAX_LIST_ENTRIES, description=SWEEP["workloads"].help)
+    workloads: list[_Workload] = Field([], max_length=MAX_LIST_ENTRIES, description=SWEEP["workloads"].help)
     collectives: OneOrMore[values.CollectiveName] = field(SWEEP["collectives"])
     algorithms: OneOrMore[values.AlgorithmName] = field(SWEEP["algorithms"])
     devices: OneOrMore[Literal["cpu", "cuda"]] = field(SWEEP["devices"])
@@ -132,7 +135,7 @@ class Sweep(YamlSection):
     effort: EffortSection = Field(EffortSection(), description=SWEEP["effort"].help)
     rounds: Annotated[int, _bounded(SWEEP["rounds"])] = field(SWEEP["rounds"])
     seed: Annotated[int, _bounded(SWEEP["seed"])] = field(SWEEP["seed"])
-    _models: OwnModels = PrivateAttr()
+    _workload_requests: dict[str, WorkloadRequests] = PrivateAttr()
 
     @model_validator(mode="wrap")
     @classmethod
@@ -149,8 +152,7 @@ class Sweep(YamlSection):
         if self.collectives and self.bytes is None:
             raise BadInputError("bytes", None, "sizes, such as [8, 64K] or {from: 8, to: 4M, factor: 2}")
         self.case_effort()  # checks that its values fit each other
-        names = (name for section in self.workloads for name in section.model)
-        self._models = load_models(names, "model", load_plain_yaml)
+        self._workload_requests = requests_by_workload(self.workloads)
         return self
 
     @model_validator(mode="after")
@@ -194,13 +196,16 @@ class Sweep(YamlSection):
             collectives=self.collectives, algorithms=self.algorithms, devices=self.devices, transports=self.transports,
             dtypes=self.dtypes, ops=self.ops, sizes=self.sizes(), in_place=self.in_place,
             mappings=self.mapping or (None,), timings=self.timing, loads=self.load, roots=self.roots, pairs=self.pairs,
-            concurrent=self.concurrent, traffic=self.traffic, params=self.params, models=self._models.contents,
-            workloads=[
-                {name: getattr(section, name) for name in WORKLOAD}
-                | {"model": [self._models.name_of(name) for name in section.model]}
-                for section in self.workloads
-            ],
+            concurrent=self.concurrent, traffic=self.traffic, params=self.params, models=self._files(),
+            workloads={name: of_file.requests for name, of_file in self._workload_requests.items()},
         )  # fmt: skip
+
+    def _files(self) -> dict[str, Any]:
+        """Return the contents of the files that the sections of workloads name, by name."""
+        files: dict[str, Any] = {}
+        for of_file in self._workload_requests.values():
+            files |= of_file.files
+        return files
 
     @property
     def environments(self) -> dict[str, dict[str, str]]:

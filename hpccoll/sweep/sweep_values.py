@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model, model_validator
 
 from hpccoll.cases import catalogue
+from hpccoll.cases.algorithm_files import with_files
 from hpccoll.cases.algorithm_registry import PLAN
 from hpccoll.cases.catalogue import RUN_PARAMETERS, check_algorithm, measurable_names
 from hpccoll.cases.communicator_settings import overridden_settings
@@ -21,13 +22,9 @@ from hpccoll.common import yaml_model
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, Key, OneOfWords
 from hpccoll.common.yaml_model import DIRECTORY, Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
-from hpccoll.interop.mscclpp_reader import with_plans
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
 from hpccoll.store.racks_file import read_racks
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.model_file import model_file
-from hpccoll.training.models import check_model
-from hpccoll.training.step_keys import WORKLOAD
+from hpccoll.sweep.workload_section import workloads_of
 
 
 def _null_to_name(value: object) -> object:
@@ -42,9 +39,9 @@ def _check_algorithm(name: str, info: ValidationInfo) -> str:
 
 
 def _with_digest(name: str, info: ValidationInfo) -> str:
-    """Register a plan, whose path is relative to the sweep file; return its name with a digest."""
+    """Register the file of an algorithm, whose path is relative to the sweep file; return its name with a digest."""
     try:
-        (named,) = with_plans([name], info.context[DIRECTORY] if info.context else Path())
+        (named,) = with_files([name], info.context[DIRECTORY] if info.context else Path())
     except BadInputError as error:  # its key may have a place in the plan
         raise error.with_key(f"{info.field_name}.{error.key}") if error.key.startswith(PLAN) else error from None
     return named
@@ -63,7 +60,8 @@ def _check_traffic(name: str) -> str:
 def _named_collectives(info: ValidationInfo) -> list[str]:
     """Return the collectives of the file; all collectives if the list is invalid."""
     names = expand_collectives(info.data.get("collectives", [ALL]))
-    return [*names, TRAINING_STEP] if info.data.get("workloads") else names
+    sections = info.data.get("workloads", [])
+    return [*names, *workloads_of(sections)]
 
 
 def _check_params(params: "ParameterLists", info: ValidationInfo) -> "ParameterLists":
@@ -171,12 +169,6 @@ Variants = Annotated[
 ]
 
 
-def _check_model(name: str) -> str:
-    if model_file(name) is None:
-        check_model(name)
-    return name
-
-
 def _check_racks(name: str) -> str:
     """Check a file of racks when the sweep is planned; a job may start in another directory."""
     read_racks(Path(name), "racks")
@@ -196,11 +188,6 @@ class DiagnoseSection(YamlSection):
         return (*flags, *(("--racks", self.racks) if self.racks else ()))
 
 
-_TYPES = {name: annotation_of(key.kind) for name, key in WORKLOAD.items()} | {
-    "model": Annotated[Text, AfterValidator(_check_model)]
-}
-
-
 def _effort_type(key: Key) -> Any:
     """Return the type of a key of ``effort``; what has no default is a whole number that may be left out."""
     assert key.bound  # noqa: S101  the table of keys is wrong otherwise
@@ -213,15 +200,3 @@ _EFFORT: dict[str, Any] = {name: (_effort_type(key), yaml_model.field(key)) for 
 EffortSection: Any = create_model(
     "EffortSection", __base__=YamlSection, __doc__="How long each case is measured, over all of its rounds.", **_EFFORT
 )
-
-_LIST: Any = OneOrMore  # subscripted at run time
-_FIELDS: dict[str, Any] = {
-    name: (_LIST[_TYPES[name]], Field([key.default], description=key.help)) for name, key in WORKLOAD.items()
-}
-WorkloadSection: Any = create_model(
-    "WorkloadSection",
-    __base__=YamlSection,
-    __doc__="A training step to measure; every combination of the entries of its lists is a case.",
-    **_FIELDS,
-)
-"""A training step; its keys are those of ``training.step_keys.WORKLOAD``."""

@@ -41,7 +41,7 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
 names = sorted(COLLECTIVES["all_reduce"].algorithms), "training_step" in WORKLOADS
 COLLECTIVES["all_reduce"].algorithm({!r})
 pages = sorted(name.removeprefix("hpccoll.algorithms.") for name in sys.modules if "hpccoll.algorithms." in name)
-print(*pages, "hpccoll.training.workload" in sys.modules)
+print(*pages, "hpccoll.extensions.steps.training.training_step" in sys.modules)
 """
 
 

@@ -1,4 +1,5 @@
-"""How fast the codecs of compressed gradients are on one core: the table CORE of hpccoll/model/codec_costs.py.
+"""How fast the codecs of compressed gradients are on one core: the table CORE of codec_costs.py in
+hpccoll/extensions/steps/model.
 
 By hand, on an idle machine:
 
@@ -15,10 +16,10 @@ from statistics import median
 import ml_dtypes
 import numpy as np
 
-from hpccoll.measure.train.codecs import CODECS, CodecMessage
-from hpccoll.training.compressed_bucket import compressed
-from hpccoll.training.compression import COMPRESSIONS, TOP_K, Compression
-from hpccoll.training.step_program import StepOperation
+from hpccoll.extensions.steps.measure.codecs import CODECS, CodecMessage
+from hpccoll.extensions.steps.training.compressed_bucket import compressed
+from hpccoll.extensions.steps.training.compression import COMPRESSIONS, TOP_K, Compression
+from hpccoll.extensions.steps.training.step_program import StepOperation
 
 BYTES, RANKS, RUNS = 25 << 20, 2, 15
 TYPES = {"bfloat16": ml_dtypes.bfloat16}

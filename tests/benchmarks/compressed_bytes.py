@@ -15,11 +15,11 @@ from tables import print_table
 from testbed_bench import run_settings, run_testbed, verdict
 
 from hpccoll.analysis.wire_bandwidth import Wire, add_headers
+from hpccoll.extensions.steps.training.compressed_bucket import part_bytes
+from hpccoll.extensions.steps.training.compression import Compression
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.store.call_key import call_arguments
 from hpccoll.store.load_results import read_results
-from hpccoll.training.compressed_bucket import part_bytes
-from hpccoll.training.compression import Compression
-from hpccoll.training.workload import Workload
 
 HOSTS = ("2", "4", "8")
 NAME = "codec"
@@ -42,7 +42,7 @@ def measure(hosts: str, keep: Path) -> None:
 
 def formula(text: str, ranks: int, dtype: str = "float32") -> float:
     """Return the bytes that all ranks send in a step, by the formula of each compression."""
-    (program,) = Workload.of({"model": "resnet50"}).programs(ranks, dtype)
+    (program,) = TrainingStep.of({"model": "resnet50"}).programs(ranks, dtype)
     sizes = [bucket.elements for bucket in program.buckets]
     if text.startswith("topk"):
         return sum(8 * ranks * (ranks - 1) * Compression.parse(text).kept_of(n) for n in sizes)

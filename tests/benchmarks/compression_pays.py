@@ -25,16 +25,16 @@ import yaml
 from testbed_bench import run_testbed, verdict
 
 from hpccoll.common.units import format_bit_rate
+from hpccoll.extensions.steps.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
+from hpccoll.extensions.steps.training.compression import DENSE, compressions
+from hpccoll.extensions.steps.training.models import model_of
+from hpccoll.extensions.steps.training.parallelism import Mesh, Parallelism
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.model.machine_file import MachineFile, read_machine
 from hpccoll.model.run_model import models_of
-from hpccoll.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
 from hpccoll.store.load_results import read_results
 from hpccoll.store.result_files import read_all
 from hpccoll.store.rows import Row
-from hpccoll.training.compression import DENSE, compressions
-from hpccoll.training.models import model_of
-from hpccoll.training.parallelism import Mesh, Parallelism
-from hpccoll.training.workload import Workload
 
 COMPRESSIONS = [DENSE, "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "topk=1%"]
 BRACKETED = "fp16"
@@ -97,7 +97,7 @@ def measured(keep: Path, rate: int) -> dict[str, Row]:
 
 def predicted(machine: MachineFile) -> dict[str, StepPrediction]:
     """Return the predicted steps on two hosts, by compression."""
-    workload = Workload.of(WORKLOAD)
+    workload = TrainingStep.of(WORKLOAD)
     request = StepRequest(
         workload.shape(), [2], ComputeRate(step_s=workload.compute_us * 1e-6),
         parallelism=Parallelism(Mesh(), workload.parallelism(2, "float32").buckets, overlap=False),

@@ -14,11 +14,11 @@ from statistics import mean, stdev
 
 import numpy as np
 
-from hpccoll.measure.train.codecs import largest_positions
-from hpccoll.measure.train.digits_replica import Digits, Replica
+from hpccoll.extensions.steps.measure.codecs import largest_positions
+from hpccoll.extensions.steps.measure.digits_replica import Digits, Replica
+from hpccoll.extensions.steps.training.models.digits import RATE, SEED, STEPS
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.store.load_results import read_results
-from hpccoll.training.models.digits import RATE, SEED, STEPS
-from hpccoll.training.workload import Workload
 
 ALGORITHMS = "ring,rabenseifner,hierarchical,native"
 COMPRESSIONS = "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "topk=1%"
@@ -48,7 +48,7 @@ def line(row):
 
 def accuracy_of_seed(seed, kept, *, feedback):
     """Return the accuracy of a training with another seed, dense if it keeps all."""
-    data, (program,) = Digits.read(seed), Workload.of({"model": "digits"}).programs(RANKS, "float32")
+    data, (program,) = Digits.read(seed), TrainingStep.of({"model": "digits"}).programs(RANKS, "float32")
     weights = data.initial_weights()
     gradients, left = np.zeros((RANKS, len(weights)), np.float32), np.zeros((RANKS, len(weights)), np.float32)
     replicas = [

@@ -48,8 +48,13 @@ SERVED, IN_TURNS = "MPS", "turns"
 
 KERNELS = "hpccoll/transports/nccl/fold.*", "hpccoll/measure/run/result_check*", "hpccoll/measure/run/payload.py"
 STREAMS = "hpccoll/transports/gpu.py", "hpccoll/transports/nccl/*", "tests/benchmarks/timing.py"
-RANK_PROGRAMS = "hpccoll/measure/**/*", "hpccoll/transports/**/*", "tests/gpu/*.py"
-STEPS = "hpccoll/training/*", "hpccoll/measure/train/*", *STREAMS
+RANK_PROGRAMS = (
+    "hpccoll/measure/**/*",
+    "hpccoll/extensions/steps/measure/*",
+    "hpccoll/transports/**/*",
+    "tests/gpu/*.py",
+)
+STEPS = "hpccoll/extensions/steps/training/*", "hpccoll/extensions/steps/measure/*", *STREAMS
 
 
 class Part(NamedTuple):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from hpccoll.cases.requested_schedule import requested_operation
 from hpccoll.common.units import format_seconds, format_size
-from hpccoll.interop.goal import goal_texts
+from hpccoll.extensions.plans.goal import goal_texts
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.simulation import AlgorithmSimulation
 

@@ -50,7 +50,7 @@ def drill_defect(output: str) -> str | None:
 
 
 CASES = ("gpu/case_ranks.py", ("few",), "a case of each algorithm, bits flipped", cases_defect)
-STEPS = ("measure/step_ranks.py", ("gpu",), "training steps, one without a bucket", steps_defect)
+STEPS = ("extensions/steps/measure/step_ranks.py", ("gpu",), "training steps, one without a bucket", steps_defect)
 DRILL = ("gpu/nccl_ranks.py", ("drill",), "the last one stalls, the others go on", drill_defect)
 PROGRAMS = [
     Program(2, *CASES), Program(2, *STEPS), Program(STALLED, *DRILL), Program(4, *CASES), Program(4, *STEPS),

@@ -22,14 +22,14 @@ from testbed_bench import run_settings, run_sweep, run_testbed, verdict
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_size
+from hpccoll.extensions.steps.model.step_prediction import ComputeRate, StepRequest, predict_steps
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import DeclaredSections
 from hpccoll.model.run_model import models_of
-from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
 from hpccoll.store.load_results import read_results
 from hpccoll.store.result_files import read_all
 from hpccoll.store.rows import Row
-from hpccoll.training.workload import Workload
 
 HOSTS = "--nodes 8 --cpus 1 --aggregators 1"
 EFFORT = {"warmup": 1, "min_iterations": 6, "max_iterations": 12, "seconds": 3}
@@ -81,7 +81,7 @@ def fitted(rate: str, keep: Path) -> MachineFile:
 
 def predicted_s(machine: MachineFile, row: Row) -> float | None:
     """Return the predicted time of a measured step; None if the library's own algorithm ran."""
-    workload = Workload.of(row.params)
+    workload = TrainingStep.of(row.params)
     if row.algorithm == "native":
         return None
     parallelism = workload.parallelism(row.ranks, row.dtype)

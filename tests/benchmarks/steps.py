@@ -9,10 +9,10 @@ from here import Here
 from timing import device_seconds, in_rounds
 from verdicts import Verdict, bound, holds, not_run, right
 
-from hpccoll.training.step_program import Compute
+from hpccoll.extensions.steps.training.step_program import Compute
 
 if TYPE_CHECKING:
-    from hpccoll.measure.train.prepared_step import PreparedStep
+    from hpccoll.extensions.steps.measure.prepared_step import PreparedStep
 
 PAUSED = {"model": "resnet50", "scale": 4096, "compute_us": 20_000}
 MULTIPLIED = {"model": "gpt2", "samples": 8, "compute": "gemm"}
@@ -26,12 +26,12 @@ def prepared(here: Here, about: dict[str, Any]) -> "PreparedStep":
     from mpi4py import MPI
 
     from hpccoll.cases.case import Case
+    from hpccoll.extensions.steps.measure.prepared_step import PreparedStep
+    from hpccoll.extensions.steps.training.training_step import TRAINING_STEP, TrainingStep
     from hpccoll.measure.run.prepared_case import PreparedCase
-    from hpccoll.measure.train.prepared_step import PreparedStep
     from hpccoll.schedule import Layout
-    from hpccoll.training.workload import TRAINING_STEP, Workload
 
-    workload = Workload.of(about)
+    workload = TrainingStep.of(about)
     case = Case(
         collective=TRAINING_STEP, algorithm="native", transport="nccl", device="cuda", dtype="float16",
         bytes=workload.gradient_bytes("float16"), in_place=True, params=workload.params,
@@ -61,8 +61,8 @@ def run(step: "PreparedStep") -> tuple[float, int, bool]:
 
 def products_alone(here: Here, step: "PreparedStep") -> float:
     """Return the seconds of all products of a step back to back, by the calls that the step makes."""
-    from hpccoll.measure.train.step_computations import matrix_products
-    from hpccoll.measure.train.stream_step_engine import ROWS
+    from hpccoll.extensions.steps.measure.step_computations import matrix_products
+    from hpccoll.extensions.steps.measure.stream_step_engine import ROWS
 
     assert step.program
     shapes = [shape for of_computation in matrix_products(step.program, ROWS) for shape in of_computation]

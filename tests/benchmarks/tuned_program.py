@@ -21,7 +21,7 @@ from agree import compile_programs
 from testbed_bench import TESTBED, run_settings, run_sweep, run_testbed
 
 from hpccoll.common.units import format_seconds, format_size
-from hpccoll.interop.tuning_tables.mpich_json import read_mpich_json
+from hpccoll.extensions.tables.formats.mpich_json import read_mpich_json
 
 HOSTS = 4
 SWEEP = {

@@ -8,9 +8,9 @@ from golden_page import assert_golden
 from hpccoll.cases import requirements
 from hpccoll.cases.listing import listing, listing_lines
 from hpccoll.cases.variants import named_variants
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.models import MODELS
-from hpccoll.training.step_keys import WORKLOAD
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.models import MODELS
+from hpccoll.extensions.steps.training.step_keys import WORKLOAD
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,11 @@ from hpccoll.cases.catalogue import NATIVE
 from hpccoll.cases.memory_estimate import check_memory, memory_needed
 from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.common.errors import BadInputError
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.measure.run.payload import PERIOD
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.schedule.unequal_blocks import PATTERNS
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.model_file import model_from_json
-from hpccoll.training.workload import Workload
 from hpccoll.transports.nccl.lowering import NcclLowering
 
 MIB = 2**20
@@ -56,7 +55,7 @@ def test_the_memory_of_the_ranks_of_a_node_adds_up_and_those_with_the_largest_bl
 
 
 def step(**params):
-    workload = Workload.of(params)
+    workload = TrainingStep.of(params)
     return case(TRAINING_STEP, bytes=workload.gradient_bytes("float32"), in_place=True, params=workload.params)
 
 
@@ -76,7 +75,7 @@ def test_what_does_not_fit_is_bad_input_with_the_needed_memory():
     with pytest.raises(BadInputError, match=r"2 ranks need .* GiB for it and 0.0977 GiB are free: at most about"):
         check_memory([case(), case(bytes=64 * MIB)], 2, 2, 100 * MIB)
     check_memory([case(bytes=MIB)], 2, 2, 100 * MIB)
-    own = {"mine": model_from_json("mine", {"modules": [{"name": "fc", "tensors": {"weight": MIB}}]})}
+    own = {"mine": {"modules": [{"name": "fc", "tensors": {"weight": MIB}}]}}
     mine = case(TRAINING_STEP, bytes=4 * MIB, in_place=True, params={"model": "mine"})
     with pytest.raises(BadInputError, match="GiB are free"):
         check_memory([mine], 2, 2, MIB, models=own)

@@ -9,8 +9,9 @@ from synthetic_timings import measured_table
 from hpccoll.cases.catalogue import algorithms_of, check_case, distinct_placements
 from hpccoll.cases.product import count_cases, expand_cases
 from hpccoll.cases.transport_table import TRANSPORTS
-from hpccoll.cli.run_options import build_train_parser, job_from_args
+from hpccoll.cli.run_options import job_from_args
 from hpccoll.common.errors import BadInputError
+from hpccoll.extensions.steps.cli.train import TRAIN
 from hpccoll.schedule import COLLECTIVES, Layout
 from hpccoll.store.call_key import CallKey
 from hpccoll.sweep.sweep_file import Sweep, load_sweep
@@ -53,7 +54,7 @@ def test_a_command_line_and_a_sweep_file_make_the_same_training_steps(tmp_path):
         "params: {ring: {channels: [1, 2]}}\n"
     )
     options = ["--bucket", "5M,25M", "--overlap", "1,0", "-a", "ring,native", "--param", "channels=1,2"]
-    of_options = job_from_args(build_train_parser().parse_args(options), Layout.of(2))
+    of_options = job_from_args(TRAIN.build_parser().parse_args(options), Layout.of(2))
     of_file = list(expand_cases(load_sweep(tmp_path / "a.yaml").request(), 2))
     assert {case.id: case for case in of_options.cases} == {case.id: case for case in of_file}
     assert len(of_file) == 2 * 2 * (2 + 1)

@@ -7,8 +7,8 @@ from hpccoll.cases.catalogue import AUTO, NATIVE, check_case, distinct_transport
 from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.cases.transport_table import DEVICES, transports_by_device, transports_of_device
 from hpccoll.common.errors import BadInputError
+from hpccoll.extensions.steps.training import TRAINING_STEP
 from hpccoll.schedule import BFLOAT16, Layout
-from hpccoll.training import TRAINING_STEP
 
 
 def test_native_has_one_transport_on_the_host_and_each_on_a_gpu_and_floors_and_auto_have_one():

@@ -10,8 +10,9 @@ from golden_page import assert_golden
 from predicted_machines import NCCL, cluster, in_racks
 from svg_texts import overlaps
 
+from hpccoll.extensions.steps.model import step_scenarios
 from hpccoll.judge import library_expectations
-from hpccoll.model import expected_times, step_scenarios
+from hpccoll.model import expected_times
 from hpccoll.model.machine_content import cluster_names
 from hpccoll.model.machine_file import read_machine, write_machine
 from hpccoll.store import hdf5

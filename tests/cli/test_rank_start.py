@@ -40,7 +40,7 @@ def test_a_rank_imports_only_what_its_cases_need(counts):
     deciding = {"hpccoll.cases.skip_reason", "hpccoll.cases.variants", "hpccoll.measure.run.round_order"}
     assert reporting | deciding <= first
     of_other_cases = {
-        "hpccoll.training.workload", "hpccoll.transports.gpu", "hpccoll.transports.nccl",
+        "hpccoll.extensions.steps.training.training_step", "hpccoll.transports.gpu", "hpccoll.transports.nccl",
         "hpccoll.measure.deadline_sync",
     }  # fmt: skip
     not_needed = {"numpy.random", "shutil", "socket", "subprocess"}

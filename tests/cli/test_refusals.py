@@ -7,8 +7,9 @@ import pytest
 from cli_runner import invoke
 from golden_page import assert_golden
 
-from hpccoll.cli.run_options import build_parser, build_train_parser, job_from_args
+from hpccoll.cli.run_options import build_parser, job_from_args
 from hpccoll.common.errors import BadInputError
+from hpccoll.extensions.steps.cli.train import TRAIN
 from hpccoll.schedule import Layout
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -23,7 +24,7 @@ FILES = {
 
 def refusal(command, *arguments):
     """Return the line that a command prints; the options of ``run`` and ``train`` are read without starting MPI."""
-    parsers = {"run": build_parser, "train": build_train_parser}
+    parsers = {"run": build_parser, "train": TRAIN.build_parser}
     if command not in parsers:
         result = invoke(command, *arguments)
         assert result.is_bad_input()

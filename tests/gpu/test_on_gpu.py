@@ -14,16 +14,18 @@ from step_times import are_in_order
 
 from hpccoll.cases.case import Effort
 from hpccoll.diagnosis.nodes_alone import MEMORY, REDUCTION
+from hpccoll.extensions.steps.measure.step_computations import END
 from hpccoll.measure.diagnose.own_rates import own_seconds
 from hpccoll.measure.run.payload import GENERATIONS, PERIOD, bits
 from hpccoll.measure.run.result_check_gpu import GpuCheck
-from hpccoll.measure.train.step_computations import END
 from hpccoll.schedule import BFLOAT16, DTYPES
 from hpccoll.store import hdf5
 from hpccoll.transports.gpu import Gpu, missing_for_gpu
 
 CASES, NCCL = (Path(__file__).parent / name for name in ("case_ranks.py", "nccl_ranks.py"))
-STEPS, STALLING = (Path(__file__).parents[1] / "measure" / name for name in ("step_ranks.py", "stalling_ranks.py"))
+TESTS = Path(__file__).parents[1]
+STEPS = TESTS / "extensions" / "steps" / "measure" / "step_ranks.py"
+STALLING = TESTS / "measure" / "stalling_ranks.py"
 WATCHDOG = 900
 """Seconds: ranks of one GPU that wait for each other's turn can hang (NCCL's NCCL_MULTI_RANK_GPU_ENABLE)."""
 pytestmark = [

@@ -12,14 +12,14 @@ from mpi4py import MPI
 from nccl_on_host import HostGpu
 
 from hpccoll.cases.case import Case
+from hpccoll.extensions.steps.measure.prepared_step import PreparedStep
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.measure.run import result_check_gpu
 from hpccoll.measure.run.case_factory import make_unless_refused
 from hpccoll.measure.run.prepared_case import PreparedCase
 from hpccoll.measure.run.recovery import abort_cases
-from hpccoll.measure.train.prepared_step import PreparedStep
 from hpccoll.schedule import Layout
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.workload import Workload
 from hpccoll.transports.nccl import communicators, nccl_errors
 
 COMM, GPU = MPI.COMM_WORLD, HostGpu(Path(sys.argv[1]))
@@ -36,7 +36,7 @@ def one_case(timing, channels=1):
 
 
 def step():
-    workload = Workload.of({"model": "resnet50", "scale": 4096, "compute_us": 2000})
+    workload = TrainingStep.of({"model": "resnet50", "scale": 4096, "compute_us": 2000})
     case = Case(
         collective=TRAINING_STEP, algorithm="ring", bytes=workload.gradient_bytes("float32"),
         params={**workload.params, "graph": 1}, **OVER_NCCL,

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 
 from hpccoll.cli.job_program import main
-from hpccoll.measure.train.step_engine import StepEngine
+from hpccoll.extensions.steps.measure.step_engine import StepEngine
 
 RANK, LAG, *ARGUMENTS = sys.argv[1:]
 walk, end_of_computation = StepEngine.walk, StepEngine._end_of_computation

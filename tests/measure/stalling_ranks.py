@@ -20,12 +20,12 @@ from itertools import count
 from pathlib import Path
 
 from hpccoll.cli.job_program import main
+from hpccoll.extensions.steps.measure.stream_step_engine import StreamStepEngine
 from hpccoll.measure import watchdog
 from hpccoll.measure.deadline_sync import STOP, DeadlineSync
 from hpccoll.measure.run.recovery import RankGroup
 from hpccoll.measure.run.result_check_gpu import GpuCheck
 from hpccoll.measure.run.stream_timing import StreamTiming
-from hpccoll.measure.train.stream_step_engine import StreamStepEngine
 from hpccoll.transports.nccl.stream_plan import StreamPlan
 
 PLACE, WHO, WHERE, WHEN, HOW, *ARGUMENTS = sys.argv[1:]

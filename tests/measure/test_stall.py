@@ -10,11 +10,11 @@ import raw_examples
 
 from hpccoll.analysis.opening_findings import opening_findings
 from hpccoll.cases.case import Effort
+from hpccoll.extensions.steps.training import TRAINING_STEP
+from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.store import hdf5
 from hpccoll.store.journal import journal_path, read_journal
 from hpccoll.store.load_results import read_results
-from hpccoll.training import TRAINING_STEP
-from hpccoll.training.workload import Workload
 
 RANKS = Path(__file__).with_name("stalling_ranks.py")
 WARMUP, ITERATIONS = 2, 10
@@ -43,8 +43,8 @@ OF_STEP = {"model": "resnet50", "scale": 4096, "compute_us": 2000}
 LAST = 2 * (WARMUP + ITERATIONS)
 """The number of the last check of the second case."""
 STEP = raw_examples.case(
-    Workload.of(OF_STEP).gradient_bytes("float32"), collective=TRAINING_STEP, transport="nccl", device="cuda",
-    in_place=True, params={**Workload.of(OF_STEP).params, "graph": 1},
+    TrainingStep.of(OF_STEP).gradient_bytes("float32"), collective=TRAINING_STEP, transport="nccl", device="cuda",
+    in_place=True, params={**TrainingStep.of(OF_STEP).params, "graph": 1},
 )  # fmt: skip
 LAUNCHES = {
     "spared": ((3, 12, 1, "run", SECOND, "spared"), {}),  # longer than its watchdog waits, and less than the others

@@ -12,10 +12,11 @@ from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.analysis.row_labels import has_size
 from hpccoll.cases.algorithm_registry import COLLECTIVES
+from hpccoll.extensions.steps.render.step_page import STEP_FIGURES
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import HEIGHT, chart_engine
 from hpccoll.render.chart_layout import fitted
-from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, STEP_FIGURES, overview_group
+from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
 from hpccoll.render.report_writer import _group_charts
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles

@@ -8,15 +8,15 @@ from step_examples import steps
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.group_findings import group_findings
 from hpccoll.common.units import parse_rate
+from hpccoll.extensions.steps.model.communication_wall import Wall, wall_points
+from hpccoll.extensions.steps.model.step_prediction import ComputeRate, StepRequest, predict_steps
+from hpccoll.extensions.steps.render.step_report import closed_form_lines, step_lines
+from hpccoll.extensions.steps.training.models.transformers import gpt2
 from hpccoll.judge.run_comparison import compare
-from hpccoll.model.communication_wall import Wall, wall_points
-from hpccoll.model.step_prediction import ComputeRate, StepRequest, predict_steps
 from hpccoll.render.comparison_tables import comparison_lines
-from hpccoll.render.step_report import closed_form_lines, step_lines
 from hpccoll.render.terminal_summary import outcome_lines
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
-from hpccoll.training.models.transformers import gpt2
 
 
 def finding_lines(results):

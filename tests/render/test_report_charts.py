@@ -15,8 +15,9 @@ from step_examples import steps
 
 from hpccoll.analysis.chart_groups import MOST_SERIES, chart_groups
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.extensions.steps.render.step_page import STEP_FIGURES
 from hpccoll.render import charts
-from hpccoll.render.charts import FIGURES, STEP_FIGURES
+from hpccoll.render.charts import FIGURES
 from hpccoll.render.colours import series_colour
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles

@@ -2,7 +2,7 @@
 
 import gc
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
-from hpccoll.cases.case import LOOPS_OF_PROGRAMS, Case, Effort, Job
+from hpccoll.cases.case import LOOPS_OF_PROGRAMS, Case, Job
 from hpccoll.common.errors import StalledError
 from hpccoll.executor.barrier import ExecutorBarrier
 from hpccoll.executor.compiled_executor import ExecutorOptions
 from hpccoll.measure.ranks import rank_namer
 from hpccoll.measure.run.case_factory import CaseFactory, Prepared, SkippedCase
 from hpccoll.measure.run.prepared_case import PreparedCase
+from hpccoll.measure.run.workload_runner import PreparedWorkload, RoundFindings
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
-from hpccoll.measure.train.learned import Learned
 from hpccoll.store.case_times import CaseTimes, RoundSummary, samples_of_round, stride_within
 from hpccoll.store.raw_results import Attempt, Outcome, Status
 from hpccoll.transports.gpu_errors import gpu_errors
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from hpccoll.measure.port_traffic import PortTraffic
     from hpccoll.measure.run.recognition import Recognition
     from hpccoll.measure.run.recovery import RankGroup
-    from hpccoll.measure.train.prepared_step import PreparedStep
 
 MAX_DIAGNOSES = 8
 """The maximum number of ranks whose diagnosis is part of the reason of a row."""
@@ -133,10 +132,12 @@ class AttemptRunner:
     def _measure(self, case: Case, number: int, prepared: Prepared, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._executor_barrier, self.progress)
         monitor = self.group.gpus.monitor if prepared.gpu else None
-        step = _step(prepared)
-        training = step.training if step else None
-        effort = self._effort(prepared)
-        begin = training.begin if training else None
+        if isinstance(prepared, PreparedCase):
+            effort = prepared.effort_of_round
+            begin = None
+        else:
+            effort = prepared.effort(self.job.effort)
+            begin = prepared.begin
         with _load(case):
             samples = measure(
                 loop.run, sync, effort, self.progress, monitor=monitor, begin=begin, summary=self._summary(case, number)
@@ -152,14 +153,6 @@ class AttemptRunner:
             workers=self.attempt.ranks - self.attempt.aggregators, limit=samples_of_round(self.job.effort.rounds),
             has_mean=case.timing in LOOPS_OF_PROGRAMS,
         )  # fmt: skip
-
-    def _effort(self, prepared: Prepared) -> Effort:
-        """Return how long a round of a case takes."""
-        if isinstance(prepared, PreparedCase):
-            return prepared.effort_of_round
-        if prepared.training:
-            return prepared.training.effort(self.job.effort)
-        return self.job.effort.of_a_round
 
     def is_excluded(self) -> bool:
         """Return whether the others have gone on without this rank, which is stuck; callable from any thread."""
@@ -209,17 +202,19 @@ class AttemptRunner:
         activity: Mapping[str, float],
     ) -> Outcome:  # fmt: skip
         """Return the outcome of a round: all of it at rank 0, its status elsewhere; ``activity`` is of this GPU."""
-        step = _step(prepared)
-        times = self._times(step, samples, sync)  # before more steps run
+        workload = None if isinstance(prepared, PreparedCase) else prepared
+        times = self._times(workload, samples, sync)  # before it runs again
         name = rank_namer(self.attempt, case.mapping)
-        training = step.training if step else None
-        learned = training.collect(sync, samples.iterations, name, self.progress) if training else Learned()
-        overflows = step.overflows if step else np.zeros(2, np.int64)
+        findings = RoundFindings()
+        counts: Mapping[str, int] = {}
+        if workload:
+            findings = workload.findings(sync, samples.iterations, name, self.progress)
+            counts = workload.counts()
         # Few calls of MPI: where ranks share cores, each waits until all of them have had one.
-        counts = np.array([samples.wrong, *overflows], np.int64)
-        self.comm.Allreduce(MPI.IN_PLACE, counts)
-        wrong_of_ranks, overflowed, not_finite = counts.tolist()
-        wrong = wrong_of_ranks + learned.wrong
+        sums = np.array([samples.wrong, *counts.values()], np.int64)
+        self.comm.Allreduce(MPI.IN_PLACE, sums)
+        wrong_of_ranks, *counted = sums.tolist()
+        wrong = wrong_of_ranks + findings.wrong
         diagnosis = prepared.diagnose(name) if samples.wrong else None
         reports = self.comm.gather((samples.cpu_s / prepared.operations, activity, diagnosis))
         # The counting pass comes after the diagnosis because it changes the buffers.
@@ -235,7 +230,7 @@ class AttemptRunner:
         from hpccoll.measure.run.executed_evidence import judge
         from hpccoll.store.gpu_throttling import lowered_round
 
-        reasons = [each for each in (*learned.reasons, *diagnoses) if each] or ["in an iteration before the last one"]
+        reasons = [each for each in (*findings.reasons, *diagnoses) if each] or ["in an iteration before the last one"]
         if len(reasons) > MAX_DIAGNOSES:
             reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} more ranks"]
         executed, evidence = judge(self.job, case, self.probe_result, prepared, traffic, recognition)
@@ -243,24 +238,24 @@ class AttemptRunner:
             case=case, status="wrong" if wrong else "ok", reason="; ".join(reasons) if wrong else None,
             bytes=prepared.bytes, params=prepared.params, floor=prepared.floor,
             load=case.load, executor=prepared.executor, operations=prepared.operations,
-            times=times.with_training(learned.of_steps), converged=samples.converged, cpu_s=np.array(cpu_s),
+            times=times.with_training(findings.of_steps), converged=samples.converged, cpu_s=np.array(cpu_s),
             wrong=wrong if prepared.checked else None,
             requested=requested_algorithm(self.job, case), executed=executed, evidence=evidence,
             tcp_traffic=json.dumps(recognition.traffic, separators=(",", ":")) if recognition else None,
             wire_bytes_predicted=prepared.wire_bytes, rack_bytes_predicted=prepared.rack_bytes,
             workers_sent_predicted=prepared.worker_bytes("source"),
             workers_received_predicted=prepared.worker_bytes("target"),
-            program=json.dumps(step.description()) if step else None,
+            program=json.dumps(workload.description()) if workload else None,
             lowered_rounds=lowered_round(number, activities),
-            overflowed=overflowed or None, not_finite=not_finite or None, **learned.results,
+            **_counts_of_ranks(counts, counted), **findings.results,
             **(traffic.results(self.attempt.ports) if traffic else {}), **_by_name(activities),
         )  # fmt: skip
 
-    def _times(self, step: "PreparedStep | None", samples: Samples, sync: RankSync) -> CaseTimes | None:
-        """Return the times of a round at rank 0, None elsewhere: of a training step with those within it."""
-        if step is None:
+    def _times(self, workload: PreparedWorkload | None, samples: Samples, sync: RankSync) -> CaseTimes | None:
+        """Return the times of a round at rank 0, None elsewhere: of a workload with those within it."""
+        if workload is None:
             return samples.times
-        events = step.events(samples.iterations)
+        events = workload.events(samples.iterations)
         limit = samples_of_round(self.job.effort.rounds)
         stride = stride_within(limit, samples.iterations, self.comm.size, max(1, events.shape[1]))
         of_ranks = sync.gather_kept(events, stride)
@@ -299,20 +294,18 @@ class AttemptRunner:
         return recognise(prepared, call_s, self.progress)
 
 
-def _step(prepared: Prepared) -> "PreparedStep | None":
-    """Return a prepared training step; None for a case of one operation."""
-    return None if isinstance(prepared, PreparedCase) else prepared
-
-
 def _load(case: Case) -> AbstractContextManager[object]:
     """Return what computes beside a case until it is closed: a thread that multiplies matrices, or nothing."""
     if case.load is None:
         return nullcontext()
-    from hpccoll.measure.train.step_engine import FOREVER_NS, ROWS, Gemm
+    from hpccoll.measure.matrix_multiplication import Gemm
 
-    thread = Gemm([((ROWS[-1], FOREVER_NS),)])
-    thread.start()
-    return closing(thread)
+    return closing(Gemm.until_closed())
+
+
+def _counts_of_ranks(names: Iterable[str], sums: Iterable[int]) -> dict[str, Any]:
+    """Return the results that ranks have counted; None where there was nothing to count."""
+    return {name: number or None for name, number in zip(names, sums, strict=True)}
 
 
 def _by_name(activities: Sequence[Mapping[str, float]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from hpccoll.cases.skip_reason import LaunchFacts, MeasuredPlans, skip_reason
 from hpccoll.cases.variants import NodeView
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.units import format_count
-from hpccoll.schedule import WORKLOADS, Layout
+from hpccoll.schedule import Layout, is_workload
 from hpccoll.schedule.collective import AUTO
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class CaseChoices:
         Raises:
             BadInputError: if the table has no choice.
         """
-        if case.algorithm != AUTO or case.collective in WORKLOADS:
+        if case.algorithm != AUTO or is_workload(case.collective):
             return case, None
         from hpccoll.analysis.choice_table import resolve_auto  # few jobs have a table
 
@@ -91,7 +91,7 @@ class CaseChoices:
 
 def _reason_of_equal_plan(plans: MeasuredPlans, case: Case) -> str | None:
     """Return the reason to skip a case if its plan is that of an earlier one; cases come in the order of the job."""
-    if case.collective in WORKLOADS:
+    if is_workload(case.collective):
         return None
     with suppress(BadInputError):  # the case is skipped when it is made
         return plans.skip_reason(case)

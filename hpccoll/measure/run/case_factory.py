@@ -1,6 +1,6 @@
 """Prepares cases to run on the ranks of an attempt, or finds the reason why they cannot run."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mpi4py import MPI
 
-from hpccoll.cases.case import NCCL_TESTS, Case, Effort, Job
+from hpccoll.cases.case import NCCL_TESTS, Case, Job
 from hpccoll.cases.catalogue import check_case, moved_dtypes
 from hpccoll.cases.memory_estimate import check_memory
 from hpccoll.cases.transport_table import REFUSAL_PREFIX
@@ -16,7 +16,8 @@ from hpccoll.common.errors import BadInputError, StalledError, UnusableError
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.measure.ranks import MappedRanks, Ranks, first_reason
 from hpccoll.measure.run.prepared_case import PreparedCase, RunSettings
-from hpccoll.schedule import BFLOAT16, WORKLOADS, Layout
+from hpccoll.measure.run.workload_runner import PreparedWorkload, workload_runner
+from hpccoll.schedule import BFLOAT16, Layout, is_workload
 from hpccoll.transports.gpu_errors import gpu_errors
 from hpccoll.transports.stream_wait import CONNECTING, Connecting
 
@@ -25,12 +26,10 @@ if TYPE_CHECKING:
     from hpccoll.executor.compiled_executor import ExecutorOptions
     from hpccoll.measure.gpu_assignment import RankGpus
     from hpccoll.measure.run.case_choices import CaseChoices
-    from hpccoll.measure.train.prepared_step import PreparedStep
     from hpccoll.store.raw_results import Attempt, Status
-    from hpccoll.training.model_shape import ModelShape
     from hpccoll.transports.gpu import Gpu
 
-Prepared: TypeAlias = "PreparedCase | PreparedStep"
+Prepared: TypeAlias = "PreparedCase | PreparedWorkload"
 """A case with its plans and buffers on the ranks of a communicator."""
 
 
@@ -60,7 +59,6 @@ class CaseFactory:
         )
         self.comm, self.job, self.attempt, self._gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
-        self._models = _models_of(job)
         self._memory_reasons: dict[str, str | None] = {}
         nccl_nodes = self._nodes_of_nccl()
         to_make = job.cases if cases is None else cases
@@ -94,7 +92,6 @@ class CaseFactory:
         launch may succeed.
         """
         comm, layout = self._mapped.for_mapping(case.mapping)
-        is_step = case.collective in WORKLOADS
         try:
             resolved, choice = self._resolved.get(case.id, (case, None))
             if reason := self._skipped.get(case.id) or next(filter(None, self._reasons(case, resolved)), None):
@@ -103,12 +100,10 @@ class CaseFactory:
             def prepare() -> Prepared:
                 gpu = self.gpus.gpu_of_rank if resolved.device == "cuda" else None
                 with gpu_errors(gpu):
-                    if is_step:
-                        from hpccoll.measure.train.prepared_step import PreparedStep  # few ranks run training steps
-
-                        return PreparedStep(
-                            comm, layout, case, self._prepare_inside, self._models, gpu, self.connecting
-                        )
+                    if is_workload(case.collective):
+                        runner = workload_runner(case.collective)
+                        files = self.job.models
+                        return runner.prepare(comm, layout, case, self._prepare_inside, files, gpu, self.connecting)
                     assumed = self.gpus.assumed(resolved) if gpu else None
                     return PreparedCase(comm, layout, resolved, gpu, self.settings, choice, assumed)
 
@@ -119,7 +114,7 @@ class CaseFactory:
             return SkippedCase(str(error))
 
     def _prepare_inside(self, comm: MPI.Intracomm, layout: Layout, inside: Case, gpu: "Gpu | None") -> PreparedCase:
-        from hpccoll.cases.skip_reason import unmet_needs  # few ranks run training steps
+        from hpccoll.cases.skip_reason import unmet_needs  # few ranks run workloads
 
         resolved, choice = self._choices.resolve(inside, layout)
         check_case(resolved)
@@ -134,21 +129,11 @@ class CaseFactory:
         """
         dtypes = moved_dtypes(resolved, self.attempt.layout.workers)
         if resolved.device == "cuda":
-            is_step = case.collective in WORKLOADS
-            if is_step and case.transport != "nccl":
-                yield f"training steps on GPUs run over nccl, not {case.transport}: only its operations are queued"
             yield from (self.gpus.missing_for(resolved.transport, dtype) for dtype in dtypes)
-            yield self.gpus.missing_cublas if is_step and _multiplies_matrices(case) else None
-        compress = ""
-        if case.collective in WORKLOADS:
-            from hpccoll.training.workload import Workload
-
-            compress = Workload.of(case.params).compress
-            yield _reason_no_drill(case, self.job.effort)
-        if what := compress if compress.startswith("fp8") else BFLOAT16 if BFLOAT16 in dtypes else "":
-            missing = find_spec("ml_dtypes") is None
-            words = f"ml-dtypes is not installed, which {what} needs; do: pip install 'hpccoll[compress]'"
-            yield first_reason(self.comm, words if missing else None)
+        if is_workload(case.collective):
+            yield from workload_runner(case.collective).missing(case, self.job.effort, self.comm, self._gpus)
+        if BFLOAT16 in dtypes:
+            yield first_reason(self.comm, missing_ml_dtypes(BFLOAT16))
         yield self._config_reason(resolved)
         if case.id not in self._memory_reasons:  # the buffers of all rounds of a case are equal
             self._memory_reasons[case.id] = self._memory_reason(resolved)
@@ -171,7 +156,7 @@ class CaseFactory:
         reason, workers = None, self.attempt.ranks - aggregators
         try:
             for device, ranks, free in shared:
-                check_memory([self._with_all_places(case)], workers, ranks, free, device, aggregators, self._models)
+                check_memory([self._with_all_places(case)], workers, ranks, free, device, aggregators, self.job.models)
         except BadInputError as error:
             reason = str(error)
         return first_reason(self.comm, reason)
@@ -190,38 +175,17 @@ class CaseFactory:
         self._mapped.close()
 
 
+def missing_ml_dtypes(purpose: str) -> str | None:
+    """Return the reason why this rank lacks ml-dtypes, which ``purpose`` needs; None if it has it."""
+    if find_spec("ml_dtypes") is not None:
+        return None
+    return f"ml-dtypes is not installed, which {purpose} needs; do: pip install 'hpccoll[compress]'"
+
+
 def destroy_graphs(prepared: Prepared) -> None:
-    """Destroy the CUDA graphs of a case or a step."""
+    """Destroy the CUDA graphs of a case or a workload."""
     for case in prepared.calls:
         case.destroy_graphs()
-
-
-def _multiplies_matrices(step: Case) -> bool:
-    """Return whether the computations of a training step are products of matrices."""
-    from hpccoll.training.step_keys import GEMM
-    from hpccoll.training.workload import Workload
-
-    return Workload.of(step.params).compute == GEMM
-
-
-def _reason_no_drill(step: Case, effort: Effort) -> str | None:
-    """Return the reason why the drill of a training step never comes; None if it does, or if there is none."""
-    from hpccoll.measure.train.digits_training import training_steps
-    from hpccoll.training.workload import Workload
-
-    drill, steps = Workload.of(step.params).corrupted, training_steps(effort)
-    if drill is None or drill[0] <= steps:
-        return None
-    return f"corrupt: step {drill[0]} is after the last one, {steps}"
-
-
-def _models_of(job: Job) -> "Mapping[str, ModelShape]":
-    """Return the user's own models of training steps, by name."""
-    if not job.models:
-        return {}
-    from hpccoll.training.model_file import models_from_json  # few jobs have models
-
-    return models_from_json(job.models)
 
 
 def _make_over_nccl(
@@ -302,8 +266,7 @@ def preflight(ranks: Ranks, job: Job) -> None:
     ranks.run_at_root(lambda: _check_some_case_runs(ranks, job))
     failure, on_node = None, ranks.ranks_by_node[ranks.node_id]
     try:
-        models = _models_of(job)
-        check_memory(job.cases, job.ranks, on_node, available_memory(), aggregators=job.aggregators, models=models)
+        check_memory(job.cases, job.ranks, on_node, available_memory(), aggregators=job.aggregators, models=job.models)
     except BadInputError as error:
         failure = error
     for each in filter(None, ranks.comm.allgather(failure)):

@@ -16,6 +16,7 @@ from hpccoll.measure.run.attempt_runner import AttemptRunner
 from hpccoll.measure.run.copy_rates import copy_rates
 from hpccoll.measure.run.job_results import JobResults
 from hpccoll.measure.run.recovery import RankGroup
+from hpccoll.measure.run.workload_runner import begin_workloads
 from hpccoll.measure.timing_loop import RankProgress
 from hpccoll.measure.watchdog import watchdog
 from hpccoll.store.raw_results import Attempt, CaseHistory, Failure
@@ -88,9 +89,7 @@ class JobRunner:
         """
         group, launch, shape = self.group, self.launch, self.group.shape
         if any(case.transport == "nccl" for case in self.job.cases):
-            from hpccoll.measure.train.nccl_launch_order import keep_launch_order
-
-            keep_launch_order(self.job.cases)
+            begin_workloads(self.job.cases)
         if shape not in self.job.shapes:
             planned = " or ".join(shape.text for shape in self.job.shapes)
             raise UnusableError("launch", f"{shape.text}, and job {self.job.name} is for {planned}")

@@ -1,0 +1,351 @@
+"""What happens in two runs of a plan of MSCCL++: its events, each with those that it follows.
+
+The threads of a thread block are ordered by ``nop`` alone: operations between two of them run in any order, but for
+those of one thread, such as a signal and a wait of the same place in their lists. A relaxed signal or wait orders what
+was read before, and of what was written only what the signalling rank had before its run: a kernel begins after all
+that earlier ones wrote, as MSCCL++'s own plans take for granted, and relaxed operations wait for no write of their own.
+A put through a port is read from its source later, and ended by the flush of its own ``pwsf``: MSCCL++'s ``flush``
+does nothing.
+
+A plan is run twice, as programs call it; before and after each run the program writes the input and reads the output.
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from math import lcm
+from typing import Any, cast
+
+from hpccoll.common.errors import BadInputError, UnusableError, format_value
+from hpccoll.common.limits import IntegerRange
+from hpccoll.extensions.plans.mscclpp_plan import KINDS, MAX_OPERATIONS, MAX_REFERENCES
+from hpccoll.schedule import CollectiveCall, Layout
+
+MAX_EVENTS, MAX_CHUNKS, MAX_BITS = 40_000, 1 << 14, 1 << 31
+"""The most events of two runs (a ring of 32 ranks takes 10 s and 420 MiB), chunks of a buffer, and bits of all
+chunks, each a set of contributions."""
+CHUNKS = {"i": "input_chunks", "o": "output_chunks", "s": "scratch_chunks"}
+"""The buffers, and the keys of their numbers of chunks."""
+SHAPES = {
+    **dict.fromkeys(("put", "pws", "pwsf"), "(memory|port):(i+|o+|s+)>r+"), "get": "memory:r+>[ios]+",
+    "copy": r"\w*:[ios]>[ios]", "re": r"\w*:[ios]{2,}>[ios]", "res": "memory:[ios]{2,}>[ios]r+",
+    "rre": "memory:[ios]r+>[ios]", "rres": "memory:[ios]r+>[ios]r+", "flush": ".*",
+    **dict.fromkeys(("signal", "wait", "rlxsignal", "rlxwait"), "(memory|port):>"),
+    **dict.fromkeys(("sem_acquire", "sem_release"), r"\w*:>"),
+}  # fmt: skip
+"""The operations, with the channel, sources and targets that the executor's kernel has for them: i, o, s, or r of a
+peer. It copies to and from the first buffers alone where an operation has more, and reads all of a put from one."""
+FENCES = "nop", "barrier"
+"""What orders the operations of a thread block, or of several."""
+FOLDS = {"re", "res", "rre", "rres"}
+LIMITS = {
+    "ops": MAX_OPERATIONS, "channel_ids": 8, "src_buff": 10, "dst_buff": 10, "semaphore_ids": 16,
+    **{f"{kind} {what}": MAX_REFERENCES for kind in KINDS for what in ("channels", "buffers")},
+}  # fmt: skip
+"""The lengths of the executor's arrays for a thread block and for an operation."""
+BARRIERS, COUNT = range(16), IntegerRange(0, 2**31 - 1)
+"""The barriers of a GPU, and the first values of a semaphore."""
+
+Cell = tuple[int, str, int]
+"""A chunk: its rank, its buffer (dst, src or s), and its number in the whole collective's buffer or in scratch."""
+_Data = tuple[list[list[Cell]], list[list[Cell]]]  # what is read and written, buffer by buffer
+Json = dict[str, Any]
+Counted = tuple[str, int, int]
+"""A channel (its kind, rank and number there), or a semaphore."""
+
+
+@dataclass(slots=True)
+class PlanEvent:
+    """What happens at once: an operation or one thread's part of it, a copy by a port, a program between two runs."""
+
+    where: str
+    before: list[int]  # the events that it follows
+    seen: list[int]  # those of them that it follows with all that they wrote; for all of them it is the same list
+    counter: Counted | None = None  # the channel or semaphore that it signals or waits for
+    step: int = 0  # 1 signals, -1 waits
+    begin: int = -1  # the start of the run of its rank, if it signals or waits
+    reads: list[list[Cell]] = field(default_factory=list)
+    writes: list[list[Cell]] = field(default_factory=list)
+    folds: bool = False
+    program: int = -1  # the rank whose program it is
+
+
+@contextmanager
+def reading(where: str, what: str) -> Iterator[None]:
+    """Turn the errors of what MSCCL++ does not write into an UnusableError that names the place."""
+    try:
+        yield
+    except BadInputError:
+        raise
+    except KeyError as error:
+        raise UnusableError(where, f"{error.args[0]} is missing") from None
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
+        raise UnusableError(where, f"it is not a valid {what} of MSCCL++") from None
+
+
+def _item(where: str, key: str, listed: Sequence[Any], number: object) -> Any:
+    """Return an item by its number, which in Python may be negative."""
+    if not listed:
+        raise UnusableError(where, f"{key} has {format_value(number)}, and there is none")
+    IntegerRange(0, len(listed) - 1).check(f"{where}: {key}", number)
+    return listed[cast("int", number)]
+
+
+def _joined(entries: Iterable[Json], of: str, kind: str, numbers: str) -> list[Any]:
+    """Return what the entries of one kind list: the executor counts on from one to the next."""
+    return [number for each in entries if each[of] == kind for number in each[numbers]]
+
+
+def _check_limits(where: str, lists: Mapping[str, Sized]) -> None:
+    for key in LIMITS.keys() & lists.keys():
+        if len(lists[key]) > LIMITS[key]:
+            raise UnusableError(where, f"it has {len(lists[key])} {key}, and the executor room for {LIMITS[key]}")
+
+
+def _check_names(gpu: Json, me: int) -> None:
+    """Check that the operations of a rank are read at all: what is not read also has other numbers of chunks."""
+    for block in gpu["threadblocks"]:
+        for number, one in enumerate(block["ops"]):
+            if one["name"] not in (*SHAPES, *FENCES):
+                where = f"rank {me}, thread block {block['id']}, operation {number} ({one['name']})"
+                raise UnusableError(where, f"hpccoll cannot read it; valid: {', '.join(sorted(SHAPES))}")
+
+
+def _check_operation(one: Json, where: str) -> None:
+    """Check that the executor runs an operation as its text says."""
+    if one.get("reduce_op", "sum") != "sum":
+        raise UnusableError(where, f"it folds by {format_value(one['reduce_op'])}; valid: sum")
+    _check_limits(where, one)
+    name, kind, sides = one["name"], one.get("channel_type", ""), [one.get("src_buff", ()), one.get("dst_buff", ())]
+    ends = ["".join("r" if "buffer_id" in each else str(each.get("type")) for each in side) for side in sides]
+    runs = re.fullmatch(SHAPES[name], f"{kind}:{'>'.join(ends)}") and (name in FOLDS or len(sides[0]) == len(sides[1]))
+    if name == "get":  # the kernel takes the offset of each side for the other one
+        runs = runs and [each["index"] for each in sides[0]] == [each["index"] for each in sides[1]]
+    if kind == "port" and sides[0]:
+        runs = runs and len(one["channel_ids"]) == len(sides[0])
+    if not runs or len({each["size"] for side in sides for each in side}) > 1:
+        raise UnusableError(where, f"the executor does not run it so: {json.dumps(one)}")
+
+
+class PlanRun:
+    """Two runs of a plan, as events."""
+
+    def __init__(self, content: Json, call: CollectiveCall) -> None:
+        self.call, self.gpus, self.in_place = call, content["gpus"], content["inplace"]
+        self.initial: dict[Counted, int] = {}
+        self.channels: dict[tuple[str, int], range] = {}
+        self.relaxed, self.pieces, chunks = False, 1, list[int]()
+        ends: defaultdict[Counted, list[int]] = defaultdict(list)
+        for me, gpu in enumerate(self.gpus):
+            with reading(f"rank {me}", "GPU"):
+                if gpu["id"] != me:
+                    raise UnusableError(f"rank {me}", f"its id is not {me}, but {format_value(gpu['id'])}")
+                _check_names(gpu, me)
+                chunks += [gpu[each] for each in CHUNKS.values()]
+                operations = [one for block in gpu["threadblocks"] for one in block["ops"]]
+                self.relaxed |= any(one.get("name") == "rlxwait" for one in operations)
+                groups = [one["tbg_info"]["tbg_size"] for one in operations if "tbg_info" in one]
+                self.pieces = lcm(self.pieces, *groups)
+                self.channels["semaphore", me] = range(len(gpu.get("semaphores", ())))
+                for k in self.channels["semaphore", me]:
+                    self.initial["semaphore", me, k] = value = gpu["semaphores"][k]["init_value"]
+                    COUNT.check(f"rank {me}, semaphore {k}: init_value", value)
+                for kind in KINDS:
+                    peers = _joined(gpu["channels"], "channel_type", kind, "connected_to")
+                    self.channels[kind, me] = range(len(peers))
+                    for number, peer in enumerate(peers):
+                        ends[kind, me, _item(f"rank {me}", "connected_to", range(call.p), peer)].append(number)
+        if {*map(type, chunks)} != {int} or min(chunks) < 0 or not 0 < self.pieces * max(chunks) <= MAX_CHUNKS:
+            raise UnusableError("plan", f"a buffer has no chunk, or more than {MAX_CHUNKS}")
+        self.units, self.lanes = self._divided()
+        self.events: list[PlanEvent] = []
+        self.other = {
+            (kind, me, number): (kind, peer, there)
+            for (kind, me, peer), mine in ends.items()
+            for number, there in zip(mine, ends.get((kind, peer, me), ()), strict=False)
+        }
+        self.queues: dict[Counted, int] = {}  # the last event of each port
+        ends_of_run: list[list[int]] = [[] for _ in self.gpus]
+        for _ in range(2):
+            self.last = len(self.events)  # the first event of the last run
+            ends_of_run = [[self._rank(me, self._program(me, ends_of_run[me]))] for me in range(call.p)]
+        for me in range(call.p):
+            self._program(me, ends_of_run[me])
+
+    def _divided(self) -> tuple[int, int]:
+        """Return the units and lanes of the chunks, which must be those of all ranks, as MSCCL++ cuts by each one's."""
+        call = self.call
+        name, divisible = call.collective.name, call.collective.units == "divisible"
+        parts = [1 if divisible or name == other else call.p for other in ("all_gather", "reduce_scatter")]
+        block = self.gpus[0]["input_chunks"] // parts[0]
+        for me, gpu in enumerate(self.gpus):
+            own = [gpu[CHUNKS[kind]] for kind in "io"]
+            if not block or own != [part * block for part in parts]:
+                why = f"its input and output chunks are not those of rank 0, or of {name}"
+                raise UnusableError(f"rank {me}", f"{why}: {own[0]}, {own[1]}")
+        units, lanes = (block * self.pieces, 1) if divisible else (call.p, block * self.pieces)
+        cells = self.pieces * sum(gpu[each] for gpu in self.gpus for each in CHUNKS.values())
+        if cells * call.p * units * lanes > MAX_BITS:
+            raise UnusableError("plan", f"its {cells} chunks of {call.p} ranks are too many to prove")
+        return units, lanes
+
+    def _add(self, where: str, before: Iterable[int], **more: Any) -> int:
+        """Add an event, which sees what those that it follows wrote."""
+        followed = [*before]
+        self.events.append(PlanEvent(where, followed, more.pop("seen", followed), **more))
+        if len(self.events) > MAX_EVENTS:
+            raise UnusableError("plan", f"it has more than {MAX_EVENTS} events to prove; a ring of 32 ranks has fewer")
+        return len(self.events) - 1
+
+    def _program(self, me: int, before: Sequence[int]) -> int:
+        """Add what a program does with the buffers between two runs."""
+        contributed = [(me, "dst" if self.in_place else "src", n) for n in self.numbers(me, self.call.source)]
+        result = [(me, "dst", n) for n in self.numbers(me, self.call.target)]
+        return self._add(f"the program of rank {me}", before, reads=[result], writes=[contributed], program=me)
+
+    def number_of(self, event: int) -> int:
+        """Return the number of the run that an operation belongs to, or that a program precedes."""
+        if self.events[event].program >= 0 and event >= len(self.events) - self.call.p:
+            return 2
+        return int(event >= self.last)
+
+    def numbers(self, me: int, selected: Callable[[int, int], range]) -> list[int]:
+        """Return the chunks of the whole buffer that a rank contributes or ends with."""
+        return [unit * self.lanes + lane for unit in selected(me, self.units) for lane in range(self.lanes)]
+
+    def layout(self) -> Layout:
+        """Return the ranks, with those on one node between which there are memory channels."""
+        node = [*range(self.call.p)]
+        for (kind, me, _), (_, peer, _) in self.other.items():
+            if kind == "memory":
+                node = [node[me] if each == node[peer] else each for each in node]
+        return Layout(tuple(node)).renumbered()
+
+    def _rank(self, me: int, start: int) -> int:
+        """Add one run of a rank; return its end."""
+        barriers: dict[tuple[int, int, int], list[int]] = {}
+        ended: list[int] = []
+        for number, block in enumerate(self.gpus[me]["threadblocks"]):
+            with reading(f"rank {me}, thread block {number}", "thread block"):
+                if block["id"] != number:
+                    raise UnusableError(f"rank {me}, thread block {number}", f"its id is {format_value(block['id'])}")
+                ended += self._thread_block(me, block, start, barriers)
+        for (barrier, _, needed), found in barriers.items():
+            if len(found) != needed:
+                raise UnusableError(f"rank {me}, barrier {barrier}", f"{len(found)} thread blocks meet, not {needed}")
+        return self._add(f"the end of rank {me}", [start, *ended])
+
+    def _thread_block(
+        self, me: int, block: Json, start: int, barriers: dict[tuple[int, int, int], list[int]]
+    ) -> list[int]:
+        """Add a thread block; return its last events."""
+        fence, since, threads, passed = start, list[int](), dict[int, int](), Counter[int]()
+        at, references = f"rank {me}, thread block {block['id']}", block.get("remote_buffer_refs", ())
+        block = block | {"semaphore channels": self.channels["semaphore", me]}
+        for kind in KINDS:
+            block[f"{kind} channels"] = _joined(block["channels"], "channel_type", kind, "channel_ids")
+            block[f"{kind} buffers"] = _joined(references, "access_channel_type", kind, "remote_buffer_ids")
+        _check_limits(at, block)
+        for number, one in enumerate(block["ops"]):
+            name, where = one["name"], f"{at}, operation {number} ({one['name']})"
+            with reading(where, "operation"):
+                if name in FENCES:
+                    ended, threads, since = [fence, *since], {}, []
+                    fence = self._add(where, ended)
+                    if name == "barrier":
+                        # each one there follows what those that met before it follow, and the first the last
+                        barrier = _item(where, "barrier_id", BARRIERS, one["barrier_id"])
+                        met = barriers.setdefault((barrier, passed[barrier], one["num_threadblocks"]), [])
+                        passed[barrier] += 1
+                        met.append(fence)
+                        fence = met[0]
+                        self.events[fence].before += ended * (len(met) > 1)
+                    continue
+                _check_operation(one, where)
+                if name == "flush":
+                    continue
+                if "src_buff" in one and one.get("channel_type") != "port":
+                    data = self._data(me, block, one, where)
+                    since += [self._add(where, [fence], reads=r, writes=w, folds=name in FOLDS) for r, w in data]
+                else:
+                    threads |= self._threads(me, block, one, where, start, {-1: fence, **threads})
+                    since += threads.values()
+        return [fence, *since]
+
+    def _threads(
+        self, me: int, block: Json, one: Json, where: str, start: int, before: Mapping[int, int]
+    ) -> dict[int, int]:
+        """Add what single threads do, each after what is before it; return the last event of each thread."""
+        name, last = one["name"], dict[int, int]()
+        kind = "semaphore" if name.startswith("sem_") else one["channel_type"]
+        data = self._data(me, block, one, where) if "src_buff" in one else []
+        ids = "semaphore_ids" if kind == "semaphore" else "channel_ids"
+        for thread, local in enumerate(one[ids]):
+            number = _item(where, ids, block[f"{kind} channels"], local)
+            key = kind, me, _item(where, f"{ids} of the block", self.channels[kind, me], number)
+            follows = [before[-1], before.get(thread, before[-1])]
+            takes = name in ("wait", "rlxwait", "sem_acquire")
+            counted = key if takes or kind == "semaphore" else self.other.get(key)
+            counts = {"counter": counted, "step": -1 if takes else 1, "begin": start}
+            if kind == "port" and not takes:
+                issued = self._add(where, follows)
+                last[thread] = self._port(key, issued, name, where, data[thread : thread + 1], counts)
+            else:
+                seen = {"rlxsignal": {"seen": [start]}, "rlxwait": {"seen": follows}}.get(name, {})
+                last[thread] = self._add(where, follows, **counts, **seen)
+        return last
+
+    def _port(self, port: Counted, issued: int, name: str, where: str, data: Sequence[_Data], signal: Json) -> int:
+        """Add what a port does later, in the order in which it was issued; return what the thread waits for."""
+        later: list[dict[str, Any]] = [{"reads": reads, "writes": writes} for reads, writes in data]
+        later += [signal] * (name in ("signal", "rlxsignal", "pws", "pwsf"))
+        for each in (*later, {}) if name == "pwsf" else later:
+            self.queues[port] = self._add(where, [issued, self.queues.get(port, issued)], **each)
+        return self.queues[port] if name == "pwsf" else issued
+
+    def _data(self, me: int, block: Json, one: Json, where: str) -> list[_Data]:
+        """Return what an operation reads and writes: a fold all at once, a move buffer by buffer."""
+        sides = [[self._cells(me, block, one, each, where) for each in one[side]] for side in ("src_buff", "dst_buff")]
+        for source, target in product(*sides):
+            if source != target and (both := {*source} & {*target}):
+                raise fault_of(min(both), f"{where} reads it for another unit, and writes it")
+        if one["name"] in FOLDS:
+            return [(sides[0], sides[1])]
+        return [([source], [target]) for source, target in zip(*sides, strict=True)]
+
+    def _cells(self, me: int, block: Json, one: Json, chunk: Json, where: str) -> list[Cell]:
+        """Return the chunks of one buffer of an operation; of a thread block in a group, its part."""
+        owner, kind = me, str(chunk.get("type"))
+        if "buffer_id" in chunk:
+            number = _item(where, "buffer_id", block[f"{one['channel_type']} buffers"], chunk["buffer_id"])
+            remote = _item(where, "remote_buffer_ids", self.gpus[me]["remote_buffers"], number)
+            owner, kind = remote["rank"], remote["type"]
+            if kind not in CHUNKS:
+                raise BadInputError(f"{where}: type of remote buffer {number}", kind, CHUNKS)
+            if one["channel_type"] not in remote["access_channel_types"]:
+                raise UnusableError(where, f"its remote buffer {number} is not for {one['channel_type']} channels")
+        count, first, size = _item(where, "rank", self.gpus, owner)[CHUNKS[kind]], chunk["index"], chunk["size"]
+        if not (type(first) is type(size) is int and 0 <= first < first + size <= count):
+            why = f"index {json.dumps(first)} and size {json.dumps(size)} are not of its {count} chunks"
+            raise UnusableError(f"{where}, buffer {kind} of rank {owner}", why)
+        first, length = first * self.pieces, size * self.pieces
+        group = one.get("tbg_info", {"tb_id": 0, "tbg_size": 1})
+        if group["tb_id"] not in range(group["tbg_size"]):
+            raise UnusableError(where, f"its place in a group is {json.dumps(group)}")
+        length //= group["tbg_size"]
+        first += group["tb_id"] * length
+        scattered = self.call.collective.name == {"i": "all_gather", "o": "reduce_scatter"}.get(kind)
+        buffer = "src" if kind == "i" and not self.in_place else "dst"
+        if kind == "s":
+            buffer = "s"
+        first += owner * self.lanes * scattered
+        return [(owner, buffer, number) for number in range(first, first + length)]
+
+
+def fault_of(cell: Cell, why: str) -> UnusableError:
+    rank, buffer, number = cell
+    return UnusableError(f"rank {rank}, unit {number} of {'scratch' if buffer == 's' else buffer}", why)

@@ -1,0 +1,202 @@
+"""The proof that every order in which the events of a plan of MSCCL++ can happen gives the right result.
+
+The k-th wait of a channel or semaphore follows those signals without which k could not have come. If no two operations
+use a chunk of which one writes it without an order, and none waits forever, then every order gives the same result, and
+one is returned. The second run can begin when the first has ended everywhere, and then does the same.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.units import format_count
+from hpccoll.extensions.plans.mscclpp_events import Cell, Counted, PlanEvent, PlanRun, fault_of
+
+MAX_PAIRS = 1 << 20
+"""The most pairs of a signal and a wait for it: a ring of 32 ranks has as many."""
+
+
+def proven_moves(run: PlanRun) -> list[PlanEvent]:
+    """Return the operations on data of the first run and all programs, in an order in which they can happen.
+
+    Raises:
+        UnusableError: if orders give different results, or none ends; names the rank and the unit or thread block.
+    """
+    _check_counts(run.events)
+    order = _one_order(run)
+    _check_races(run, order, *_follows(run, order))
+    moves = []
+    for number in order:
+        event = run.events[number]
+        if event.program >= 0 or (number < run.last and event.writes):
+            moves.append(event)
+    return moves
+
+
+def _one_order(run: PlanRun) -> list[int]:
+    """Return an order in which the events can happen.
+
+    Raises:
+        UnusableError: if some wait forever. No choice matters: a signal serves the waits of one thread alone, in order.
+    """
+    events, left, after = run.events, [len(each.before) for each in run.events], defaultdict[int, list[int]](list)
+    for number, each in enumerate(events):
+        for earlier in each.before:
+            after[earlier].append(number)
+    ready, order, signals = deque(k for k, count in enumerate(left) if not count), list[int](), Counter(run.initial)
+    waiting: defaultdict[Counted, list[int]] = defaultdict(list)
+    while ready:
+        number = ready.popleft()
+        counter, step = events[number].counter, events[number].step
+        if counter and step < 0 and not signals[counter]:
+            waiting[counter].append(number)
+            continue
+        order.append(number)
+        if counter:
+            signals[counter] += step
+            if step > 0 and waiting[counter]:
+                ready.append(waiting[counter].pop(0))
+        for later in after[number]:
+            left[later] -= 1
+            if not left[later]:
+                ready.append(later)
+    if len(order) < len(events):
+        first = min((number for each in waiting.values() for number in each), default=0)
+        raise UnusableError(events[first].where, "it waits for a signal that never comes")
+    return order
+
+
+def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the events that each one follows in every order, and those whose writes it then sees, each as bits.
+
+    Raises:
+        UnusableError: if the waits of a channel or semaphore have no order.
+    """
+    events, counters = run.events, _counters(run.events, order)
+    while True:
+        past = _closure(order, [each.before for each in events])
+        new = [
+            pair
+            for counter, (signals, waits) in counters.items()
+            for pair in _needed(past, signals, waits, run.initial.get(counter, 0))
+        ]
+        for wait, signal in new:
+            events[wait].before.append(signal)
+        if not new:
+            break
+    for signals, waits in counters.values():
+        for wait in waits:
+            events[wait].seen += {events[signal].begin for signal in signals if past[wait] >> signal & 1}
+    for one, other in (pair for _, waits in counters.values() for pair in pairwise(waits)):
+        if not past[other] >> one & 1:
+            raise UnusableError(
+                events[other].where,
+                f"it and {events[one].where} wait on one channel or semaphore, and each can take a signal that is for "
+                "the other one; do: order them by nop in one thread block, or by barrier",
+            )
+    return past, _closure(order, [each.seen for each in events])
+
+
+def _counters(events: Sequence[PlanEvent], order: Sequence[int]) -> dict[Counted, tuple[list[int], list[int]]]:
+    """Return the signals and the waits of each channel or semaphore."""
+    counters = defaultdict[Counted, tuple[list[int], list[int]]](lambda: ([], []))
+    for number in order:
+        if counter := events[number].counter:
+            counters[counter][events[number].step < 0].append(number)
+    if sum(len(signals) * len(waits) for signals, waits in counters.values()) > MAX_PAIRS:
+        raise UnusableError("plan", "its channels have more signals than can be proven")
+    return counters
+
+
+def _check_counts(events: Sequence[PlanEvent]) -> None:
+    """Check that each channel or semaphore has as many signals as waits: one left over ends one of the next run early.
+
+    Raises:
+        UnusableError: names the side that has too few, if it has any.
+    """
+    counts = Counter((each.counter, each.step) for each in events)
+    for each in events:
+        signals, waits = (counts[each.counter, step] // 2 for step in (1, -1))  # of two runs
+        if each.counter and signals != waits and (each.step > 0) == (0 < signals < waits or not waits):
+            kind, me, number = each.counter
+            what = kind if kind == "semaphore" else f"{kind} channel"
+            whose = f"{what} {number} of rank {me}"
+            has = f"{format_count(signals, 'signal')} and {format_count(waits, 'wait')} in a run"
+            raise UnusableError(each.where, f"too few {'signals' if signals < waits else 'waits'}: {whose} has {has}")
+
+
+def _closure(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]:
+    past = [0] * len(before)
+    for number in order:
+        for earlier in before[number]:
+            past[number] |= past[earlier] | 1 << earlier
+    return past
+
+
+def _needed(
+    past: Sequence[int], signals: Sequence[int], waits: Sequence[int], initial: int
+) -> Iterator[tuple[int, int]]:
+    """Yield waits with signals, not known to precede them, without which those that can precede them are too few."""
+    after = [sum(1 << k for k, other in enumerate(signals) if past[other] >> each & 1) for each in signals]
+    for wait in waits:
+        count = 1 + sum(past[wait] >> other & 1 for other in waits) - initial
+        able = sum(1 << k for k, each in enumerate(signals) if not past[each] >> wait & 1)
+        for k, signal in enumerate(signals):
+            others = (able & ~after[k]).bit_count() - 1
+            if able >> k & 1 and others < count and not past[wait] >> signal & 1:
+                yield wait, signal
+
+
+def _check_races(run: PlanRun, order: Sequence[int], past: Sequence[int], seen: Sequence[int]) -> None:
+    """Check that operations on one chunk, of which one writes it, have an order.
+
+    Raises:
+        UnusableError: names the chunk and both operations.
+    """
+    events = run.events
+    written: dict[Cell, int] = {}
+    read: defaultdict[Cell, list[int]] = defaultdict(list)
+    for number in order:
+        event = events[number]
+        new = {cell for cells in event.writes for cell in cells}
+        for cell in sorted({cell for cells in event.reads for cell in cells} | new):
+            earlier = [written[cell]] if cell in written and not seen[number] >> written[cell] & 1 else []
+            earlier += [each for each in read[cell] if cell in new and not past[number] >> each & 1]
+            if earlier:
+                raise fault_of(cell, _race(run, cell, earlier[0], number))
+            if cell in new:
+                written[cell] = number
+                read[cell] = []
+            else:
+                read[cell].append(number)
+
+
+def _race(run: PlanRun, cell: Cell, one: int, other: int) -> str:
+    """Return which events can use a chunk in either order, and what would order them, for the author of the plan."""
+    for program, operation in ((one, other), (other, one)):
+        if run.events[program].program >= 0:
+            return _race_with_program(run, cell, program, operation)
+    return (
+        f"{run.events[one].where} and {run.events[other].where} can happen in either order, and one of them writes it; "
+        "do: order them, by nop in one thread block, by barrier or semaphore in one rank, by signal and wait in two"
+    )
+
+
+def _race_with_program(run: PlanRun, cell: Cell, program: int, operation: int) -> str:
+    rank, event = run.events[program].program, run.events[operation]
+    code = f"the program of rank {rank} (the code that runs the plan)"
+    if run.number_of(program) > run.number_of(operation):
+        return (
+            f"{code} can {_verb(run.events[program], cell)} it after the run while {event.where} still uses it; do: "
+            "let a nop and a signal follow the operation, and let that rank wait for it, neither relaxed; or use pwsf "
+            "in place of pws"
+        )
+    return (
+        f"{event.where} can {_verb(event, cell)} it before {code} has finished with its buffers; do: let rank {rank} "
+        "signal when its run begins, and let the operation follow a wait for that signal and a nop"
+    )
+
+
+def _verb(event: PlanEvent, cell: Cell) -> str:
+    return "write" if any(cell in cells for cells in event.writes) else "read"

@@ -1,0 +1,1 @@
+"""What follows from the rows of measured training steps."""

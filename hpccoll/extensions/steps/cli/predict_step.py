@@ -1,0 +1,229 @@
+"""The command predict step."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from signal import SIGINT, SIGTERM
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from hpccoll.cli import common
+from hpccoll.cli.extension_commands import Subcommand
+from hpccoll.cli.progress_counter import progress_counter
+from hpccoll.common.errors import BadInputError, UnusableError, writing
+from hpccoll.common.interruption import INTERRUPTED, interruptible
+from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
+from hpccoll.common.quantities import BYTES, DURATION, RATE
+from hpccoll.extensions.steps.training.step_keys import PREDICTED, WALL, StepKey, option
+from hpccoll.schedule import DTYPE
+
+if TYPE_CHECKING:
+    from hpccoll.model.machine_file import MachineFile
+
+ALWAYS = {"--json", "--out"}
+FORMS = {
+    "--model": {*map(option, PREDICTED), "--machine", "--cluster", "--nodes", "--param"},
+    "--params": {*map(option, WALL), "--compute", "--flops-rate", "--algorithm", "--ranks-per-node"},
+    "--scenarios": {"--scenarios"},
+}
+"""The forms of the command, by the option that begins one, and the options that each of them takes."""
+WHOSE = {
+    "--model": "with --params only",
+    "--params": "with --model only",
+    "--scenarios": "a key of the file of --scenarios",
+}
+"""Where any other option belongs instead, by form."""
+IN_OTHER_LINES = {"parameter_dtype", "activation_dtype", "feedback"}
+"""The keys that the help of other keys names."""
+SHORT_FORMS = {"dtype": ["-d"]}
+
+
+def _with_keys(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command an option for each key of a step, in the place of its last parameter, before those of output."""
+    signature = inspect.signature(command)
+    parameters = [*signature.parameters.values()]
+    options = [_option(name, key) for name, key in {**PREDICTED, **WALL}.items()]
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]  # Typer reads it
+        parameters=[*parameters[:-3], *options, *parameters[-3:-1]]
+    )
+    return command
+
+
+METAVARS = {BYTES: "SIZE", DURATION: "TIME", RATE: "RATE", DTYPE: "TYPE"}
+STEP, CLOSED_FORMULAS = "The step", "Closed formulas"
+
+
+def _option(name: str, key: StepKey) -> inspect.Parameter:
+    flags, help_text, default = [option(name), *SHORT_FORMS.get(name, [])], key.help_text, None
+    kind: Any = str | None
+    number = isinstance(key.kind, IntegerRange | PositiveNumber)
+    metavar: str | None = METAVARS.get(key.kind, "N" if number else "NAME")
+    if key.kind is FLAG:
+        kind, default, metavar = bool, bool(key.default), None
+        flags = [f"{flags[0]}/--no-{name}"] if default else flags
+        help_text = help_text.removeprefix("1: ").partition("; 0:")[0]
+    group = STEP if name in PREDICTED else CLOSED_FORMULAS
+    hidden = name in IN_OTHER_LINES
+    about = typer.Option(*flags, help=help_text, metavar=metavar, rich_help_panel=group, hidden=hidden)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about])
+
+
+@_with_keys
+def predict_step(
+    context: typer.Context,
+    machine: common.MACHINE = None,
+    cluster: common.CLUSTER = None,
+    nodes: common.NODES = "2,8,64",
+    param: Annotated[
+        list[str] | None,
+        typer.Option(help="parameter of --algorithm: channels=4", metavar="K=V", rich_help_panel=STEP),
+    ] = None,
+    scenarios: Annotated[
+        Path | None,
+        typer.Option(
+            help="file of steps to compare, instead of --model", metavar="F.yaml", rich_help_panel=common.WHERE
+        ),
+    ] = None,
+    *,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON output, in SI units", rich_help_panel=common.OUTPUT)
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="picture of steps", metavar="F.html|svg|png", rich_help_panel=common.OUTPUT)
+    ] = None,
+    **texts: Any,
+) -> int:
+    """Predict a training step: simulated, or with --params by closed formulas."""
+    _check_form(common.given_options(context))
+    if param and texts["algorithm"] is None:
+        raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
+    common.check_suffix(out, *common.PICTURES)
+    tables = (
+        (PREDICTED, WALL) if texts["params"] is not None else (WALL, PREDICTED)
+    )  # of a key of both, the last counts
+    keys = {name: _read(name, key, texts[name]) for name, key in {**tables[0], **tables[1]}.items()}
+    if scenarios:
+        answer = _scenarios(scenarios)
+    elif keys["params"] is not None:
+        answer = _closed_form(keys)
+    else:
+        described = common.read_machine_or_cluster(machine, cluster, keys["rate"])
+        answer = _simulated(keys, nodes, param or [], described, as_json=as_json)
+    if out:
+        with writing(out):
+            answer.write(out)
+    common.show_found(answer.rows, answer.lines, as_json=as_json)
+    if out and not as_json:
+        typer.echo(f"picture: {out}")
+    return INTERRUPTED if answer.interrupted else 0
+
+
+def _check_form(given: Sequence[str]) -> None:
+    """Check that the options that were typed are those of one form."""
+    forms = [form for form in FORMS if form in given]
+    if len(forms) != 1:
+        raise UnusableError("hpccoll predict step", "exactly one of --model, --params and --scenarios")
+    (form,) = forms
+    for name in given:
+        if name not in FORMS[form] | ALWAYS:
+            raise UnusableError(name, WHOSE[form])
+
+
+def _read(name: str, key: StepKey, given: str | bool | None) -> Any:
+    return key.read(option(name), given) if isinstance(given, str) else given
+
+
+class _Answer(NamedTuple):
+    """What a form of the command prints as JSON and as text, and what writes its picture."""
+
+    rows: list[dict[str, Any]]
+    lines: list[str]
+    write: Callable[[Path], None]
+    interrupted: bool = False
+
+
+def _simulated(
+    keys: Mapping[str, Any], nodes: str, param: list[str], described: "MachineFile", *, as_json: bool
+) -> _Answer:
+    from hpccoll.common.text import join_words
+    from hpccoll.common.units import parse_parameter
+    from hpccoll.extensions.steps.model.step_prediction import predict_steps
+    from hpccoll.extensions.steps.model.step_scenarios import step_request
+    from hpccoll.extensions.steps.render import step_report
+    from hpccoll.render import prediction_report
+
+    request = step_request(keys, common.parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param)))
+    with progress_counter("numbers of nodes") as progress, interruptible(SIGINT, SIGTERM):
+        predicted = predict_steps(described, request, progress)
+    rows = [one.to_json() for one in predicted.predictions]
+
+    def write(out: Path) -> None:
+        from hpccoll.extensions.steps.render.step_prediction_charts import write_step_chart
+
+        title = f"A training step of {request.model.name} on {described.name}: {join_words(predicted.kinds)}"
+        write_step_chart(rows, out, title, [predicted.request.compute.text, request.parallel or "data parallel"])
+
+    if as_json:
+        for line in prediction_report.left_out_lines(predicted.left_out):
+            typer.echo(f"hpccoll: {line}", err=True)
+    return _Answer(rows, list(step_report.step_lines(predicted)), write, predicted.interrupted)
+
+
+def _closed_form(keys: Mapping[str, Any]) -> _Answer:
+    from hpccoll.extensions.steps.model.communication_wall import Wall, bubble_rows, wall_points
+    from hpccoll.extensions.steps.render.step_report import closed_form_lines
+
+    counts = common.parse_counts("8" if keys["gpus"] is None else keys["gpus"], "--gpus")
+    if counts[0] < 2:
+        raise BadInputError("--gpus", counts[0], "at least 2: one GPU synchronises nothing")
+    if keys["rate"] is None:
+        raise UnusableError("--rate", "the rate of the link of a GPU, such as 400gbit")
+    compute_s, flops_rate, tokens = (keys[name] for name in ("compute", "flops_rate", "tokens"))
+    if (compute_s is None) == (flops_rate is None) or (flops_rate is None) != (tokens is None):
+        raise UnusableError("--compute", "exactly one of --compute and --flops-rate with --tokens")
+    if compute_s is None:
+        compute_s = 6 * keys["params"] * tokens / flops_rate
+    wall = Wall(
+        keys["params"], keys["bytes_per_element"] or WALL["bytes_per_element"].default, keys["rate"], compute_s,
+        "ring" if keys["algorithm"] is None else keys["algorithm"], keys["latency"] or 0.0,
+        keys["ranks_per_node"] or 1, keys["node_rate"],
+    )  # fmt: skip
+    points = wall_points(wall, counts)
+    rows, lines = [point.to_json() for point in points], list(closed_form_lines(points))
+
+    def write(out: Path) -> None:
+        from hpccoll.extensions.steps.render.step_prediction_charts import write_wall_chart
+
+        write_wall_chart(rows, list(bubble_rows()), out, "The communication wall: modelled", lines[:1])
+
+    return _Answer(rows, lines, write)
+
+
+def _scenarios(path: Path) -> _Answer:
+    from hpccoll.common.text import join_words
+    from hpccoll.extensions.steps.model.step_scenarios import predict_scenarios
+    from hpccoll.extensions.steps.render.step_report import scenario_lines, scenario_titles
+
+    with progress_counter("scenarios") as progress, interruptible(SIGINT, SIGTERM):
+        predicted, interrupted = predict_scenarios(path, progress)
+    if interrupted:
+        typer.echo(f"hpccoll: left out: {', '.join(interrupted)}: interrupted", err=True)
+    rows = [one.to_json() for one in predicted]
+
+    def write(out: Path) -> None:
+        from hpccoll.extensions.steps.render.step_prediction_charts import write_scenario_chart
+
+        write_scenario_chart(
+            rows,
+            out,
+            f"{path.name}: {join_words(dict.fromkeys(kind for row in rows for kind in row['kinds']))}",
+            scenario_titles(predicted),
+        )
+
+    return _Answer(rows, list(scenario_lines(predicted)), write, bool(interrupted))
+
+
+PREDICT_STEP = Subcommand(
+    predict_step, "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms"
+)

@@ -1,0 +1,420 @@
+"""A prepared training step: every collective of its program is a prepared case, on the ranks of its group."""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from operator import attrgetter, methodcaller
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+from mpi4py import MPI
+
+from hpccoll.cases.algorithm_registry import collective
+from hpccoll.cases.case import COMPILED, Case, Effort, Parameter
+from hpccoll.cases.catalogue import distinct_placements, is_measurable, known_parameters
+from hpccoll.common.errors import BadInputError, StalledError, UnusableError
+from hpccoll.extensions.steps.measure import stream_step_engine
+from hpccoll.extensions.steps.measure.digits_training import DigitsTraining, TrainedStep
+from hpccoll.extensions.steps.measure.gradient_buckets import GradientBucketBuffer
+from hpccoll.extensions.steps.measure.nccl_launch_order import launches_in_turns
+from hpccoll.extensions.steps.measure.step_computations import Nanoseconds, matrix_products
+from hpccoll.extensions.steps.measure.step_engine import CodecOperation, Drivable, StepEngine
+from hpccoll.extensions.steps.measure.stream_step_engine import StreamStepEngine
+from hpccoll.extensions.steps.training.compression import DENSE, Compression
+from hpccoll.extensions.steps.training.launch_order import launch_orders
+from hpccoll.extensions.steps.training.model_shape import ModelShape
+from hpccoll.extensions.steps.training.parallelism import Mesh
+from hpccoll.extensions.steps.training.step_keys import GEMM, WORKLOAD
+from hpccoll.extensions.steps.training.step_program import Compute, StepOperation, StepProgram
+from hpccoll.extensions.steps.training.training_step import ROUTED_ARGUMENT, TrainingStep
+from hpccoll.measure.computing_thread import ComputingThread
+from hpccoll.measure.matrix_multiplication import HOST_ROWS
+from hpccoll.measure.run.workload_runner import PrepareCall, RoundFindings
+from hpccoll.measure.timing_loop import PythonLoop, RankProgress, RankSync
+from hpccoll.schedule import Layout, itemsize
+from hpccoll.schedule.collective import NATIVE
+from hpccoll.transports.gpu import Gpu
+from hpccoll.transports.mpi.vendor import MpiVendorPlan
+from hpccoll.transports.nccl.communicators import abort_world, close_world
+from hpccoll.transports.nccl.nccl_errors import NCCL_EXCEPTIONS, nccl_error_text, raise_nccl_failure
+from hpccoll.transports.stream_wait import CONNECTING, Connecting
+from hpccoll.transports.stream_wait import Wait as StreamWait
+
+if TYPE_CHECKING:
+    from hpccoll.measure.run.prepared_case import PreparedCase
+    from hpccoll.transports.nccl.stream_plan import StreamPlan
+
+MESSAGE = "binomial"
+"""The broadcast that sends a message from one rank to another: on two ranks all are alike."""
+
+
+COUNTED = {"all_to_all": "pairwise", "all_gather": "ring"}
+"""What moves compressed gradients if the algorithm of the step is of all-reduces only: schedules, so that their bytes
+are known."""
+
+Group: TypeAlias = tuple[MPI.Intracomm, Layout]
+
+
+def group_name(operation: StepOperation, stage: int) -> str:
+    """Return the name of an operation's groups: the axis; of messages both ends, the same name at either of them.
+
+    Nonblocking calls of a communicator have one order, so that each direction has a communicator of its own.
+    """
+    if operation.peer is None:
+        return operation.axis
+    ends = (stage, operation.peer) if operation.sends else (operation.peer, stage)
+    return f"pp {ends[0]} to {ends[1]}"
+
+
+class StepGroups:
+    """The groups of a step; created, used and released on all ranks together.
+
+    With ``shares_world`` the first group of all ranks uses ``comm`` itself, with which NCCL's communicator is kept from
+    case to case.
+    """
+
+    def __init__(self, comm: MPI.Intracomm, layout: Layout, mesh: Mesh, *, shares_world: bool) -> None:
+        self._comm, self._layout, self._mesh, self._shares_world = comm, layout, mesh, shares_world
+        self._groups: dict[str, Group] = {}
+
+    def group(self, operation: StepOperation, stage: int) -> Group | None:
+        """Return the communicator and the layout of an operation's group; None if this rank is not in one.
+
+        The communicator of every group of an axis is created when the axis is first used.
+        """
+        name, peer, me = group_name(operation, stage), operation.peer, self._comm.rank
+        if name not in self._groups:
+            pairs = None if peer is None else self._mesh.pairs(min(stage, peer), max(stage, peer))
+            self._groups[name] = self._new_group(pairs or self._mesh.groups(name))
+        comm, layout = self._groups[name]
+        of_other_stage = peer is None and me < self._layout.workers and self._mesh.stage_of(me) != stage
+        return None if comm == MPI.COMM_NULL or of_other_stage else (comm, layout)
+
+    def _new_group(self, groups: Sequence[Sequence[int]]) -> Group:
+        if len(groups) == 1 and len(groups[0]) == self._layout.workers:  # with the aggregators
+            taken = any(comm == self._comm for comm, _ in self._groups.values())
+            return self._comm if self._shares_world and not taken else self._comm.Dup(), self._layout
+        mine = next((number for number, group in enumerate(groups) if self._comm.rank in group), None)
+        comm = self._comm.Split(MPI.UNDEFINED if mine is None else mine, self._comm.rank)
+        layout = self._layout if mine is None else self._layout.subset(groups[mine]).renumbered()
+        return cast("MPI.Intracomm", comm), layout
+
+    def release(self, end_world: Callable[[MPI.Intracomm], None]) -> None:
+        """Free the communicators; those of NCCL on them by ``end_world``."""
+        for comm, _ in self._groups.values():
+            if comm == self._comm and end_world is abort_world:
+                abort_world(comm)
+            elif comm not in (MPI.COMM_NULL, self._comm):
+                end_world(comm)
+                comm.Free()
+        self._groups = {}
+
+
+class PreparedStep:
+    """A training step lowered for the ranks of ``comm``, with the attributes of ``PreparedCase``; close it afterwards.
+
+    ``prepare`` prepares the case of a collective inside; ``models`` are the user's own models by name. ``connecting``
+    waits for all ranks with a limit.
+
+    Raises:
+        BadInputError: on all ranks, if the mesh does not fit the ranks, or a collective cannot run on them.
+    """
+
+    operations = operations_with_check = 1
+    checked = True
+
+    def __init__(
+        self, comm: MPI.Intracomm, layout: Layout, case: Case, prepare: PrepareCall,
+        models: Mapping[str, ModelShape] | None = None, gpu: Gpu | None = None,
+        connecting: Connecting = CONNECTING,
+    ) -> None:  # fmt: skip
+        self.comm, self.layout, self.case, self.rank, self.gpu = comm, layout, case, comm.rank, gpu
+        self._connecting = connecting
+        self.workload = TrainingStep.of(case.params)
+        self.family = collective(case.collective)
+        self.floor = case.algorithm in self.family.algorithms and self.family.algorithm(case.algorithm).floor
+        parallelism = self.workload.parallelism(layout.workers, case.dtype)
+        self.mesh = parallelism.mesh
+        self.programs = self.workload.programs(layout.workers, case.dtype, models)
+        self.bytes = self.workload.gradient_bytes(case.dtype, models)
+        self.params: Mapping[str, Parameter] = {**self.family.arguments, **case.params}
+        if layout.aggregators and self.mesh.ranks != self.mesh.dp:
+            raise UnusableError("parallel", f"{self.mesh.text}: aggregators serve steps that are only data parallel")
+        self.program = self.programs[self.mesh.stage_of(comm.rank)] if comm.rank < layout.workers else None
+        self._groups = StepGroups(comm, layout, self.mesh, shares_world=gpu is not None)
+        self._prepared: dict[object, PreparedCase] = {}
+        self._gpus: dict[str, Gpu] = {}
+        try:
+            self._own = self._prepare_all(prepare)
+            self.inside = [each for _, each in self._own if each is not None]
+            self.buckets = [*self._buckets(parallelism.compression)]
+            self.training = DigitsTraining(self._trained_step()) if self.workload.learns else None
+            self.engine = self._engine()
+        except StalledError:
+            for prepared in self._prepared.values():
+                prepared.destroy_graphs()  # and no more: kernels use the buffers until NCCL is aborted
+            raise
+        except BaseException:
+            self._release(abort_world)  # the state of a communicator of NCCL after a refused call is undocumented
+            raise
+        for each in self.buckets:
+            (each.fill_by_caller if self.training else each.seed)()
+        self.run = self.engine.run
+        # Counted by all ranks together, each for its groups; None if a library's own algorithm runs.
+        self.wire_bytes, self.rack_bytes = self._sum(attrgetter("wire_bytes")), self._sum(attrgetter("rack_bytes"))
+        self._worker_bytes = {end: self._sum(methodcaller("worker_bytes", end)) for end in ("source", "target")}
+
+    def _prepare_all(self, prepare: PrepareCall) -> "list[tuple[StepOperation, PreparedCase | None]]":
+        """Return the operations of this rank, each with its prepared case; a codec has none.
+
+        Stages have different operations, and ranks prepare together: every rank goes through those of all stages, and
+        prepares those of its own groups. After each, all ranks agree whether it has failed anywhere, because groups
+        differ in their layouts: an algorithm may run on some of them only.
+        """
+        own: list[tuple[StepOperation, PreparedCase | None]] = []
+        seen: set[Hashable] = set()
+        for stage, program in enumerate(self.programs):
+            for number, operation in enumerate(program.operations):
+                group, key = self._groups.group(operation, stage), operation.buffers(stage, number)
+                if key not in seen and not operation.is_codec:  # on all ranks
+                    seen.add(key)
+                    with self._agreed():
+                        if group is not None:
+                            case = self._case(operation, stage, group[1])
+                            gpu = self._gpu_of(group_name(operation, stage))
+                            self._prepared[key] = prepare(*group, case, gpu)
+                if group is not None and (program is self.program or self.program is None):
+                    own.append((operation, self._prepared.get(key)))
+        return own
+
+    def _buckets(self, compression: Compression | None) -> Iterator[GradientBucketBuffer]:
+        """Yield the buckets of this rank; an aggregator has none, nor has one whose gradients are divided."""
+        if self.program is None or self.workload.sharding != "none" or self.gpu is not None:
+            return
+        for number, bucket in enumerate(self.program.buckets):
+            cases = [each for operation, each in self._own if each and operation.belongs_to(bucket)]
+            cases = [] if compression and self.floor else cases  # nothing arrives, and so nothing is encoded
+            yield GradientBucketBuffer(bucket, number, cases, compression)
+
+    def _trained_step(self) -> TrainedStep:
+        return TrainedStep(
+            comm=self.comm,
+            workers=self.layout.workers,
+            workload=self.workload,
+            program=self.program,
+            buckets=self.buckets,
+            averages=self.case.op == "avg" or self.workload.compress != DENSE,
+            has_collectives=not self.floor,
+        )
+
+    def _gpu_of(self, group: str) -> Gpu | None:
+        if self.gpu is not None and group not in self._gpus:
+            self._gpus[group] = self.gpu.with_own_stream()
+        return self._gpus.get(group)
+
+    def _engine(self) -> "StepEngine | StreamStepEngine":
+        if self.gpu is not None:
+            plans = [cast("StreamPlan", each.plan) for each in self.inside]
+            gpus = [cast("Gpu", each.gpu) for each in self.inside]
+            return StreamStepEngine(
+                self.program, self.workload, plans, gpus, self.gpu, self._launch_order, in_turns=launches_in_turns()
+            )
+        streams = [operation.stream for operation, _ in self._own]
+        with self._agreed():
+            operations = [self._drivable(*each) for each in self._own]
+        replica = self.training.replica if self.training else None
+        thread = ComputingThread(replica.computations, replica.begin_step, replica.end_step) if replica else None
+        return StepEngine(self.program, self.workload, operations, streams, thread)
+
+    @property
+    def _launch_order(self) -> Sequence[int]:
+        """The numbers of the operations in the order of their launches; an aggregator has those of the only stage."""
+        stage = self.program.stage if self.program else 0
+        return launch_orders(self.programs)[stage]
+
+    def _drivable(self, operation: StepOperation, prepared: "PreparedCase | None") -> Drivable:
+        if prepared is None:
+            of_bucket = (each for each in self.buckets if operation.belongs_to(each.bucket))
+            return CodecOperation(next((each.function(operation.codec) for each in of_bucket), None))
+        if isinstance(prepared.plan, MpiVendorPlan):
+            return prepared.plan.nonblocking()
+        return cast("Drivable", prepared.plan.executor)  # of plans over MPI
+
+    @contextmanager
+    def _agreed(self) -> Iterator[None]:
+        """Raise the bad input of a block, or NCCL's failure, on all ranks if it is raised on one of them.
+
+        All ranks call this together: the groups of other ranks do not see a failure of this one's.
+        """
+        failure: BadInputError | str | None = None
+        try:
+            yield
+        except StalledError:  # the others wait with a limit
+            raise
+        except BadInputError as error:
+            failure = error
+        except NCCL_EXCEPTIONS as error:
+            if self.gpu is None:
+                raise
+            failure = nccl_error_text(error)
+        if self.gpu is not None:
+            self._connecting.await_all()
+        failures = self.comm.allgather(failure)
+        for each in failures:
+            if isinstance(each, BadInputError):
+                raise each
+        raise_nccl_failure(failures, "fails")
+
+    def _case(self, operation: StepOperation, stage: int, layout: Layout) -> Case:
+        """Return the case of an operation: with the requested algorithm where its collective has it.
+
+        Else compressed gradients have that of COUNTED, messages have MESSAGE, and others are native.
+        """
+        name = "broadcast" if operation.peer is not None else operation.collective  # of two ranks: one message
+        family, requested = collective(name), self.case.algorithm
+        other = MESSAGE if operation.peer is not None and requested != NATIVE else NATIVE
+        if operation.is_bucket and requested != NATIVE and self.workload.compress != DENSE:
+            other = COUNTED.get(name, other)
+        algorithm = requested if is_measurable(requested, name) else other
+        known = known_parameters(name, algorithm)
+        params = {key: value for key, value in self.case.params.items() if key in known and key not in WORKLOAD}
+        if "traffic" in family.arguments:
+            params["traffic"] = ROUTED_ARGUMENT
+        grain = itemsize(operation.dtype) * family.blocks(layout.workers)  # frameworks pad, too
+        root = None
+        if operation.peer is not None:  # the rank of the earlier stage is rank 0 of the two
+            root = int(operation.sends == (operation.peer < stage))
+        return Case(
+            collective=name, algorithm=algorithm, transport=self.case.transport, device=self.case.device,
+            dtype=operation.dtype, op=operation.op or self.case.op if family.has_op else None,
+            bytes=-(-operation.nbytes // grain) * grain, root=root, params=params,
+            in_place=distinct_placements(name, algorithm, (operation.is_bucket,))[0],
+        )  # fmt: skip
+
+    def loop(self, sync: RankSync, _barrier: object, progress: RankProgress) -> PythonLoop:
+        """Return the loop that runs this step; Python times it, because steps take milliseconds."""
+        return PythonLoop(self, sync, progress)
+
+    def device_ns(self) -> int:
+        """Return the duration of the last run by the clock of the GPU, and read its events; -1 in host memory."""
+        self.engine.read_events()
+        return self.engine.device_ns()
+
+    def reset(self) -> None:
+        for each in self._checked:
+            each.reset()
+
+    def wrong(self) -> int:
+        if self.training:
+            self.training.record()
+        return sum(each.wrong() for each in self._checked)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many gradients overflowed here when they were compressed, and how many means are not finite."""
+        codecs = [bucket.codec for bucket in self.buckets if bucket.codec]
+        return {
+            "overflowed": sum(codec.overflowed for codec in codecs),
+            "not_finite": sum(codec.not_finite for codec in codecs),
+        }
+
+    @property
+    def begin(self) -> Callable[[], None] | None:
+        """What a rank does after steps that do not count: a training begins anew."""
+        return self.training.begin if self.training else None
+
+    def effort(self, effort: Effort) -> Effort:
+        """Return how long a round takes."""
+        return self.training.effort(effort) if self.training else effort.of_a_round
+
+    def findings(
+        self, sync: RankSync, iterations: int, name: Callable[[int], str], progress: RankProgress
+    ) -> RoundFindings:
+        """Return what a training has shown; all ranks call this together."""
+        if self.training is None:
+            return RoundFindings()
+        return self.training.collect(sync, iterations, name, progress)
+
+    @property
+    def _checked(self) -> "list[PreparedCase | GradientBucketBuffer]":
+        """What has values to reset and to check: collectives and, with compression, buckets."""
+        return [*self._prepared.values(), *self.buckets]
+
+    def events(self, iterations: int) -> Nanoseconds:
+        """Return the times of the last ``iterations`` runs, [iteration, event], and forget them all.
+
+        On a GPU, ``device_ns`` must follow each of these runs, except the last one.
+        """
+        self.engine.read_events()
+        runs, self.engine.runs = self.engine.runs[-iterations:], []
+        most = self.comm.allreduce(self.engine.events, MPI.MAX)
+        return np.stack([np.pad(run, (0, most - len(run)), constant_values=-1) for run in runs])
+
+    def set_wait(self, wait: StreamWait) -> bool:
+        return self.engine.wait_by(wait)
+
+    def progress(self) -> str:
+        return self.engine.current
+
+    def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
+        found = [(str(each.case.id), each.diagnose(name)) for each in self._prepared.values()]
+        found += ((name(self.rank), each.diagnose()) for each in self.buckets)
+        return "; ".join(f"{where}: {errors}" for where, errors in found if errors) or None
+
+    @property
+    def executor(self) -> str:
+        return self.inside[0].executor if self.inside else COMPILED
+
+    def worker_bytes(self, end: str) -> int | None:
+        return self._worker_bytes[end]
+
+    def _sum(self, of: "Callable[[PreparedCase], int | None]") -> int | None:
+        """Return the sum of a number over the operations of all groups; None if it is unknown for one."""
+        mine = [(of(each), each.layout.ranks) for each in self.inside]
+        known = [value / ranks for value, ranks in mine if value is not None]
+        every: list[float | None] = self.comm.allgather(sum(known) if len(known) == len(mine) else None)
+        return None if None in every else round(sum(filter(None, every)))
+
+    def evidence(self, sent: int | None) -> tuple[str, str | None]:
+        if not self.inside:
+            return self.case.algorithm, "the step has no collective"
+        # Messages between stages, and collectives that the algorithm does not have, run another one.
+        requested = (each for each in self.inside if each.case.algorithm == self.case.algorithm)
+        shown = next(requested, self.inside[0])
+        executed, evidence = shown.evidence(None)
+        counted = self.wire_bytes
+        ports = f"the ports sent {sent / counted:.3f} times the wire bytes" if sent and counted else None
+        which = f"of {len(self.inside)} operations one of {shown.case.collective}"
+        return executed, "; ".join(filter(None, (f"{which}: {evidence}" if evidence else None, ports))) or None
+
+    def close(self) -> None:
+        self.engine.close()
+        self._release()
+
+    def _release(self, end_world: Callable[[MPI.Intracomm], None] = close_world) -> None:
+        for each in self._prepared.values():
+            each.close()
+        self._prepared = {}
+        self._groups.release(end_world)
+
+    @property
+    def calls(self) -> "list[PreparedCase]":
+        """The prepared cases of the collectives inside."""
+        return [*self._prepared.values()]
+
+    def description(self) -> list[list[dict[str, Any]]]:
+        """Return what the times of ``events`` mean: of each stage the operations, and then the computations."""
+        return [[*self._operations(program), *self._computations(program)] for program in self.programs]
+
+    @staticmethod
+    def _operations(program: StepProgram) -> Iterator[dict[str, Any]]:
+        for each in program.operations:
+            receives = {"receives": True} if each.receives else {}
+            about = {"label": each.label, "collective": each.collective, "axis": each.axis}
+            yield {**about, "bytes": each.nbytes, "phase": each.phase, **receives}
+
+    def _computations(self, program: StepProgram) -> Iterator[dict[str, Any]]:
+        phases = [each.phase for each in program.instructions if isinstance(each, Compute)]
+        if self.workload.compute != GEMM:
+            yield from ({"phase": phase} for phase in phases)
+            return
+        products = matrix_products(program, HOST_ROWS if self.gpu is None else stream_step_engine.ROWS)
+        yield from ({"phase": phase, "products": of} for phase, of in zip(phases, products, strict=True))

@@ -1,0 +1,1 @@
+"""What a training step takes on a cluster: predicted from its program, or by closed formulas."""

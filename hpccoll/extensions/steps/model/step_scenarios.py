@@ -1,0 +1,214 @@
+"""Scenarios: several training steps to compare, described in a file, each on a cluster of its own.
+
+    common: {model: llama3-405b, nodes: 2048, parallel: "tp=8,pp=16", compute: 400ms}
+    scenarios:
+      - {name: "RDMA, ring", cluster: 8xh100-400g, algorithm: ring}
+      - {name: "RDMA, hierarchical", cluster: 8xh100-400g, algorithm: hierarchical}
+
+A scenario has the keys of ``common``, and may set each of them anew, those of its computation together. If none of
+these is given it computes as fast as the one before; ``step``, the time of a step today, is in ``common`` the first's.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, Self
+
+from pydantic import Field, create_model, model_validator
+
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS
+from hpccoll.common.units import format_count
+from hpccoll.common.yaml_model import Bounded, Text, YamlSection, annotation_of, load_plain_yaml, load_yaml
+from hpccoll.extensions.steps.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
+from hpccoll.extensions.steps.training.compression import DENSE, compressions
+from hpccoll.extensions.steps.training.model_file import load_models, models_from_json
+from hpccoll.extensions.steps.training.model_shape import ModelShape, with_sequence
+from hpccoll.extensions.steps.training.models import model_of
+from hpccoll.extensions.steps.training.parallelism import StepDtypes
+from hpccoll.extensions.steps.training.step_keys import PEAK_FLOPS, PREDICTED, parallelism_of
+from hpccoll.model.machine_file import MachineFile, read_machine
+from hpccoll.model.simulation_work import ShowProgress
+from hpccoll.schedule import Parameter
+
+_FIELDS: dict[str, Any] = {
+    "cluster": (Text | None, Field(None, description="described cluster or fitted machine: a name or a file")),
+    "nodes": (Annotated[int, Bounded(RANKS)] | None, Field(None, description="number of nodes")),
+    "params": (dict[str, int | str] | None, Field(None, description="parameters of the algorithm")),
+} | {name: (annotation_of(key.kind) | None, Field(None, description=key.help)) for name, key in PREDICTED.items()}
+ScenarioKeys: Any = create_model(
+    "ScenarioKeys", __base__=YamlSection, __doc__="The keys of a step, those of ``hpccoll predict step``.", **_FIELDS
+)
+COMPUTATION = {"flops_rate", "mfu", "gpu", "compute", "step"}
+"""The keys that can say how fast GPUs compute."""
+Scenario: Any = create_model(
+    "Scenario",
+    __base__=ScenarioKeys,
+    __doc__="One step.",
+    name=(Annotated[Text, Field(max_length=NAME.maximum)], Field(description="name of the scenario")),
+)
+
+
+AS_BEFORE = ComputeRate()
+"""How fast ranks compute in a scenario that does not say it."""
+
+
+def step_request(
+    given: Mapping[str, Any], nodes: Sequence[int], parameters: Mapping[str, Parameter] | None,
+    compute: ComputeRate | None = None,
+) -> StepRequest:  # fmt: skip
+    """Return the step that values of the keys of PREDICTED describe, on numbers of nodes; None is a default.
+
+    If no key says how fast GPUs compute, ``compute`` does.
+
+    Raises:
+        BadInputError: if a value is invalid, or not exactly one key says how fast GPUs compute.
+    """
+    keys = {name: key.default for name, key in PREDICTED.items()}
+    for name in keys:
+        if given.get(name) is not None:
+            keys[name] = given[name]
+    model = with_sequence(read_model_shape(keys["model"], "model"), keys["sequence_length"] or None)
+    dtypes = StepDtypes.of(keys, keys["dtype"] or model.dtype)
+    parallelism = parallelism_of({**keys, "compress": DENSE}, dtypes=dtypes)
+    compressed = compressions(keys["compress"], feedback=bool(keys["feedback"]))
+    return StepRequest(
+        model=model,
+        nodes=nodes,
+        compute=compute_rate(keys, compute),
+        parallel=keys["parallel"],
+        parallelism=parallelism,
+        batch=keys["batch"],
+        ranks_per_node=keys["ranks_per_node"],
+        algorithm=keys["algorithm"],
+        parameters=parameters or {},
+        compressions=compressed,
+        codec_rate=keys["codec_rate"],
+    )
+
+
+class ScenarioFile(YamlSection):
+    """A file of scenarios."""
+
+    common: ScenarioKeys = Field(ScenarioKeys(), description="the keys that all scenarios have")
+    scenarios: Annotated[list[Scenario], Field(min_length=1, max_length=MAX_LIST_ENTRIES)] = Field(
+        description="the steps, each with a name"
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        common = self.common.model_dump(exclude_none=True)
+        for number, scenario in enumerate(self.scenarios):
+            own = scenario.model_dump(exclude_none=True)
+            not_inherited = set(own)
+            if not COMPUTATION.isdisjoint(own):
+                not_inherited |= COMPUTATION
+            elif number:
+                not_inherited.add("step")
+            inherited = {name: value for name, value in common.items() if name not in not_inherited}
+            complete = self.scenarios[number] = scenario.model_copy(update=inherited)
+            for key in ("cluster", "model", "nodes"):
+                if getattr(complete, key) is None:
+                    raise BadInputError(f"scenarios.{number}.{key}", None, "a value, here or in common")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioPrediction:
+    """The prediction of a scenario."""
+
+    scenario: Any  # the scenario, a Scenario
+    machine: MachineFile  # its machine
+    prediction: StepPrediction
+
+    @property
+    def name(self) -> str:
+        """The name of the scenario, with the compression if it has several."""
+        has_several_compressions = "," in (self.scenario.compress or "")
+        if not has_several_compressions:
+            return str(self.scenario.name)
+        return f"{self.scenario.name}, {self.prediction.compress or DENSE}"
+
+    @property
+    def title(self) -> str:
+        """The scenario in a line."""
+        mesh = self.prediction.parallelism.mesh.text
+        where = f"{format_count(self.prediction.nodes, 'node')} of {self.machine.name}"
+        return f"{self.name}: {self.scenario.model} on {where}, {mesh}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the prediction in SI units."""
+        return {"scenario": self.name, "machine": self.machine.name, **self.prediction.to_json()}
+
+
+class ScenarioPredictions(NamedTuple):
+    """The predictions of a file."""
+
+    predictions: list[ScenarioPrediction]
+    interrupted: list[str]  # the names of the scenarios without a prediction because the user has interrupted them
+
+
+def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> ScenarioPredictions:
+    """Return the predictions of a file of scenarios. After an interrupt (SIGINT) these are the complete ones, if any.
+
+    Raises:
+        BadInputError: if the file is invalid, or a scenario cannot be predicted.
+    """
+    steps = []
+    for number, scenario in enumerate(load_yaml(path, ScenarioFile, "--scenarios").scenarios):
+        with _naming(path, scenario):
+            machine = read_machine(scenario.cluster, "cluster").with_network(scenario.rate)
+            default = AS_BEFORE if number else None
+            request = step_request(dict(scenario), [scenario.nodes], scenario.params, default)
+        steps.append((scenario, machine, request))
+    predictions: list[ScenarioPrediction] = []
+    complete = 0
+    try:
+        for scenario, machine, request in steps:
+            if progress:
+                progress(complete, len(steps), scenario.name)
+            compute = predictions[-1].prediction.compute if request.compute is AS_BEFORE else request.compute
+            with _naming(path, scenario):
+                predicted = predict_steps(machine, replace(request, compute=compute))
+            predictions += [ScenarioPrediction(scenario, machine, prediction) for prediction in predicted.predictions]
+            if predicted.interrupted:
+                break
+            complete += 1
+    except KeyboardInterrupt:
+        if not predictions:
+            raise
+    return ScenarioPredictions(predictions, [scenario.name for scenario, *_ in steps[complete:]])
+
+
+@contextmanager
+def _naming(path: Path, scenario: Any) -> Iterator[None]:
+    """Name the file, the scenario and its key, which is that of an option, in errors."""
+    try:
+        yield
+    except BadInputError as error:
+        key = error.key.removeprefix("--").replace("-", "_") if error.key.startswith("--") else error.key
+        raise error.with_key(f"{path}: {scenario.name}: {key}") from None
+
+
+def read_model_shape(name: str, key: str) -> ModelShape:
+    """Return the model of this name, or of a file; BadInputError if there is none, or the file is invalid."""
+    own = load_models([name], key, load_plain_yaml)
+    return models_from_json(own.contents).get(own.name_of(name)) or model_of(name)
+
+
+def compute_rate(keys: Mapping[str, Any], default: ComputeRate | None = None) -> ComputeRate:
+    """Return how fast GPUs compute, from the keys ``flops_rate``, ``mfu`` with ``gpu``, ``compute`` and ``step``.
+
+    Raises:
+        BadInputError: if several are given, none without a default, or a GPU without ``mfu``.
+    """
+    flops_rate, mfu, gpu, compute, step = (keys[name] for name in ("flops_rate", "mfu", "gpu", "compute", "step"))
+    given = [rate for rate in (flops_rate, mfu, compute, step) if rate is not None]
+    if default and not given and gpu is None:
+        return default
+    if len(given) != 1 or (mfu is None) != (gpu is None):
+        raise UnusableError("--flops-rate", "exactly one of --flops-rate, --mfu with --gpu, --compute and --step")
+    if mfu is None:
+        return ComputeRate(flops_rate, compute, step)
+    return ComputeRate(mfu * PEAK_FLOPS[gpu], source=f"{mfu:.0%} of the peak of {gpu}")

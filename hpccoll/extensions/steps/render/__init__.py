@@ -1,0 +1,1 @@
+"""Measured and predicted training steps as text, tables and charts."""

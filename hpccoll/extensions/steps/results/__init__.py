@@ -1,0 +1,1 @@
+"""The times within a measured training step, and what rows have of them."""

@@ -1,0 +1,8 @@
+"""Tables that tune other libraries: written from measured choices, checked for mistakes, and verified in their runs."""
+
+from hpccoll.common.extensions import Extension
+
+EXTENSION = Extension(
+    name="tables",
+    library_tables=["hpccoll.extensions.tables.tuning_formats:TUNING_FORMATS"],
+)

@@ -1,0 +1,141 @@
+"""The variables UCC_TL_UCP_TUNE and UCC_CL_HIER_TUNE (src/coll_score/ucc_coll_score.c of 8263de47).
+
+``collectives:first-last:memory:[ranks]:score:@algorithm``, joined by ``#``; a token is what it looks like, and only a
+score or an algorithm is required. Ranges end before their last size. A token that is none of these is an error of UCC,
+and so are two sections for one call: it adds the ranges of both, which must not overlap.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import product
+
+from hpccoll.cases.library_algorithms import library_algorithms, library_table
+from hpccoll.common.errors import BadInputError
+from hpccoll.common.units import parse_size
+from hpccoll.extensions.tables.formats.tuning_rule import UNLIMITED, Span, TuningRule, TuningTable
+
+_LIBRARIES = {"UCC_TL_UCP_TUNE": "ucc", "UCC_CL_HIER_TUNE": "ucc_hier"}
+ASSIGNMENT = re.compile(
+    r"""\b(UCC_\w+)["']?\]?(?:\s*=\s*|:\s+)["']?([^"'\s;\\]*)"""  # of shells, launchers, ucc.conf, YAML, Python
+    r"""|(?:\bsetenv|-genv|-env|\bENV)\s+(UCC_\w+)\s+["']?([^"'\s;\\]*)"""
+)
+"""An assignment anywhere in a line, as in ``mpirun -x UCC_TL_UCP_TUNE=allreduce:@knomial ./app``."""
+_NEXT_OF_LIST = re.compile(r",[A-Z][A-Z0-9_]*(?:=|$|,)")
+"""What ends a value in ``srun --export=ALL,UCC_TL_UCP_TUNE=allreduce:@knomial,UCC_CLS=basic``."""
+_OTHER_LAYER = re.compile("UCC_[CT]L_[A-Z0-9_]+_TUNE")
+_FAILS = "UCC ignores the whole string, with an error in its log"
+
+
+def read_ucc_tune(text: str) -> TuningTable:
+    """Read assignments, as of a shell or of ucc.conf, or one string for TL/UCP."""
+    table, hier, layers = TuningTable("ucc"), 0, ""
+    for number, name, value in _assignments(text):
+        if name == "UCC_CLS":
+            layers = value
+        if not value:
+            continue
+        if name in _LIBRARIES and "$" in value:
+            table.add("not_checked", number, value, what="a value of the shell")
+        elif name in _LIBRARIES:
+            hier, begin = number if name == "UCC_CL_HIER_TUNE" else hier, len(table.rules)
+            for section in value.split("#"):
+                _read_section(table, _LIBRARIES[name], section, number, begin)
+        elif _OTHER_LAYER.fullmatch(name):
+            table.add("not_checked", number, name, what="of another layer than UCP and hier")
+    if hier and not {"hier", "all"} & {*layers.split(",")}:
+        table.add("needs_hier", hier, "UCC_CL_HIER_TUNE")
+    return table
+
+
+def _assignments(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, name and value of each assignment; a text without any is one string a line, for TL/UCP."""
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, line) for number, line in lines if not line.startswith(("#", "["))]
+    is_named = any(ASSIGNMENT.search(line) for _, line in lines)
+    for number, line in lines:
+        if not is_named and "@" in line:
+            yield number, "UCC_TL_UCP_TUNE", line
+        for match in ASSIGNMENT.finditer(line):
+            name, value = match[1] or match[3], match[2] or match[4] or ""
+            yield number, name, _NEXT_OF_LIST.split(value)[0]
+
+
+def _kind(token: str) -> str:
+    """Return what a token looks like, in the order in which UCC tries it; empty for nothing."""
+    words, facts = token.lower().split(","), library_table()["ucc"]
+    forms = {
+        "collectives": {*words} <= {*facts["collectives"]},
+        "memories": {*words} <= {*facts["memories"]},
+        "score": re.fullmatch("[0-9]+|inf", token.lower()),
+        "sizes": all("-" in word and _span(word) != (1, 0) for word in words),
+        "teams": re.fullmatch(r"\[[0-9]+(-([0-9]+|inf))?(,[0-9]+(-([0-9]+|inf))?)*\]", token),
+        "algorithm": token.startswith("@"),
+    }
+    return next((kind for kind, fits in forms.items() if fits), "")
+
+
+def _tokens(table: TuningTable, section: str, line: int) -> dict[str, str]:
+    """Return the tokens of a section by what they look like."""
+    tokens, facts = dict[str, str](), library_table()["ucc"]
+    for token in section.split(":"):
+        kind = _kind(token)
+        if not kind or kind in tokens:
+            known = [*facts["collectives"], *facts["memories"]]
+            hint = "choose from host, cuda, rocm" if token.lower() in ("cpu", "gpu") else known
+            table.add("unknown_name", line, token, what="further token of UCC", outcome=_FAILS, known=hint)
+        tokens.setdefault(kind, token)
+    return tokens
+
+
+def _read_section(table: TuningTable, library: str, section: str, line: int, begin: int) -> None:
+    """Add the rules of a section; those of its string begin at ``begin``."""
+    tokens, added = _tokens(table, section, line), list[TuningRule]()
+    algorithm, score = tokens.get("algorithm", "")[1:], tokens.get("score", "")
+    if not (algorithm or score):
+        table.add("no_effect", line, section)
+    collectives = filter(None, tokens.get("collectives", "").lower().split(","))
+    if algorithm and "collectives" not in tokens:
+        table.add("all_collectives", line, section, name=algorithm)
+    elif score and "collectives" not in tokens:
+        collectives = library_table()["ucc"]["collectives"]
+    sizes = [(first, last - (last < UNLIMITED)) for first, last in map(_span, tokens.get("sizes", "0-inf").split(","))]
+    teams = [
+        _span(each if "-" in each else f"{each}-{each}") for each in tokens.get("teams", "[0-inf]")[1:-1].split(",")
+    ]
+    if any(last < first for first, last in sizes):
+        table.add("malformed", line, tokens["sizes"], why="ends before it begins", outcome=_FAILS)
+    memories = [(each,) if each else () for each in tokens.get("memories", "").lower().split(",")]
+    for collective in collectives:
+        algorithms = library_algorithms(library).get(collective, {})
+        named = next((each.name for each in algorithms.values() if algorithm in (each.name, str(each.id))), "")
+        if algorithm and not named:
+            table.add("unknown_algorithm", line, algorithm, collective=collective, outcome=_FAILS, known=[*algorithms])
+        parameters: dict[str, int | str] = {"score": score} if score else {}
+        rules = [
+            TuningRule(collective=collective, algorithm=named or algorithm, bytes=size, ranks=ranks, line=line,
+                       conditions=memory, parameters=parameters)
+            for memory, size, ranks in product(memories, sizes, teams)
+        ]  # fmt: skip
+        added += rules
+        for rule in rules[: len(teams)]:
+            table.check_ranks(library, rule)
+    if other := next((each for each in table.rules[begin:] for rule in added if _overlap(each, rule)), None):
+        table.add("sections_overlap", line, section, name=other.algorithm or "a score")
+    table.rules += added
+
+
+def _overlap(one: TuningRule, other: TuningRule) -> bool:
+    """Return whether there is a call to which both rules apply."""
+    memories = not one.conditions or not other.conditions or one.conditions == other.conditions
+    spans = (one.bytes, other.bytes), (one.ranks, other.ranks)
+    common = all(max(a[0], b[0]) <= min(a[1], b[1]) for a, b in spans)
+    return one.collective == other.collective and memories and common
+
+
+def _span(text: str) -> Span:
+    """Return a range such as 0-4k or 2-inf; (1, 0) if it is none."""
+    first, _, last = text.partition("-")
+    try:
+        return parse_size(first), UNLIMITED if last.lower() == "inf" else parse_size(last)
+    except BadInputError:
+        return 1, 0

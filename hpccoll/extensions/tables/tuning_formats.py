@@ -1,0 +1,108 @@
+"""What ``hpccoll tune`` writes, checks and verifies: tables of Open MPI, MPICH, NCCL, RCCL and UCC."""
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from hpccoll.analysis.build_table import check_over, write_over
+from hpccoll.cli.common import INCOMPLETE, show_found
+from hpccoll.cli.library_tables import MAX_TABLE_BYTES
+from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.files import read_text
+from hpccoll.common.text import SEVERITY_WORDS, finding_line
+from hpccoll.common.units import format_count
+from hpccoll.extensions.tables.formats.lint_table import KNOWN_TABLES, READERS, lint_table, recognise_format
+from hpccoll.extensions.tables.formats.tuning_rule import TuningTable
+from hpccoll.extensions.tables.formats.write_table import FORMATS, expressible_choices, knows_nodes, table_files
+from hpccoll.extensions.tables.library_choice_text import MADE_BY, library_choice_lines, origin_text
+from hpccoll.extensions.tables.library_choices import library_choices
+from hpccoll.extensions.tables.verified_calls import FAILED, IGNORED, NOT_SHOWN, OVERRULED, verify_table
+from hpccoll.extensions.tables.verified_table_text import verified_lines
+from hpccoll.store.rows import Results
+
+VERIFIABLE = "openmpi", "openmpi-json", "mpich"
+"""The formats of the libraries whose algorithms are recognised by their messages."""
+
+
+class TuningFormats:
+    """The tables of this extension, a ``cli.library_tables.LibraryTables``."""
+
+    libraries = "Open MPI, MPICH, NCCL, RCCL or UCC"
+    written = tuple(FORMATS)
+    read = tuple(READERS)
+    known = KNOWN_TABLES
+
+    def recognises(self, text: str) -> bool:
+        return recognise_format(text) is not None
+
+    def write(self, results: Results, name: str, out: Path, *, as_json: bool) -> None:
+        table_format = FORMATS[name]
+        by_nodes = knows_nodes(name, results.runs)
+        found = library_choices(
+            results, table_format.library, table_format.mpi, by_nodes=by_nodes, has_default=table_format.has_default
+        )
+        choices = expressible_choices(name, found)
+        files, exports = table_files(name, choices.ranges, out, origin_text(choices), by_nodes=by_nodes)
+        for file in files:
+            check_over(file, partial(_check_is_ours, file))
+        for file, text in files.items():
+            write_over(file, text, partial(_check_is_ours, file))
+        record = {
+            "format": name,
+            "ranges": [asdict(size_range) for size_range in choices.ranges],
+            "left_out": choices.left_out,
+            "environment": exports,
+            "under_load": [asdict(finding) for finding in choices.under_load],
+        }
+        written = f"table: {', '.join(map(str, files))}; to use it:"
+        show_found(record, (*library_choice_lines(choices), written, *exports), as_json=as_json)
+
+    def lint(self, path: Path, name: str | None, *, as_json: bool) -> int:
+        table = _read_table(path, name, "--lint")
+        head = f"{path}: {table.format}, {format_count(len(table.rules), 'rule')}"
+        words = {**SEVERITY_WORDS, "info": "note"}  # also with something to do
+        lines = [head]
+        for finding in table.findings:
+            lines.append(finding_line(finding, words))
+        show_found(asdict(table), lines, as_json=as_json)
+        return INCOMPLETE if any(finding.severity == "critical" for finding in table.findings) else 0
+
+    def verify(self, results: Results, path: Path, name: str | None, *, as_json: bool) -> int:
+        table = _read_table(path, name, "--verify")
+        if table.format not in VERIFIABLE:
+            expected = "a table of Open MPI or MPICH: those of others name no messages"
+            raise BadInputError("--verify", str(path), expected)
+        table_format = FORMATS[table.format]
+        refused = [finding for finding in table.findings if finding.severity == "critical" or not table.rules]
+        names = [variable.partition("=")[0] for variable in table_format.variables]
+        calls = verify_table(path, table.rules, table_format.library, names, results) if table.rules else []
+        if not calls and not refused:
+            raise _nothing_to_verify(path, table_format.variables)
+        record = {"findings": [*map(asdict, refused)], "calls": [*map(asdict, calls)]}
+        lines = [*map(finding_line, refused)]
+        if calls:
+            lines += verified_lines(calls)
+        show_found(record, lines, as_json=as_json)
+        verdicts = {call.verdict for call in calls}
+        is_wrong = refused or verdicts & {IGNORED, OVERRULED, FAILED} or verdicts == {NOT_SHOWN}
+        return INCOMPLETE if is_wrong else 0
+
+
+TUNING_FORMATS = TuningFormats()
+
+
+def _check_is_ours(file: Path) -> None:
+    """Check that a table that is to be replaced is one that we wrote."""
+    if MADE_BY not in read_text(file, "--out", MAX_TABLE_BYTES):
+        raise UnusableError("--out", "no table")
+
+
+def _read_table(path: Path, name: str | None, option: str) -> TuningTable:
+    return lint_table(read_text(path, option, MAX_TABLE_BYTES), name)
+
+
+def _nothing_to_verify(path: Path, templates: tuple[str, ...]) -> UnusableError:
+    variables = ", ".join(template.format(path=path.resolve()) for template in templates)
+    why = f"no call was measured both with these variables, which let {path} count, and without: {variables}"
+    remedy = "a sweep whose variants are default and one with them, with all other variables of collectives alike"
+    return UnusableError("PATHS", f"{why}; do: {remedy}")

@@ -1,0 +1,3 @@
+"""The rows, runs and results of reports."""
+
+from report_fixtures import *  # noqa: F403  fixtures
