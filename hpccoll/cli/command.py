@@ -77,21 +77,25 @@ class Command:
         subcommands = self.subcommands()
         if words and words[0] in subcommands:
             return subcommands[words[0]].main(words[1:])
-        parameters = inspect.signature(self.run).parameters
         own_words = list(words)
         rest: list[str] = []
-        if "rest" in parameters:
+        if self._passes_on:
             own_words, rest = _split_rest(own_words)
         parser = self.parser()
         values = self._values(parser, own_words)
         if self.further:
             options = self.further.options()
             values["of_extensions"] = {option.long_flag: values.pop(option.parameter) for option in options}
-        if "rest" in parameters:
+        if self._passes_on:
             values["rest"] = rest
-        if "given" in parameters:
+        if "given" in inspect.signature(self.run).parameters:
             values["given"] = parser.given_options(own_words)
         return int(self.run(**values) or 0)
+
+    @property
+    def _passes_on(self) -> bool:
+        """Whether the function passes the words after ``--`` on."""
+        return "rest" in inspect.signature(self.run).parameters
 
     def _values(self, parser: OptionParser, words: list[str]) -> dict[str, Any]:
         """Return the values of arguments and options by name."""
@@ -100,7 +104,8 @@ class Command:
             if word in self.subcommands():
                 raise UnusableError(words[0], f"write it after '{word}', whose option it is")
         if unknown_words:
-            parser.error(f"unrecognized arguments: {' '.join(unknown_words)}")
+            hint = " (write after -- what is to be passed on)" if self._passes_on else ""
+            parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{hint}")
         values = vars(known)
         parser.check_bounds(values)
         return values

@@ -115,7 +115,7 @@ class OptionParser(argparse.ArgumentParser):
         unknown = re.match(r"unrecognized arguments: --([\w-]+)", message)
         names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
         near = did_you_mean(unknown[1], names).replace("mean ", "mean --") if unknown else ""
-        raise UnusableError(self.prog, f"{message}: {near}see '{self.prog} --help'")
+        raise UnusableError(self.prog.removeprefix("hpccoll "), f"{message}: {near}see '{self.prog} --help'")
 
 
 class _HelpAction(argparse.Action):
