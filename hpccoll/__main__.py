@@ -6,8 +6,6 @@ import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout, suppress
 
-from hpccoll.cli.extension_commands import job_command
-from hpccoll.cli.launching import is_of_workflow, start_job
 from hpccoll.common.errors import check_resources, refusal_of
 from hpccoll.common.terminal import OutputError, PrintableStream
 
@@ -69,28 +67,41 @@ def _exit_code() -> int:
 
 def _dispatch() -> int:
     """Run what ranks run without the command line of the other commands: each rank starts here and imports little."""
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
-    command = None if name in ("run", "diagnose") else job_command(name)
-    if command or name in ("run", "diagnose"):
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a traceback from every rank is noise
-        if name == "diagnose":
-            from hpccoll.cli.diagnosing import main as diagnose
+    name, *words = sys.argv[1:] or [""]
+    if name == "diagnose":
+        _end_at_interrupt()
+        from hpccoll.cli.diagnosing import main as diagnose
 
-            return diagnose(sys.argv[2:])
+        return diagnose(words)
+    if name == "run":
+        _end_at_interrupt()
         from hpccoll.cli.job_program import main as run
 
-        return run(sys.argv[2:], command)
+        return run(words)
+    from hpccoll.cli.extension_commands import job_command
+
+    if command := job_command(name):
+        _end_at_interrupt()
+        from hpccoll.cli.job_program import main as run
+
+        return run(words, command)
     if name in ("sweep", "launch"):
         check_resources(name, files=16, threads=16)
     else:  # ranks inherit no variable; a thread per core would do nothing, and fail under limits
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    words = sys.argv[1:]
-    if is_of_workflow(words):
-        return start_job(words)
+    from hpccoll.cli.launching import is_of_workflow, start_job
+
+    if is_of_workflow(sys.argv[1:]):
+        return start_job(sys.argv[1:])
     from hpccoll.cli.main import main as run_command
 
     return run_command()
+
+
+def _end_at_interrupt() -> None:
+    """Let Ctrl-C end a rank as the system does: a traceback from every rank is noise."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,10 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import bad_inputs
-import typer
 import yaml
 from bad_inputs import ESCAPE, LEAST, NO_FILES
 from cli_runner import CommandResult, invoke
@@ -29,7 +28,7 @@ from written_runs import write_run
 
 from hpccoll.cases.case import Case, Job
 from hpccoll.cases.plan import Launcher, Plan
-from hpccoll.cli.main import app
+from hpccoll.cli.main import find_command
 from hpccoll.sweep.paths import site_files, workflow_directory
 from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.sweep_file import Sweep
@@ -219,10 +218,12 @@ COMMANDS = {
 
 def options(command: str) -> list[str]:
     """Return the options of a command that take a number or a word."""
-    found = typer.main.get_command(app)
-    for name in command.partition(" (")[0].split():
-        found = found.commands[name]
-    return [each.opts[0] for each in found.params if each.param_type_name == "option" and not each.is_flag]
+    first, *second = command.partition(" (")[0].split()
+    found = find_command(first)
+    for word in second:
+        found = found.subcommands()[word]
+    every = chain.from_iterable(found.parser().groups.values())
+    return [option.flags[0] for option in every if option.kind not in ("flag", "toggle")]
 
 
 def extreme(draw: random.Random) -> Input:

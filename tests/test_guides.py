@@ -10,9 +10,8 @@ import pytest
 import yaml
 from cli_runner import ENVIRONMENT
 from guide_blocks import GUIDES, NOT_RUN, ON_SLURM, ROOT, blocks, copy_working_directory, run_here, write_files
-from typer.main import get_command
 
-from hpccoll.cli.main import app
+from hpccoll.cli.main import find_command
 from hpccoll.cli.run_options import build_parser
 from hpccoll.common.yaml_model import load_plain_yaml
 from hpccoll.extensions.steps.training.model_file import model_from_json
@@ -104,7 +103,7 @@ def test_what_does_not_run_is_valid_shell_with_valid_options(exception, monkeypa
         if command == "run":
             build_parser().parse_args(arguments)
         else:
-            get_command(app).commands[command].make_context(command, arguments)
+            find_command(command).parser().parse_intermixed_args(arguments)
 
 
 @pytest.fixture(scope="module")

@@ -43,11 +43,11 @@ MAY_IMPORT = {
     ),
     "cli": (
         "judge traces evidence diagnosis analysis measure sweep render interop model store cases host"
-        " schedule common typer mpi4py"
+        " schedule common shtab mpi4py"
     ),
     "extensions": (
         "cli render sweep interop measure judge traces diagnosis analysis evidence model store cases executor"
-        " transports host schedule common numpy scipy mpi4py msgspec pydantic altair typer cupy ml_dtypes"
+        " transports host schedule common numpy scipy mpi4py msgspec pydantic altair cupy ml_dtypes"
     ),
     "__main__.py": "cli common",
     "result_set.py": "judge analysis store cases common pandas xarray",
@@ -71,7 +71,7 @@ DOOR = PACKAGE / "common" / "extensions.py"
 """The one file of the core that knows where extensions are."""
 
 HEAVY = (
-    "typer", "rich", "pydantic", "altair", "jinja2", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
+    "shtab", "rich", "pydantic", "altair", "jinja2", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
     "cupy", "cupyx", "nccl", "pynvml", "ml_dtypes", "hatchling", "pandas", "xarray",
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hpccoll.analysis.row_labels import fell_back, has_size, placement_label
 from hpccoll.analysis.series_names import group_file_names, setting_keys
-from hpccoll.analysis.series_points import SeriesPoint, median_seconds, series_points
+from hpccoll.analysis.series_points import SeriesPoint, best_placements, median_seconds, mixed_hosts, series_points
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import COLLECTIVES, emulations, is_workload
 from hpccoll.cases.case import SINGLE
@@ -219,6 +219,16 @@ class ChartGroup:
     def drawn(self) -> tuple[SeriesPoint, ...]:
         """The points that axes have to include: usable ones, those of other programs, and predictions."""
         return (*self.usable, *(point for point in (*self.imports, *self.predictions) if point.row.usable))
+
+    @cached_property
+    def best_placements(self) -> tuple[SeriesPoint, ...]:
+        """The faster of in place and out of place: see ``series_points.best_placements``."""
+        return best_placements(self.points)
+
+    @cached_property
+    def mixed_hosts(self) -> tuple[tuple[str, frozenset[str]], ...]:
+        """The launches on different hosts that a curve joins: see ``series_points.mixed_hosts``."""
+        return mixed_hosts(self.points)
 
     @property
     def modelled(self) -> bool:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hpccoll.analysis.measured_choices import ChoiceTime, comparable_seconds
-from hpccoll.analysis.recommendations import Recommendation
+from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds
 from hpccoll.analysis.setting import Choice
 from hpccoll.store.rows import Interval
 from hpccoll.store.statistics import combine_rounds
@@ -20,10 +19,11 @@ class ComparedTime:
     chosen: bool  # whether the recommendation has it at this size
 
 
-def choice_times(recommendation: Recommendation) -> dict[int, dict[Choice, ComparedTime]]:
-    """Return the times of all choices by size in bytes, ascending; those of a size are sorted, the fastest first."""
-    measured, verdicts = recommendation.measured, recommendation.verdicts
-    chosen = {size: verdict.choice for size, verdict in verdicts.items()}
+def choice_times(measured: MeasuredSetting, chosen: Mapping[int, Choice]) -> dict[int, dict[Choice, ComparedTime]]:
+    """Return the times of all choices by size in bytes, ascending; those of a size are sorted, the fastest first.
+
+    ``chosen`` has the recommended choice of each size.
+    """
     return {size: _compared(measured.times_at(size), chosen.get(size)) for size in measured.sizes}
 
 

@@ -11,7 +11,6 @@ from hpccoll.analysis.measurement_quality import quality_findings
 from hpccoll.analysis.rank_pairs import pair_findings
 from hpccoll.analysis.row_labels import executed_name, fell_back, offloaded
 from hpccoll.analysis.sent_bytes import rail_findings
-from hpccoll.analysis.series_comparisons import best_placements
 from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
 from hpccoll.analysis.wire_bandwidth import wire_ceiling, wire_limit
 from hpccoll.common.extensions import contributed
@@ -94,7 +93,7 @@ def _limit_shares(group: ChartGroup) -> Iterator[Finding]:
         limit, point = entry
         return point.row.requested_bytes, limit.share
 
-    for point in best_placements(group.points):
+    for point in group.best_placements:
         limit = limit_of(point)
         if limit:
             key = point.key.only("machine", "ranks"), limit.label

@@ -6,7 +6,7 @@ from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.round_comparison import clearly_faster, time_ratio
-from hpccoll.analysis.series_comparisons import best_placements, evenly_spaced
+from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds, split_by_launch
 from hpccoll.analysis.wire_bandwidth import uncounted_reason
 from hpccoll.common.text import Finding, info
@@ -38,7 +38,7 @@ def _comparable_points(group: ChartGroup) -> list[list[SeriesPoint]]:
     """
     compared = len({point.row.mapping for point in group.usable}) > 1 and not group.many_pairs
     by_ranks = defaultdict[CallKey, list[SeriesPoint]](list)
-    for point in best_placements(group.points) if compared else ():
+    for point in group.best_placements if compared else ():
         by_ranks[point.key.only("machine", "ranks", "nodes")].append(point)
     works = [_faster_of_each(of_launch) for points in by_ranks.values() for of_launch in split_by_launch(points)]
     return [points for points in works if len({point.row.mapping for point in points}) > 1]

@@ -8,7 +8,7 @@ from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.round_comparison import round_statistics
-from hpccoll.analysis.series_comparisons import mixed_hosts, repeated_points
+from hpccoll.analysis.series_comparisons import repeated_points
 from hpccoll.analysis.series_points import SeriesPoint
 from hpccoll.cases.case import LEAST_ITERATIONS
 from hpccoll.common.text import Finding, info, join_words, warning
@@ -128,7 +128,7 @@ def _weaknesses(group: ChartGroup) -> Iterator[Finding]:
             "resumed elsewhere."
         )
         yield warning("rounds_on_different_hosts", text, title="Different hosts", cases=cases)
-    if launches := mixed_hosts(group.points):
+    if launches := group.mixed_hosts:
         text = (
             "lines join launches whose hosts are not all among those of the largest launch: "
             f"{jobs_and_hosts(launches)}."

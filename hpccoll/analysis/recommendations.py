@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Literal, TypeAlias
 
 from hpccoll.analysis.choice_table import ChoiceRange
+from hpccoll.analysis.choice_times import ComparedTime, choice_times
 from hpccoll.analysis.measured_choices import (
     ChoiceTime,
     MeasuredSetting,
@@ -97,7 +98,7 @@ class AutoResult:
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
 class Recommendation:
     """What to use in one setting."""
 
@@ -121,11 +122,17 @@ class Recommendation:
         """Whether several choices were measured at one size or more."""
         return any(of_range.is_compared for of_range in self.ranges)
 
-    @property
+    @cached_property
     def verdicts(self) -> dict[int, SizeVerdict]:
         """How sure the choice is, by measured size in bytes."""
         verdicts = chain.from_iterable(chosen.verdicts for chosen in self.ranges)
         return {verdict.nbytes: verdict for verdict in verdicts}
+
+    @cached_property
+    def times(self) -> dict[int, dict[Choice, ComparedTime]]:
+        """What ``choice_times`` returns: a table of each chart that the setting is in has it."""
+        chosen = {size: verdict.choice for size, verdict in self.verdicts.items()}
+        return choice_times(self.measured, chosen)
 
     def largest_ratio(self, choices: Collection[Choice], sizes: Iterable[int]) -> float:
         """Return how many times as long the slowest of some choices takes as the fastest, at the worst of ``sizes``."""
@@ -137,7 +144,7 @@ class Recommendation:
                 largest = max(largest, max(seconds) / min(seconds))
         return largest
 
-    @property
+    @cached_property
     def named(self) -> frozenset[Choice | None]:
         names: set[Choice | None] = set()
         for verdict in self.verdicts.values():

@@ -6,7 +6,6 @@ from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.round_comparison import clearly_faster_anywhere, paired_rounds, time_ratio
-from hpccoll.analysis.series_comparisons import best_placements
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.wire_bandwidth import (
@@ -79,7 +78,7 @@ def largest_points(group: ChartGroup) -> list[SeriesPoint]:
     """Return the last measured points at the largest size whose nodes have several ports, by ranks and series."""
     if group.many_pairs:
         return []
-    points = best_placements(group.points)
+    points = group.best_placements
     with_ports = [point for point in points if point.row.nodes > 1 and len(point.row.port_sent) > 1]
     largest = max((point.row.requested_bytes for point in with_ports), default=0)
     last: dict[tuple[str, CallKey], SeriesPoint] = {}
@@ -95,7 +94,7 @@ def sent_bytes_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
 
     If reduction by switches was requested, rows of the library have the bytes with and without switches instead.
     """
-    compared = () if group.many_pairs else best_placements(group.points)
+    compared = () if group.many_pairs else group.best_placements
     points = [p for p in compared if in_units_of_size(p.row, p.row.worker_sent_measured) is not None]
     largest = dict[tuple[str, int], SeriesPoint]()
     for point in sorted(points, key=lambda p: (list(group.legend).index(p.series), p.row.ranks, p.row.bytes)):

@@ -4,17 +4,13 @@ A comparison is made within one launch, round by round. The floor and ``auto`` a
 of ``hpccoll.analysis.recommendations``.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hpccoll.analysis.round_comparison import disjoint, paired_rounds, round_ratios
 from hpccoll.analysis.row_labels import placement_label
-from hpccoll.analysis.series_points import (
-    SeriesPoint,
-    median_seconds,
-    split_by_launch,
-)
+from hpccoll.analysis.series_points import SeriesPoint, best_placements, median_seconds
 from hpccoll.analysis.setting import Choice
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.rows import Interval
@@ -37,22 +33,6 @@ class Efficiency:
     point: SeriesPoint
     base: SeriesPoint
     value: float
-
-
-def best_placements(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
-    """Return the faster of in place and out of place for each run, series, ranks and size, without floor and auto."""
-    by_call: dict[CallKey, list[SeriesPoint]] = defaultdict(list)
-    for point in points:
-        if point.row.ranked:
-            by_call[point.key.without("in_place", "variant", "aggregators")].append(point)
-    found: list[SeriesPoint] = []
-    for of_call in by_call.values():
-        for of_launch in split_by_launch(of_call):
-            best: dict[str, SeriesPoint] = {}
-            for point in of_launch:
-                best[point.series] = min(best.get(point.series, point), point, key=median_seconds)
-            found += best.values()
-    return tuple(found)
 
 
 def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
@@ -95,25 +75,6 @@ def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:
         base_busbw = base.row.busbw_Bps or 0.0
         made += [Efficiency(point, base, (point.row.busbw_Bps or 0.0) / base_busbw) for point in curve]
     return tuple(made)
-
-
-def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str]], ...]:
-    """Return jobs and hosts of launches that a curve joins, if not all ran on a subset of the hosts of the largest."""
-    curves: dict[tuple[str, CallKey, int], dict[tuple[str, frozenset[str]], None]] = defaultdict(dict)
-    times: Counter[tuple[str, CallKey]] = Counter()
-    for point in points:
-        if point.row.usable and point.hosts:
-            repetition = times[point.series, point.key]  # a repeated measurement is another curve
-            curve = point.series, point.key.only("machine", "in_place"), repetition
-            curves[curve][point.row.job, frozenset(point.hosts)] = None
-            times[point.series, point.key] += 1
-    joined = (launch for launches in curves.values() if not _are_nested(launches) for launch in launches)
-    return tuple(dict.fromkeys(joined))
-
-
-def _are_nested(launches: Iterable[tuple[str, frozenset[str]]]) -> bool:
-    hosts = [hosts for _, hosts in launches]
-    return all(some <= max(hosts, key=len) for some in hosts)
 
 
 @dataclass(frozen=True, slots=True)

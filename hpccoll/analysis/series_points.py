@@ -1,5 +1,9 @@
-"""Points of charts: rows with the names of their series, and the machine, hosts, wires and memory of their runs."""
+"""Points of charts: rows with the names of their series, and the machine, hosts, wires and memory of their runs.
 
+And what most charts and findings ask of many of them.
+"""
+
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -164,3 +168,38 @@ def split_by_launch(points: Iterable[SeriesPoint]) -> list[list[SeriesPoint]]:
             runs, members = part[0] | runs, [*part[1], *members]
         parts.append((runs, members))
     return [members for _, members in parts]
+
+
+def best_placements(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
+    """Return the faster of in place and out of place for each run, series, ranks and size, without floor and auto."""
+    by_call: dict[CallKey, list[SeriesPoint]] = defaultdict(list)
+    for point in points:
+        if point.row.ranked:
+            by_call[point.key.without("in_place", "variant", "aggregators")].append(point)
+    found: list[SeriesPoint] = []
+    for of_call in by_call.values():
+        for of_launch in split_by_launch(of_call):
+            best: dict[str, SeriesPoint] = {}
+            for point in of_launch:
+                best[point.series] = min(best.get(point.series, point), point, key=median_seconds)
+            found += best.values()
+    return tuple(found)
+
+
+def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return jobs and hosts of launches that a curve joins, if not all ran on a subset of the hosts of the largest."""
+    curves: dict[tuple[str, CallKey, int], dict[tuple[str, frozenset[str]], None]] = defaultdict(dict)
+    times: Counter[tuple[str, CallKey]] = Counter()
+    for point in points:
+        if point.row.usable and point.hosts:
+            repetition = times[point.series, point.key]  # a repeated measurement is another curve
+            curve = point.series, point.key.only("machine", "in_place"), repetition
+            curves[curve][point.row.job, frozenset(point.hosts)] = None
+            times[point.series, point.key] += 1
+    joined = (launch for launches in curves.values() if not _are_nested(launches) for launch in launches)
+    return tuple(dict.fromkeys(joined))
+
+
+def _are_nested(launches: Iterable[tuple[str, frozenset[str]]]) -> bool:
+    hosts = [hosts for _, hosts in launches]
+    return all(some <= max(hosts, key=len) for some in hosts)

@@ -4,11 +4,11 @@ The rank program reads the table as it is; the models of sweep files take descri
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hpccoll.common import limits
 from hpccoll.common.limits import Key
+from hpccoll.common.options import Option
 
 DEFAULT_OPERATIONS = 20
 """As many as nccl-tests queues (its option -n)."""
@@ -101,25 +101,6 @@ DIAGNOSE: Mapping[str, Key] = {
     "racks": Key("file of the racks of hosts [Slurm's topology]"),
 }
 """The keys of ``diagnose`` in a sweep file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option of ``hpccoll run``; letters are those of nccl-tests."""
-
-    flags: tuple[str, ...]  # the short and the long form
-    help: str  # a noun phrase
-    default: str | None = None  # the text that is parsed if the option is absent; None if absence has its own meaning
-    shown_default: str | None = None  # the default in the help text, if it differs from ``default``
-    key: Key | None = None  # the key of the same meaning, whose bound holds for the option; None for other options
-    metavar: str | None = None  # the placeholder of the value in the help text
-    kind: str = "value"  # ``value``, ``path``, ``paths``, ``list`` (repeated), ``switch`` (1) or ``flag``
-
-    @property
-    def help_text(self) -> str:
-        """The help with the default in brackets."""
-        shown = self.shown_default or self.default
-        return f"{self.help} [{shown}]" if shown else self.help
 
 
 DEFAULT_ALGORITHMS = "ring,recursive_doubling,native"

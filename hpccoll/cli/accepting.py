@@ -1,64 +1,54 @@
 """The command accept."""
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from signal import SIGINT, SIGTERM
+from typing import TYPE_CHECKING
 
 from hpccoll.cli import common
+from hpccoll.cli.command import Command
+from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, to_one_line, writing
+from hpccoll.common.interruption import INTERRUPTED, completed, interruptible
+from hpccoll.common.limits import COUNT
+from hpccoll.common.options import Argument, Option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hpccoll.evidence.log_record import LogRecord
     from hpccoll.judge.reference import Reference
     from hpccoll.model.machine_file import MachineFile
+    from hpccoll.store.result_files import ResultFiles
 
-family = typer.Typer()
 
 EXPECTED, RUN = "What is expected", "The run, where its output does not say it"
 
 
-@family.command(epilog="Example: hpccoll accept nccl.txt --cluster 8xh100-400g --out accept.html")
 def accept(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="raw files, directories with raw files, or outputs of nccl-tests, rccl-tests, OSU or IMB",
-            metavar="FILES...",
-        ),
-    ],
-    cluster: common.CLUSTER = None,
-    machine: common.MACHINE = None,
-    reference: Annotated[
-        Path | None, typer.Option(help="reference, of hpccoll compare --make-reference", metavar="F.json")
-    ] = None,
-    require: Annotated[
-        int | None,
-        typer.Option(
-            help="rows of each file that must be judged, else it ends with 3 [half, unless large sizes pass]",
-            metavar="N",
-            min=0,
-        ),
-    ] = None,
-    log: Annotated[
-        list[Path] | None,
-        typer.Option(help="log of the run, or directory of its logs: what ran, and causes", metavar="FILE"),
-    ] = None,
-    ranks: common.RUN_RANKS = None,
-    nodes: common.RUN_NODES = None,
-    library: common.LIBRARY = None,
-    program: common.PROGRAM = None,
+    files: list[Path],
+    cluster: str | None = None,
+    machine: Path | None = None,
+    reference: Path | None = None,
+    require: int | None = None,
+    log: list[Path] | None = None,
+    ranks: int | None = None,
+    nodes: int | None = None,
+    library: str | None = None,
+    program: str | None = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
-    out: Annotated[Path | None, typer.Option(help="page, or chart only", metavar="F.html|svg|png")] = None,
+    ratios: bool = False,
+    as_json: bool = False,
+    out: Path | None = None,
 ) -> int:
     """Judge whether measured numbers are normal.
 
     Each row passes or fails, or the output says what is missing to judge it. A row is held against what was published
     of machines of its class, against your own reference, or against a model; the output says which. Causes of fails
     have the command that checks them. Ends with 3 if a row fails, if a file is damaged or cut short, if too little can
-    be told, or with --require unless every run passes at its large sizes.
+    be told, or with --require unless every run passes at its large sizes. With --ratios and a cluster or machine, it
+    says instead how long each algorithm takes over what is expected of it.
     """
     from hpccoll.common.units import format_count
     from hpccoll.interop.any_results import read_any
@@ -72,6 +62,11 @@ def accept(
     common.check_suffix(out, *common.PICTURES)
     against, name = _read_expected(cluster, machine, reference)
     read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
+    if ratios:
+        if isinstance(against, Reference) or log or out or require is not None:
+            raise UnusableError("--ratios", "with --cluster or --machine, and without --log, --require and --out")
+        code = show_ratios(read.files, against, "FILES", as_json=as_json)
+        return code or common.report_truncated(read.truncated)
     evidence = _read_log(log, read.ranks) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
     common.report_loaded(read.files)
@@ -87,19 +82,104 @@ def accept(
     common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
     if as_json:  # the text has them among its lines
         for line in unnamed_gpu_lines(acceptance):
-            typer.echo(f"hpccoll: note: {to_one_line(line)}", err=True)
+            print(f"hpccoll: note: {to_one_line(line)}", file=sys.stderr)
     if missing:
         line = f"note: {format_count(len(missing), 'case')} of the reference missing, the first {missing[0]}"
-        typer.echo(f"hpccoll: {to_one_line(line)}", err=True)
+        print(f"hpccoll: {to_one_line(line)}", file=sys.stderr)
     if out:
         from hpccoll.render.acceptance_page import write_acceptance
 
         with writing(out):
             write_acceptance(acceptance, out)
-        typer.echo(f"page: {out}", err=as_json)
+        print(f"page: {out}", file=sys.stderr if as_json else sys.stdout)
     if acceptance.is_undecided:
-        typer.echo(acceptance.decided_rows.line, err=as_json)
+        print(acceptance.decided_rows.line, file=sys.stderr if as_json else sys.stdout)
     return common.INCOMPLETE if acceptance.is_refused or any(codes) else 0
+
+
+ACCEPT = Command(
+    name="accept",
+    run=accept,
+    example="Example: hpccoll accept nccl.txt --cluster 8xh100-400g --out accept.html",
+    arguments=(
+        Argument(
+            "files",
+            "raw files, directories with raw files, or outputs of nccl-tests, rccl-tests, OSU or IMB",
+            "FILES...",
+            kind="path",
+            repeated=True,
+        ),
+    ),
+    options={
+        common.WHERE: (
+            common.CLUSTER,
+            common.MACHINE,
+        ),
+        OPTIONS: (
+            Option(("--reference",), "reference, of hpccoll compare --make-reference", metavar="F.json", kind="path"),
+            Option(
+                ("--require",),
+                "rows of each file that must be judged, else it ends with 3 [half, unless large sizes pass]",
+                metavar="N",
+                kind="number",
+                key=COUNT,
+            ),
+            Option(
+                ("--log",),
+                "log of the run, or directory of its logs: what ran, and causes",
+                metavar="FILE",
+                kind="path-list",
+            ),
+            common.RUN_RANKS,
+            common.RUN_NODES,
+            common.LIBRARY,
+            common.PROGRAM,
+            Option(("--ratios",), "measured over expected times by algorithm and size, no verdicts", kind="flag"),
+            common.JSON_IN_SI,
+            Option(("--out",), "page, or chart only", metavar="F.html|svg|png", kind="path"),
+        ),
+    },
+)
+
+
+def show_ratios(files: "ResultFiles", machine: "MachineFile", key: str, *, as_json: bool) -> int:
+    """Show measured over expected times of every case, which ``key`` names, and return the exit code.
+
+    Raises:
+        UnusableError: if no case can be held against the machine.
+    """
+    from itertools import chain
+
+    from hpccoll.common.units import format_count
+    from hpccoll.judge.expectations import Expectation, expectations
+    from hpccoll.judge.library_expectations import LibraryExpectation, library_expectations
+    from hpccoll.render.model_report import expectation_lines, library_lines
+    from hpccoll.store.load_results import to_results
+
+    results = to_results(files)
+    with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
+        every: Iterable[Expectation | LibraryExpectation] = chain(
+            expectations(files.raw_results, machine, progress, results.rows),
+            library_expectations(results, machine, progress),
+        )
+        held, interrupted = completed(every)
+    rows = [row for expectation in held for row in expectation.rows()]
+    if not rows:
+        raise UnusableError(key, "no file has a correct measurement of an algorithm")
+    lines: list[str] = []
+    calls: list[LibraryExpectation] = []
+    for expectation in held:
+        if isinstance(expectation, Expectation):
+            lines += expectation_lines(expectation)
+        else:
+            calls.append(expectation)
+    common.show_found(rows, (*lines, *library_lines(calls)), as_json=as_json)
+    damaged = common.report_damaged(files)
+    common.report_loaded(files)
+    if interrupted:
+        print(f"hpccoll: left out: all but {format_count(len(held), 'comparison')}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return damaged
 
 
 def _read_expected(

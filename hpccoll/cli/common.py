@@ -1,12 +1,12 @@
 """Arguments and exit codes that several commands share."""
 
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line
+from hpccoll.common.options import Argument, Option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,34 +16,24 @@ if TYPE_CHECKING:
     from hpccoll.store.result_files import ResultFiles
     from hpccoll.store.rows import Results
 
-PATHS = Annotated[list[Path], typer.Argument(help="raw files, or directories with raw files", metavar="PATHS...")]
-PROFILE = Annotated[str, typer.Option(help="local, slurm, slurm-nodbd or testbed; see hpccoll doctor", metavar="NAME")]
-SITE = Annotated[
-    str | None,
-    typer.Option(help="site file, or the name of one in slurm/sites [Slurm's defaults]", metavar="NAME|F.yaml"),
-]
+PATHS = Argument("paths", "raw files, or directories with raw files", "PATHS...", "path", repeated=True)
+PROFILE = Option(("--profile",), "local, slurm, slurm-nodbd or testbed; see hpccoll doctor", "local", metavar="NAME")
+SITE = Option(("--site",), "site file, or the name of one in slurm/sites [Slurm's defaults]", metavar="NAME|F.yaml")
 WHERE, OUTPUT = "Where", "Output"
 """Titles of groups of options in the help."""
-MACHINE = Annotated[
-    Path | None, typer.Option(help="fitted machine, of hpccoll fit", metavar="M.json", rich_help_panel=WHERE)
-]
-CLUSTER = Annotated[
-    str | None,
-    typer.Option(
-        help="cluster of 'hpccoll list clusters', or a file F.yaml", metavar="NAME|F.yaml", rich_help_panel=WHERE
-    ),
-]
-NODES = Annotated[
-    str, typer.Option(help="numbers of nodes: 2,8, or 2-64 doubled", metavar="N,..", rich_help_panel=WHERE)
-]
-RUN_RANKS = Annotated[int | None, typer.Option(help="ranks of the run [as the output says]", metavar="N")]
-RUN_NODES = Annotated[int | None, typer.Option(help="nodes of the run [as the output says]", metavar="N")]
-LIBRARY = Annotated[
-    str | None, typer.Option(help="communication library, such as 'Open MPI 5.0.3' [as the output says]")
-]
-PROGRAM = Annotated[
-    str | None, typer.Option(help="program of nccl-tests before 2.17, such as all_reduce [as the output says]")
-]
+MACHINE = Option(("--machine",), "fitted machine, of hpccoll fit", metavar="M.json", kind="path")
+CLUSTER = Option(("--cluster",), "cluster of 'hpccoll list clusters', or a file F.yaml", metavar="NAME|F.yaml")
+NODES = Option(("--nodes",), "numbers of nodes: 2,8, or 2-64 doubled", "2,8,64", metavar="N,..")
+JSON = Option(("--json",), "JSON output", name="as_json", kind="flag")
+JSON_IN_SI = Option(("--json",), "JSON output, in SI units", name="as_json", kind="flag")
+RUN_RANKS = Option(("--ranks",), "ranks of the run [as the output says]", metavar="N", kind="number")
+RUN_NODES = Option(("--nodes",), "nodes of the run [as the output says]", metavar="N", kind="number")
+LIBRARY = Option(
+    ("--library",), "communication library, such as 'Open MPI 5.0.3' [as the output says]", metavar="LIBRARY"
+)
+PROGRAM = Option(
+    ("--program",), "program of nccl-tests before 2.17, such as all_reduce [as the output says]", metavar="PROGRAM"
+)
 """What a user says about an output of another program that does not say it."""
 INCOMPLETE = 3
 """The exit code if something planned is missing or wrong, or nothing could be measured."""
@@ -55,20 +45,9 @@ PICTURES = ".html", ".svg", ".png"
 def show_found(record: object, lines: "Iterable[str]", *, as_json: bool) -> None:
     """Print what a command found: as lines, or as JSON, in which a record is what its ``to_json`` returns."""
     if as_json:
-        typer.echo(json.dumps(record, indent=1, default=lambda part: part.to_json()))
+        print(json.dumps(record, indent=1, default=lambda part: part.to_json()))
     else:
-        typer.echo("\n".join(lines))
-
-
-def given_options(context: typer.Context) -> list[str]:
-    """Return the options that were typed, by their long names, whatever their values."""
-    given = []
-    for option in context.command.params:
-        source = context.get_parameter_source(option.name or "")
-        is_typed = source is not None and source.name == "COMMANDLINE"
-        if is_typed and option.param_type_name == "option":
-            given.append(max(option.opts, key=len))
-    return given
+        print("\n".join(lines))
 
 
 def check_suffix(out: Path | None, *suffixes: str) -> None:
@@ -81,7 +60,7 @@ def report_damaged(read: "Results | ResultFiles") -> int:
     """Print unreadable files and notes on stderr, and return the exit code."""
     damaged = list(read.damaged)
     for line in (*damaged, *(f"note: {note}" for note in read.notes)):
-        typer.echo(f"hpccoll: {to_one_line(line)}", err=True)
+        print(f"hpccoll: {to_one_line(line)}", file=sys.stderr)
     return INCOMPLETE if damaged else 0
 
 
@@ -91,7 +70,7 @@ def report_loaded(files: "ResultFiles") -> None:
 
     every = (history.outcome for raw in files.raw_results for history in raw.histories())
     if loaded := sum(bool(outcome.load) for outcome in every):
-        typer.echo(f"hpccoll: note: {format_count(loaded, 'result')} under load left out", err=True)
+        print(f"hpccoll: note: {format_count(loaded, 'result')} under load left out", file=sys.stderr)
 
 
 def supplied_metadata(
@@ -112,7 +91,7 @@ def report_truncated(paths: "Iterable[Path]") -> int:
     truncated = [*paths]
     for path in truncated:
         line = to_one_line(f"{path} ends before its last line: the run was cut short")
-        typer.echo(f"hpccoll: note: {line}", err=True)
+        print(f"hpccoll: note: {line}", file=sys.stderr)
     return INCOMPLETE if truncated else 0
 
 

@@ -1,12 +1,14 @@
 """Commands that compare results: of two runs, and of other programs."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from hpccoll.cli.command import Command
 from hpccoll.cli.common import (
     INCOMPLETE,
+    JSON_IN_SI,
     LIBRARY,
     PICTURES,
     PROGRAM,
@@ -18,7 +20,10 @@ from hpccoll.cli.common import (
     show_found,
     supplied_metadata,
 )
+from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line, writing
+from hpccoll.common.limits import COUNT
+from hpccoll.common.options import Argument, Option
 from hpccoll.common.units import format_count, format_factor
 
 if TYPE_CHECKING:
@@ -26,39 +31,16 @@ if TYPE_CHECKING:
 
     from hpccoll.store.rows import Results
 
-family = typer.Typer()
 
-
-@family.command(epilog="Example: hpccoll compare results/last-week results/today --out changes.html")
 def compare(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            help="raw file, directory with raw files, or output that import reads, of the old run and of the new one; "
-            "with --reference of the new run, with --make-reference of all runs",
-            metavar="OLD NEW",
-        ),
-    ],
-    reference: Annotated[
-        Path | None, typer.Option(help="reference to compare with, made by --make-reference", metavar="F.json")
-    ] = None,
-    tolerance: Annotated[
-        float, typer.Option(help="smallest change that matters; 0.05 is 1.05x as long", metavar="SHARE")
-    ] = 0.05,
-    require: Annotated[
-        int | None, typer.Option(help="cases that must be decided, else it ends with 3 [half]", metavar="N", min=0)
-    ] = None,
+    paths: list[Path],
+    reference: Path | None = None,
+    tolerance: float = 0.05,
+    require: int | None = None,
     *,
-    make_reference: Annotated[
-        bool, typer.Option("--make-reference", help="make a reference of several runs of one sweep, into --out")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="page with a chart, or chart only; with --make-reference the reference", metavar="F.html|svg|png|json"
-        ),
-    ] = None,
+    make_reference: bool = False,
+    as_json: bool = False,
+    out: Path | None = None,
 ) -> int:
     """Report which cases changed between two runs.
 
@@ -87,11 +69,57 @@ def compare(
         names = f"{reference or paths[0]} and {paths[-1]}"
         with writing(out):
             write_comparison(compared, out, names)
-        typer.echo(f"page: {out}", err=as_json)
+        print(f"page: {out}", file=sys.stderr if as_json else sys.stdout)
     decided = compared.decided_cases(require)
     if decided.are_few:
-        typer.echo(decided.line, err=as_json)
+        print(decided.line, file=sys.stderr if as_json else sys.stdout)
     return INCOMPLETE if compared.worse or decided.are_few or any(codes) else 0
+
+
+COMPARE = Command(
+    name="compare",
+    run=compare,
+    example="Example: hpccoll compare results/last-week results/today --out changes.html",
+    arguments=(
+        Argument(
+            "paths",
+            "raw file, directory with raw files, or output that import reads, of the old run and of the "
+            "new one; with --reference of the new run, with --make-reference of all runs",
+            "OLD NEW",
+            kind="path",
+            repeated=True,
+        ),
+    ),
+    options={
+        OPTIONS: (
+            Option(
+                ("--reference",), "reference to compare with, made by --make-reference", metavar="F.json", kind="path"
+            ),
+            Option(
+                ("--tolerance",),
+                "smallest change that matters; 0.05 is 1.05x as long",
+                0.05,
+                metavar="SHARE",
+                kind="decimal",
+            ),
+            Option(
+                ("--require",),
+                "cases that must be decided, else it ends with 3 [half]",
+                metavar="N",
+                kind="number",
+                key=COUNT,
+            ),
+            Option(("--make-reference",), "make a reference of several runs of one sweep, into --out", kind="flag"),
+            JSON_IN_SI,
+            Option(
+                ("--out",),
+                "page with a chart, or chart only; with --make-reference the reference",
+                metavar="F.html|svg|png|json",
+                kind="path",
+            ),
+        )
+    },
+)
 
 
 def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: bool, as_json: bool) -> None:
@@ -126,13 +154,14 @@ def _make_reference(paths: list[Path], out: Path | None) -> int:
     with writing(out):
         write_reference(made, out)
     highs = sorted(case.high_s / case.seconds for case in made.cases)
-    typer.echo(
+    print(
         f"{out}: {len(made.cases)} cases of {len(paths)} runs; a further run is expected to take at most "
-        f"{format_factor(highs[len(highs) // 2])} as long (median of the cases; at most {format_factor(highs[-1])})"
+        f"{format_factor(highs[len(highs) // 2])} as long (median of the cases; at most "
+        f"{format_factor(highs[-1])})"
     )
     timed = {key for read in results for key, case in cases_of_rows(read.rows).items() if case.timed}
     if left_out := len(timed) - len(made.cases):
-        typer.echo(f"left out: {format_count(left_out, 'case')} with a correct result in some of the runs only")
+        print(f"left out: {format_count(left_out, 'case')} with a correct result in some of the runs only")
     return max(codes)
 
 
@@ -146,19 +175,13 @@ def _check_distinct(paths: "Sequence[Path]", results: "Sequence[Results]") -> No
         seen |= launches
 
 
-@family.command("import", epilog="Example: hpccoll import osu_allreduce.txt --ranks 8 --nodes 4 --out osu.h5")
 def import_outputs(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="outputs of OSU, nccl-tests, rccl-tests or IMB; several of one benchmark are rounds", metavar="FILE..."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="raw file to write", metavar="F.h5")],
-    ranks: RUN_RANKS = None,
-    nodes: RUN_NODES = None,
-    library: LIBRARY = None,
-    program: PROGRAM = None,
+    files: list[Path],
+    out: Path,
+    ranks: int | None = None,
+    nodes: int | None = None,
+    library: str | None = None,
+    program: str | None = None,
 ) -> int:
     """Import the output of other benchmarks.
 
@@ -176,9 +199,34 @@ def import_outputs(
     with writing(out):
         write_raw_file(raw, out)
     for line in (note for path, output in outputs.items() for note in notes(path, output)):
-        typer.echo(f"hpccoll: note: {to_one_line(line)}", err=True)
+        print(f"hpccoll: note: {to_one_line(line)}", file=sys.stderr)
     code = report_truncated(path for path, output in outputs.items() if output.truncated)
     for line in imported_lines(outputs):
-        typer.echo(line)
-    typer.echo(f"results: {out}")
+        print(line)
+    print(f"results: {out}")
     return code
+
+
+IMPORT = Command(
+    name="import",
+    run=import_outputs,
+    example="Example: hpccoll import osu_allreduce.txt --ranks 8 --nodes 4 --out osu.h5",
+    arguments=(
+        Argument(
+            "files",
+            "outputs of OSU, nccl-tests, rccl-tests or IMB; several of one benchmark are rounds",
+            "FILE...",
+            kind="path",
+            repeated=True,
+        ),
+    ),
+    options={
+        OPTIONS: (
+            Option(("--out",), "raw file to write", metavar="F.h5", kind="path", required=True),
+            RUN_RANKS,
+            RUN_NODES,
+            LIBRARY,
+            PROGRAM,
+        )
+    },
+)

@@ -11,13 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from hpccoll.cases.keys import SWEEP, Option
-from hpccoll.cli.option_parser import OptionParser
+from hpccoll.cases.keys import SWEEP
+from hpccoll.cli.option_parser import MPIEXEC, OptionParser
 from hpccoll.cli.progress_counter import ProgressDisplay
 from hpccoll.cli.rank_program import run_rank
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.interruption import stop_requests
 from hpccoll.common.limits import SECONDS, SEED
+from hpccoll.common.options import Option
 from hpccoll.common.terminal import show_status
 from hpccoll.common.text import join_words
 from hpccoll.common.units import parse_rate
@@ -104,6 +105,11 @@ def main(argv: Sequence[str]) -> int:
     return run_rank(argv, DiagnosisProgram)
 
 
+def build_diagnose_parser() -> OptionParser:
+    """Return the parser of ``hpccoll diagnose``."""
+    return OptionParser("diagnose", DIAGNOSE_SUMMARY, OPTIONS, (), DIAGNOSE_END, launcher=MPIEXEC)
+
+
 class DiagnosisProgram:
     """A diagnosis of the nodes of all ranks, or of what was recorded.
 
@@ -118,7 +124,7 @@ class DiagnosisProgram:
     device = "cpu"  # MPI sends nothing from GPUs: transfers between them are over NCCL
 
     def __init__(self, argv: Sequence[str]) -> None:
-        parser = OptionParser("diagnose", DIAGNOSE_SUMMARY, OPTIONS, (), DIAGNOSE_END)
+        parser = build_diagnose_parser()
         self.arguments = given = parser.parse_args(argv)
         self._recorded: RecordedDiagnosis | None = None
         self._file: Path | None = None  # where the diagnosis was written

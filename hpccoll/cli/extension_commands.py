@@ -2,29 +2,30 @@
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hpccoll.common.extensions import bundled_contribution, contributed, contributed_names
 
 if TYPE_CHECKING:
     from hpccoll.cases.product import CaseRequest
+    from hpccoll.cli.command import Command
 
 
-class ExtensionCommand(NamedTuple):
-    """A command of an extension's own, which extensions name under ``commands``."""
+class WordsCommand(NamedTuple):
+    """A command that reads its words itself; extensions name commands of their own under ``commands``."""
 
-    help: str  # what it does, a sentence
+    summary: str  # what it does, a sentence
     main: Callable[[Sequence[str]], int]
     """Runs it with the words after its name, and returns the exit code; a BadInputError is printed as one line."""
 
 
-def extension_command(name: str) -> ExtensionCommand | None:
+def extension_command(name: str) -> WordsCommand | None:
     """Return the command of this name that an extension brings; None if none does."""
-    command: ExtensionCommand | None = contributed("commands", name)
+    command: WordsCommand | None = contributed("commands", name)
     return command
 
 
-def extension_commands() -> Iterator[tuple[str, ExtensionCommand]]:
+def extension_commands() -> Iterator[tuple[str, WordsCommand]]:
     """Yield the commands that extensions bring, each after its name."""
     for name in contributed_names("commands"):
         yield name, contributed("commands", name)
@@ -62,8 +63,11 @@ def job_command(name: str) -> JobCommand | None:
     return command
 
 
-class Subcommand(NamedTuple):
-    """The second word of a command, such as ``step`` of ``predict step``; extensions bring it under ``subcommands``."""
-
-    run: Callable[..., Any]  # its parameters are the options
-    example: str  # the last line of its help
+def subcommands(name: str) -> "dict[str, Command]":
+    """Return the commands of two words that begin with this one, by their second words; extensions bring them."""
+    commands = {}
+    for words in contributed_names("subcommands"):
+        first, _, second = words.partition(" ")
+        if first == name:
+            commands[second] = contributed("subcommands", words)
+    return commands

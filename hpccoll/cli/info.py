@@ -1,15 +1,17 @@
 """Commands that measure nothing: list, show, evidence and doctor."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from hpccoll.cli.common import INCOMPLETE, show_found
+from hpccoll.cli.command import Command, OptionsOfExtensions
+from hpccoll.cli.common import INCOMPLETE, JSON, show_found
+from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
-from hpccoll.cli.schedule_formats import ShowCommand, schedule_format
+from hpccoll.cli.schedule_formats import options_of_formats, schedule_format, words_of_formats
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, writing
 from hpccoll.common.limits import RANKS
+from hpccoll.common.options import Argument, Option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,26 +20,8 @@ if TYPE_CHECKING:
 
 WHAT, EXPORT = "Of an algorithm", "For another program"
 
-family = typer.Typer()
 
-
-@family.command("list", epilog="Examples: hpccoll list variants; hpccoll list broadcast; hpccoll list columns")
-def list_(
-    word: Annotated[
-        str | None,
-        typer.Argument(
-            help="part of a name or description; or a kind: algorithms, parameters, transports, variants, workloads, "
-            "models; or a reference: sweep, site, machine (keys of these files), clusters, columns (of raw files), "
-            "variables, settings (of NCCL)",
-            metavar="[WORD]",
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Argument(help="of clusters: the one whose description is printed", metavar="[NAME]")
-    ] = None,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
-) -> None:
+def list_(word: str | None = None, name: str | None = None, *, as_json: bool = False) -> None:
     """List algorithms, transports, variants, models and described clusters.
 
     Each with what this machine lacks for it; variants with their settings and requirements, in --json also with the
@@ -63,6 +47,24 @@ def list_(
         show_found(tables, listing_lines(tables, described=bool(word)), as_json=as_json)
 
 
+LIST = Command(
+    name="list",
+    run=list_,
+    example="Examples: hpccoll list variants; hpccoll list broadcast; hpccoll list columns",
+    arguments=(
+        Argument(
+            "word",
+            "part of a name or description; or a kind: algorithms, parameters, transports, variants, "
+            "workloads, models; or a reference: sweep, site, machine (keys of these files), clusters, "
+            "columns (of raw files), variables, settings (of NCCL)",
+            "[WORD]",
+        ),
+        Argument("name", "of clusters: the one whose description is printed", "[NAME]"),
+    ),
+    options={OPTIONS: (JSON,)},
+)
+
+
 def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
     from hpccoll.model.machine_content import cluster_names, machine_path
     from hpccoll.model.machine_file import read_machine
@@ -75,65 +77,21 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
     show_found(content, machine_path(name, "NAME").read_text(encoding="utf-8").splitlines(), as_json=as_json)
 
 
-@family.command(
-    cls=ShowCommand,
-    epilog="""Examples:
-  hpccoll show ring -p 8 --out ring.svg
-  hpccoll show bine -c broadcast -p 64 --racks 8,16,16,16,8{examples}""",
-)
 def show(
-    context: typer.Context,
-    algorithm: Annotated[str, typer.Argument(help="algorithm, see hpccoll list{files}", metavar="ALGORITHM|FILE")],
-    workers: Annotated[
-        int | None, typer.Option("-p", "--workers", help="number of workers", metavar="N", rich_help_panel=WHAT)
-    ] = None,
-    collective: Annotated[
-        str | None,
-        typer.Option(
-            "-c",
-            "--collective",
-            help="collective [the first with this algorithm]",
-            metavar="NAME",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
-    ranks_per_node: Annotated[
-        int | None,
-        typer.Option(help="workers per node [all; in racks: one]", metavar="N", rich_help_panel=WHAT),
-    ] = None,
-    racks: Annotated[
-        str, typer.Option(help="number of racks, or workers in each: 6,16,10", metavar="N", rich_help_panel=WHAT)
-    ] = "1",
-    mapping: Annotated[
-        str, typer.Option(help="rank order over racks and nodes: block, cyclic", metavar="NAME", rich_help_panel=WHAT)
-    ] = "block",
-    aggregators: Annotated[
-        int, typer.Option(help="number of aggregators, each on its own node", metavar="N", rich_help_panel=WHAT)
-    ] = 0,
-    root: Annotated[
-        int | None,
-        typer.Option("-r", "--root", help="root of a rooted collective [0]", metavar="RANK", rich_help_panel=WHAT),
-    ] = None,
-    param: Annotated[
-        list[str] | None, typer.Option(help="parameter of the algorithm", metavar="K=V", rich_help_panel=WHAT)
-    ] = None,
-    unit: Annotated[
-        int | None,
-        typer.Option(help="unit of the table [the most informative one]", metavar="N", rich_help_panel=WHAT),
-    ] = None,
-    format_: Annotated[
-        str | None,
-        typer.Option("--format", help="{formats}", metavar="NAME", rich_help_panel=EXPORT),
-    ] = None,
-    nbytes: Annotated[
-        str | None,
-        typer.Option(
-            "-b", "--bytes", help="message size, such as 64K, of float32", metavar="SIZE", rich_help_panel=EXPORT
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="drawing, or with --format the schedule [stdout]", metavar="F.svg|F.png|F")
-    ] = None,
+    of_extensions: Mapping[str, str],
+    algorithm: str,
+    workers: int | None = None,
+    collective: str | None = None,
+    ranks_per_node: int | None = None,
+    racks: str = "1",
+    mapping: str = "block",
+    aggregators: int = 0,
+    root: int | None = None,
+    param: list[str] | None = None,
+    unit: int | None = None,
+    format_: str | None = None,
+    nbytes: str | None = None,
+    out: Path | None = None,
 ) -> int:
     """Describe the schedule of an algorithm, draw it, or write it.
 
@@ -166,13 +124,45 @@ def show(
     from hpccoll.cases.requested_schedule import requested_layout, requested_operation
     from hpccoll.common.units import parse_parameter, parse_size
 
-    written_as = schedule_format(format_, context.obj)
+    written_as = schedule_format(format_, of_extensions)
     operation = requested_operation(
         algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum, mapping),
         parse_size(nbytes or "", "--bytes"), root=root, parameters=dict(map(parse_parameter, param or ())),
     )  # fmt: skip
-    texts = written_as.texts(operation, context.obj, printed=out is None)
+    texts = written_as.texts(operation, of_extensions, printed=out is None)
     return _write(texts, operation.schedules[0].layout.ranks, out)
+
+
+SHOW = Command(
+    name="show",
+    run=show,
+    words=words_of_formats,
+    further=OptionsOfExtensions(EXPORT, options_of_formats),
+    example="""Examples:
+  hpccoll show ring -p 8 --out ring.svg
+  hpccoll show bine -c broadcast -p 64 --racks 8,16,16,16,8{examples}""",
+    arguments=(Argument("algorithm", "algorithm, see hpccoll list{files}", "ALGORITHM|FILE"),),
+    options={
+        WHAT: (
+            Option(("-p", "--workers"), "number of workers", metavar="N", kind="number"),
+            Option(("-c", "--collective"), "collective [the first with this algorithm]", metavar="NAME"),
+            Option(("--ranks-per-node",), "workers per node [all; in racks: one]", metavar="N", kind="number"),
+            Option(("--racks",), "number of racks, or workers in each: 6,16,10", "1", metavar="N"),
+            Option(("--mapping",), "rank order over racks and nodes: block, cyclic", "block", metavar="NAME"),
+            Option(("--aggregators",), "number of aggregators, each on its own node", 0, metavar="N", kind="number"),
+            Option(("-r", "--root"), "root of a rooted collective [0]", metavar="RANK", kind="number"),
+            Option(("--param",), "parameter of the algorithm", metavar="K=V", kind="list"),
+            Option(("--unit",), "unit of the table [the most informative one]", metavar="N", kind="number"),
+        ),
+        EXPORT: (
+            Option(("--format",), "{formats}", name="format_", metavar="NAME"),
+            Option(("-b", "--bytes"), "message size, such as 64K, of float32", name="nbytes", metavar="SIZE"),
+        ),
+        OPTIONS: (
+            Option(("--out",), "drawing, or with --format the schedule [stdout]", metavar="F.svg|F.png|F", kind="path"),
+        ),
+    },
+)
 
 
 def _describe(view: "ScheduleView", unit: int | None, out: Path | None) -> int:
@@ -183,11 +173,11 @@ def _describe(view: "ScheduleView", unit: int | None, out: Path | None) -> int:
     try:
         text = describe(view, unit)
     except UnprovenScheduleError:  # its rounds show where the fault is
-        typer.echo("\n".join(round_and_buffer_lines(view, unit)))
+        print("\n".join(round_and_buffer_lines(view, unit)))
         raise
     if out:
         draw(view, out, unit)
-    typer.echo(text)
+    print(text)
     return 0
 
 
@@ -196,7 +186,7 @@ def _write(texts: "Iterator[str]", ranks: int, out: Path | None) -> int:
 
     if out is None:
         for text in texts:
-            typer.echo(text, nl=False)
+            print(text, end="")
         return 0
     with (
         writing(out),
@@ -210,17 +200,7 @@ def _write(texts: "Iterator[str]", ranks: int, out: Path | None) -> int:
     return 0
 
 
-@family.command(
-    epilog="""Example: hpccoll evidence logs --network rdma
-
-of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log"""
-)
-def evidence(
-    logs: Annotated[list[Path], typer.Argument(help="logs, or directories with logs", metavar="LOGS...")],
-    *,
-    network: Annotated[str | None, typer.Option(help="expected network between nodes: rdma or tcp")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
-) -> int:
+def evidence(logs: list[Path], *, network: str | None = None, as_json: bool = False) -> int:
     """Report what libraries executed, from their logs.
 
     Logs of NCCL, RCCL, UCC and SHARP are read. The report names the algorithm, the network and the reason of a
@@ -238,7 +218,22 @@ def evidence(
     return INCOMPLETE if log_report.has_critical_findings(log_set, network) else 0
 
 
-@family.command(epilog="Example: hpccoll doctor")
+EVIDENCE = Command(
+    name="evidence",
+    run=evidence,
+    example="""Example: hpccoll evidence logs --network rdma
+
+of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log""",
+    arguments=(Argument("logs", "logs, or directories with logs", "LOGS...", kind="path", repeated=True),),
+    options={
+        OPTIONS: (
+            Option(("--network",), "expected network between nodes: rdma or tcp", metavar="NETWORK"),
+            JSON,
+        )
+    },
+)
+
+
 def doctor() -> int:
     """Check MPI, its launcher, Snakemake, Slurm, GPUs and RDMA.
 
@@ -251,5 +246,12 @@ def doctor() -> int:
     fatal = False
     for finding in examine():
         fatal |= finding.severity == "critical"
-        typer.echo(finding_line(finding))
+        print(finding_line(finding))
     return int(fatal)
+
+
+DOCTOR = Command(
+    name="doctor",
+    run=doctor,
+    example="Example: hpccoll doctor",
+)

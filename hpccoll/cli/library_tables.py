@@ -1,10 +1,9 @@
 """The tables with which communication libraries are tuned, as ``hpccoll tune`` knows them. Extensions bring them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from hpccoll.cli.command_help import CommandOfExtensions
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.extensions import contributions
 from hpccoll.common.files import read_text
@@ -96,20 +95,18 @@ def _library_tables() -> list[LibraryTables]:
     return brought
 
 
-class TuneCommand(CommandOfExtensions):
-    """The command ``tune``, whose help names the libraries and the formats."""
-
-    def words_of_extensions(self) -> Mapping[str, str]:
-        libraries: list[str] = []
-        written: list[str] = []
-        read: list[str] = []
-        for tables in contributions("library_tables"):
-            libraries.append(tables.libraries)
-            written += tables.written
-            read += tables.read
-        only_read = [name for name in read if name not in written]
-        return {
-            "libraries": ", ".join(libraries) or "another library",
-            "written": ", ".join(written) or "none is installed",
-            "read": join_words(only_read, "and") if only_read else "none",
-        }
+def words_of_tables() -> dict[str, str]:
+    """Return what the help of ``hpccoll tune`` says of tables of libraries."""
+    libraries: list[str] = []
+    written: list[str] = []
+    read: list[str] = []
+    for tables in contributions("library_tables"):
+        libraries.append(tables.libraries)
+        written += tables.written
+        read += tables.read
+    only_read = [name for name in read if name not in written]
+    return {
+        "libraries": ", ".join(libraries) or "another library",
+        "written": ", ".join(written) or "none is installed",
+        "read": join_words(only_read, "and") if only_read else "none",
+    }

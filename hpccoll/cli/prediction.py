@@ -1,33 +1,24 @@
 """The command predict, and its command step."""
 
+import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from signal import SIGINT, SIGTERM
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hpccoll.cli import common
-from hpccoll.cli.command_help import PlainCommand, PlainGroup
-from hpccoll.cli.extension_commands import Subcommand
+from hpccoll.cli.accepting import show_ratios
+from hpccoll.cli.command import Command
+from hpccoll.cli.extension_commands import subcommands
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
-from hpccoll.common.extensions import contributed, contributed_names
-from hpccoll.common.interruption import INTERRUPTED, completed, interruptible
+from hpccoll.common.interruption import INTERRUPTED, interruptible
+from hpccoll.common.options import Option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hpccoll.model.machine_file import MachineFile
     from hpccoll.model.predict import Predictions, Request
-
-family = typer.Typer()
-group = typer.Typer(cls=PlainGroup)
-family.add_typer(group, name="predict")
-for words in contributed_names("subcommands"):
-    first, _, second = words.partition(" ")
-    if first == "predict":
-        subcommand: Subcommand = contributed("subcommands", words)
-        group.command(second, epilog=subcommand.example, cls=PlainCommand)(subcommand.run)
 
 WHAT = "What to predict"
 QUESTIONS = ("best",)
@@ -36,108 +27,44 @@ WITH_AGAINST = "--against", "--machine", "--cluster", "--rate", "--json"
 """The options of a comparison with results; all others belong to predictions."""
 
 
-@group.callback(
-    invoke_without_command=True, epilog="Example: hpccoll predict --cluster 8xh100-400g --nodes 2-512 -b 16M"
-)
 def predict(
-    context: typer.Context,
-    machine: common.MACHINE = None,
-    cluster: common.CLUSTER = None,
-    nodes: common.NODES = "2,8,64",
-    ranks_per_node: Annotated[
-        int | None,
-        typer.Option(help="ranks on each node [the machine's]", metavar="N", rich_help_panel=common.WHERE),
-    ] = None,
-    aggregators: Annotated[
-        int | None,
-        typer.Option(help="aggregators [none; switches: as needed]", metavar="N", rich_help_panel=common.WHERE),
-    ] = None,
-    mapping: Annotated[
-        str | None,
-        typer.Option(
-            help="rank order over racks and nodes: block, cyclic", metavar="NAME", rich_help_panel=common.WHERE
-        ),
-    ] = None,
-    rate: Annotated[
-        str | None,
-        typer.Option(help="factor of all rates of the network: x2", metavar="xN", rich_help_panel=common.WHERE),
-    ] = None,
-    collective: Annotated[
-        str, typer.Option("-c", "--collective", help="collective", metavar="NAME", rich_help_panel=WHAT)
-    ] = "all_reduce",
-    algorithms: Annotated[
-        str | None,
-        typer.Option(
-            "-a",
-            "--algorithms",
-            help="algorithms, or all [usual ones]; NCCL's are added",
-            metavar="A,..",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
-    begin: Annotated[
-        str | None,
-        typer.Option("-b", "--begin", help="smallest message size [1K]", metavar="SIZE", rich_help_panel=WHAT),
-    ] = None,
-    end: Annotated[
-        str | None,
-        typer.Option(
-            "-e", "--end", help="largest message size [1G; with -b that size]", metavar="SIZE", rich_help_panel=WHAT
-        ),
-    ] = None,
-    factor: Annotated[
-        str,
-        typer.Option("-f", "--factor", help="ratio of one size to the one before", metavar="N", rich_help_panel=WHAT),
-    ] = "4",
-    dtype: Annotated[
-        str, typer.Option("-d", "--dtype", help="element type", metavar="TYPE", rich_help_panel=WHAT)
-    ] = "float32",
-    param: Annotated[
-        list[str] | None,
-        typer.Option(help="parameter of the algorithms: channels=4", metavar="K=V", rich_help_panel=WHAT),
-    ] = None,
-    question: Annotated[
-        str | None,
-        typer.Option(
-            help="best: a line for each size and number of nodes", metavar="best", rich_help_panel=common.OUTPUT
-        ),
-    ] = None,
-    against: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="results to compare with predictions of the same cases",
-            metavar="PATH",
-            rich_help_panel=common.OUTPUT,
-        ),
-    ] = None,
+    given: Sequence[str],
+    machine: Path | None = None,
+    cluster: str | None = None,
+    nodes: str = "2,8,64",
+    ranks_per_node: int | None = None,
+    aggregators: int | None = None,
+    mapping: str | None = None,
+    rate: str | None = None,
+    collective: str = "all_reduce",
+    algorithms: str | None = None,
+    begin: str | None = None,
+    end: str | None = None,
+    factor: str = "4",
+    dtype: str = "float32",
+    param: list[str] | None = None,
+    question: str | None = None,
+    against: list[Path] | None = None,
     *,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="JSON output, in SI units", rich_help_panel=common.OUTPUT)
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="picture, or raw file for report", metavar="F.html|svg|png|h5", rich_help_panel=common.OUTPUT
-        ),
-    ] = None,
+    as_json: bool = False,
+    out: Path | None = None,
 ) -> int:
     """Predict the times of algorithms on any number of nodes.
 
     Schedules are simulated on a fitted machine or a described cluster. Each of these times has an interval, and its
     distance from the nearest measurement. --out F.h5 writes a raw file: report draws its times dashed, formulas dotted,
-    and answers leave them out. With --against, measured times are compared with predicted ones; ends with 3 if a file
-    cannot be read. Ctrl-C prints what is complete, and ends with 130.
+    and answers leave them out. With --against, measured times are compared with predicted ones, as by accept --ratios;
+    ends with 3 if a file cannot be read. Ctrl-C prints what is complete, and ends with 130.
     """
-    if context.invoked_subcommand:
-        return _check_no_options(context)
     from hpccoll.cases.algorithm_files import with_files
     from hpccoll.common.quantities import TIMES
     from hpccoll.common.units import parse_parameter
     from hpccoll.model.predict import PredictionPlan, Request
     from hpccoll.render import prediction_report
     from hpccoll.schedule import DTYPE
+    from hpccoll.store.result_files import read_all
 
-    beside = [name for name in common.given_options(context) if name not in WITH_AGAINST]
+    beside = [name for name in given if name not in WITH_AGAINST]
     if against and beside:
         raise UnusableError(beside[0], "without --against, which compares the cases of the results")
     if question not in (None, *QUESTIONS):
@@ -145,7 +72,7 @@ def predict(
     faster = None if rate is None else TIMES.read("--rate", rate)
     model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
-        return _compare(against, model, as_json=as_json)
+        return show_ratios(read_all(against), model, "--against", as_json=as_json)
     names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
     request = Request(
         nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=with_files(names),
@@ -159,6 +86,45 @@ def predict(
             progress.say(f"hpccoll: {line}")
         predicted = plan.predict(progress)
     return _show(predicted, question, out, as_json=as_json)
+
+
+PREDICT = Command(
+    name="predict",
+    run=predict,
+    subcommands=partial(subcommands, "predict"),
+    example="Example: hpccoll predict --cluster 8xh100-400g --nodes 2-512 -b 16M",
+    options={
+        common.WHERE: (
+            common.MACHINE,
+            common.CLUSTER,
+            common.NODES,
+            Option(("--ranks-per-node",), "ranks on each node [the machine's]", metavar="N", kind="number"),
+            Option(("--aggregators",), "aggregators [none; switches: as needed]", metavar="N", kind="number"),
+            Option(("--mapping",), "rank order over racks and nodes: block, cyclic", metavar="NAME"),
+            Option(("--rate",), "factor of all rates of the network: x2", metavar="xN"),
+        ),
+        WHAT: (
+            Option(("-c", "--collective"), "collective", "all_reduce", metavar="NAME"),
+            Option(("-a", "--algorithms"), "algorithms, or all [usual ones]; NCCL's are added", metavar="A,.."),
+            Option(("-b", "--begin"), "smallest message size [1K]", metavar="SIZE"),
+            Option(("-e", "--end"), "largest message size [1G; with -b that size]", metavar="SIZE"),
+            Option(("-f", "--factor"), "ratio of one size to the one before", "4", metavar="N"),
+            Option(("-d", "--dtype"), "element type", "float32", metavar="TYPE"),
+            Option(("--param",), "parameter of the algorithms: channels=4", metavar="K=V", kind="list"),
+        ),
+        common.OUTPUT: (
+            Option(("--question",), "best: a line for each size and number of nodes", metavar="best"),
+            Option(
+                ("--against",),
+                "results to compare with predictions of the same cases",
+                metavar="PATH",
+                kind="path-list",
+            ),
+            common.JSON_IN_SI,
+            Option(("--out",), "picture, or raw file for report", metavar="F.html|svg|png|h5", kind="path"),
+        ),
+    },
+)
 
 
 def _show(predicted: "Predictions", question: str | None, out: Path | None, *, as_json: bool) -> int:
@@ -175,47 +141,10 @@ def _show(predicted: "Predictions", question: str | None, out: Path | None, *, a
         common.show_found(predicted.predictions, prediction_report.prediction_lines(predicted), as_json=as_json)
     if as_json or question:
         for line in prediction_report.left_out_lines(predicted.left_out):
-            typer.echo(f"hpccoll: {line}", err=True)
+            print(f"hpccoll: {line}", file=sys.stderr)
     elif out:
-        typer.echo(f"{'raw file' if out.suffix == RAW_FILE else 'picture'}: {out}")
+        print(f"{'raw file' if out.suffix == RAW_FILE else 'picture'}: {out}")
     return INTERRUPTED if predicted.interrupted else 0
-
-
-def _check_no_options(context: typer.Context) -> int:
-    if given := common.given_options(context):
-        raise UnusableError(f"option {given[0]}", f"after the word {context.invoked_subcommand}, whose option it is")
-    return 0
-
-
-def _compare(paths: list[Path], model: "MachineFile", *, as_json: bool) -> int:
-    from itertools import chain
-
-    from hpccoll.common.units import format_count
-    from hpccoll.judge.expectations import Expectation, expectations
-    from hpccoll.judge.library_expectations import LibraryExpectation, library_expectations
-    from hpccoll.render.model_report import expectation_lines, library_lines
-    from hpccoll.store.load_results import to_results
-    from hpccoll.store.result_files import read_all
-
-    files = read_all(paths)
-    results = to_results(files)
-    with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
-        every: Iterable[Expectation | LibraryExpectation] = chain(
-            expectations(files.raw_results, model, progress, results.rows),
-            library_expectations(results, model, progress),
-        )
-        found, interrupted = completed(every)
-    rows = [row for each in found for row in each.rows()]
-    if not rows:
-        raise UnusableError("--against", "no file has a correct measurement of an algorithm")
-    schedules = [line for each in found if isinstance(each, Expectation) for line in expectation_lines(each)]
-    calls = library_lines([each for each in found if isinstance(each, LibraryExpectation)])
-    common.show_found(rows, (*schedules, *calls), as_json=as_json)
-    damaged = common.report_damaged(files)
-    common.report_loaded(files)
-    if interrupted:
-        typer.echo(f"hpccoll: left out: all but {format_count(len(found), 'comparison')}: interrupted", err=True)
-    return INTERRUPTED if interrupted else damaged
 
 
 def _check_out(out: Path | None, machine: "MachineFile", request: "Request") -> None:

@@ -2,7 +2,6 @@
 
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -127,5 +126,7 @@ def _report_failure(runner: "JobRunner | None", error: BaseException, *, alone: 
     elif in_one_line:  # such as in a probe
         print(f"r{mpi_startup.launcher_rank()} | {reason}", file=sys.stderr, flush=True)
     if not in_one_line:
+        import traceback  # no rank that ends well needs it
+
         traceback.print_exc()
     return False

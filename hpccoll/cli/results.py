@@ -1,24 +1,15 @@
 """Commands that read raw files and directories of sweeps."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from hpccoll.cli.common import INCOMPLETE, PATHS, report_damaged, show_found
+from hpccoll.cli.command import Command
+from hpccoll.cli.common import INCOMPLETE, JSON, PATHS, report_damaged, show_found
+from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.common.errors import BadInputError, writing
+from hpccoll.common.options import Argument, Option
 
-family = typer.Typer()
 
-
-@family.command(epilog="Example: hpccoll report results/default")
-def report(
-    paths: PATHS,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="directory of the report [DIR/report, or FILE.report, of the first of PATHS]", metavar="DIR"),
-    ] = None,
-) -> int:
+def report(paths: list[Path], out: Path | None = None) -> int:
     """Write a report of raw files.
 
     Curves, tables, missing results and provenance in one HTML file that opens offline.
@@ -31,6 +22,24 @@ def report(
         raise BadInputError("--out", str(directory), f"another directory: it contains the report of {lost}")
     where = "" if out or paths[0].is_dir() else "; --out DIR chooses another directory"
     return write_report(paths, directory, f"{where}; it replaces the report of {lost}" if lost else where)
+
+
+REPORT = Command(
+    name="report",
+    run=report,
+    example="Example: hpccoll report results/default",
+    arguments=(PATHS,),
+    options={
+        OPTIONS: (
+            Option(
+                ("--out",),
+                "directory of the report [DIR/report, or FILE.report, of the first of PATHS]",
+                metavar="DIR",
+                kind="path",
+            ),
+        )
+    },
+)
 
 
 def write_report(paths: list[Path], out: Path, note: str = "") -> int:
@@ -47,19 +56,12 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
         page = build_report(results, out, title, paths, recommendations)
     code = report_damaged(results)
     for line in outcome_lines(results, recommendations):
-        typer.echo(line)
-    typer.echo(f"report: {page}{note}")
+        print(line)
+    print(f"report: {page}{note}")
     return code if results.measured and not results.missing else INCOMPLETE
 
 
-@family.command(epilog="Example: hpccoll export results/default --format csv > default.csv")
-def export(
-    paths: PATHS,
-    format_: Annotated[str, typer.Option("--format", help="output format: json, csv, nccl-tests or lines")] = "json",
-    rule: Annotated[
-        str, typer.Option("--rule", "--timing", help="rule for the time of an operation: max or span")
-    ] = "max",
-) -> int:
+def export(paths: list[Path], format_: str = "json", rule: str = "max") -> int:
     """Print one row per case and attempt, in SI units.
 
     Ends with 3 if a file cannot be read.
@@ -72,19 +74,27 @@ def export(
         raise BadInputError("--rule", rule, RULES)
     results = read_results(paths, rule)
     text = write(results, format_)
-    typer.echo(text, nl=not text.endswith("\n"))
+    print(text, end="" if text.endswith("\n") else "\n")
     return report_damaged(results)
 
 
-@family.command(epilog="Example: hpccoll status results/default")
-def status(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(help="sweeps, directories or raw files [the newest sweep in results/]", metavar="[PATHS...]"),
-    ] = None,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
-) -> int:
+EXPORT = Command(
+    name="export",
+    run=export,
+    example="Example: hpccoll export results/default --format csv > default.csv",
+    arguments=(PATHS,),
+    options={
+        OPTIONS: (
+            Option(
+                ("--format",), "output format: json, csv, nccl-tests or lines", "json", name="format_", metavar="FORMAT"
+            ),
+            Option(("--rule", "--timing"), "rule for the time of an operation: max or span", "max", metavar="RULE"),
+        )
+    },
+)
+
+
+def status(paths: list[Path] | None = None, *, as_json: bool = False) -> int:
     """Show progress, gaps and damage of results.
 
     Each job or raw file has a line with its cases, and the reasons of those that are missing. Ends with 3 if something
@@ -111,3 +121,20 @@ def status(
     statuses = sweep_statuses(files, running)
     show_found(statuses, (line for each in statuses for line in status_lines(each)), as_json=as_json)
     return report_damaged(files) or (0 if all(each.is_complete for each in statuses) else INCOMPLETE)
+
+
+STATUS = Command(
+    name="status",
+    run=status,
+    example="Example: hpccoll status results/default",
+    arguments=(
+        Argument(
+            "paths",
+            "sweeps, directories or raw files [the newest sweep in results/]",
+            "[PATHS...]",
+            kind="path",
+            repeated=True,
+        ),
+    ),
+    options={OPTIONS: (JSON,)},
+)

@@ -19,7 +19,7 @@ from hpccoll.cases.keys import (
     RUN_OPTIONS,
     read_option,
 )
-from hpccoll.cli.option_parser import OptionParser
+from hpccoll.cli.option_parser import MPIEXEC, OptionParser
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean
 from hpccoll.common.limits import MAX_CASES, RANKS
 from hpccoll.common.units import parameter_values, parse_parameter, sizes_between
@@ -42,7 +42,7 @@ Every result is checked; native is the library's own call; 1K is 1024 bytes.
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = OptionParser("run", RUN_SUMMARY, RUN_OPTIONS, (FOR_THE_WORKFLOW,), RUN_END)
+    parser = OptionParser("run", RUN_SUMMARY, RUN_OPTIONS, (FOR_THE_WORKFLOW,), RUN_END, launcher=MPIEXEC)
     parser.set_defaults(command=None, dry_run=False)
     return parser
 

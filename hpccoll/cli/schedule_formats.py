@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from hpccoll.cases.keys import Option
-from hpccoll.cli.command_help import CommandOfExtensions
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.extensions import contributions
+from hpccoll.common.options import Option
 
 if TYPE_CHECKING:
     from hpccoll.cases.requested_schedule import RequestedOperation
@@ -58,31 +57,27 @@ def schedule_format(name: str, options: Mapping[str, str]) -> ScheduleFormat:
     return formats[name]
 
 
-class ShowCommand(CommandOfExtensions):
-    """The command ``show``, whose help names the formats, with their options."""
+def options_of_formats() -> list[Option]:
+    """Return the options that only some formats have."""
+    options: list[Option] = []
+    for brought in contributions("schedule_formats"):
+        options += brought.options
+    return options
 
-    options_before = "--out"
 
-    def options_of_extensions(self) -> Sequence[Option]:
-        options: list[Option] = []
-        for brought in contributions("schedule_formats"):
-            options += brought.options
-        return options
-
-    def words_of_extensions(self) -> Mapping[str, str]:
-        meanings: list[str] = []
-        sentences: list[str] = []
-        examples = ""
-        for brought in contributions("schedule_formats"):
-            meanings.append(f"{brought.name}: {brought.help}")
-            sentences.append(brought.about)
-            examples += "".join(f"\n  {example}" for example in brought.examples)
-        files: list[str] = []
-        for file_format in contributions("algorithm_formats"):
-            files.append(file_format.name)
-        return {
-            "files": f", or the file of {' or '.join(files)}" if files else "",
-            "formats": "; ".join(meanings) or "none is installed",
-            "about": " ".join(sentences),
-            "examples": examples,
-        }
+def words_of_formats() -> dict[str, str]:
+    """Return what the help of ``hpccoll show`` says of the formats."""
+    meanings: list[str] = []
+    sentences: list[str] = []
+    examples = ""
+    for brought in contributions("schedule_formats"):
+        meanings.append(f"{brought.name}: {brought.help}")
+        sentences.append(brought.about)
+        examples += "".join(f"\n  {example}" for example in brought.examples)
+    files = [file_format.name for file_format in contributions("algorithm_formats")]
+    return {
+        "files": f", or the file of {' or '.join(files)}" if files else "",
+        "formats": "; ".join(meanings) or "none is installed",
+        "about": " ".join(sentences),
+        "examples": examples,
+    }

@@ -3,42 +3,33 @@
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
-from hpccoll.cli.common import INCOMPLETE, PROFILE, SITE, show_found
+from hpccoll.cli.command import Command
+from hpccoll.cli.common import INCOMPLETE, JSON, PROFILE, SITE, show_found
 from hpccoll.cli.diagnosing import DIAGNOSE_SUMMARY
 from hpccoll.cli.diagnosing import main as run_diagnosis
+from hpccoll.cli.extension_commands import WordsCommand
 from hpccoll.cli.job_program import main as run_job
+from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.results import write_report
 from hpccoll.cli.run_options import RUN_SUMMARY
 from hpccoll.common.errors import BadInputError, to_one_line
-from hpccoll.common.extensions import contributed, contributed_names
 from hpccoll.common.interruption import INTERRUPTED
+from hpccoll.common.options import Argument, Option
 
 if TYPE_CHECKING:
     from hpccoll.cases.plan import Plan
-    from hpccoll.cli.extension_commands import JobCommand
-
-family = typer.Typer()
 
 
-@family.command(
-    epilog="Example: hpccoll sweep my.yaml --out results/tuesday -- --cores 1",
-    context_settings={"allow_extra_args": True},
-)
 def sweep(
-    context: typer.Context,
-    config: Annotated[
-        Path | None, typer.Argument(help="sweep file [a small sweep of about a minute]", metavar="[CONFIG]")
-    ] = None,
-    profile: PROFILE = "local",
-    site: SITE = None,
-    out: Annotated[
-        Path | None, typer.Option(help="directory of the results [results/NAME of the sweep file]", metavar="DIR")
-    ] = None,
+    rest: Sequence[str],
+    config: Path | None = None,
+    profile: str = "local",
+    site: str | None = None,
+    out: Path | None = None,
 ) -> int:
     """Measure the cases of a sweep file, and write a report.
 
@@ -51,13 +42,11 @@ def sweep(
     from hpccoll.sweep.progress import MeasurementCounter, progress_display
     from hpccoll.sweep.slurm.job_supervisor import SlurmMonitor
 
-    if context.args and "--" not in sys.argv:
-        raise BadInputError("sweep", shlex.join(context.args), "one sweep file; arguments of Snakemake come after --")
     config = config or default_sweep()
     out = out or Path("results") / config.stem
     plan = make_plan(config, profile, site, out)
-    command = workflow.snakemake_command(config, profile, site, out, context.args)
-    if {"-n", "--dry-run", "--dryrun"} & set(context.args):
+    command = workflow.snakemake_command(config, profile, site, out, rest)
+    if {"-n", "--dry-run", "--dryrun"} & set(rest):
         return subprocess.run(command, check=False).returncode
     with workflow.exclusive(out):
         check_output_directory(plan, out)
@@ -65,23 +54,38 @@ def sweep(
         monitor = SlurmMonitor(out, every_s) if plan.launcher.slurm else None
         orphans = workflow.kill_orphans(out) + (monitor.cancel_and_wait("the next sweep ended it") if monitor else [])
         for orphan in orphans:
-            typer.echo(f"ended an orphan of an earlier sweep: {orphan}", err=True)
+            print(f"ended an orphan of an earlier sweep: {orphan}", file=sys.stderr)
         write_plan(plan, out)
-        typer.echo("\n".join((*plan_summary(plan), f"$ {shlex.join(command)}")))
+        print("\n".join((*plan_summary(plan), f"$ {shlex.join(command)}")))
         counter = MeasurementCounter(plan, out)
         with progress_display(counter.total, slurm=plan.launcher.slurm) as show:
             code = workflow.run_workflow(command, out, lambda: show(counter.count()), monitor)
             show(counter.count())
         if code not in (0, INTERRUPTED):
             last_line = to_one_line(workflow.last_log_line(out))
-            typer.echo(f"snakemake ended with {code} ({last_line}): see {out}/logs/snakemake.log", err=True)
+            print(f"snakemake ended with {code} ({last_line}): see {out}/logs/snakemake.log", file=sys.stderr)
         slow = plan.diagnose is not None and print_diagnoses(plan, out)
-        typer.echo("writing the report", err=True)
+        print("writing the report", file=sys.stderr)
         try:
             return write_report([out], out / "report") or (INCOMPLETE if code or slow else 0)
         except BadInputError as error:  # such as a full disk; the results remain for 'hpccoll report'
-            typer.echo(f"hpccoll: {error}", err=True)
+            print(f"hpccoll: {error}", file=sys.stderr)
             return INCOMPLETE
+
+
+SWEEP_COMMAND = Command(
+    name="sweep",
+    run=sweep,
+    example="Example: hpccoll sweep my.yaml --out results/tuesday -- --cores 1",
+    arguments=(Argument("config", "sweep file [a small sweep of about a minute]", "[CONFIG]", kind="path"),),
+    options={
+        OPTIONS: (
+            PROFILE,
+            SITE,
+            Option(("--out",), "directory of the results [results/NAME of the sweep file]", metavar="DIR", kind="path"),
+        )
+    },
+)
 
 
 def print_diagnoses(plan: "Plan", out: Path) -> int:
@@ -93,28 +97,19 @@ def print_diagnoses(plan: "Plan", out: Path) -> int:
     codes = []
     for job in (each for each in plan.jobs if diagnosis_seconds(each, plan.diagnose)):
         pattern = diagnosis_of_job(out / "raw", job.name, "*")
-        typer.echo(f"diagnosis of {job.name}:")
+        print(f"diagnosis of {job.name}:")
         try:
             newest = max(pattern.parent.glob(pattern.name), key=lambda path: path.stat().st_mtime)
             codes.append(print_recorded([newest], None, as_json=False))
         except ValueError as error:  # there is none, or it cannot be read
             reason = f"hpccoll: {error}" if isinstance(error, BadInputError) else f"none: {out}/logs has its output"
-            typer.echo(reason, err=True)
+            print(reason, file=sys.stderr)
             codes.append(INCOMPLETE)
     return max(codes, default=0)
 
 
-@family.command(epilog="Example: hpccoll plan workflows/config/default.yaml")
 def plan(
-    config: Annotated[Path, typer.Argument(help="sweep file", metavar="CONFIG")],
-    profile: Annotated[
-        str | None,
-        typer.Option(help="local, slurm, slurm-nodbd or testbed [for a cluster: offline]", metavar="NAME"),
-    ] = None,
-    site: SITE = None,
-    out: Annotated[Path | None, typer.Option(help="directory for plan.json and the job files", metavar="DIR")] = None,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output")] = False,
+    config: Path, profile: str | None = None, site: str | None = None, out: Path | None = None, *, as_json: bool = False
 ) -> None:
     """Show the jobs of a sweep file and the skipped cases.
 
@@ -132,12 +127,23 @@ def plan(
     show_found(record, plan_lines(made), as_json=as_json)
 
 
-@family.command(hidden=True, epilog="Example: hpccoll launch results/my/plan.json mpi.p4 --out mpi.p4.h5")
-def launch(
-    plan_file: Annotated[Path, typer.Argument(help="plan.json of a sweep", metavar="PLAN")],
-    job: Annotated[str, typer.Argument(help="name of one of its jobs", metavar="JOB")],
-    out: Annotated[Path, typer.Option(help="raw file", metavar="F.h5")],
-) -> int:
+PLAN = Command(
+    name="plan",
+    run=plan,
+    example="Example: hpccoll plan workflows/config/default.yaml",
+    arguments=(Argument("config", "sweep file", "CONFIG", kind="path"),),
+    options={
+        OPTIONS: (
+            Option(("--profile",), "local, slurm, slurm-nodbd or testbed [for a cluster: offline]", metavar="NAME"),
+            SITE,
+            Option(("--out",), "directory for plan.json and the job files", metavar="DIR", kind="path"),
+            JSON,
+        )
+    },
+)
+
+
+def launch(plan_file: Path, job: str, out: Path) -> int:
     """Start the ranks of a job, for the workflow.
 
     On Slurm it runs inside the allocation.
@@ -147,29 +153,17 @@ def launch(
     return 0 if start(plan_file, job, out) else INCOMPLETE
 
 
-# Of these three only the help of all commands knows: __main__ starts ranks without the other commands.
-RANKS: Any = {"add_help_option": False, "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True}}
+LAUNCH = Command(
+    name="launch",
+    run=launch,
+    example="Example: hpccoll launch results/my/plan.json mpi.p4 --out mpi.p4.h5",
+    arguments=(
+        Argument("plan_file", "plan.json of a sweep", "PLAN", kind="path"),
+        Argument("job", "name of one of its jobs", "JOB"),
+    ),
+    options={OPTIONS: (Option(("--out",), "raw file", metavar="F.h5", kind="path", required=True),)},
+)
 
 
-@family.command(help=RUN_SUMMARY, **RANKS)
-def run(context: typer.Context) -> int:
-    return run_job(context.args)
-
-
-def _add_job_command(name: str) -> None:
-    """Add a command of an extension that ranks run."""
-    command: JobCommand = contributed("job_commands", name)
-
-    def start(context: typer.Context) -> int:
-        return run_job(context.args, command)
-
-    family.command(name, help=command.summary, **RANKS)(start)
-
-
-for name in contributed_names("job_commands"):
-    _add_job_command(name)
-
-
-@family.command(help=DIAGNOSE_SUMMARY, **RANKS)
-def diagnose(context: typer.Context) -> int:
-    return run_diagnosis(context.args)
+RUN = WordsCommand(RUN_SUMMARY, run_job)
+DIAGNOSE = WordsCommand(DIAGNOSE_SUMMARY, run_diagnosis)

@@ -1,19 +1,20 @@
 """The command trace."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from hpccoll.cli import common
+from hpccoll.cli.command import Command
+from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, writing
+from hpccoll.common.options import Argument, Option
 
 if TYPE_CHECKING:
     from hpccoll.render.trace_text import JobFindings
 
-family = typer.Typer()
 
 MOST_LINES = 20
 """The most files for each of which a line says why it cannot be read."""
@@ -22,25 +23,14 @@ MOST_LINES = 20
 def _print_damaged(lines: Sequence[str]) -> None:
     """Print why files cannot be read, and how many more there are."""
     for line in lines[:MOST_LINES]:
-        typer.echo(f"hpccoll: {line}", err=True)
+        print(f"hpccoll: {line}", file=sys.stderr)
     more = len(lines) - MOST_LINES
     if more > 0:
-        typer.echo(f"hpccoll: FILES: {more} more files cannot be read", err=True)
+        print(f"hpccoll: FILES: {more} more files cannot be read", file=sys.stderr)
 
 
-@family.command(epilog="Example: hpccoll trace /tmp/nccl_trace_rank_*")
 def trace(
-    files: Annotated[
-        list[Path],
-        typer.Argument(help="files that the job wrote, archives of them, or directories", metavar="FILES..."),
-    ],
-    *,
-    against: Annotated[
-        list[Path] | None,
-        typer.Option(help="results of this machine, beside which collectives are held", metavar="RESULTS"),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="directory for a page with all of it", metavar="DIR")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
+    files: list[Path], *, against: list[Path] | None = None, out: Path | None = None, as_json: bool = False
 ) -> int:
     """Show who waits for whom in a recorded job, and what is slow.
 
@@ -79,10 +69,38 @@ def trace(
             page = write_trace_page(jobs, files, out)
     common.show_found(trace_record(jobs), trace_lines(jobs), as_json=as_json)
     if out:
-        typer.echo(f"page: {page}", err=as_json)
+        print(f"page: {page}", file=sys.stderr if as_json else sys.stdout)
     if read.damaged or any(map(_is_incomplete, jobs)):
         return common.INCOMPLETE
     return 0
+
+
+TRACE = Command(
+    name="trace",
+    run=trace,
+    example="Example: hpccoll trace /tmp/nccl_trace_rank_*",
+    arguments=(
+        Argument(
+            "files",
+            "files that the job wrote, archives of them, or directories",
+            "FILES...",
+            kind="path",
+            repeated=True,
+        ),
+    ),
+    options={
+        OPTIONS: (
+            Option(
+                ("--against",),
+                "results of this machine, beside which collectives are held",
+                metavar="RESULTS",
+                kind="path-list",
+            ),
+            Option(("--out",), "directory for a page with all of it", metavar="DIR", kind="path"),
+            common.JSON_IN_SI,
+        )
+    },
+)
 
 
 def _is_incomplete(findings: "JobFindings") -> bool:

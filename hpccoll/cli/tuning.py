@@ -1,49 +1,26 @@
 """Commands that evaluate results: tune and fit."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from hpccoll.cli.common import PATHS, report_damaged, report_loaded, show_found
-from hpccoll.cli.library_tables import OWN_FORMAT, TuneCommand, tables_that_read, tables_that_write
+from hpccoll.cli.command import Command
+from hpccoll.cli.common import JSON_IN_SI, PATHS, report_damaged, report_loaded, show_found
+from hpccoll.cli.library_tables import OWN_FORMAT, tables_that_read, tables_that_write, words_of_tables
+from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.options import Argument, Option
 from hpccoll.common.units import format_count
 
-family = typer.Typer()
 
-
-@family.command(cls=TuneCommand, epilog="Example: hpccoll tune results/default --out table.json")
 def tune(
-    paths: Annotated[
-        list[Path] | None, typer.Argument(help="raw files, or directories with raw files", metavar="PATHS...")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="file of the new table", metavar="TABLE.json")] = None,
-    judge: Annotated[
-        Path | None,
-        typer.Option(help="table whose choices to compare with the best ones in PATHS", metavar="TABLE.json"),
-    ] = None,
-    lint: Annotated[
-        Path | None, typer.Option(help="tuning table of another library to check, instead of PATHS", metavar="F")
-    ] = None,
-    verify: Annotated[
-        Path | None,
-        typer.Option(
-            help="such a table: does the library do in PATHS what it says, and what does it gain", metavar="F"
-        ),
-    ] = None,
-    table_format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help=f"{{written}}: with --out the library of the table [{OWN_FORMAT}, ours]; with --lint, also {{read}} "
-            "[as F looks]",
-            metavar="NAME",
-        ),
-    ] = None,
+    paths: list[Path] | None = None,
+    out: Path | None = None,
+    judge: Path | None = None,
+    lint: Path | None = None,
+    verify: Path | None = None,
+    table_format: str | None = None,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output; of --out, with --format only")] = False,
+    as_json: bool = False,
 ) -> int:
     """Build a table of the best algorithms, judge one, or check one of {libraries}.
 
@@ -93,23 +70,48 @@ def tune(
         lines += [finding.with_remedy for finding in table_load_findings(kept, advice)]
         if count := len(results.rows) - len(kept.rows):
             lines.append(f"left out: {format_count(count, 'result')} of plans, which a table cannot name")
-        typer.echo("\n".join((*lines, f"table: {out}")))
+        print("\n".join((*lines, f"table: {out}")))
     return report_damaged(results)
 
 
-@family.command(epilog="Example: hpccoll fit results/calibrate results/default --out machine.json")
-def fit(
-    paths: PATHS,
-    out: Annotated[
-        Path | None, typer.Option(help="file of the fitted machine, for predict", metavar="MACHINE.json")
-    ] = None,
-    declare: Annotated[
-        Path | None,
-        typer.Option(help="sections cpus, uplink, memory, aggregators or layout of a machine file", metavar="F.yaml"),
-    ] = None,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON output, in SI units")] = False,
-) -> int:
+TUNE = Command(
+    name="tune",
+    run=tune,
+    words=words_of_tables,
+    example="Example: hpccoll tune results/default --out table.json",
+    arguments=(
+        Argument("paths", "raw files, or directories with raw files", "[PATHS...]", kind="path", repeated=True),
+    ),
+    options={
+        OPTIONS: (
+            Option(("--out",), "file of the new table", metavar="TABLE.json", kind="path"),
+            Option(
+                ("--judge",),
+                "table whose choices to compare with the best ones in PATHS",
+                metavar="TABLE.json",
+                kind="path",
+            ),
+            Option(("--lint",), "tuning table of another library to check, instead of PATHS", metavar="F", kind="path"),
+            Option(
+                ("--verify",),
+                "such a table: does the library do in PATHS what it says, and what does it gain",
+                metavar="F",
+                kind="path",
+            ),
+            Option(
+                ("--format",),
+                f"{{written}}: with --out the library of the table [{OWN_FORMAT}, ours]; with --lint, also "
+                f"{{read}} [as F looks]",
+                name="table_format",
+                metavar="NAME",
+            ),
+            Option(("--json",), "JSON output; of --out, with --format only", name="as_json", kind="flag"),
+        )
+    },
+)
+
+
+def fit(paths: list[Path], out: Path | None = None, declare: Path | None = None, *, as_json: bool = False) -> int:
     """Fit a machine to ping-pongs and other patterns.
 
     Its predictions are compared with all other measurements: the output begins with the errors on these. Measure
@@ -135,6 +137,26 @@ def fit(
         write_machine(fitted[0].machine_file(), out)
     show_found(models, (line for each in models for line in model_lines(each)), as_json=as_json)
     if out and not as_json:
-        typer.echo(f"machine: {out}")
+        print(f"machine: {out}")
     report_loaded(files)
     return report_damaged(files)
+
+
+FIT = Command(
+    name="fit",
+    run=fit,
+    example="Example: hpccoll fit results/calibrate results/default --out machine.json",
+    arguments=(PATHS,),
+    options={
+        OPTIONS: (
+            Option(("--out",), "file of the fitted machine, for predict", metavar="MACHINE.json", kind="path"),
+            Option(
+                ("--declare",),
+                "sections cpus, uplink, memory, aggregators or layout of a machine file",
+                metavar="F.yaml",
+                kind="path",
+            ),
+            JSON_IN_SI,
+        )
+    },
+)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from reprlib import Repr
 from threading import Event, Thread
-from traceback import extract_tb
 from typing import Self
 
 from hpccoll.common.terminal import OutputError, printable
@@ -92,6 +91,8 @@ def fault_with_line(error: Exception) -> str:
     fault = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError):  # it names its line itself
         return fault
+    from traceback import extract_tb  # only for messages
+
     frames = extract_tb(error.__traceback__)
     of_pages = [frame for frame in frames if Path(frame.filename).parent == PACKAGE / "algorithms"]
     line = (of_pages or frames)[-1]

@@ -157,6 +157,9 @@ class Key:
     required: bool = False  # a sweep file must set it
 
 
+COUNT = Key("a number of things", bound=IntegerRange(0, 1 << 31))
+"""How many, at least."""
+
 RANKS = IntegerRange(1, 1 << 18)
 """The number of ranks of a launch, or of nodes: the largest machines have 160,000 nodes."""
 RANK = IntegerRange(0, RANKS.maximum - 1)

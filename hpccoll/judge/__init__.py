@@ -1,1 +1,1 @@
-"""Holds rows against what is expected: an earlier run, a reference, published figures, a formula, a simulation."""
+"""Holds measurements against what is expected: of an earlier run, a reference, published figures, a model, a curve."""

@@ -117,14 +117,16 @@ def likeliest_causes(
             continue
         proof = known.proof(facts)
         if proof:
-            possible.append(((0,), Cause(known.what, known.check, f"the log has {proof}", proven=True)))
+            proven = Cause(known.what, known.check, f"the log has {proof}", proven=True)
+            possible.append(((0,), proven))
         elif not known.is_excluded(facts, passing):
             rank = ranks[0]
             symptom = symptoms[rank]
             context = known.context_in(facts)
             distance = known.distance(symptom.share)
             order = (1, distance > 0, rank, distance, not context)
-            possible.append((order, Cause(known.what, known.check, "; ".join((symptom.words, *context)))))
+            because = "; ".join((symptom.words, *context))
+            possible.append((order, Cause(known.what, known.check, because)))
     possible.sort(key=lambda ordered: ordered[0])
     return tuple(cause for _, cause in possible[:LIKELIEST])
 
@@ -160,8 +162,11 @@ def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | N
         variables: the variables of its environment that its file records.
         rails: the number of ports of a node, as the machine is described; None if it is not.
     """
-    settings = {**variables, **(log.settings if log else {})}
-    yield from (f"{name}={value}" for name, value in settings.items())
+    settings = dict(variables)
+    if log:
+        settings |= log.settings
+    for name, value in settings.items():
+        yield f"{name}={value}"
     if log is None:
         return
     if log.settings:  # variables of NCCL's configuration files are in no environment
@@ -170,20 +175,32 @@ def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | N
         yield f"network {log.network_type}: {', '.join(log.network) or 'Socket'}"
     if log.gdr is not None:
         yield "GPUDirect RDMA on every hop" if log.gdr else "not every hop with GPUDirect RDMA"
-    yield from (f"path {path}" for path in log.paths)
-    kinds_of_paths = {path.partition("/")[0] for path in log.paths}
-    if kinds_of_paths - {"NET"} == {"P2P"}:
-        yield "every path in a node is peer-to-peer"
-    if rails and log.devices:
-        ports = len(log.devices)
-        number = "fewer ports than" if ports < rails else "as many ports as"
-        yield f"{number} described: {ports} of {rails}"
-    kinds_of_ports = {port.rpartition("/")[2] for port in log.devices}
-    yield from (f"ports of {kind}" for kind in kinds_of_ports)
+    yield from _path_facts(log)
+    yield from _port_facts(log, rails)
     if any("nvls" in line.algorithm for line in log.collectives):
         yield "NVLS runs"
     if "tuner" in log.plugins:
         yield f"tuner plugin {log.plugins['tuner']}"
     else:
         yield "no tuner plugin"
-    yield from (f"unavailable {lost.feature}: {lost.reason} ({lost.line})" for lost in log.unavailable)
+    for lost in log.unavailable:
+        yield f"unavailable {lost.feature}: {lost.reason} ({lost.line})"
+
+
+def _path_facts(log: LogRecord) -> Iterator[str]:
+    """Yield the paths that messages take."""
+    for path in log.paths:
+        yield f"path {path}"
+    kinds = {path.partition("/")[0] for path in log.paths}
+    if kinds - {"NET"} == {"P2P"}:
+        yield "every path in a node is peer-to-peer"
+
+
+def _port_facts(log: LogRecord, rails: int | None) -> Iterator[str]:
+    """Yield how many ports of a node are used, if both numbers are known, and what ports they are."""
+    if rails and log.devices:
+        ports = len(log.devices)
+        number = "fewer ports than" if ports < rails else "as many ports as"
+        yield f"{number} described: {ports} of {rails}"
+    for kind in {port.rpartition("/")[2] for port in log.devices}:
+        yield f"ports of {kind}"

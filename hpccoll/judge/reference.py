@@ -7,7 +7,6 @@ more run (``shift``).
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Annotated, Any, Literal
@@ -29,7 +28,7 @@ from hpccoll.judge.run_comparison import (
     compare_sides,
 )
 from hpccoll.store.durable_files import replacing_file
-from hpccoll.store.rows import Results
+from hpccoll.store.rows import Results, Run
 
 MAX_FILE_BYTES = 64 << 20
 MIN_RUNS = 3
@@ -146,22 +145,34 @@ def make_reference(runs: Sequence[Results]) -> Reference:
     """
     if len(runs) < MIN_RUNS:
         raise UnusableError("--make-reference", f"at least {MIN_RUNS} runs are needed: their spread makes the bounds")
-    cases_by_run = [cases_of_rows(results.rows, results.runs) for results in runs]
-    first = cases_by_run[0]
-    common = [key for key in first if all(key in cases and cases[key].timed for cases in cases_by_run)]
+    common = _common_cases(runs)
     if not common:
         raise UnusableError("--make-reference", "the runs have no case in common")
-    times = [[cases[key].seconds or 0.0 for cases in cases_by_run] for key in common]
-    sizes = [first[key].coordinates["requested_bytes"] for key in common]
-    lows, highs = (ends.tolist() for ends in RunSpread.of(times, sizes).bounds)
+    times = [[case.seconds or 0.0 for case in cases] for cases in common]
+    sizes = [cases[0].coordinates["requested_bytes"] for cases in common]
+    lows, highs = RunSpread.of(times, sizes).bounds
     reference_cases = []
-    for key, times_of_case, low, high in zip(common, times, lows, highs, strict=True):
-        of_runs = [cases[key] for cases in cases_by_run]
-        reference_cases.append(ReferenceCase.of(of_runs, times_of_case, low, high))
-    firsts = [results.runs[0] for results in runs if results.runs]
-    words = [f"{run.created} on {run.machine}" for run in firsts]
-    facts = facts_of_runs(chain.from_iterable(results.runs for results in runs))
-    return Reference(runs=words, cases=reference_cases, facts=facts)
+    for cases, times_of_case, low, high in zip(common, times, lows.tolist(), highs.tolist(), strict=True):
+        reference_cases.append(ReferenceCase.of(cases, times_of_case, low, high))
+    words = []
+    launches: list[Run] = []
+    for results in runs:
+        launches += results.runs
+        if results.runs:
+            first = results.runs[0]
+            words.append(f"{first.created} on {first.machine}")
+    return Reference(runs=words, cases=reference_cases, facts=facts_of_runs(launches))
+
+
+def _common_cases(runs: Sequence[Results]) -> list[list[ComparedCase]]:
+    """Return the cases that all runs have with a time, each as it is in every run."""
+    cases_by_run = [cases_of_rows(results.rows, results.runs) for results in runs]
+    common = []
+    for key in cases_by_run[0]:
+        cases = [of_run[key] for of_run in cases_by_run if key in of_run and of_run[key].timed]
+        if len(cases) == len(runs):
+            common.append(cases)
+    return common
 
 
 def compare_with_reference(reference: Reference, new: Results, tolerance: float) -> Comparison:

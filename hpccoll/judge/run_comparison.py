@@ -15,7 +15,6 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import chain
 from statistics import median
 from typing import Any, ClassVar
 
@@ -86,8 +85,12 @@ class ComparedCase:
         """Return the names and both values of what makes the cases different ones."""
         mine = json.loads(self.identity)
         others = json.loads(other.identity)
-        values = [(name, mine.get(name), others.get(name)) for name in dict.fromkeys((*mine, *others))]
-        return [(name, own, its) for name, own, its in values if own != its]
+        different = []
+        for name in mine | others:
+            own, its = mine.get(name), others.get(name)
+            if own != its:
+                different.append((name, own, its))
+        return different
 
 
 def cases_of_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> dict[str, ComparedCase]:
@@ -122,10 +125,17 @@ def _case_of_row(row: Row, choice: Choice, key: CallKey, alike: Collection[CallK
     waiting = None
     if row.transfer_s is not None and row.waiting_s is not None:
         waiting = row.transfer_s, row.waiting_s, late_words(row)
+    named = key
+    if len(alike) == 1:
+        named = key.without(*MAY_CHANGE)
+    label = _label(row)
+    difference = key.label(alike)
+    if difference:
+        label = f"{label}, {difference}"
     return ComparedCase(
-        identity=_identity(choice, key if len(alike) > 1 else key.without(*MAY_CHANGE)),
+        identity=_identity(choice, named),
         case_id=row.case_id,
-        label=", ".join(filter(None, (_label(row), key.label(alike)))),
+        label=label,
         coordinates={name: getattr(row, name) for name in COORDINATES},
         status=row.status,
         reason=row.reason,
@@ -150,14 +160,15 @@ _CALL_FIELDS = tuple(field.name for field in fields(CallKey))
 
 
 def _label(row: Row) -> str:
-    params = " ".join(f"{name}={value}" for name, value in sorted(row.params.items()))
-    transport = "" if row.transport == "mpi" else f"over {row.transport}"
-    how = " ".join(filter(None, (row.algorithm, params, transport)))
-    op = f" {row.op}" if row.op else ""
+    how = [row.algorithm]
+    how += [f"{name}={value}" for name, value in sorted(row.params.items())]
+    if row.transport != "mpi":
+        how.append(f"over {row.transport}")
+    elements = f"{row.dtype} {row.op}" if row.op else row.dtype
     placement = "in place" if row.in_place else "out of place"
     words = [
-        f"{row.collective} {format_size(row.requested_bytes)} {how}",
-        f"{row.dtype}{op} {placement}",
+        f"{row.collective} {format_size(row.requested_bytes)} {' '.join(how)}",
+        f"{elements} {placement}",
         f"{format_count(row.ranks, 'rank')} on {format_count(row.nodes, 'node')}",
     ]
     if row.variant:
@@ -194,16 +205,18 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
-        content: dict[str, Any] = {}
-        for verdict, key in PLURALS.items():
-            content[key] = [held.to_json() for held in self.of(verdict)]
+        content: dict[str, Any] = {key: [] for key in PLURALS.values()}
+        for held in self.cases:
+            content[PLURALS[held.verdict]].append(held.to_json())
+        changed = {}
+        for name, (old, new) in self.changes.items():
+            changed[name] = {"old": old, "new": new}
         old_load, new_load = self.loads
-        return content | {
-            "changes": {name: {"old": old, "new": new} for name, (old, new) in self.changes.items()},
-            "loads": {"old": old_load, "new": new_load},
-            "tolerance": self.tolerance,
-            "beside": [pair.to_json() for pair in self.beside],
-        }
+        content["changes"] = changed
+        content["loads"] = {"old": old_load, "new": new_load}
+        content["tolerance"] = self.tolerance
+        content["beside"] = [pair.to_json() for pair in self.beside]
+        return content
 
     @property
     def common_factor(self) -> float | None:
@@ -217,9 +230,11 @@ class Comparison:
         by_call = defaultdict[tuple[str, int, int], list[CaseComparison]](list)
         for held in self.cases:
             where = held.case.coordinates
-            by_call[where["collective"], where["ranks"], where["nodes"]].append(held)
-        parts = [(call, replace(self, cases=cases, beside=())) for call, cases in sorted(by_call.items())]
-        return dict(sorted(parts, key=lambda part: not part[1].worse))
+            call = where["collective"], where["ranks"], where["nodes"]
+            by_call[call].append(held)
+        parts = {call: replace(self, cases=by_call[call], beside=()) for call in sorted(by_call)}
+        worst_first = sorted(parts, key=lambda call: not parts[call].worse)
+        return {call: parts[call] for call in worst_first}
 
     def factors(self, *verdicts: HeldVerdict) -> list[float]:
         """Return the times of the new run over those of the old one, ascending, of the cases of some verdicts."""
@@ -232,7 +247,8 @@ class Comparison:
     def decided_cases(self, required: int | None = None) -> DecidedCases:
         """Return how many cases are decided, of those that the old run has; ``required`` of them must be [half]."""
         cases = len(self.cases) - len(self.of(HeldVerdict.NEW))
-        return DecidedCases(cases - len(self.of(HeldVerdict.CANNOT_TELL)), cases, "case", required)
+        undecided = len(self.of(HeldVerdict.CANNOT_TELL))
+        return DecidedCases(cases - undecided, cases, "case", required)
 
     def of(self, verdict: HeldVerdict) -> list[CaseComparison]:
         """Return the cases of a verdict."""
@@ -267,11 +283,16 @@ class Side:
     @classmethod
     def of(cls, results: Results, sources: Collection[str | None] | None = None) -> "Side":
         """Return the side of a run, with the results of the programs ``sources`` [all]."""
-        busy = list(chain.from_iterable(busy_hosts(run.provenance) for run in results.runs))
+        busy = []
+        for run in results.runs:
+            busy += busy_hosts(run.provenance)
         load = describe_busy(busy) if busy else None
         gaps = {gap.case: gap.reason for gap in (*results.skipped, *results.missing)}
-        rows = (row for row in results.rows if sources is None or row.source in sources)
-        return cls(cases_of_rows(rows, results.runs), facts_of_runs(results.runs), load, gaps)
+        rows = results.rows
+        if sources is not None:
+            rows = tuple(row for row in rows if row.source in sources)
+        cases = cases_of_rows(rows, results.runs)
+        return cls(cases, facts_of_runs(results.runs), load, gaps)
 
 
 def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Comparison:
@@ -296,8 +317,9 @@ def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Compari
 
 def _pairs_with_ours(theirs: Results, ours: Results) -> list[SideBySide]:
     """Return the results of other programs in one run that the other run has results of ours for."""
-    imported = (row for row in theirs.rows if row.imported)
-    return [pair for pair in side_by_side(imported, ours.ours.rows) if pair.ours]
+    imported = [row for row in theirs.rows if row.imported]
+    pairs = side_by_side(imported, ours.ours.rows)
+    return [pair for pair in pairs if pair.ours]
 
 
 def _nearest_cases(old: Mapping[str, ComparedCase], new: Mapping[str, ComparedCase]) -> str | None:
@@ -306,8 +328,8 @@ def _nearest_cases(old: Mapping[str, ComparedCase], new: Mapping[str, ComparedCa
         return None
     first = next(iter(old.values()))
     nearest = min(new.values(), key=lambda case: len(first.differences(case)))
-    differences = ", ".join(f"{name} {before}, now {now}" for name, before, now in first.differences(nearest))
-    return f"{first.label} is nearest to {nearest.label}; they differ in {differences}"
+    differences = [f"{name} {before}, now {now}" for name, before, now in first.differences(nearest)]
+    return f"{first.label} is nearest to {nearest.label}; they differ in {', '.join(differences)}"
 
 
 def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
@@ -336,18 +358,22 @@ def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
 
 def _shifts_of_common(old: Side, new: Side) -> dict[str, Shift | None]:
     """Return the shifts of the cases that have times on both sides, by what was asked."""
-    common = [key for key in old.cases if old.cases[key].timed and key in new.cases and new.cases[key].timed]
-    if not common:
+    pairs: dict[str, tuple[ComparedCase, ComparedCase]] = {}
+    for key, before in old.cases.items():
+        after = new.cases.get(key)
+        if after and before.timed and after.timed:
+            pairs[key] = before, after
+    if not pairs:
         return {}
-    found: Sequence[Shift | None]
-    old_samples = [old.cases[key].samples for key in common]
+    old_samples = [before.samples for before, _ in pairs.values()]
+    shifts_of_pairs: Sequence[Shift | None]
     if old.of_runs:
-        sizes = [old.cases[key].coordinates["requested_bytes"] for key in common]
-        new_seconds = [new.cases[key].seconds or 0.0 for key in common]
-        found = RunSpread.of(old_samples, sizes).shifts(new_seconds)
+        sizes = [before.coordinates["requested_bytes"] for before, _ in pairs.values()]
+        new_seconds = [after.seconds or 0.0 for _, after in pairs.values()]
+        shifts_of_pairs = RunSpread.of(old_samples, sizes).shifts(new_seconds)
     else:
-        found = shifts(old_samples, [new.cases[key].samples for key in common])
-    return dict(zip(common, found, strict=True))
+        shifts_of_pairs = shifts(old_samples, [after.samples for _, after in pairs.values()])
+    return dict(zip(pairs, shifts_of_pairs, strict=True))
 
 
 def _rank(held: CaseComparison) -> tuple[int, float, str]:

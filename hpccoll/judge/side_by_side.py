@@ -33,17 +33,16 @@ class SideBySide:
     def to_json(self) -> dict[str, Any]:
         """Return both as JSON has them; absent values are None."""
         theirs, ours = self.theirs, self.ours
-        names = "collective", "algorithm", "transport", *OPERATION[1:]
-        return {
-            **{name: getattr(theirs, name) for name in names},
-            "params": dict(theirs.params),
-            "source": theirs.source,
-            "their_timing": theirs.timing,
-            "their_s": theirs.median_s,
-            "our_timing": ours.timing if ours else None,
-            "our_s": ours.median_s if ours else None,
-            "factor": self.factor,
-        }
+        json: dict[str, Any] = {}
+        for name in ("collective", "algorithm", "transport", *OPERATION[1:]):
+            json[name] = getattr(theirs, name)
+        json["params"] = dict(theirs.params)
+        json["source"] = theirs.source
+        json |= {"their_timing": theirs.timing, "their_s": theirs.median_s, "our_timing": None, "our_s": None}
+        if ours:
+            json |= {"our_timing": ours.timing, "our_s": ours.median_s}
+        json["factor"] = self.factor
+        return json
 
 
 def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]:
@@ -72,9 +71,15 @@ def _operation(row: Row) -> tuple[str, str, CallKey]:
 def _distance(theirs: Row, ours: Row) -> tuple[object, ...]:
     """Return whether our result differs from theirs in each respect, the most important first, and then its time."""
     has_other_graph = bool(theirs.params.get(GRAPH)) != bool(ours.params.get(GRAPH))
-    timing = ours.timing != theirs.source, ours.timing != theirs.timing, has_other_graph
-    elements = theirs.dtype != ours.dtype, theirs.in_place != ours.in_place
-    return *timing, ours.variant is not None, *elements, ours.median_s
+    return (
+        ours.timing != theirs.source,
+        ours.timing != theirs.timing,
+        has_other_graph,
+        ours.variant is not None,
+        theirs.dtype != ours.dtype,
+        theirs.in_place != ours.in_place,
+        ours.median_s,
+    )
 
 
 def operation_label(row: Row) -> str:

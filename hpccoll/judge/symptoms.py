@@ -74,8 +74,8 @@ class _Calls:
     @property
     def normal_sizes(self) -> set[int]:
         """The sizes that pass in both placements."""
-        passed = [judgement.row for judgement in self.judged if judgement.acceptance is Acceptance.PASS]
-        return {row.requested_bytes for row in passed} - {*self.failed_sizes}
+        passed = {judgement.row.requested_bytes for judgement in self.judged if judgement.acceptance is Acceptance.PASS}
+        return passed.difference(self.failed_sizes)
 
     @property
     def is_normal(self) -> bool:
@@ -225,24 +225,32 @@ def _all_to_all(calls: _Calls, all_calls: Collection[_Calls]) -> str:
 
 
 def _collective(calls: _Calls, all_calls: Collection[_Calls]) -> str:
-    normal = [others.collective for others in _other_collectives(calls, all_calls) if others.is_normal]
-    return f"{join_words(normal)} on as many nodes is normal; {_large(calls)}" if normal else ""
+    others = _other_collectives(calls, all_calls)
+    normal = [place.collective for place in others if place.is_normal]
+    if not normal:
+        return ""
+    return f"{join_words(normal)} on as many nodes is normal; {_large(calls)}"
 
 
 def _other_collectives(calls: _Calls, all_calls: Collection[_Calls]) -> list[_Calls]:
-    on_as_many_nodes = [place for place in all_calls if place.nodes == calls.nodes]
-    return [place for place in on_as_many_nodes if place.collective != calls.collective]
+    others = []
+    for place in all_calls:
+        if place.nodes == calls.nodes and place.collective != calls.collective:
+            others.append(place)
+    return others
 
 
 def _with_nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
-    places = [place for place in all_calls if place.collective == calls.collective]
-    shares = {place.nodes: place.share for place in places if place.nodes > 1}
+    shares = {}
+    for place in all_calls:
+        if place.collective == calls.collective and place.nodes > 1:
+            shares[place.nodes] = place.share
     nodes = sorted(shares)
     falls = [shares[fewer] > UNEQUAL * shares[more] for fewer, more in pairwise(nodes)]
     if len(nodes) <= 2 or not all(falls):
         return ""
-    parts = ", ".join(format_per_cent(shares[number]) for number in nodes)
-    return f"on {format_counts(nodes, 'node')} it has {parts} of what is expected"
+    parts = [format_per_cent(shares[number]) for number in nodes]
+    return f"on {format_counts(nodes, 'node')} it has {', '.join(parts)} of what is expected"
 
 
 def _unstable(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
@@ -289,8 +297,11 @@ def _nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
 
 def _inside(calls: _Calls, all_calls: Collection[_Calls]) -> list[_Calls]:
     """Return the calls of the same collective that need no network, from the fewest nodes on."""
-    places = [place for place in all_calls if place.in_fabric and place.collective == calls.collective]
-    return sorted(places, key=lambda place: place.nodes)
+    inside = []
+    for place in all_calls:
+        if place.in_fabric and place.collective == calls.collective:
+            inside.append(place)
+    return sorted(inside, key=lambda place: place.nodes)
 
 
 SYMPTOMS: dict[str, Callable[[_Calls, Collection[_Calls]], str]] = {

@@ -14,7 +14,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
 from statistics import median
 
 from hpccoll.analysis.printed_caveats import caveats_of
@@ -402,17 +401,20 @@ def _far_below(
 
 def _published(rates: Mapping[str, SourceRates], wire: float | None) -> Expected:
     """Return the range of what several sources published."""
-    sources = rates.values()
-    figures = list(chain.from_iterable(source.figures for source in sources))
-    gpus = {figure.gpu for figure in figures} - {""}
-    libraries = {figure.library for figure in figures}
-    low = min(min(source.rates) for source in sources)
-    value = median(median(source.rates) for source in sources)
-    high = max(max(source.rates) for source in sources)
+    every_rate: list[float] = []
+    medians: list[float] = []
+    gpus: set[str] = set()
+    libraries: set[str] = set()
+    for source in rates.values():
+        every_rate += source.rates
+        medians.append(median(source.rates))
+        gpus.update(figure.gpu for figure in source.figures)
+        libraries.update(figure.library for figure in source.figures)
+    gpus.discard("")
     return Expected(
-        low=low,
-        value=value,
-        high=high,
+        low=min(every_rate),
+        value=median(medians),
+        high=max(every_rate),
         origin=PUBLISHED,
         sources=tuple(rates),
         wire_Bps=wire,

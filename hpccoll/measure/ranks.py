@@ -5,7 +5,6 @@ import os
 import stat
 import struct
 import sys
-import termios
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -182,7 +181,9 @@ def abort_job(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 
 def _unread(stream: int) -> int:
     if not stat.S_ISFIFO(os.fstat(stream).st_mode):
         return 0
-    (unread,) = struct.unpack("i", fcntl.ioctl(stream, termios.FIONREAD, bytes(4)))
+    from termios import FIONREAD  # no rank that ends well needs it
+
+    (unread,) = struct.unpack("i", fcntl.ioctl(stream, FIONREAD, bytes(4)))
     return int(unread)
 
 

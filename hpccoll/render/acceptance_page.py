@@ -77,24 +77,26 @@ def acceptance_page(acceptance: AcceptanceSummary) -> str:
     parts = [_part_of_page(f"part-{number}", part) for number, part in enumerate(acceptance.parts, 1)]
     sections = {
         "causes": acceptance.causes,
-        "reasons": list(reason_lines(acceptance)),
+        "missing": list(reason_lines(acceptance)),
         "origins": list(origin_lines(acceptance)),
     }
     links = {part.anchor: part.heading for part in parts}
-    for name, (anchor, text) in SECTION_LINKS.items():
-        if sections[name]:
-            links[anchor] = text
+    links |= {anchor: text for anchor, text in SECTION_LINKS.items() if sections[anchor]}
     page = JudgementPage(
-        title=title, heading=title, answers=[first_line(acceptance)], judged=parts, links=links, figure="curve",
-        figure_title="Measured and expected", caption=CAPTION,
-    )  # fmt: skip
+        title=title,
+        heading=title,
+        answers=[first_line(acceptance)],
+        judged=parts,
+        links=links,
+        figure="curve",
+        figure_title="Measured and expected",
+        caption=CAPTION,
+    )
     return judgement_html("acceptance.html", page, sections)
 
 
-SECTION_LINKS = {
-    "causes": ("causes", "causes"), "reasons": ("missing", "what is missing"), "origins": ("origins", "expectations")
-}  # fmt: skip
-"""The anchor of each section, and the text of the link to it."""
+SECTION_LINKS = {"causes": "causes", "missing": "what is missing", "origins": "expectations"}
+"""The sections below the parts, with the texts of the links to them."""
 
 
 def _part_of_page(anchor: str, part: AcceptanceSummary) -> JudgementPart:
@@ -116,8 +118,10 @@ def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str
     ends = _expected_ends(data)
 
     def value_axis(values: Iterable[float]) -> alt.Y:
-        axis = chart_base.time_axis if is_time else chart_base.linear_rate_axis
-        return axis([*values, *ends])
+        shown = [*values, *ends]
+        if is_time:
+            return chart_base.time_axis(shown)
+        return chart_base.linear_rate_axis(shown)
 
     def layers_below(base: alt.Chart) -> list[alt.Chart]:
         layers = [_ranges(base)]
@@ -139,7 +143,10 @@ def _series_colours(names: Iterable[str]) -> dict[str, str]:
     measured: list[str] = []
     expected: list[str] = []
     for name in names:
-        (expected if name.startswith(EXPECTED) else measured).append(name)
+        if name.startswith(EXPECTED):
+            expected.append(name)
+        else:
+            measured.append(name)
     return dict.fromkeys(expected, MUTED) | numbered_colours(measured)
 
 
@@ -159,8 +166,12 @@ def _shape(shapes: Mapping[str, str]) -> alt.Shape:
 
 def _expected_ends(data: Iterable[ChartRecord]) -> list[float]:
     """Return the low and high ends of all expected ranges."""
-    ends = (record.get(name) for record in data for name in ("low", "high"))
-    return [end for end in ends if isinstance(end, float)]
+    ends = []
+    for record in data:
+        for end in (record.get("low"), record.get("high")):
+            if isinstance(end, float):
+                ends.append(end)
+    return ends
 
 
 def _ranges(base: alt.Chart) -> alt.Chart:

@@ -180,20 +180,13 @@ def labels_of(part: AcceptanceSummary) -> Columns[Judged]:
 
 def verdict_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the cells of the rows of a part that have an expectation, or fail without one."""
-    columns: Columns[Judged] = (
-        ("size", lambda judged: format_size(judged.row.bytes)),
-        *labels_of(part),
-        ("measured", lambda judged: figure(judged, judged.measured)),
-        ("low", partial(_expected_figure, "low")),
-        ("expected", partial(_expected_figure, "value")),
-        ("high", partial(_expected_figure, "high")),
-        ("from", _sources),
-        ("verdict", lambda judged: VERDICT_WORDS[judged.acceptance]),
-        ("why", lambda judged: judged.reason if judged.acceptance is Acceptance.FAIL else ""),
-    )
     shown = [judged for judged in part.judged if judged.expected or judged.acceptance is Acceptance.FAIL]
-    head, rows = table_of(columns, shown)
+    head, rows = table_of((SIZE_COLUMN, *labels_of(part), *VERDICT_COLUMNS), shown)
     return filled_columns(head, rows)
+
+
+def _why_failed(judged: Judged) -> str:
+    return judged.reason if judged.acceptance is Acceptance.FAIL else ""
 
 
 def _expected_figure(name: str, judged: Judged) -> str:
@@ -201,6 +194,19 @@ def _expected_figure(name: str, judged: Judged) -> str:
     if not judged.expected:
         return ""
     return figure(judged, getattr(judged.expected, name))
+
+
+SIZE_COLUMN: tuple[str, Callable[[Judged], object]] = "size", lambda judged: format_size(judged.row.bytes)
+VERDICT_COLUMNS: Columns[Judged] = (
+    ("measured", lambda judged: figure(judged, judged.measured)),
+    ("low", partial(_expected_figure, "low")),
+    ("expected", partial(_expected_figure, "value")),
+    ("high", partial(_expected_figure, "high")),
+    ("from", _sources),
+    ("verdict", lambda judged: VERDICT_WORDS[judged.acceptance]),
+    ("why", _why_failed),
+)
+"""The columns of every table of verdicts; what differs between its rows is in others."""
 
 
 def cause_lines(acceptance: AcceptanceSummary) -> Iterator[str]:

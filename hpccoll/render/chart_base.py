@@ -381,21 +381,31 @@ _OF_TICKS = "series", "panel", "machine", "repeat", "line"
 """The fields by which ticks are placed and coloured."""
 
 
+# Bands and ticks are transparent by their fill: each mark that is so by its opacity costs a PNG a layer of its own.
+_OPAQUE = alt.OpacityValue(1)
+
+
 def _bands(base: alt.Chart, chosen: alt.Parameter | None, clip: bool | UndefinedType) -> alt.Chart:
     # The intervals of predictions are wide, and overlap: they are paler.
-    opacity = alt.OpacityValue(0.1)
+    fill = alt.FillOpacityValue(0.1)
     if chosen:
         pale = alt.when(chosen, alt.datum.line != MEASURED).then(alt.value(0.05))
-        opacity = alt.OpacityValue(**pale.when(chosen).then(alt.value(0.12)).otherwise(alt.value(0.02)))
-    bands: alt.Chart = base.mark_area(clip=clip).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=opacity)
+        fill = alt.FillOpacityValue(**pale.when(chosen).then(alt.value(0.12)).otherwise(alt.value(0.02)))
+    bands: alt.Chart = base.mark_area(clip=clip).encode(
+        y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=_OPAQUE, fillOpacity=fill
+    )
     return bands
 
 
 def _ticks(base: alt.Chart, chosen: alt.Parameter | None, clip: bool | UndefinedType) -> alt.Chart:
+    # Screen readers have their values from the label of the point.
     with_tick = base.transform_filter("isValid(datum.tick)").mark_tick(
-        orient="horizontal", width=9, thickness=1.2, clip=clip
+        orient="horizontal", width=9, thickness=1.2, clip=clip, aria=False
     )
-    ticks: alt.Chart = with_tick.encode(y=alt.Y("tick:Q"), opacity=_opacity(chosen, 0.8, 0.05))
+    fill = alt.FillOpacityValue(0.8)
+    if chosen:
+        fill = alt.FillOpacityValue(**alt.condition(chosen, alt.value(0.8), alt.value(0.05)))
+    ticks: alt.Chart = with_tick.encode(y=alt.Y("tick:Q"), opacity=_OPAQUE, fillOpacity=fill)
     return ticks
 
 

@@ -12,8 +12,8 @@ from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.sent_bytes import largest_points
-from hpccoll.analysis.series_comparisons import best_placements, efficiencies, speedups
-from hpccoll.analysis.series_points import SeriesPoint, busbw_interval, median_seconds
+from hpccoll.analysis.series_comparisons import efficiencies, speedups
+from hpccoll.analysis.series_points import SeriesPoint, best_placements, busbw_interval, median_seconds
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
@@ -96,7 +96,7 @@ def sent_against_size(group: ChartGroup) -> Chart | None:
     # The placement of buffers does not change the bytes.
     data = [
         chart_record(group, p, sent) | {"expected": in_units_of_size(p.row, p.row.worker_sent_predicted), "place": ""}
-        for p in best_placements(group.points)
+        for p in group.best_placements
         if (sent := in_units_of_size(p.row, p.row.worker_sent_measured))
     ]
     return curves_over_size(group, data, chart_base.sent_axis, chart_panels.expected_lines)
@@ -104,7 +104,7 @@ def sent_against_size(group: ChartGroup) -> Chart | None:
 
 def time_against_ranks(group: ChartGroup) -> Chart | None:
     best = replace(group, imports=best_placements(group.imports))
-    data = [chart_record(group, p, median_seconds(p), p.row.interval) for p in best_placements(group.points)]
+    data = [chart_record(group, p, median_seconds(p), p.row.interval) for p in group.best_placements]
     data += records_beside(best, median_seconds, lambda p: p.row.interval)
     return curves_over_ranks(group, data, chart_base.time_axis)
 

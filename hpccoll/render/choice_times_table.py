@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.choice_times import ComparedTime, choice_times
+from hpccoll.analysis.choice_times import ComparedTime
 from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.common.units import format_interval, seconds_unit
 from hpccoll.render.chart_maps import column_label
@@ -38,7 +38,7 @@ def choice_tables(group: ChartGroup) -> list[ChoiceTable]:
 
 
 def _table(group: ChartGroup, recommendation: Recommendation, setting: str) -> ChoiceTable:
-    by_size = choice_times(recommendation)
+    by_size = recommendation.times
     headings = []
     scales = {}
     for size, times in by_size.items():

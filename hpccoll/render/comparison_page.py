@@ -1,6 +1,7 @@
 """The page of a comparison: for each collective and shape a chart and the cases by verdict; what else changed."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 import altair as alt
@@ -10,7 +11,6 @@ from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
 from hpccoll.common.text import table_of
 from hpccoll.common.units import format_count, format_factor, format_size
-from hpccoll.judge.held import HeldVerdict
 from hpccoll.judge.run_comparison import CaseComparison, Comparison
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
@@ -58,15 +58,31 @@ def write_comparison(comparison: Comparison, out: Path, title: str) -> None:
 
 def comparison_page(comparison: Comparison, title: str) -> str:
     """Return the HTML of the page."""
-    parts = [_part_of_page(number, call, part) for number, (call, part) in enumerate(comparison.by_call.items(), 1)]
+    parts = []
+    for number, (call, part) in enumerate(comparison.by_call.items(), 1):
+        parts.append(_part_of_page(f"call-{number}", part_heading(*call), part))
+    heading = "Side by side"
+    answers: list[str] = []
+    links: dict[str, str] = {}
+    if parts:
+        heading = "What changed"
+        answers = list(_answers(comparison))
+    if len(parts) > 1:
+        links = {part.anchor: part.heading for part in parts}
     page = JudgementPage(
-        title=f"Compared: {title}", heading="What changed" if parts else "Side by side", lede=f"{title}.",
-        answers=list(_answers(comparison)) if parts else (), judged=parts,
-        links={part.anchor: part.heading for part in parts} if len(parts) > 1 else {}, figure="shifts",
-        figure_title="Time of the new run over that of the old one", caption=CAPTION[comparison.unit],
-    )  # fmt: skip
+        title=f"Compared: {title}",
+        heading=heading,
+        lede=f"{title}.",
+        answers=answers,
+        judged=parts,
+        links=links,
+        figure="shifts",
+        figure_title="Time of the new run over that of the old one",
+        caption=CAPTION[comparison.unit],
+    )
+    head, rows = table_of(SIDE_BY_SIDE_COLUMNS, comparison.beside)
     sections = {
-        "beside": table_of(SIDE_BY_SIDE_COLUMNS, comparison.beside) if comparison.beside else None,
+        "beside": (head, rows) if rows else None,
         "meanings": side_by_side_meanings(comparison.beside),
         "changes": changed_facts(comparison),
     }
@@ -83,9 +99,8 @@ def _answers(comparison: Comparison) -> Iterator[str]:
             yield f"The {which} run was disturbed: {load}."
 
 
-def _part_of_page(number: int, call: tuple[str, int, int], comparison: Comparison) -> JudgementPart:
+def _part_of_page(anchor: str, heading: str, comparison: Comparison) -> JudgementPart:
     """Return the part of the page on a collective and shape."""
-    heading = part_heading(*call)
     tables = []
     for verdict, style in VERDICT_STYLES.items():
         cases = comparison.of(verdict)
@@ -93,7 +108,7 @@ def _part_of_page(number: int, call: tuple[str, int, int], comparison: Compariso
             head, rows = case_table(cases)
             tables.append(JudgementTable(head, rows, verdict_count(verdict, comparison), style.meaning, style.folded))
     chart = comparison_chart(comparison, heading)
-    return JudgementPart(f"call-{number}", heading, what_changed(comparison), chart, tables)
+    return JudgementPart(anchor, heading, what_changed(comparison), chart, tables)
 
 
 CAPTION = {
@@ -108,15 +123,39 @@ CAPTION = {
 
 def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object] | None:
     """Return the chart: the shift of each case by size, in a panel for each collective and shape; None without one."""
-    parts = [part for part in comparison.by_call.values() if part.factors(*HeldVerdict)][: chart_base.MAX_PANELS]
-    shifted = [(held, held.shift) for part in parts for held in part.cases if held.shift]
-    data = [_record(held, shift) for held, shift in shifted]
-    if not data:
+    shifted = _shifted_cases(comparison)
+    if not shifted:
         return None
+    data = [_record(held, shift) for held, shift in shifted]
     algorithms = sorted(chart_base.distinct(data, "algorithm"))
-    sizes = sorted({held.case.coordinates["requested_bytes"] for held, _ in shifted})
-    x = _size_axis([format_size(nbytes) for nbytes in sizes])
-    y = _factor_axis(comparison.tolerance, [shift.factor for _, shift in shifted])
+    panels = chart_base.distinct(data, "panel")
+    columns = min(2, len(panels))
+    layers = _case_layers(comparison.tolerance, shifted, algorithms)
+    panel = alt.layer(_tolerance_band(comparison.tolerance), *layers)
+    panel = panel.properties(width=WIDTH // columns, height=260)
+    titles = panels if columns > 1 else ()
+    whole = chart_base.facet_chart(panel, data, titles, columns)
+    lines = [what_changed(comparison), what_matters(comparison)]
+    return chart_base.apply_theme(whole, printable(title), lines, [*COLOURS, *algorithms])
+
+
+def _shifted_cases(comparison: Comparison) -> list[tuple[CaseComparison, Shift]]:
+    """Return the cases with a shift, with it, of as many collectives and shapes as there is room for."""
+    cases_of_parts = []
+    for part in comparison.by_call.values():
+        shifted = [(held, held.shift) for held in part.cases if held.shift]
+        if shifted:
+            cases_of_parts.append(shifted)
+    return list(chain.from_iterable(cases_of_parts[: chart_base.MAX_PANELS]))
+
+
+def _case_layers(
+    tolerance: float, shifted: Sequence[tuple[CaseComparison, Shift]], algorithms: Sequence[str]
+) -> list[alt.Chart]:
+    """Return the layers of the intervals and of the points of cases."""
+    sizes = {held.case.coordinates["requested_bytes"] for held, _ in shifted}
+    x = _size_axis([format_size(nbytes) for nbytes in sorted(sizes)])
+    y = _factor_axis(tolerance, [shift.factor for _, shift in shifted])
     base = alt.Chart().encode(x=x, xOffset=alt.XOffset("offset:N", sort=None))
     colours = alt.Color("verdict:N", scale=chart_base.scale_of(COLOURS), legend=alt.Legend())
     legend = alt.Legend(orient="bottom", symbolFillColor=INK, symbolStrokeColor=INK)
@@ -126,13 +165,7 @@ def comparison_chart(comparison: Comparison, title: str) -> Mapping[str, object]
     fields = chart_base.tooltip("case", "verdict", "change", "interval")
     symbols = base.mark_point(size=45, filled=True, opacity=1)
     points = symbols.encode(y=y, color=colours, shape=shapes, tooltip=fields)
-    panels = chart_base.distinct(data, "panel")
-    columns = min(2, len(panels))
-    panel = alt.layer(_tolerance_band(comparison.tolerance), intervals, points)
-    panel = panel.properties(width=WIDTH // columns, height=260)
-    whole = chart_base.facet_chart(panel, data, panels if columns > 1 else (), columns)
-    lines = [what_changed(comparison), what_matters(comparison)]
-    return chart_base.apply_theme(whole, printable(title), lines, [*COLOURS, *algorithms])
+    return [intervals, points]
 
 
 def _size_axis(sizes: Sequence[str]) -> alt.X:
@@ -149,7 +182,8 @@ def _factor_axis(tolerance: float, factors: Sequence[float]) -> alt.Y:
         ticks = FINE_TICKS
     elif reach < max(COARSE_TICKS):
         ticks = COARSE_TICKS
-    axis = alt.Axis(labelExpr=chart_base.FACTOR_LABEL, values=[tick for tick in ticks if least < tick < most])
+    shown = [tick for tick in ticks if least < tick < most]
+    axis = alt.Axis(labelExpr=chart_base.FACTOR_LABEL, values=shown)
     scale = alt.Scale(type="log", domain=[least, most], nice=False)
     return alt.Y("factor:Q", title="new time / old time", scale=scale, axis=axis)
 
@@ -166,17 +200,20 @@ def _tolerance_band(tolerance: float) -> alt.Chart:
 def _factor_domain(tolerance: float, factors: Sequence[float]) -> tuple[float, float]:
     """Return the ends of the axis: all factors, at least twice the tolerance, and room for the marks."""
     room = (1 + 2 * tolerance) * 1.02
-    return min(1.0, *factors) / room, max(1.0, *factors) * room
+    least, most = min(1.0, *factors), max(1.0, *factors)
+    return least / room, most * room
 
 
 def _record(held: CaseComparison, shift: Shift) -> ChartRecord:
     coordinates = held.case.coordinates
-    algorithm, placement = coordinates["algorithm"], coordinates["in_place"]
+    algorithm = coordinates["algorithm"]
+    placement = coordinates["in_place"]
+    size = format_size(coordinates["requested_bytes"])
     heading = part_heading(coordinates["collective"], coordinates["ranks"], coordinates["nodes"])
+    verdict = VERDICT_STYLES[held.verdict].name or str(held.verdict)
     return {
-        "panel": heading, "size": format_size(coordinates["requested_bytes"]), "algorithm": algorithm,
-        "offset": f"{algorithm} {placement}", "verdict": VERDICT_STYLES[held.verdict].name or str(held.verdict),
-        "case": held.case.label, "factor": shift.factor, "low": shift.low, "high": shift.high,
+        "panel": heading, "size": size, "algorithm": algorithm, "offset": f"{algorithm} {placement}",
+        "verdict": verdict, "case": held.case.label, "factor": shift.factor, "low": shift.low, "high": shift.high,
         "change": format_factor(shift.factor), "interval": shift_interval_label(shift),
     }  # fmt: skip
 

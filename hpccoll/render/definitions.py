@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.row_labels import placement_label
-from hpccoll.analysis.series_comparisons import mixed_hosts
 from hpccoll.analysis.strength import STRENGTHS, Strength, requirements
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL
 from hpccoll.cases.algorithm_registry import emulations
@@ -188,7 +187,7 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     crowded = ", ".join(map(str, group.oversubscribed_counts))
     if crowded:
         lines.append(f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})")
-    joined = mixed_hosts(group.points)
+    joined = group.mixed_hosts
     if joined:
         lines.append(f"launches on different hosts are joined: {jobs_and_hosts(joined)}")
     others: dict[str, None] = {}

@@ -43,6 +43,16 @@ def write_page_or_picture(out: Path, page: Callable[[], str], chart: Callable[[]
         write_picture(chart(), out)
 
 
+def write_rendered(path: Path, template: str, context: Mapping[str, object]) -> None:
+    """Write the text of a template to a file, part by part: as one text, a large page is the most of a report's memory.
+
+    Raises:
+        OSError: if the file cannot be written.
+    """
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(_templates().get_template(template).generate(context))
+
+
 @cache
 def _templates() -> Environment:
     templates = Environment(

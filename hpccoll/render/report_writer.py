@@ -39,7 +39,7 @@ from hpccoll.render.drawn_charts import MOST_PNGS, drawn_groups
 from hpccoll.render.figure import Figure
 from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.output_directory import PAGE_NAME, input_names, inputs_text, recorded_inputs
-from hpccoll.render.page_frame import render, vega_script
+from hpccoll.render.page_frame import render, vega_script, write_rendered
 from hpccoll.render.pair_answers import pair_answers
 from hpccoll.render.provenance_text import provenance_facts
 from hpccoll.render.report_columns import rows_table
@@ -130,9 +130,8 @@ def build_report(
             _save_drawing(drawing, out)
     index = out / PAGE_NAME
     with replacing_file(index) as unfinished:
-        unfinished.write_text(
-            render_page(results, answers, groups, charts, title, inputs_text(paths, out)), encoding="utf-8"
-        )
+        context = page_context(results, answers, groups, charts, title, inputs_text(paths, out))
+        write_rendered(unfinished, "report.html", context)
     return index
 
 
@@ -193,11 +192,11 @@ def _save_drawing(drawing: Drawing, out: Path) -> None:
     write_picture(whole, *(out / f"{drawing.files}.{ending}" for ending in drawing.endings))
 
 
-def render_page(
+def page_context(
     results: Results, answers: Answers, groups: Sequence[ChartGroup], charts: Sequence[ReportChart], title: str,
     inputs: str = "",
-) -> str:  # fmt: skip
-    """Return the HTML of the page: the answers, then charts and findings, then everything else.
+) -> dict[str, object]:  # fmt: skip
+    """Return what the template shows: the answers, then charts and findings, then everything else.
 
     The ``charts`` are those of the groups, and the overview of several collectives; ``title`` is the name of the
     results, and ``inputs`` what the page records of its inputs (see ``output_directory``).
@@ -209,7 +208,7 @@ def render_page(
         sections.append(_section(results, answers, name, members, charts, several=several))
     planned = {gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys()
     unmeasured = sorted(planned - collectives.keys()) if several else []
-    context = {
+    return {
         **_head(results, groups),
         **_foot(results, groups, several=several),
         "title": f"{measured_heading(groups)} - {title}",
@@ -222,7 +221,6 @@ def render_page(
         "sections": sections,
         "vega": vega_script() if charts else "",
     }
-    return render("report.html", context)
 
 
 def _head(results: Results, groups: Sequence[ChartGroup]) -> dict[str, object]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from hpccoll.common.text import Columns, first_few, table_lines, table_of
+from hpccoll.common.text import Columns, first_few, table_lines, table_of, titled_lines
 from hpccoll.common.units import (
     format_count,
     format_cpu_list,
@@ -37,10 +37,11 @@ def slow_lines(parts: SlowParts, against: Sequence[AgainstCurve] | None = None) 
     for answer in slow_answers(parts, against):
         yield f"  {answer}"
     for heading, (head, rows) in slow_tables(parts, against).items():
-        yield f"  {heading}:"
-        yield from table_lines(head, rows[:MAX_ROWS], indent="    ")
+        lines = list(table_lines(head, rows[:MAX_ROWS], indent=""))
         if len(rows) > MAX_ROWS:
-            yield f"    and {len(rows) - MAX_ROWS} more"
+            lines.append(f"and {len(rows) - MAX_ROWS} more")
+        for line in titled_lines(heading, lines):
+            yield f"  {line}"
     for note in slow_notes(parts):
         yield f"  {note}"
 

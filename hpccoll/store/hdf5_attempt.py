@@ -238,7 +238,14 @@ def read_attempt(
 
     The times of the ranks are not read: ``load`` does so when they are asked for.
     """
-    columns = {column.name: _column(group, column, file_bytes) for column in COLUMNS if column.name not in PER_RANK}
+    read = [column for column in COLUMNS if column.name not in PER_RANK]
+    lengths: dict[str, int] = {}
+    columns = {}
+    for column in read:
+        for dimension in column.dims:
+            if dimension not in lengths:
+                lengths[dimension] = len(group[dimension])
+        columns[column.name] = _column(group, column, lengths, file_bytes)
     attempt = _read_attributes(group, columns, file_bytes)
     clocks = [place.clock for place in attempt.places]
     has_summaries = all(name in group for name in _SUMMARIES)
@@ -288,13 +295,17 @@ def _set_arrays(outcome: Outcome, **arrays: Any) -> None:
         object.__setattr__(outcome, name, values)
 
 
-def _column(group: Any, column: Column, file_bytes: int) -> Any:
-    """Return the values of a column, by row: as an array, or as a dataset if it is large."""
+def _column(group: Any, column: Column, lengths: Mapping[str, int], file_bytes: int) -> Any:
+    """Return the values of a column, by row: as an array, or as a dataset if it is large.
+
+    ``lengths`` are those of the dimensions.
+    """
     absent = np.array(False if column.absent is None else column.absent, _dtype(column))
-    nothing = np.broadcast_to(absent, _expected_shape(group, column))  # no memory for each case and rank
+    shape = tuple(lengths[dimension] for dimension in column.dims)
+    nothing = np.broadcast_to(absent, shape)  # no memory for each case and rank
     if column.name in _NOT_IN_OLDER_FILES and column.name not in group:
         return nothing
-    dataset = _checked_dataset(group, column, file_bytes)
+    dataset = _checked_dataset(group, column, shape, file_bytes)
     if column.dtype == "str":
         return dataset.asstr()[:]
     if dataset.chunks is not None and not dataset.id.get_num_chunks():
@@ -304,18 +315,14 @@ def _column(group: Any, column: Column, file_bytes: int) -> Any:
     return dataset
 
 
-def _expected_shape(group: Any, column: Column) -> tuple[int, ...]:
-    return tuple(len(group[dimension]) for dimension in column.dims)
-
-
-def _checked_dataset(group: Any, column: Column, file_bytes: int) -> Any:
+def _checked_dataset(group: Any, column: Column, shape: tuple[int, ...], file_bytes: int) -> Any:
     """Return the dataset of a column.
 
     Raises:
         ImplausibleError: if its shape is not that of its dimensions.
     """
     dataset = stored_object(group, column.name, file_bytes)
-    if dataset.shape != _expected_shape(group, column):
+    if dataset.shape != shape:
         raise ImplausibleError(f"{column.name} has the shape {dataset.shape}")
     return dataset
 
@@ -330,7 +337,8 @@ def read_rank_times(group: Any, file_bytes: int, stored: StoredCase, names: Coll
     for column in _OF_CASES:
         if column.name not in names or (column.name == "event_ns" and not stored.has_events):
             continue
-        dataset = _checked_dataset(group, column, file_bytes)
+        shape = tuple(len(group[dimension]) for dimension in column.dims)
+        dataset = _checked_dataset(group, column, shape, file_bytes)
         if not dataset.id.get_num_chunks():
             continue
         values = dataset[stored.number, : stored.iterations, kept]
@@ -402,6 +410,8 @@ _SCALARS_OF_CASE = tuple(field.name for field in fields(Case) if field.name in _
 def _decoded(column: Column, values: NDArray[Any]) -> list[Any]:
     """Return the values of a column of cases; None for an absent one."""
     decoded: list[Any] = values.tolist()
+    if column.dtype == "str":
+        return _each_once(decoded)
     if column.dtype == "bool":
         return [bool(value) for value in decoded]
     # only nan differs from itself
@@ -409,6 +419,16 @@ def _decoded(column: Column, values: NDArray[Any]) -> list[Any]:
     if column.dtype == "maybe":
         return [None if value is None else bool(value) for value in known]
     return known
+
+
+def _each_once(texts: Sequence[str]) -> list[str | None]:
+    """Return texts of which equal ones are the same object, as most cases have the same; None for an empty one."""
+    first: dict[str, str] = {}
+    shared: list[str | None] = []
+    for text in texts:
+        text_in_memory = first.setdefault(text, text)
+        shared.append(text_in_memory or None)
+    return shared
 
 
 def _is_absent(column: Column, values: Any) -> bool:
@@ -446,8 +466,9 @@ def _read_times(columns: Mapping[str, Any], number: int, scalars: Mapping[str, S
         is_known = np.any if column.name in OF_TRAINING else np.all  # a loss may be nan in some iterations
         if column.name not in _OPTIONAL or is_known(values >= 0):
             times[column.name] = values
-    return CaseTimes(rank_stride=scalars["rank_stride"][number], kept=TimesOfRanks(), **times)
+    return CaseTimes(rank_stride=scalars["rank_stride"][number], kept=_NO_RANKS, **times)
 
 
+_NO_RANKS = TimesOfRanks()
 _OPTIONAL = frozenset({"span_ns", "mean_ns", "device_ns", "skew_ns", "device_max_ns", *OF_TRAINING})
 """The columns of iterations that a case may lack."""

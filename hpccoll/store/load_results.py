@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from hpccoll.cases.case import Job
+from hpccoll.common.memory import collector_paused
 from hpccoll.store.journal import read_failure_notes
 from hpccoll.store.raw_results import Attempt, CaseHistory, Outcome, RawResults
 from hpccoll.store.result_files import ResultFiles, read_all
@@ -28,7 +29,8 @@ def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
             Any other unreadable file becomes a gap, and ``damaged`` names it.
     """
     paths = list(paths)
-    return to_results(read_all(paths), paths, rule)
+    with collector_paused():
+        return to_results(read_all(paths), paths, rule)
 
 
 def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "max") -> Results:

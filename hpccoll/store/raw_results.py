@@ -351,6 +351,8 @@ class RawResults:
     @property
     def unrecovered_damage(self) -> list[str]:
         """Descriptions of the damaged lines whose cases have not been measured again since."""
+        if not self.damage:
+            return []
         done = self.done
         return [line.description for line in self.damage if line.case_id is None or line.case_id not in done]
 

@@ -2,7 +2,6 @@
 
 from row_examples import make_row
 
-from hpccoll.analysis.choice_times import choice_times
 from hpccoll.analysis.recommendations import recommend
 
 
@@ -12,7 +11,7 @@ def test_choices_of_a_size_are_sorted_with_their_factors_and_the_recommended_one
         make_row(name, nbytes=n, seconds=s) for name, s in times.items() for n in (64, 8) if (name, n) != ("star", 8)
     ]
     (recommendation,) = recommend(of_rows(*rows))
-    by_size = choice_times(recommendation)
+    by_size = recommendation.times
     assert {size: [choice.algorithm for choice in each] for size, each in by_size.items()} == {
         8: ["ring", "native"], 64: ["ring", "native", "star"]
     }  # fmt: skip

@@ -4,14 +4,8 @@ import pytest
 from row_examples import make_row
 
 from hpccoll.analysis.chart_groups import chart_groups
-from hpccoll.analysis.series_comparisons import (
-    best_placements,
-    efficiencies,
-    evenly_spaced,
-    mixed_hosts,
-    repeated_points,
-    speedups,
-)
+from hpccoll.analysis.series_comparisons import efficiencies, evenly_spaced, repeated_points, speedups
+from hpccoll.analysis.series_points import best_placements, mixed_hosts
 
 
 @pytest.fixture

@@ -105,6 +105,21 @@ def test_an_imported_output_is_compared_with_the_model_of_its_library(tmp_path):
     assert all(row.keys() >= CONTRACT | {"measured_s", "ratio", "busbw_Bps", "measured_busbw_Bps"} for row in rows)
 
 
+def test_accept_shows_the_same_ratios_of_the_output_itself(tmp_path):
+    output = Path(__file__).parents[1] / "inputs" / "nccl-two-nodes-of-8-h100.txt"
+    assert invoke("import", output, "--out", tmp_path / "imported.h5").code == 0
+    for form in ((), ("--json",)):
+        predicted = invoke("predict", "--cluster", "8xh100-400g", "--against", tmp_path / "imported.h5", *form)
+        assert invoke("accept", output, "--cluster", "8xh100-400g", "--ratios", *form) == predicted
+
+
+@pytest.mark.parametrize("option", ["--out=F.svg", "--log=.", "--require=1"])
+def test_accept_refuses_beside_ratios_what_belongs_to_verdicts(option, tmp_path):
+    hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), tmp_path / "whole.h5")
+    ended = invoke("accept", tmp_path / "whole.h5", "--cluster", "1x25g-tcp", "--ratios", *option.split("="))
+    assert ended.is_bad_input("--ratios")
+
+
 def test_an_interrupt_keeps_the_comparisons_that_are_complete(tmp_path, monkeypatch):
     cases = raw_examples.case(), raw_examples.case(algorithm="native")
     hdf5.write_raw_file(raw_examples.raw(*map(raw_examples.outcome, cases)), tmp_path / "whole.h5")

@@ -182,7 +182,7 @@ from hpccoll.__main__ import main
 try:
     main()
 finally:
-    print(sorted({"mpi4py", "numpy", "typer", "rich", "pydantic"} & set(sys.modules)))
+    print(sorted({"mpi4py", "numpy", "shtab", "pydantic"} & set(sys.modules)))
 """
 
 

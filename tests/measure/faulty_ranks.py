@@ -66,7 +66,7 @@ code = main(ARGUMENTS)
 if FAULT == "leaks":
     from mpi4py import MPI
 
-    names = ("typer", "pydantic", "altair", "snakemake", "scipy", "pandas", "h5py")
+    names = ("pydantic", "altair", "snakemake", "scipy", "pandas", "h5py")
     found = [name for name in names if name in sys.modules]
     for rank, modules in enumerate(MPI.COMM_WORLD.gather(found) or ()):
         print(f"modules of rank {rank}: {modules}")

@@ -1,6 +1,7 @@
 """Charts of collectives and of steps: one golden outline of all, and values that must hold in them."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -58,6 +59,13 @@ def test_a_chart_is_vega_lite_of_named_classes_and_can_be_rendered(valid, testbe
     assert not searched
     svg = vl_convert.vegalite_to_svg(json.dumps(valid(chart), allow_nan=False))
     assert ("ring" in svg, "NaN" in svg) == (True, False)
+
+
+def test_bands_and_ticks_are_transparent_by_their_fill_because_each_opacity_costs_a_png_a_layer(testbed_results):
+    (group,) = recommended_groups(testbed_results)
+    svg = vl_convert.vegalite_to_svg(json.dumps(BY_NAME["time"].specification(group)))
+    assert {*re.findall(r'<path[^>]* fill-opacity="([^"]+)"', svg)} >= {"0.12", "0.8"}
+    assert {*re.findall(r'<path[^>]* opacity="([^"]+)"', svg)} <= {"0", "1"}
 
 
 def all_charts(results):

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from hpccoll.cases.keys import Option
 from hpccoll.cases.requested_schedule import RequestedOperation
 from hpccoll.cli.schedule_formats import ScheduleFormat
 from hpccoll.common.errors import BadInputError
+from hpccoll.common.options import Option
 from hpccoll.extensions.plans.goal import MAX_FILE_BYTES, MAX_FOLD_COST, MAX_PRINTED_BYTES, goal_texts
 from hpccoll.extensions.plans.mscclpp_plan import plan_text
 

@@ -1,19 +1,18 @@
 """The command predict step."""
 
-import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from signal import SIGINT, SIGTERM
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hpccoll.cli import common
-from hpccoll.cli.extension_commands import Subcommand
+from hpccoll.cli.command import Command
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.interruption import INTERRUPTED, interruptible
 from hpccoll.common.limits import FLAG, IntegerRange, PositiveNumber
+from hpccoll.common.options import Option, OptionKind
 from hpccoll.common.quantities import BYTES, DURATION, RATE
 from hpccoll.extensions.steps.training.step_keys import PREDICTED, WALL, StepKey, option
 from hpccoll.schedule import DTYPE
@@ -36,66 +35,30 @@ WHOSE = {
 """Where any other option belongs instead, by form."""
 IN_OTHER_LINES = {"parameter_dtype", "activation_dtype", "feedback"}
 """The keys that the help of other keys names."""
-SHORT_FORMS = {"dtype": ["-d"]}
+SHORT_FORMS = {"dtype": ("-d",)}
 
 
-def _with_keys(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command an option for each key of a step, in the place of its last parameter, before those of output."""
-    signature = inspect.signature(command)
-    parameters = [*signature.parameters.values()]
-    options = [_option(name, key) for name, key in {**PREDICTED, **WALL}.items()]
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]  # Typer reads it
-        parameters=[*parameters[:-3], *options, *parameters[-3:-1]]
-    )
-    return command
-
-
-METAVARS = {BYTES: "SIZE", DURATION: "TIME", RATE: "RATE", DTYPE: "TYPE"}
+METAVARS: Mapping[object, str] = {BYTES: "SIZE", DURATION: "TIME", RATE: "RATE", DTYPE: "TYPE"}
 STEP, CLOSED_FORMULAS = "The step", "Closed formulas"
 
 
-def _option(name: str, key: StepKey) -> inspect.Parameter:
-    flags, help_text, default = [option(name), *SHORT_FORMS.get(name, [])], key.help_text, None
-    kind: Any = str | None
-    number = isinstance(key.kind, IntegerRange | PositiveNumber)
-    metavar: str | None = METAVARS.get(key.kind, "N" if number else "NAME")
+def _option(name: str, key: StepKey) -> Option:
+    flags = (*SHORT_FORMS.get(name, ()), option(name))
     if key.kind is FLAG:
-        kind, default, metavar = bool, bool(key.default), None
-        flags = [f"{flags[0]}/--no-{name}"] if default else flags
-        help_text = help_text.removeprefix("1: ").partition("; 0:")[0]
-    group = STEP if name in PREDICTED else CLOSED_FORMULAS
-    hidden = name in IN_OTHER_LINES
-    about = typer.Option(*flags, help=help_text, metavar=metavar, rich_help_panel=group, hidden=hidden)
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about])
+        help_text = key.help_text.removeprefix("1: ").partition("; 0:")[0]
+        kind: OptionKind = "toggle" if key.default else "flag"
+        return Option(flags, help_text, bool(key.default), name=name, kind=kind, hidden=name in IN_OTHER_LINES)
+    is_number = isinstance(key.kind, IntegerRange | PositiveNumber)
+    metavar = METAVARS.get(key.kind, "N" if is_number else "NAME")
+    return Option(flags, key.help_text, name=name, metavar=metavar, hidden=name in IN_OTHER_LINES)
 
 
-@_with_keys
 def predict_step(
-    context: typer.Context,
-    machine: common.MACHINE = None,
-    cluster: common.CLUSTER = None,
-    nodes: common.NODES = "2,8,64",
-    param: Annotated[
-        list[str] | None,
-        typer.Option(help="parameter of --algorithm: channels=4", metavar="K=V", rich_help_panel=STEP),
-    ] = None,
-    scenarios: Annotated[
-        Path | None,
-        typer.Option(
-            help="file of steps to compare, instead of --model", metavar="F.yaml", rich_help_panel=common.WHERE
-        ),
-    ] = None,
-    *,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="JSON output, in SI units", rich_help_panel=common.OUTPUT)
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="picture of steps", metavar="F.html|svg|png", rich_help_panel=common.OUTPUT)
-    ] = None,
-    **texts: Any,
-) -> int:
+    given: Sequence[str], machine: Path | None, cluster: str | None, nodes: str, param: list[str],
+    scenarios: Path | None, *, as_json: bool, out: Path | None, **texts: Any,
+) -> int:  # fmt: skip
     """Predict a training step: simulated, or with --params by closed formulas."""
-    _check_form(common.given_options(context))
+    _check_form(given)
     if param and texts["algorithm"] is None:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
     common.check_suffix(out, *common.PICTURES)
@@ -109,13 +72,13 @@ def predict_step(
         answer = _closed_form(keys)
     else:
         described = common.read_machine_or_cluster(machine, cluster, keys["rate"])
-        answer = _simulated(keys, nodes, param or [], described, as_json=as_json)
+        answer = _simulated(keys, nodes, param, described, as_json=as_json)
     if out:
         with writing(out):
             answer.write(out)
     common.show_found(answer.rows, answer.lines, as_json=as_json)
     if out and not as_json:
-        typer.echo(f"picture: {out}")
+        print(f"picture: {out}")
     return INTERRUPTED if answer.interrupted else 0
 
 
@@ -166,7 +129,7 @@ def _simulated(
 
     if as_json:
         for line in prediction_report.left_out_lines(predicted.left_out):
-            typer.echo(f"hpccoll: {line}", err=True)
+            print(f"hpccoll: {line}", file=sys.stderr)
     return _Answer(rows, list(step_report.step_lines(predicted)), write, predicted.interrupted)
 
 
@@ -208,7 +171,7 @@ def _scenarios(path: Path) -> _Answer:
     with progress_counter("scenarios") as progress, interruptible(SIGINT, SIGTERM):
         predicted, interrupted = predict_scenarios(path, progress)
     if interrupted:
-        typer.echo(f"hpccoll: left out: {', '.join(interrupted)}: interrupted", err=True)
+        print(f"hpccoll: left out: {', '.join(interrupted)}: interrupted", file=sys.stderr)
     rows = [one.to_json() for one in predicted]
 
     def write(out: Path) -> None:
@@ -224,6 +187,25 @@ def _scenarios(path: Path) -> _Answer:
     return _Answer(rows, list(scenario_lines(predicted)), write, bool(interrupted))
 
 
-PREDICT_STEP = Subcommand(
-    predict_step, "Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms"
+PREDICT_STEP = Command(
+    name="predict step",
+    run=predict_step,
+    example="Example: hpccoll predict step --model gpt2 --cluster 8xh100-400g --compute 27ms",
+    options={
+        common.WHERE: (
+            common.MACHINE,
+            common.CLUSTER,
+            common.NODES,
+            Option(("--scenarios",), "file of steps to compare, instead of --model", metavar="F.yaml", kind="path"),
+        ),
+        STEP: (
+            Option(("--param",), "parameter of --algorithm: channels=4", metavar="K=V", kind="list"),
+            *(_option(name, key) for name, key in PREDICTED.items()),
+        ),
+        CLOSED_FORMULAS: [_option(name, key) for name, key in WALL.items() if name not in PREDICTED],
+        common.OUTPUT: (
+            common.JSON_IN_SI,
+            Option(("--out",), "picture of steps", metavar="F.html|svg|png", kind="path"),
+        ),
+    },
 )

@@ -6,12 +6,13 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from hpccoll.cases.keys import RUN_OPTIONS, Option
+from hpccoll.cases.keys import RUN_OPTIONS
 from hpccoll.cases.product import CaseRequest
-from hpccoll.cli.option_parser import OptionParser
+from hpccoll.cli.option_parser import MPIEXEC, OptionParser
 from hpccoll.cli.run_options import build_parser, common_lists, parameters_of, split_words
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.limits import FLAG, RANKS
+from hpccoll.common.options import Option, OptionKind
 from hpccoll.common.units import parameter_values
 from hpccoll.extensions.steps.step_workload import distinct_steps
 from hpccoll.extensions.steps.training import TRAINING_STEP
@@ -62,7 +63,7 @@ class TrainCommand:
     def build_parser(self) -> argparse.ArgumentParser:
         options = {}
         for name, key in WORKLOAD.items():
-            kind = "switch" if key.kind is FLAG else "list"
+            kind: OptionKind = "switch" if key.kind is FLAG else "list"
             options[name] = Option((option(name),), key.help_text, metavar="V,..", kind=kind)
         drills = [options.pop(DRILL)]
         shared: dict[str, list[Option]] = {}
@@ -74,7 +75,7 @@ class TrainCommand:
             "Drills": drills,
             **shared,
         }
-        parser = OptionParser("train", self.summary, groups, ["Drills", *shared], _end(shared))
+        parser = OptionParser("train", self.summary, groups, ["Drills", *shared], _end(shared), launcher=MPIEXEC)
         defaults_of_run = vars(build_parser().parse_args([]))
         own_defaults = vars(parser.parse_args([]))
         parser.set_defaults(**{**defaults_of_run, **own_defaults, "command": self})

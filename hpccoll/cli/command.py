@@ -1,0 +1,114 @@
+"""A command: its arguments and options as a table, and the function that does its work."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hpccoll.cli.option_parser import OptionParser
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.options import Argument, Option
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsOfExtensions:
+    """Options that extensions add to a command."""
+
+    group: str  # the title of their group in the help
+    options: Callable[[], Sequence[Option]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command of the command line. The docstring of its function is its help.
+
+    The parameters of the function are the names of arguments and options. One called ``given`` gets the options that
+    were typed, one called ``rest`` the words after ``--``, and one called ``of_extensions`` the values of options that
+    extensions add, by their long flags.
+    """
+
+    name: str  # a word, or two: ``predict step``
+    run: Callable[..., int | None]  # returns the exit code; None is 0
+    example: str  # the last lines of its help
+    arguments: Sequence[Argument] = ()
+    options: Mapping[str, Sequence[Option]] = field(default_factory=dict)  # by the titles of the groups of its help
+    further: OptionsOfExtensions | None = None
+    words: Callable[[], Mapping[str, str]] | None = None  # what stands for ``{name}`` in its texts
+    subcommands: Callable[[], "Mapping[str, Command]"] = dict  # by the second word of their names
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of its help."""
+        return self._completed(self._help.partition("\n\n")[0], self._words)
+
+    @property
+    def _help(self) -> str:
+        return inspect.cleandoc(self.run.__doc__ or "")
+
+    @property
+    def _words(self) -> Mapping[str, str] | None:
+        return self.words() if self.words else None
+
+    @staticmethod
+    def _completed(text: str, words: Mapping[str, str] | None) -> str:
+        return text if words is None else text.format(**words)
+
+    def parser(self) -> OptionParser:
+        """Return the parser of its words."""
+        words = self._words
+        arguments = [replace(argument, help=self._completed(argument.help, words)) for argument in self.arguments]
+        groups: dict[str, list[Option]] = {}
+        for title, options in self.options.items():
+            groups[title] = [replace(option, help=self._completed(option.help, words)) for option in options]
+        if self.further:
+            groups.setdefault(self.further.group, []).extend(self.further.options())
+        commands = {word: command.summary for word, command in self.subcommands().items()}
+        end = self._completed(self.example, words)
+        return OptionParser(
+            self.name, self._completed(self._help, words), groups, None, end, arguments=arguments, commands=commands
+        )
+
+    def main(self, words: Sequence[str]) -> int:
+        """Run the command with the words that follow its name, and return the exit code.
+
+        Raises:
+            BadInputError: if an option is invalid, and whatever the function raises.
+        """
+        subcommands = self.subcommands()
+        if words and words[0] in subcommands:
+            return subcommands[words[0]].main(words[1:])
+        parameters = inspect.signature(self.run).parameters
+        own_words = list(words)
+        rest: list[str] = []
+        if "rest" in parameters:
+            own_words, rest = _split_rest(own_words)
+        parser = self.parser()
+        values = self._values(parser, own_words)
+        if self.further:
+            options = self.further.options()
+            values["of_extensions"] = {option.long_flag: values.pop(option.parameter) for option in options}
+        if "rest" in parameters:
+            values["rest"] = rest
+        if "given" in parameters:
+            values["given"] = parser.given_options(own_words)
+        return int(self.run(**values) or 0)
+
+    def _values(self, parser: OptionParser, words: list[str]) -> dict[str, Any]:
+        """Return the values of arguments and options by name."""
+        known, unknown_words = parser.parse_known_intermixed_args(words)
+        for word in unknown_words:
+            if word in self.subcommands():
+                raise UnusableError(words[0], f"write it after '{word}', whose option it is")
+        if unknown_words:
+            parser.error(f"unrecognized arguments: {' '.join(unknown_words)}")
+        values = vars(known)
+        parser.check_bounds(values)
+        return values
+
+
+def _split_rest(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the words before and after the first ``--``."""
+    if "--" not in words:
+        return words, []
+    position = words.index("--")
+    return words[:position], words[position + 1 :]

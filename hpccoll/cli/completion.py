@@ -1,0 +1,32 @@
+"""The script that completes commands and options in a shell, made by shtab from the parsers of all commands."""
+
+import argparse
+
+import shtab
+
+from hpccoll.cli import diagnosing, run_options
+from hpccoll.cli.command import Command
+from hpccoll.cli.extension_commands import job_command
+from hpccoll.cli.main import shown_commands
+
+
+def completion_script(shell: str) -> str:
+    """Return the script for a shell: bash, zsh or tcsh."""
+    program = argparse.ArgumentParser("hpccoll")
+    commands = program.add_subparsers()
+    for _, name, command in shown_commands():
+        parser = command.parser() if isinstance(command, Command) else _parser_of_ranks(name)
+        parents = [parser] if parser else []
+        commands.add_parser(name, help=command.summary, parents=parents, add_help=False)
+    script: str = shtab.complete(program, shell=shell)
+    return script
+
+
+def _parser_of_ranks(name: str) -> argparse.ArgumentParser | None:
+    """Return the parser of a command that ranks run; None of a command that reads its words itself."""
+    if name == "run":
+        return run_options.build_parser()
+    if name == "diagnose":
+        return diagnosing.build_diagnose_parser()
+    command = job_command(name)
+    return command.build_parser() if command else None
