@@ -28,7 +28,7 @@ from written_runs import write_run
 
 from hpccoll.cases.case import Case, Job
 from hpccoll.cases.plan import Launcher, Plan
-from hpccoll.cli.main import find_command
+from hpccoll.cli.commands import find_command
 from hpccoll.sweep.paths import site_files, workflow_directory
 from hpccoll.sweep.site_file import Site
 from hpccoll.sweep.sweep_file import Sweep

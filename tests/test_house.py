@@ -172,11 +172,20 @@ SEVERAL_OF_ONE_NAME = {
 """Names of several public functions, and why."""
 
 
+def functions_of_commands(module: ast.Module) -> set[str]:
+    """Return the names of the functions that are commands, in a module."""
+    calls = (node for node in ast.walk(module) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Command")
+    return {ast.unparse(keyword.value) for call in calls for keyword in call.keywords if keyword.arg == "run"}
+
+
 def test_no_two_public_functions_have_one_name():
-    """Decorators register commands and algorithms, which have the names that users type."""
-    nodes = (node for path in modules().values() for node in ast.parse(path.read_text()).body)
-    functions = (node for node in nodes if isinstance(node, ast.FunctionDef) and not node.decorator_list)
-    names = Counter(node.name for node in functions if not node.name.startswith("_"))
+    """Decorators register algorithms, which have the names that users type, as commands have."""
+    names: Counter[str] = Counter()
+    for path in modules().values():
+        module = ast.parse(path.read_text())
+        functions = [node for node in module.body if isinstance(node, ast.FunctionDef) and not node.decorator_list]
+        public = {function.name for function in functions if not function.name.startswith("_")}
+        names.update(public - functions_of_commands(module))
     assert {name for name, count in names.items() if count > 1} == SEVERAL_OF_ONE_NAME.keys()
 
 
@@ -240,7 +249,7 @@ DENSEST = {
     "algorithms": (18.83, 31, 143, 0),
     "analysis": (17.7, 88, 216, 1),
     "cases": (13.89, 61, 78, 1),
-    "cli": (11.17, 68, 58, 0),
+    "cli": (11.15, 68, 57, 0),
     "common": (13.41, 91, 68, 0),
     "diagnosis": (15.34, 34, 90, 0),
     "evidence": (15.23, 65, 117, 1),
@@ -278,8 +287,8 @@ MOST_IDIOMS = {
     "a text times a condition": 3,
     "a walrus in a filter": 7,
     "a conditional expression within another": 5,
-    "[*call()] for list(call())": 66,
-    "three or more names from a tuple": 157,
+    "[*call()] for list(call())": 65,
+    "three or more names from a tuple": 156,
 }
 """How often each idiom of house_figures.py may occur in the package. If one becomes rarer, its figure here follows."""
 

@@ -12,7 +12,7 @@ from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, to_one_line, writing
 from hpccoll.common.interruption import INTERRUPTED, completed, interruptible
 from hpccoll.common.limits import COUNT
-from hpccoll.common.options import Argument, Option
+from hpccoll.common.options import Option, PositionalArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,7 +102,7 @@ ACCEPT = Command(
     run=accept,
     example="Example: hpccoll accept nccl.txt --cluster 8xh100-400g --out accept.html",
     arguments=(
-        Argument(
+        PositionalArgument(
             "files",
             "raw files, directories with raw files, or outputs of nccl-tests, rccl-tests, OSU or IMB",
             "FILES...",

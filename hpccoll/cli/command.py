@@ -7,7 +7,7 @@ from typing import Any
 
 from hpccoll.cli.option_parser import OptionParser
 from hpccoll.common.errors import UnusableError
-from hpccoll.common.options import Argument, Option
+from hpccoll.common.options import Option, PositionalArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Command:
     name: str  # a word, or two: ``predict step``
     run: Callable[..., int | None]  # returns the exit code; None is 0
     example: str  # the last lines of its help
-    arguments: Sequence[Argument] = ()
+    arguments: Sequence[PositionalArgument] = ()
     options: Mapping[str, Sequence[Option]] = field(default_factory=dict)  # by the titles of the groups of its help
     further: OptionsOfExtensions | None = None
     words: Callable[[], Mapping[str, str]] | None = None  # what stands for ``{name}`` in its texts

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line
-from hpccoll.common.options import Argument, Option
+from hpccoll.common.options import Option, PositionalArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hpccoll.store.result_files import ResultFiles
     from hpccoll.store.rows import Results
 
-PATHS = Argument("paths", "raw files, or directories with raw files", "PATHS...", "path", repeated=True)
+PATHS = PositionalArgument("paths", "raw files, or directories with raw files", "PATHS...", "path", repeated=True)
 PROFILE = Option(("--profile",), "local, slurm, slurm-nodbd or testbed; see hpccoll doctor", "local", metavar="NAME")
 SITE = Option(("--site",), "site file, or the name of one in slurm/sites [Slurm's defaults]", metavar="NAME|F.yaml")
 WHERE, OUTPUT = "Where", "Output"

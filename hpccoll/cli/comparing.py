@@ -23,7 +23,7 @@ from hpccoll.cli.common import (
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.common.errors import BadInputError, UnusableError, to_one_line, writing
 from hpccoll.common.limits import COUNT
-from hpccoll.common.options import Argument, Option
+from hpccoll.common.options import Option, PositionalArgument
 from hpccoll.common.units import format_count, format_factor
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ COMPARE = Command(
     run=compare,
     example="Example: hpccoll compare results/last-week results/today --out changes.html",
     arguments=(
-        Argument(
+        PositionalArgument(
             "paths",
             "raw file, directory with raw files, or output that import reads, of the old run and of the "
             "new one; with --reference of the new run, with --make-reference of all runs",
@@ -212,7 +212,7 @@ IMPORT = Command(
     run=import_outputs,
     example="Example: hpccoll import osu_allreduce.txt --ranks 8 --nodes 4 --out osu.h5",
     arguments=(
-        Argument(
+        PositionalArgument(
             "files",
             "outputs of OSU, nccl-tests, rccl-tests or IMB; several of one benchmark are rounds",
             "FILE...",

@@ -1,17 +1,33 @@
 """The script that completes commands and options in a shell, made by shtab from the parsers of all commands."""
 
 import argparse
+from collections.abc import Sequence
 
 import shtab
 
 from hpccoll.cli import diagnosing, run_options
 from hpccoll.cli.command import Command
-from hpccoll.cli.extension_commands import job_command
-from hpccoll.cli.main import shown_commands
+from hpccoll.cli.commands import shown_commands
+from hpccoll.cli.extension_commands import WordsCommand, job_command
+from hpccoll.common.errors import BadInputError
+
+SHELLS = "bash", "zsh", "tcsh"
+
+
+def print_completion(words: Sequence[str]) -> int:
+    """Print the script for a shell.
+
+    Raises:
+        BadInputError: if it is not one of SHELLS.
+    """
+    if len(words) != 1 or words[0] not in SHELLS:
+        raise BadInputError("--completion", " ".join(words), SHELLS)
+    print(completion_script(words[0]))
+    return 0
 
 
 def completion_script(shell: str) -> str:
-    """Return the script for a shell: bash, zsh or tcsh."""
+    """Return the script for a shell, one of SHELLS."""
     program = argparse.ArgumentParser("hpccoll")
     commands = program.add_subparsers()
     for _, name, command in shown_commands():
@@ -30,3 +46,6 @@ def _parser_of_ranks(name: str) -> argparse.ArgumentParser | None:
         return diagnosing.build_diagnose_parser()
     command = job_command(name)
     return command.build_parser() if command else None
+
+
+COMPLETION = WordsCommand("Print the script that completes commands and options in a shell.", print_completion)

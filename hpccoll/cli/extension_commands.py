@@ -59,7 +59,10 @@ class JobCommand(Protocol):
 
 def is_job_command(name: str) -> bool:
     """Return whether ``job_command`` finds a command of this name, which is not imported."""
-    return any(name in extension.job_commands for extension in bundled_extensions().values())
+    for extension in bundled_extensions().values():
+        if name in extension.job_commands:
+            return True
+    return False
 
 
 def job_command(name: str) -> JobCommand | None:

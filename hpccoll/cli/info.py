@@ -11,7 +11,7 @@ from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.cli.schedule_formats import options_of_formats, schedule_format, words_of_formats
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, writing
 from hpccoll.common.limits import RANKS
-from hpccoll.common.options import Argument, Option
+from hpccoll.common.options import Option, PositionalArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,14 +52,14 @@ LIST = Command(
     run=list_,
     example="Examples: hpccoll list variants; hpccoll list broadcast; hpccoll list columns",
     arguments=(
-        Argument(
+        PositionalArgument(
             "word",
             "part of a name or description; or a kind: algorithms, parameters, transports, variants, "
             "workloads, models; or a reference: sweep, site, machine (keys of these files), clusters, "
             "columns (of raw files), variables, settings (of NCCL)",
             "[WORD]",
         ),
-        Argument("name", "of clusters: the one whose description is printed", "[NAME]"),
+        PositionalArgument("name", "of clusters: the one whose description is printed", "[NAME]"),
     ),
     options={OPTIONS: (JSON,)},
 )
@@ -141,7 +141,7 @@ SHOW = Command(
     example="""Examples:
   hpccoll show ring -p 8 --out ring.svg
   hpccoll show bine -c broadcast -p 64 --racks 8,16,16,16,8{examples}""",
-    arguments=(Argument("algorithm", "algorithm, see hpccoll list{files}", "ALGORITHM|FILE"),),
+    arguments=(PositionalArgument("algorithm", "algorithm, see hpccoll list{files}", "ALGORITHM|FILE"),),
     options={
         WHAT: (
             Option(("-p", "--workers"), "number of workers", metavar="N", kind="number"),
@@ -224,7 +224,7 @@ EVIDENCE = Command(
     example="""Example: hpccoll evidence logs --network rdma
 
 of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log""",
-    arguments=(Argument("logs", "logs, or directories with logs", "LOGS...", kind="path", repeated=True),),
+    arguments=(PositionalArgument("logs", "logs, or directories with logs", "LOGS...", kind="path", repeated=True),),
     options={
         OPTIONS: (
             Option(("--network",), "expected network between nodes: rdma or tcp", metavar="NETWORK"),

@@ -14,7 +14,7 @@ from typing import Any
 
 from hpccoll.cases.keys import NETWORKS
 from hpccoll.common.errors import UnusableError, abbreviate, did_you_mean
-from hpccoll.common.options import Argument, Option, OptionKind
+from hpccoll.common.options import Option, OptionKind, PositionalArgument
 
 HELP, HELP_ALL = "--help", "--help-all"
 
@@ -47,7 +47,8 @@ class OptionParser(argparse.ArgumentParser):
 
     def __init__(
         self, command: str, summary: str, groups: Mapping[str, Sequence[Option]], more: Collection[str] | None,
-        end: str, *, arguments: Sequence[Argument] = (), commands: Mapping[str, str] | None = None, launcher: str = "",
+        end: str, *, arguments: Sequence[PositionalArgument] = (), commands: Mapping[str, str] | None = None,
+        launcher: str = "",
     ) -> None:  # fmt: skip
         # With a width, argparse does not ask for that of the terminal, and every rank imports less.
         formatter = partial(argparse.HelpFormatter, width=HELP_COLUMNS)
@@ -135,7 +136,7 @@ def _name(option: Option) -> str:
     return f"{', '.join(option.flags)} {option.metavar or ''}".rstrip()
 
 
-def _positional(argument: Argument) -> dict[str, Any]:
+def _positional(argument: PositionalArgument) -> dict[str, Any]:
     about: dict[str, Any] = {"metavar": argument.metavar.strip("[]").removesuffix("...")}
     if argument.repeated:
         about["nargs"] = "+" if argument.is_required else "*"

@@ -6,7 +6,7 @@ from hpccoll.cli.command import Command
 from hpccoll.cli.common import INCOMPLETE, JSON, PATHS, report_damaged, show_found
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.common.errors import BadInputError, writing
-from hpccoll.common.options import Argument, Option
+from hpccoll.common.options import Option, PositionalArgument
 
 
 def report(paths: list[Path], out: Path | None = None) -> int:
@@ -128,7 +128,7 @@ STATUS = Command(
     run=status,
     example="Example: hpccoll status results/default",
     arguments=(
-        Argument(
+        PositionalArgument(
             "paths",
             "sweeps, directories or raw files [the newest sweep in results/]",
             "[PATHS...]",

@@ -18,7 +18,7 @@ from hpccoll.cli.results import write_report
 from hpccoll.cli.run_options import RUN_SUMMARY
 from hpccoll.common.errors import BadInputError, to_one_line
 from hpccoll.common.interruption import INTERRUPTED
-from hpccoll.common.options import Argument, Option
+from hpccoll.common.options import Option, PositionalArgument
 
 if TYPE_CHECKING:
     from hpccoll.cases.plan import Plan
@@ -77,7 +77,7 @@ SWEEP_COMMAND = Command(
     name="sweep",
     run=sweep,
     example="Example: hpccoll sweep my.yaml --out results/tuesday -- --cores 1",
-    arguments=(Argument("config", "sweep file [a small sweep of about a minute]", "[CONFIG]", kind="path"),),
+    arguments=(PositionalArgument("config", "sweep file [a small sweep of about a minute]", "[CONFIG]", kind="path"),),
     options={
         OPTIONS: (
             PROFILE,
@@ -131,7 +131,7 @@ PLAN = Command(
     name="plan",
     run=plan,
     example="Example: hpccoll plan workflows/config/default.yaml",
-    arguments=(Argument("config", "sweep file", "CONFIG", kind="path"),),
+    arguments=(PositionalArgument("config", "sweep file", "CONFIG", kind="path"),),
     options={
         OPTIONS: (
             Option(("--profile",), "local, slurm, slurm-nodbd or testbed [for a cluster: offline]", metavar="NAME"),
@@ -158,8 +158,8 @@ LAUNCH = Command(
     run=launch,
     example="Example: hpccoll launch results/my/plan.json mpi.p4 --out mpi.p4.h5",
     arguments=(
-        Argument("plan_file", "plan.json of a sweep", "PLAN", kind="path"),
-        Argument("job", "name of one of its jobs", "JOB"),
+        PositionalArgument("plan_file", "plan.json of a sweep", "PLAN", kind="path"),
+        PositionalArgument("job", "name of one of its jobs", "JOB"),
     ),
     options={OPTIONS: (Option(("--out",), "raw file", metavar="F.h5", kind="path", required=True),)},
 )

@@ -10,7 +10,7 @@ from hpccoll.cli.command import Command
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, writing
-from hpccoll.common.options import Argument, Option
+from hpccoll.common.options import Option, PositionalArgument
 
 if TYPE_CHECKING:
     from hpccoll.render.trace_text import JobFindings
@@ -80,7 +80,7 @@ TRACE = Command(
     run=trace,
     example="Example: hpccoll trace /tmp/nccl_trace_rank_*",
     arguments=(
-        Argument(
+        PositionalArgument(
             "files",
             "files that the job wrote, archives of them, or directories",
             "FILES...",

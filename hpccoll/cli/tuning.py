@@ -8,7 +8,7 @@ from hpccoll.cli.library_tables import OWN_FORMAT, tables_that_read, tables_that
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.common.options import Argument, Option
+from hpccoll.common.options import Option, PositionalArgument
 from hpccoll.common.units import format_count
 
 
@@ -80,7 +80,9 @@ TUNE = Command(
     words=words_of_tables,
     example="Example: hpccoll tune results/default --out table.json",
     arguments=(
-        Argument("paths", "raw files, or directories with raw files", "[PATHS...]", kind="path", repeated=True),
+        PositionalArgument(
+            "paths", "raw files, or directories with raw files", "[PATHS...]", kind="path", repeated=True
+        ),
     ),
     options={
         OPTIONS: (

@@ -59,7 +59,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class PositionalArgument:
     """A positional argument of a command."""
 
     name: str  # of the parameter of the command's function

@@ -7,7 +7,7 @@ import pytest
 from cli_runner import invoke
 
 from hpccoll.cases.keys import FOR_THE_WORKFLOW, RUN_OPTIONS
-from hpccoll.cli.main import HIDDEN, RENAMED
+from hpccoll.cli.commands import HIDDEN, RENAMED
 from hpccoll.extensions.steps.cli.predict_step import PREDICT_STEP
 
 MAX_LINES, COLUMNS = 50, 80
@@ -43,7 +43,7 @@ def test_the_first_help_has_a_line_for_each_command_of_the_contract_and_for_no_o
     commands = re.findall(r"^  (\w+) ", page(""), re.MULTILINE)
     assert sorted(commands) == sorted(COMMANDS)
     assert page("") == invoke().out
-    assert HIDDEN.keys() == {"launch"}
+    assert HIDDEN.keys() == {"launch", "--completion"}
 
 
 @pytest.mark.parametrize("command", ["run", "train"])
@@ -64,3 +64,14 @@ def test_every_option_of_predict_step_stands_in_its_help():
 @pytest.mark.parametrize("name", RENAMED)
 def test_a_command_of_an_earlier_version_names_its_successor(name):
     assert invoke(name, "x").is_bad_input(f"no command '{name}'", RENAMED[name])
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_completion_of_a_shell_knows_every_command_and_its_options(shell):
+    script = invoke("--completion", shell).out
+    assert [command for command in COMMANDS if command not in script] == []
+    assert [option for option in ("--cluster", "--aggregators", "--compress", "--rule") if option not in script] == []
+
+
+def test_a_shell_without_completion_is_bad_input():
+    assert invoke("--completion", "fish").is_bad_input("bash, zsh, tcsh")
