@@ -78,13 +78,13 @@ def _dispatch() -> int:
         from hpccoll.cli.job_program import main as run
 
         return run(words)
-    from hpccoll.cli.extension_commands import job_command
+    from hpccoll.cli.extension_commands import is_job_command
 
-    if command := job_command(name):
+    if is_job_command(name):
         _end_at_interrupt()
         from hpccoll.cli.job_program import main as run
 
-        return run(words, command)
+        return run(words, name)
     if name in ("sweep", "launch"):
         check_resources(name, files=16, threads=16)
     else:  # ranks inherit no variable; a thread per core would do nothing, and fail under limits

@@ -76,13 +76,12 @@ def spawn(*arguments, cwd=None, launcher=(), timeout=300, **variables):
 
 EACH = """
 import contextlib, io, json, sys
-from hpccoll.cli.extension_commands import job_command
 from hpccoll.cli.job_program import main
 answers = {}
 for name, arguments in json.load(sys.stdin).items():
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(arguments, job_command(sys.argv[1]))
+        code = main(arguments, sys.argv[1])
     answers[name] = code, out.getvalue(), err.getvalue()
 json.dump(answers, sys.stdout)
 """

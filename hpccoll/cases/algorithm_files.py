@@ -35,7 +35,7 @@ class FileAlgorithm(Protocol):
 class AlgorithmFormat(NamedTuple):
     """A format of files with an algorithm, which an extension brings (``Extension.algorithm_formats``)."""
 
-    name: str  # what a file of it is: ``a plan of MSCCL++``
+    name: str  # what a file of it is, with an article
     suffix: str  # how the names of such files end: ``.json``
     valid: str  # the name in more words, for whoever names a file of another format
     recognises: Callable[[str], bool]  # whether a text may be of this format, by its beginning

@@ -102,4 +102,4 @@ def _job_commands(title: str) -> Iterator[tuple[str, str, NamedCommand]]:
     """Yield the commands of extensions that measure as ``run`` does; ``hpccoll.__main__`` starts them."""
     for name in contributed_names("job_commands"):
         command = contributed("job_commands", name)
-        yield title, name, WordsCommand(command.summary, partial(run_job, command=command))
+        yield title, name, WordsCommand(command.summary, partial(run_job, command=name))

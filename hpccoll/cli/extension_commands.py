@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from hpccoll.common.extensions import bundled_contribution, contributed, contributed_names
+from hpccoll.common.extensions import bundled_contribution, bundled_extensions, contributed, contributed_names
 
 if TYPE_CHECKING:
     from hpccoll.cases.product import CaseRequest
@@ -55,6 +55,14 @@ class JobCommand(Protocol):
 
     def print_dry_run(self, arguments: argparse.Namespace) -> None:
         """Print what would be measured."""
+
+
+def is_job_command(name: str) -> bool:
+    """Return whether ``job_command`` finds a command of this name, which is not imported."""
+    for extension in bundled_extensions().values():
+        if name in extension.job_commands:
+            return True
+    return False
 
 
 def job_command(name: str) -> JobCommand | None:

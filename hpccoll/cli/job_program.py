@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from hpccoll.cases.case import Job, Shape
 from hpccoll.cli import run_options
+from hpccoll.cli.extension_commands import job_command
 from hpccoll.cli.rank_program import run_rank
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.extensions import use_only
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from hpccoll.render.run_table import PrintedTable
     from hpccoll.store.raw_results import CaseHistory
 
+RUN = "run"
 
-def main(argv: Sequence[str], command: "JobCommand | None" = None) -> int:
-    """Run one rank of ``run``, or of another command, and return its exit code."""
+
+def main(argv: Sequence[str], command: str = RUN) -> int:
+    """Run one rank of ``run``, or of a command like it, and return its exit code."""
     return run_rank(argv, lambda options: JobProgram(options, command))
 
 
@@ -34,19 +37,18 @@ class JobProgram:
 
     Args:
         argv: the options.
-        command: a command beside ``run``.
+        command: the name of the command, ``run`` or a ``JobCommand``.
 
     Raises:
         BadInputError: if an option is invalid.
     """
 
-    def __init__(self, argv: Sequence[str], command: "JobCommand | None") -> None:
+    def __init__(self, argv: Sequence[str], command: str) -> None:
         if not {"--job", "--compute"} & {each.partition("=")[0] for each in argv}:
-            # Only workloads multiply large matrices; NumPy, which their parsers import, would start a useless thread
+            # Only workloads multiply large matrices; NumPy, which these commands import, would start a useless thread
             # per core in every rank.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        parser = command.build_parser() if command else run_options.build_parser()
-        self.arguments = parser.parse_args(argv)
+        self.arguments = _parser(command).parse_args(argv)
         self.runner: JobRunner | None = None
         self._shape: Shape | None = None
         self._table: PrintedTable | None = None  # of rank 0, once it measures
@@ -143,6 +145,13 @@ class JobProgram:
 
                 print_remaining(self.runner, nothing=self._table.empty)
             self.runner.group.end_launch()  # by MPI_Abort, if it has lost a rank
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    if command == RUN:
+        return run_options.build_parser()
+    brought = cast("JobCommand", job_command(command))
+    return brought.build_parser()
 
 
 def _read_shape(arguments: argparse.Namespace) -> Shape | None:

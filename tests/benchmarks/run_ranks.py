@@ -9,7 +9,6 @@ from pathlib import Path
 from mpi4py import MPI
 
 from hpccoll.cli.job_program import main
-from hpccoll.extensions.steps.cli.train import TRAIN
 
 if __name__ == "__main__":
     GPUS, *ARGUMENTS = sys.argv[1:]
@@ -19,4 +18,4 @@ if __name__ == "__main__":
 
         share_a_gpu(MPI.COMM_WORLD.rank)
     command, *options = ARGUMENTS
-    sys.exit(main(options, TRAIN) if command == "train" else main(ARGUMENTS))
+    sys.exit(main(options, command) if command == "train" else main(ARGUMENTS))

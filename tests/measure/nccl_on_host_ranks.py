@@ -13,13 +13,11 @@ from pathlib import Path
 import nccl_on_host
 
 from hpccoll.cli.job_program import main
-from hpccoll.extensions.steps.cli.train import TRAIN
 
 DIRECTORY, *ARGUMENTS = sys.argv[1:]
-COMMAND = None
+COMMAND = "run"
 if ARGUMENTS[:1] == ["train"]:
-    del ARGUMENTS[0]
-    COMMAND = TRAIN
+    COMMAND = ARGUMENTS.pop(0)
 VARIABLES = [*takewhile(lambda word: not word.startswith("-"), ARGUMENTS)]
 os.environ.update(word.format(os.getpid()).split("=", 1) for word in VARIABLES)
 tempfile.tempdir = os.environ.get("TMPDIR")  # without a look at other places
