@@ -7,18 +7,18 @@ A dump is a pickle of plain values, or JSON. One process writes it; its rank is 
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 
 from hpccoll.common.files import read_bytes
 from hpccoll.traces.job_file import MAX_BYTES
 from hpccoll.traces.plain_pickle import MAX_VALUES, read_plain_pickle
-from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, unique_group
+from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, State, unique_group
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "PyTorch Flight Recorder"
@@ -27,9 +27,11 @@ _KEYS = (b'"pg_status"', b'"collective_seq_id"', b'"comm_lib_version"', b'"nccl_
 OLDEST_VERSION = (2, 4)
 RANK = r"rank[_-]?(\d{1,9})"
 MAX_DIMENSIONS, MAX_SIZE = 64, 1 << 62
-_NAMES = 1 << 10
-"""The number of names of operations that are remembered."""
 Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
+
+
+_Sizes: TypeAlias = tuple[tuple[Integer, ...], ...]
+"""The size of each tensor in each dimension."""
 
 
 @dataclass(slots=True)
@@ -49,10 +51,10 @@ class _Entry(msgspec.Struct, gc=False):
     time_discovered_started_ns: Integer | None = None
     time_discovered_completed_ns: Integer | None = None
     duration_ms: float | None = None
-    input_sizes: Sequence[Sequence[Integer]] = ()
-    output_sizes: Sequence[Sequence[Integer]] = ()
-    input_dtypes: Sequence[str] = ()
-    output_dtypes: Sequence[str] = ()
+    input_sizes: _Sizes = ()
+    output_sizes: _Sizes = ()
+    input_dtypes: tuple[str, ...] = ()
+    output_dtypes: tuple[str, ...] = ()
     state: str = "scheduled"
     retired: bool = False
     is_p2p: bool = False
@@ -63,6 +65,16 @@ class _Entry(msgspec.Struct, gc=False):
     @property
     def latest_ns(self) -> int:
         return max(self.time_created_ns, self.time_discovered_started_ns or 0, self.time_discovered_completed_ns or 0)
+
+
+class _Call(NamedTuple):
+    """What many entries of a dump have in common."""
+
+    collective: str
+    bytes_in: int | None
+    bytes_out: int | None
+    dtype: str | None
+    peer: int | None  # the number in the ranks of its group
 
 
 @dataclass(slots=True)
@@ -111,10 +123,11 @@ def read(path: Path) -> RecordedJob:
         cannot_say.append("which operations of gloo have completed")
     if unknown:
         cannot_say.append(f"the names of {unknown} groups of rank {rank}")
+    call_of = cache(_call)  # of this dump only: what a strange one holds is not kept
     return RecordedJob(
         SOURCE,
         ranks=(Rank(rank),),
-        operations=[_operation(rank, entry, of_id[entry.pg_id]) for entry in _single_entries(dump.entries)],
+        operations=[_operation(rank, entry, of_id[entry.pg_id], call_of) for entry in _single_entries(dump.entries)],
         progress=progress,
         taken_ns=max((entry.latest_ns for entry in dump.entries), default=0),
         timeout_ns=max((entry.timeout_ms for entry in dump.entries), default=0) * 10**6,
@@ -231,37 +244,55 @@ def _is_batch(entry: _Entry) -> bool:
     return entry.profiling_name.endswith(":coalesced")
 
 
-def _operation(rank: int, entry: _Entry, group: Group) -> RecordedOperation:
-    collective = collective_of_torch(entry.profiling_name)
-    bytes_in = _total_bytes(entry.input_sizes, entry.input_dtypes)
-    bytes_out = _total_bytes(entry.output_sizes, entry.output_dtypes)
-    largest = max(bytes_in or 0, bytes_out or 0)
-    dtype = dtype_of_torch(entry.output_dtypes[0]) if entry.output_dtypes else None
-    is_completed = entry.retired or entry.state == "completed"
-    number = entry.p2p_seq_id if entry.is_p2p else entry.collective_seq_id
-    duration_s = entry.duration_ms / 1e3 if entry.duration_ms else None
-    peer = _named_peer(entry.profiling_name)
+def _call(
+    name: str, input_sizes: _Sizes, input_dtypes: tuple[str, ...], output_sizes: _Sizes, output_dtypes: tuple[str, ...]
+) -> _Call:
+    """Return what an entry with these values called."""
+    dtype = dtype_of_torch(output_dtypes[0]) if output_dtypes else None
+    return _Call(
+        collective_of_torch(name),
+        bytes_in=_total_bytes(input_sizes, input_dtypes),
+        bytes_out=_total_bytes(output_sizes, output_dtypes),
+        dtype=dtype[0] if dtype else None,
+        peer=_named_peer(name),
+    )
+
+
+def _operation(rank: int, entry: _Entry, group: Group, call_of: Callable[..., _Call]) -> RecordedOperation:
+    call = call_of(entry.profiling_name, entry.input_sizes, entry.input_dtypes, entry.output_sizes, entry.output_dtypes)
+    largest = max(call.bytes_in or 0, call.bytes_out or 0)
+    number = entry.collective_seq_id
+    if entry.is_p2p:
+        number = entry.p2p_seq_id
+    duration_s = None
+    if entry.duration_ms:
+        duration_s = entry.duration_ms / 1e3
+    state: State = "enqueued"
+    if entry.retired or entry.state == "completed":
+        state = "completed"
+    peer = None
+    if call.peer is not None:
+        peer = _rank_in(group, call.peer)
     return RecordedOperation(
         rank,
         group,
-        collective,
+        call.collective,
         number,
         largest or None,
-        bytes_in,
-        bytes_out,
-        dtype[0] if dtype else None,
+        call.bytes_in,
+        call.bytes_out,
+        call.dtype,
         enqueued_ns=entry.time_created_ns or None,
         started_ns=entry.time_discovered_started_ns or None,
         ended_ns=entry.time_discovered_completed_ns or None,
         duration_s=duration_s,
-        state="completed" if is_completed else "enqueued",
-        peer=None if peer is None else _rank_in(group, peer),
-        may_be_uneven=collective == "all_to_all",  # all_to_all_single with splits has this name, too
+        state=state,
+        peer=peer,
+        may_be_uneven=call.collective == "all_to_all",  # all_to_all_single with splits has this name, too
         where=_place(entry.frames),
     )
 
 
-@lru_cache(_NAMES)
 def _named_peer(name: str) -> int | None:
     """Return the number that a message has in its group's ranks by its name, such as ``nccl:send 0->1``."""
     peer = re.search(r"(?:->|<-)(\d{1,9})", name)

@@ -74,7 +74,8 @@ def joined_jobs(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJo
 def _set_name(path: Path, job: RecordedJob) -> str:
     """Return the path of a file, without the number of its rank if its set differs in that only."""
     has_status = any(rank.status for rank in job.ranks)
-    is_numbered = (job.groups or (job.ranks and not has_status)) and all(group.of_job for group in job.groups)
+    groups = job.groups
+    is_numbered = (groups or (job.ranks and not has_status)) and all(group.of_job for group in groups)
     if not is_numbered:
         return str(path)
     number = r"()\d+"

@@ -106,12 +106,15 @@ def _records_by_rank(timed: Iterable[RecordedOperation], times: Iterable[Operati
     for group_times in times:
         waiting = group_times.waiting if group_times.is_complete else None
         columns = {rank: column for column, rank in enumerate(group_times.ranks)}
-        for row, operation in enumerate(group_times.operations):
+        if waiting is None:
+            for operation in group_times.operations:
+                for record in operation.records.values():
+                    costs_s[id(record)] = record.duration_s or 0.0
+            continue
+        for operation, waiting_s in zip(group_times.operations, waiting.waiting_s.tolist(), strict=True):
             for rank, record in operation.records.items():
-                costs_s[id(record)] = record.duration_s or 0.0
-                if waiting is not None:
-                    costs_s[id(record)] = float(waiting.waiting_s[row, columns[rank]])
-                    bounded.add(id(record))
+                costs_s[id(record)] = waiting_s[columns[rank]]
+                bounded.add(id(record))
     by_rank = defaultdict[int, list[RecordedOperation]](list)
     for operation_record in timed:
         by_rank[operation_record.rank].append(operation_record)

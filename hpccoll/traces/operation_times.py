@@ -3,7 +3,7 @@
 Operations are matched over ranks by their numbers, or by their order where a format numbers none.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -83,13 +83,14 @@ def _candidates(records_of_rank: Mapping[int, Sequence[RecordedOperation]]) -> l
     """Return what may be one operation of a group, by its number and place: the record of each rank."""
     keyed: defaultdict[tuple[object, ...], dict[int, RecordedOperation]] = defaultdict(dict)
     for rank, records in records_of_rank.items():
-        seen = Counter[tuple[object, ...]]()
+        seen: dict[tuple[object, ...], int] = {}
         for record in records:
             key: tuple[object, ...] = record.collective if record.by_type else "", record.sequence
             if record.collective in MESSAGES:
                 key = record.collective, rank  # a message is of two ranks, and bounds nothing
-            keyed[*key, seen[key]][rank] = record  # grouped calls share a number, and others have none
-            seen[key] += 1
+            repetition = seen.get(key, 0)
+            keyed[*key, repetition][rank] = record  # grouped calls share a number, and others have none
+            seen[key] = repetition + 1
     return list(keyed.values())
 
 

@@ -12,8 +12,8 @@ import io
 import pickle
 import re
 import struct
-from collections.abc import Iterable
-from itertools import chain, islice
+from collections.abc import Iterable, Sequence
+from itertools import chain, compress, islice
 from typing import Any, NoReturn
 
 from hpccoll.common.files import MAX_CONTAINERS
@@ -50,19 +50,26 @@ def _check_values(value: object) -> None:
     values = 0
     containers = _containers([value])
     while containers:
-        inner = [*islice(chain.from_iterable(map(_elements, containers)), MAX_VALUES - values + 1)]
+        inner = [*islice(_elements(containers), MAX_VALUES - values + 1)]
         values += len(inner)
         if values > MAX_VALUES:
             raise ValueError(f"it has more than {MAX_VALUES} values")
         containers = _containers(inner)
 
 
-def _containers(values: Iterable[object]) -> list[Any]:
-    return [value for value in values if type(value) in _CONTAINER_TYPES]
+def _containers(values: Sequence[object]) -> list[Any]:
+    are_containers = map(_CONTAINER_TYPES.__contains__, map(type, values))  # in C: most of a dump is no container
+    return list(compress(values, are_containers))
 
 
-def _elements(container: Any) -> Iterable[object]:
-    return container.values() if type(container) is dict else container
+def _elements(containers: Sequence[Any]) -> Iterable[object]:
+    elements: list[Iterable[object]] = []
+    for container in containers:
+        if type(container) is dict:
+            elements.append(container.values())
+        else:
+            elements.append(container)
+    return chain.from_iterable(elements)
 
 
 _CONTAINER_TYPES = frozenset({dict, list, tuple})

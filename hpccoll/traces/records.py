@@ -9,6 +9,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 Place: TypeAlias = tuple[str, int, str]
@@ -194,7 +195,8 @@ class RecordedJob:
         """The groups of its operations and counts, each once."""
         counted = (progress.group for progress in self.progress)
         # Most operations have the same few objects, whose hashes take longer than their identities.
-        called = {id(operation.group): operation.group for operation in self.operations}
+        groups = list(map(attrgetter("group"), self.operations))
+        called = dict(zip(map(id, groups), groups, strict=True))
         return tuple(dict.fromkeys((*counted, *called.values())))
 
 

@@ -294,20 +294,21 @@ def _excuse(times: Sequence[OperationTimes]) -> None:
 
 
 def _waits_by_group_and_rank(times: Iterable[OperationTimes]) -> _Waits:
-    spans = []
+    waits = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list)
     for of_kind in times:
         if of_kind.waiting is None:
             continue
+        in_group = [waits[of_kind.group, rank] for rank in of_kind.ranks]
+        in_any_group = [waits[None, rank] for rank in of_kind.ranks]
         for operation, waiting_s in zip(of_kind.operations, of_kind.waiting.waiting_s.tolist(), strict=False):
-            for rank, waited_s in zip(of_kind.ranks, waiting_s, strict=True):
+            for column, rank in enumerate(of_kind.ranks):
                 record = operation.records.get(rank)
                 if record is not None and record.started_ns is not None:
-                    end = record.started_ns + round(waited_s * 1e9)
-                    spans.append((end, record.started_ns, of_kind.group, rank))
-    waits = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list)
-    for end, begin, group, rank in sorted(spans, key=itemgetter(0)):
-        waits[group, rank].append((end, begin))
-        waits[None, rank].append((end, begin))
+                    span = record.started_ns + round(waiting_s[column] * 1e9), record.started_ns
+                    in_group[column].append(span)
+                    in_any_group[column].append(span)
+    for spans in waits.values():
+        spans.sort(key=itemgetter(0))
     return waits
 
 
