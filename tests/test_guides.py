@@ -12,6 +12,7 @@ from cli_runner import ENVIRONMENT
 from guide_blocks import GUIDES, NOT_RUN, ON_SLURM, ROOT, blocks, copy_working_directory, run_here, write_files
 
 from hpccoll.cli.commands import find_command
+from hpccoll.cli.diagnosing import build_diagnose_parser
 from hpccoll.cli.run_options import build_parser
 from hpccoll.common.yaml_model import load_plain_yaml
 from hpccoll.extensions.steps.training.model_file import model_from_json
@@ -94,14 +95,18 @@ def test_every_run_on_gpus_in_a_guide_binds_ranks_next_to_them_also_by_srun(guid
         assert not [option for option in NEXT_TO_GPUS[launcher] if option not in line], line
 
 
+OF_RANKS = {"run": build_parser, "diagnose": build_diagnose_parser}
+"""The parsers of commands that ranks run."""
+
+
 @pytest.mark.parametrize("exception", NOT_RUN, ids=lambda exception: " ".join(exception)[:60])
 def test_what_does_not_run_is_valid_shell_with_valid_options(exception, monkeypatch, tmp_path):
     (text,) = (block.text for block in blocks("sh") if block.is_in([exception]))
     assert subprocess.run(["bash", "-n", "-c", text], env=ENVIRONMENT, check=False).returncode == 0
     monkeypatch.chdir(tmp_path)
     for command, *arguments in commands(text):
-        if command == "run":
-            build_parser().parse_args(arguments)
+        if command in OF_RANKS:
+            OF_RANKS[command]().parse_args(arguments)
         else:
             find_command(command).parser().parse_intermixed_args(arguments)
 
