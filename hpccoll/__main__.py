@@ -70,7 +70,7 @@ def _dispatch() -> int:
     name, *words = sys.argv[1:] or [""]
     if name == "diagnose":
         _end_at_interrupt()
-        from hpccoll.cli.diagnosing import main as diagnose
+        from hpccoll.cli.diagnose import main as diagnose
 
         return diagnose(words)
     if name == "run":
@@ -89,7 +89,7 @@ def _dispatch() -> int:
         check_resources(name, files=16, threads=16)
     else:  # ranks inherit no variable; a thread per core would do nothing, and fail under limits
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from hpccoll.cli.launching import is_of_workflow, start_job
+    from hpccoll.cli.launch import is_of_workflow, start_job
 
     if is_of_workflow(sys.argv[1:]):
         return start_job(sys.argv[1:])

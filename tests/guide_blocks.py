@@ -41,12 +41,12 @@ NOT_RUN = {
     "stand-in for srun",
     ("slurm/GPU.md", "NCCL_DEBUG=INFO"): "starts a training program on GPUs",
     ("hpccoll/README.md", "python -m hpccoll.executor.build --sanitize"): "compiles and tests for minutes",
-    ("results/CHOOSE.md", "hpccoll compare --make-reference run1.txt"): "has six outputs; tests/cli/test_accepting.py "
+    ("results/CHOOSE.md", "hpccoll compare --make-reference run1.txt"): "has six outputs; tests/cli/test_accept.py "
     "runs it",
     ("results/FILES.md", "h5dump"): "tests/analysis/test_files_guide.py runs it",
     ("results/CHOOSE.md", "hpccoll compare results/last-week"): "noise decides its exit code; "
     "tests/analysis/test_run_comparison.py compares",
-    ("results/CHOOSE.md", "hpccoll accept"): "tests/cli/test_accepting.py accepts",
+    ("results/CHOOSE.md", "hpccoll accept"): "tests/cli/test_accept.py accepts",
     ("results/FILES.md", "hpccoll import"): "tests/interop imports outputs",
 }  # fmt: skip
 """Blocks that run nowhere in the tests, or elsewhere, with the reason."""

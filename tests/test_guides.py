@@ -12,7 +12,7 @@ from cli_runner import ENVIRONMENT
 from guide_blocks import GUIDES, NOT_RUN, ON_SLURM, ROOT, blocks, copy_working_directory, run_here, write_files
 
 from hpccoll.cli.commands import find_command
-from hpccoll.cli.diagnosing import build_diagnose_parser
+from hpccoll.cli.diagnose import build_diagnose_parser
 from hpccoll.cli.run_options import build_parser
 from hpccoll.common.yaml_model import load_plain_yaml
 from hpccoll.extensions.steps.training.model_file import model_from_json

@@ -56,7 +56,7 @@ MAY_IMPORT = {
 """For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""
 
 LIGHT = (
-    "__main__.py", "cli/rank_program.py", "cli/job_program.py", "cli/run_options.py", "cli/diagnosing.py",
+    "__main__.py", "cli/rank_program.py", "cli/job_program.py", "cli/run_options.py", "cli/diagnose.py",
     "measure", "evidence", "cases", "host", "executor", "diagnosis",
     "extensions/steps/training", "extensions/steps/measure",
     "extensions/plans/mscclpp_reader.py", "extensions/tables/recognition.py",

@@ -11,26 +11,26 @@ from hpccoll.common.extensions import contributed, contributed_names, imported_o
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "Measure": {
-        "sweep": "hpccoll.cli.sweeps:SWEEP_COMMAND",
-        "plan": "hpccoll.cli.sweeps:PLAN",
-        "run": "hpccoll.cli.sweeps:RUN",
-        "diagnose": "hpccoll.cli.sweeps:DIAGNOSE",
+        "sweep": "hpccoll.cli.sweep:SWEEP",
+        "plan": "hpccoll.cli.sweep:PLAN",
+        "run": "hpccoll.cli.sweep:RUN",
+        "diagnose": "hpccoll.cli.sweep:DIAGNOSE",
         "doctor": "hpccoll.cli.info:DOCTOR",
     },
     "Read results": {
-        "report": "hpccoll.cli.results:REPORT",
-        "status": "hpccoll.cli.results:STATUS",
-        "compare": "hpccoll.cli.comparing:COMPARE",
-        "accept": "hpccoll.cli.accepting:ACCEPT",
-        "export": "hpccoll.cli.results:EXPORT",
-        "import": "hpccoll.cli.comparing:IMPORT",
+        "report": "hpccoll.cli.report:REPORT",
+        "status": "hpccoll.cli.report:STATUS",
+        "compare": "hpccoll.cli.compare:COMPARE",
+        "accept": "hpccoll.cli.accept:ACCEPT",
+        "export": "hpccoll.cli.report:EXPORT",
+        "import": "hpccoll.cli.compare:IMPORT",
         "evidence": "hpccoll.cli.info:EVIDENCE",
-        "trace": "hpccoll.cli.tracing:TRACE",
+        "trace": "hpccoll.cli.trace:TRACE",
     },
     "Choose and predict": {
-        "tune": "hpccoll.cli.tuning:TUNE",
-        "fit": "hpccoll.cli.tuning:FIT",
-        "predict": "hpccoll.cli.prediction:PREDICT",
+        "tune": "hpccoll.cli.tune:TUNE",
+        "fit": "hpccoll.cli.tune:FIT",
+        "predict": "hpccoll.cli.predict:PREDICT",
     },
     "Look up": {
         "list": "hpccoll.cli.info:LIST",
@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
 }
 """The commands, each imported when it is needed, by the titles of their groups in the help."""
 
-HIDDEN = {"launch": "hpccoll.cli.sweeps:LAUNCH", "--completion": "hpccoll.cli.completion:COMPLETION"}
+HIDDEN = {"launch": "hpccoll.cli.sweep:LAUNCH", "--completion": "hpccoll.cli.completion:COMPLETION"}
 """What the workflow calls, and what an option of the program does."""
 
 RENAMED = {

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import shtab
 
-from hpccoll.cli import diagnosing, run_options
+from hpccoll.cli import run_options
 from hpccoll.cli.command import Command
 from hpccoll.cli.commands import shown_commands
+from hpccoll.cli.diagnose import build_diagnose_parser
 from hpccoll.cli.extension_commands import WordsCommand, job_command
 from hpccoll.common.errors import BadInputError
 
@@ -43,7 +44,7 @@ def _parser_of_ranks(name: str) -> argparse.ArgumentParser | None:
     if name == "run":
         return run_options.build_parser()
     if name == "diagnose":
-        return diagnosing.build_diagnose_parser()
+        return build_diagnose_parser()
     command = job_command(name)
     return command.build_parser() if command else None
 

@@ -8,7 +8,7 @@ names its table in its pyproject.toml, as an entry point::
 
 The core asks the door for the contributions of a kind, and imports what a table names when it is needed. Ranks start by
 the thousand on one file system, so that they never look for entry points: they know the extensions that come with
-hpccoll, and those that their job file names.
+hpccoll, and those that their job file names. A rank that a person starts looks for them only if a name is unknown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class Extension:
     job_commands: Mapping[str, str] = field(default_factory=dict)
     """Commands that ranks run, each a ``cli.extension_commands.JobCommand``; hpccoll's own extensions have them."""
     subcommands: Mapping[str, str] = field(default_factory=dict)
-    """Commands of two words, such as ``predict step``, each a ``cli.extension_commands.Subcommand``."""
+    """Commands of two words, such as ``predict step``, each a ``cli.command.Command``."""
     runners: Mapping[str, str] = field(default_factory=dict)
     """What runs a workload on ranks, a ``measure.run.workload_runner.WorkloadRunner``, by the name of the workload."""
     figures: Mapping[str, str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Extension:
     algorithm_formats: Sequence[str] = ()  # each a ``cases.algorithm_files.AlgorithmFormat``
     recognisers: Sequence[str] = ()  # each a ``measure.run.call_evidence.Recogniser``
     importers: Sequence[str] = ()  # each an ``interop.benchmark_output.Importer``
-    commands: Mapping[str, str] = field(default_factory=dict)  # a ``cli.extension_commands.ExtensionCommand`` by name
+    commands: Mapping[str, str] = field(default_factory=dict)  # a ``cli.extension_commands.WordsCommand`` by name
     library_tables: Sequence[str] = ()  # each a ``cli.library_tables.LibraryTables``
     schedule_formats: Sequence[str] = ()  # each a ``cli.schedule_formats.ScheduleFormat``
 

@@ -42,7 +42,7 @@ from resampled_times import RecordedRun, ResampledTimes, UsedUpError
 from tables import print_table, verdict
 from testbed_bench import run_testbed
 
-from hpccoll.cli.diagnosing import INCOMPLETE
+from hpccoll.cli.diagnose import INCOMPLETE
 from hpccoll.common.errors import BadInputError
 from hpccoll.diagnosis.diagnosis_file import read_diagnosis
 from hpccoll.diagnosis.procedure import ask

@@ -2,7 +2,7 @@
 
 import sys
 
-from hpccoll.cli.diagnosing import main
+from hpccoll.cli.diagnose import main
 from hpccoll.host import process_facts
 from hpccoll.measure.mpi_startup import launcher_rank
 

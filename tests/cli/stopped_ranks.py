@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from hpccoll.cli import diagnosing, job_program
+from hpccoll.cli import diagnose, job_program
 from hpccoll.host import process_facts
 from hpccoll.measure import mpi_startup
 
@@ -54,4 +54,4 @@ if mpi_startup.launcher_rank() == int(RANK):
     mpi_startup.check_launch = stop if WHEN == "after" else come_late
 elif WHEN not in ("before", "after"):
     mpi_startup.check_launch = name_soon
-sys.exit({"diagnose": diagnosing.main, "run": job_program.main}[COMMAND](ARGUMENTS))
+sys.exit({"diagnose": diagnose.main, "run": job_program.main}[COMMAND](ARGUMENTS))

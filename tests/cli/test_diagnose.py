@@ -15,7 +15,7 @@ from patience import LONG_S, wait
 from recorded_diagnoses import interrupted, recorded
 from simulated_machine import Environment
 
-from hpccoll.cli.diagnosing import check_new
+from hpccoll.cli.diagnose import check_new
 from hpccoll.common.errors import BadInputError
 from hpccoll.diagnosis.diagnosis_file import read_diagnosis, write_diagnosis
 from hpccoll.diagnosis.records import Component

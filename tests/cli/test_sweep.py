@@ -8,7 +8,7 @@ from cli_runner import invoke
 from recorded_diagnoses import recorded
 
 from hpccoll.cases.plan import Launcher, Plan
-from hpccoll.cli.sweeps import print_diagnoses
+from hpccoll.cli.sweep import print_diagnoses
 from hpccoll.diagnosis.diagnosis_file import write_diagnosis
 from hpccoll.diagnosis.records import Component
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from hpccoll.cli.command import Command
 from hpccoll.cli.common import INCOMPLETE, JSON, PROFILE, SITE, show_found
-from hpccoll.cli.diagnosing import DIAGNOSE_SUMMARY
-from hpccoll.cli.diagnosing import main as run_diagnosis
+from hpccoll.cli.diagnose import DIAGNOSE_SUMMARY
+from hpccoll.cli.diagnose import main as run_diagnosis
 from hpccoll.cli.extension_commands import WordsCommand
 from hpccoll.cli.job_program import main as run_job
 from hpccoll.cli.option_parser import OPTIONS
-from hpccoll.cli.results import write_report
+from hpccoll.cli.report import write_report
 from hpccoll.cli.run_options import RUN_SUMMARY
 from hpccoll.common.errors import BadInputError, to_one_line
 from hpccoll.common.interruption import INTERRUPTED
@@ -73,7 +73,7 @@ def sweep(
             return INCOMPLETE
 
 
-SWEEP_COMMAND = Command(
+SWEEP = Command(
     name="sweep",
     run=sweep,
     example="Example: hpccoll sweep my.yaml --out results/tuesday -- --cores 1",
@@ -91,7 +91,7 @@ SWEEP_COMMAND = Command(
 def print_diagnoses(plan: "Plan", out: Path) -> int:
     """Print the verdict of the newest diagnosis of each job, and return the worst exit code of ``hpccoll diagnose``."""
     from hpccoll.cases.plan import diagnosis_seconds
-    from hpccoll.cli.diagnosing import print_recorded
+    from hpccoll.cli.diagnose import print_recorded
     from hpccoll.diagnosis.diagnosis_file import diagnosis_of_job
 
     codes = []

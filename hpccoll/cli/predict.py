@@ -8,7 +8,7 @@ from signal import SIGINT, SIGTERM
 from typing import TYPE_CHECKING
 
 from hpccoll.cli import common
-from hpccoll.cli.accepting import show_ratios
+from hpccoll.cli.accept import show_ratios
 from hpccoll.cli.command import Command
 from hpccoll.cli.extension_commands import subcommands
 from hpccoll.cli.progress_counter import progress_counter
