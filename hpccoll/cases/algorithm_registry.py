@@ -72,6 +72,8 @@ def _announce_algorithms(tables: Callable[[], Mapping[str, Extension]], family: 
         if unknown := extension.algorithms.keys() - COLLECTIVES.keys():
             raise BadInputError(f"extension {table}: collective", min(unknown), COLLECTIVES)
         for algorithm, page in extension.algorithms.get(family, {}).items():
+            if algorithm in PAGES[family] or (family, algorithm) in _TABLES:
+                raise UnusableError(f"extension {table}", f"{family} has an algorithm {algorithm} already")
             register = partial(_register_of_extension, table, family, algorithm, page)
             COLLECTIVES[family].announce(algorithm, register)
             _TABLES[family, algorithm] = table

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from hpccoll.store.result_files import ResultFiles
 
 
-EXPECTED, RUN = "What is expected", "The run, where its output does not say it"
-
-
 def accept(
     files: list[Path],
     cluster: str | None = None,

@@ -64,17 +64,22 @@ class NamedCommand(Protocol):
         """Run it with the words that follow its name, and return the exit code."""
 
 
+def own_commands() -> dict[str, str]:
+    """Return where each command of hpccoll itself is, by name."""
+    commands = dict(HIDDEN)
+    for of_group in COMMANDS.values():
+        commands |= of_group
+    return commands
+
+
 def find_command(name: str) -> NamedCommand:
     """Return the command of a name.
 
     Raises:
         BadInputError: if there is none.
     """
-    own_commands = {**HIDDEN}
-    for of_group in COMMANDS.values():
-        own_commands |= of_group
-    if name in own_commands:
-        command: NamedCommand = imported_object(own_commands[name])
+    if name in own_commands():
+        command: NamedCommand = imported_object(own_commands()[name])
         return command
     if name in RENAMED:
         raise UnusableError(f"no command '{name}'", RENAMED[name])
@@ -83,7 +88,7 @@ def find_command(name: str) -> NamedCommand:
         return brought
     if name.startswith("-"):
         raise UnusableError(f"no option {name}", "see 'hpccoll --help'")
-    names = (*own_commands, *contributed_names("job_commands"), *contributed_names("commands"))
+    names = (*own_commands(), *contributed_names("job_commands"), *contributed_names("commands"))
     raise UnusableError(f"no command '{name}'", f"{did_you_mean(name, names)}see 'hpccoll --help'")
 
 
@@ -95,6 +100,8 @@ def shown_commands() -> Iterator[tuple[str, str, NamedCommand]]:
             if name == "run":
                 yield from _job_commands(title)
     for name, command in extension_commands():
+        if name in own_commands():
+            raise UnusableError(f"command {name} of an extension", "hpccoll has a command of this name")
         yield OF_EXTENSIONS, name, command
 
 

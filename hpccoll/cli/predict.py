@@ -179,7 +179,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
 def _names_and_sizes(
     algorithms: str | None, begin: str | None, end: str | None, factor: str, collective: str
 ) -> tuple[list[str], list[int]]:
-    """Return the requested algorithms, of which none stand for the usual ones, and sizes; a barrier has one size."""
+    """Return the requested algorithms, none for the usual ones, and the sizes; a barrier has one size."""
     from hpccoll.cases.algorithm_registry import collective as row
     from hpccoll.cases.keys import ALL
     from hpccoll.cli.run_options import given_or_usual

@@ -43,7 +43,7 @@ class RankProgram(Protocol):
         """Do the work of this rank, and return its exit code; all ranks call this together."""
 
     def end(self, code: int) -> None:
-        """End the launch after ``run``, of which this is the exit code."""
+        """End the launch after ``run``, which returned this exit code."""
 
 
 def run_rank(argv: Sequence[str], make: Callable[[Sequence[str]], RankProgram]) -> int:

@@ -15,7 +15,7 @@ class ScheduleTexts(Protocol):
     """Returns the parts of a text that says a schedule in a format."""
 
     def __call__(self, operation: "RequestedOperation", options: Mapping[str, str], *, printed: bool) -> Iterator[str]:
-        """Return the parts, the first of which has the head; one for each rank at most.
+        """Return the parts, at most one for each rank; the first has the head.
 
         Args:
             operation: the schedule, and its messages.

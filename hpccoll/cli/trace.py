@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 MOST_LINES = 20
-"""The most files for each of which a line says why it cannot be read."""
+"""The most files that have a line each on why they cannot be read."""
 
 
 def _print_damaged(lines: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """The prefixes that launchers, container runtimes and collectors of logs put before the lines of a program.
 
-A prefix is not recognised by its form, of which there are many: Open MPI's ``--tag-output`` and ``--timestamp-output``,
+A prefix is not recognised by its form, because there are many: Open MPI's ``--tag-output`` and ``--timestamp-output``,
 ``srun -l``, Hydra's ``-prepend-rank``, ``kubectl logs --prefix --timestamps``, stern, docker compose, ``ts``, journald,
 torchrun, Ray, ... It is the text before the first words of a line that the program is known to print, its anchor.
 Times in it differ from line to line, and blanks pad it; the rest names the process that wrote the line.

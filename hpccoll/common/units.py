@@ -169,7 +169,7 @@ def seconds_unit(seconds: float) -> tuple[float, str]:
 
 
 def _largest_unit(value: float, *units: tuple[float, str]) -> tuple[float, str]:
-    """Return the first of the units, the largest first, of which a value is 1 or more when rounded; else the last."""
+    """Return the largest unit in which a value is 1 or more when rounded; else the last of the units."""
     return next((unit for unit in units if value >= 0.9995 * unit[0]), units[-1])
 
 

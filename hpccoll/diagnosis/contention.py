@@ -39,7 +39,7 @@ def is_contended(cluster: Cluster, fit: FittedEffects, far: Booleans) -> Procedu
 
 
 def divided(procedure: Procedure[Result], rng: np.random.Generator) -> Procedure[Result]:
-    """Run a procedure with each of its slots in PARTS slots, each of which has a random part of its pairs."""
+    """Run a procedure with each of its slots in PARTS slots, which have a random part of its pairs each."""
     try:
         asked = next(procedure)
         while True:

@@ -23,7 +23,7 @@ from hpccoll.diagnosis.significance import LEAST_EFFECT, RACKS, SlownessTest, ju
 from hpccoll.diagnosis.transfers import Transfers, measure_transfers
 
 SLOTS = 12
-"""The slots of the test of suspected racks, in each of which several pairs of a rack transfer across."""
+"""The slots of the test of suspected racks; in each, several pairs of a rack transfer across."""
 
 LOW = 0.1
 """The quantile that stands for the pairs of a rack. The few flows that are on one uplink by chance slow one another, in

@@ -19,7 +19,7 @@ from hpccoll.analysis.series_names import call_label
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import MAX_ROUNDS, Case, Effort, Job
 from hpccoll.cases.library_request import requested_by_environment
-from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.errors import BadInputError, UnusableError, fault_with_line
 from hpccoll.common.extensions import contributions
 from hpccoll.common.files import read_text, unpacking_hint
 from hpccoll.common.line_prefixes import PrefixReader, exported_text
@@ -94,9 +94,10 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
         lines = text.splitlines(keepends=True)
     importer = _importer_of(IMPORTERS, text)
     if importer is None:
-        importer = _brought_importer(path, exported, text)
-        lines = exported.splitlines(keepends=True)  # of a program whose titles are unknown, nothing is a prefix
-    output = importer.read(path, lines, given)
+        # Where the titles of a program are unknown, nothing is a prefix.
+        output = _read_by_extension(path, exported, text, given)
+    else:
+        output = importer.read(path, lines, given)
     if without_signs:
         output.remarks.append(f"{path}: its lines lack the # that they begin with, and are read as if they had it")
     if writers:
@@ -124,15 +125,28 @@ def _importer_of(importers: Iterable[Importer], text: str) -> Importer | None:
     return None
 
 
-def _brought_importer(path: Path, exported: str, text: str) -> Importer:
-    """Return the importer of an extension that knows an output, as it is and without prefixes.
+def _read_by_extension(path: Path, exported: str, text: str, given: SuppliedMetadata) -> BenchmarkOutput:
+    """Read an output by the importer of an extension that knows it.
+
+    Args:
+        path: the file, for messages.
+        exported: its text, as it is.
+        text: the same without prefixes of launchers, for what it lacks.
+        given: what the user says about it.
 
     Raises:
-        BadInputError: if none does; names all programs, and what the output lacks.
+        BadInputError: if no importer knows it; names all programs, and what the output lacks.
+        UnusableError: if the importer fails, whatever it raises.
     """
     brought: list[Importer] = list(contributions("importers"))
-    if importer := _importer_of(brought, exported):
-        return importer
+    importer = _importer_of(brought, exported)
+    if importer:
+        try:
+            return importer.read(path, exported.splitlines(keepends=True), given)
+        except BadInputError:
+            raise
+        except Exception as error:
+            raise UnusableError(f"FILE {path}", f"the importer {importer.name}: {fault_with_line(error)}") from error
     names = join_words((importer.name for importer in (*IMPORTERS, *brought)), "or")
     hint = unpacking_hint(path, "FILE") or _missing_part(text)
     raise BadInputError("FILE", str(path), f"output of {names}{hint}")

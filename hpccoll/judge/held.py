@@ -1,7 +1,7 @@
 """A measurement held against what is expected of it: an earlier run, a reference, published figures, a model, a curve.
 
-What a verdict follows from differs: a shift of two samples (``run_comparison``), the ends of a range (``verdicts``) or
-its ends alone (``verdict_between``). What a judgement consists of does not.
+What a verdict follows from differs: a shift of two samples (``run_comparison``), a range with slack at its ends
+(``verdicts``) or its ends alone (``verdict_between``). What a judgement consists of does not.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,9 @@ EARLIER_RUN, CURVE = "run", "curve"
 PUBLISHED, REFERENCE, MACHINE, MODEL = "published", "reference", "machine", "model"
 """Where an expectation comes from: an earlier run, measured times by size, published figures of a class of machines,
 the user's reference, the simulation on a machine file, NCCL's own model."""
+
+OF_RATES = PUBLISHED, MODEL
+"""The origins whose figures are bus bandwidths; those of the others are times."""
 
 RATE, TIME = "busbw_Bps", "time_s"
 """What is judged: bus bandwidth in bytes a second, or the time in seconds."""

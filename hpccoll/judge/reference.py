@@ -1,4 +1,4 @@
-"""A reference: the times of several runs of one sweep, and the bounds within which one more run is expected.
+"""A reference: the times of several runs of one sweep, and the bounds that one more run is expected to keep.
 
 Runs on one machine differ by more than the rounds of a run. The unit is therefore the run: a case has a time of each
 run, the median of its rounds, which one disturbed round does not move. Bounds are the 95 % prediction interval of one

@@ -94,7 +94,7 @@ class ComparedCase:
 
 
 def cases_of_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> dict[str, ComparedCase]:
-    """Return the measured cases by what was asked; of several rows of one case the last one."""
+    """Return the measured cases by what was asked; the last one if a case has several rows."""
     return {case.identity: case for _, case in compared_rows(rows, runs)}
 
 

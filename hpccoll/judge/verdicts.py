@@ -26,7 +26,7 @@ from hpccoll.common.units import format_count, format_per_cent
 from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.expectations import expectations as schedule_expectations
-from hpccoll.judge.held import MODEL, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, HeldVerdict
+from hpccoll.judge.held import MODEL, OF_RATES, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, HeldVerdict
 from hpccoll.judge.library_expectations import library_expectations, transport_mismatch
 from hpccoll.judge.named_gpus import gpus_with_model, other_gpus
 from hpccoll.judge.reference import Reference, check_common_case
@@ -196,7 +196,7 @@ def _measured(row: Row, expected: Expected | None) -> tuple[str, float]:
 
     Rounds of an imported row are runs of their own.
     """
-    is_rate = expected is None or expected.origin in (PUBLISHED, MODEL)
+    is_rate = expected is None or expected.origin in OF_RATES
     rate = row.busbw_Bps if is_rate else None
     seconds = row.median_s or 0.0
     runs_s = [run_s for run_s in row.round_medians_s if run_s]
@@ -441,20 +441,25 @@ def _unlike(row: Row, machine: MachineFile, library: str) -> str:
 
 
 def _too_few(row: Row, machine: MachineFile, sources: Iterable[str], algorithm: str | None, library: str) -> str:
-    """Return why nothing published is expected of a row, of whose class and size these sources published something."""
+    """Return why nothing published is expected of a row.
+
+    ``sources`` are those that published figures of its class and size: too few of them.
+    """
     like = machine.machine_class
     if like is None and not machine.published:
         return f"{machine.name} has no class of machines with published figures"
-    crosses, scale = node_class(like, row.nodes)
+    uses_network, scale = node_class(like, row.nodes)
     nodes = format_count(row.nodes, "node")
     if scale is None:
-        return f"no class has {nodes}: 1, 2, 4, and 8 and more are classes"
+        fabrics = f" domains of {like.fabric_nodes} nodes" if like and like.fabric_nodes > 1 else ""
+        return f"no class has {nodes}: 1, 2, 4, and 8 and more{fabrics} are classes"
     call = f"{row.collective}{_by_algorithm(row, machine, algorithm)} of {row.dtype} on {nodes} x {row.ranks_per_node}"
-    if crosses and scale == SCALES[0]:
+    is_largest_class = uses_network and scale == SCALES[0]
+    if is_largest_class:
         call += f" (or {1 / NEAR:g} to {NEAR} times as many nodes)"
     gpus = in_brackets(join_words(like.gpus)) if like else ""
     needed = f"{NEEDED} independent sources are needed"
-    if crosses and is_old(library):
+    if uses_network and is_old(library):
         needed += f"; on several nodes NCCL before {'.'.join(map(str, OLD))} was slower, the output is of {library}"
     if algorithm:
         needed += "; NCCL's model has the ring and the tree, on two nodes and more, from 1 GiB on"

@@ -146,7 +146,7 @@ class DeadlineSync:
         self._sends += [self.control_comm.isend(content, peer, tag) for peer in peers]
 
     def regroup(self, error: StalledError) -> tuple[str, MPI.Intracomm]:
-        """Agree on the ranks that go on, each of which has aborted NCCL; return what happened, and their communicator.
+        """Agree on the ranks that go on, after each has aborted NCCL; return what happened, and their communicator.
 
         Raises:
             ExcludedError: if the others have gone on without this rank.

@@ -57,7 +57,7 @@ class Ranks:
         return self.node_ids[: self.comm.rank].count(self.node_id)
 
     def layout(self, aggregators: int) -> Layout:
-        """Return the layout of the ranks, of which the last ``aggregators`` are aggregators."""
+        """Return the layout of the ranks; the last ``aggregators`` of them are aggregators."""
         node, rack = (
             tuple(map({place: number for number, place in enumerate(dict.fromkeys(places))}.__getitem__, places))
             for places in (self.node_ids, self.racks)
@@ -210,7 +210,7 @@ def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
 
 
 def _are_same_hosts(names: Sequence[str], requested: Sequence[Sequence[str]]) -> bool:
-    """Return whether hosts are the requested ones, of which each may have several names."""
+    """Return whether hosts are the requested ones; each may have several names."""
     canonical = canonical_hosts([*names, *chain.from_iterable(requested)])
     actual = {canonical[name] for name in names}
     chosen = (next((host for host in map(canonical.get, known) if host in actual), None) for known in requested)

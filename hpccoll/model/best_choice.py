@@ -125,7 +125,7 @@ def crossovers(predictions: Iterable[Prediction]) -> Iterator[Crossover]:
             for nbytes, of_algorithm in by_size.items()
             if overtaken in of_algorithm and overtaker in of_algorithm
         }
-        crossover = _crossover(both, math.sqrt(smaller * larger))
+        crossover = _crossover(overtaken, overtaker, both, math.sqrt(smaller * larger))
         if crossover:
             yield crossover
 
@@ -142,25 +142,32 @@ def _best_by_size(by_size: Mapping[int, Mapping[str, Prediction]]) -> dict[int, 
     return best
 
 
-def _crossover(both: Mapping[int, tuple[Prediction, Prediction]], near: float) -> Crossover | None:
-    """Return the crossover of two algorithms, by size, that is nearest to a size; None if they were about as fast."""
-    (overtaken, overtaker), *_ = both.values()
+def _crossover(
+    overtaken: str, overtaker: str, predictions: Mapping[int, tuple[Prediction, Prediction]], near: float
+) -> Crossover | None:
+    """Return the crossover of two algorithms that is nearest to a size; None if they were about as fast.
+
+    ``predictions`` are those of the overtaken and of the overtaking algorithm by size. The crossover has a range,
+    because the low and the high ends of the predictions cross at other sizes than their values.
+    """
     sizes: dict[str, float] = {}
     for bound in BOUNDS:
-        behind = {nbytes: math.log(first.at(bound) / second.at(bound)) for nbytes, (first, second) in both.items()}
-        crossings = overtaking(overtaken.algorithm, overtaker.algorithm, behind).sizes
+        log_ratios = {}
+        for nbytes, (first, second) in predictions.items():
+            log_ratios[nbytes] = math.log(first.at(bound) / second.at(bound))
+        crossings = overtaking(overtaken, overtaker, log_ratios).sizes
         if crossings:
             sizes[bound] = min(crossings, key=lambda size: abs(math.log(size / near)))
     if "value" not in sizes:
         return None
     return Crossover(
-        overtaken=overtaken.algorithm,
-        overtaker=overtaker.algorithm,
+        overtaken=overtaken,
+        overtaker=overtaker,
         nbytes=sizes["value"],
         low=min(sizes.values()),
         high=max(sizes.values()),
         everywhere=len(sizes) == len(BOUNDS),
-        largest=max(both),
+        largest=max(predictions),
     )
 
 

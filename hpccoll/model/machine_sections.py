@@ -247,7 +247,7 @@ class ClassSection(YamlSection):
     network: Name | None = Field(
         None, description="the network, by Gbit/s for each GPU and its kind, such as 400g (RDMA) or 400g-efa [unknown]"
     )
-    gpus: list[Name] = Field([], description="the GPUs of which figures count, such as H100, as names begin [any]")
+    gpus: list[Name] = Field([], description="the GPUs whose figures count, as their names begin, such as H100 [any]")
     operator: Name | None = Field(
         None, description="whose machines they are; of any other operator all sources count as one [anybody's]"
     )

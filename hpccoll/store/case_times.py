@@ -33,7 +33,7 @@ def samples_of_round(rounds: int) -> int:
 def stride_within(limit: int, iterations: int, ranks: int, events: int = 1) -> int:
     """Return the stride of the ranks to keep, a power of two, so that the ranks of two rounds nest.
 
-    ``iterations`` of every stride-th rank have at most ``limit`` samples of so many ``events`` each. One rank is kept
+    ``iterations`` of every stride-th rank have at most ``limit`` samples of ``events`` times each. One rank is kept
     in any case.
     """
     stride = 1
@@ -61,7 +61,7 @@ class KeptTimes(ABC):
         """
 
     def parts_thinned(self, factor: int) -> "tuple[tuple[KeptTimes, int], ...]":
-        """Return the parts of which ``PartsOfRanks`` of every ``factor``-th of these ranks consist."""
+        """Return the parts that make up a ``JoinedTimes`` of every ``factor``-th of these ranks."""
         return ((self, factor),)
 
 
@@ -109,10 +109,10 @@ class StoredTimes(KeptTimes):
 
 
 @dataclass(frozen=True, slots=True)
-class PartsOfRanks(KeptTimes):
-    """The times of the kept ranks in several parts, one after the other, which need not be in memory."""
+class JoinedTimes(KeptTimes):
+    """The times of the kept ranks by parts of the iterations, in order of execution; they need not be in memory."""
 
-    # the times of each part, and of how many of its ranks one is kept of all parts
+    # the times of each part, and its thinning: the joined times keep every n-th of its kept ranks
     parts: tuple[tuple[KeptTimes, int], ...]
 
     @property
@@ -303,7 +303,7 @@ class CaseTimes:
         stride = max(times.rank_stride for times in parts)
         values = {name: _join([getattr(times, name) for times in parts]) for name in PER_ITERATION}
         kept = [part for times in parts for part in times.kept.parts_thinned(stride // times.rank_stride)]
-        return CaseTimes(rank_stride=stride, kept=PartsOfRanks(tuple(kept)), **values)
+        return CaseTimes(rank_stride=stride, kept=JoinedTimes(tuple(kept)), **values)
 
 
 PER_ITERATION = (

@@ -422,7 +422,7 @@ def _decoded(column: Column, values: NDArray[Any]) -> list[Any]:
 
 
 def _each_once(texts: Sequence[str]) -> list[str | None]:
-    """Return texts of which equal ones are the same object, as most cases have the same; None for an empty one."""
+    """Return texts, None for an empty one. Equal texts are the same object, because most cases have the same."""
     first: dict[str, str] = {}
     shared: list[str | None] = []
     for text in texts:
@@ -463,8 +463,10 @@ def _read_times(columns: Mapping[str, Any], number: int, scalars: Mapping[str, S
     times: dict[str, Any] = {}
     for column in _PER_ITERATION:
         values = columns[column.name][number, :n]
-        is_known = np.any if column.name in OF_TRAINING else np.all  # a loss may be nan in some iterations
-        if column.name not in _OPTIONAL or is_known(values >= 0):
+        has_values = values >= 0
+        # A loss may be nan in some iterations.
+        is_recorded = has_values.any() if column.name in OF_TRAINING else has_values.all()
+        if column.name not in _OPTIONAL or is_recorded:
             times[column.name] = values
     return CaseTimes(rank_stride=scalars["rank_stride"][number], kept=_NO_RANKS, **times)
 

@@ -155,7 +155,7 @@ def _places_of_layout(layout: Layout, hosts: Sequence[str]) -> Iterator[RankLoca
 
 @dataclass(frozen=True, kw_only=True)  # without slots, because cached_property needs a __dict__
 class Attempt(OfKind):
-    """One launch of a job."""
+    """A stretch of a launch of a job on the same ranks; a launch that loses ranks begins another one."""
 
     run_id: str
     number: Annotated[int, Meta(ge=1)]

@@ -17,7 +17,7 @@ COMPANION_SUFFIX = re.compile(r"\.(journal|reserve|interrupted|failure-\w+)$")
 
 
 def find_raw_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the raw files at and below the paths, each once, also those of which only a journal exists.
+    """Return the raw files at and below the paths, each once, also where only a journal exists.
 
     A file that accompanies a raw file, such as a failure note, stands for it.
 

@@ -20,7 +20,7 @@ NOT_PLANNED = "left out"
 """The status of a case that planning left out on purpose; it belongs to no job."""
 
 RULES = ("max", "span")
-"""The rules for the time of a single operation, by one of which results are read: the longest duration over ranks; the
+"""The rules for the time of a single operation; results are read by one of them: the longest duration over ranks; the
 latest end minus the earliest start. Aggregated operations have the longest duration over ranks."""
 
 MEAN = "mean"

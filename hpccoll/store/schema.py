@@ -129,8 +129,9 @@ def result(dtype: str, meaning: str, *, default: object = None, merge: Merge = _
         dtype: the type of the dataset: a key of ``_ABSENT``.
         meaning: one phrase for ``hpccoll list columns`` and the dataset's ``long_name``.
         default: the value of a case that has none.
-        merge: joins the values of two rounds, of which either may be None; the later one counts if it is not given.
-        more: ``unit``, ``heading`` and ``format`` of the column.
+        merge: joins the values of two rounds, either of which may be None [the later value counts, also if it is None].
+        more: the ``unit``; and for the table of the report the ``heading``, which names the unit in which the report
+            writes the value, and its ``format``, a key of ``report_columns.FORMATS``.
     """
     declared = {"dims": ("case",), "dtype": dtype, "unit": "", "absent": _ABSENT[dtype], "meaning": meaning, **more}
     return field(default=default, metadata={"column": declared, "merge": merge})

@@ -48,7 +48,7 @@ FIRST_DEADLINE_S, LEAST_DEADLINE_S, DEADLINE = 300.0, 60.0, 10
 """The seconds of a launch while none has succeeded; afterwards the least seconds, and the median launches."""
 
 MOST_HOSTS = 256
-"""The most hosts. Each pair of a slot is a step: with single links so many hosts take 39,000, and Slurm allows a job
+"""The most hosts. Each pair of a slot is a step: with single links that many hosts take 39,000, and Slurm allows a job
 40,000 by default (MaxStepCount in man slurm.conf)."""
 
 POLL_S = 0.05
@@ -208,7 +208,7 @@ def diagnose_with(
         options: what is asked; those that say how to transfer are without effect, since the program decides that.
         hosts: their names, as the launcher knows them.
         launch: the command line that starts a program on two hosts, which stand in place of ``{hosts}``, with a comma.
-        progress: shows how far the diagnosis is: the slots that are measured, how many that will be as far as is known,
+        progress: shows how far the diagnosis is: the slots that are measured, how many are expected in all,
             and why they are.
         stop: says whether to end without an answer, with the slots that were measured.
 
@@ -219,7 +219,7 @@ def diagnose_with(
     question = options.question(hosts)
     pairs = PairLaunches(_words("--with", program), launch, hosts, progress, stop)
     if "{hosts}" not in launch:
-        raise BadInputError("--launch", launch, "a command line with {hosts}, in place of which the hosts stand")
+        raise BadInputError("--launch", launch, "a command line with {hosts}, which the hosts replace")
     launcher, *_ = _words("--launch", launch)
     if shutil.which(launcher) is None:
         raise BadInputError("--launch", launch, f"a command on PATH: there is no {launcher}")

@@ -1,6 +1,6 @@
 """The events of a trace, read one after the other from a file of any length, and what is around them.
 
-The list ``traceEvents`` may have millions of events, few of which matter. Where one ends is found by its braces and
+The list ``traceEvents`` may have millions of events; few of them matter. Where one ends is found by its braces and
 texts; only what matters is decoded. Memory holds a piece of the file at a time, and no event may be larger.
 """
 

@@ -51,7 +51,7 @@ class Hang:
     waits: tuple[BlockedRanks, ...] = ()  # the nearest first
     status: str = ""  # of processes that failed
     called: tuple[tuple[tuple[int, ...], RecordedOperation], ...] = ()  # of a mismatch: ranks, and what they called
-    unseen: int = 0  # the number of ranks of a communicator that was not created, of which nothing is recorded
+    unseen: int = 0  # the number of ranks without a record, of a communicator that was not created
 
     @property
     def is_absence(self) -> bool:

@@ -54,7 +54,7 @@ class _Run:
 
 
 def joined_jobs(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
-    """Return the jobs of files, with what each of these recorded.
+    """Return the jobs of files, with what each file recorded.
 
     Files of one directory are of one job if their names differ in the number of the rank only. Such sets of files are
     of one job, too, if their ranks differ, as those of different hosts do; if several sets fit, the nearest in time

@@ -275,7 +275,7 @@ def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | N
         dtype = dtype_of_torch(str(arguments.dtype))
     elif annotation:
         elements, dtype = _first_input(annotation.args)
-    if name == "barrier" or (annotation and name in ("all_gather", "gather")):  # of these the input is one block
+    if name == "barrier" or (annotation and name in ("all_gather", "gather")):  # their input is one block
         elements = []
     dtype_name = itemsize = nbytes = None
     if dtype is not None:

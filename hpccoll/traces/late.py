@@ -58,21 +58,21 @@ class Lag(NamedTuple):
     rank: int
     part: float | None  # of the time; None where no record says how much time passed
     total_s: float  # after the first operation; what it brings along to several operations counts once
-    parts: int  # of the job, in the median of which it is late by so much
+    parts: int  # of the job: in the median part it is late by this much
 
 
 class Lags(NamedTuple):
     """Which ranks are late."""
 
     late: Sequence[Lag]  # the latest first
-    judged: Collection[int]  # the ranks of which it is known whether they are late
+    judged: Collection[int]  # the ranks that could be judged late or not
     least_part: float | None  # of the time, by which a late rank is late; None: of that in operations
 
 
 def find_lags(
     timed: Iterable[RecordedOperation], times: Sequence[OperationTimes], shifts_s: Mapping[int, float], steps: int
 ) -> Lags:
-    """Return the late ranks, and those of which it is known whether they are.
+    """Return the late ranks, and those that could be judged.
 
     Args:
         timed: all operations with durations.

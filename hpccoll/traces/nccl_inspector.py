@@ -1,10 +1,10 @@
 """Files of NCCL's Inspector, versions 4.0 to 4.3: a line of JSON for each operation that a process completed.
 
-Source: plugins/profiler/inspector of NVIDIA/nccl. A file is of one process, or of several whose files were joined, and
-holds all of their communicators. A line names its communicator and process, or, as of NVIDIA/nccl#2359, has those of
-the line before. The time is that of the kernel and contains its waiting. Numbers of operations count each type of a
-communicator by itself. For all-gather and reduce-scatter the size is the block of one rank. Records are samples: NCCL
-keeps the latest ones, and none of an operation that hangs.
+Source: plugins/profiler/inspector of NVIDIA/nccl. A file has the records of one process, or of several whose files were
+joined, and holds all of their communicators. A line names its communicator and process, or, as of NVIDIA/nccl#2359, has
+those of the line before. The time is that of the kernel and contains its waiting. Numbers of operations count each type
+of a communicator by itself. For all-gather and reduce-scatter the size is the block of one rank. Records are samples:
+NCCL keeps the latest ones, and none of an operation that hangs.
 """
 
 import io

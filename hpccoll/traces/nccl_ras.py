@@ -51,7 +51,7 @@ _TIMEOUT = re.compile(
 TABLE_COLUMNS = 8
 """Of the summary: group, communicators in it, nodes, ranks on a node, ranks, ranks in the group, status, errors."""
 SILENT = "INCOMPLETE"
-"""What the summary and a block say of a communicator of which some ranks report nothing."""
+"""What the summary and a block say of a communicator if some of its ranks report nothing."""
 SUCCESS, IN_PROGRESS = 0, 7  # ncclResult_t
 
 Number: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=1 << 62)]

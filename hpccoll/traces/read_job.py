@@ -54,7 +54,7 @@ READERS = flight_recorder, nccl_ras, nccl_inspector, execution_trace, kineto, nc
 
 
 class JobFiles(NamedTuple):
-    """What the files of one job, or of several ones, say."""
+    """What the files of one or more jobs say."""
 
     jobs: Sequence[RecordedJob]  # one for each job and format
     damaged: Sequence[str]  # a line for each file that cannot be read
@@ -224,7 +224,7 @@ def _unpacked(source: IO[bytes], target: Path) -> Path:
 
 
 class _Limited:
-    """An archive of which little is read at once, because the header of a member may claim any size."""
+    """An archive that is read in small pieces, because the header of a member may claim any size."""
 
     def __init__(self, file: BinaryIO | gzip.GzipFile) -> None:
         self.file, self.tell = file, file.tell

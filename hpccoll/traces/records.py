@@ -136,13 +136,13 @@ class RecordedJob:
 
     @property
     def path(self) -> str:
-        """The path of its file; of several ones what their paths begin with, and a ``*``."""
+        """The path of its file; what their paths begin with, and a ``*``, if it has several."""
         begin = os.path.commonprefix([*self.files])  # noqa: RUF071 - of characters: it may end within a name
         return begin + "*" * (len(self.files) > 1)
 
     @property
     def unrecorded(self) -> list[int]:
-        """The ranks that its groups name, and of which no file records anything."""
+        """The ranks that its groups name and that no file records."""
         named = {rank for group in self.groups if group.of_job for rank in group.ranks}
         named.update(self._ranks_of_largest_communicator())
         return sorted(named - {each.rank for each in self.ranks})

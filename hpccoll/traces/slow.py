@@ -35,7 +35,7 @@ class RankTimes(NamedTuple):
     host: str | None
     communication_s: float  # the union of its operations
     operations_s: float  # the sum of their durations, which is more where it has several at once
-    transfer_s: float | None  # in operations of which all ranks have records; None without any
+    transfer_s: float | None  # in operations that all ranks recorded; None without any
     waiting_s: float | None  # likewise: what is left of the operations is either of both
     exposed_s: float | None  # of that, while its device computed nothing
     window_s: float | None
@@ -62,10 +62,10 @@ class SlowParts:
     ranks: Sequence[RankTimes]
     came_last: Sequence[LateRank]
     late: Sequence[Lag]
-    unjudged: Sequence[int]  # the ranks of which it is not known whether they are late
+    unjudged: Sequence[int]  # the ranks that could not be judged late or not
     residual_s: float | None  # the uncertainty of the order of starts; None without such times
     shifts_s: Mapping[int, float]  # by rank: what is subtracted from the clock of its host
-    unmatched: Mapping[Group, int]  # operations of groups of which ranks recorded different ones
+    unmatched: Mapping[Group, int]  # operations of groups whose ranks recorded different ones
     least_part: float | None = None  # of the time, by which a late rank is late; None: of the time in operations
 
     def begin_ns(self, record: RecordedOperation) -> float | None:

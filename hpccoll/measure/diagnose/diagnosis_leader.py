@@ -35,7 +35,7 @@ from hpccoll.measure.provenance import LoadRecorder
 from hpccoll.measure.ranks import print_of_rank
 
 ShowSlots: TypeAlias = Callable[[int, int, Purpose], None]
-"""Called at rank 0 about each second, with the slots that are measured, how many that will be as far as is known, and
+"""Called at rank 0 about each second, with the slots that are measured, how many are expected in all, and
 why they are."""
 
 LIMIT_SLOTS = 10

@@ -218,7 +218,7 @@ class _Receiver:
 
 
 def timing_of(arrivals: Sequence[float]) -> Timing:
-    """Return what follows from the times at which messages arrived, in seconds, of which the first quarter is left out.
+    """Return what follows from the times at which messages arrived, in seconds, without the first quarter.
 
     The time of a message is the median of the slopes between any two arrivals that are not too close (Theil and Sen):
     pauses of the receiver, after which several arrive at once, hardly move it.

@@ -203,7 +203,7 @@ class AttemptRunner:
     ) -> Outcome:  # fmt: skip
         """Return the outcome of a round: all of it at rank 0, its status elsewhere; ``activity`` is of this GPU."""
         workload = None if isinstance(prepared, PreparedCase) else prepared
-        times = self._times(workload, samples, sync)  # before it runs again
+        times = self._times(workload, samples, sync)  # before the workload runs again, to count bytes
         name = rank_namer(self.attempt, case.mapping)
         findings = RoundFindings()
         counts: Mapping[str, int] = {}
@@ -223,7 +223,7 @@ class AttemptRunner:
             traffic = self._traffic(prepared, samples, sync)
             recognition = self._recognition(prepared, samples) if isinstance(prepared, PreparedCase) else None
         self._counted_cases.add(case.id)
-        if times is None or reports is None:
+        if times is None or reports is None:  # not rank 0
             return Outcome(case=case, status="wrong" if wrong else "ok")
         cpu_s, activities, diagnoses = zip(*reports, strict=True)
         from hpccoll.cases.probe_cases import requested_algorithm  # only rank 0 keeps results

@@ -123,7 +123,7 @@ class CaseFactory:
         return PreparedCase(comm, layout, resolved, gpu, self.settings, choice)
 
     def _reasons(self, case: Case, resolved: Case) -> Iterator[str | None]:
-        """Yield what the machine lacks for ``case``, of which the first counts; all ranks ask for it together.
+        """Yield what the machine lacks for ``case``; the first reason counts, and all ranks ask for it together.
 
         ``resolved`` is the case with the algorithm that a table chose.
         """

@@ -46,7 +46,7 @@ class Check:
         self, payload: Payload, src: Array, dst: Array, result: Array, *, in_place: bool, generation: int = 0,
         guards: Sequence[Guard] = (),
     ) -> None:  # fmt: skip
-        """Prepare the values of all generations, of which the first reset begins the one after ``generation``.
+        """Prepare the values of all generations; the first reset begins the one after ``generation``.
 
         ``dst`` has the units that ``payload.filled_units`` names; ``result`` is the part of dst that is to hold the
         result: if its size is not that of the call, all elements are wrong. ``guards`` are the memory that the

@@ -12,7 +12,7 @@ from hpccoll.store.raw_results import RawResults
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The state of a job after earlier attempts, of which ``last_attempt`` is the last one, 0 if there was none.
+    """The state of a job after earlier attempts; ``last_attempt`` is the number of the last one, 0 if there was none.
 
     Rounds and unfinished cases go by the ids of cases; a case is unfinished if it was started, and its attempt ended or
     a rank stalled.

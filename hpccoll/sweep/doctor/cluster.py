@@ -37,7 +37,7 @@ def cores(machine: MachineFacts) -> Finding:
         return info("machine", f"{cpus}, {memory}", remedy=remedy)
     remedy = f"ranks that wait use up the quota and are then stopped: {cpu_and_memory.CPU_QUOTA_REMEDY}; "
     remedy += f"if more than {quota:g} ranks run, results are marked"
-    text = f"{cpus}, of which a quota grants {quota:g}, {memory}"
+    text = f"{cpus}, {quota:g} by a quota, {memory}"
     return warning("machine_with_quota", text, remedy=remedy, quota=quota)
 
 
