@@ -1,6 +1,6 @@
 """Which charts of a report are drawn: many settings would make the page slow to build and to open.
 
-A chart takes about a second, and its PNG three more. What is not drawn is in the table of rows, and the page says so.
+A chart takes about half a second, and its PNG as long. What is not drawn is in the table of rows, and the page says so.
 """
 
 from collections.abc import Collection, Sequence

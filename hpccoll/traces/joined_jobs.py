@@ -8,6 +8,8 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from hpccoll.traces.records import Computing, Group, Progress, RecordedJob, RecordedOperation, number_ranks, union_of
 
 
@@ -200,7 +202,7 @@ def _as_of(
         for call in job.operations:
             rank = call.rank
             if chosen.get(rank, job) is job and (place == 1 or rank in has_earlier):
-                operations.append(call if call.group.ranks else replace(call, group=groups[call.group]))
+                operations.append(call if call.group.ranks else structs.replace(call, group=groups[call.group]))
         own_progress = [counted for counted in job.progress if chosen.get(counted.rank, job) is job]
         for counted in own_progress:
             group = groups.get(counted.group, counted.group)
@@ -222,7 +224,8 @@ def _numbered(parts: Sequence[RecordedJob]) -> Iterator[RecordedJob]:
         new = {rank.rank: numbers[rank.place] for rank in job.ranks if rank.place}
         moved: dict[str, Any] = {}
         if any(rank != number for rank, number in new.items()):
-            for name in ("ranks", "operations", "progress"):
+            moved["operations"] = [structs.replace(call, rank=new[call.rank]) for call in job.operations]
+            for name in ("ranks", "progress"):
                 records = getattr(job, name)
                 moved[name] = [replace(record, rank=new[record.rank]) for record in records]
         yield replace(job, **moved)

@@ -2,11 +2,11 @@
 
 import json
 import pickle
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hpccoll.traces import plain_pickle
 from hpccoll.traces.flight_recorder import read, recognises

@@ -1,7 +1,6 @@
 """Transfer, waiting, late ranks and the share of communication in recorded jobs."""
 
 import os
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hpccoll.render.slow_text import slow_answers, slow_notes
 from hpccoll.store.waiting import NO_RANK
