@@ -9,8 +9,8 @@ from raw_examples import attempt, case, job, outcome
 from hpccoll.analysis.build_table import build_table
 from hpccoll.cases.case import Case, Effort
 from hpccoll.common.units import parse_parameter
+from hpccoll.store.case_states import runs_of
 from hpccoll.store.case_times import CaseTimes
-from hpccoll.store.load_results import _to_runs
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.rows import Results
 from hpccoll.store.statistics import make_row
@@ -58,7 +58,7 @@ def measured_results(curves, *, spread=0.0, number=1, about=(), drift=(1,), iter
     of = job(*(o.case for o in outcomes), effort=Effort(rounds=len(drift)))
     raw = RawResults(path=Path("here.h5"), job=of, attempts=[(launch, outcomes)])
     rows = tuple(make_row(raw.job, launch, each) for each in outcomes)
-    return Results(rows=rows, runs=tuple(_to_runs(raw)), planned=len(rows))
+    return Results(rows=rows, runs=tuple(runs_of(raw)), planned=len(rows))
 
 
 def merged_results(*several):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.store.load_results import case_states
+from hpccoll.store.case_states import case_states
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.result_files import ResultFiles
 from hpccoll.store.rows import NOT_PLANNED, CaseStates, Gap, JobProgress

@@ -1,7 +1,7 @@
 """Statistics: from raw times to the median of a case, its confidence interval and its row."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from hpccoll.cases.algorithm_registry import collective
 from hpccoll.cases.case import LEAST_ITERATIONS, LOOPS_OF_PROGRAMS, PYTHON, SINGLE, Case, Job
 from hpccoll.store.gpu_throttling import slow_gpus, throttled_gpus
 from hpccoll.store.median_interval import interval_ranks, median_interval, median_of_sorted
+from hpccoll.store.outcome_status import status_and_reason
 from hpccoll.store.rows import MEAN, Interval, Row
 from hpccoll.store.schema import IMPORTED, RESULT_MERGES
 from hpccoll.store.sources import HPCCOLL
@@ -92,21 +93,6 @@ def _device_floor_s(attempt: "Attempt", operations: int) -> float | None:
     if not known:
         return None
     return max(known) / 1e9 / operations
-
-
-def status_and_reason(job: Job, outcome: "Outcome", rounds: Collection[int] | None = None) -> tuple[str, str | None]:
-    """Return the status of a row and its reason; a correct case with fewer rounds than requested is partial.
-
-    ``rounds`` are those of the outcome, if the caller has them already.
-    """
-    if outcome.status != "ok":
-        return outcome.status, outcome.reason
-    measured = len(outcome.rounds if rounds is None else rounds)
-    requested = job.effort.rounds
-    if measured == requested or outcome.source:  # another program has its own number of rounds
-        return "ok", None  # a failed round has been measured since
-    missing = f"{measured} of {requested} rounds"
-    return "partial", f"{missing}; {outcome.reason}" if outcome.reason else missing
 
 
 def _per_worker_node(attempt: "Attempt", counted: int | None) -> float | None:

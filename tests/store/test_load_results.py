@@ -13,8 +13,9 @@ from cli_runner import invoke
 from hpccoll.cases.plan import Launcher, Plan, Skip
 from hpccoll.common.errors import BadInputError
 from hpccoll.store import hdf5
+from hpccoll.store.case_states import case_states
 from hpccoll.store.journal import Journal, journal_path, write_failure_note
-from hpccoll.store.load_results import case_states, read_results, to_results
+from hpccoll.store.load_results import read_results, to_results
 from hpccoll.store.raw_results import Failure
 from hpccoll.store.result_files import ResultFiles, find_raw_files, read_all, read_raw
 
