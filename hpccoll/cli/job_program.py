@@ -234,7 +234,7 @@ def _probe_in_launch(arguments: argparse.Namespace, ranks: "Ranks", job: Job) ->
 def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks") -> "ProbeResult | None":
     """Return the evidence of the probe, None without one; print what is missing.
 
-    Missing evidence is no error: a probe that failed does not cost the measurement.
+    Missing evidence is not an error: a probe that failed does not cost the measurement.
     """
     if not arguments.evidence:
         return None

@@ -229,7 +229,7 @@ def to_model(content: Any, path: Path, model: type[Model]) -> Model:
             str(path), f"it is empty, or has nothing but comments; keys: {', '.join(_descriptions(model))}"
         )
     if not isinstance(content, dict):
-        raise UnusableError(str(path), f"it is no YAML of keys and values: {', '.join(_descriptions(model))}")
+        raise UnusableError(str(path), f"it is not YAML of keys and values: {', '.join(_descriptions(model))}")
     try:
         return model.model_validate(content, context={DIRECTORY: path.parent})
     except ValidationError as error:
@@ -262,9 +262,9 @@ def load_plain_yaml(path: Path, key: str) -> Any:
     try:
         return yaml.load(text, _PlainLoader)  # noqa: S506  _PlainLoader is a SafeLoader
     except RecursionError:
-        raise UnusableError(str(path), "it is no YAML that can be read: it is nested too deeply") from None
+        raise UnusableError(str(path), "it is not YAML that can be read: it is nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:  # an integer with a tag, of thousands of digits
-        raise UnusableError(str(path), f"it is no YAML: {_syntax_error(error)}") from None
+        raise UnusableError(str(path), f"it is not YAML: {_syntax_error(error)}") from None
 
 
 def _syntax_error(error: Exception) -> str:

@@ -97,7 +97,7 @@ def find_node_faults(
     count = test.slots(fit.noise, pairs, effects[:, suspects].max(0).min())
     healthy = np.setdiff1d(np.arange(cluster.nodes), ordered)
     if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
-        healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # few other suspects are no bad controls
+        healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # a few other suspects do not spoil controls
     partners = beside_healthy(suspects, healthy, cluster.racks, count, cluster.rng, asked=slow_pairs)
     measured = yield from measure_transfers(partners, "retest")
     measured = measured.less(racks.added(partners))

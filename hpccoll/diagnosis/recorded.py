@@ -72,7 +72,7 @@ class DiagnosisOptions:
             expected_s: the usual time of a transfer.
 
         Raises:
-            UnusableError: if the user gives racks, but none for a host, or wants uplinks, and racks are no help.
+            UnusableError: if the user gives racks, but none for a host, or wants uplinks, and racks do not help.
         """
         if self.racks is not None:
             names = canonical_hosts([*self.racks, *hosts])

@@ -229,7 +229,7 @@ def _incomparable_reason(row: Row) -> str:
     if row.ranks == 1:
         return "one rank sends no messages"
     if not PAIRWISE.isdisjoint(COLLECTIVES[row.collective].arguments):
-        return "messages between pairs of ranks are no collective"
+        return "messages between pairs of ranks are not a collective"
     if row.ranks_per_node is None:
         return "its nodes have different numbers of ranks"
     return ""

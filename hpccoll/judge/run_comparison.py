@@ -2,7 +2,7 @@
 
 | verdict | meaning |
 | --- | --- |
-| regression, improvement | the shift is no chance, and at least as large as the smallest change that matters |
+| regression, improvement | the shift is not by chance, and at least as large as the smallest change that matters |
 | unchanged | the whole interval of the shift is smaller than that |
 | undecided | neither: the rounds are too noisy to tell |
 | missing | the old run has a result, the new one has none |
@@ -52,7 +52,7 @@ TOLERANCE = 0.05
 """The smallest change that matters, unless another one is requested."""
 
 MAX_ROUNDS = 20
-"""The most rounds of each run that a reason recommends: more are no remedy for noise."""
+"""The most rounds of each run that a reason recommends: more do not help against noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,4 +442,4 @@ def check_tolerance(tolerance: float, key: str = "--tolerance") -> None:
         UnusableError: if it is not.
     """
     if not 0 < tolerance < 1:
-        raise UnusableError(key, f"{tolerance:g} is no share between 0 and 1, such as 0.05")
+        raise UnusableError(key, f"{tolerance:g} is not a share between 0 and 1, such as 0.05")

@@ -382,7 +382,7 @@ def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None
 def _far_below(
     row: Row, machine: MachineFile, library: str, algorithm: str | None, wire: float | None
 ) -> Expected | None:
-    """Return what others reach, if a row is so far below that an old NCCL or a few nodes less are no excuse; else None.
+    """Return what others reach, if a row is too far below for an old NCCL or a few nodes less to excuse it; else None.
 
     Of a number of nodes that no class has, others are those of the nearest larger class with enough sources.
     """

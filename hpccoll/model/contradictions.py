@@ -76,7 +76,7 @@ def _messages_in_ports(machine: "MachineFields") -> Iterator[BadInputError]:
 
 
 def _fabric_beyond_rack(machine: "MachineFields") -> Iterator[BadInputError]:
-    """Messages to another rack pass the switch of their own one, too: they are no faster, and no sooner there."""
+    """Messages to another rack pass the switch of their own one, too: they are neither faster nor sooner there."""
     rack, fabric = (machine.tiers.get(tier) for tier in BETWEEN_NODES)
     if not rack or not fabric or machine.kind != "described":
         return

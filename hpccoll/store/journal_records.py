@@ -149,7 +149,7 @@ def read_records(path: Path, source: JournalBytes, *, is_running: bool) -> tuple
     else:
         remedy = "to measure its job anew, move it away"
         raise UnusableError(
-            "path", f"{format_value(str(path))} is no journal of hpccoll that names its job: {why}; {remedy}"
+            "path", f"{format_value(str(path))} is not a journal of hpccoll that names its job: {why}; {remedy}"
         )
     for line in chain(before, lines):
         reader.read(line)

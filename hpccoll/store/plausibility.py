@@ -229,7 +229,7 @@ def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[str]
     if not ordered.all():
         yield "the shortest, median and longest time are in no order"
     if _outside(times.slowest_rank, 0, workers - 1):
-        yield "the slowest rank is no rank of the job"
+        yield "the slowest rank is not a rank of the job"
     if _outside(times.round, 1, job.effort.rounds):
         yield f"a round is none of {job.effort.rounds}"
     if times.span_ns.size and (times.span_ns < times.max_ns).any():
@@ -241,7 +241,7 @@ def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[str]
     if (times.device_max_ns < 0).any():
         yield "the slowest GPU took less than nothing"
     if _outside(times.step_accuracy, 0, 1):
-        yield "an accuracy is no share"
+        yield "an accuracy is not a share"
     if _outside(times.step_differing, 0, workers - 1):
         yield "other ranks than those of the job differ"
 
@@ -258,7 +258,7 @@ def _rank_violations(ranks: TimesOfRanks, times: CaseTimes, workers: int) -> Ite
     if times.rank_stride == 1:
         longest = durations[np.arange(len(durations)), times.slowest_rank]
         if (longest != times.max_ns).any():
-            yield "the longest time is no rank's"
+            yield "the longest time is not that of a rank"
     if (ranks.device_ns < 0).any():
         yield "a GPU took less than nothing"
 

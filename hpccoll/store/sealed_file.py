@@ -217,7 +217,7 @@ def open_sealed(path: Path, schema: FileSchema) -> Iterator[Any]:
             why = "HDF5 cannot lock it; do: unset HDF5_USE_FILE_LOCKING"
             raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}") from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        problem = f"{format_value(str(path))} is no whole {schema.content} of hpccoll: {reason.strip()}"
+        problem = f"{format_value(str(path))} is not a whole {schema.content} of hpccoll: {reason.strip()}"
         remedy = schema.remedy if path.suffix == ".h5" else f"do: name {schema.elsewhere}"
         raise UnusableError("path", f"{problem}; {remedy}") from None
 

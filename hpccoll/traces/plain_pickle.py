@@ -58,7 +58,7 @@ def _check_values(value: object) -> None:
 
 
 def _containers(values: Sequence[object]) -> list[Any]:
-    are_containers = map(_CONTAINER_TYPES.__contains__, map(type, values))  # in C: most of a dump is no container
+    are_containers = map(_CONTAINER_TYPES.__contains__, map(type, values))  # in C: most of a dump is not a container
     return list(compress(values, are_containers))
 
 

@@ -28,7 +28,7 @@ from hpccoll.common.terminal import OutputError
         (BadInputError("on", "gpu", ["cpu", "cuda"]), "on: 'gpu' is not valid: choose from cpu, cuda"),
         (BadInputError("partition", None, ["work"]), "partition is missing: choose from work"),
         (BadInputError("path", "x.h5", "a\n  raw\tfile"), "path: 'x.h5' is not valid: a raw file"),
-        (UnusableError("a.yaml", "it is no YAML:\n line 1"), "a.yaml: it is no YAML: line 1"),
+        (UnusableError("a.yaml", "it is not YAML:\n line 1"), "a.yaml: it is not YAML: line 1"),
         (file_error("CONFIG", "a", FileNotFoundError(2, "No such file or directory")),
          "CONFIG: 'a' cannot be read: No such file or directory"),
     ],

@@ -184,7 +184,7 @@ def test_a_file_that_contradicts_itself_is_refused_and_others_of_its_directory_a
     bad = tmp_path / "bad.h5"
     shutil.copy(file, bad)
     changed(bad, change)
-    with pytest.raises(BadInputError, match=r"bad.h5.*is no whole diagnosis"):
+    with pytest.raises(BadInputError, match=r"bad.h5.*is not a whole diagnosis"):
         read_diagnosis(bad)
     found, damaged = find_diagnoses([tmp_path])
     assert (len(found), len(damaged)) == (1, 1)

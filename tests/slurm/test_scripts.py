@@ -129,7 +129,7 @@ def test_scaling_begins_with_one_node_of_several_ranks_and_if_it_fails_the_other
     options = ["-N", 2, "--ntasks-per-node=2"]
     code, log = end(submit("scaling", *SMALL, options=options, HPCCOLL_OUT="mine", HPCCOLL_MPI="pmi2"))
     assert code not in (0, 3), log  # 2, unless srun had to end a rank that took its time
-    assert "mine/1x2.h5' is no whole raw file of hpccoll" in log
+    assert "mine/1x2.h5' is not a whole raw file of hpccoll" in log
     assert {(row.nodes, row.ranks) for row in complete(place / "2x2.h5")} == {(2, 4)}
 
 

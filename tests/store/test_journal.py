@@ -58,7 +58,7 @@ def test_recorded_outcomes_are_read_back_unchanged_also_if_a_journal_begins_with
 OF_SCHEMA_1 = b"".join(
     encode_line(record) for record in ({"lines": "000000000001"}, {"after": "0" * 16, "job": json.loads(JOB.to_json())})
 )
-NO_JOURNAL = "is no journal of hpccoll that names its job"
+NO_JOURNAL = "is not a journal of hpccoll that names its job"
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_a_journal_alone_is_read_and_an_empty_one_ignored(out):
     ("name", "words"),
     [
         ("no", "there is no such raw file or directory"), (".", "which hpccoll sweep, run --out and import write"),
-        ("README.md", "is no whole raw file .* do: name raw files .* or a directory that holds some"),
+        ("README.md", "is not a whole raw file .* do: name raw files .* or a directory that holds some"),
         ("accept.yaml", r"accept\.yaml' is not valid: results; .* are in results/accept, unless"),
     ],
 )  # fmt: skip
@@ -200,7 +200,7 @@ def test_unreadable_files_are_gaps_and_hide_no_other(sweep):
     assert [(gap.job, gap.status, gap.case in gap.reason) for gap in gaps] == [
         ("another", "failed", True), ("broken", "failed", True),
     ]  # fmt: skip
-    assert sum(".h5' is no whole raw file" in line for line in after.damaged) == 2
+    assert sum(".h5' is not a whole raw file" in line for line in after.damaged) == 2
     assert read_results([sweep / "raw" / "mpi.p2.h5", *broken]).rows == before.rows
     with pytest.raises(BadInputError, match=r"broken\.h5") as caught:
         read_results(broken)

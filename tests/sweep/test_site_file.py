@@ -73,7 +73,7 @@ BAD = {
     "gres: nvme:1": "gres|'nvme:1'|such as gpu:8 or gpu:h100:8",
     "gres: gpu:8\ngpus_per_node: 4": "gres|'gpu:8'|either gres or gpus_per_node, which is 4",
     "sbatch: ['--gres=gpu:8']": "sbatch: '--gres=gpu:8'|use gres",
-    "- partition": "it is no YAML of keys and values: partition, account",
+    "- partition": "it is not YAML of keys and values: partition, account",
     **{f"sbatch: ['{option}']": f"sbatch: '{option}'|use {key}" for option, key in {
         "--part=work": "partition", "--mem=0": "memory_mb", "--signal=USR1@9": "signal_s", "--nodes=4": "nodes",
         "--exclusive": "exclusive", "--array=1-2": "nothing",

@@ -98,14 +98,14 @@ WHOLE = {
     "algorithms: ring\nbytes: 8\nnodes: 2\ndiagnose: {racks: nowhere}": "diagnose.racks|'nowhere' cannot be read",
     "": "a.yaml: it is empty|algorithms",
     "# algorithms: ring\n": "a.yaml: it is empty, or has nothing but comments|algorithms",
-    "- ring": "a.yaml: it is no YAML of keys and values: |algorithms",
+    "- ring": "a.yaml: it is not YAML of keys and values: |algorithms",
     f"{LEAST}'ranks': 4": "'ranks' appears twice, on line 3 and on line 4",
     "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
     + "".join(f"{chr(b + 1)}: &{chr(b + 1)} [{', '.join([f'*{chr(b)}'] * 9)}]\n" for b in range(97, 106)):
         "more than 100000 values",
     "a: " + "[" * 10_000: "nested too deeply",
     "a: !!python/object/apply:os.system [ls]": "could not determine a constructor",
-    "a: [1": "it is no YAML: line 1, column 6: while parsing a flow sequence, expected ',' or ']'",
+    "a: [1": "it is not YAML: line 1, column 6: while parsing a flow sequence, expected ',' or ']'",
 }  # fmt: skip
 
 

@@ -211,7 +211,7 @@ def make_unless_refused(
 
     Raises:
         StalledError: if a first operation does not complete in time on this rank or another.
-        NcclFailedError: on all ranks, if NCCL creates no communicator or reports an error that is no refusal; another
+        NcclFailedError: on all ranks, if NCCL creates no communicator or reports an error other than a refusal; another
             launch may succeed.
         RuntimeError: if another library reports an error.
     """

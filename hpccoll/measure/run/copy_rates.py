@@ -32,7 +32,7 @@ SIZES = tuple(BEYOND_CACHES // 4**quarters for quarters in range(5, -1, -1))
 """The bytes of the two buffers of a rank: 64 KiB to 64 MiB."""
 
 LEAST_BYTES = 1 << 20
-"""The bytes that a rank copies in one iteration at least, so that the barrier before it is no part of its time."""
+"""The bytes that a rank copies in one iteration at least, so that the barrier before it does not count."""
 
 MEMORY_SHARE = 0.25
 """The part of a node's free memory, and of its free shared memory, that the buffers may have."""

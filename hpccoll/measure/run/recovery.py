@@ -114,7 +114,7 @@ class RankGroup:
         Raises:
             ExcludedError: if the others have gone on without this rank.
             StalledError: if no rank can go on.
-            GpuFailedError: if the GPU of this rank has failed, which is no stall.
+            GpuFailedError: if the GPU of this rank has failed, which is not a stall.
         """
         gpu = self.gpus.gpu_of_rank
         gpu.idle()
