@@ -7,7 +7,7 @@ from typing import Protocol
 from hpccoll.cli.extension_commands import WordsCommand, extension_command, extension_commands
 from hpccoll.cli.job_program import main as run_job
 from hpccoll.common.errors import UnusableError, did_you_mean
-from hpccoll.common.extensions import contributed, contributed_names, imported_object
+from hpccoll.common.extensions import bundled_contribution, bundled_names, contributed_names, imported_object
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "Measure": {
@@ -88,12 +88,18 @@ def find_command(name: str) -> NamedCommand:
         return brought
     if name.startswith("-"):
         raise UnusableError(f"no option {name}", "see 'hpccoll --help'")
-    names = (*own_commands(), *contributed_names("job_commands"), *contributed_names("commands"))
+    names = (*own_commands(), *bundled_names("job_commands"), *contributed_names("commands"))
     raise UnusableError(f"no command '{name}'", f"{did_you_mean(name, names)}see 'hpccoll --help'")
 
 
 def shown_commands() -> Iterator[tuple[str, str, NamedCommand]]:
-    """Yield the commands of the help: the title of the group, the name, and the command."""
+    """Yield the commands of the help: the title of the group, the name, and the command.
+
+    Those of other packages come last.
+
+    Raises:
+        UnusableError: if such a package cannot be imported, or has a command with the name of one of hpccoll.
+    """
     for title, of_group in COMMANDS.items():
         for name in of_group:
             yield title, name, find_command(name)
@@ -107,6 +113,6 @@ def shown_commands() -> Iterator[tuple[str, str, NamedCommand]]:
 
 def _job_commands(title: str) -> Iterator[tuple[str, str, NamedCommand]]:
     """Yield the commands of extensions that measure as ``run`` does; ``hpccoll.__main__`` starts them."""
-    for name in contributed_names("job_commands"):
-        command = contributed("job_commands", name)
+    for name in bundled_names("job_commands"):
+        command = bundled_contribution("job_commands", name)
         yield title, name, WordsCommand(command.summary, partial(run_job, command=name))

@@ -4,7 +4,7 @@ import sys
 
 from hpccoll.cli.commands import find_command, shown_commands
 from hpccoll.cli.help_page import help_page
-from hpccoll.common.errors import check_arguments
+from hpccoll.common.errors import UnusableError, check_arguments
 from hpccoll.common.interruption import INTERRUPTED
 from hpccoll.common.version import __version__
 
@@ -37,11 +37,15 @@ def main() -> int:
 def page() -> str:
     """Return the help of the program."""
     groups: dict[str, list[tuple[str, str]]] = {}
-    for title, name, command in shown_commands():
-        groups.setdefault(title, []).append((name, command.summary))
+    end = EXAMPLE
+    try:
+        for title, name, command in shown_commands():
+            groups.setdefault(title, []).append((name, command.summary))
+    except UnusableError as error:  # a package that is broken does not take the help away
+        end += f"\n\n{error}"
     groups[OPTIONS] = [
         ("--version", "version number"),
         ("--completion SHELL", "completion script for a shell: bash, zsh, tcsh"),
         ("--help", "this page"),
     ]
-    return help_page("hpccoll [COMMAND] [OPTIONS]", SUMMARY, groups, EXAMPLE)
+    return help_page("hpccoll [COMMAND] [OPTIONS]", SUMMARY, groups, end)

@@ -168,6 +168,14 @@ def contributed_names(kind: str) -> list[str]:
     return names
 
 
+def bundled_names(kind: str) -> list[str]:
+    """Return the names under which extensions of hpccoll itself bring objects of a kind."""
+    names: list[str] = []
+    for extension in bundled_extensions().values():
+        names += getattr(extension, kind)
+    return names
+
+
 def contributions(kind: str) -> Iterator[Any]:
     """Yield the objects that extensions bring of a kind, a field of ``Extension``."""
     for _, brought in contributions_of_tables(kind):

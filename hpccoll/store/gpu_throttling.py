@@ -15,8 +15,8 @@ A power cap (0x4) is not among them: a GPU at full load reaches its power limit,
 """
 
 LIMITS = {"gpu_power_limit_s": "power", "gpu_thermal_s": "heat", "gpu_sync_boost_s": "sync boost"}
-"""What lowers the clock of a GPU, by the column of the time for which it did. The power limit is not a fault, but a round
-in which it did is slower than one in which it did not."""
+"""What lowers the clock of a GPU, by the column of the time for which it did. The power limit is not a fault, but a
+round in which it lowered the clock is slower than others."""
 
 CLOCK_SHARE = 0.05
 """The part of the median clock of all GPUs by which a low clock differs; the steps of a clock are below 1 %."""

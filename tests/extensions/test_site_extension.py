@@ -161,3 +161,7 @@ def test_a_package_that_cannot_be_imported_is_named_in_one_line(site, tmp_path):
     (tmp_path / "broken_site.py").write_text(BROKEN)
     result = spawn("list", PYTHONPATH=f"{tmp_path}:{site}")
     assert result.is_bad_input("extension broken_site:EXTENSION", "RuntimeError: broken")
+    page = spawn("--help", PYTHONPATH=f"{tmp_path}:{site}")
+    assert (page.code, page.err) == (0, "")
+    assert "sweep" in page.out
+    assert "extension broken_site:EXTENSION" in page.out
