@@ -4,17 +4,20 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpccoll.cases.case import Job
 from hpccoll.store.journal import read_failure_notes
 from hpccoll.store.outcome_status import status_and_reason
 from hpccoll.store.raw_results import Attempt, CaseHistory, Outcome, RawResults
-from hpccoll.store.result_files import ResultFiles
 from hpccoll.store.rows import NOT_PLANNED, CaseStates, Gap, JobProgress, RowState, Run
 from hpccoll.store.scheduler_log import ScheduledJob, read_scheduled
 
+if TYPE_CHECKING:
+    from hpccoll.store.result_files import ResultFiles
 
-def case_states(files: ResultFiles, paths: Collection[Path] = ()) -> CaseStates:
+
+def case_states(files: "ResultFiles", paths: Collection[Path] = ()) -> CaseStates:
     """Return the states of the cases of files, which need no times; ``paths`` as for ``to_results``."""
     scheduled = [job for path in paths if path.is_dir() for job in read_scheduled(path)]
     slurm_jobs = {job.job: job for job in scheduled}  # the latest of each name
@@ -43,18 +46,18 @@ def case_states(files: ResultFiles, paths: Collection[Path] = ()) -> CaseStates:
     )
 
 
-def _unstarted_jobs(files: ResultFiles) -> list[Job]:
+def _unstarted_jobs(files: "ResultFiles") -> list[Job]:
     """Return the planned jobs without results."""
     started = {raw.job.sha256 for raw in files.raw_results}
     return [job for plan in files.plans.values() for job in plan.jobs if job.sha256 not in started]
 
 
-def _unreadable_gaps(files: ResultFiles) -> Iterator[Gap]:
+def _unreadable_gaps(files: "ResultFiles") -> Iterator[Gap]:
     for path, error in files.unreadable.items():
         yield Gap(case=path.name, job=path.stem, status="failed", reason=str(error))
 
 
-def _planning_gaps(files: ResultFiles) -> Iterator[Gap]:
+def _planning_gaps(files: "ResultFiles") -> Iterator[Gap]:
     """Yield the cases that planning left out."""
     for plan in files.plans.values():
         for skip in plan.skips:
