@@ -109,18 +109,21 @@ def _case(
     parameters: Mapping[str, Parameter] = values["params"]
     if parameters.get(GRAPH) and values["transport"] != "nccl" and "nccl" in request.transports:
         return None  # only NCCL plans are captured as CUDA graphs
+    dtype = call.dtype or values["dtype"]
+    nbytes = values["size"] if call.bytes is None else call.bytes
     load = {LOAD: values[LOAD]} if values[LOAD] != IDLE else {}
+    params = {**call.arguments, **parameters, **load}
     return Case(
         collective=family.name,
         algorithm=algorithm,
         transport=values["transport"],
         device=device,
-        dtype=call.dtype or values["dtype"],
+        dtype=dtype,
         op=values["op"],
-        bytes=values["size"] if call.bytes is None else call.bytes,
+        bytes=nbytes,
         in_place=values["in_place"],
         root=call.root,
-        params={**call.arguments, **parameters, **load},
+        params=params,
         mapping=values["mapping"],
         timing=values["timing"],
     )

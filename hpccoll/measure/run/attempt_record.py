@@ -4,8 +4,9 @@ import os
 import platform
 import uuid
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from hpccoll.common.units import format_cpu_list
 from hpccoll.common.version import __version__
@@ -38,11 +39,41 @@ def _hardware(report: RankReport) -> str:
 
 def assemble_attempt(reports: Sequence[RankReport], number: int, aggregators: int) -> Attempt:
     """Return the record of an attempt from the reports of all ranks, [rank]."""
+    places = _places(reports)
+    layout = Layout(tuple(place.node for place in places), aggregators=aggregators)
+    hosts = list(dict.fromkeys(place.host for place in places))
+    testbed = next((report.testbed for report in reports if report.testbed), None)
+    port_names: set[str] = set()
+    for report in reports:
+        port_names.update(str(port["name"]) for port in report.ports)
+    kind = ON_TESTBED if testbed else "measured"
+    if gpus_are_shared(_gpus(reports)):
+        kind = ON_SHARED_GPU
+    return Attempt(
+        run_id=str(uuid.uuid4()),
+        number=number,
+        places=places,
+        kind=kind,
+        machine=_machine(hosts, sorted(set(map(_hardware, reports)))),
+        ranks=layout.ranks,
+        nodes=layout.nodes,
+        ranks_per_node=layout.ranks_per_node,
+        mapping=layout.mapping,
+        aggregators=layout.aggregators,
+        oversubscribed=_is_any_node_oversubscribed(places, reports, on_testbed=bool(testbed)),
+        ports=tuple(sorted(port_names)),
+        provenance=_provenance(reports, hosts, testbed),
+    )
+
+
+def _places(reports: Sequence[RankReport]) -> tuple[RankLocation, ...]:
+    """Return where each rank runs; nodes, clocks and racks are numbered in the order in which ranks name them."""
     nodes: dict[tuple[str, str], int] = {}
     clocks: dict[str, int] = {}
     racks: dict[str, int] = {}
-    places = tuple(
-        RankLocation(
+    places = []
+    for report in reports:
+        place = RankLocation(
             host=report.host,
             node=nodes.setdefault((report.host, report.boot), len(nodes)),
             clock=clocks.setdefault(report.boot, len(clocks)),
@@ -50,54 +81,46 @@ def assemble_attempt(reports: Sequence[RankReport], number: int, aggregators: in
             affinity=format_cpu_list(report.cpus),
             rack=racks.setdefault(report.rack, len(racks)),
         )
-        for report in reports
-    )
-    testbed = next((report.testbed for report in reports if report.testbed), None)
+        places.append(place)
+    return tuple(places)
+
+
+def _gpus(reports: Sequence[RankReport]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(report.host, report.gpu) for report in reports]
+
+
+def _is_any_node_oversubscribed(
+    places: Sequence[RankLocation], reports: Sequence[RankReport], *, on_testbed: bool
+) -> bool:
     by_node: dict[int, list[RankReport]] = defaultdict(list)
     for place, report in zip(places, reports, strict=True):
-        by_node[0 if testbed else place.node].append(report)  # all hosts of a testbed share the CPUs of one machine
-    oversubscribed = any(
-        is_oversubscribed([report.cpus for report in node], [report.quotas for report in node])
-        for node in by_node.values()
-    )
+        machine = 0 if on_testbed else place.node  # all hosts of a testbed share the CPUs of one machine
+        by_node[machine].append(report)
+    for of_node in by_node.values():
+        if is_oversubscribed([report.cpus for report in of_node], [report.quotas for report in of_node]):
+            return True
+    return False
+
+
+def _provenance(reports: Sequence[RankReport], hosts: Sequence[str], testbed: object) -> dict[str, object]:
+    """Return the machine, libraries and settings of an attempt."""
     quotas = list(chain.from_iterable(report.quotas.values() for report in reports))
     cpu_quota = {"cpu_quota": min(quotas)} if quotas else {}
-    layout = Layout(tuple(place.node for place in places), aggregators=aggregators)
-    hosts = list(dict.fromkeys(place.host for place in places))
     ports_of_host = dict.fromkeys(hosts, ()) | {report.host: report.ports for report in reports if report.ports}
-    port_names: set[str] = set()
-    for report in reports:
-        port_names.update(str(port["name"]) for port in report.ports)
-    gpus = [(report.host, report.gpu) for report in reports]
-    kind = ON_TESTBED if testbed else "measured"
-    return Attempt(
-        run_id=str(uuid.uuid4()),
-        number=number,
-        places=places,
-        kind=ON_SHARED_GPU if gpus_are_shared(gpus) else kind,
-        machine=_machine(hosts, sorted(set(map(_hardware, reports)))),
-        ranks=layout.ranks,
-        nodes=layout.nodes,
-        ranks_per_node=layout.ranks_per_node,
-        mapping=layout.mapping,
-        aggregators=layout.aggregators,
-        oversubscribed=oversubscribed,
-        ports=tuple(sorted(port_names)),
-        provenance={
-            "hpccoll": __version__,
-            "git_commit": git_commit(),
-            "versions": package_versions(),
-            "mpi": mpi_library(),
-            "hosts": hosts,
-            "testbed": testbed,
-            "ports": group_by_host("ports", ports_of_host),
-            **gpu_provenance(gpus),
-            "cpu": cpu_model(),
-            "cpus": os.cpu_count(),
-            **cpu_quota,
-            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            "kernel": f"{platform.system()} {platform.release()}",
-            "launcher": launcher_command_lines(),
-            "variables": allowed_variables(),
-        },
-    )
+    return {
+        "hpccoll": __version__,
+        "git_commit": git_commit(),
+        "versions": package_versions(),
+        "mpi": mpi_library(),
+        "hosts": hosts,
+        "testbed": testbed,
+        "ports": group_by_host("ports", ports_of_host),
+        **gpu_provenance(_gpus(reports)),
+        "cpu": cpu_model(),
+        "cpus": os.cpu_count(),
+        **cpu_quota,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "launcher": launcher_command_lines(),
+        "variables": allowed_variables(),
+    }
