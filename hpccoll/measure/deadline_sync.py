@@ -36,7 +36,7 @@ from hpccoll.common.errors import ExcludedError, StalledError
 from hpccoll.evidence.own_nccl_log import LAST_WARNINGS
 from hpccoll.measure.ranks import Ranks, launcher_numbers
 from hpccoll.measure.timing_loop import Nanoseconds
-from hpccoll.store.case_times import CaseTimes, RoundSummary
+from hpccoll.store.case_times import CaseTimes, SummaryRule
 from hpccoll.transports.stream_wait import no_error, poll_until
 
 LIMIT, ANSWER = 1 / 4, 1 / 6
@@ -87,9 +87,9 @@ class DeadlineSync:
         self.await_all()
         return self.ranks.gather(local)
 
-    def summarise(self, local: Nanoseconds, summary: RoundSummary, iterations: int) -> CaseTimes | None:
+    def summarise(self, local: Nanoseconds, rule: SummaryRule, iterations: int) -> CaseTimes | None:
         self.await_all()
-        return self.ranks.summarise(local, summary, iterations)
+        return self.ranks.summarise(local, rule, iterations)
 
     def gather_kept(self, local: Nanoseconds, stride: int) -> Nanoseconds | None:
         self.await_all()

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from hpccoll.store.case_times import CaseTimes, RoundSummary
+from hpccoll.store.case_times import CaseTimes, SummaryRule
 
 SAMPLES_AT_ONCE = 1 << 18
 """The most iterations times ranks that a rank gathers: 6 MiB, which it summarises in some 20 ms."""
@@ -19,15 +19,13 @@ SAMPLES_AT_ONCE = 1 << 18
 SUMMARY_TAG = 1 << 10
 
 
-def summarise(
-    comm: MPI.Intracomm, times_ns: NDArray[np.int64], summary: RoundSummary, iterations: int
-) -> CaseTimes | None:
+def summarise(comm: MPI.Intracomm, times_ns: NDArray[np.int64], rule: SummaryRule, iterations: int) -> CaseTimes | None:
     """Return the summary of the times of all ranks at rank 0, None elsewhere; all ranks call this together.
 
     Args:
         comm: the ranks.
         times_ns: the times of this rank, [3, iteration].
-        summary: how they are summarised.
+        rule: how they are summarised.
         iterations: how many iterations the round has so far, with these.
     """
     count = times_ns.shape[1]
@@ -45,7 +43,7 @@ def summarise(
     MPI.Request.Waitall([request for request, _ in requests])
     if gathered is None:
         return None
-    mine = summary.of(np.moveaxis(gathered, 0, -1), iterations)
+    mine = rule.of(np.moveaxis(gathered, 0, -1), iterations)
     if comm.rank:
         comm.send(mine, 0, SUMMARY_TAG)
         return None

@@ -23,7 +23,7 @@ from hpccoll.host.process_facts import boot_id, node_name, rack_name
 from hpccoll.measure import gathered_times
 from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.schedule import Layout, numbering
-from hpccoll.store.case_times import CaseTimes, RoundSummary
+from hpccoll.store.case_times import CaseTimes, SummaryRule
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.raw_results import Attempt
 
@@ -76,8 +76,8 @@ class Ranks:
         self.comm.Gather(np.ascontiguousarray(local), gathered)
         return None if gathered is None else np.moveaxis(gathered, 0, -1)
 
-    def summarise(self, local: Nanoseconds, summary: RoundSummary, iterations: int) -> CaseTimes | None:
-        return gathered_times.summarise(self.comm, local, summary, iterations)
+    def summarise(self, local: Nanoseconds, rule: SummaryRule, iterations: int) -> CaseTimes | None:
+        return gathered_times.summarise(self.comm, local, rule, iterations)
 
     def gather_kept(self, local: Nanoseconds, stride: int) -> Nanoseconds | None:
         return gathered_times.gather_kept(self.comm, local, stride)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hpccoll.cases.case import LEAST_ITERATIONS, Effort
 from hpccoll.executor.structures import LOOP_PHASES
-from hpccoll.store.case_times import CaseTimes, RoundSummary
+from hpccoll.store.case_times import CaseTimes, SummaryRule
 from hpccoll.store.median_interval import median_interval
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class RankSync(Protocol):
     def gather(self, local: Nanoseconds) -> Nanoseconds | None:
         """Return the arrays of all ranks at rank 0, stacked as [..., rank], and None elsewhere."""
 
-    def summarise(self, local: Nanoseconds, summary: RoundSummary, iterations: int) -> CaseTimes | None:
+    def summarise(self, local: Nanoseconds, rule: SummaryRule, iterations: int) -> CaseTimes | None:
         """Return the summary of the times of all ranks at rank 0, and None elsewhere; see ``gathered_times``."""
 
     def gather_kept(self, local: Nanoseconds, stride: int) -> Nanoseconds | None:
@@ -140,7 +140,7 @@ class Samples:
     wrong: int = 0  # elements, over the timed iterations
 
 
-OF_ALL = RoundSummary()
+OF_ALL = SummaryRule()
 """All ranks are workers, each with a clock of its own."""
 
 RunIterations: TypeAlias = Callable[[int], tuple[Nanoseconds, int]]
@@ -191,11 +191,11 @@ class PythonLoop:
 def measure(
     run: RunIterations, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
     *, monitor: "GpuMonitor | None" = None, begin: Callable[[], None] | None = None,
-    summary: RoundSummary = OF_ALL,
+    rule: SummaryRule = OF_ALL,
 ) -> Samples:  # fmt: skip
     """Measure an operation; all ranks call this together. ``progress`` is kept up to date; ``clock`` is in ns.
 
-    ``begin`` is called after the warm-up. ``summary`` says how times are summarised.
+    ``begin`` is called after the warm-up. ``rule`` says how times are summarised.
 
     Iterations run in blocks of at most BLOCK_S, because signals are handled between blocks only.
     """
@@ -234,7 +234,7 @@ def measure(
         done += count
         batch -= count
         progress.enter("gathering times")
-        of_block = sync.summarise(times[:3], summary, done)
+        of_block = sync.summarise(times[:3], rule, done)
         if of_block is not None:
             of_blocks.append(of_block)
         if of_blocks and batch == 0:

@@ -314,7 +314,7 @@ PER_ITERATION = (
 
 
 @dataclass(frozen=True, slots=True)
-class RoundSummary:
+class SummaryRule:
     """How the times of a round are summarised."""
 
     number: int = 1  # the number of the round

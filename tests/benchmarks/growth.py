@@ -82,7 +82,7 @@ def write_results(size: Size, directory: Path) -> float:
 
     from hpccoll.cases.case import Case, Effort, Job
     from hpccoll.measure.run.job_results import JobResults
-    from hpccoll.store.case_times import CaseTimes, RoundSummary, samples_of_round
+    from hpccoll.store.case_times import CaseTimes, SummaryRule, samples_of_round
     from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 
     ranks, iterations = size.about["ranks"], size.about["iterations"]
@@ -108,7 +108,7 @@ def write_results(size: Size, directory: Path) -> float:
 
     def times_of_round(number: int) -> CaseTimes:
         """Return the times of a round, as the ranks that gather them send them to rank 0."""
-        summary = RoundSummary(number, clocks=clocks, limit=samples_of_round(rounds))
+        summary = SummaryRule(number, clocks=clocks, limit=samples_of_round(rounds))
         count, parts = iterations // rounds, []
         length = max(1, AT_ONCE // ranks)
         for begin in range(0, count, length):

@@ -7,7 +7,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpccoll.measure import gathered_times
-from hpccoll.store.case_times import PER_ITERATION, PER_RANK, CaseTimes, RoundSummary
+from hpccoll.store.case_times import PER_ITERATION, PER_RANK, CaseTimes, SummaryRule
 
 COMM = MPI.COMM_WORLD
 BLOCKS = 7, 1, 12
@@ -24,7 +24,7 @@ def times_of(rank, iterations, first):
 def gathered(at_once, limit):
     """Return the times of all blocks, of which a rank gathers ``at_once`` samples."""
     gathered_times.SAMPLES_AT_ONCE = at_once
-    summary = RoundSummary(
+    summary = SummaryRule(
         number=2, clocks=[rank % 2 for rank in range(COMM.size)], workers=COMM.size - 1, limit=limit, has_mean=True
     )
     done, blocks = 0, []

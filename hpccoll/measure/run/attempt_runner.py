@@ -19,7 +19,7 @@ from hpccoll.measure.run.case_factory import CaseFactory, Prepared, SkippedCase
 from hpccoll.measure.run.prepared_case import PreparedCase
 from hpccoll.measure.run.workload_runner import PreparedWorkload, RoundFindings
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, measure, no_plan
-from hpccoll.store.case_times import CaseTimes, RoundSummary, samples_of_round, stride_within
+from hpccoll.store.case_times import CaseTimes, SummaryRule, samples_of_round, stride_within
 from hpccoll.store.raw_results import Attempt, Outcome, Status
 from hpccoll.transports.gpu_errors import gpu_errors
 from hpccoll.transports.mpi.shared_windows import SharedMemory
@@ -140,15 +140,21 @@ class AttemptRunner:
             begin = prepared.begin
         with _load(case):
             samples = measure(
-                loop.run, sync, effort, self.progress, monitor=monitor, begin=begin, summary=self._summary(case, number)
+                loop.run,
+                sync,
+                effort,
+                self.progress,
+                monitor=monitor,
+                begin=begin,
+                rule=self._summary_rule(case, number),
             )
         self.progress.enter("collecting the outcome")
         activity = monitor.activity(prepared.operations_with_check) if monitor else {}
         return self._collect(case, number, prepared, samples, sync, activity)
 
-    def _summary(self, case: Case, number: int) -> RoundSummary:
+    def _summary_rule(self, case: Case, number: int) -> SummaryRule:
         """Return how the times of a round are summarised."""
-        return RoundSummary(
+        return SummaryRule(
             number, clocks=[place.clock for place in self.attempt.places],
             workers=self.attempt.ranks - self.attempt.aggregators, limit=samples_of_round(self.job.effort.rounds),
             has_mean=case.timing in LOOPS_OF_PROGRAMS,

@@ -23,7 +23,7 @@ from hpccoll.host.cpu_and_memory import SharedMemorySpace, available_memory
 from hpccoll.measure.ranks import Ranks
 from hpccoll.measure.timing_loop import PythonLoop, RankProgress, measure
 from hpccoll.schedule import COLLECTIVES
-from hpccoll.store.case_times import RoundSummary
+from hpccoll.store.case_times import SummaryRule
 from hpccoll.store.raw_results import Attempt
 from hpccoll.store.schema import BEYOND_CACHES, COPY_RATES
 from hpccoll.transports.mpi.shared_windows import SharedMemory
@@ -100,7 +100,7 @@ def _measure_sizes(
         span, times = slice(size // 2), -(-LEAST_BYTES // size)
         copies = LocalCopy(second[span], next_first[span]), LocalCopy(first[span], next_second[span])
         loop = _loop(ranks, [[LoweredStep([*copies] * times)]], options, barrier, progress)
-        samples = measure(loop.run, ranks, EFFORT, progress, summary=RoundSummary(clocks=[0] * comm.size))
+        samples = measure(loop.run, ranks, EFFORT, progress, rule=SummaryRule(clocks=[0] * comm.size))
         if samples.times is not None:
             ns = samples.times.span_ns.min()
             found.append({"bytes": size, "Bps": round(comm.size * 2 * size * times / (ns * 1e-9))})
