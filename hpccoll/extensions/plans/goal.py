@@ -70,7 +70,7 @@ def _check_size(schedules: Sequence[Schedule], cut: Cut, ranks: int, max_bytes: 
 
 
 def _rank_lines(schedules: Sequence[Schedule], cut: Cut, me: int, window: int, fold_cost: float) -> Iterator[str]:
-    steps = [[*map(drop_null_peers, schedule.steps(me))] for schedule in schedules]
+    steps = [list(map(drop_null_peers, schedule.steps(me))) for schedule in schedules]
     labels = map("l{}".format, count(1))
     for lanes in lane_sequences(len(schedules), cut.lanes, window):
         ended: list[str] = []

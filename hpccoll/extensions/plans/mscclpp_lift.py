@@ -22,7 +22,9 @@ class _Lift:
     """
 
     def __init__(self, run: PlanRun) -> None:
-        self.run, self.where, self.ran = run, "", set[int]()  # the event that is added; the ranks that have begun
+        self.run = run
+        self.where = ""  # the event that is added
+        self.ran: set[int] = set()  # the ranks that have begun
         self.bits: dict[_Held, int] = {}
         self.actions: list[tuple[Cell, Cell, Cell | None]] = []  # from, to, and what it is folded with
         self.orders: list[tuple[int, int, int]] = []  # of two actions, and the steps between them at least
@@ -40,9 +42,13 @@ class _Lift:
         return 1 << origin * self.run.units * self.run.lanes + number
 
     def _names(self, bits: int) -> str:
-        found = [divmod(n, self.run.units * self.run.lanes) for n in range(bits.bit_length()) if bits >> n & 1]
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        return ", ".join(f"rank {origin}'s unit {unit}" for origin, unit in found[:3]) + more
+        numbers = [number for number in range(bits.bit_length()) if bits >> number & 1]
+        names = []
+        for number in numbers[:3]:
+            origin, unit = divmod(number, self.run.units * self.run.lanes)
+            names.append(f"rank {origin}'s unit {unit}")
+        more = f" and {len(numbers) - 3} more" if len(numbers) > 3 else ""
+        return ", ".join(names) + more
 
     def _read(self, number: int, what: _Held, steps: int) -> None:
         """An action reads a chunk, some steps after what wrote it at least: a fold reads at the end of its step."""

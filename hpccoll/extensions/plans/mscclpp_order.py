@@ -7,7 +7,7 @@ one is returned. The second run can begin when the first has ended everywhere, a
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_count
@@ -40,11 +40,15 @@ def _one_order(run: PlanRun) -> list[int]:
     Raises:
         UnusableError: if some wait forever. No choice matters: a signal serves the waits of one thread alone, in order.
     """
-    events, left, after = run.events, [len(each.before) for each in run.events], defaultdict[int, list[int]](list)
-    for number, each in enumerate(events):
-        for earlier in each.before:
+    events = run.events
+    left = [len(event.before) for event in events]
+    after: defaultdict[int, list[int]] = defaultdict(list)
+    for number, event in enumerate(events):
+        for earlier in event.before:
             after[earlier].append(number)
-    ready, order, signals = deque(k for k, count in enumerate(left) if not count), list[int](), Counter(run.initial)
+    ready = deque(number for number, count in enumerate(left) if not count)
+    order: list[int] = []
+    signals = Counter(run.initial)
     waiting: defaultdict[Counted, list[int]] = defaultdict(list)
     while ready:
         number = ready.popleft()
@@ -62,7 +66,7 @@ def _one_order(run: PlanRun) -> list[int]:
             if not left[later]:
                 ready.append(later)
     if len(order) < len(events):
-        first = min((number for each in waiting.values() for number in each), default=0)
+        first = min(chain.from_iterable(waiting.values()), default=0)
         raise UnusableError(events[first].where, "it waits for a signal that never comes")
     return order
 

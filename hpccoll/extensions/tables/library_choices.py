@@ -138,13 +138,13 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
     transport = "nccl" if library == "nccl" else "mpi"
     for row in results.rows:
         run = runs.get(row.run_id)
-        known = library_collective(library, row.collective)
-        if not run or not known or not _is_plain_call(row, timing) or row.transport != transport:
+        library_name = library_collective(library, row.collective)
+        if not run or not library_name or not _is_plain_call(row, timing) or row.transport != transport:
             continue
         if not recorded_mpi_version(run.provenance).startswith(name):
             continue
         is_default = row.variant in (None, DEFAULT)
-        forced = _forced(row, run, library, known)
+        forced = _forced(row, run, library, library_name)
         if not is_default and not forced:
             continue
         ran = row.executed.partition(" (")[0]
@@ -185,20 +185,25 @@ def _other_variables(run: Run, own: Collection[str] = ()) -> str | None:
     return " ".join(words) or None
 
 
-def _forced(row: Row, run: Run, library: str, known: str) -> Choice | None:
-    """Return the algorithm of a row by the library's words; None if it is none that a table can request.
+def _forced(row: Row, run: Run, library: str, name: str) -> Choice | None:
+    """Return the algorithm of a row of the collective ``name``, both by the library's words; None if no table has it.
 
     Of NCCL, whose tables cannot leave a call to it, also what the default ran, if a line names it.
     """
     if library != "nccl":
-        named = row.variant == f"{library}-{row.requested}" and row.requested in library_algorithms(library)[known]
-        return Choice(row.requested or "", row.transport) if named else None
-    facts, word = library_table()["nccl"], row.requested or row.executed.partition(" (")[0]
+        is_variant = row.variant == f"{library}-{row.requested}"
+        if is_variant and row.requested in library_algorithms(library)[name]:
+            return Choice(row.requested or "", row.transport)
+        return None
+    facts = library_table()["nccl"]
+    word = row.requested or row.executed.partition(" (")[0]
     line = re.search(r"\bproto (\w+)", row.evidence or "")
     protocol = (line[1] if line else run.environment.get("NCCL_PROTO", "")).lower()
-    protocol = protocol or ("" if word in facts["every_protocol"] else "simple")
-    offered = known in facts["functions"].get(word, ()) and protocol in facts["protocols"]
-    return Choice(word, row.transport, (("protocol", protocol),)) if offered else None
+    if not protocol and word not in facts["every_protocol"]:
+        protocol = "simple"
+    if name not in facts["functions"].get(word, ()) or protocol not in facts["protocols"]:
+        return None
+    return Choice(word, row.transport, (("protocol", protocol),))
 
 
 def _ranges(
@@ -319,25 +324,31 @@ def _size_choices(size: int, cases: Sequence[Mapping[Choice, ChoiceTime]], nativ
     for times in cases:
         for choice in times:
             by_choice[choice].append(_size_choice(size, choice, times, native))
-    in_all_cases = {choice: found for choice, found in by_choice.items() if len(found) == len(cases)}
-    return {choice: min(found, key=attrgetter("gain", "lead")) for choice, found in in_all_cases.items()}
+    least_gains = {}
+    for choice, measured in by_choice.items():
+        if len(measured) == len(cases):
+            least_gains[choice] = min(measured, key=attrgetter("gain", "lead"))
+    return least_gains
 
 
 def _size_choice(size: int, choice: Choice, times: Mapping[Choice, ChoiceTime], native: Choice) -> SizeChoice:
     """Return how a choice compares with the others of a case; no launch measured two of them."""
-    seconds = times[choice].seconds
-    low, high = times[choice].ends
-    native_low, native_high = times[native].ends
-    others = [other for other in times if other != choice]
-    runner_up = min(others, key=lambda other: times[other].seconds)
-    lowest = min(times[other].ends[0] for other in others)
+    own_time = times[choice]
+    native_time = times[native]
+    seconds = own_time.seconds
+    low, high = own_time.ends
+    native_low, native_high = native_time.ends
+    rivals = [rival for rival in times if rival != choice]
+    runner_up = min(rivals, key=lambda rival: times[rival].seconds)
+    lowest = min(times[rival].ends[0] for rival in rivals)
+    name = DEFAULT if runner_up == native else runner_up.name
     return SizeChoice(
         nbytes=size,
         seconds=seconds,
         interval=(low, high),
-        gain=times[native].seconds / seconds,
+        gain=native_time.seconds / seconds,
         gain_ends=(native_low / high, native_high / low),
-        runner_up=DEFAULT if runner_up == native else runner_up.name,
+        runner_up=name,
         lead=times[runner_up].seconds / seconds,
         lead_at_least=lowest / high,
     )

@@ -27,7 +27,9 @@ from hpccoll.transports.mpi.control_variables import ControlVariable
 from hpccoll.transports.mpi.vendor import MpiVendorPlan, MpiVendorTransport
 from hpccoll.transports.transport_interface import TransportPlan
 
-PASS_S, MOST_CALLS, MOST_S = 0.02, 8, 2.0
+PASS_S = 0.02
+MOST_CALLS = 8
+MOST_S = 2.0
 """How long the counted calls of an algorithm take together, how many there are at most, and how long one may take."""
 
 RECOGNITION_S = 30.0
@@ -41,7 +43,7 @@ SAME, ALIKE = 0.001, 0.05
 same messages, and of those that may differ in the segments of messages: each has a header."""
 
 MOST_RANKS, MOST_ENDS = 64, 8
-"""The most ranks of which it is kept what each sends, and the most connections of each."""
+"""The most ranks whose sent bytes are kept, and the most connections of each."""
 
 MAX_NAMED = 3
 """The most algorithms that are named if all send the same; on two ranks nearly all do."""
@@ -136,7 +138,9 @@ class _Counter:
     """Counts what this rank sends in a call."""
 
     def __init__(self, comm: MPI.Intracomm, calls: int, progress: RankProgress) -> None:
-        self._comm, self._calls, self._progress = comm, calls, progress
+        self._comm = comm
+        self._calls = calls
+        self._progress = progress
 
     def sent(self, plan: TransportPlan) -> Sent:
         """Return what this rank sends in the call of a plan: only its own program decides when, and nothing waits."""

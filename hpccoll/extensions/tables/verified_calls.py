@@ -19,8 +19,13 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Interval, Results, Row, Run
 
-HONOURED, IGNORED, OVERRULED, DEFAULT, NOT_SHOWN = "honoured", "ignored", "overruled", "default", "not shown"
-AS_WITHOUT, FAILED = "as without it", "failed"
+HONOURED = "honoured"
+IGNORED = "ignored"
+OVERRULED = "overruled"
+DEFAULT = "default"
+NOT_SHOWN = "not shown"
+AS_WITHOUT = "as without it"
+FAILED = "failed"
 """What the library did: what the rule says; what it does without the table, by one of its algorithms; something else;
 what it does without the table, where there is no rule; nothing that the messages tell apart; what the rule says, and
 does so without the table, too; a call that fails or is wrong only with the table."""

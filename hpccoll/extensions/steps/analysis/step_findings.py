@@ -160,10 +160,12 @@ def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
 
 
 def _overlap_text(clause: Mapping[str, Any]) -> str:
-    hidden, of, algorithm = clause["hidden"], clause["of"], clause["algorithm"]
+    hidden, exposed = clause["hidden"], clause["of"]
+    whole = f"{format_seconds(exposed)} with {clause['algorithm']}"
     if not clause["clear"]:
-        return f"no clear part of {format_seconds(of)} with {algorithm}"
-    return f"{format_seconds(hidden)} of {format_seconds(of)} ({100 * hidden / of:.0f} %) with {algorithm}"
+        return f"no clear part of {whole}"
+    percent = 100 * hidden / exposed
+    return f"{format_seconds(hidden)} of {format_seconds(exposed)} ({percent:.0f} %) with {clause['algorithm']}"
 
 
 def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:

@@ -73,7 +73,10 @@ class StepGroups:
     """
 
     def __init__(self, comm: MPI.Intracomm, layout: Layout, mesh: Mesh, *, shares_world: bool) -> None:
-        self._comm, self._layout, self._mesh, self._shares_world = comm, layout, mesh, shares_world
+        self._comm = comm
+        self._layout = layout
+        self._mesh = mesh
+        self._shares_world = shares_world
         self._groups: dict[str, Group] = {}
 
     def group(self, operation: StepOperation, stage: int) -> Group | None:
@@ -81,22 +84,33 @@ class StepGroups:
 
         The communicator of every group of an axis is created when the axis is first used.
         """
-        name, peer, me = group_name(operation, stage), operation.peer, self._comm.rank
+        name = group_name(operation, stage)
+        peer = operation.peer
         if name not in self._groups:
             pairs = None if peer is None else self._mesh.pairs(min(stage, peer), max(stage, peer))
             self._groups[name] = self._new_group(pairs or self._mesh.groups(name))
         comm, layout = self._groups[name]
-        of_other_stage = peer is None and me < self._layout.workers and self._mesh.stage_of(me) != stage
-        return None if comm == MPI.COMM_NULL or of_other_stage else (comm, layout)
+        if comm == MPI.COMM_NULL:
+            return None
+        me = self._comm.rank
+        if peer is None and me < self._layout.workers and self._mesh.stage_of(me) != stage:
+            return None
+        return comm, layout
 
     def _new_group(self, groups: Sequence[Sequence[int]]) -> Group:
         if len(groups) == 1 and len(groups[0]) == self._layout.workers:  # with the aggregators
-            taken = any(comm == self._comm for comm, _ in self._groups.values())
-            return self._comm if self._shares_world and not taken else self._comm.Dup(), self._layout
-        mine = next((number for number, group in enumerate(groups) if self._comm.rank in group), None)
-        comm = self._comm.Split(MPI.UNDEFINED if mine is None else mine, self._comm.rank)
-        layout = self._layout if mine is None else self._layout.subset(groups[mine]).renumbered()
-        return cast("MPI.Intracomm", comm), layout
+            is_taken = any(comm == self._comm for comm, _ in self._groups.values())
+            comm = self._comm if self._shares_world and not is_taken else self._comm.Dup()
+            return comm, self._layout
+        me = self._comm.rank
+        colour = MPI.UNDEFINED
+        layout = self._layout
+        for number, group in enumerate(groups):
+            if me in group:
+                colour = number
+                layout = self._layout.subset(group).renumbered()
+                break
+        return cast("MPI.Intracomm", self._comm.Split(colour, me)), layout
 
     def release(self, end_world: Callable[[MPI.Intracomm], None]) -> None:
         """Free the communicators; those of NCCL on them by ``end_world``."""
@@ -127,7 +141,11 @@ class PreparedStep:
         models: Mapping[str, ModelShape] | None = None, gpu: Gpu | None = None,
         connecting: Connecting = CONNECTING,
     ) -> None:  # fmt: skip
-        self.comm, self.layout, self.case, self.rank, self.gpu = comm, layout, case, comm.rank, gpu
+        self.comm = comm
+        self.layout = layout
+        self.case = case
+        self.rank = comm.rank
+        self.gpu = gpu
         self._connecting = connecting
         self.workload = TrainingStep.of(case.params)
         self.family = collective(case.collective)
@@ -146,7 +164,7 @@ class PreparedStep:
         try:
             self._own = self._prepare_all(prepare)
             self.inside = [each for _, each in self._own if each is not None]
-            self.buckets = [*self._buckets(parallelism.compression)]
+            self.buckets = list(self._buckets(parallelism.compression))
             self.training = DigitsTraining(self._trained_step()) if self.workload.learns else None
             self.engine = self._engine()
         except StalledError:
@@ -390,15 +408,15 @@ class PreparedStep:
         self._release()
 
     def _release(self, end_world: Callable[[MPI.Intracomm], None] = close_world) -> None:
-        for each in self._prepared.values():
-            each.close()
+        for prepared in self._prepared.values():
+            prepared.close()
         self._prepared = {}
         self._groups.release(end_world)
 
     @property
     def calls(self) -> "list[PreparedCase]":
         """The prepared cases of the collectives inside."""
-        return [*self._prepared.values()]
+        return list(self._prepared.values())
 
     def description(self) -> list[list[dict[str, Any]]]:
         """Return what the times of ``events`` mean: of each stage the operations, and then the computations."""

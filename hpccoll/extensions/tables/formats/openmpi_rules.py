@@ -37,7 +37,11 @@ class _NumberReader:
     """The numbers of a text, and the words of han, as Open MPI reads them one after the other."""
 
     def __init__(self, text: str, table: TuningTable) -> None:
-        self.text, self.table, self.place, self.line, self.counted = text, table, 0, 1, 0
+        self.text = text
+        self.table = table
+        self.place = 0
+        self.line = 1
+        self.counted = 0
 
     def number(self, what: str, last: int = UNLIMITED) -> int:
         """Return the next number; _FileIgnoredError if there is none, or it is not from 0 to ``last``."""
@@ -145,7 +149,9 @@ def _read_collective(reader: _NumberReader, name: str, version: int) -> None:
 
 
 def _read_sizes(reader: _NumberReader, name: str, version: int) -> list[TuningRule]:
-    table, rules, sizes = reader.table, list[TuningRule](), list[int]()
+    table = reader.table
+    rules: list[TuningRule] = []
+    sizes: list[int] = []
     known = library_algorithms("openmpi").get(name, {})
     for _ in range(reader.number("the number of message sizes", MAX_INT)):
         reader.read_size(sizes)

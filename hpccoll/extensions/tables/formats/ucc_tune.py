@@ -28,7 +28,9 @@ _FAILS = "UCC ignores the whole string, with an error in its log"
 
 def read_ucc_tune(text: str) -> TuningTable:
     """Read assignments, as of a shell or of ucc.conf, or one string for TL/UCP."""
-    table, hier, layers = TuningTable("ucc"), 0, ""
+    table = TuningTable("ucc")
+    hier = 0
+    layers = ""
     for number, name, value in _assignments(text):
         if name == "UCC_CLS":
             layers = value
