@@ -127,7 +127,7 @@ class ResultSet:
         figures = workload_figures(rows[0].collective)
         timeline = figures.timeline(read.times, read.program, rows[0].ranks) if read and figures else None
         if timeline is None:
-            raise UnusableError("case", f"{rows[0].case_id} is no measured training step")
+            raise UnusableError("case", f"{rows[0].case_id} is not a measured training step")
         return pd.DataFrame(list(timeline.median_over_iterations().parts()))
 
     def compare(self, old: "ResultSet", tolerance: float = 0.05) -> pd.DataFrame:

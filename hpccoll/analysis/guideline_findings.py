@@ -73,7 +73,7 @@ def _shape_in_words(key: CallKey, rows: Iterable[Row]) -> str:
 
 
 def _factors_of_launch(series: Series, curves: Curves) -> dict[tuple[Detour, int], float]:
-    """Return the time over that of each detour, at each size; of several placements of a detour, the fastest."""
+    """Return the time over that of each detour, in its fastest placement, at each size."""
     factors: dict[tuple[Detour, int], float] = defaultdict(float)
     for detour, size, parts in _detours(series, curves):
         factor = _factor(curves[series][size], parts)

@@ -38,8 +38,8 @@ class Efficiency:
 def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
     """Return how many times as long as each point the library's own collective takes, in the same placement.
 
-    Both were measured by one launch in the same variant; of several transports, the fastest call of the library counts.
-    A call with one buffer is compared with both placements.
+    Both were measured by one launch in the same variant. If the library was measured over several transports, its
+    fastest call counts. A call with one buffer is compared with both placements.
     """
     usable = [point for point in points if point.row.ranked]
     own_calls: dict[CallKey, list[SeriesPoint]] = defaultdict(list)

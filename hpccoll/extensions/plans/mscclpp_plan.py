@@ -10,7 +10,7 @@ The lanes of a sequence follow one another. A sequence is a row of thread blocks
 holds; a semaphore starts the next one. ``nop``, which is __syncthreads, orders what needs an order in a thread block.
 
 The format is that of mscclpp src/core/executor/execution_plan.cc, 1f5f065d. Its ``flush`` does nothing there (the
-kernel counts the outputs, of which a flush has none), so the last put of a message through a port flushes by itself.
+kernel counts the outputs, and a flush has none), so the last put of a message through a port flushes by itself.
 """
 
 import json
@@ -31,7 +31,7 @@ PLAN_NAMES = {
 IN_PLACE = {"all_reduce", "all_gather"}
 """The collectives whose plans are in place, as PyTorch reduces; the others keep their input."""
 ALIGNMENT = 16
-"""The bytes of which the size of each chunk is a multiple."""
+"""The size of each chunk is a multiple of this number of bytes."""
 MAX_OPERATIONS, MAX_REFERENCES = 64, 16
 """The most operations of a thread block, and channels or remote buffers of it."""
 MAX_ACTIONS, MAX_CHUNKS = 1 << 20, 1 << 24

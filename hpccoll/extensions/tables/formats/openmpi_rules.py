@@ -83,7 +83,7 @@ class _NumberReader:
         raise _FileIgnoredError
 
     def read_size(self, sizes: list[int]) -> None:
-        """Add the next message size to those before it, of which the first must be 0."""
+        """Add the next message size to those before it; the first one must be 0."""
         sizes.append(self.number("a message size", 2**63 - 1))
         if sizes[0]:
             self.fail(sizes[0], "as first message size is not 0", "begin with a rule for size 0")

@@ -1,7 +1,7 @@
 """The variables UCC_TL_UCP_TUNE and UCC_CL_HIER_TUNE (src/coll_score/ucc_coll_score.c of 8263de47).
 
 ``collectives:first-last:memory:[ranks]:score:@algorithm``, joined by ``#``; a token is what it looks like, and only a
-score or an algorithm is required. Ranges end before their last size. A token that is none of these is an error of UCC,
+score or an algorithm is required. Ranges end before their last size. Any other token is an error of UCC,
 and so are two sections for one call: it adds the ranges of both, which must not overlap.
 """
 
