@@ -10,9 +10,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from operator import attrgetter, itemgetter
 
+from hpccoll.analysis.choice_table import ChoiceRange
 from hpccoll.analysis.library_evidence import collective_variables
 from hpccoll.analysis.load_findings import load_findings
 from hpccoll.analysis.measured_choices import ChoiceTime, Curves, MeasuredSetting, measured_settings
@@ -210,7 +211,8 @@ def _ranges(
     members: Sequence[tuple[Setting, MeasuredSetting]], left_out: Counter[str], *, has_default: bool
 ) -> Iterator[LibraryRange]:
     """Yield the ranges of a collective on a number of ranks; none if no size has the default and another algorithm."""
-    native = next((choice for _, measured in members for choice in measured.curves if choice.is_native), None)
+    choices = chain.from_iterable(measured.curves for _, measured in members)
+    native = next((choice for choice in choices if choice.is_native), None)
     if native is None:
         _leave_out(members, left_out)
         return
@@ -218,7 +220,6 @@ def _ranges(
     sizes = _shared_sizes(compared, left_out)
     if not sizes:
         return
-    choices_at = {size: _size_choices(size, [case.times[size] for case in compared], native) for size in sizes}
     excluded = None if has_default else native
     offered = [replace(case.measured, curves=_curves(case.measured, sizes, excluded)) for case in compared]
     setting = compared[0].setting
@@ -226,13 +227,10 @@ def _ranges(
         why = f"of {setting.collective}, whose types, placements and variants have no algorithm in common"
         left_out[why] += sum(len(case.measured.rows) for case in compared)
         return
-    answers: list[tuple[Choice, SizeChoice]] = []
-    for chosen in choose_ranges(*offered).ranges:
-        found = {size: choices_at[size][chosen.choice] for size in chosen.sizes if chosen.choice in choices_at[size]}
-        fitting = _sizes_to_change(found) if has_default else set(found)
-        for size in chosen.sizes:
-            choice = chosen.choice if size in fitting else native
-            answers.append((choice, choices_at[size][choice]))
+    choices_at: dict[int, dict[Choice, SizeChoice]] = {}
+    for size in sizes:
+        choices_at[size] = _size_choices(size, [case.times[size] for case in compared], native)
+    answers = _answers(choose_ranges(*offered).ranges, choices_at, native, has_default=has_default)
     # A range begins at the geometric mean of the sizes at its cut.
     begins = {after: math.isqrt(before * after - 1) + 1 for before, after in pairwise(sizes)}
     spans = [(choice, tuple(answer for _, answer in group)) for choice, group in groupby(answers, itemgetter(0))]
@@ -248,6 +246,23 @@ def _ranges(
             choice=choice,
             sizes=size_choices,
         )
+
+
+def _answers(
+    ranges: Iterable[ChoiceRange],
+    choices_at: Mapping[int, Mapping[Choice, SizeChoice]],
+    native: Choice,
+    *,
+    has_default: bool,
+) -> Iterator[tuple[Choice, SizeChoice]]:
+    """Yield the choice at each size, ascending: that of its range, or the default where that should stay."""
+    for chosen in ranges:
+        measured = [size for size in chosen.sizes if chosen.choice in choices_at[size]]
+        candidates = {size: choices_at[size][chosen.choice] for size in measured}
+        fitting = _sizes_to_change(candidates) if has_default else set(candidates)
+        for size in chosen.sizes:
+            choice = chosen.choice if size in fitting else native
+            yield choice, choices_at[size][choice]
 
 
 @dataclass(frozen=True, slots=True)
