@@ -209,8 +209,8 @@ class ChartGroup:
         """Whether a line stands for several pairs of ranks."""
         if self.whole:
             return self.whole.many_pairs
-        of_pairs = (point for point in self.usable if rank_pair(point.row))
-        keys = {point.key.only("ranks", "nodes", "pair") for point in of_pairs}
+        pair_points = (point for point in self.usable if rank_pair(point.row))
+        keys = {point.key.only("ranks", "nodes", "pair") for point in pair_points}
         shapes = {key.without("pair") for key in keys}
         return len(shapes) < len(keys)
 
@@ -573,11 +573,11 @@ def _entries_of_families(
     numbers = _assign_numbers(algorithms, families_of_charts, FAMILY_NUMBERS)
     variants: dict[str, int] = {}
     for algorithm in algorithms:
-        of_family = [name for name in names if family[name] == algorithm]
-        of_charts = []
+        members = [name for name in names if family[name] == algorithm]
+        members_of_charts = []
         for chart in charts:
-            of_charts.append([name for name in chart if family.get(name) == algorithm])
-        variants |= _assign_numbers(of_family, of_charts)
+            members_of_charts.append([name for name in chart if family.get(name) == algorithm])
+        variants |= _assign_numbers(members, members_of_charts)
     entries = {}
     for name in names:
         _, first = MEMBERS.get(family[name], (0, 0))

@@ -30,19 +30,19 @@ def quality_findings(group: ChartGroup) -> Iterator[Finding]:
 
 def _wide_intervals(group: ChartGroup) -> Iterator[Finding]:
     rows = [point.row for point in group.usable]
-    of_rows = f"of {format_count(len(rows), 'row')}"
+    all_rows = f"of {format_count(len(rows), 'row')}"
     bare = sum(row.ours and row.interval is None and row.rule != MEAN for row in rows)
     if bare:
         text = (
-            f"{bare} {of_rows} have no 95 % interval, which takes {LEAST_ITERATIONS} iterations in each round: nothing "
-            "is clearly faster than these."
+            f"{bare} {all_rows} have no 95 % interval, which takes {LEAST_ITERATIONS} iterations in each round: "
+            "nothing is clearly faster than these."
         )
         yield info("no_interval", text, title="No intervals", bare=bare, rows=len(rows))
     loose = [row for row in rows if row.converged is False and row.interval]
     if loose:
         oversubscribed = any(row.oversubscribed for row in loose)
         fewer = "start fewer ranks, which wait for a core here" if oversubscribed else "take an idle machine"
-        text = f"the 95 % interval of {len(loose)} {of_rows} did not become narrow enough in time."
+        text = f"the 95 % interval of {len(loose)} {all_rows} did not become narrow enough in time."
         remedy = (
             f"Give each case more time (seconds and max_iterations of effort; --seconds of hpccoll run), or {fewer}."
         )
