@@ -39,9 +39,11 @@ def open_results(paths: Iterable[PathLike | Iterable[PathLike]], rule: str) -> "
     """Read the results below ``paths``; see ``hpccoll.open``."""
     if rule not in RULES:
         raise BadInputError("rule", rule, RULES)
-    several = ([each] if isinstance(each, str | os.PathLike) else each for each in paths)
     # A notebook may change its working directory.
-    absolute = [Path(path).expanduser().absolute() for each in several for path in each]
+    absolute: list[Path] = []
+    for entry in paths:
+        entries = [entry] if isinstance(entry, str | os.PathLike) else entry
+        absolute += (Path(path).expanduser().absolute() for path in entries)
     results = read_results(absolute, rule)
     for remark in (*results.damaged, *results.notes):
         warnings.warn(remark, stacklevel=3)  # the line that called hpccoll.open
@@ -65,14 +67,21 @@ class ResultSet:
         self._results = results
         self._positions = {row.key: position for position, row in enumerate(results.rows)}
         self.rows: pd.DataFrame = _frame(Row, results.rows, ROW_COLUMNS).rename_axis("case")
-        units = {name: unit_of(name) for name in ROW_COLUMNS}
-        self.rows.attrs["units"] = {name: unit for name, unit in units.items() if unit}
+        units: dict[str, str] = {}
+        for name in ROW_COLUMNS:
+            unit = unit_of(name)
+            if unit:
+                units[name] = unit
+        self.rows.attrs["units"] = units
         self.runs: pd.DataFrame = _run_frame(results.runs)
-        self.missing: pd.DataFrame = _frame(Gap, results.missing).rename(columns={"case": "case_id"})
-        self.skipped: pd.DataFrame = _frame(Gap, results.skipped).rename(columns={"case": "case_id"})
+        self.missing: pd.DataFrame = _gap_frame(results.missing)
+        self.skipped: pd.DataFrame = _gap_frame(results.skipped)
 
     def __repr__(self) -> str:
-        lengths = (f"{len(getattr(self, name))} {name}" for name in ("rows", "runs", "missing", "skipped"))
+        lengths = []
+        for name in ("rows", "runs", "missing", "skipped"):
+            frame = getattr(self, name)
+            lengths.append(f"{len(frame)} {name}")
         return f"<hpccoll.ResultSet: {', '.join(lengths)}>"
 
     def times(self, cases: "pd.DataFrame | pd.Series | str | None" = None, *, per_rank: bool = True) -> xr.Dataset:
@@ -94,7 +103,7 @@ class ResultSet:
         positions = self._select(cases)
         rows = [self._results.rows[position] for position in positions]
         times = self._read_times(rows)
-        strides = {each.times.rank_stride for each in times if each}
+        strides = {row_times.times.rank_stride for row_times in times if row_times}
         if per_rank and max(strides, default=1) > 1:
             warnings.warn("of some cases only every n-th rank has times: n is rank_stride", stacklevel=2)
         return time_dataset(rows, times, per_rank=per_rank).assign_coords(case=positions)
@@ -153,21 +162,28 @@ class ResultSet:
         return frame
 
     def _select(self, cases: "pd.DataFrame | pd.Series | str | None") -> list[int]:
+        """Return the positions of selected rows; of all rows without a selection."""
         if cases is None:
-            return [*range(len(self._results.rows))]
+            return list(range(len(self._results.rows)))
         if isinstance(cases, str):
-            positions = [position for (*_, case_id), position in self._positions.items() if case_id == cases]
-            if not positions:
-                hint = did_you_mean(cases, {row.case_id for row in self._results.rows})
-                raise BadInputError("cases", cases, f"{hint}the case_id of a row is needed")
-            return positions
+            return self._positions_of_case(cases)
         frame = cases.to_frame().T if isinstance(cases, pd.Series) else cases
         if not set(_KEY) <= set(frame.columns):
             raise UnusableError("cases", f"the columns {', '.join(_KEY)} are needed to find the rows")
-        keys = [*dict.fromkeys(frame[_KEY].itertuples(index=False, name=None))]
-        if unknown := [key for key in keys if key not in self._positions]:
-            raise UnusableError("cases", f"no row has this job, run_id and case_id: {format_value(unknown[0])}")
-        return [self._positions[key] for key in keys]
+        positions = []
+        for key in dict.fromkeys(frame[_KEY].itertuples(index=False, name=None)):
+            if key not in self._positions:
+                raise UnusableError("cases", f"no row has this job, run_id and case_id: {format_value(key)}")
+            positions.append(self._positions[key])
+        return positions
+
+    def _positions_of_case(self, wanted: str) -> list[int]:
+        """Return the positions of the rows of a case, by its case_id."""
+        positions = [position for (*_, case_id), position in self._positions.items() if case_id == wanted]
+        if not positions:
+            hint = did_you_mean(wanted, {row.case_id for row in self._results.rows})
+            raise BadInputError("cases", wanted, f"{hint}the case_id of a row is needed")
+        return positions
 
     def _read_times(self, rows: Sequence[Row]) -> list[RowTimes | None]:
         """Return the times of each row, None if it was not timed; each file is opened once."""
@@ -187,12 +203,22 @@ class ResultSet:
 def _frame(kind: type[Row | Run | Gap], items: Sequence[object], names: Iterable[str] | None = None) -> pd.DataFrame:
     """Return a frame with a column for each field of a dataclass, in the order of ``names`` if they are given."""
     dtypes = {field.name: _DTYPES.get(field.type, "object") for field in fields(kind)}
-    columns = {name: [getattr(item, name) for item in items] for name in names or dtypes}
-    return pd.DataFrame({name: pd.Series(column, dtype=dtypes[name]) for name, column in columns.items()})
+    columns = {}
+    for name in names or dtypes:
+        values = [getattr(item, name) for item in items]
+        columns[name] = pd.Series(values, dtype=dtypes[name])
+    return pd.DataFrame(columns)
+
+
+def _gap_frame(gaps: Sequence[Gap]) -> pd.DataFrame:
+    return _frame(Gap, gaps).rename(columns={"case": "case_id"})
 
 
 def _run_frame(runs: Sequence[Run]) -> pd.DataFrame:
     settings = ("environment", "communicator")
     names = [field.name for field in fields(Run) if field.name not in ("provenance", *settings)]
-    nested = [{**run.provenance, **{name: dict(getattr(run, name)) for name in settings}} for run in runs]
+    nested = []
+    for run in runs:
+        variables = {name: dict(getattr(run, name)) for name in settings}
+        nested.append({**run.provenance, **variables})
     return pd.concat([_frame(Run, runs, names), pd.json_normalize(nested)], axis=1)

@@ -136,7 +136,7 @@ def test_a_timeline_has_each_part_of_a_single_training_step_on_each_rank(tmp_pat
     for wrong, words in ((results.rows, "2 are selected"), (results.rows[:0], "selected")):
         with pytest.raises(BadInputError, match=words):
             results.timeline(wrong)
-    with pytest.raises(BadInputError, match="no measured training step"):
+    with pytest.raises(BadInputError, match="not a measured training step"):
         hpccoll.open(file).timeline(hpccoll.open(file).rows.iloc[0])
 
 

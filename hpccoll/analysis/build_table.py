@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table
 from hpccoll.analysis.load_findings import load_findings
-from hpccoll.analysis.recommendations import Advice, lone_rank_reason, ranges_by_setting
+from hpccoll.analysis.recommendations import Advice, Recommendation, lone_rank_reason, ranges_by_setting
 from hpccoll.analysis.setting import Choice, Setting, machine_name, recorded_mpi_version
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
 from hpccoll.cases.algorithm_registry import PLAN
@@ -19,7 +20,7 @@ from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
 from hpccoll.schedule.collective import AUTO
 from hpccoll.store.durable_files import replacing_file
-from hpccoll.store.rows import Results, Row
+from hpccoll.store.rows import Results, Row, Run
 
 NOISE_WARNING_PERCENT = 10
 """The uncertainty of the ratio of the two fastest choices, in per cent, from which on a warning is printed."""
@@ -27,11 +28,12 @@ NOISE_WARNING_PERCENT = 10
 
 def without_plans(results: Results) -> Results:
     """Return results without those of plans, which a table cannot name: they are algorithms of one command."""
-    return replace(results, rows=tuple(row for row in results.rows if not row.algorithm.startswith(PLAN)))
+    rows = tuple(row for row in results.rows if not row.algorithm.startswith(PLAN))
+    return replace(results, rows=rows)
 
 
 def build_table(results: Results, advice: Advice | None = None) -> TuneTable:
-    """Return the tune table of the measured choices; the ``advice`` of the results may be there already.
+    """Return the tune table of the measured choices; pass the ``advice`` of the results if it was computed already.
 
     Raises:
         BadInputError: if the results have no choices, or mix machines, MPI libraries or executors within a setting.
@@ -40,34 +42,51 @@ def build_table(results: Results, advice: Advice | None = None) -> TuneTable:
     _ = advice.settings  # refuses mixed results
     recommendations = advice.placements
     if not recommendations:
-        rows = results.rows
-        statuses = Counter(map(_status, rows))
-        counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "no rows"
-        if reason := lone_rank_reason(results.ours.rows):
-            raise UnusableError("PATHS", reason)
-        missing = "no complete and correct result of an algorithm (a floor, auto and training steps do not count)"
-        raise UnusableError("PATHS", f"{missing}; results: {counts}")
-    entries = tuple(
-        TableEntry(
-            setting=each.setting,
-            runs=each.measured.runs,
-            ranges=tuple(replace(of_range.sizes, strength=of_range.strength) for of_range in each.ranges),
-            executor=each.measured.conditions.executor,
-        )
-        for each in recommendations
-    )
-    used = {run for entry in entries for run in entry.runs}
-    runs = tuple(
-        TableRun(
-            run_id=run.run_id, job=run.job, created=run.created, kind=run.kind,
-            machine=machine_name(run.machine, run.provenance), hosts=[*run.hosts] or None,
-            mpi=recorded_mpi_version(run.provenance), path=run.path,
-        )
-        for run in results.runs
-        if run.run_id in used
-    )  # fmt: skip
+        raise _no_choices(results)
+    entries = tuple(map(_table_entry, recommendations))
+    used: set[str] = set()
+    for entry in entries:
+        used.update(entry.runs)
+    runs = tuple(_table_run(run) for run in results.runs if run.run_id in used)
     created = datetime.now(UTC).isoformat(timespec="seconds")
     return TuneTable(created=created, hpccoll_version=__version__, rule=RULE, runs=runs, entries=entries)
+
+
+def _no_choices(results: Results) -> UnusableError:
+    """Return the error for results from which no table can be made."""
+    reason = lone_rank_reason(results.ours.rows)
+    if reason:
+        return UnusableError("PATHS", reason)
+    statuses = Counter(map(_status, results.rows))
+    counts = ", ".join(f"{count} {status}" for status, count in statuses.items()) or "no rows"
+    missing = "no complete and correct result of an algorithm (a floor, auto and training steps do not count)"
+    return UnusableError("PATHS", f"{missing}; results: {counts}")
+
+
+def _table_entry(recommendation: Recommendation) -> TableEntry:
+    ranges = []
+    for recommended in recommendation.ranges:
+        ranges.append(replace(recommended.sizes, strength=recommended.strength))
+    measured = recommendation.measured
+    return TableEntry(
+        setting=recommendation.setting,
+        runs=measured.runs,
+        ranges=tuple(ranges),
+        executor=measured.conditions.executor,
+    )
+
+
+def _table_run(run: Run) -> TableRun:
+    return TableRun(
+        run_id=run.run_id,
+        job=run.job,
+        created=run.created,
+        kind=run.kind,
+        machine=machine_name(run.machine, run.provenance),
+        hosts=list(run.hosts) or None,
+        mpi=recorded_mpi_version(run.provenance),
+        path=run.path,
+    )
 
 
 def table_load_findings(results: Results, advice: Advice | None = None) -> Iterator[Finding]:
@@ -80,8 +99,8 @@ def table_load_findings(results: Results, advice: Advice | None = None) -> Itera
     ranges = ranges_by_setting(advice.placements)
 
     def chosen(setting: Setting, size: int) -> Choice | None:
-        of_range = ranges.get((setting, size))
-        return of_range.choice if of_range else None
+        recommended = ranges.get((setting, size))
+        return recommended.choice if recommended else None
 
     yield from load_findings(advice.settings, chosen)
 
@@ -92,7 +111,8 @@ def write_table(table: TuneTable, out: Path) -> None:
     Raises:
         BadInputError: if ``out`` cannot be written, or holds something other than a table.
     """
-    write_over(out, json.dumps(table.to_json(), indent=1) + "\n", lambda: load_table(out, "--out"))
+    text = json.dumps(table.to_json(), indent=1) + "\n"
+    write_over(out, text, lambda: load_table(out, "--out"))
 
 
 def check_over(out: Path, check: Callable[[], object]) -> None:
@@ -124,21 +144,23 @@ def table_warnings(results: Results, advice: Advice | None = None) -> Iterator[s
     if results.missing:
         cases = f"{len(results.missing)} of {results.planned} cases"
         yield f"partial: {cases} are missing, and the table does not consider them"
-    ranges = [of_range for each in advice.recommendations for of_range in each.ranges]
-    unsure = sum(not of_range.is_advice for of_range in ranges)
+    ranges = list(chain.from_iterable(recommendation.ranges for recommendation in advice.recommendations))
+    unsure = sum(not recommended.is_advice for recommended in ranges)
     if unsure:
         yield (
             f"weak: in {unsure} of {format_count(len(ranges), 'range')} the evidence for the choice is weak or none; "
             f"{AUTO} follows the table there, too"
         )
-    noise = {setting: 100 * ratio_noise(measured) for setting, measured in advice.settings.items()}
-    noisy = [setting for setting in noise if noise[setting] >= NOISE_WARNING_PERCENT]
+    noise_percent: dict[Setting, float] = {}
+    for setting, measured in advice.settings.items():
+        noise_percent[setting] = 100 * ratio_noise(measured)
+    noisy = [setting for setting, percent in noise_percent.items() if percent >= NOISE_WARNING_PERCENT]
     if noisy:
-        worst = max(noisy, key=lambda setting: noise[setting])
+        worst = max(noisy, key=noise_percent.__getitem__)
         yield (
-            f"noise: in {len(noisy)} of {len(noise)} settings the ratio of the two fastest may be off by "
-            f"{NOISE_WARNING_PERCENT} % or more (median over sizes; {noise[worst]:.0f} % in {worst.label}): either may "
-            "be the faster. More time for each case helps, and so does a machine without other load."
+            f"noise: in {len(noisy)} of {len(noise_percent)} settings the ratio of the two fastest may be off by "
+            f"{NOISE_WARNING_PERCENT} % or more (median over sizes; {noise_percent[worst]:.0f} % in {worst.label}): "
+            "either may be the faster. More time for each case helps, and so does a machine without other load."
         )
 
 

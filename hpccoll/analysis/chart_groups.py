@@ -5,7 +5,7 @@ the name of a series. Series are named after transport, parameters and so on onl
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -39,6 +39,7 @@ FAMILIES = (
 """Families of algorithms, which have a hue each in all charts; any other algorithm is a family of its own."""
 
 MEMBERS = {name: (number, member) for number, names in enumerate(FAMILIES) for member, name in enumerate(names)}
+FAMILY_NUMBERS = {name: number for name, (number, _) in MEMBERS.items()}
 MOST_MEMBERS = max(map(len, FAMILIES))
 
 MOST_SERIES = 40
@@ -98,15 +99,12 @@ class ChartGroup:
             shape = self.shape_label(point.row)
             return shape in own_shapes or (not crowded and shape not in other_shapes)
 
+        points = tuple(point for point in self.points if point.row.oversubscribed == crowded)
+        advice = tuple(advice for advice in self.recommendations if advice.measured.oversubscribed == crowded)
+        imports = tuple(filter(belongs_here, self.imports))
+        predictions = tuple(filter(belongs_here, self.predictions))
         return replace(
-            self,
-            points=tuple(point for point in self.points if point.row.oversubscribed == crowded),
-            imports=tuple(filter(belongs_here, self.imports)),
-            predictions=tuple(filter(belongs_here, self.predictions)),
-            recommendations=tuple(
-                advice for advice in self.recommendations if advice.measured.oversubscribed == crowded
-            ),
-            whole=self,
+            self, points=points, imports=imports, predictions=predictions, recommendations=advice, whole=self
         )
 
     @cached_property
@@ -119,18 +117,26 @@ class ChartGroup:
         if not tones:
             return self
 
-        def of_kept(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
+        def drawn_points(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
             return tuple(point for point in points if point.measured_series in tones)
 
-        predictions = of_kept(self.predictions)
-        legend = {name: replace(self.legend[name], is_pale=is_pale) for name, is_pale in tones.items()}
+        predictions = drawn_points(self.predictions)
+        legend: dict[str, LegendEntry] = {}
+        for name, is_pale in tones.items():
+            legend[name] = replace(self.legend[name], is_pale=is_pale)
         for point in predictions:
-            legend[point.series] = replace(self.legend[point.series], is_pale=tones[point.measured_series])
+            is_pale = tones[point.measured_series]
+            legend[point.series] = replace(self.legend[point.series], is_pale=is_pale)
+        for name, entry in self.legend.items():
+            legend.setdefault(name, entry)
         return replace(
-            self, points=of_kept(self.points), imports=of_kept(self.imports), predictions=predictions,
-            legend=legend | {name: entry for name, entry in self.legend.items() if name not in legend},
+            self,
+            points=drawn_points(self.points),
+            imports=drawn_points(self.imports),
+            predictions=predictions,
+            legend=legend,
             whole=self.whole or self,
-        )  # fmt: skip
+        )
 
     @cached_property
     def series(self) -> frozenset[str]:
@@ -146,27 +152,34 @@ class ChartGroup:
         """
         if len(self.series) <= MOST_SERIES:
             return {}
-        advised = list[str]()
-        for recommendation in self.recommendations:
-            choices = dict.fromkeys(verdict.choice for verdict in recommendation.verdicts.values())
-            advised += [self.series_of(choice, recommendation) for choice in choices]
-        own = [name for name, entry in self.legend.items() if entry.number < 0]
-        first = [name for name in dict.fromkeys([*advised, *own]) if name in self.series]
+        foremost = dict.fromkeys(self._advised_series())
+        foremost |= dict.fromkeys(name for name, entry in self.legend.items() if entry.number < 0)
+        first = [name for name in foremost if name in self.series]
         timed = [point for point in self.drawn if not point.row.predicted] or self.drawn
         distance = _distance_to_fastest(timed)
         others = sorted(self.series.difference(first), key=lambda name: (distance.get(name, inf), name))
-        return dict.fromkeys(first, False) | dict.fromkeys(others[: max(0, MOST_SERIES - len(first))], True)
+        free = max(0, MOST_SERIES - len(first))
+        return dict.fromkeys(first, False) | dict.fromkeys(others[:free], True)
+
+    def _advised_series(self) -> Iterator[str]:
+        for recommendation in self.recommendations:
+            choices = dict.fromkeys(verdict.choice for verdict in recommendation.verdicts.values())
+            for choice in choices:
+                yield self.series_of(choice, recommendation)
 
     def series_of(self, choice: Choice, recommendation: "Recommendation") -> str:
         """Return the name of the series of a choice in a setting.
 
         The choice may have been measured with another element type or root, whose rows are of another group.
         """
-        return next(self.series_of_row[key] for key, each in recommendation.measured.rows.items() if each == choice)
+        choice_of_row = recommendation.measured.rows
+        key = next(key for key, measured_choice in choice_of_row.items() if measured_choice == choice)
+        return self.series_of_row[key]
 
     def distinguishing_setting(self, shared: Collection[str]) -> str:
         """Return the parts of the setting but those ``shared`` by all groups (see ``shared_words``)."""
-        return ", ".join(word for word in self.setting_words if word not in shared) or "others"
+        own_words = [word for word in self.setting_words if word not in shared]
+        return ", ".join(own_words) or "others"
 
     @property
     def setting_words(self) -> tuple[str, ...]:
@@ -196,18 +209,26 @@ class ChartGroup:
         """Whether a line stands for several pairs of ranks."""
         if self.whole:
             return self.whole.many_pairs
-        keys = {p.key.only("ranks", "nodes", "pair") for p in self.usable if rank_pair(p.row)}
-        return len({key.without("pair") for key in keys}) < len(keys)
+        pair_points = (point for point in self.usable if rank_pair(point.row))
+        keys = {point.key.only("ranks", "nodes", "pair") for point in pair_points}
+        shapes = {key.without("pair") for key in keys}
+        return len(shapes) < len(keys)
 
     @property
     def emulations(self) -> tuple[str, ...]:
         """The algorithms that emulate hardware in software, with their number of aggregators."""
         labels = []
         for name, emulation in emulations().items():
-            counts = {self.shape_label(p.row): p.row.aggregators for p in self.usable if p.row.algorithm == name}
-            where = {shape: f" ({shape})" if len(set(counts.values())) > 1 else "" for shape in counts}
-            numbers = {f"{format_count(count, 'aggregator')}{where[shape]}": None for shape, count in counts.items()}
-            labels += [f"{name}: {emulation.label}, with {', '.join(numbers)}"] if numbers else []
+            emulating = (point.row for point in self.usable if point.row.algorithm == name)
+            counts = {self.shape_label(row): row.aggregators for row in emulating}
+            if not counts:
+                continue
+            names_shapes = len(set(counts.values())) > 1
+            numbers: dict[str, None] = {}
+            for shape, count in counts.items():
+                where = f" ({shape})" if names_shapes else ""
+                numbers[f"{format_count(count, 'aggregator')}{where}"] = None
+            labels.append(f"{name}: {emulation.label}, with {', '.join(numbers)}")
         return tuple(labels)
 
     @cached_property
@@ -218,7 +239,8 @@ class ChartGroup:
     @cached_property
     def drawn(self) -> tuple[SeriesPoint, ...]:
         """The points that axes have to include: usable ones, those of other programs, and predictions."""
-        return (*self.usable, *(point for point in (*self.imports, *self.predictions) if point.row.usable))
+        of_other_kinds = (*self.imports, *self.predictions)
+        return (*self.usable, *(point for point in of_other_kinds if point.row.usable))
 
     @cached_property
     def best_placements(self) -> tuple[SeriesPoint, ...]:
@@ -236,7 +258,8 @@ class ChartGroup:
 
     @property
     def several_executors(self) -> bool:
-        return len({point.row.executor for point in self.usable}) > 1
+        executors = {point.row.executor for point in self.usable}
+        return len(executors) > 1
 
     @cached_property
     def machines(self) -> tuple[str, ...]:
@@ -252,20 +275,28 @@ class ChartGroup:
 
     def machine_label(self, point: SeriesPoint) -> str:
         """Return the short name of the machine of ``point``: ``machine 1``."""
+        if point.row.predicted:
+            return f"prediction: {point.machine}"
         if not point.row.ours:
-            return f"{'prediction' if point.row.predicted else point.row.source}: {point.machine}"
+            return f"{point.row.source}: {point.machine}"
         return f"machine {self.machines.index(point.machine) + 1}"
 
     def shape_and_machine(self, point: SeriesPoint) -> str:
         """Return its position in words, with its machine if there are several: ``4 nodes, machine 1``."""
-        return self.shape_label(point.row) + (f", {self.machine_label(point)}" if len(self.machines) > 1 else "")
+        shape = self.shape_label(point.row)
+        if len(self.machines) > 1:
+            return f"{shape}, {self.machine_label(point)}"
+        return shape
 
     @cached_property
     def ranks_per_node(self) -> int | None:
         """The ranks of each node if curves run over nodes; None if they run over ranks."""
         rows = [point.row for point in (self.whole or self).drawn]
-        each = {row.ranks_per_node for row in rows}
-        return each.pop() if len(each) == 1 and any(row.nodes > 1 for row in rows) else None
+        numbers = {row.ranks_per_node for row in rows}
+        spans_nodes = any(row.nodes > 1 for row in rows)
+        if len(numbers) > 1 or not spans_nodes:
+            return None
+        return numbers.pop()
 
     @property
     def unit(self) -> str:
@@ -275,7 +306,9 @@ class ChartGroup:
     @property
     def unit_title(self) -> str:
         """The title of that axis: ``nodes (1 rank each)``."""
-        return "ranks" if self.ranks_per_node is None else f"nodes ({format_count(self.ranks_per_node, 'rank')} each)"
+        if self.ranks_per_node is None:
+            return "ranks"
+        return f"nodes ({format_count(self.ranks_per_node, 'rank')} each)"
 
     def axis_value(self, row: Row) -> int:
         """Return the nodes or ranks of ``row``: its position on a curve."""
@@ -284,29 +317,34 @@ class ChartGroup:
     @property
     def oversubscribed_counts(self) -> list[int]:
         """The positions on a curve at which there were more ranks than cores."""
-        return sorted({self.axis_value(point.row) for point in self.usable if point.row.oversubscribed})
+        oversubscribed = (point.row for point in self.usable if point.row.oversubscribed)
+        return sorted(set(map(self.axis_value, oversubscribed)))
 
     def coordinates(self, point: SeriesPoint) -> dict[str, Any]:
         """Return the values by which findings identify a point: series, shape, nbytes, pair and placement."""
+        nbytes = point.row.requested_bytes if self.has_size else None
         return {
             "series": point.series,
             "shape": self.shape_label(point.row),
-            "nbytes": point.row.requested_bytes if self.has_size else None,
+            "nbytes": nbytes,
             "pair": point.pair_label,
             "placement": placement_label(point.row),
         }
 
     def place(self, point: SeriesPoint) -> str:
         """Return the coordinates of a point besides its series: ``2 ranks at 1 KiB, in place``."""
-        size = f" at {self.size_label(point.row.requested_bytes)}" if self.has_size else ""
-        words = self.shape_label(point.row) + size, point.pair_label, placement_label(point.row)
+        where = self.shape_label(point.row)
+        if self.has_size:
+            where += f" at {self.size_label(point.row.requested_bytes)}"
+        words = where, point.pair_label, placement_label(point.row)
         return ", ".join(filter(None, words))
 
     def shape_label(self, row: Row) -> str:
         """Return that position in words: ``4 nodes``, ``4 ranks``, ``6 ranks on 4 nodes``."""
         if self.ranks_per_node is not None:
             return format_count(row.nodes, "node")
-        return format_count(row.ranks, "rank") + (f" on {row.nodes} nodes" if row.nodes > 1 else "")
+        ranks = format_count(row.ranks, "rank")
+        return f"{ranks} on {row.nodes} nodes" if row.nodes > 1 else ranks
 
 
 def _distance_to_fastest(points: Iterable[SeriesPoint]) -> dict[str, float]:
@@ -327,7 +365,8 @@ def _distance_to_fastest(points: Iterable[SeriesPoint]) -> dict[str, float]:
 
 def shared_words(groups: Iterable[ChartGroup]) -> set[str]:
     """Return the parts of the settings of groups, at least one, that all of them have."""
-    return set.intersection(*(set(group.setting_words) for group in groups))
+    words_of_groups = [set(group.setting_words) for group in groups]
+    return set.intersection(*words_of_groups)
 
 
 def chart_groups(
@@ -340,59 +379,83 @@ def chart_groups(
     """
     points = series_points(results, inputs)
     series_of_row = {point.row.key: point.series for point in points}
-    rows_of_points = [point.row for point in points]
-    settings, calls = setting_keys(rows_of_points), setting_keys(rows_of_points, loosely=True)
-    members: dict[tuple[str, ...], _Members] = {}
-    of_calls: dict[tuple[str, ...], dict[tuple[str, ...], _Members]] = defaultdict(dict)
-    placed = sorted(zip(points, settings, calls, strict=True), key=lambda each: each[0].row.precedence)
-    for point, setting, call in placed:
-        kind = "predicted" if point.row.predicted else point.kind
-        own = *(call if point.row.imported else setting), kind
-        for key in _groups_joined(point, of_calls[call]) or [own]:
-            if key not in members:
-                members[key] = of_calls[call][key] = _Members()
-            members[key].add(point)
-    order = {name: i for i, name in enumerate(COLLECTIVES)}
-    ordered = sorted(
-        members,
-        key=lambda key: (
-            order.get(key[0], len(order)), key[0], members[key].first.row.precedence,
-            members[key].first.row.timing != SINGLE, -len(members[key]), key,
-        ),
-    )  # fmt: skip
+    members = _members_by_key(points)
+    ordered = _in_order(members)
     names = group_file_names(ordered)
-    answers = {
-        series_of_row[key]
-        for each in recommendations
-        for key, choice in each.measured.rows.items()
-        if choice in each.named
-    }
+    answers: set[str] = set()
+    for recommendation in recommendations:
+        named = recommendation.named
+        chosen = (key for key, choice in recommendation.measured.rows.items() if choice in named)
+        answers.update(series_of_row[key] for key in chosen)
     legend = _legend_entries(points, answers)
-    of_group = _recommendations_of_groups(recommendations, members)
+    advice_of_group = _recommendations_of_groups(recommendations, members)
     groups = []
     for key in ordered:
-        words = ", ".join(filter(None, key[1:-1]))
-        measured, imports, predicted = map(tuple, members[key].of_kinds)
-        groups.append(
-            ChartGroup(
-                names[key], key[0], key[-1], words, measured, legend, tuple(of_group[key]), series_of_row, imports,
-                predicted,
-            )
-        )  # fmt: skip
+        collective, *words, kind = key
+        measured, imports, predictions = map(tuple, members[key].of_kinds)
+        group = ChartGroup(
+            name=names[key],
+            collective=collective,
+            kind=kind,
+            setting=", ".join(filter(None, words)),
+            points=measured,
+            legend=legend,
+            recommendations=tuple(advice_of_group[key]),
+            series_of_row=series_of_row,
+            imports=imports,
+            predictions=predictions,
+        )
+        groups.append(group)
     return tuple(groups)
+
+
+def _members_by_key(points: Sequence[SeriesPoint]) -> dict[tuple[str, ...], "_Members"]:
+    """Return the points of each group, by its key: the collective, the labels of its setting, and the kind."""
+    rows = [point.row for point in points]
+    settings = setting_keys(rows)
+    calls = setting_keys(rows, loosely=True)
+    members: dict[tuple[str, ...], _Members] = {}
+    members_of_calls: dict[tuple[str, ...], dict[tuple[str, ...], _Members]] = defaultdict(dict)
+    placed = sorted(zip(points, settings, calls, strict=True), key=lambda entry: entry[0].row.precedence)
+    for point, setting, call in placed:
+        kind = "predicted" if point.row.predicted else point.kind
+        labels = call if point.row.imported else setting
+        own_key = (*labels, kind)
+        for key in _groups_joined(point, members_of_calls[call]) or [own_key]:
+            if key not in members:
+                members[key] = _Members()
+                members_of_calls[call][key] = members[key]
+            members[key].add(point)
+    return members
+
+
+def _in_order(members: Mapping[tuple[str, ...], "_Members"]) -> list[tuple[str, ...]]:
+    """Return the keys of groups in the order in which reports have them."""
+    places = {name: place for place, name in enumerate(COLLECTIVES)}
+
+    def order(key: tuple[str, ...]) -> tuple[Any, ...]:
+        collective = key[0]
+        first = members[key].first.row
+        place = places.get(collective, len(places))
+        return place, collective, first.precedence, first.timing != SINGLE, -len(members[key]), key
+
+    return sorted(members, key=order)
 
 
 def _recommendations_of_groups(
     recommendations: Iterable["Recommendation"], members: Mapping[tuple[str, ...], "_Members"]
 ) -> Mapping[tuple[str, ...], list["Recommendation"]]:
     """Return the recommendations for the measured rows of each group, by its key."""
-    group_of = {point.row.key: key for key, group in members.items() for point in group.of_kinds[0]}
-    of_group: dict[tuple[str, ...], list[Recommendation]] = defaultdict(list)
+    group_of_row: dict[RowKey, tuple[str, ...]] = {}
+    for group, group_members in members.items():
+        measured = group_members.of_kinds[0]
+        group_of_row |= dict.fromkeys((point.row.key for point in measured), group)
+    advice_of_group: dict[tuple[str, ...], list[Recommendation]] = defaultdict(list)
     for recommendation in recommendations:
-        joined = {group_of[row]: None for row in recommendation.measured.rows if row in group_of}
-        for key in joined:
-            of_group[key].append(recommendation)
-    return of_group
+        in_groups = (row for row in recommendation.measured.rows if row in group_of_row)
+        for group in dict.fromkeys(map(group_of_row.__getitem__, in_groups)):
+            advice_of_group[group].append(recommendation)
+    return advice_of_group
 
 
 @dataclass(slots=True)
@@ -410,7 +473,11 @@ class _Facts:
 
     def likeness(self, row: Row) -> tuple[bool, bool]:
         """Return whether the elements and the timing of the point closest to a row are alike."""
-        return max((key.dtype == row.dtype, key.timing == row.timing) for key in self.loops)
+
+        def agreement(key: CallKey) -> tuple[bool, bool]:
+            return key.dtype == row.dtype, key.timing == row.timing
+
+        return max(map(agreement, self.loops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,8 +488,9 @@ class _Members:
     facts: tuple[_Facts, ...] = field(default_factory=lambda: (_Facts(), _Facts(), _Facts()))
 
     def add(self, point: SeriesPoint) -> None:
-        self.of_kinds[point.row.precedence].append(point)
-        self.facts[point.row.precedence].add(point)
+        kind = point.row.precedence
+        self.of_kinds[kind].append(point)
+        self.facts[kind].add(point)
 
     def __len__(self) -> int:
         return sum(map(len, self.of_kinds))
@@ -432,24 +500,24 @@ class _Members:
         return next(chain.from_iterable(self.of_kinds))
 
 
-def _groups_joined(point: SeriesPoint, of_call: Mapping[tuple[str, ...], _Members]) -> list[tuple[str, ...]]:
-    """Return the keys of the groups that a point joins whose rows are of other kinds; none for a measured one.
+def _groups_joined(point: SeriesPoint, members_of_call: Mapping[tuple[str, ...], _Members]) -> list[tuple[str, ...]]:
+    """Return the keys of the groups that an imported or predicted point joins; measured points join none.
 
-    These are groups ``of_call``, its own call, that have as many ranks on a node, those of measured rows before those
-    of imported ones: the ones whose elements and timing are alike, if there are any. A prediction joins those of the
-    machine that it was fitted to; any other point, and one that was fitted to none of them, the first.
+    These are groups of its own call, ``members_of_call``, that have as many ranks on a node. Groups of measured rows
+    come before those of imported ones, and groups whose elements and timing are alike before others. A prediction joins
+    those of the machine that it was fitted to; any other point, and one that was fitted to none of them, the first.
     """
     row = point.row
-    others: dict[tuple[str, ...], _Facts] = {}
+    candidates: dict[tuple[str, ...], _Facts] = {}
     for kind in range(row.precedence):
-        facts_of = {key: group.facts[kind] for key, group in of_call.items()}
-        others = {key: facts for key, facts in facts_of.items() if row.ranks_per_node in facts.ranks_per_node}
-        if others:
+        facts_of_group = {key: members.facts[kind] for key, members in members_of_call.items()}
+        candidates = {key: facts for key, facts in facts_of_group.items() if row.ranks_per_node in facts.ranks_per_node}
+        if candidates:
             break
-    likeness = {key: facts.likeness(row) for key, facts in others.items()}
+    likeness = {key: facts.likeness(row) for key, facts in candidates.items()}
     best = max(likeness.values(), default=None)
-    closest = [key for key in others if likeness[key] == best]
-    fitted = [key for key in closest if point.fitted_to in others[key].machines]
+    closest = [key for key in candidates if likeness[key] == best]
+    fitted = [key for key in closest if point.fitted_to in candidates[key].machines]
     return fitted or closest[:1]
 
 
@@ -460,54 +528,86 @@ def _legend_entries(points: Iterable[SeriesPoint], answers: Collection[str]) -> 
     the charts of all collectives.
     """
     points = sorted(points, key=lambda point: -point.row.precedence)  # the rows of measured series count
-    rows = {point.colour_of or point.series: point.row for point in points}
+    rows: dict[str, Row] = {}
     charts: dict[str, set[str]] = defaultdict(set)
+    predictions: dict[str, str] = {}
     for point in points:
-        charts[point.row.collective].add(point.colour_of or point.series)
-    predictions = {point.series: point.colour_of for point in points if point.colour_of}
+        rows[point.measured_series] = point.row
+        charts[point.row.collective].add(point.measured_series)
+        if point.colour_of:
+            predictions[point.series] = point.colour_of
     floors = [name for name in sorted(rows) if rows[name].floor]
-    native_names = (name for name in rows if rows[name].algorithm == NATIVE)
-    native = sorted(native_names, key=lambda name: (rows[name].precedence, fell_back(rows[name]), name))[:1]
+    native = _first_native(rows)
     by_name = sorted(rows, key=lambda name: (rows[name].precedence, name))
     others = [name for name in by_name if name not in floors and name not in native]
-    # Variants of the library's own call run other algorithms, and are families of their own.
-    family = {name: name if rows[name].algorithm == NATIVE else rows[name].algorithm for name in others}
-    together = [*charts.values(), answers]
-    numbers = _assign_numbers(
-        dict.fromkeys(family.values()), [[family[name] for name in names if name in family] for names in together],
-        {name: number for name, (number, _) in MEMBERS.items()},
-    )  # fmt: skip
-    variants: dict[str, int] = {}
-    for algorithm in dict.fromkeys(family.values()):
-        of_family = [name for name in others if family[name] == algorithm]
-        variants |= _assign_numbers(of_family, [[n for n in names if family.get(n) == algorithm] for names in together])
     legend = dict.fromkeys(native, LegendEntry())
-    for name in others:
-        first = MEMBERS.get(family[name], (0, 0))[1]
-        legend[name] = LegendEntry(numbers[family[name]], first + MOST_MEMBERS * variants[name])
+    legend |= _entries_of_families(others, rows, [*charts.values(), answers])
     legend |= dict.fromkeys(floors, LegendEntry(is_floor=True))
-    return legend | {name: replace(legend[of], is_predicted=True) for name, of in predictions.items()}
+    for name, predicted in predictions.items():
+        legend[name] = replace(legend[predicted], is_predicted=True)
+    return legend
+
+
+def _first_native(rows: Mapping[str, Row]) -> list[str]:
+    """Return the series of the library's own call that has no number, if there is one."""
+
+    def order(name: str) -> tuple[int, bool, str]:
+        return rows[name].precedence, fell_back(rows[name]), name
+
+    native = (name for name, row in rows.items() if row.algorithm == NATIVE)
+    return sorted(native, key=order)[:1]
+
+
+def _entries_of_families(
+    names: Sequence[str], rows: Mapping[str, Row], charts: Sequence[Collection[str]]
+) -> dict[str, LegendEntry]:
+    """Return the entries of series: a number for each family, and one in the family; ``charts`` have series each."""
+    family: dict[str, str] = {}
+    for name in names:
+        # Variants of the library's own call run other algorithms, and are families of their own.
+        family[name] = name if rows[name].algorithm == NATIVE else rows[name].algorithm
+    algorithms = dict.fromkeys(family.values())
+    families_of_charts = []
+    for chart in charts:
+        families_of_charts.append([family[name] for name in chart if name in family])
+    numbers = _assign_numbers(algorithms, families_of_charts, FAMILY_NUMBERS)
+    variants: dict[str, int] = {}
+    for algorithm in algorithms:
+        members = [name for name in names if family[name] == algorithm]
+        members_of_charts = []
+        for chart in charts:
+            members_of_charts.append([name for name in chart if family.get(name) == algorithm])
+        variants |= _assign_numbers(members, members_of_charts)
+    entries = {}
+    for name in names:
+        _, first = MEMBERS.get(family[name], (0, 0))
+        entries[name] = LegendEntry(numbers[family[name]], first + MOST_MEMBERS * variants[name])
+    return entries
 
 
 def predicted_entries(algorithms: Iterable[str]) -> dict[str, LegendEntry]:
     """Return the entries of predicted algorithms, in the colours that they have where they were measured."""
     names = list(dict.fromkeys(algorithms))
-    numbers = _assign_numbers(names, [names], {name: number for name, (number, _) in MEMBERS.items()})
-    return {name: LegendEntry(numbers[name], MEMBERS.get(name, (0, 0))[1], is_predicted=True) for name in names}
+    numbers = _assign_numbers(names, [names], FAMILY_NUMBERS)
+    entries = {}
+    for name in names:
+        _, member = MEMBERS.get(name, (0, 0))
+        entries[name] = LegendEntry(numbers[name], member, is_predicted=True)
+    return entries
 
 
 def _assign_numbers(
-    names: Iterable[str], groups: Iterable[Iterable[str]], known: Mapping[str, int] = MappingProxyType({})
+    names: Iterable[str], groups: Iterable[Iterable[str]], fixed: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
-    """Return for each name that has no ``known`` number the lowest that no other name in one of its groups has."""
+    """Return for each name without a ``fixed`` number the lowest that no other name in one of its groups has."""
     neighbours: Mapping[str, set[str]] = defaultdict(set)
     for group in map(set, groups):
         for name in group:
             neighbours[name] |= group
-    numbers = dict(known)
+    numbers = dict(fixed)
     for name in names:
-        if name in known:
+        if name in fixed:
             continue
-        used = {numbers.get(other) for other in neighbours[name]}
-        numbers[name] = next(i for i in range(len(used) + 1) if i not in used)
+        used = {numbers.get(neighbour) for neighbour in neighbours[name]}
+        numbers[name] = next(number for number in range(len(used) + 1) if number not in used)
     return numbers

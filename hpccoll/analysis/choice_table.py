@@ -7,6 +7,7 @@ other file; a look-up needs neither raw files nor a fit.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -55,7 +56,8 @@ class ChoiceRange:
     def label(self) -> str:
         """The range for people, within the measured sizes: ``from 64 KiB to 1 MiB``."""
         first = self.first or min(self.sizes, default=0)
-        return f"from {format_size(first)} to {format_size(self.below or max(self.sizes, default=first))}"
+        last = self.below or max(self.sizes, default=first)
+        return f"from {format_size(first)} to {format_size(last)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +75,25 @@ class TableEntry:
         Raises:
             BadInputError: if they do not.
         """
-        ends = [0, *(r.below for r in self.ranges)]
-        if not self.ranges or ends[:-1] != [r.first for r in self.ranges] or ends[-1] is not None:
+        begins = [sizes.first for sizes in self.ranges]
+        ends = [0, *(sizes.below for sizes in self.ranges)]
+        covers_all = ends[:-1] == begins and ends[-1] is None
+        if not self.ranges or not covers_all:
             raise BadInputError("ranges", ends, "ranges of all sizes, each up to the next")
-        if not any(r.sizes for r in self.ranges):
+        if not any(sizes.sizes for sizes in self.ranges):
             raise BadInputError("ranges", [], "ranges with sizes")
 
     def range_of(self, nbytes: int) -> ChoiceRange:
         """Return the range of a size; the outer ranges extend beyond the measured sizes."""
-        return next((r for r in self.ranges if r.below is None or nbytes < r.below), self.ranges[-1])
+        for sizes in self.ranges:
+            if sizes.below is None or nbytes < sizes.below:
+                return sizes
+        return self.ranges[-1]
 
     @property
     def measured_limits(self) -> tuple[int, int]:
         """The smallest and the largest measured size, in bytes."""
-        sizes = [size for r in self.ranges for size in r.sizes]
+        sizes = list(chain.from_iterable(part.sizes for part in self.ranges))
         return min(sizes), max(sizes)
 
 
@@ -133,17 +140,16 @@ class TuneTable:
             BadInputError: names the first unknown value.
         """
         for number, entry in enumerate(self.entries):
-            _check_collective(f"entries.{number}.setting.collective", entry.setting.collective)
-            names: list[tuple[str, object, Collection[object]]] = [
-                ("executor", entry.executor, EXECUTORS),
-                *((f"setting.{name}", getattr(entry.setting, name), known) for name, known in _SETTING_NAMES.items()),
-                *(("ranges.choice.transport", each.choice.transport, (*TRANSPORTS,)) for each in entry.ranges),
-            ]
-            for name, value, known in names:
-                if value not in known:
-                    raise BadInputError(f"entries.{number}.{name}", value, known)
-            for each in entry.ranges:
-                check_algorithm(each.choice.algorithm, [entry.setting.collective])
+            key = f"entries.{number}"
+            _check_collective(f"{key}.setting.collective", entry.setting.collective)
+            _check_value(f"{key}.executor", entry.executor, EXECUTORS)
+            for name, valid in _SETTING_NAMES.items():
+                _check_value(f"{key}.setting.{name}", getattr(entry.setting, name), valid)
+            choices = [sizes.choice for sizes in entry.ranges]
+            for choice in choices:
+                _check_value(f"{key}.ranges.choice.transport", choice.transport, (*TRANSPORTS,))
+            for choice in choices:
+                check_algorithm(choice.algorithm, [entry.setting.collective])
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(json.dumps(to_builtins(self)))  # lists, as a reader has them
@@ -151,13 +157,19 @@ class TuneTable:
 
     def conditions(self, entry: TableEntry) -> list[str]:
         """Return the machines, MPI libraries and executor with which the choices of ``entry`` were measured."""
-        runs = (run for run in self.runs if run.run_id in entry.runs)
-        return sorted({Conditions(run.machine, run.mpi, entry.executor).label for run in runs})
+        labels: set[str] = set()
+        for run in self.runs:
+            if run.run_id in entry.runs:
+                labels.add(Conditions(run.machine, run.mpi, entry.executor).label)
+        return sorted(labels)
 
     def find(self, setting: Setting) -> TableEntry | None:
         """Return the choices of ``setting``, or those of both placements; None without them."""
         both = replace(setting, in_place=None)
-        return next((entry for entry in self.entries if entry.setting in (setting, both)), None)
+        for entry in self.entries:
+            if entry.setting in (setting, both):
+                return entry
+        return None
 
     def entry(self, setting: Setting) -> TableEntry:
         """Return the choices of ``setting``, or those of both placements; those of another layout do not apply.
@@ -165,18 +177,25 @@ class TuneTable:
         Raises:
             BadInputError: if the table has none; names its settings of the same call, of the same collective, or all.
         """
-        if (entry := self.find(setting)) is not None:
+        entry = self.find(setting)
+        if entry is not None:
             return entry
         settings = [entry.setting for entry in self.entries]
-        same_collective = [s for s in settings if s.collective == setting.collective]
-        similar = [s for s in settings if s.call == setting.call] or same_collective or settings
-        labels = "; ".join(s.label for s in similar) or "nothing"
+        same_call = [listed for listed in settings if listed.call == setting.call]
+        same_collective = [listed for listed in settings if listed.collective == setting.collective]
+        similar = same_call or same_collective or settings
+        labels = "; ".join(listed.label for listed in similar) or "nothing"
         raise UnusableError(AUTO, f"no choice for {setting.label}: the table has {labels}")
 
 
 def _check_collective(key: str, name: str) -> None:
     if name not in COLLECTIVES and not is_workload(name):
         raise BadInputError(key, name, (*COLLECTIVES, *WORKLOADS))
+
+
+def _check_value(key: str, value: object, valid: Collection[object]) -> None:
+    if value not in valid:
+        raise BadInputError(key, value, valid)
 
 
 def load_table(path: Path, key: str) -> dict[str, Any]:
@@ -210,8 +229,8 @@ def resolve_auto(
 ) -> tuple[Case, str | None]:
     """Return the concrete case for ``case`` on ``layout``, and for ``auto`` the reason of the choice.
 
-    A training step remains as it is: the choice is made for each collective of it. If the ``conditions`` of this run
-    (machine, MPI library and executor) are others than those of the table, the reason names both.
+    A training step remains as it is: the choice is made for each of its collectives. If the ``conditions`` of this run
+    (machine, MPI library and executor) differ from those of the table, the reason names both.
 
     Raises:
         BadInputError: if the case is ``auto`` and there is no table, or the table has no entry for this setting.
@@ -222,12 +241,13 @@ def resolve_auto(
         raise BadInputError("table", None, VALID_TABLE)
     entry = table.entry(Setting.of_case(case, layout, variant))
     chosen = entry.range_of(case.bytes)
+    choice = chosen.choice
+    reason = f"{choice.label} by the table of {table.created}, {chosen.label}"
     least, most = entry.measured_limits
-    inside = least <= case.bytes <= most
-    outside = "" if inside else f", extrapolated: measured from {format_size(least)} to {format_size(most)}"
-    measured_on = table.conditions(entry)
-    differs = conditions is not None and bool(measured_on) and conditions not in measured_on
-    other = f", made on {' and '.join(measured_on)}, not on {conditions}" if differs else ""
-    reason = f"{chosen.choice.label} by the table of {table.created}, {chosen.label}{outside}{other}"
-    params = {**case.params, **dict(chosen.choice.params)}
-    return replace(case, algorithm=chosen.choice.algorithm, transport=chosen.choice.transport, params=params), reason
+    if not least <= case.bytes <= most:
+        reason += f", extrapolated: measured from {format_size(least)} to {format_size(most)}"
+    made_on = table.conditions(entry)
+    if conditions is not None and made_on and conditions not in made_on:
+        reason += f", made on {' and '.join(made_on)}, not on {conditions}"
+    params = {**case.params, **dict(choice.params)}
+    return replace(case, algorithm=choice.algorithm, transport=choice.transport, params=params), reason

@@ -24,16 +24,19 @@ def choice_times(measured: MeasuredSetting, chosen: Mapping[int, Choice]) -> dic
 
     ``chosen`` has the recommended choice of each size.
     """
-    return {size: _compared(measured.times_at(size), chosen.get(size)) for size in measured.sizes}
+    times = {}
+    for size in measured.sizes:
+        times[size] = _compared(measured.times_at(size), chosen.get(size))
+    return times
 
 
 def _compared(times: Mapping[Choice, ChoiceTime], chosen: Choice | None) -> dict[Choice, ComparedTime]:
     seconds = comparable_seconds(times)
     fastest = min(seconds.values())
-    return {
-        choice: ComparedTime(
-            times[choice].seconds, seconds[choice] / fastest,
-            combine_rounds([*times[choice].rounds.values()]).interval, choice == chosen,
-        )
-        for choice in sorted(times, key=seconds.__getitem__)
-    }  # fmt: skip
+    compared = {}
+    for choice in sorted(times, key=seconds.__getitem__):
+        time = times[choice]
+        interval = combine_rounds(list(time.rounds.values())).interval
+        factor = seconds[choice] / fastest
+        compared[choice] = ComparedTime(time.seconds, factor, interval, choice == chosen)
+    return compared

@@ -1,7 +1,7 @@
 """The findings about the rows of a group, in the order of the page; workloads have findings of their own."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
@@ -32,8 +32,8 @@ def group_findings(group: ChartGroup) -> list[Finding]:
     """
     findings_of_workload = contributed("findings", group.collective)
     make_findings: Callable[[ChartGroup], Iterable[Finding]] = findings_of_workload or _collective_findings
-    findings = make_findings(group)
-    return sorted([*findings, *quality_findings(group)], key=lambda finding: finding.severity == "info")
+    findings = [*make_findings(group), *quality_findings(group)]
+    return sorted(findings, key=lambda finding: finding.severity == "info")
 
 
 def _collective_findings(group: ChartGroup) -> Iterator[Finding]:
@@ -49,36 +49,54 @@ def _collective_findings(group: ChartGroup) -> Iterator[Finding]:
 
 
 def _highest_busbw(group: ChartGroup) -> Iterator[Finding]:
-    points = [p for p in group.usable if p.row.busbw_Bps and p.row.ranked and not _is_burst(p)]
-    if points:
-        best = max(points, key=_certain_busbw)
-        busbw, ends = best.row.busbw_Bps or 0.0, busbw_interval(best)
-        auto = max((p.row.busbw_Bps or 0.0 for p in group.usable if p.row.algorithm == AUTO), default=0.0)
-        algbw = best.row.algbw_Bps or 0.0 if offloaded(best.row) else None
-        low, high = map(format_rate, ends or (0.0, 0.0))
-        interval = "" if low == high else f" ({low} to {high} by its 95 % interval)"
-        text = f"{format_rate(busbw)}{interval} by {best.series} with {group.place(best)}"
-        if algbw is not None:
-            text += f", algbw {format_rate(algbw)}: where switches reduce, busbw assumes bytes that no link carries"
-        also = f" auto, which chooses among these and is left out, reached {format_rate(auto)}." if auto else ""
-        yield info(
-            "highest_busbw", f"{text}.{also}", title="Highest busbw", busbw=busbw, interval=ends,
-            offloaded_algbw=algbw, auto_busbw=auto, **group.coordinates(best),
-        )  # fmt: skip
+    with_busbw = [point for point in group.usable if point.row.busbw_Bps]
+    points = [point for point in with_busbw if point.row.ranked and not _is_burst(point)]
+    if not points:
+        return
+    best = max(points, key=_certain_busbw)
+    busbw = best.row.busbw_Bps or 0.0
+    ends = busbw_interval(best)
+    low, high = map(format_rate, ends or (0.0, 0.0))
+    interval = "" if low == high else f" ({low} to {high} by its 95 % interval)"
+    text = f"{format_rate(busbw)}{interval} by {best.series} with {group.place(best)}"
+    algbw = None
+    if offloaded(best.row):
+        algbw = best.row.algbw_Bps or 0.0
+        text += f", algbw {format_rate(algbw)}: where switches reduce, busbw assumes bytes that no link carries"
+    text += "."
+    auto = max((point.row.busbw_Bps or 0.0 for point in with_busbw if point.row.algorithm == AUTO), default=0.0)
+    if auto:
+        text += f" auto, which chooses among these and is left out, reached {format_rate(auto)}."
+    yield info(
+        "highest_busbw",
+        text,
+        title="Highest busbw",
+        busbw=busbw,
+        interval=ends,
+        offloaded_algbw=algbw,
+        auto_busbw=auto,
+        **group.coordinates(best),
+    )
 
 
 def _certain_busbw(point: SeriesPoint) -> tuple[bool, bool, float]:
     """Return the sort key of the highest busbw: with cores for all ranks, then by the lower end of its interval.
 
-    A cell of noise has a wide interval, and so a low end. A point without an interval counts only if no other has one.
+    A noisy case has a wide interval, and so a low end. A point without an interval counts only if no other has one.
     """
+    has_cores = not point.row.oversubscribed
     ends = busbw_interval(point)
-    return not point.row.oversubscribed, ends is not None, ends[0] if ends else point.row.busbw_Bps or 0.0
+    if ends is None:
+        return has_cores, False, point.row.busbw_Bps or 0.0
+    return has_cores, True, ends[0]
 
 
 def _is_burst(point: SeriesPoint) -> bool:
-    row, most = point.row, wire_ceiling(point.row, point.wire)
-    return most is not None and not wire_limit(row, point.wire) and (row.busbw_Bps or 0.0) > most
+    row = point.row
+    most = wire_ceiling(row, point.wire)
+    if most is None or wire_limit(row, point.wire):
+        return False
+    return (row.busbw_Bps or 0.0) > most
 
 
 SHARE_TITLES = {WIRE: "Share of the wire rate", MEMORY: "Share of the memory rate"}
@@ -93,12 +111,16 @@ def _limit_shares(group: ChartGroup) -> Iterator[Finding]:
         limit, point = entry
         return point.row.requested_bytes, limit.share
 
+    def order(item: tuple[tuple[CallKey, str], tuple[Limit, SeriesPoint]]) -> tuple[Any, ...]:
+        (key, _), (limit, _) = item
+        return key.machine, key.ranks, limit.busbw
+
     for point in group.best_placements:
         limit = limit_of(point)
         if limit:
             key = point.key.only("machine", "ranks"), limit.label
             best[key] = max(best.get(key, (limit, point)), (limit, point), key=rank)
-    in_order = sorted(best.items(), key=lambda item: (item[0][0].machine, item[0][0].ranks, item[1][0].busbw))
+    in_order = sorted(best.items(), key=order)
     for kind, title in SHARE_TITLES.items():
         shares = [_share(group, limit, point) for _, (limit, point) in in_order if limit.kind == kind]
         if not shares:
@@ -120,14 +142,19 @@ def _share(group: ChartGroup, limit: Limit, point: SeriesPoint) -> dict[str, Any
 
 
 def _share_text(share: Mapping[str, Any]) -> str:
-    reached = f"{share['series']} reaches {100 * share['share']:.0f} % of {share['limit']}"
+    percent = f"{100 * share['share']:.0f} %"
+    reached = f"{share['series']} reaches {percent} of {share['limit']}"
     return f"{reached} at {format_size(share['nbytes'])} on {share['shape']}"
 
 
 def _uncalibrated_wires(group: ChartGroup) -> Iterator[Finding]:
     """Yield the wires that miss their rate: they were calibrated on a busy machine, and a percentage is too high."""
-    wires = [point.wire for point in group.usable if point.row.nodes > 1]
-    for label, ratio in sorted({(wire.rate_label, wire.rate_ratio) for wire in wires if wire.rate_ratio}):
+    missing: set[tuple[str, float]] = set()
+    for point in group.usable:
+        wire = point.wire
+        if point.row.nodes > 1 and wire.rate_ratio:
+            missing.add((wire.rate_label, wire.rate_ratio))
+    for label, ratio in sorted(missing):
         text = (
             f"a wire carried {100 * ratio:.1f} % of the TCP throughput of {label} when the testbed came up: bring it "
             "up again while the machine is idle."
@@ -141,17 +168,32 @@ def _fallbacks(group: ChartGroup) -> Iterator[Finding]:
         if fell_back(point.row):
             rows_by_series[point.series].append(point.row)
     for series, rows in rows_by_series.items():
-        name, requested = executed_name(rows[0]), rows[0].requested
-        ran = "no evidence shows what ran" if name == UNKNOWN else f"{name} ran"
-        in_brackets = (row.executed.partition(" (")[2].removesuffix(")") for row in rows)
-        reasons = tuple(dict.fromkeys(filter(None, (row.evidence for row in rows) if name == UNKNOWN else in_brackets)))
-        why = "; ".join(first_few(reasons, MAX_REASONS, "reason")) or "no log gives a reason"
-        yield warning(
-            "fallback",
-            f"{series}: {requested} was requested, but {ran} in {format_count(len(rows), 'row')}: {why}.",
-            title="Fallback", series=series, requested=requested, executed=None if name == UNKNOWN else name,
-            rows=len(rows), reasons=reasons,
-        )  # fmt: skip
+        yield _fallback(series, rows)
+
+
+def _fallback(series: str, rows: Sequence[Row]) -> Finding:
+    """Return the finding on a series that did not run what was requested, with the reasons that logs give."""
+    name = executed_name(rows[0])
+    requested = rows[0].requested
+    is_unknown = name == UNKNOWN
+    if is_unknown:
+        ran = "no evidence shows what ran"
+        evidence = [row.evidence for row in rows]
+    else:
+        ran = f"{name} ran"
+        evidence = [row.executed.partition(" (")[2].removesuffix(")") for row in rows]
+    reasons = tuple(dict.fromkeys(filter(None, evidence)))
+    why = "; ".join(first_few(reasons, MAX_REASONS, "reason")) or "no log gives a reason"
+    return warning(
+        "fallback",
+        f"{series}: {requested} was requested, but {ran} in {format_count(len(rows), 'row')}: {why}.",
+        title="Fallback",
+        series=series,
+        requested=requested,
+        executed=None if is_unknown else name,
+        rows=len(rows),
+        reasons=reasons,
+    )
 
 
 def _libraries(group: ChartGroup) -> Iterator[Finding]:
@@ -160,17 +202,23 @@ def _libraries(group: ChartGroup) -> Iterator[Finding]:
         if point.library:
             series[point.library][point.series] = None
     for summary, names in series.items():
-        of_series = "" if len(series) == 1 else f"{', '.join(names)}: "
-        yield info("library", f"{of_series}{summary}.", title="Library", summary=summary, series=tuple(names))
+        text = f"{summary}."
+        if len(series) > 1:
+            text = f"{', '.join(names)}: {text}"
+        yield info("library", text, title="Library", summary=summary, series=tuple(names))
 
 
 def _model_ratios(group: ChartGroup) -> Iterator[Finding]:
     ratios: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for point in group.usable:
         if point.expected_s:
-            ratios[point.series].append((median_seconds(point) / point.expected_s, point.row.requested_bytes))
-    for series, of_series in ratios.items():
-        ends = sorted({min(of_series), max(of_series)})
-        words = [f"{ratio:.2f}{f' (at {group.size_label(n)})' if group.has_size else ''}" for ratio, n in ends]
-        text = f"{series} takes {' to '.join(dict.fromkeys(words))} times as long as NCCL expects of what ran."
+            ratio = median_seconds(point) / point.expected_s
+            ratios[point.series].append((ratio, point.row.requested_bytes))
+    for series, ratios_of_series in ratios.items():
+        ends = sorted({min(ratios_of_series), max(ratios_of_series)})
+        words: dict[str, None] = {}
+        for ratio, nbytes in ends:
+            size = f" (at {group.size_label(nbytes)})" if group.has_size else ""
+            words[f"{ratio:.2f}{size}"] = None
+        text = f"{series} takes {' to '.join(words)} times as long as NCCL expects of what ran."
         yield info("library_model", text, title="NCCL's model", series=series, ratios=tuple(ends))

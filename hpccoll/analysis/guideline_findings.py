@@ -51,18 +51,34 @@ def guideline_findings(results: Results) -> Iterator[Finding]:
     curves = _own_curves(results)
     # the time over that of the fastest detour, 0 if none is faster, by series, detour, shape and size
     factors: dict[tuple[CallKey, str, Detour], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
-    for (key, library, run_id), curve in curves.items():
-        shape = Setting.of_key(key).shape_label + (f" in {key.racks} racks" if (key.racks or 1) > 1 else "")
-        shape += ", more ranks than cores" * any(row.oversubscribed for row in curve.values())
+    for series, curve in curves.items():
+        key, library, _ = series
+        shape = _shape_in_words(key, curve.values())
         joined = key.without("ranks", "nodes", "ranks_per_node", "racks")
-        of_launch: dict[tuple[Detour, int], float] = defaultdict(float)
-        for detour, size, parts in _detours((key, library, run_id), curves):
-            of_launch[detour, size] = max(of_launch[detour, size], _factor(curve[size], parts))
-        for (detour, size), factor in of_launch.items():
+        for (detour, size), factor in _factors_of_launch(series, curves).items():
             at_size = factors[joined, library, detour][shape]
             at_size[size] = min(at_size.get(size, factor), factor)
-    for (joined, library, detour), of_shapes in factors.items():
-        yield from _findings(joined, library, detour, of_shapes, (each for each, *_ in factors))
+    compared_keys = [key for key, _, _ in factors]
+    for (joined, library, detour), by_shape in factors.items():
+        yield from _findings(joined, library, detour, by_shape, compared_keys)
+
+
+def _shape_in_words(key: CallKey, rows: Iterable[Row]) -> str:
+    shape = Setting.of_key(key).shape_label
+    if (key.racks or 1) > 1:
+        shape += f" in {key.racks} racks"
+    if any(row.oversubscribed for row in rows):
+        shape += ", more ranks than cores"
+    return shape
+
+
+def _factors_of_launch(series: Series, curves: Curves) -> dict[tuple[Detour, int], float]:
+    """Return the time over that of each detour, in its fastest placement, at each size."""
+    factors: dict[tuple[Detour, int], float] = defaultdict(float)
+    for detour, size, parts in _detours(series, curves):
+        factor = _factor(curves[series][size], parts)
+        factors[detour, size] = max(factors[detour, size], factor)
+    return factors
 
 
 def _own_curves(results: Results) -> Curves:
@@ -71,24 +87,29 @@ def _own_curves(results: Results) -> Curves:
     for (_, conditions), rows in rows_by_setting(results).items():
         mpi = re.sub(r"(\D*[\w.]*).*", r"\1", conditions.mpi)  # MPICH 5.0.2
         for row in sorted(rows, key=lambda row: row.requested_bytes):
-            # of a call through copies in host memory, these take a part of the time
-            if Choice.of(row).is_native and row.interval and row.transport != "staged":
+            # Copies through host memory are a part of the time of a staged call.
+            is_own_call = Choice.of(row).is_native and row.transport != "staged"
+            if is_own_call and row.interval:
                 library = nccl_name(runs[row.run_id]) if row.transport == "nccl" else mpi
-                one_buffer = COLLECTIVES[row.collective].one_buffer  # such a call is of both placements
-                key = CallKey.of(row, conditions.machine).without("requested_bytes", *["in_place"] * one_buffer)
+                key = CallKey.of(row, conditions.machine).without("requested_bytes")
+                if COLLECTIVES[row.collective].one_buffer:  # such a call belongs to both placements
+                    key = key.without("in_place")
                 curves[key, library, row.run_id][row.requested_bytes] = row
     return curves
 
 
 def _detours(series: Series, curves: Curves) -> Iterator[tuple[Detour, int, list[Row]]]:
     """Yield each measured detour of a series, the size, and what was measured of its calls."""
-    (key, library, run_id), curve = series, curves[series]
+    key, library, run_id = series
+    curve = curves[series]
+    detours = DETOURS.get(key.collective or "", ())
     placements = (False, True) if key.in_place is None else (key.in_place,)
-    for detour, in_place in product(DETOURS.get(key.collective or "", ()), placements):
-        parts = [curves.get((_part(key, name, in_place=in_place), library, run_id), {}) for name in detour]
+    for detour, in_place in product(detours, placements):
+        part_keys = [_part(key, name, in_place=in_place) for name in detour]
+        part_curves = [curves.get((part, library, run_id), {}) for part in part_keys]
         for size in curve:
-            if all(size in part for part in parts):
-                yield detour, size, [part[size] for part in parts]
+            if all(size in part for part in part_curves):
+                yield detour, size, [part[size] for part in part_curves]
     for size, larger in combinations(curve, 2):
         yield LARGER, size, [curve[larger]]
 
@@ -96,8 +117,10 @@ def _detours(series: Series, curves: Curves) -> Iterator[tuple[Detour, int, list
 def _part(key: CallKey, name: str, *, in_place: bool) -> CallKey:
     """Return the key of a call of a detour, with the root of the call itself, or 0."""
     part = COLLECTIVES[name]
-    op, root = key.op if part.has_op else None, (key.root or 0) if part.rooted else None
-    return replace(key, collective=name, op=op, root=root, in_place=None if part.one_buffer else in_place)
+    op = key.op if part.has_op else None
+    root = (key.root or 0) if part.rooted else None
+    placement = None if part.one_buffer else in_place
+    return replace(key, collective=name, op=op, root=root, in_place=placement)
 
 
 def _factor(own: Row, parts: Sequence[Row]) -> float:
@@ -105,34 +128,53 @@ def _factor(own: Row, parts: Sequence[Row]) -> float:
 
     A part that moved fewer bytes, because blocks are whole elements, counts as if its time grew in proportion.
     """
-    growth = [max(1.0, own.bytes / part.bytes) for part in parts]
-    middle, high = (
-        sum(g * (getattr(part, end) or inf) for g, part in zip(growth, parts, strict=True))
-        for end in ("median_s", "ci_high_s")
-    )
-    return (own.median_s or 0.0) / middle if (own.ci_low_s or 0.0) > high else 0.0
+    medians = []
+    highs = []
+    for part in parts:
+        growth = max(1.0, own.bytes / part.bytes)
+        medians.append(growth * (part.median_s or inf))
+        highs.append(growth * (part.ci_high_s or inf))
+    if (own.ci_low_s or 0.0) > sum(highs):
+        return (own.median_s or 0.0) / sum(medians)
+    return 0.0
 
 
 def _findings(
-    key: CallKey, library: str, detour: Detour, factors: Mapping[str, Mapping[int, float]], every: Iterable[CallKey]
+    key: CallKey,
+    library: str,
+    detour: Detour,
+    factors: Mapping[str, Mapping[int, float]],
+    compared_keys: Iterable[CallKey],
 ) -> Iterator[Finding]:
     """Yield the finding on a detour of a series, if it is faster in some shape."""
-    shapes, clauses = list[dict[str, Any]](), list[str]()
-    for shape, of_shape in factors.items():
-        if slower := {size: factor for size, factor in of_shape.items() if factor}:
-            ends = min(slower.values()), max(slower.values())
-            shapes.append({"shape": shape, "ends": ends, "sizes": tuple(slower), "compared": len(of_shape)})
-            some = f"{len(slower)} of {len(of_shape)} sizes" if len(slower) < len(of_shape) else ""
-            where = f"{join_ends(map(format_factor, ends))} at {join_ends(map(format_size, slower))}"
-            clauses.append(where + in_brackets(some, shape))
-    if shapes:
-        details = key.label(other for other in every if other.collective == key.collective)
-        what = "with a larger message"
-        if detour:
-            together = " together" if len(detour) > 1 else ""
-            what = f"its {join_words(detour)}{together}"
-        text = f"{key.collective}{in_brackets(details)} takes longer than {what}"
-        yield info(
-            "guideline", f"{text}: {'; '.join(first_few(clauses, MAX_SHAPES, 'shape'))}.", title=library,
-            collective=key.collective, detour=detour, library=library, shapes=tuple(shapes),
-        )  # fmt: skip
+    shapes = list[dict[str, Any]]()
+    clauses = list[str]()
+    for shape, factor_of_size in factors.items():
+        slower = {size: factor for size, factor in factor_of_size.items() if factor}
+        if not slower:
+            continue
+        ends = min(slower.values()), max(slower.values())
+        shapes.append({"shape": shape, "ends": ends, "sizes": tuple(slower), "compared": len(factor_of_size)})
+        some = ""
+        if len(slower) < len(factor_of_size):
+            some = f"{len(slower)} of {len(factor_of_size)} sizes"
+        where = f"{join_ends(map(format_factor, ends))} at {join_ends(map(format_size, slower))}"
+        clauses.append(where + in_brackets(some, shape))
+    if not shapes:
+        return
+    details = key.label(compared for compared in compared_keys if compared.collective == key.collective)
+    what = "with a larger message"
+    if detour:
+        together = " together" if len(detour) > 1 else ""
+        what = f"its {join_words(detour)}{together}"
+    text = f"{key.collective}{in_brackets(details)} takes longer than {what}"
+    where = "; ".join(first_few(clauses, MAX_SHAPES, "shape"))
+    yield info(
+        "guideline",
+        f"{text}: {where}.",
+        title=library,
+        collective=key.collective,
+        detour=detour,
+        library=library,
+        shapes=tuple(shapes),
+    )

@@ -22,18 +22,26 @@ def held_out_regret(seconds: Mapping[Option, Mapping[Round, float]], chosen: Opt
     Options that share fewer than two rounds with ``chosen`` are ignored; None is returned if no other option is left.
     ``seconds`` has the median time of every round, by option.
     """
-    mine = seconds[chosen]
-    rivals = {option: rounds for option, rounds in seconds.items() if len(rounds.keys() & mine.keys()) > 1}
-    common = sorted(set.intersection(set(mine), *map(set, rivals.values())), key=str)
+    own_times = seconds[chosen]
+    rivals = {option: times for option, times in seconds.items() if len(times.keys() & own_times.keys()) > 1}
+    common = sorted(set(own_times).intersection(*rivals.values()), key=str)
     if len(common) < 2 or len(rivals) < 2:
         return None
-    return geometric_mean(
-        mine[left_out] / rivals[_best(rivals, [each for each in common if each != left_out])][left_out]
-        for left_out in common
-    )
+    ratios = []
+    for left_out in common:
+        best = _best(rivals, [number for number in common if number != left_out])
+        ratios.append(own_times[left_out] / rivals[best][left_out])
+    return geometric_mean(ratios)
 
 
 def _best(seconds: Mapping[Option, Mapping[Round, float]], rounds: Sequence[Round]) -> Option:
     """Return the option with the least median over ``rounds``, each relative to the median of all options in it."""
-    typical = {each: median(times[each] for times in seconds.values()) for each in rounds}
-    return min(seconds, key=lambda option: median(math.log(seconds[option][each] / typical[each]) for each in rounds))
+    typical: dict[Round, float] = {}
+    for number in rounds:
+        typical[number] = median(times[number] for times in seconds.values())
+
+    def relative_time(option: Option) -> float:
+        times = seconds[option]
+        return median(math.log(times[number] / typical[number]) for number in rounds)
+
+    return min(seconds, key=relative_time)

@@ -12,7 +12,7 @@ from typing import Any
 
 from hpccoll.analysis.choice_table import TableEntry, TuneTable
 from hpccoll.analysis.held_out_regret import held_out_regret
-from hpccoll.analysis.measured_choices import ChoiceTime, comparable_seconds, measured_settings
+from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, measured_settings
 from hpccoll.analysis.recommendations import lone_rank_reason
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.common.errors import BadInputError
@@ -44,7 +44,9 @@ class SizeRegret:
     @property
     def is_significant(self) -> bool:
         """Whether the best is faster by more than the noise; one algorithm under two names never is."""
-        return self.choice != self.best and math.log(self.regret) > self.noise
+        if self.choice == self.best:
+            return False
+        return math.log(self.regret) > self.noise
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -125,9 +127,11 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
     regrets: list[SizeRegret] = []
     unjudged: list[str] = []
     single_choices: dict[Setting, tuple[Choice, float]] = {}
-    same_runs = not {row.run_id for row in results.rows}.isdisjoint(run.run_id for run in table.runs)
-    made_from_them = "the table was made from these results, so that noise makes its choices look too good"
-    other_conditions = dict.fromkeys([made_from_them] * same_runs)
+    other_conditions: dict[str, None] = {}
+    measured_runs = {row.run_id for row in results.rows}
+    if any(run.run_id in measured_runs for run in table.runs):
+        same_results = "the table was made from these results, so that noise makes its choices look too good"
+        other_conditions[same_results] = None
     for setting, measured in measured_settings(results).items():
         entry = table.find(setting)
         if entry is None:
@@ -137,28 +141,36 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
         conditions = measured.conditions.label
         if made_on and conditions not in made_on:
             other_conditions[f"the table was made on {' and '.join(made_on)}, and these results on {conditions}"] = None
-        seconds: dict[int, Mapping[Choice, float]] = {}
-        not_judged: dict[str, list[int]] = defaultdict(list)
-        for size in measured.sizes:
-            times, choice = measured.times_at(size), entry.range_of(size).choice
-            if choice not in times:
-                not_judged[f"{choice.label} was not measured"].append(size)
-            elif len(times) == 1:
-                not_judged[f"only {choice.label} was measured"].append(size)
-            else:
-                seconds[size] = comparable_seconds(times)
-                regrets.append(_size_regret(setting, entry, size, times, seconds[size]))
-        if single := _best_single_choice(seconds):
-            single_choices[setting] = single
-        for why, sizes in not_judged.items():
-            unjudged.append(f"{setting.label}: {why} at {', '.join(map(format_size, sizes))}")
+        seconds, reasons = _comparable_sizes(measured, entry)
+        for size, seconds_of_choice in seconds.items():
+            regrets.append(_size_regret(setting, entry, size, measured.times_at(size), seconds_of_choice))
+        single_choice = _best_single_choice(seconds)
+        if single_choice:
+            single_choices[setting] = single_choice
+        unjudged += (f"{setting.label}: {reason}" for reason in reasons)
     if not regrets:
-        raise BadInputError(
-            "PATHS",
-            "; ".join(unjudged) or lone_rank_reason(results.ours.rows) or "no rows",
-            "results in which choices of the table were measured next to others",
-        )
+        reason = "; ".join(unjudged) or lone_rank_reason(results.ours.rows) or "no rows"
+        raise BadInputError("PATHS", reason, "results in which choices of the table were measured next to others")
     return TableJudgement(tuple(regrets), tuple(unjudged), tuple(other_conditions), single_choices)
+
+
+def _comparable_sizes(
+    measured: MeasuredSetting, entry: TableEntry
+) -> tuple[dict[int, Mapping[Choice, float]], list[str]]:
+    """Return the seconds of all choices at each size that can be judged, and why the other sizes cannot."""
+    seconds: dict[int, Mapping[Choice, float]] = {}
+    not_judged: dict[str, list[int]] = defaultdict(list)
+    for size in measured.sizes:
+        times = measured.times_at(size)
+        choice = entry.range_of(size).choice
+        if choice not in times:
+            not_judged[f"{choice.label} was not measured"].append(size)
+        elif len(times) == 1:
+            not_judged[f"only {choice.label} was measured"].append(size)
+        else:
+            seconds[size] = comparable_seconds(times)
+    reasons = [f"{why} at {', '.join(map(format_size, sizes))}" for why, sizes in not_judged.items()]
+    return seconds, reasons
 
 
 def _size_regret(
@@ -166,11 +178,17 @@ def _size_regret(
 ) -> SizeRegret:
     choice = entry.range_of(size).choice
     best = min(seconds, key=seconds.__getitem__)
+    chosen_time = times[choice]
+    best_time = times[best]
     medians = {}
     for measured, time in times.items():
         medians[measured] = {key: round_times.median for key, round_times in time.rounds.items()}
     held_out = max(1.0, held_out_regret(medians, choice) or 1.0)
+    noise = 0.0
+    if choice != best:
+        noise = chosen_time.ratio_noise(best_time)
     least, most = entry.measured_limits
+    is_inside = least <= size <= most
     return SizeRegret(
         setting=setting,
         nbytes=size,
@@ -179,9 +197,9 @@ def _size_regret(
         best=best,
         best_seconds=seconds[best],
         held_out=min(held_out, seconds[choice] / seconds[best]),
-        unpaired=not times[choice].shares_launch(times[best]),
-        noise=times[choice].ratio_noise(times[best]) if choice != best else 0.0,
-        extrapolated=not least <= size <= most,
+        unpaired=not chosen_time.shares_launch(best_time),
+        noise=noise,
+        extrapolated=not is_inside,
     )
 
 

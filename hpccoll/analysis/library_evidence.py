@@ -13,7 +13,9 @@ from hpccoll.store.schema import ON_SHARED_GPU
 
 def probe_of_run(run: Run) -> ProbeResult:
     """Return the probe result of a run; an empty one if the run had no probe."""
-    return ProbeResult.from_json(run.evidence) if run.evidence else ProbeResult()
+    if not run.evidence:
+        return ProbeResult()
+    return ProbeResult.from_json(run.evidence)
 
 
 def expected_s(probe: ProbeResult, row: Row) -> float | None:
@@ -21,7 +23,8 @@ def expected_s(probe: ProbeResult, row: Row) -> float | None:
 
     The model is one of links, which ranks that share a GPU do not use.
     """
-    if probe.record is None or row.algorithm != NATIVE or row.transport != "nccl" or row.kind == ON_SHARED_GPU:
+    is_own_call = row.algorithm == NATIVE and row.transport == "nccl"
+    if probe.record is None or not is_own_call or row.kind == ON_SHARED_GPU:
         return None
     return probe.record.modelled_seconds(row.collective, row.bytes, row.ranks, dtype=row.dtype, op=row.op)
 
@@ -32,29 +35,39 @@ def nccl_name(run: Run) -> str:
     if record and record.library == "nccl" and record.version:
         return f"NCCL {record.version}{record.build}"
     loaded = run.provenance.get("nccl")
-    versions = dict.fromkeys(host["library"]["version"] for host in loaded) if isinstance(loaded, list) else ()
-    return f"NCCL {' and '.join(versions)}" if versions else ""
+    if not isinstance(loaded, list) or not loaded:
+        return ""
+    versions = dict.fromkeys(host["library"]["version"] for host in loaded)
+    return f"NCCL {' and '.join(versions)}"
 
 
 def collective_variables(run: Run) -> dict[str, str]:
     """Return the variables of a run, of its variant or inherited, that affect the library's own collectives only."""
     recorded = run.provenance.get("variables")
-    variables = {**(recorded if isinstance(recorded, Mapping) else {}), **run.environment}
+    variables: dict[str, str] = {}
+    if isinstance(recorded, Mapping):
+        variables |= recorded
+    variables |= run.environment
     return {name: value for name, value in variables.items() if COLLECTIVE_VARIABLES.fullmatch(name)}
 
 
 def library_summary(probe: ProbeResult) -> str:
     """Return one line: the library, the network between nodes, and its distance to the GPUs; empty without logs."""
-    return "; ".join(filter(None, (*_network_facts(probe.record), probe.balance))) if probe.record else ""
+    if not probe.record:
+        return ""
+    facts = (*_network_facts(probe.record), probe.balance)
+    return "; ".join(filter(None, facts))
 
 
 def _network_facts(record: LogRecord) -> Iterator[str]:
     if record.library != "nccl":
         return
-    across = record.nodes is None or record.nodes > 1
+    is_on_one_node = record.nodes is not None and record.nodes <= 1
     name = f"NCCL {record.version or 'of a version that it does not log'}"
     networks = ", ".join(record.network)
-    yield f"{name} over {networks}" if networks and across else name
+    if networks and not is_on_one_node:
+        name += f" over {networks}"
+    yield name
     if record.gdr is not None:
         yield "GPUDirect RDMA on every hop" if record.gdr else "not every hop with GPUDirect RDMA"
     if tuner := record.plugins.get("tuner"):
@@ -67,11 +80,13 @@ def library_facts(run: Run) -> dict[str, object]:
     """Return the facts from the logs of a run that the provenance lists."""
     probe = probe_of_run(run)
     record = probe.record or LogRecord()
+    channels = [f"{count} x {path}" for path, count in record.paths.items()]
+    refused = [refusal.line for refusal in record.unavailable]
     facts = {
         "library": library_summary(probe),
-        "channels": ", ".join(f"{count} x {path}" for path, count in record.paths.items()),
+        "channels": ", ".join(channels),
         "communicators": creation_summary(record.creations),
-        "refused": "; ".join(refusal.line for refusal in record.unavailable),
+        "refused": "; ".join(refused),
         "warnings": "; ".join(record.warnings),
         "no evidence": probe.failure,
         "logs": probe.logs,

@@ -28,21 +28,21 @@ def limit_of(point: SeriesPoint) -> Limit | None:
     if not row.busbw_Bps:
         return None
     if busbw := wire_limit(row, point.wire):
+        kind = WIRE
         rails = rails_in_use(row, point.wire)
-        words = (
-            (WIRE, "wire", "the calibrated wire")
-            if rails == 1
-            else (WIRE, f"{rails} wires", f"{rails} calibrated wires")
-        )
+        name, label = ("wire", "the calibrated wire") if rails == 1 else (f"{rails} wires", f"{rails} calibrated wires")
     elif busbw := memory_limit(row, point.memory):
-        words = MEMORY, "memory", "what memory allows"
+        kind = MEMORY
+        name, label = "memory", "what memory allows"
     else:
         return None
     share = row.busbw_Bps / busbw
-    return Limit(*words, busbw, share, share * median_seconds(point))
+    return Limit(kind, name, label, busbw, share, share * median_seconds(point))
 
 
 def limit_share(point: SeriesPoint, kind: str) -> float | None:
     """Return the part of its limit that a point reaches, if it has a limit of that kind."""
     limit = limit_of(point)
-    return limit.share if limit and limit.kind == kind else None
+    if limit is None or limit.kind != kind:
+        return None
+    return limit.share

@@ -1,7 +1,8 @@
 """Comparison of mappings of ranks to nodes: their times, and their bytes between racks."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
@@ -24,11 +25,15 @@ def mapping_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     run measured several mappings.
     """
     by_work = _comparable_points(group)
-    sizes = evenly_spaced(sorted({point.row.requested_bytes for points in by_work for point in points}), MAX_SIZES)
-    racks = any(point.row.rack_bytes_predicted is not None for points in by_work for point in points)
-    head = ["time over the fastest's", "on", *map(group.size_label, sizes), *(["between racks"] * racks)]
-    body = [line for points in by_work for line in _table_lines(group, points, sizes)]
-    return head, [line[: len(head)] for line in body]
+    rows = [point.row for point in chain.from_iterable(by_work)]
+    sizes = evenly_spaced(sorted({row.requested_bytes for row in rows}), MAX_SIZES)
+    head = ["time over the fastest's", "on", *map(group.size_label, sizes)]
+    if any(row.rack_bytes_predicted is not None for row in rows):
+        head.append("between racks")
+    body: list[list[str]] = []
+    for points in by_work:
+        body += (line[: len(head)] for line in _table_lines(group, points, sizes))
+    return head, body
 
 
 def _comparable_points(group: ChartGroup) -> list[list[SeriesPoint]]:
@@ -36,12 +41,22 @@ def _comparable_points(group: ChartGroup) -> list[list[SeriesPoint]]:
 
     Each series and size has one point, the faster one. Launches of a resumed job count as one.
     """
-    compared = len({point.row.mapping for point in group.usable}) > 1 and not group.many_pairs
+    if group.many_pairs or not _have_several_mappings(group.usable):
+        return []
     by_ranks = defaultdict[CallKey, list[SeriesPoint]](list)
-    for point in group.best_placements if compared else ():
+    for point in group.best_placements:
         by_ranks[point.key.only("machine", "ranks", "nodes")].append(point)
-    works = [_faster_of_each(of_launch) for points in by_ranks.values() for of_launch in split_by_launch(points)]
-    return [points for points in works if len({point.row.mapping for point in points}) > 1]
+    comparable = []
+    for points in by_ranks.values():
+        for points_of_launch in split_by_launch(points):
+            work = _faster_of_each(points_of_launch)
+            if _have_several_mappings(work):
+                comparable.append(work)
+    return comparable
+
+
+def _have_several_mappings(points: Iterable[SeriesPoint]) -> bool:
+    return len({point.row.mapping for point in points}) > 1
 
 
 def _faster_of_each(points: Sequence[SeriesPoint]) -> list[SeriesPoint]:
@@ -49,7 +64,7 @@ def _faster_of_each(points: Sequence[SeriesPoint]) -> list[SeriesPoint]:
     for point in points:
         call = point.series, point.row.requested_bytes
         best[call] = min(best.get(call, point), point, key=median_seconds)
-    return [*best.values()]
+    return list(best.values())
 
 
 def _table_lines(group: ChartGroup, points: Sequence[SeriesPoint], sizes: Sequence[int]) -> Iterator[list[str]]:
@@ -96,11 +111,11 @@ def mapping_findings(group: ChartGroup) -> Iterator[Finding]:
         for point in points:
             name = point.series.removesuffix(f" {point.row.mapping}")
             by_call[point.row.requested_bytes, name].append(point)
-        compared = {call: of_call for call, of_call in by_call.items() if len(of_call) > 1}
+        compared = {call: members for call, members in by_call.items() if len(members) > 1}
         if not compared:
             continue
         largest = max(nbytes for nbytes, _ in compared)
-        costs = [_cost(name, of_call) for (nbytes, name), of_call in compared.items() if nbytes == largest]
+        costs = [_cost(name, members) for (nbytes, name), members in compared.items() if nbytes == largest]
         shape = group.shape_and_machine(points[0])
         title = ", ".join(filter(None, ("Mapping", group.size_label(largest), shape)))
         text = "; ".join(map(_cost_text, costs))
@@ -109,29 +124,36 @@ def mapping_findings(group: ChartGroup) -> Iterator[Finding]:
 
 
 def _cost_text(cost: Mapping[str, Any]) -> str:
-    name, slow, ratio = cost["name"], cost["slow"], cost["ratio"]
+    name, slow = cost["name"], cost["slow"]
+    ratio = f"{cost['ratio']:.2f}"
     if not cost["clear"]:
-        return f"{name}: no mapping is clearly slower ({slow} {ratio:.2f}x)"
-    text = f"{name} takes {ratio:.2f} times as long {slow} as {cost['fast']}"
+        return f"{name}: no mapping is clearly slower ({slow} {ratio}x)"
+    text = f"{name} takes {ratio} times as long {slow} as {cost['fast']}"
     if cost["rack_sizes"]:
-        of_fast, of_slow = cost["rack_sizes"]
-        text += f", and sends {of_slow:.3g} S between racks instead of {of_fast:.3g} S"
+        fast_size, slow_size = cost["rack_sizes"]
+        text += f", and sends {slow_size:.3g} S between racks instead of {fast_size:.3g} S"
     return text
 
 
 def _cost(name: str, points: Sequence[SeriesPoint]) -> dict[str, Any]:
     """Return the slowest mapping of a series over its fastest; ``rack_sizes``: their bytes between racks over S."""
     by_time = sorted(points, key=median_seconds)
-    fast, slow = by_time[0].row, by_time[-1].row
-    fast_bytes, slow_bytes = fast.rack_bytes_predicted, slow.rack_bytes_predicted
-    rack_sizes = None
-    if fast_bytes is not None and slow_bytes is not None and fast_bytes != slow_bytes:
-        rack_sizes = fast_bytes / fast.bytes, slow_bytes / slow.bytes
+    fast = by_time[0].row
+    slow = by_time[-1].row
     return {
         "name": name,
         "fast": fast.mapping,
         "slow": slow.mapping,
         "ratio": time_ratio(slow, fast),
         "clear": clearly_faster(fast, slow),
-        "rack_sizes": rack_sizes,
+        "rack_sizes": _rack_sizes(fast, slow),
     }
+
+
+def _rack_sizes(fast: Row, slow: Row) -> tuple[float, float] | None:
+    """Return the bytes between racks of two rows over S; None if they are unknown or equal."""
+    fast_bytes = fast.rack_bytes_predicted
+    slow_bytes = slow.rack_bytes_predicted
+    if fast_bytes is None or slow_bytes is None or fast_bytes == slow_bytes:
+        return None
+    return fast_bytes / fast.bytes, slow_bytes / slow.bytes

@@ -15,7 +15,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import collective
 from hpccoll.schedule.collective import AUTO, NATIVE
 from hpccoll.store.call_key import CallKey
-from hpccoll.store.rows import Results, Row, RowKey
+from hpccoll.store.rows import Results, Row, RowKey, Run
 from hpccoll.store.statistics import RoundStatistics, median_ratio
 
 RoundOfCall: TypeAlias = tuple[CallKey, str, int]
@@ -50,13 +50,18 @@ class ChoiceTime:
     @property
     def has_interval(self) -> bool:
         """Whether a round has a 95 % interval: without any, nothing is clear."""
-        return any(statistics.interval for statistics in self.rounds.values())
+        return bool(self._intervals)
+
+    @property
+    def _intervals(self) -> list[tuple[float, float]]:
+        return [statistics.interval for statistics in self.rounds.values() if statistics.interval]
 
     @property
     def ends(self) -> tuple[float, float]:
         """The ends of the 95 % intervals of all rounds; 0 and infinity without any."""
-        intervals = [statistics.interval for statistics in self.rounds.values() if statistics.interval]
-        lows, highs = [low for low, _ in intervals], [high for _, high in intervals]
+        intervals = self._intervals
+        lows = [low for low, _ in intervals]
+        highs = [high for _, high in intervals]
         return min(lows, default=0.0), max(highs, default=inf)
 
     def ratio_noise(self, other: "ChoiceTime") -> float:
@@ -65,9 +70,9 @@ class ChoiceTime:
         If both were measured in two rounds or more, it is half the spread of their ratios over these rounds: whatever
         slows the machine for a while slows both. Otherwise the noises of the two add as independent values.
         """
-        ratios = self.round_ratios(other)
+        ratios = list(self.round_ratios(other).values())
         if len(ratios) > 1:
-            return float(np.ptp(np.log(list(ratios.values())))) / 2
+            return float(np.ptp(np.log(ratios))) / 2
         return float(np.hypot(self.noise, other.noise))
 
     def ratio(self, other: "ChoiceTime") -> float:
@@ -76,15 +81,19 @@ class ChoiceTime:
         It is the median of the ratios over common rounds; without common rounds it is the ratio of the medians.
         """
         ratios = list(self.round_ratios(other).values())
-        return median_ratio(ratios or [self.seconds / other.seconds])
+        if not ratios:
+            ratios = [self.seconds / other.seconds]
+        return median_ratio(ratios)
 
     def round_ratios(self, other: "ChoiceTime") -> dict[RoundOfCall, float]:
         """Return the ratio of this time to another in each round that measured both."""
-        return {key: mine.median / theirs.median for key, mine, theirs in self._common_rounds(other)}
+        common = self._common_rounds(other)
+        return {key: mine.median / theirs.median for key, mine, theirs in common}
 
     def clearly_faster(self, other: "ChoiceTime") -> bool:
         """Return whether this time is clearly shorter than another, in all rounds that measured both."""
-        return is_clear_lead([(mine, theirs) for _, mine, theirs in self._common_rounds(other)])
+        pairs = [(mine, theirs) for _, mine, theirs in self._common_rounds(other)]
+        return is_clear_lead(pairs)
 
     def _common_rounds(self, other: "ChoiceTime") -> Iterator[tuple[RoundOfCall, RoundStatistics, RoundStatistics]]:
         """Yield each round that measured both, with what it measured of this time and of the other one."""
@@ -95,7 +104,8 @@ class ChoiceTime:
 
     def shares_launch(self, other: "ChoiceTime") -> bool:
         """Return whether one launch measured both."""
-        return bool({run for _, run, _ in self.rounds} & {run for _, run, _ in other.rounds})
+        launches = {run for _, run, _ in self.rounds}
+        return any(run in launches for _, run, _ in other.rounds)
 
 
 def comparable_seconds(times: Mapping[Choice, ChoiceTime]) -> dict[Choice, float]:
@@ -104,7 +114,10 @@ def comparable_seconds(times: Mapping[Choice, ChoiceTime]) -> dict[Choice, float
     A round that was slow for all choices thus does not count against those that were measured in it.
     """
     fastest = min(times.values(), key=lambda time: time.seconds)
-    return {choice: fastest.seconds * time.ratio(fastest) for choice, time in times.items()}
+    seconds = {}
+    for choice, time in times.items():
+        seconds[choice] = fastest.seconds * time.ratio(fastest)
+    return seconds
 
 
 Curves = Mapping[Choice, Mapping[int, ChoiceTime]]
@@ -141,16 +154,24 @@ class MeasuredSetting:
 
     @property
     def runs(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(run for _, run, _ in self.rows))
+        run_ids = dict.fromkeys(run_id for _, run_id, _ in self.rows)
+        return tuple(run_ids)
 
     @property
     def sizes(self) -> list[int]:
         """All sizes in bytes, ascending."""
-        return sorted(set[int]().union(*self.curves.values()))
+        sizes: set[int] = set()
+        for curve in self.curves.values():
+            sizes.update(curve)
+        return sorted(sizes)
 
     def times_at(self, size: int) -> dict[Choice, ChoiceTime]:
         """Return the times of the choices that were measured at ``size``."""
-        return {choice: curve[size] for choice, curve in self.curves.items() if size in curve}
+        times = {}
+        for choice, curve in self.curves.items():
+            if size in curve:
+                times[choice] = curve[size]
+        return times
 
 
 def _curve(rows: Iterable[Row]) -> dict[int, ChoiceTime]:
@@ -173,10 +194,13 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
         by_setting[setting].append(conditions)
     for setting, several in by_setting.items():
         if len(several) > 1:
-            labels = sorted(", ".join((conditions.label, *conditions.words[3:])) for conditions in several)
+            labels = [", ".join((conditions.label, *conditions.words[3:])) for conditions in several]
             expected = f"results of one machine, MPI library and executor for {setting.label}"
-            raise BadInputError("PATHS", "; ".join(labels), expected)
-    return {setting: MeasuredSetting.of(rows, conditions) for (setting, conditions), rows in grouped.items()}
+            raise BadInputError("PATHS", "; ".join(sorted(labels)), expected)
+    settings = {}
+    for (setting, conditions), rows in grouped.items():
+        settings[setting] = MeasuredSetting.of(rows, conditions)
+    return settings
 
 
 def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[Row]]:
@@ -189,18 +213,32 @@ def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[R
     runs = {run.run_id: run for run in results.runs}
     rows: dict[tuple[Setting, Conditions], list[Row]] = defaultdict(list)
     for row in results.rows:
+        if not row.may_answer or row.status != "ok":
+            continue
         run = runs.get(row.run_id)
-        if row.may_answer and row.status == "ok" and not (run and run.rank_loss):
-            machine = machine_name(run.machine, run.provenance) if run else ""
-            mpi = recorded_mpi_version(run.provenance) if run else ""
-            conditions = Conditions(machine, mpi, row.executor or PYTHON, row.kind, row.rule)
-            rows[Setting.of(row), conditions].append(row)
-    found = {}
-    for (setting, conditions), of_setting in rows.items():
-        other = replace(setting, in_place=not setting.in_place)
-        one_buffer = collective(setting.collective).one_buffer  # such a call of the library belongs to both placements
-        shared = [row for row in rows.get((other, conditions), ()) if one_buffer and row.algorithm == NATIVE]
-        members = [*of_setting, *(replace(row, in_place=not row.in_place) for row in shared)]
+        if run and run.rank_loss:
+            continue
+        rows[Setting.of(row), _conditions(row, run)].append(row)
+    candidates = {}
+    for (setting, conditions), own_rows in rows.items():
+        other_placement = replace(setting, in_place=not setting.in_place)
+        shared = _shared_rows(rows.get((other_placement, conditions), ()))
+        members = [*own_rows, *shared]
         if any(row.algorithm != AUTO for row in members):
-            found[setting, conditions] = members
-    return found
+            candidates[setting, conditions] = members
+    return candidates
+
+
+def _conditions(row: Row, run: Run | None) -> Conditions:
+    machine = mpi = ""
+    if run:
+        machine = machine_name(run.machine, run.provenance)
+        mpi = recorded_mpi_version(run.provenance)
+    return Conditions(machine, mpi, row.executor or PYTHON, row.kind, row.rule)
+
+
+def _shared_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the rows of a placement that belong to the other one, too: calls of the library with one buffer."""
+    for row in rows:
+        if row.algorithm == NATIVE and collective(row.collective).one_buffer:
+            yield replace(row, in_place=not row.in_place)

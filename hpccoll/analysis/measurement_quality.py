@@ -1,7 +1,7 @@
 """The quality of results: agreement of rounds and launches, what weakens results, and the noise in figures."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from statistics import median
 from typing import Any
@@ -15,7 +15,7 @@ from hpccoll.common.text import Finding, info, join_words, warning
 from hpccoll.common.units import format_count, format_factor
 from hpccoll.store.gpu_throttling import limits_of_rounds
 from hpccoll.store.host_names import jobs_and_hosts
-from hpccoll.store.rows import MEAN, Results
+from hpccoll.store.rows import MEAN, Results, Row
 
 LAUNCHES = "Between launches"
 
@@ -30,43 +30,37 @@ def quality_findings(group: ChartGroup) -> Iterator[Finding]:
 
 def _wide_intervals(group: ChartGroup) -> Iterator[Finding]:
     rows = [point.row for point in group.usable]
-    if bare := sum(row.ours and row.interval is None and row.rule != MEAN for row in rows):
-        yield info(
-            "no_interval",
-            f"{bare} of {format_count(len(rows), 'row')} have no 95 % interval, which takes {LEAST_ITERATIONS} "
-            "iterations in each round: nothing is clearly faster than these.",
-            title="No intervals", bare=bare, rows=len(rows),
-        )  # fmt: skip
+    all_rows = f"of {format_count(len(rows), 'row')}"
+    bare = sum(row.ours and row.interval is None and row.rule != MEAN for row in rows)
+    if bare:
+        text = (
+            f"{bare} {all_rows} have no 95 % interval, which takes {LEAST_ITERATIONS} iterations in each round: "
+            "nothing is clearly faster than these."
+        )
+        yield info("no_interval", text, title="No intervals", bare=bare, rows=len(rows))
     loose = [row for row in rows if row.converged is False and row.interval]
     if loose:
         oversubscribed = any(row.oversubscribed for row in loose)
         fewer = "start fewer ranks, which wait for a core here" if oversubscribed else "take an idle machine"
+        text = f"the 95 % interval of {len(loose)} {all_rows} did not become narrow enough in time."
+        remedy = (
+            f"Give each case more time (seconds and max_iterations of effort; --seconds of hpccoll run), or {fewer}."
+        )
         yield info(
             "not_converged",
-            f"the 95 % interval of {len(loose)} of {format_count(len(rows), 'row')} did not become narrow enough in "
-            "time.",
+            text,
             title="Wide intervals",
-            remedy="Give each case more time (seconds and max_iterations of effort; --seconds of hpccoll run), or "
-            f"{fewer}.",
-            loose=len(loose), rows=len(rows), oversubscribed=oversubscribed,
-        )  # fmt: skip
+            remedy=remedy,
+            loose=len(loose),
+            rows=len(rows),
+            oversubscribed=oversubscribed,
+        )
 
 
 def _between_launches(group: ChartGroup) -> Finding:
     repeats = repeated_points(group.points)
     if not repeats:
-        resumed = sum(len({run for run, _ in round_statistics(point.row)}) > 1 for point in group.usable)
-        text = "each case was measured in one launch."
-        if resumed:
-            text = (
-                f"each case was measured once, the rounds of {format_count(resumed, 'case')} in several launches: an "
-                "interrupted job was resumed."
-            )
-        remedy = (
-            "An interval bounds the median within its launch; another launch may differ by more, most of all on a "
-            "shared machine. Do not choose by a lead of a few per cent."
-        )
-        return info("measured_once", text, title=LAUNCHES, remedy=remedy, resumed_cases=resumed)
+        return _measured_once(group)
     disagreeing = sorted((repeat for repeat in repeats if repeat.disagrees), key=lambda repeat: -repeat.time_ratio)
     text = (
         f"{format_count(len(repeats), 'point')} measured more than once, {len(disagreeing)} of them with disjoint "
@@ -83,23 +77,47 @@ def _between_launches(group: ChartGroup) -> Finding:
     )
 
 
+def _measured_once(group: ChartGroup) -> Finding:
+    resumed = 0
+    for point in group.usable:
+        runs = {run for run, _ in round_statistics(point.row)}
+        resumed += len(runs) > 1
+    text = "each case was measured in one launch."
+    if resumed:
+        text = (
+            f"each case was measured once, the rounds of {format_count(resumed, 'case')} in several launches: an "
+            "interrupted job was resumed."
+        )
+    remedy = (
+        "An interval bounds the median within its launch; another launch may differ by more, most of all on a shared "
+        "machine. Do not choose by a lead of a few per cent."
+    )
+    return info("measured_once", text, title=LAUNCHES, remedy=remedy, resumed_cases=resumed)
+
+
 def _between_rounds(group: ChartGroup) -> Iterator[Finding]:
     ratios = list[tuple[float, SeriesPoint]]()
     for point in group.usable:
         times = [stats.median for stats in round_statistics(point.row).values()]
         if len(times) > 1 and not point.row.floor:
             ratios.append((max(times) / min(times), point))
-    if ratios:
-        largest, point = max(ratios, key=lambda entry: entry[0])
-        typical = median(ratio for ratio, _ in ratios)
-        yield info(
-            "between_rounds",
-            f"the slowest round of a case takes {typical:.2f} times as long as its fastest round (median of "
-            f"{format_count(len(ratios), 'case')}); at most {largest:.2f} times: {point.series} with "
-            f"{group.place(point)}.",
-            title="Between rounds",
-            median_ratio=typical, cases=len(ratios), max_ratio=largest, **group.coordinates(point),
-        )  # fmt: skip
+    if not ratios:
+        return
+    largest, point = max(ratios, key=lambda entry: entry[0])
+    typical = median(ratio for ratio, _ in ratios)
+    text = (
+        f"the slowest round of a case takes {typical:.2f} times as long as its fastest round (median of "
+        f"{format_count(len(ratios), 'case')}); at most {largest:.2f} times: {point.series} with {group.place(point)}."
+    )
+    yield info(
+        "between_rounds",
+        text,
+        title="Between rounds",
+        median_ratio=typical,
+        cases=len(ratios),
+        max_ratio=largest,
+        **group.coordinates(point),
+    )
 
 
 def _weaknesses(group: ChartGroup) -> Iterator[Finding]:
@@ -112,23 +130,27 @@ def _weaknesses(group: ChartGroup) -> Iterator[Finding]:
     if oversubscribed:
         ranks = sorted({row.ranks for row in oversubscribed})
         aggregators = max(row.aggregators for row in oversubscribed)
-        also = f" and {format_count(aggregators, 'aggregator')}" if aggregators else ""
-        yield warning(
-            "oversubscribed",
-            f"with {join_words(ranks)} ranks{also} there are more processes than cores: times include waiting for a "
-            "core.",
-            title="Oversubscribed", ranks=tuple(ranks), aggregators=aggregators,
-        )  # fmt: skip
+        processes = f"{join_words(ranks)} ranks"
+        if aggregators:
+            processes += f" and {format_count(aggregators, 'aggregator')}"
+        text = f"with {processes} there are more processes than cores: times include waiting for a core."
+        yield warning("oversubscribed", text, title="Oversubscribed", ranks=tuple(ranks), aggregators=aggregators)
     if len(group.machines) > 1:
         text = f"lines and comparisons are separate for each of {'; '.join(group.machines)}."
         yield warning("several_machines", text, title="Several machines", machines=group.machines)
-    if cases := sum(point.hosts_changed for point in group.usable):
+    yield from _different_hosts(group)
+
+
+def _different_hosts(group: ChartGroup) -> Iterator[Finding]:
+    cases = sum(point.hosts_changed for point in group.usable)
+    if cases:
         text = (
             f"the rounds of {format_count(cases, 'case')} were measured on different hosts: an interrupted job was "
             "resumed elsewhere."
         )
         yield warning("rounds_on_different_hosts", text, title="Different hosts", cases=cases)
-    if launches := group.mixed_hosts:
+    launches = group.mixed_hosts
+    if launches:
         text = (
             "lines join launches whose hosts are not all among those of the largest launch: "
             f"{jobs_and_hosts(launches)}."
@@ -139,15 +161,17 @@ def _weaknesses(group: ChartGroup) -> Iterator[Finding]:
 def gpu_time_findings(results: Results) -> Iterator[Finding]:
     """Yield in how many rounds the clock of a GPU fell, and how much of the times by events the events take."""
     yield from lowered_clocks(results)
-    floors = [row.device_floor_s * (row.operations or 1) for row in results.rows if row.device_floor_s is not None]
+    floors = []
+    for row in results.rows:
+        if row.device_floor_s is not None:
+            floors.append(row.device_floor_s * (row.operations or 1))
     if floors:
         floor_us = max(floors) * 1e6
-        yield info(
-            "event_floor",
+        text = (
             f"Times by GPU events include the {floor_us:.2f} us between two events in a row; a time that is not longer "
-            "is shown as <= this floor.",
-            floor_us=floor_us,
-        )  # fmt: skip
+            "is shown as <= this floor."
+        )
+        yield info("event_floor", text, floor_us=floor_us)
 
 
 def lowered_clocks(results: Results) -> Iterator[Finding]:
@@ -176,23 +200,39 @@ def noise_note(results: Results) -> str:
     rows = [row for row in measured if row.may_answer]
     if not rows:
         return ""
-    times = [[time for time in row.round_medians_s if time] for row in rows]
-    spreads = [max(of_rounds) / min(of_rounds) for of_rounds in times if len(of_rounds) > 1]
-    bare = sum(row.interval is None for row in rows)
-    wide = [row for row in rows if row.converged is False and row.interval is not None]
-    precisions = {run.run_id: run.precision for run in results.runs}
-    requested = sorted(set(filter(None, (precisions.get(row.run_id) for row in wide))))
-    width = " or ".join(f"+-{100 * precision:g} %" for precision in requested)
+    spreads = []
+    for row in rows:
+        times = [time for time in row.round_medians_s if time]
+        if len(times) > 1:
+            spreads.append(max(times) / min(times))
     floors = sorted({row.algorithm for row in measured if row.floor})
-    without = f" ({' and '.join(floors)} left out)" if floors else ""
-    than = f"the requested {width}" if width else "requested"
-    intervals = f"; {len(wide)} of {len(rows)} intervals{without} are wider than {than}" if wide else ""
-    if bare:
-        needed = f"which takes {LEAST_ITERATIONS} iterations in each round"
-        intervals += f"; {bare} of {len(rows)} times{without} have no 95 % interval, {needed}"
+    intervals = _interval_clauses(results, rows, floors)
     if not spreads:
         return f"Noise: each case was measured in one round, and noise is therefore unknown{intervals}."
     return (
         f"Noise: the slowest round of a case takes {format_factor(median(spreads))} as long as its fastest (median), "
         f"at most {format_factor(max(spreads))}{intervals}."
     )
+
+
+def _interval_clauses(results: Results, rows: Sequence[Row], floors: Sequence[str]) -> str:
+    """Return how many rows have wide intervals, and how many have none, as the end of a sentence."""
+    bare = sum(row.interval is None for row in rows)
+    wide = [row for row in rows if row.converged is False and row.interval is not None]
+    without = f" ({' and '.join(floors)} left out)" if floors else ""
+    clauses = ""
+    if wide:
+        than = _requested_widths(results, wide)
+        clauses += f"; {len(wide)} of {len(rows)} intervals{without} are wider than {than}"
+    if bare:
+        needed = f"which takes {LEAST_ITERATIONS} iterations in each round"
+        clauses += f"; {bare} of {len(rows)} times{without} have no 95 % interval, {needed}"
+    return clauses
+
+
+def _requested_widths(results: Results, rows: Iterable[Row]) -> str:
+    """Return the widths of intervals that the runs of rows requested, in words."""
+    precisions = {run.run_id: run.precision for run in results.runs}
+    requested = {precisions.get(row.run_id) for row in rows}
+    widths = [f"+-{100 * precision:g} %" for precision in sorted(filter(None, requested))]
+    return f"the requested {' or '.join(widths)}" if widths else "requested"

@@ -5,6 +5,7 @@ are faster than memory. The bytes are those of ``Collective.memory``.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +30,19 @@ class CopyRates:
     def of(cls, run: "Run | None") -> "CopyRates":
         """Return the rates that ``run`` recorded; unknown ones if it recorded none, or if they are damaged."""
         recorded: Any = run.provenance.get(COPY_RATES) if run else None
+        pairs = []
         try:
-            by_size = sorted((float(each["bytes"]), float(each["Bps"])) for each in recorded["sizes"])
+            for entry in recorded["sizes"]:
+                pairs.append((float(entry["bytes"]), float(entry["Bps"])))
             ranks = int(recorded["ranks"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return UNKNOWN_RATES
-        if not all(0 < number < inf for pair in by_size for number in pair):
+        pairs.sort()
+        if not all(0 < number < inf for number in chain.from_iterable(pairs)):
             return UNKNOWN_RATES
-        return cls(ranks, tuple(size for size, _ in by_size), tuple(rate for _, rate in by_size))
+        sizes = tuple(size for size, _ in pairs)
+        rates = tuple(rate for _, rate in pairs)
+        return cls(ranks, sizes, rates)
 
     def rate(self, nbytes: float) -> float | None:
         """Return the rate for two buffers of ``nbytes``: logarithmic between sizes.
@@ -46,7 +52,8 @@ class CopyRates:
         """
         if not self.sizes or nbytes < self.sizes[0] or self.sizes[-1] < min(nbytes, BEYOND_CACHES):
             return None
-        return float(np.exp(np.interp(np.log(nbytes), np.log(self.sizes), np.log(self.rates))))
+        log_rate = np.interp(np.log(nbytes), np.log(self.sizes), np.log(self.rates))
+        return float(np.exp(log_rate))
 
 
 UNKNOWN_RATES = CopyRates()
@@ -60,7 +67,9 @@ def memory_limit(row: "Row", memory: CopyRates) -> float | None:
     collective = COLLECTIVES.get(row.collective)
     if collective is None or collective.memory is None or collective.busbw is None or row.floor:
         return None
-    if row.nodes > 1 or row.ranks < 2 or row.ranks != memory.ranks or row.oversubscribed or row.device != "cpu":
+    all_take_part = row.nodes <= 1 and row.ranks == memory.ranks and row.ranks > 1
+    if not all_take_part or row.oversubscribed or row.device != "cpu":
         return None
-    rate = memory.rate(row.bytes * collective.buffer_share(row.ranks, in_place=row.in_place))
+    share = collective.buffer_share(row.ranks, in_place=row.in_place)
+    rate = memory.rate(row.bytes * share)
     return rate and rate * collective.busbw(row.ranks) / collective.memory(row.ranks, row.in_place)

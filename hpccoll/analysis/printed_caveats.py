@@ -9,7 +9,10 @@ from hpccoll.store.rows import Row
 LARGE = 1 << 30
 """The size in bytes from which on the cost of starting an operation does not count."""
 
-WARMUP, ITERATIONS, AGGREGATED_OPERATIONS, CHECKED = "warmup iters", "iters", "agg iters", "validation"
+WARMUP = "warmup iters"
+ITERATIONS = "iters"
+AGGREGATED_OPERATIONS = "agg iters"
+CHECKED = "validation"
 """Fields of the header of nccl-tests, which imported results keep among their columns."""
 
 _REPETITIONS = ITERATIONS, "Iterations", "#repetitions"
@@ -42,10 +45,14 @@ def caveats_of(row: Row, *, alike: bool = False) -> list[str]:
     ``alike`` says that it is held against results of the same program with the same options.
     """
     outputs = json.loads(row.reported) if row.reported else []
-    found = [each for cells in outputs for each in unreliable(cells)]
+    caveats: list[str] = []
+    for cells in outputs:
+        caveats += unreliable(cells)
     if not alike:
-        found += [*(each for cells in outputs for each in _of_some_rank(cells)), *_of_options(row)]
-    return list(dict.fromkeys(found))
+        for cells in outputs:
+            caveats += _of_some_rank(cells)
+        caveats += _of_options(row)
+    return list(dict.fromkeys(caveats))
 
 
 def _of_some_rank(cells: Mapping[str, str]) -> Iterator[str]:
@@ -61,9 +68,15 @@ def _of_some_rank(cells: Mapping[str, str]) -> Iterator[str]:
 
 
 def _of_options(row: Row) -> Iterator[str]:
-    options = {name: value for name, value in row.params.items() if name != "call"} if row.imported else {}
-    if (ranks := _RANKS.get(int(options.get("average", 1)))) is not None:
+    if not row.imported:
+        return
+    options = {name: value for name, value in row.params.items() if name != "call"}
+    ranks = _RANKS.get(int(options.get("average", 1)))
+    if ranks is not None:
         yield f"it is the time of {ranks}"
-    others = [f"{name}={value}" for name, value in options.items() if row.bytes < LARGE or name not in _COSTS_OF_START]
+    others = []
+    for name, value in options.items():
+        if row.bytes < LARGE or name not in _COSTS_OF_START:
+            others.append(f"{name}={value}")
     if others:
-        yield f"it has options of which nothing is known: {', '.join(others)}"
+        yield f"it has options that hpccoll does not know: {', '.join(others)}"

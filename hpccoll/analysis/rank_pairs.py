@@ -24,29 +24,38 @@ class MedianPair:
 
     @property
     def point(self) -> SeriesPoint:
-        return self.points[(len(self.points) - 1) // 2]
+        middle = (len(self.points) - 1) // 2
+        return self.points[middle]
 
     @property
     def range(self) -> Interval:
         """The times of the fastest and of the slowest pair; of one pair, the interval of its median."""
-        fastest, *others = map(median_seconds, self.points)
-        return (fastest, others[-1]) if others else self.point.row.interval
+        if len(self.points) == 1:
+            return self.point.row.interval
+        return median_seconds(self.points[0]), median_seconds(self.points[-1])
 
 
 def median_pairs(points: Iterable[SeriesPoint]) -> tuple[MedianPair, ...]:
     """Return the pairs of each machine, series, number of ranks and size; of a repeated pair, the last point."""
     by_series: dict[tuple[str, CallKey], dict[tuple[int, int] | None, SeriesPoint]] = defaultdict(dict)
     for point in points:
-        by_series[point.series, point.key.without("pair")][rank_pair(point.row)] = point
-    return tuple(MedianPair(tuple(sorted(of_series.values(), key=median_seconds))) for of_series in by_series.values())
+        pairs = by_series[point.series, point.key.without("pair")]
+        pairs[rank_pair(point.row)] = point
+    return tuple(_median_pair(pairs.values()) for pairs in by_series.values())
+
+
+def _median_pair(points: Iterable[SeriesPoint]) -> MedianPair:
+    return MedianPair(tuple(sorted(points, key=median_seconds)))
 
 
 def curve_points(group: ChartGroup) -> Iterator[tuple[SeriesPoint, Interval]]:
     """Yield the points of curves over size: each point with its interval, or the median pair with the range."""
     if group.many_pairs:
-        yield from ((middle.point, middle.range) for middle in median_pairs(group.usable))
+        for middle in median_pairs(group.usable):
+            yield middle.point, middle.range
     else:
-        yield from ((point, point.row.interval) for point in group.usable)
+        for point in group.usable:
+            yield point, point.row.interval
 
 
 def series_without_tier(point: SeriesPoint) -> str:
@@ -59,40 +68,56 @@ def map_points(group: ChartGroup) -> list[SeriesPoint]:
 
     There is none if a line stands for one pair, or if only floors were measured.
     """
-    points = [point for point in group.usable if not point.row.floor] if group.many_pairs else []
+    if not group.many_pairs:
+        return []
+    points = [point for point in group.usable if not point.row.floor]
     pairs: dict[CallKey, set[object]] = defaultdict(set)
     for point in points:
-        pairs[point.key.only("machine", "ranks", "nodes")].add(rank_pair(point.row))
-    shape = max(pairs, key=lambda shape: (len(pairs[shape]), shape.ranks), default=None)
-    chosen = (p for p in points if p.key.only("machine", "ranks", "nodes") == shape)
-    return list({(series_without_tier(p), p.key): p for p in chosen}.values())
+        pairs[_machine_and_shape(point)].add(rank_pair(point.row))
+    largest = max(pairs, key=lambda shape: (len(pairs[shape]), shape.ranks), default=None)
+    last: dict[tuple[str, CallKey], SeriesPoint] = {}
+    for point in points:
+        if _machine_and_shape(point) == largest:
+            last[series_without_tier(point), point.key] = point
+    return list(last.values())
+
+
+def _machine_and_shape(point: SeriesPoint) -> CallKey:
+    return point.key.only("machine", "ranks", "nodes")
 
 
 def smallest_and_largest(points: Iterable[SeriesPoint]) -> tuple[list[SeriesPoint], list[SeriesPoint]]:
     """Return the points of the smallest and of the largest size."""
-    points = list(points)
-    sizes = [point.row.requested_bytes for point in points]
-    least, most = min(sizes, default=0), max(sizes, default=0)
-    return [p for p in points if p.row.requested_bytes == least], [p for p in points if p.row.requested_bytes == most]
+    by_size: dict[int, list[SeriesPoint]] = defaultdict(list)
+    for point in points:
+        by_size[point.row.requested_bytes].append(point)
+    if not by_size:
+        return [], []
+    return by_size[min(by_size)], by_size[max(by_size)]
 
 
 def map_sizes(group: ChartGroup) -> tuple[str, str]:
     """Return the smallest and the largest size of the heat maps of pairs; empty texts if there are no maps."""
-    least, most = (
-        group.size_label(points[0].row.requested_bytes) if points else ""
-        for points in smallest_and_largest(map_points(group))
-    )
+    smallest, largest = smallest_and_largest(map_points(group))
+    if not smallest:
+        return "", ""
+    least = group.size_label(smallest[0].row.requested_bytes)
+    most = group.size_label(largest[0].row.requested_bytes)
     return least, most
 
 
 def pair_findings(group: ChartGroup) -> Iterator[Finding]:
     """Yield for each series the median pair and the slow pairs, at the smallest and at the largest size."""
-    ends = smallest_and_largest(map_points(group))
+    all_smallest, all_largest = smallest_and_largest(map_points(group))
     for series in group.legend:
-        smallest, largest = ([point for point in points if point.series == series] for points in ends)
-        if len(smallest) > 1:
-            several = largest[:1] != smallest[:1] and len(largest) > 1
-            yield _pair_finding(group, [_at_size(group, smallest), *([_at_size(group, largest)] if several else [])])
+        smallest = [point for point in all_smallest if point.series == series]
+        largest = [point for point in all_largest if point.series == series]
+        if len(smallest) < 2:
+            continue
+        sizes = [_at_size(group, smallest)]
+        if largest[:1] != smallest[:1] and len(largest) > 1:
+            sizes.append(_at_size(group, largest))
+        yield _pair_finding(group, sizes)
 
 
 def foremost_pair_findings(results: Results) -> dict[str, list[Finding]]:
@@ -101,15 +126,15 @@ def foremost_pair_findings(results: Results) -> dict[str, list[Finding]]:
     The library's own call, or else the first series, speaks for all, on one node and between nodes.
     """
     results = results.ours
-    of_pairs = replace(results, rows=tuple(row for row in results.rows if rank_pair(row)))
-    found: dict[str, list[Finding]] = {}
-    for group in chart_groups(of_pairs):
+    rows = tuple(row for row in results.rows if rank_pair(row))
+    findings: dict[str, list[Finding]] = defaultdict(list)
+    for group in chart_groups(replace(results, rows=rows)):
         tiers: dict[str, Finding] = {}
         for finding in pair_findings(group):
             tiers.setdefault(finding.values["tier"], finding)
         if tiers:
-            found.setdefault(group.collective, []).extend(tiers.values())
-    return found
+            findings[group.collective] += tiers.values()
+    return dict(findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,18 +148,20 @@ class _PairsAtSize:
 
     @property
     def values(self) -> dict[str, Any]:
-        slow = asdict(self.slow) if self.slow else None
         row = self.point.row
+        slow = asdict(self.slow) if self.slow else None
         return {"nbytes": row.requested_bytes, "median_s": row.median_s, "pairs": self.pairs, "slow": slow}
 
 
 def _at_size(group: ChartGroup, points: Sequence[SeriesPoint]) -> _PairsAtSize:
-    middle, slow = MedianPair(tuple(sorted(points, key=median_seconds))).point, slow_pairs(points)
-    rate = f" ({format_rate(middle.row.busbw_Bps)})" if middle.row.busbw_Bps else ""
-    text = (
-        f"at {group.size_label(middle.row.requested_bytes)} the median of {len(points)} pairs takes "
-        f"{format_seconds(median_seconds(middle))}{rate}, and {_slow_text(slow) if slow else 'no pair is slow'}"
-    )
+    middle = _median_pair(points).point
+    slow = slow_pairs(points)
+    size = group.size_label(middle.row.requested_bytes)
+    time = format_seconds(median_seconds(middle))
+    if middle.row.busbw_Bps:
+        time += f" ({format_rate(middle.row.busbw_Bps)})"
+    which = _slow_text(slow) if slow else "no pair is slow"
+    text = f"at {size} the median of {len(points)} pairs takes {time}, and {which}"
     return _PairsAtSize(middle, len(points), slow, text)
 
 
@@ -148,7 +175,8 @@ def _slow_text(slow: SlowPairs) -> str:
         case "groups":
             what = f"the {slow.count} slow pairs are exactly those between {join_words(map(host_ranges, names))}"
         case "links":
-            what = f"the slow {'one is' if slow.count == 1 else 'ones are'} {'; '.join(map(join_words, names))}"
+            verb = "one is" if slow.count == 1 else "ones are"
+            what = f"the slow {verb} {'; '.join(map(join_words, names))}"
         case "nothing":
             what = f"{slow.count} pairs are slow, and no host or rank explains them"
     return f"{what} ({format_factor(slow.factor)} as long as the others, by their medians)"
@@ -163,7 +191,9 @@ def _pair_finding(group: ChartGroup, sizes: Sequence[_PairsAtSize]) -> Finding:
             is_severe = True
         if size.slow and size.slow.explanation == "members":
             accused |= dict.fromkeys(size.slow.names[0])
-    remedy = f"Measure without {join_words(accused)}: the cause is there if no pair is slow then." if accused else ""
+    remedy = ""
+    if accused:
+        remedy = f"Measure without {join_words(accused)}: the cause is there if no pair is slow then."
     text = "; ".join(size.text for size in sizes)
     shape = group.shape_label(point.row)
     finding = warning if is_severe else info

@@ -53,7 +53,9 @@ class SizeVerdict:
     @property
     def is_clear(self) -> bool:
         """Whether the choice is clearly the fastest, or clearly faster than native while no other is faster."""
-        return self.verdict == "clear" or (self.verdict == "tie" and bool(self.beats_native))
+        if self.verdict == "tie":
+            return bool(self.beats_native)
+        return self.verdict == "clear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class RecommendedRange:
 
     def count(self, *verdicts: Verdict) -> int:
         """Return the number of sizes with one of ``verdicts``."""
-        return sum(each.verdict in verdicts for each in self.verdicts)
+        return sum(size.verdict in verdicts for size in self.verdicts)
 
     @property
     def strength(self) -> Strength:
@@ -110,8 +112,10 @@ class Recommendation:
     @property
     def has_one_buffer(self) -> bool:
         """Whether only calls of the library were measured, whose one buffer serves both placements."""
-        calls = all(choice.algorithm == NATIVE for choice in self.choices) and not self.measured.auto
-        return calls and self.setting.in_place is True and collective(self.setting.collective).one_buffer
+        if self.measured.auto or self.setting.in_place is not True:
+            return False
+        only_calls = all(choice.algorithm == NATIVE for choice in self.choices)
+        return only_calls and collective(self.setting.collective).one_buffer
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -120,13 +124,15 @@ class Recommendation:
     @property
     def is_compared(self) -> bool:
         """Whether several choices were measured at one size or more."""
-        return any(of_range.is_compared for of_range in self.ranges)
+        return any(recommended.is_compared for recommended in self.ranges)
 
     @cached_property
     def verdicts(self) -> dict[int, SizeVerdict]:
         """How sure the choice is, by measured size in bytes."""
-        verdicts = chain.from_iterable(chosen.verdicts for chosen in self.ranges)
-        return {verdict.nbytes: verdict for verdict in verdicts}
+        verdicts: dict[int, SizeVerdict] = {}
+        for chosen in self.ranges:
+            verdicts |= {verdict.nbytes: verdict for verdict in chosen.verdicts}
+        return verdicts
 
     @cached_property
     def times(self) -> dict[int, dict[Choice, ComparedTime]]:
@@ -179,19 +185,21 @@ def recommend(results: Results) -> tuple[Recommendation, ...]:
 
     Tables of ``hpccoll tune`` and reports both come from here, so that they agree. A placement in which nothing but
     calls of the library with one buffer were measured has no recommendation of its own if the other placement has one,
-    because that is compared with these calls, too. Neither has any of several pairs of ranks for which
-    ``rank_pairs`` has a finding.
+    because that is compared with these calls, too. If ``rank_pairs`` has a finding for a group of pairs of ranks, these
+    pairs have no recommendations either.
     """
     return _of_report(results, recommend_placements(results))
 
 
 def _of_report(results: Results, placements: Iterable[Recommendation]) -> tuple[Recommendation, ...]:
     recommendations = _without_many_pairs(results, placements)
-    settings = {(each.setting, each.measured.conditions) for each in recommendations}
+    settings = set()
+    for recommendation in recommendations:
+        settings.add((recommendation.setting, recommendation.measured.conditions))
     kept = []
     for recommendation in recommendations:
-        other = _other_placement(recommendation.setting), recommendation.measured.conditions
-        if not (recommendation.has_one_buffer and other in settings):
+        other_placement = _other_placement(recommendation.setting), recommendation.measured.conditions
+        if not (recommendation.has_one_buffer and other_placement in settings):
             kept.append(recommendation)
     return tuple(kept)
 
@@ -204,18 +212,24 @@ def _without_many_pairs(results: Results, placements: Iterable[Recommendation]) 
     tiers = {row.key: tier_label(row) for row in results.rows}
     calls = defaultdict[tuple[Setting, Conditions], list[tuple[str, Recommendation]]](list)
     for recommendation in placements:
-        tier = tiers[next(iter(recommendation.measured.rows))]
+        first_row = next(iter(recommendation.measured.rows))
         call = recommendation.setting.of_any_pair, recommendation.measured.conditions
-        calls[call].append((tier, recommendation))
+        calls[call].append((tiers[first_row], recommendation))
     kept: list[Recommendation] = []
     for members in calls.values():
-        smallest = min(recommendation.measured.sizes[0] for _, recommendation in members)
-        pairs: Counter[tuple[str, Choice]] = Counter()
-        for tier, recommendation in members:
-            pairs.update((tier, choice) for choice in recommendation.measured.times_at(smallest))
-        answered = {tier for (tier, _), count in pairs.items() if count > 1}
+        answered = _tiers_of_many_pairs(members)
         kept += (recommendation for tier, recommendation in members if tier not in answered)
     return kept
+
+
+def _tiers_of_many_pairs(members: Sequence[tuple[str, Recommendation]]) -> set[str]:
+    """Return the tiers in which several pairs measured a choice at the smallest size."""
+    smallest = min(recommendation.measured.sizes[0] for _, recommendation in members)
+    pairs: Counter[tuple[str, Choice]] = Counter()
+    for tier, recommendation in members:
+        for choice in recommendation.measured.times_at(smallest):
+            pairs[tier, choice] += 1
+    return {tier for (tier, _), count in pairs.items() if count > 1}
 
 
 def recommend_placements(results: Results) -> tuple[Recommendation, ...]:
@@ -248,7 +262,8 @@ def ranges_by_setting(recommendations: Sequence[Recommendation]) -> dict[tuple[S
         for in_place in (False, True) if serves_both else (setting.in_place,):
             placed = replace(setting, in_place=in_place)
             for chosen in recommendation.ranges:
-                ranges |= {(placed, verdict.nbytes): chosen for verdict in chosen.verdicts}
+                sizes = [(placed, verdict.nbytes) for verdict in chosen.verdicts]
+                ranges |= dict.fromkeys(sizes, chosen)
     return ranges
 
 
@@ -260,19 +275,22 @@ def _recommend(
     call: Setting, conditions: Conditions, placements: Sequence[tuple[Setting, list[Row]]], busy: Collection[str]
 ) -> list[Recommendation]:
     """Return a recommendation for each placement of a call, or one for both if that costs little more."""
-    measured = [MeasuredSetting.of(rows, conditions) for _, rows in placements]
-    chosen = [choose_ranges(of_placement) for of_placement in measured]
-    separate = [
-        _recommendation(setting, of_placement, ranges, busy)
-        for (setting, _), of_placement, ranges in zip(placements, measured, chosen, strict=True)
-    ]
-    common = set.intersection(*(set(of_placement.curves) for of_placement in measured))
-    same_sizes = measured[0].sizes == measured[-1].sizes
+    all_measured: list[MeasuredSetting] = []
+    costs: list[float] = []
+    separate: list[Recommendation] = []
+    for setting, rows in placements:
+        measured = MeasuredSetting.of(rows, conditions)
+        ranges = choose_ranges(measured)
+        all_measured.append(measured)
+        costs.append(ranges.cost)
+        separate.append(_recommendation(setting, measured, ranges, busy))
+    common_choices = set(all_measured[0].curves).intersection(*(measured.curves for measured in all_measured))
+    same_sizes = all_measured[0].sizes == all_measured[-1].sizes
     has_one_buffer = any(recommendation.has_one_buffer for recommendation in separate)
-    if len(measured) == 1 or not common or not same_sizes or has_one_buffer:
+    if len(placements) == 1 or not common_choices or not same_sizes or has_one_buffer:
         return separate
-    joint = choose_ranges(*measured)
-    if joint.cost > fmean(ranges.cost for ranges in chosen) + joint.price:
+    joint = choose_ranges(*all_measured)
+    if joint.cost > fmean(costs) + joint.price:
         return separate
     all_rows = list(chain.from_iterable(rows for _, rows in placements))
     return [_recommendation(call, MeasuredSetting.of(all_rows, conditions), joint, busy)]
@@ -281,7 +299,7 @@ def _recommend(
 def _recommendation(
     setting: Setting, measured: MeasuredSetting, chosen: SizeRanges, busy: Collection[str]
 ) -> Recommendation:
-    ranges = tuple(_recommended_range(measured, each, busy) for each in chosen.ranges)
+    ranges = tuple(_recommended_range(measured, sizes, busy) for sizes in chosen.ranges)
     return Recommendation(setting, measured, ranges, _auto_result(measured, busy))
 
 
@@ -298,17 +316,20 @@ def _recommended_range(measured: MeasuredSetting, sizes: ChoiceRange, busy: Coll
         own_time = times[choice]
         own_times.append(own_time)
         verdicts.append(_verdict(size, choice, times))
-        pairs += [(own_time, time) for other, time in times.items() if other != choice]
+        pairs += ((own_time, time) for rival, time in times.items() if rival != choice)
         native = None if choice.is_native else _native_time(times)
         if native:
             native_pairs.append((native, own_time))
     compared = [verdict for verdict in verdicts if verdict.verdict != "alone"]
+    clear_sizes = sum(verdict.is_clear for verdict in compared)
+    fewest_rounds = min((verdict.rounds for verdict in compared), default=0)
+    has_intervals = any(time.has_interval for time in own_times)
     evidence = Evidence(
         compared=len(compared),
-        clear=sum(verdict.is_clear for verdict in compared),
-        rounds=min((verdict.rounds for verdict in compared), default=0),
+        clear=clear_sizes,
+        rounds=fewest_rounds,
         gain=_gain(native_pairs),
-        has_intervals=any(time.has_interval for time in own_times),
+        has_intervals=has_intervals,
         oversubscribed=measured.oversubscribed,
         busy=_any_busy(pairs, busy),
     )
@@ -316,46 +337,57 @@ def _recommended_range(measured: MeasuredSetting, sizes: ChoiceRange, busy: Coll
 
 
 def _auto_result(measured: MeasuredSetting, busy: Collection[str]) -> AutoResult | None:
-    pairs: dict[int, tuple[ChoiceTime, ChoiceTime]] = {}  # native and auto, by size
+    sizes: list[int] = []
+    pairs: list[tuple[ChoiceTime, ChoiceTime]] = []  # native and auto, at each of these sizes
     for size, auto in measured.auto.items():
         native = _native_time(measured.times_at(size))
         if native:
-            pairs[size] = native, auto
-    gain = _gain(list(pairs.values()))
+            sizes.append(size)
+            pairs.append((native, auto))
+    gain = _gain(pairs)
     if gain is None:
         return None
+    faster = slower = 0
+    rounds = []
+    has_intervals = False
+    for native, auto in pairs:
+        faster += auto.clearly_faster(native)
+        slower += native.clearly_faster(auto)
+        rounds.append(len(_common_rounds(native, auto)))
+        has_intervals = has_intervals or auto.has_interval
     evidence = Evidence(
         compared=len(pairs),
-        clear=sum(auto.clearly_faster(native) for native, auto in pairs.values()),
-        rounds=min(len(_common_rounds(native, auto)) for native, auto in pairs.values()),
+        clear=faster,
+        rounds=min(rounds),
         gain=gain,
-        has_intervals=any(auto.has_interval for _, auto in pairs.values()),
+        has_intervals=has_intervals,
         oversubscribed=measured.oversubscribed,
-        busy=_any_busy(pairs.values(), busy),
+        busy=_any_busy(pairs, busy),
     )
-    slower = sum(native.clearly_faster(auto) for native, auto in pairs.values())
-    return AutoResult(tuple(pairs), gain, slower, evidence)
+    return AutoResult(tuple(sizes), gain, slower, evidence)
 
 
 def _verdict(nbytes: int, choice: Choice, times: dict[Choice, ChoiceTime]) -> SizeVerdict:
     seconds = comparable_seconds(times)
     chosen = times[choice]
-    others = sorted(times.keys() - {choice}, key=lambda other: (seconds[other], other.label))
-    if not others:
+    rivals = sorted(times.keys() - {choice}, key=lambda rival: (seconds[rival], rival.label))
+    if not rivals:
         return SizeVerdict(nbytes, choice, chosen.seconds, None, None, "alone")
-    faster = [other for other in others if times[other].clearly_faster(chosen)]
-    undecided = [other for other in others if not chosen.clearly_faster(times[other])]
+    faster = [rival for rival in rivals if times[rival].clearly_faster(chosen)]
+    undecided = [rival for rival in rivals if not chosen.clearly_faster(times[rival])]
     verdict: Verdict = "clear"
     if faster:
         verdict = "behind"
     elif undecided:
         verdict = "tie"
-    runner_up = (faster or undecided or others)[0]
-    native_times: list[ChoiceTime] = []
-    if not choice.is_native:
-        native_times = [time for other, time in times.items() if other.is_native]
-    fastest_native = _native_time(times) if native_times else None
-    common_rounds = (len(_common_rounds(chosen, times[other])) for other in others)
+    runner_up = (faster or undecided or rivals)[0]
+    beats_native = over_native = None
+    native = None if choice.is_native else _native_time(times)
+    if native:
+        native_times = [time for rival, time in times.items() if rival.is_native]
+        beats_native = all(map(chosen.clearly_faster, native_times))
+        over_native = native.ratio(chosen)
+    common_rounds = [len(_common_rounds(chosen, times[rival])) for rival in rivals]
     return SizeVerdict(
         nbytes=nbytes,
         choice=choice,
@@ -363,27 +395,33 @@ def _verdict(nbytes: int, choice: Choice, times: dict[Choice, ChoiceTime]) -> Si
         runner_up=runner_up,
         lead=times[runner_up].ratio(chosen),
         verdict=verdict,
-        beats_native=all(map(chosen.clearly_faster, native_times)) if native_times else None,
-        over_native=fastest_native.ratio(chosen) if fastest_native else None,
+        beats_native=beats_native,
+        over_native=over_native,
         rounds=min(filter(None, common_rounds), default=0),
     )
 
 
 def _native_time(times: Mapping[Choice, ChoiceTime]) -> ChoiceTime | None:
     """Return the time of the fastest of the library's own calls at a size; None without one."""
+    native = [choice for choice in times if choice.is_native]
+    if not native:
+        return None
     seconds = comparable_seconds(times)
-    native = min((choice for choice in times if choice.is_native), key=seconds.__getitem__, default=None)
-    return None if native is None else times[native]
+    return times[min(native, key=seconds.__getitem__)]
 
 
-def _common_rounds(one: ChoiceTime, other: ChoiceTime) -> set[RoundKey]:
+def _common_rounds(first: ChoiceTime, second: ChoiceTime) -> set[RoundKey]:
     """Return the rounds of launches that measured both, in one placement or in both."""
-    return {(run, number) for _, run, number in one.round_ratios(other)}
+    return {(run, number) for _, run, number in first.round_ratios(second)}
 
 
 def _any_busy(pairs: Iterable[tuple[ChoiceTime, ChoiceTime]], busy: Collection[str]) -> bool:
     """Return whether one of the runs ``busy`` measured a round in which the times of a pair are compared."""
-    return any(run in busy for one, other in pairs for run, _ in _common_rounds(one, other))
+    for first, second in pairs:
+        runs = {run for run, _ in _common_rounds(first, second)}
+        if not runs.isdisjoint(busy):
+            return True
+    return False
 
 
 def _gain(pairs: Sequence[tuple[ChoiceTime, ChoiceTime]]) -> Gain | None:
@@ -392,7 +430,9 @@ def _gain(pairs: Sequence[tuple[ChoiceTime, ChoiceTime]]) -> Gain | None:
         return None
     sizes = []
     for native, chosen in pairs:
-        ratios = [((run, number), ratio) for (_, run, number), ratio in native.round_ratios(chosen).items()]
+        ratios = []
+        for (_, run, number), ratio in native.round_ratios(chosen).items():
+            ratios.append(((run, number), ratio))
         sizes.append((native.ratio(chosen), ratios))
     return Gain.of(sizes)
 
@@ -401,7 +441,7 @@ def lone_rank_reason(rows: Sequence[Row]) -> str:
     """Return why no advice follows from rows of single ranks, and what two ranks need; empty for any other rows."""
     if not rows or any(row.exchanges_data for row in rows):
         return ""
-    on_gpus = any(row.device == "cuda" for row in rows)
-    needs = f", with a GPU for each; on one GPU, one of: {'; '.join(SHARED_GPU_CHOICES)}" if on_gpus else ""
-    remedy = f"start the same command on two ranks (mpiexec -n 2; of a sweep file, ranks: [2]){needs}"
+    remedy = "start the same command on two ranks (mpiexec -n 2; of a sweep file, ranks: [2])"
+    if any(row.device == "cuda" for row in rows):
+        remedy += f", with a GPU for each; on one GPU, one of: {'; '.join(SHARED_GPU_CHOICES)}"
     return f"one rank exchanges nothing, and no advice follows from its times; do: {remedy}"

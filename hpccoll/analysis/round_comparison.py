@@ -12,32 +12,39 @@ RoundKey: TypeAlias = tuple[str, int]
 
 def disjoint(faster: Interval, slower: Interval) -> bool:
     """Return whether ``faster`` ends before ``slower`` begins; False if either is unknown."""
-    return faster is not None and slower is not None and faster[1] < slower[0]
+    if faster is None or slower is None:
+        return False
+    return faster[1] < slower[0]
 
 
 def round_statistics(row: Row) -> dict[RoundKey, RoundStatistics]:
     """Return the statistics of each round of a row with a time; those of the row if its rounds are unknown."""
     parts = zip(row.round_medians_s, row.round_intervals_s, row.round_run_ids, strict=True)
-    rounds = {
-        (run, number): RoundStatistics(median, interval)
-        for number, (median, interval, run) in enumerate(parts, 1)
-        if median is not None and run is not None
-    }
-    if rounds or row.median_s is None:
-        return rounds
-    return {(row.run_id, 1): RoundStatistics(row.median_s, row.interval)}
+    rounds: dict[RoundKey, RoundStatistics] = {}
+    for number, (median, interval, run) in enumerate(parts, 1):
+        if median is not None and run is not None:
+            rounds[run, number] = RoundStatistics(median, interval)
+    if not rounds and row.median_s is not None:
+        rounds[row.run_id, 1] = RoundStatistics(row.median_s, row.interval)
+    return rounds
 
 
 def paired_rounds(row: Row, other: Row) -> dict[RoundKey, tuple[RoundStatistics, RoundStatistics]]:
     """Return the statistics of both rows in each round in which one launch measured both."""
-    mine, theirs = round_statistics(row), round_statistics(other)
-    return {key: (mine[key], theirs[key]) for key in mine if key in theirs}
+    theirs = round_statistics(other)
+    pairs = {}
+    for key, mine in round_statistics(row).items():
+        if key in theirs:
+            pairs[key] = mine, theirs[key]
+    return pairs
 
 
 def round_ratios(row: Row, base: Row) -> list[float]:
     """Return the time of ``row`` over that of ``base`` in each common round; without one, that of their medians."""
-    ratios = [first.median / second.median for first, second in paired_rounds(row, base).values()]
-    return ratios or [(row.median_s or 0.0) / (base.median_s or 1.0)]
+    pairs = paired_rounds(row, base).values()
+    if pairs:
+        return [first.median / second.median for first, second in pairs]
+    return [(row.median_s or 0.0) / (base.median_s or 1.0)]
 
 
 def time_ratio(row: Row, base: Row) -> float:
@@ -47,12 +54,15 @@ def time_ratio(row: Row, base: Row) -> float:
 
 def clearly_faster(row: Row, other: Row) -> bool:
     """Return whether ``row`` is clearly faster than ``other``, by the rule of ``is_clear_lead``."""
-    return is_clear_lead([*paired_rounds(row, other).values()])
+    return is_clear_lead(list(paired_rounds(row, other).values()))
 
 
 def clearly_faster_anywhere(row: Row, other: Row) -> bool:
     """Return whether ``row`` is clearly faster than ``other``: of different launches, if intervals are disjoint."""
-    return clearly_faster(row, other) if paired_rounds(row, other) else disjoint(row.interval, other.interval)
+    pairs = list(paired_rounds(row, other).values())
+    if not pairs:
+        return disjoint(row.interval, other.interval)
+    return is_clear_lead(pairs)
 
 
 def is_clear_lead(pairs: Sequence[tuple[RoundStatistics, RoundStatistics]]) -> bool:
@@ -61,6 +71,9 @@ def is_clear_lead(pairs: Sequence[tuple[RoundStatistics, RoundStatistics]]) -> b
     With one round, the intervals must be disjoint, because chance alone often puts a median below an interval. A round
     without an interval has no winner.
     """
+    if not pairs:
+        return False
     if len(pairs) == 1:
-        return all(disjoint(first.interval, second.interval) for first, second in pairs)
-    return bool(pairs) and all(disjoint((first.median, first.median), second.interval) for first, second in pairs)
+        first, second = pairs[0]
+        return disjoint(first.interval, second.interval)
+    return all(disjoint((first.median, first.median), second.interval) for first, second in pairs)

@@ -23,20 +23,26 @@ def concurrent_label(row: Row) -> str:
     pairs = call_arguments(row).get("concurrent")
     if pairs is None:
         return ""
-    return f"{format_count(int(pairs), 'pair')} at once" if pairs else "all pairs at once"
+    if not pairs:
+        return "all pairs at once"
+    return f"{format_count(int(pairs), 'pair')} at once"
 
 
 def has_size(collective: str) -> bool:
     """Return whether a collective has a message size: a barrier moves a token only, a training step many messages."""
-    return not is_workload(collective) and (collective not in COLLECTIVES or not COLLECTIVES[collective].token)
+    if is_workload(collective):
+        return False
+    return collective not in COLLECTIVES or not COLLECTIVES[collective].token
 
 
 def placement_label(row: Row) -> str:
     """Return ``in place`` or ``out of place``; empty if the collective has one placement only."""
-    known = COLLECTIVES.get(row.collective) or WORKLOADS.get(row.collective)
-    one_placement = known and not (known.in_place and known.out_of_place)
-    if known and (one_placement or (row.algorithm == NATIVE and known.one_buffer)):
-        return ""
+    family = COLLECTIVES.get(row.collective) or WORKLOADS.get(row.collective)
+    if family:
+        one_placement = not (family.in_place and family.out_of_place)
+        one_buffer = row.algorithm == NATIVE and family.one_buffer
+        if one_placement or one_buffer:
+            return ""
     return "in place" if row.in_place else "out of place"
 
 
@@ -46,21 +52,25 @@ def node_of_rank(row: Row, rank: int) -> int | None:
         return 0
     if row.mapping == "cyclic":
         return rank % row.nodes
-    return rank // row.ranks_per_node if row.mapping == "block" and row.ranks_per_node else None
+    if row.mapping == "block" and row.ranks_per_node:
+        return rank // row.ranks_per_node
+    return None
 
 
 def host_of_rank(row: Row, hosts: Sequence[str], rank: int) -> str:
     """Return the host of a worker if there are several; empty if it is unknown; ``hosts`` are those of its nodes."""
     node = node_of_rank(row, rank)
-    return hosts[node] if node is not None and len(hosts) == row.nodes > 1 else ""
+    if node is None or row.nodes < 2 or len(hosts) != row.nodes:
+        return ""
+    return hosts[node]
 
 
 def tier_label(row: Row) -> str:
     """Return whether two ranks are on one node or not, in words; empty if all ranks take part or nodes are unknown."""
-    two = rank_pair(row)
-    if two is None:
+    pair = rank_pair(row)
+    if pair is None:
         return ""
-    first, second = (node_of_rank(row, rank) for rank in two)
+    first, second = (node_of_rank(row, rank) for rank in pair)
     if first is None or second is None:
         return ""
     return ON_ONE_NODE if first == second else BETWEEN_NODES
@@ -81,20 +91,26 @@ def fell_back(row: Row) -> bool:
 
     ``executed`` may have two names: ``sharp (collnet_direct)``.
     """
-    return row.requested is not None and f"({row.requested})" not in (
-        f"({executed_name(row)})",
-        row.executed.partition(" ")[2],
-    )
+    if row.requested is None:
+        return False
+    name, _, name_in_brackets = row.executed.partition(" ")
+    return row.requested != name and f"({row.requested})" != name_in_brackets
 
 
 def requested_note(row: Row) -> str:
     """Return what ran, in brackets, with the request if that differs; empty without a request."""
     if row.requested is None:
         return ""
-    executed = "not shown" if executed_name(row) == UNKNOWN else f"{executed_name(row)} ran"
-    return f"({row.requested} asked, {executed})" if fell_back(row) else f"({executed_name(row)})"
+    name = executed_name(row)
+    if not fell_back(row):
+        return f"({name})"
+    executed = "not shown" if name == UNKNOWN else f"{name} ran"
+    return f"({row.requested} asked, {executed})"
 
 
 def executed_note(row: Row) -> str:
     """Return what the library ran, for a tooltip; empty for our own schedules, whose name says it."""
-    return row.executed if row.algorithm == NATIVE and (row.requested or executed_name(row) != UNKNOWN) else ""
+    if row.algorithm != NATIVE:
+        return ""
+    is_known = row.requested or executed_name(row) != UNKNOWN
+    return row.executed if is_known else ""

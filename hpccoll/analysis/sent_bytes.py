@@ -28,50 +28,66 @@ from hpccoll.store.rows import Row
 def rail_findings(group: ChartGroup) -> Iterator[Finding]:
     """Yield the ports that each algorithm used at the largest size on the most ranks, and the gain of further ports."""
     points = largest_points(group)
-    most = max((point.row.ranks for point in points), default=0)
+    if not points:
+        return
+    most = max(point.row.ranks for point in points)
     by_algorithm = defaultdict[tuple[Choice, CallKey], list[SeriesPoint]](list)
     for point in points:
         if point.row.ranks == most:
             by_algorithm[Choice.of(point.row), point.key.without("variant", "in_place")].append(point)
-    if by_algorithm:
-        row = next(iter(by_algorithm.values()))[0].row
-        nbytes = row.requested_bytes if group.has_size else None
-        at = "" if nbytes is None else f" at {format_size(nbytes)}"
-        series = tuple(usage for points in by_algorithm.values() for usage in _port_usage(group, points))
-        text = f"sent by a node on {group.shape_label(row)}{at}: {'; '.join(map(_usage_text, series))}."
-        yield info("rails", text, title="Rails", shape=group.shape_label(row), nbytes=nbytes, series=series)
+    usages: list[dict[str, Any]] = []
+    for points_of_algorithm in by_algorithm.values():
+        usages += _port_usage(group, points_of_algorithm)
+    row = next(iter(by_algorithm.values()))[0].row
+    shape = group.shape_label(row)
+    where = shape
+    nbytes = None
+    if group.has_size:
+        nbytes = row.requested_bytes
+        where = f"{shape} at {format_size(nbytes)}"
+    text = f"sent by a node on {where}: {'; '.join(map(_usage_text, usages))}."
+    yield info("rails", text, title="Rails", shape=shape, nbytes=nbytes, series=tuple(usages))
 
 
 def _usage_text(usage: Mapping[str, Any]) -> str:
-    machine = f" on {usage['machine']}" if usage["machine"] else ""
+    text = usage["name"]
+    if usage["machine"]:
+        text += f" on {usage['machine']}"
     ports = ", ".join(f"{port} {part:.0%}" for port, part in usage["ports"].items())
-    unused = f", at most {100 * UNUSED_PORT_SHARE:g} % on {', '.join(usage['unused'])}" if usage["unused"] else ""
-    launch = " (another launch)" if usage["other_launch"] else ""
-    gain = f", {usage['gain']:.2f}x as fast as {usage['base']}{launch}" if usage["gain"] else ""
-    return f"{usage['name']}{machine} through {ports}{unused}{gain}"
+    text += f" through {ports}"
+    if usage["unused"]:
+        text += f", at most {100 * UNUSED_PORT_SHARE:g} % on {', '.join(usage['unused'])}"
+    if usage["gain"]:
+        launch = " (another launch)" if usage["other_launch"] else ""
+        text += f", {usage['gain']:.2f}x as fast as {usage['base']}{launch}"
+    return str(text)
 
 
 def _port_usage(group: ChartGroup, points: Sequence[SeriesPoint]) -> Iterator[dict[str, Any]]:
     """Yield the ports of each point of one algorithm in several environments; gains are over the fewest ports."""
     base = min(points, key=lambda point: (len(ports_used(point.row)), median_seconds(point)))
+    fewest_ports = len(ports_used(base.row))
     for point in points:
         used = ports_used(point.row)
+        machine = group.machine_label(point) if len(group.machines) > 1 else ""
+        gain = _gain(point, base) if len(used) > fewest_ports else None
         yield {
             "name": point.series,
-            "machine": group.machine_label(point) if len(group.machines) > 1 else "",
+            "machine": machine,
             "ports": used,
             "unused": tuple(port for port in point.row.port_sent if port not in used),
             "base": base.series,
-            "gain": _gain(point, base) if len(used) > len(ports_used(base.row)) else None,
+            "gain": gain,
             "other_launch": not paired_rounds(point.row, base.row),
         }
 
 
 def _gain(point: SeriesPoint, base: SeriesPoint) -> float | None:
     """Return how many times as fast as ``base`` the point is; None if neither is clearly faster."""
-    rows = point.row, base.row
-    clear = clearly_faster_anywhere(*rows) or clearly_faster_anywhere(*rows[::-1])
-    return time_ratio(base.row, point.row) if clear else None
+    is_faster = clearly_faster_anywhere(point.row, base.row)
+    if is_faster or clearly_faster_anywhere(base.row, point.row):
+        return time_ratio(base.row, point.row)
+    return None
 
 
 def largest_points(group: ChartGroup) -> list[SeriesPoint]:
@@ -94,32 +110,58 @@ def sent_bytes_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
 
     If reduction by switches was requested, rows of the library have the bytes with and without switches instead.
     """
-    compared = () if group.many_pairs else group.best_placements
-    points = [p for p in compared if in_units_of_size(p.row, p.row.worker_sent_measured) is not None]
-    largest = dict[tuple[str, int], SeriesPoint]()
-    for point in sorted(points, key=lambda p: (list(group.legend).index(p.series), p.row.ranks, p.row.bytes)):
-        largest[point.series, point.row.ranks] = point
-    has_aggregators = any(point.row.aggregators for point in largest.values())
-    more = ["received: both", "by aggregators: both"] if has_aggregators else []
-    head = ["sent by a node", "on", "size", "counted", "measured", *more, "measured / counted with headers"]
+    points = _points_at_largest_sizes(group)
+    has_aggregators = any(point.row.aggregators for point in points)
+    head = ["sent by a node", "on", "size", "counted", "measured"]
+    if has_aggregators:
+        head += ["received: both", "by aggregators: both"]
+    head.append("measured / counted with headers")
     by_switches = any(point.row.requested in SWITCH_REQUESTS for point in group.usable)
     lines = []
-    for point in largest.values():
+    for point in points:
         row = point.row
-        counted, measured = row.worker_sent_predicted, row.worker_sent_measured
-        received = row.worker_received_predicted, row.worker_received_measured
-        totals = (row.wire_bytes_predicted, counted), (row.wire_bytes_measured, measured)
-        of_aggregators = tuple(aggregator_bytes(row, everyone, worker) for everyone, worker in totals)
-        extra = [received, of_aggregators] if has_aggregators else []
+        counted = _in_sizes(row, row.worker_sent_predicted)
+        if not counted and by_switches:
+            counted = _by_switches(row)
+        measured = _in_sizes(row, row.worker_sent_measured)
+        line = [point.series, group.shape_label(row), format_size(row.requested_bytes)]
+        line += [counted or uncounted_reason(row), measured]
+        if has_aggregators:
+            line += _aggregator_cells(row)
         ratio = measured_to_counted(row, point.wire)
-        lines.append([
-            point.series, group.shape_label(row), format_size(row.requested_bytes),
-            _in_sizes(row, counted) or (_by_switches(row) if by_switches else "") or uncounted_reason(row),
-            _in_sizes(row, measured),
-            *(", ".join(filter(None, (_in_sizes(row, nbytes) for nbytes in both))) for both in extra),
-            "" if ratio is None else f"{ratio:.3f}",
-        ])  # fmt: skip
+        line.append("" if ratio is None else f"{ratio:.3f}")
+        lines.append(line)
     return head, lines
+
+
+def _points_at_largest_sizes(group: ChartGroup) -> list[SeriesPoint]:
+    """Return the point with measured bytes at the largest size of each series and number of ranks."""
+    if group.many_pairs:
+        return []
+    places = {series: place for place, series in enumerate(group.legend)}
+
+    def order(point: SeriesPoint) -> tuple[int, int, int]:
+        return places[point.series], point.row.ranks, point.row.bytes
+
+    points = group.best_placements
+    measured = [point for point in points if in_units_of_size(point.row, point.row.worker_sent_measured) is not None]
+    largest: dict[tuple[str, int], SeriesPoint] = {}
+    for point in sorted(measured, key=order):
+        largest[point.series, point.row.ranks] = point
+    return list(largest.values())
+
+
+def _aggregator_cells(row: Row) -> tuple[str, str]:
+    """Return what a worker received, and what aggregators sent: counted and measured, in units of S."""
+    counted = aggregator_bytes(row, row.wire_bytes_predicted, row.worker_sent_predicted)
+    measured = aggregator_bytes(row, row.wire_bytes_measured, row.worker_sent_measured)
+    received = _both_in_sizes(row, row.worker_received_predicted, row.worker_received_measured)
+    return received, _both_in_sizes(row, counted, measured)
+
+
+def _both_in_sizes(row: Row, counted: float | None, measured: float | None) -> str:
+    sizes = _in_sizes(row, counted), _in_sizes(row, measured)
+    return ", ".join(filter(None, sizes))
 
 
 def _by_switches(row: Row) -> str:

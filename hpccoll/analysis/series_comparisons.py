@@ -38,28 +38,28 @@ class Efficiency:
 def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
     """Return how many times as long as each point the library's own collective takes, in the same placement.
 
-    Both were measured by one launch in the same variant; of several transports, the fastest call of the library counts.
-    A call with one buffer is compared with both placements.
+    Both were measured by one launch in the same variant. If the library was measured over several transports, its
+    fastest call counts. A call with one buffer is compared with both placements.
     """
     usable = [point for point in points if point.row.ranked]
     own_calls: dict[CallKey, list[SeriesPoint]] = defaultdict(list)
     for point in usable:
         if Choice.of(point.row).is_native:
             own_calls[point.key.without("in_place")].append(point)
-    found = []
+    gains = []
     for point in usable:
-        placement = placement_label(point.row)
-        rivals = [
-            native
-            for native in own_calls[point.key.without("in_place")]
-            if placement_label(native.row) in (placement, "") and paired_rounds(point.row, native.row)
-        ]
-        if rivals and not Choice.of(point.row).is_native:
+        if Choice.of(point.row).is_native:
+            continue
+        placements = placement_label(point.row), ""
+        own_points = own_calls[point.key.without("in_place")]
+        same_placement = (native for native in own_points if placement_label(native.row) in placements)
+        rivals = [native for native in same_placement if paired_rounds(point.row, native.row)]
+        if rivals:
             native = min(rivals, key=median_seconds)
             ratios = round_ratios(native.row, point.row)
             ends = (min(ratios), max(ratios)) if len(ratios) > 1 else None
-            found.append(Speedup(point, median_ratio(ratios), ends))
-    return tuple(found)
+            gains.append(Speedup(point, median_ratio(ratios), ends))
+    return tuple(gains)
 
 
 def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:
@@ -90,7 +90,9 @@ class RepeatedPoint:
 
     @property
     def disagrees(self) -> bool:
-        return disjoint(self.fastest.row.interval, self.slowest.row.interval)
+        fastest = self.fastest.row
+        slowest = self.slowest.row
+        return disjoint(fastest.interval, slowest.interval)
 
 
 def repeated_points(points: Iterable[SeriesPoint]) -> tuple[RepeatedPoint, ...]:
@@ -99,12 +101,20 @@ def repeated_points(points: Iterable[SeriesPoint]) -> tuple[RepeatedPoint, ...]:
     for point in points:
         if point.row.usable and not point.row.floor:
             by_point[point.series, point.key].append(point)
-    several = (points for points in by_point.values() if len({point.row.run_id for point in points}) > 1)
-    return tuple(RepeatedPoint(min(points, key=median_seconds), max(points, key=median_seconds)) for points in several)
+    repeated = []
+    for same_points in by_point.values():
+        runs = {point.row.run_id for point in same_points}
+        if len(runs) > 1:
+            fastest = min(same_points, key=median_seconds)
+            slowest = max(same_points, key=median_seconds)
+            repeated.append(RepeatedPoint(fastest, slowest))
+    return tuple(repeated)
 
 
 def evenly_spaced(values: Sequence[int], count: int) -> list[int]:
     """Return at most ``count`` of the sorted ``values``: evenly spaced, with the first and the last."""
     if len(values) <= count:
         return list(values)
-    return [values[round(i * (len(values) - 1) / (count - 1))] for i in range(count)]
+    last = len(values) - 1
+    places = [round(number * last / (count - 1)) for number in range(count)]
+    return [values[place] for place in places]

@@ -44,15 +44,18 @@ def series_namer(rows: Iterable[Row]) -> Callable[[Row], str]:
     seen: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for row in rows:
         for field, describe in _SERIES_DETAILS.items():
-            if (detail := describe(row)) is not None:
+            detail = describe(row)
+            if detail is not None:
                 seen[_compared_with(row, field)].add(detail)
 
     def name(row: Row) -> str:
-        differing = (field for field in _SERIES_DETAILS if len(seen[_compared_with(row, field)]) > 1)
-        details = (_SERIES_DETAILS[field](row) for field in differing)
-        return " ".join(filter(None, (row.algorithm, requested_note(row), *details))) + (
-            " (floor)" if row.floor else ""
-        )
+        words = [row.algorithm, requested_note(row)]
+        for field, describe in _SERIES_DETAILS.items():
+            if len(seen[_compared_with(row, field)]) > 1:
+                words.append(describe(row) or "")
+        if row.floor:
+            words.append("(floor)")
+        return " ".join(filter(None, words))
 
     return name
 
@@ -62,18 +65,24 @@ def _compared_with(row: Row, field: str) -> tuple[str, ...]:
     if field == "executor":
         return row.device, field
     moves = not row.floor and row.algorithm not in (NATIVE, AUTO)
-    return row.collective, "any that moves bytes" if field == "transport" and moves else row.algorithm, field
+    if field == "transport" and moves:
+        return row.collective, "any that moves bytes", field
+    return row.collective, row.algorithm, field
 
 
 def imported_name(row: Row, library: str = "") -> str:
     """Return the name of the series of another program: ``osu MPI_Iallreduce (single)``, with a library if given."""
+    call = call_label(row.params) or row.algorithm
     how = ", ".join(filter(None, (row.timing, library)))
-    return f"{row.source} {call_label(row.params) or row.algorithm} ({how})"
+    return f"{row.source} {call} ({how})"
 
 
 def call_label(params: Mapping[str, object]) -> str:
     """Return what another program called, and with which options: ``MPI_Iallreduce``, ``graph=1``; or empty."""
-    return ", ".join(str(value) if name == "call" else f"{name}={value}" for name, value in params.items())
+    words = []
+    for name, value in params.items():
+        words.append(str(value) if name == "call" else f"{name}={value}")
+    return ", ".join(words)
 
 
 def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[str, ...]]:
@@ -83,65 +92,100 @@ def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[st
     Keys that compare ``loosely`` leave out how operations were timed, and types of elements that nothing reduces.
     """
     rows = list(rows)
-    by_collective: dict[str, list[Row]] = defaultdict(list)
-    foremost = {row.collective: row.precedence for row in sorted(rows, key=lambda row: -row.precedence)}
-    for row in rows:
-        if row.precedence == foremost[row.collective]:
-            by_collective[row.collective].append(row)
-    shape_labels = {collective: _shape_labels(members) for collective, members in by_collective.items()}
-    mappings = {collective: {row.mapping for row in members} for collective, members in by_collective.items()}
+    shape_labels: dict[str, Callable[[Row], tuple[str, str]]] = {}
+    mappings: dict[str, set[str]] = {}
+    for collective, foremost in _foremost_rows(rows).items():
+        shape_labels[collective] = _shape_labels(foremost)
+        mappings[collective] = {row.mapping for row in foremost}
     rooted = {row.collective for row in rows if root_rank(row)}
     loaded = {row.collective for row in rows if row.load}
 
     def key(row: Row) -> tuple[str, ...]:
-        pattern, root = traffic_pattern(row), root_rank(row)
-        load = IDLE if row.collective in loaded else ""
-        call = (
-            str(call_arguments(row)["model"]) if is_workload(row.collective) else "",
-            f"traffic {pattern}" if pattern else "",
-            concurrent_label(row),
-            f"load {row.load}" if row.load else load,
-            f"root {root}" if row.collective in rooted else "",
-        )
-        moves = has_size(row.collective) or is_workload(row.collective)
-        silent: tuple[str, ...] = () if moves else _ELEMENT_FIELDS
-        if loosely:
-            silent = (*silent, "timing", "rule", *(_ELEMENT_FIELDS if row.op is None else ()))
+        call = _call_labels(row, names_root=row.collective in rooted, names_load=row.collective in loaded)
+        silent = _silent_fields(row, loosely=loosely)
         if len(mappings[row.collective]) > 1:
-            silent = (*silent, "mapping")  # series are named after it, because mappings are compared
+            silent.add("mapping")  # series are named after it, because mappings are compared
         words = zip(_LABELLED, CallKey.of(row).words(*_LABELLED), strict=True)
         labels = ["" if name in silent else word for name, word in words]
         return (row.collective, *call, *labels, *shape_labels[row.collective](row))
 
-    return [*map(key, rows)]
+    return list(map(key, rows))
+
+
+def _foremost_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return the rows of each collective that have the lowest precedence of all of its rows."""
+    precedence: dict[str, int] = {}
+    for row in rows:
+        precedence[row.collective] = min(precedence.get(row.collective, row.precedence), row.precedence)
+    foremost: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.precedence == precedence[row.collective]:
+            foremost[row.collective].append(row)
+    return foremost
+
+
+def _call_labels(row: Row, *, names_root: bool, names_load: bool) -> tuple[str, ...]:
+    """Return the arguments of a call in words, each at its place; an empty text stands for a default."""
+    model = str(call_arguments(row)["model"]) if is_workload(row.collective) else ""
+    pattern = traffic_pattern(row)
+    traffic = f"traffic {pattern}" if pattern else ""
+    load = IDLE if names_load else ""
+    if row.load:
+        load = f"load {row.load}"
+    root = f"root {root_rank(row)}" if names_root else ""
+    return model, traffic, concurrent_label(row), load, root
+
+
+def _silent_fields(row: Row, *, loosely: bool) -> set[str]:
+    """Return the fields that the setting of a row leaves out, because they have no meaning for it."""
+    silent: set[str] = set()
+    moves_elements = has_size(row.collective) or is_workload(row.collective)
+    if not moves_elements:
+        silent.update(_ELEMENT_FIELDS)
+    if loosely:
+        silent.update(("timing", "rule"))
+    if loosely and row.op is None:
+        silent.update(_ELEMENT_FIELDS)
+    return silent
 
 
 def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
     """Return a function from a row of one collective to the labels of its aggregators and ranks per node."""
-    shapes = {CallKey.of(row).only("ranks", "nodes", "ranks_per_node") for row in rows}
-    per_node = {shape.ranks_per_node for shape in shapes}
-    # A setting names the ranks per node if equal ranks are on few nodes and many, or if all nodes are alike.
-    spread = len({shape.ranks for shape in shapes}) < len(shapes) or (
-        len(per_node) == 1 and any((shape.nodes or 1) > 1 for shape in shapes)
-    )
-    aggregator_counts: dict[CallKey, set[int]] = defaultdict(set)
+    names_ranks_per_node = _names_ranks_per_node(rows)
+    counts_of_shape: dict[CallKey, set[int]] = defaultdict(set)
     for row in rows:
-        aggregator_counts[CallKey.of(row).only("ranks", "nodes")].add(row.aggregators)
-    counts = set().union(*aggregator_counts.values())
-    show_aggregators = counts != {0} and (
-        len(counts) == 1 or any(len(numbers) > 1 for numbers in aggregator_counts.values())
-    )
-    show_number = len(counts - {0}) == 1 or any(len(numbers - {0}) > 1 for numbers in aggregator_counts.values())
+        counts_of_shape[CallKey.of(row).only("ranks", "nodes")].add(row.aggregators)
+    counts: set[int] = set().union(*counts_of_shape.values())
+    differ_on_a_shape = any(len(numbers) > 1 for numbers in counts_of_shape.values())
+    names_aggregators = counts != {0} and (len(counts) == 1 or differ_on_a_shape)
+    positive_counts_differ = any(len(numbers - {0}) > 1 for numbers in counts_of_shape.values())
+    names_number = len(counts - {0}) == 1 or positive_counts_differ
 
-    def labels(row: Row) -> tuple[str, str]:
+    def aggregator_label(row: Row) -> str:
         # Idle aggregators take no time: rows of other kinds without any join the measured rows with the fewest.
         number = row.aggregators or (0 if row.ours else min(counts))
-        exact = format_count(number, "aggregator") if show_number else "aggregators"
-        aggregators = exact if number else "no aggregators"
-        each = f"{format_count(row.ranks_per_node or 'unequal', 'rank')} per node"
-        return aggregators if show_aggregators else "", each if spread else ""
+        if not number:
+            return "no aggregators"
+        return format_count(number, "aggregator") if names_number else "aggregators"
+
+    def labels(row: Row) -> tuple[str, str]:
+        aggregators = ranks = ""
+        if names_aggregators:
+            aggregators = aggregator_label(row)
+        if names_ranks_per_node:
+            ranks = f"{format_count(row.ranks_per_node or 'unequal', 'rank')} per node"
+        return aggregators, ranks
 
     return labels
+
+
+def _names_ranks_per_node(rows: Sequence[Row]) -> bool:
+    """Return whether a setting names the ranks per node: equal ranks are on few nodes and many, or all are alike."""
+    shapes = {CallKey.of(row).only("ranks", "nodes", "ranks_per_node") for row in rows}
+    if len({shape.ranks for shape in shapes}) < len(shapes):
+        return True
+    spans_nodes = any((shape.nodes or 1) > 1 for shape in shapes)
+    return spans_nodes and len({shape.ranks_per_node for shape in shapes}) == 1
 
 
 def group_file_names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
@@ -153,8 +197,12 @@ def group_file_names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], s
         for place, word in enumerate(key):
             words_at[key[0], place].add(word)
     for key in keys:
-        differing = [word for place, word in enumerate(key) if place and len(words_at[key[0], place]) > 1]
-        name = "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in (key[0], *filter(None, differing)))
+        collective, *labels = key
+        words = [collective]
+        for place, word in enumerate(labels, 1):
+            if word and len(words_at[collective, place]) > 1:
+                words.append(word)
+        name = "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in words)
         uses[name] += 1
         names[key] = name if uses[name] == 1 else f"{name}-{uses[name]}"
     return names

@@ -1,10 +1,10 @@
 """Points of charts: rows with the names of their series, and the machine, hosts, wires and memory of their runs.
 
-And what most charts and findings ask of many of them.
+With the functions over points that most charts and findings need.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey, rank_pair
 from hpccoll.store.host_names import canonical_hosts
-from hpccoll.store.rows import Interval, Results, Row
+from hpccoll.store.rows import Interval, Results, Row, Run
 from hpccoll.store.workload_timeline import WorkloadTimeline
 
 
@@ -56,7 +56,8 @@ class SeriesPoint:
     @property
     def kind(self) -> str:
         """The kind of the result, with the rate of the wires if they are those of a testbed."""
-        return ", ".join(filter(None, (self.row.kind, self.wire.rate_label)))
+        words = self.row.kind, self.wire.rate_label
+        return ", ".join(filter(None, words))
 
     def host_of(self, rank: int) -> str:
         """Return the host of a worker if there are several; empty if it is unknown."""
@@ -84,7 +85,8 @@ class SeriesPoint:
     @property
     def pair_label(self) -> str:
         """The two workers that exchange messages, in words; empty if all take part."""
-        return " and ".join(map(self.rank_name, rank_pair(self.row) or ()))
+        pair = rank_pair(self.row) or ()
+        return " and ".join(map(self.rank_name, pair))
 
 
 def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoint]:
@@ -95,50 +97,85 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
     runs = {run.run_id: run for run in results.runs}
     created = {run_id: run.created for run_id, run in runs.items()}
     incomplete = {run_id for run_id, run in runs.items() if run.rank_loss}  # see opening_findings
-    requested = (row for row in results.rows if row.run_id not in incomplete)
-    rows = sorted(requested, key=lambda row: created.get(row.run_id, ""))
+    complete = (row for row in results.rows if row.run_id not in incomplete)
+    rows = sorted(complete, key=lambda row: created.get(row.run_id, ""))
     measured_name = series_namer(row for row in rows if row.ours)  # other kinds change no measured name
+    name = _point_namer(rows, runs, measured_name)
+    probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
+    names = canonical_hosts(host for run in runs.values() for host in run.hosts)
+    hosts = {run_id: tuple(map(names.__getitem__, run.hosts)) for run_id, run in runs.items()}
+
+    def point(row: Row) -> SeriesPoint:
+        run = runs.get(row.run_id)
+        series = name(row)
+        label = inputs.get(row.run_id)
+        if label:
+            series += f" ({label})"
+        if run is None:
+            return SeriesPoint(row, series, "unknown machine", (), Wire())
+        if row.imported:
+            return SeriesPoint(row, series, run.machine, hosts[run.run_id], Wire())
+        if row.predicted:
+            return _predicted_point(row, series, run, colour_of=measured_name(row))
+        probe = probes[run.run_id]
+        hosts_of_rounds = {hosts[run_id] for run_id in row.round_run_ids if run_id in hosts}
+        library = library_summary(probe) if row.algorithm == NATIVE else ""
+        nccl = nccl_name(run) if row.transport == "nccl" else ""
+        return SeriesPoint(
+            row=row,
+            series=series,
+            machine=run.machine,
+            hosts=hosts[run.run_id],
+            wire=Wire.of(run),
+            memory=CopyRates.of(run),
+            racks=run.racks,
+            hosts_changed=len(hosts_of_rounds) > 1,
+            library=library,
+            expected_s=expected_s(probe, row),
+            mpi=recorded_mpi_version(run.provenance),
+            nccl=nccl,
+            timeline=results.timelines.get(row.key),
+        )
+
+    return list(map(point, rows))
+
+
+def _point_namer(
+    rows: Sequence[Row], runs: Mapping[str, Run], measured_name: Callable[[Row], str]
+) -> Callable[[Row], str]:
+    """Return a function that names the series of a row of any kind, without its input."""
     predicted_name = series_namer(row for row in rows if not row.imported)
-    libraries = {run_id: str(run.provenance.get("library", UNKNOWN)) for run_id, run in runs.items() if run.imported}
-    several_libraries = len({*libraries.values()}) > 1
+    libraries: dict[str, str] = {}
+    for run_id, run in runs.items():
+        if run.imported:
+            libraries[run_id] = str(run.provenance.get("library", UNKNOWN))
+    several_libraries = len(set(libraries.values())) > 1
 
     def name(row: Row) -> str:
         if row.imported:
             library = libraries.get(row.run_id, UNKNOWN)
-            return imported_name(row, library if several_libraries and library != UNKNOWN else "")
+            names_library = several_libraries and library != UNKNOWN
+            return imported_name(row, library if names_library else "")
         if row.ours:
             return measured_name(row)
         run = runs.get(row.run_id)
         assumed = ", assumed" if run and run.provenance.get("assumed") else ""
         return f"{predicted_name(row)} ({row.kind}{assumed})"
 
-    probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
-    names = canonical_hosts(host for run in runs.values() for host in run.hosts)
-    hosts = {run_id: tuple(names[host] for host in run.hosts) for run_id, run in runs.items()}
-    suffixes = {run_id: f" ({label})" for run_id, label in inputs.items() if label}
+    return name
 
-    def point(row: Row) -> SeriesPoint:
-        run, series = runs.get(row.run_id), name(row) + suffixes.get(row.run_id, "")
-        if run is None:
-            return SeriesPoint(row, series, "unknown machine", (), Wire())
-        if row.imported:
-            return SeriesPoint(row, series, run.machine, hosts[run.run_id], Wire())
-        if row.predicted:
-            prediction, fitted_to = (str(run.provenance.get(key) or "") for key in ("prediction", "fitted_to"))
-            return SeriesPoint(
-                row, series, run.machine, (), Wire(), colour_of=measured_name(row), prediction=prediction,
-                fitted_to=fitted_to,
-            )  # fmt: skip
-        probe = probes[run.run_id]
-        return SeriesPoint(
-            row, series, run.machine, hosts[run.run_id], Wire.of(run), CopyRates.of(run), racks=run.racks,
-            hosts_changed=len({hosts[run_id] for run_id in row.round_run_ids if run_id in hosts}) > 1,
-            library=library_summary(probe) if row.algorithm == NATIVE else "", expected_s=expected_s(probe, row),
-            mpi=recorded_mpi_version(run.provenance), nccl=nccl_name(run) if row.transport == "nccl" else "",
-            timeline=results.timelines.get(row.key),
-        )  # fmt: skip
 
-    return [point(row) for row in rows]
+def _predicted_point(row: Row, series: str, run: Run, colour_of: str) -> SeriesPoint:
+    return SeriesPoint(
+        row=row,
+        series=series,
+        machine=run.machine,
+        hosts=(),
+        wire=Wire(),
+        colour_of=colour_of,
+        prediction=str(run.provenance.get("prediction") or ""),
+        fitted_to=str(run.provenance.get("fitted_to") or ""),
+    )
 
 
 def median_seconds(point: SeriesPoint) -> float:
@@ -149,10 +186,13 @@ def median_seconds(point: SeriesPoint) -> float:
 
 def busbw_interval(point: SeriesPoint) -> Interval:
     """Return the ends of the busbw of a point, by the interval of its time; None without one."""
-    ends, busbw = point.row.interval, point.row.busbw_Bps or 0.0
-    if ends is None or not ends[0]:
+    interval = point.row.interval
+    if interval is None or not interval[0]:
         return None
-    return busbw * median_seconds(point) / ends[1], busbw * median_seconds(point) / ends[0]
+    shortest, longest = interval
+    busbw = point.row.busbw_Bps or 0.0
+    seconds = median_seconds(point)
+    return busbw * seconds / longest, busbw * seconds / shortest
 
 
 def split_by_launch(points: Iterable[SeriesPoint]) -> list[list[SeriesPoint]]:
@@ -162,11 +202,17 @@ def split_by_launch(points: Iterable[SeriesPoint]) -> list[list[SeriesPoint]]:
     """
     parts: list[tuple[set[str], list[SeriesPoint]]] = []
     for point in points:
-        runs, members = {run for run, _ in round_statistics(point.row)}, [point]
-        for part in [part for part in parts if part[0] & runs]:
-            parts.remove(part)
-            runs, members = part[0] | runs, [*part[1], *members]
-        parts.append((runs, members))
+        runs = {run for run, _ in round_statistics(point.row)}
+        members = [point]
+        separate = []
+        for part in parts:
+            part_runs, part_members = part
+            if part_runs & runs:
+                runs = part_runs | runs
+                members = [*part_members, *members]
+            else:
+                separate.append(part)
+        parts = [*separate, (runs, members)]
     return [members for _, members in parts]
 
 
@@ -176,14 +222,14 @@ def best_placements(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
     for point in points:
         if point.row.ranked:
             by_call[point.key.without("in_place", "variant", "aggregators")].append(point)
-    found: list[SeriesPoint] = []
-    for of_call in by_call.values():
-        for of_launch in split_by_launch(of_call):
+    faster: list[SeriesPoint] = []
+    for points_of_call in by_call.values():
+        for points_of_launch in split_by_launch(points_of_call):
             best: dict[str, SeriesPoint] = {}
-            for point in of_launch:
+            for point in points_of_launch:
                 best[point.series] = min(best.get(point.series, point), point, key=median_seconds)
-            found += best.values()
-    return tuple(found)
+            faster += best.values()
+    return tuple(faster)
 
 
 def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str]], ...]:
@@ -194,12 +240,17 @@ def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str
         if point.row.usable and point.hosts:
             repetition = times[point.series, point.key]  # a repeated measurement is another curve
             curve = point.series, point.key.only("machine", "in_place"), repetition
-            curves[curve][point.row.job, frozenset(point.hosts)] = None
+            launch = point.row.job, frozenset(point.hosts)
+            curves[curve][launch] = None
             times[point.series, point.key] += 1
-    joined = (launch for launches in curves.values() if not _are_nested(launches) for launch in launches)
-    return tuple(dict.fromkeys(joined))
+    joined: dict[tuple[str, frozenset[str]], None] = {}
+    for launches in curves.values():
+        if not _are_nested(launches):
+            joined |= launches
+    return tuple(joined)
 
 
 def _are_nested(launches: Iterable[tuple[str, frozenset[str]]]) -> bool:
     hosts = [hosts for _, hosts in launches]
-    return all(some <= max(hosts, key=len) for some in hosts)
+    largest = max(hosts, key=len)
+    return all(some <= largest for some in hosts)

@@ -53,10 +53,13 @@ class Setting:
     def of_key(cls, key: CallKey) -> "Setting":
         """Return the setting of a call: it joins element types of one arithmetic, reductions, roots and sizes."""
         values = {name: getattr(key, name) for name in _SHARED_FIELDS}
-        pair = dict(zip(_PAIR, key.pair, strict=True)) if key.pair else {}
-        arguments = tuple(sorted({**dict(key.arguments or ()), **pair}.items()))
-        arithmetic = None if key.op is None else _ARITHMETIC.get(key.dtype or "", FULL)
-        return cls(**values, arithmetic=arithmetic, arguments=arguments)
+        arguments = dict(key.arguments or ())
+        if key.pair:
+            arguments |= zip(_PAIR, key.pair, strict=True)
+        arithmetic = None
+        if key.op is not None:
+            arithmetic = _ARITHMETIC.get(key.dtype or "", FULL)
+        return cls(**values, arithmetic=arithmetic, arguments=tuple(sorted(arguments.items())))
 
     @classmethod
     def of_case(cls, case: Case, layout: Layout, variant: str | None = None) -> "Setting":
@@ -69,17 +72,22 @@ class Setting:
     @property
     def of_any_pair(self) -> "Setting":
         """The setting without the two ranks that exchange messages."""
-        return replace(self, arguments=tuple(each for each in self.arguments if each[0] not in _PAIR))
+        return self._without_arguments(*_PAIR)
+
+    def _without_arguments(self, *names: str) -> "Setting":
+        arguments = tuple((name, value) for name, value in self.arguments if name not in names)
+        return replace(self, arguments=arguments)
 
     @property
     def load(self) -> str:
         """What each rank computed meanwhile: one of LOADS."""
-        return str(dict(self.arguments).get(LOAD, IDLE))
+        arguments = dict(self.arguments)
+        return str(arguments.get(LOAD, IDLE))
 
     @property
     def idle(self) -> "Setting":
         """The setting without load."""
-        return replace(self, arguments=tuple(each for each in self.arguments if each[0] != LOAD))
+        return self._without_arguments(LOAD)
 
     @property
     def call(self) -> tuple[object, ...]:
@@ -89,9 +97,15 @@ class Setting:
     @property
     def label(self) -> str:
         """The setting for people: ``all_reduce in place, 4 ranks on 2 nodes``."""
-        placement = {None: "", True: " in place", False: " out of place"}[self.in_place]
+        call = " ".join((self.collective, *self._placement_words()))
         shape = Shape(self.nodes, self.ranks, self.aggregators).text
-        return ", ".join((f"{self.collective}{placement}", shape, *self._details()))
+        return ", ".join((call, shape, *self._details()))
+
+    def _placement_words(self) -> tuple[str, ...]:
+        """Return the placement of the buffers in words; none if the setting is for both placements."""
+        if self.in_place is None:
+            return ()
+        return ("in place",) if self.in_place else ("out of place",)
 
     @property
     def shape_label(self) -> str:
@@ -99,25 +113,34 @@ class Setting:
         if self.nodes == 1:
             return format_count(self.ranks, "rank")
         nodes = f"{self.nodes} nodes"
-        return nodes if self.ranks == self.nodes else f"{format_count(self.ranks, 'rank')} on {nodes}"
+        if self.ranks == self.nodes:
+            return nodes
+        return f"{format_count(self.ranks, 'rank')} on {nodes}"
 
     @property
     def details(self) -> tuple[str, ...]:
         """What else describes the setting, each in words; a default is not named."""
-        placement = {None: (), True: ("in place",), False: ("out of place",)}[self.in_place]
-        aggregators = (format_count(self.aggregators, "aggregator"),) if self.aggregators else ()
-        return (*placement, *aggregators, *self._details())
+        words = list(self._placement_words())
+        if self.aggregators:
+            words.append(format_count(self.aggregators, "aggregator"))
+        return (*words, *self._details())
 
     def _details(self) -> list[str]:
         details: list[str] = []
-        details += [f"{self.racks} racks"] if self.racks > 1 else []
-        details += [f"mapping {self.mapping}"] if self.mapping != "block" else []
-        details += ["unequal nodes"] if self.ranks_per_node is None else []
-        details += [dtype for dtype, kind in _ARITHMETIC.items() if kind == self.arithmetic]
-        details += [f"{name}={value}" for name, value in self.arguments]
-        details += [f"{self.device} memory"] if self.device != "cpu" else []
-        details += [f"variant {self.variant}"] if self.variant else []
-        details += [f"{self.timing} timing"] if self.timing != SINGLE else []
+        if self.racks > 1:
+            details.append(f"{self.racks} racks")
+        if self.mapping != "block":
+            details.append(f"mapping {self.mapping}")
+        if self.ranks_per_node is None:
+            details.append("unequal nodes")
+        details += (dtype for dtype, kind in _ARITHMETIC.items() if kind == self.arithmetic)
+        details += (f"{name}={value}" for name, value in self.arguments)
+        if self.device != "cpu":
+            details.append(f"{self.device} memory")
+        if self.variant:
+            details.append(f"variant {self.variant}")
+        if self.timing != SINGLE:
+            details.append(f"{self.timing} timing")
         return details
 
 
@@ -135,7 +158,8 @@ class Choice:
     @classmethod
     def of(cls, row: Row) -> "Choice":
         """Return the choice of a row, with the parameters that distinguish choices."""
-        return cls(row.algorithm, row.transport, tuple(sorted(choice_parameters(row.collective, row.params).items())))
+        params = choice_parameters(row.collective, row.params)
+        return cls(row.algorithm, row.transport, tuple(sorted(params.items())))
 
     @property
     def is_native(self) -> bool:
@@ -145,12 +169,15 @@ class Choice:
     @property
     def name(self) -> str:
         """The algorithm with its parameters: ``ring channels=4``."""
-        return " ".join((self.algorithm, *(f"{name}={value}" for name, value in self.params)))
+        params = [f"{name}={value}" for name, value in self.params]
+        return " ".join((self.algorithm, *params))
 
     @property
     def label(self) -> str:
         """Its name, with the transport unless that is ``mpi``."""
-        return self.name + (f" over {self.transport}" if self.transport != "mpi" else "")
+        if self.transport == "mpi":
+            return self.name
+        return f"{self.name} over {self.transport}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,19 +193,24 @@ class Conditions:
     @property
     def label(self) -> str:
         """The conditions under which a table is used, for people."""
-        mpi, machine = self.mpi or "an unknown MPI", self.machine or "an unknown machine"
+        machine = self.machine or "an unknown machine"
+        mpi = self.mpi or "an unknown MPI"
         return f"{machine} with {mpi} and the {self.executor} executor"
 
     @property
     def words(self) -> tuple[str, ...]:
-        return self.machine, self.mpi, f"{self.executor} executor", self.kind or "", f"rule {self.rule}"
+        executor = f"{self.executor} executor"
+        return self.machine, self.mpi, executor, self.kind or "", f"rule {self.rule}"
 
 
 def machine_name(machine: str, provenance: Mapping[str, Any]) -> str:
     """Return the machine of a run, as the run recorded it, in a line; on a testbed with the rates of its wires."""
     testbed = provenance.get("testbed") or {}
-    rates = [f"{name} {testbed[key]}" for name, key in (("wires", "rate"), ("uplinks", "uplink")) if testbed.get(key)]
-    return ", ".join((machine, *rates))
+    words = [machine]
+    for name, key in (("wires", "rate"), ("uplinks", "uplink")):
+        if testbed.get(key):
+            words.append(f"{name} {testbed[key]}")
+    return ", ".join(words)
 
 
 def recorded_mpi_version(provenance: Mapping[str, object]) -> str:

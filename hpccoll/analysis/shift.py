@@ -20,6 +20,7 @@ An approximate distribution of estimates of variance components, Biometrics Bull
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -68,11 +69,15 @@ def shifts(old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> li
     ``old`` and ``new`` are the medians of the rounds of each case in seconds, [case][round].
     """
     usable: list[int] = []
-    freedom, squares, estimates, samples = list[float](), list[float](), list[float](), list[float]()
+    freedom: list[float] = []
+    squares: list[float] = []
+    estimates: list[float] = []
+    samples: list[float] = []
     for case, (old_rounds, new_rounds) in enumerate(zip(old, new, strict=True)):
         if not len(old_rounds) or not len(new_rounds):
             continue
-        before, after = np.log(old_rounds), np.log(new_rounds)
+        before = np.log(old_rounds)
+        after = np.log(new_rounds)
         usable.append(case)
         freedom.append(len(before) + len(after) - 2)
         squares.append(_squared_deviations(before) + _squared_deviations(after))
@@ -89,7 +94,8 @@ def shifts(old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> li
 
 
 def _squared_deviations(values: Floats) -> float:
-    return float(((values - values.mean()) ** 2).sum())
+    deviations = values - values.mean()
+    return float((deviations**2).sum())
 
 
 def shifts_of_estimates(estimates: Floats, variance: Floats, samples: Floats, degrees: Floats) -> list[Shift]:
@@ -102,11 +108,19 @@ def shifts_of_estimates(estimates: Floats, variance: Floats, samples: Floats, de
         degrees: the degrees of freedom of the variance.
     """
     widths = np.sqrt(variance * samples)
-    p_values = benjamini_hochberg(np.asarray(2 * special.stdtr(degrees, -np.abs(estimates) / widths)))
+    statistics = np.abs(estimates) / widths
+    two_sided = np.asarray(2 * special.stdtr(degrees, -statistics))
     half = half_width(degrees) * widths
-    factors, low, high = (_exponential(logs) for logs in (estimates, estimates - half, estimates + half))
-    columns = factors, low, high, p_values, np.sqrt(variance), degrees
-    return [Shift(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+    columns = (
+        _exponential(estimates),
+        _exponential(estimates - half),
+        _exponential(estimates + half),
+        benjamini_hochberg(two_sided),
+        np.sqrt(variance),
+        degrees,
+    )
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Shift(*values) for values in rows]
 
 
 def _exponential(logs: Floats) -> Floats:
@@ -129,15 +143,17 @@ def moderated(squares: Floats, freedom: Floats) -> tuple[Floats, Floats]:
         freedom: its degrees of freedom; cases without any get the common variance.
     """
     total = float(freedom.sum())
-    known = freedom > 0
-    prior, prior_freedom = _prior(squares[known] / freedom[known], freedom[known])
+    has_freedom = freedom > 0
+    own_freedom = freedom[has_freedom]
+    prior, prior_freedom = _prior(squares[has_freedom] / own_freedom, own_freedom)
     if math.isinf(prior_freedom):  # no more spread than chance makes: all cases share one variance
         pooled = max(float(squares.sum()) / total, VARIANCE_FLOOR)
         return np.full(len(squares), pooled), np.full(len(squares), total)
     degrees = prior_freedom + freedom
     variance = (prior_freedom * prior + squares) / degrees
-    own = np.divide(squares, freedom, out=np.zeros(len(squares)), where=known)
-    return np.maximum(np.maximum(variance, own), VARIANCE_FLOOR), np.minimum(degrees, total)
+    own = np.divide(squares, freedom, out=np.zeros(len(squares)), where=has_freedom)
+    larger = np.maximum(variance, own)
+    return np.maximum(larger, VARIANCE_FLOOR), np.minimum(degrees, total)
 
 
 def _prior(variances: Floats, freedom: Floats) -> tuple[float, float]:
@@ -146,16 +162,19 @@ def _prior(variances: Floats, freedom: Floats) -> tuple[float, float]:
     The logarithm of a variance with d degrees of freedom has the mean log(s^2) + digamma(d/2) - log(d/2) and the
     variance trigamma(d/2); what its spread has beyond that is trigamma of half the degrees of the prior.
     """
+    halves = freedom / 2
     logs = np.log(np.maximum(variances, VARIANCE_FLOOR))
-    corrected = logs - special.digamma(freedom / 2) + np.log(freedom / 2)
-    if len(logs) < 2:
-        return float(np.exp(corrected.mean())), math.inf
+    corrected = logs - special.digamma(halves) + np.log(halves)
     mean = corrected.mean()
-    excess = float(((corrected - mean) ** 2).sum() / (len(logs) - 1) - special.polygamma(1, freedom / 2).mean())
+    if len(logs) < 2:
+        return float(np.exp(mean)), math.inf
+    spread = ((corrected - mean) ** 2).sum() / (len(logs) - 1)
+    excess = float(spread - special.polygamma(1, halves).mean())
     if excess <= 0:
         return float(np.exp(mean)), math.inf
     half = _inverse_trigamma(excess)
-    return float(np.exp(mean + special.digamma(half) - np.log(half))), 2 * half
+    log_common = mean + special.digamma(half) - np.log(half)
+    return float(np.exp(log_common)), 2 * half
 
 
 def _inverse_trigamma(value: float) -> float:
@@ -197,12 +216,16 @@ def _similar(sizes: Sequence[int], middle: Floats) -> list[list[int]]:
         sizes: the size of each case in bytes.
         middle: the logarithm of its time.
     """
+    cases_of_size: dict[int, list[int]] = defaultdict(list)
+    for number, size in enumerate(sizes):
+        cases_of_size[size].append(number)
     groups: list[list[int]] = []
     before = math.inf
-    for size in sorted({*sizes}, reverse=True):
-        cases = [number for number, each in enumerate(sizes) if each == size]
+    for size in sorted(cases_of_size, reverse=True):
+        cases = cases_of_size[size]
         typical = float(np.median(middle[cases]))
-        if groups and (len(groups[-1]) < LEAST_SIMILAR or abs(before - typical) < math.log(ALIKE)):
+        takes_as_long = abs(before - typical) < math.log(ALIKE)
+        if groups and (takes_as_long or len(groups[-1]) < LEAST_SIMILAR):
             groups[-1] += cases
         else:
             groups.append(cases)
@@ -230,31 +253,39 @@ class RunSpread:
         and adds little to those that the wire sets. Without ``sizes``, those of the cases, all are similar.
         """
         logs = np.log(np.array(times, float))
-        middle, runs = logs.mean(axis=1), logs.shape[1]
+        middle = logs.mean(axis=1)
+        runs = logs.shape[1]
         deviations = logs - middle[:, None]
-        of_run, alike = np.zeros(logs.shape), np.ones(len(logs))  # the common deviation, and how many cases share it
+        common_deviations = np.zeros(logs.shape)
+        sharers = np.ones(len(logs))  # how many cases share the common deviation of each case
         groups = _similar(sizes or [0] * len(logs), middle)
         for cases in groups:
             if len(cases) > 1:
                 shared = np.median(deviations[cases], axis=0)
-                of_run[cases], alike[cases] = shared - shared.mean(), len(cases)
-        share = np.where(alike > 1, 1 - 1 / alike, 1.0)  # a median over cases takes some of their freedom
-        own, own_degrees = moderated(((deviations - of_run) ** 2).sum(axis=1), (runs - 1) * share)
+                common_deviations[cases] = shared - shared.mean()
+                sharers[cases] = len(cases)
+        share = np.where(sharers > 1, 1 - 1 / sharers, 1.0)  # a median over cases takes some of their freedom
+        own_squares = ((deviations - common_deviations) ** 2).sum(axis=1)
+        own, own_degrees = moderated(own_squares, (runs - 1) * share)
         chance = np.zeros(len(logs))  # what the median has of the cases' own
         for cases in groups:
             chance[cases] = MEDIAN_VARIANCE * own[cases].mean() / len(cases)
-        common = np.maximum((of_run**2).sum(axis=1) / (runs - 1) - chance, 0.0)
+        common_variance = (common_deviations**2).sum(axis=1) / (runs - 1)
+        common = np.maximum(common_variance - chance, 0.0)
         variance = own + common
-        degrees = variance**2 / (common**2 / (runs - 1) + own**2 / own_degrees)
+        inverse_degrees = common**2 / (runs - 1) + own**2 / own_degrees
+        degrees = variance**2 / inverse_degrees
         return cls(middle, variance, degrees, runs)
 
     @property
     def bounds(self) -> tuple[Floats, Floats]:
         """The ends of the 95 % prediction interval of one more run, in seconds, of each case."""
-        half = half_width(self.degrees) * np.sqrt(self.variance * (1 + 1 / self.runs))
+        deviation = np.sqrt(self.variance * (1 + 1 / self.runs))
+        half = half_width(self.degrees) * deviation
         return np.exp(self.middle - half), np.exp(self.middle + half)
 
     def shifts(self, times: Sequence[float]) -> list[Shift]:
         """Return how far a further run is from the others, from its seconds of each case."""
+        estimates = np.log(times) - self.middle
         samples = np.full(len(self.middle), 1 + 1 / self.runs)
-        return shifts_of_estimates(np.log(times) - self.middle, self.variance, samples, self.degrees)
+        return shifts_of_estimates(estimates, self.variance, samples, self.degrees)

@@ -63,7 +63,9 @@ def choose_ranges(*placements: MeasuredSetting) -> SizeRanges:
     firsts = [0]
     for start in starts[1:]:
         around = slice(start - 1, start + 1)
-        firsts.append(_cut(sizes[around], mean_logs[rows[start - 1], around], mean_logs[rows[start], around]))
+        before = mean_logs[rows[start - 1], around]
+        after = mean_logs[rows[start], around]
+        firsts.append(_cut(sizes[around], before, after))
     ranges = []
     for first, below, start, end in zip(firsts, [*firsts[1:], None], starts, ends, strict=True):
         row = rows[start]
@@ -85,8 +87,8 @@ def choose_ranges(*placements: MeasuredSetting) -> SizeRanges:
 
 def _common_choices(placements: Sequence[MeasuredSetting]) -> list[Choice]:
     """Return the choices that were measured in all placements, in the order of the first one."""
-    common = set.intersection(*(set(measured.curves) for measured in placements))
-    return [choice for choice in placements[0].curves if choice in common]
+    first, *others = placements
+    return [choice for choice in first.curves if all(choice in measured.curves for measured in others)]
 
 
 def _mean_log_times(placements: Sequence[MeasuredSetting], choices: Sequence[Choice]) -> tuple[Times, Times]:
@@ -125,8 +127,12 @@ def ratio_noise(measured: MeasuredSetting) -> float:
     noises = []
     for size in measured.sizes:
         times = measured.times_at(size)
-        best, *others = sorted(times, key=comparable_seconds(times).__getitem__)
-        noises.append(times[best].ratio_noise(times[others[0]]) if others else 0.0)
+        fastest = sorted(times, key=comparable_seconds(times).__getitem__)[:2]
+        noise = 0.0
+        if len(fastest) == 2:
+            best, second = fastest
+            noise = times[best].ratio_noise(times[second])
+        noises.append(noise)
     return float(np.median(noises))
 
 
@@ -154,14 +160,23 @@ def _cut(sizes: Sequence[int], before: Times, after: Times) -> int:
     If only one of them was measured at both sizes, the other takes over where its measurements end; if neither was,
     the cut lies in the middle.
     """
-    known = np.isfinite([before[1], after[0]])
-    if known.all():
-        lead_before, lead_after = after[0] - before[0], before[1] - after[1]
-        fraction = lead_before / (lead_before + lead_after) if lead_before + lead_after > 0 else 0.5
-    else:
-        fraction = 0.5 if not known.any() else float(known[0])
+    fraction = _crossing(before, after)
     cut = sizes[0] * (sizes[1] / sizes[0]) ** fraction
     return int(np.clip(np.ceil(cut), sizes[0] + 1, sizes[1]))
+
+
+def _crossing(before: Times, after: Times) -> float:
+    """Return where a cut lies between two sizes: 0 at the first, 1 at the second."""
+    continues, was_measured = np.isfinite([before[1], after[0]])
+    if continues and was_measured:
+        lead_before = after[0] - before[0]
+        lead_after = before[1] - after[1]
+        both = lead_before + lead_after
+        fraction: float = lead_before / both if both > 0 else 0.5
+        return fraction
+    if continues:
+        return 1.0
+    return 0.0 if was_measured else 0.5
 
 
 def _unpaired_labels(placements: Sequence[MeasuredSetting], choice: Choice, sizes: Sequence[int]) -> tuple[str, ...]:
@@ -175,17 +190,21 @@ def _unpaired_labels(placements: Sequence[MeasuredSetting], choice: Choice, size
 def _unpaired(curves: Curves, choice: Choice, sizes: Sequence[int]) -> Iterator[str]:
     """Yield the labels of choices that no launch measured together with ``choice`` at one of their common ``sizes``."""
     chosen = curves[choice]
-    for other, curve in curves.items():
+    for rival, curve in curves.items():
+        if rival == choice:
+            continue
         common = [size for size in sizes if size in chosen and size in curve]
-        if other != choice and not all(chosen[size].shares_launch(curve[size]) for size in common):
-            yield other.label
+        if not all(chosen[size].shares_launch(curve[size]) for size in common):
+            yield rival.label
 
 
 def _over_native(choices: Sequence[Choice], logs: Times, row: int) -> float | None:
     native_choices = [number for number, choice in enumerate(choices) if choice.is_native]
     if not native_choices:
         return None
-    chosen, native = logs[row], logs[native_choices].min(axis=0)
+    chosen = logs[row]
+    native = logs[native_choices].min(axis=0)
     if not np.isfinite([chosen, native]).all():
         return None
-    return round(float(np.exp((chosen - native).mean())), DIGITS)
+    mean_log_ratio = (chosen - native).mean()
+    return round(float(np.exp(mean_log_ratio)), DIGITS)

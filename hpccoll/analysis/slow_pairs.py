@@ -46,10 +46,10 @@ def slow_pairs(points: Sequence[SeriesPoint]) -> SlowPairs | None:
     that. Unlike the median, that pair is not slow if one of three or more hosts is: the pairs of one host are two
     thirds of all pairs of three hosts, half of those of four.
 
-    The first of these that holds is the explanation, for hosts and then for ranks:
+    The first explanation that holds is the one returned, for hosts and then for ranks:
 
     - racks: the slow pairs are exactly those between racks;
-    - groups: they are exactly those between other groups, two of which have several members;
+    - groups: they are exactly those between other groups, and at least two groups have several members;
     - members: every slow pair contains one of the fewest members, at most MAX_NAMES and half of all; each is in several
       slow pairs, and more than half of its pairs are slow;
     - links: at most MAX_NAMES pairs are slow;
@@ -59,38 +59,53 @@ def slow_pairs(points: Sequence[SeriesPoint]) -> SlowPairs | None:
         points: of each pair the point of one series and size, on one number of ranks.
     """
     ordered = sorted(points, key=median_seconds)
-    usual = ordered[(len(ordered) - 1) // 4] if ordered else None
-    is_slow = [
-        usual is not None
-        and median_seconds(point) >= SLOW * median_seconds(usual)
-        and clearly_faster_anywhere(usual.row, point.row)
-        for point in ordered
-    ]
-    slow, others = ([p for p, each in zip(ordered, is_slow, strict=True) if each is wanted] for wanted in (True, False))
+    slow, others = _slow_and_others(ordered)
     if not slow:
         return None
+    count = len(slow)
     factor = median(map(median_seconds, slow)) / median(map(median_seconds, others))
     for name in _levels(ordered[0]):
-        ends_of_slow, ends_of_others = ([_ends(point, name) for point in part] for part in (slow, others))
-        if groups := _groups(ends_of_slow, ends_of_others):
-            racks = set(_racks(ordered[0], {*chain.from_iterable(groups)}))
-            return SlowPairs(len(slow), factor, "racks" if racks == {*groups} else "groups", _sorted_names(groups))
-        if members := _members(ends_of_slow, ends_of_others):
-            return SlowPairs(len(slow), factor, "members", _sorted_names([members]))
-    if len(slow) <= MAX_NAMES:
+        ends_of_slow = [_ends(point, name) for point in slow]
+        ends_of_others = [_ends(point, name) for point in others]
+        groups = _groups(ends_of_slow, ends_of_others)
+        if groups:
+            hosts = set(chain.from_iterable(groups))
+            are_racks = set(_racks(ordered[0], hosts)) == set(groups)
+            return SlowPairs(count, factor, "racks" if are_racks else "groups", _sorted_names(groups))
+        members = _members(ends_of_slow, ends_of_others)
+        if members:
+            return SlowPairs(count, factor, "members", _sorted_names([members]))
+    if count <= MAX_NAMES:
         links = (_ends(point, SeriesPoint.rank_name) for point in slow)
-        return SlowPairs(len(slow), factor, "links", _sorted_names(links))
-    return SlowPairs(len(slow), factor, "nothing")
+        return SlowPairs(count, factor, "links", _sorted_names(links))
+    return SlowPairs(count, factor, "nothing")
+
+
+def _slow_and_others(ordered: Sequence[SeriesPoint]) -> tuple[list[SeriesPoint], list[SeriesPoint]]:
+    """Return the slow pairs, and all other pairs, each in the order of their times."""
+    slow: list[SeriesPoint] = []
+    others: list[SeriesPoint] = []
+    if not ordered:
+        return slow, others
+    usual = ordered[(len(ordered) - 1) // 4]
+    least = SLOW * median_seconds(usual)
+    for point in ordered:
+        is_slow = median_seconds(point) >= least and clearly_faster_anywhere(usual.row, point.row)
+        part = slow if is_slow else others
+        part.append(point)
+    return slow, others
 
 
 def _levels(point: SeriesPoint) -> list[Callable[[SeriesPoint, int], str]]:
     """Return what names the ends of pairs: their hosts if these have several ranks, then their ranks."""
-    several = point.host_of(0) and point.row.ranks > point.row.nodes
-    return [SeriesPoint.host_of, SeriesPoint.rank_name] if several else [SeriesPoint.rank_name]
+    if point.host_of(0) and point.row.ranks > point.row.nodes:
+        return [SeriesPoint.host_of, SeriesPoint.rank_name]
+    return [SeriesPoint.rank_name]
 
 
 def _ends(point: SeriesPoint, name: Callable[[SeriesPoint, int], str]) -> Ends:
-    return frozenset(name(point, rank) for rank in rank_pair(point.row) or ())
+    pair = rank_pair(point.row) or ()
+    return frozenset(name(point, rank) for rank in pair)
 
 
 def _racks(point: SeriesPoint, hosts: Collection[str]) -> Iterator[Ends]:
@@ -98,14 +113,15 @@ def _racks(point: SeriesPoint, hosts: Collection[str]) -> Iterator[Ends]:
     by_rack = defaultdict[int, set[str]](set)
     for host, rack in zip(point.hosts, point.racks, strict=False):
         by_rack[rack].add(host)
-    yield from (frozenset(members.intersection(hosts)) for members in by_rack.values())
+    for members in by_rack.values():
+        yield frozenset(members.intersection(hosts))
 
 
 def _sorted_names(groups: Iterable[Ends]) -> tuple[Names, ...]:
     """Return the names of groups: ``n2`` before ``n10``, and the group with the first name first."""
-    return tuple(
-        sorted((tuple(sorted(group, key=_by_number)) for group in groups), key=lambda names: _by_number(names[0]))
-    )
+    names_of_groups = [tuple(sorted(group, key=_by_number)) for group in groups]
+    names_of_groups.sort(key=lambda names: _by_number(names[0]))
+    return tuple(names_of_groups)
 
 
 def _by_number(name: str) -> tuple[int, str]:
@@ -114,19 +130,31 @@ def _by_number(name: str) -> tuple[int, str]:
 
 def _groups(slow: Iterable[Ends], others: Iterable[Ends]) -> list[Ends]:
     """Return the groups that other pairs connect, if every slow pair is between two of them; else nothing."""
+    single_ends = [frozenset([end]) for end in chain.from_iterable(slow)]
     groups: list[Ends] = []
-    for connected in (*others, *(frozenset([end]) for end in chain.from_iterable(slow))):
-        joined = [group for group in groups if group & connected]
-        groups = [*(group for group in groups if not group & connected), connected.union(*joined)]
-    within = any(ends <= group for ends in slow for group in groups)
-    return [] if within or sum(len(group) > 1 for group in groups) < 2 else groups
+    for connected in (*others, *single_ends):
+        joined = connected
+        separate = []
+        for group in groups:
+            if group & connected:
+                joined = joined.union(group)
+            else:
+                separate.append(group)
+        groups = [*separate, joined]
+    for ends in slow:
+        if any(ends <= group for group in groups):
+            return []
+    several_members = [group for group in groups if len(group) > 1]
+    return groups if len(several_members) > 1 else []
 
 
 def _members(slow: Sequence[Ends], others: Sequence[Ends]) -> Ends | None:
     """Return the fewest members that explain all slow pairs; None if none do."""
-    of_slow, of_others = (Counter(chain.from_iterable(part)) for part in (slow, others))
-    mostly_slow = [member for member, count in of_slow.most_common() if 1 < count > of_others[member]]
-    most = min(MAX_NAMES, len({*of_slow, *of_others}) // 2)
+    slow_counts = Counter(chain.from_iterable(slow))
+    other_counts = Counter(chain.from_iterable(others))
+    mostly_slow = [member for member, count in slow_counts.most_common() if 1 < count > other_counts[member]]
+    all_members = {*slow_counts, *other_counts}
+    most = min(MAX_NAMES, len(all_members) // 2)
     for number in range(1, most + 1):
         for members in map(frozenset, combinations(mostly_slow[:MAX_CANDIDATES], number)):
             if all(members & ends for ends in slow):

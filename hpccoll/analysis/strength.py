@@ -33,7 +33,7 @@ ADVISED: tuple[Strength, ...] = ("fair", "strong")
 """The strengths with which a choice is advised."""
 
 MIN_ROUNDS = 3
-"""Rounds from which on evidence is fair: the least number of which a median tolerates one disturbed round."""
+"""Rounds from which on evidence is fair: with three or more, a median tolerates one disturbed round."""
 
 MIN_AGREEMENTS = 5
 """Comparisons, one for each round of each size, that a strong choice wins: equal choices do so once in 2^5 = 32 times,
@@ -64,14 +64,17 @@ class Gain:
         Args:
             sizes: for each size the median of the ratios of the rounds, and these; a round has one for each call.
         """
-        of_rounds: dict[RoundKey, list[float]] = defaultdict(list)
+        over_medians: dict[RoundKey, list[float]] = defaultdict(list)
         for median, ratios in sizes:
             for key, ratio in ratios:
-                of_rounds[key].append(ratio / median)
-        factor, deviations = _mean_ratio([median for median, _ in sizes]), [*map(_mean_ratio, of_rounds.values())]
+                over_medians[key].append(ratio / median)
+        factor = _mean_ratio([median for median, _ in sizes])
+        deviations = list(map(_mean_ratio, over_medians.values()))
         if len(deviations) < 2:
             return cls(factor, None, None)
-        return cls(factor, factor * min(1.0, *deviations), factor * max(1.0, *deviations))
+        low = factor * min(1.0, *deviations)
+        high = factor * max(1.0, *deviations)
+        return cls(factor, low, high)
 
     @property
     def exceeds_noise(self) -> bool:
@@ -83,7 +86,8 @@ class Gain:
     @property
     def is_noticeable(self) -> bool:
         """Whether the gain of every round is."""
-        return (self.factor if self.low is None else self.low) >= NOTICEABLE
+        least = self.factor if self.low is None else self.low
+        return least >= NOTICEABLE
 
 
 def _mean_ratio(ratios: Collection[float]) -> float:
@@ -105,19 +109,23 @@ class Evidence:
 
     @property
     def strength(self) -> Strength:
-        failed = [STRENGTHS.index(each.strength) for each in CONDITIONS if not each.holds(self)]
-        return STRENGTHS[min(failed, default=len(STRENGTHS)) - 1]
+        failed = [STRENGTHS.index(condition.strength) for condition in CONDITIONS if not condition.holds(self)]
+        lowest = min(failed, default=len(STRENGTHS))
+        return STRENGTHS[lowest - 1]
 
     @property
     def next_strength(self) -> Strength:
         """The strength above its own; that of the strongest is its own."""
-        return STRENGTHS[min(STRENGTHS.index(self.strength) + 1, len(STRENGTHS) - 1)]
+        place = STRENGTHS.index(self.strength)
+        strongest = len(STRENGTHS) - 1
+        return STRENGTHS[min(place + 1, strongest)]
 
     @property
     def missing(self) -> tuple[str, ...]:
         """What it lacks for the next strength, in words; empty if it is strong."""
-        needed = (each for each in CONDITIONS if each.strength == self.next_strength)
-        return tuple(each.text for each in needed if not each.holds(self))
+        target = self.next_strength
+        needed = (condition for condition in CONDITIONS if condition.strength == target)
+        return tuple(condition.text for condition in needed if not condition.holds(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +156,10 @@ CONDITIONS = (
 
 def busy_runs(results: Results) -> frozenset[str]:
     """Return the ids of the runs during which something else used the machine."""
-    return frozenset(run.run_id for run in results.runs if busy_hosts(run.provenance))
+    busy = (run for run in results.runs if busy_hosts(run.provenance))
+    return frozenset(run.run_id for run in busy)
 
 
 def requirements(strength: Strength) -> tuple[str, ...]:
     """Return what a strength takes besides what the weaker ones take, in words."""
-    return tuple(each.text for each in CONDITIONS if each.strength == strength)
+    return tuple(condition.text for condition in CONDITIONS if condition.strength == strength)

@@ -1,7 +1,8 @@
 """The state of result files: of the jobs of each sweep, and of raw files that belong to no sweep."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,15 @@ class JobStatus:
         """Return the record of ``hpccoll status --json``."""
         results = self.results
         return {
-            "name": self.name, "state": self.state, "cases": results.planned, "done": sum(results.done),
-            "measurements": _sum_of(results.progress, "total"), "measured": _sum_of(results.progress, "done"),
-            "attempts": len(results.runs), "missing": [asdict(gap) for gap in results.missing],
-            "skipped": [asdict(gap) for gap in results.skipped],
-        }  # fmt: skip
+            "name": self.name,
+            "state": self.state,
+            "cases": results.planned,
+            "done": sum(results.done),
+            **_measurements(results.progress),
+            "attempts": len(results.runs),
+            "missing": list(map(asdict, results.missing)),
+            "skipped": list(map(asdict, results.skipped)),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +49,25 @@ class SweepStatus:
     @property
     def progress(self) -> list[JobProgress]:
         """The progress of its jobs."""
-        return [each for job in self.jobs for each in job.results.progress]
+        return list(chain.from_iterable(job.results.progress for job in self.jobs))
 
     @property
     def is_complete(self) -> bool:
         """Whether something was measured, and nothing is missing."""
-        return any(job.results.measured for job in self.jobs) and not any(job.results.missing for job in self.jobs)
+        if any(job.results.missing for job in self.jobs):
+            return False
+        return any(job.results.measured for job in self.jobs)
 
     def to_json(self) -> dict[str, Any]:
         """Return the record of ``hpccoll status --json``."""
+        directory = None if self.directory is None else str(self.directory)
         return {
-            "directory": self.directory and str(self.directory), "running": self.is_running,
-            "measurements": _sum_of(self.progress, "total"), "measured": _sum_of(self.progress, "done"),
-            "jobs": [job.to_json() for job in self.jobs], "left_out": [asdict(gap) for gap in self.left_out],
-        }  # fmt: skip
+            "directory": directory,
+            "running": self.is_running,
+            **_measurements(self.progress),
+            "jobs": [job.to_json() for job in self.jobs],
+            "left_out": list(map(asdict, self.left_out)),
+        }
 
 
 def sweep_statuses(files: ResultFiles, running: Collection[Path]) -> list[SweepStatus]:
@@ -68,17 +78,23 @@ def sweep_statuses(files: ResultFiles, running: Collection[Path]) -> list[SweepS
         running: the directories in which a sweep is running.
     """
     sweeps = [path.parent for path in files.plans]
+    statuses = []
+    for directory in sweeps:
+        own_files = _select(files, directory, sweeps)
+        statuses.append(_of_sweep(own_files, directory, is_running=directory in running))
     loose = _select(files, None, sweeps)
-    jobs = (*map(_of_raw_file, loose.raw_results), *map(_of_damaged_file, loose.unreadable.items()))
-    statuses = [_of_sweep(_select(files, each, sweeps), each, is_running=each in running) for each in sweeps]
-    return [*statuses, *([SweepStatus(None, is_running=False, jobs=jobs)] if jobs else [])]
+    jobs = [*map(_of_raw_file, loose.raw_results), *map(_of_damaged_file, loose.unreadable.items())]
+    if jobs:
+        statuses.append(SweepStatus(None, is_running=False, jobs=tuple(jobs)))
+    return statuses
 
 
 def _select(files: ResultFiles, sweep: Path | None, sweeps: Collection[Path]) -> ResultFiles:
     """Return the files of a sweep; if it is None those of none."""
 
     def belongs(path: Path) -> bool:
-        return next((each for each in sweeps if path.is_relative_to(each)), None) == sweep
+        first = next((directory for directory in sweeps if path.is_relative_to(directory)), None)
+        return first == sweep
 
     return ResultFiles(
         raw_results=[raw for raw in files.raw_results if belongs(raw.path)],
@@ -92,20 +108,27 @@ def _of_sweep(files: ResultFiles, directory: Path, *, is_running: bool) -> Sweep
     raw_by_job = {raw.job.name: raw for raw in files.raw_results}
     unreadable = {path.stem for path in files.unreadable}
     jobs = []
-    for name, of_job in results.by_job().items():
-        raw, log = raw_by_job.get(name), directory / "logs" / f"{name}.log"
-        state = _state(raw) if raw else "damaged" if name in unreadable else "planned"
-        jobs.append(JobStatus(name, state, of_job, log if log.exists() else None))
+    for name, states in results.by_job().items():
+        raw = raw_by_job.get(name)
+        if raw:
+            state = _state(raw)
+        else:
+            state = "damaged" if name in unreadable else "planned"
+        log = directory / "logs" / f"{name}.log"
+        jobs.append(JobStatus(name, state, states, log if log.exists() else None))
     left_out = tuple(gap for gap in results.skipped if gap.status == NOT_PLANNED)
     return SweepStatus(directory, is_running, tuple(jobs), left_out)
 
 
 def _of_raw_file(raw: RawResults) -> JobStatus:
-    return JobStatus(str(raw.path), _state(raw), case_states(ResultFiles(raw_results=[raw])))
+    states = case_states(ResultFiles(raw_results=[raw]))
+    return JobStatus(str(raw.path), _state(raw), states)
 
 
 def _of_damaged_file(file: tuple[Path, BadInputError]) -> JobStatus:
-    return JobStatus(str(file[0]), "damaged", case_states(ResultFiles(raw_results=[], unreadable=dict([file]))))
+    path, error = file
+    states = case_states(ResultFiles(raw_results=[], unreadable={path: error}))
+    return JobStatus(str(path), "damaged", states)
 
 
 def _state(raw: RawResults) -> str:
@@ -114,5 +137,6 @@ def _state(raw: RawResults) -> str:
     return "running" if raw.is_running else "partial"
 
 
-def _sum_of(progress: Iterable[JobProgress], number: str) -> int:
-    return sum(getattr(each, number) for each in progress)
+def _measurements(progress: Collection[JobProgress]) -> dict[str, int]:
+    """Return the numbers of planned and of finished measurements of jobs."""
+    return {"measurements": sum(job.total for job in progress), "measured": sum(job.done for job in progress)}

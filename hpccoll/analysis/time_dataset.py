@@ -23,6 +23,8 @@ _COORDINATES = (
     "params", "variant", "bytes", "ranks", "nodes", "executor", "kind", "status", "timing", "rule",
 )  # fmt: skip
 """The columns of rows that are coordinates of their times."""
+_DTYPES = {"in_place": np.bool_, "root": np.int64, "bytes": np.int64, "ranks": np.int64, "nodes": np.int64}
+"""The types of coordinates that are not text."""
 
 _MEANINGS = {
     **{column.name: column.meaning for column in COLUMNS},
@@ -61,28 +63,33 @@ class RowTimes:
         """Return the first start of a round by the clock of each kept rank: times since then are exact as floats."""
         starts = self.times.start_ns[mask].min(axis=0)
         clocks = np.array([location.clock for location in self.locations(attempt)])
-        return np.array([starts[clocks == clock].min() for clock in clocks])
+        first_starts = [starts[clocks == clock].min() for clock in clocks]
+        return np.array(first_starts)
 
 
 def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) -> Iterator[RowTimes]:
     """Yield the raw times of timed rows, in their order.
 
-    If the job of the file has ended since, the raw file replaces the journal. Of its launches only ``run_ids``, which
-    were read for the rows, count.
+    If the job of the file has ended since, the raw file replaces the journal. Only the launches ``run_ids``, which were
+    read for the rows, count.
 
     Raises:
         BadInputError: if the file cannot be read or no longer holds the rows.
     """
     raw = read_raw(path, {row.case_id for row in rows})
-    attempts = {attempt.run_id: (attempt, outcomes) for attempt, outcomes in raw.attempts if attempt.run_id in run_ids}
-    opened = RawResults(path=raw.path, job=raw.job, attempts=[*attempts.values()])
+    read = [(attempt, outcomes) for attempt, outcomes in raw.attempts if attempt.run_id in run_ids]
+    by_run = {attempt.run_id: (attempt, outcomes) for attempt, outcomes in read}
+    opened = RawResults(path=raw.path, job=raw.job, attempts=list(by_run.values()))
     for row in rows:
         launches = {number: run_id for number, run_id in enumerate(row.round_run_ids, 1) if run_id is not None}
         history = next(opened.histories(row.case_id), None)
         if history is None or history.outcome.times is None or not launches.items() <= history.runs.items():
             raise UnusableError("path", f"{format_value(str(path))} has changed since it was opened; open it again")
-        of_rounds = {number: attempts[run_id][0] for number, run_id in launches.items()}
-        yield RowTimes(history.outcome.times.in_memory(), of_rounds, history.outcome.program or "")
+        attempts: dict[int, Attempt] = {}
+        for number, run_id in launches.items():
+            attempt, _ = by_run[run_id]
+            attempts[number] = attempt
+        yield RowTimes(history.outcome.times.in_memory(), attempts, history.outcome.program or "")
 
 
 def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_rank: bool) -> xr.Dataset:
@@ -94,7 +101,9 @@ def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_r
     iterations = np.zeros(shape[:2], np.int64)
     numbers = np.zeros(shape[:2], np.int64)
     run_ids = np.full(shape[:2], "", object)
+    strides = np.zeros(len(rows), np.int64)
     for case, row_times in timed:
+        strides[case] = row_times.times.rank_stride
         for number, attempt, mask in row_times.rounds():
             place = case, number - 1
             iterations[place] = mask.sum()
@@ -107,18 +116,16 @@ def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_r
         row = rows[case]
         duration_ns = measured[f"{row.rule or 'max'}_ns"][case]
         measured["time_s"][case] = duration_ns / 1e9 / (row.operations or 1)
-    strides = np.array([row_times.times.rank_stride if row_times else 0 for row_times in times], np.int64)
-    dataset = xr.Dataset(
-        {name: _variable(name, values, "case", "round", "iteration") for name, values in measured.items()},
-        {
-            **{name: _variable(name, _column(name, rows), "case") for name in _COORDINATES},
-            "rank_stride": _variable("rank_stride", strides, "case"),
-            "round": _variable("round", np.arange(1, rounds + 1), "round"),
-            "iterations": _variable("iterations", iterations, "case", "round"),
-            "run_id": _variable("run_id", run_ids, "case", "round"),
-            "attempt": _variable("attempt", numbers, "case", "round"),
-        },
-    )
+    coordinates = {name: _variable(name, _column(name, rows), "case") for name in _COORDINATES}
+    coordinates |= {
+        "rank_stride": _variable("rank_stride", strides, "case"),
+        "round": _variable("round", np.arange(1, rounds + 1), "round"),
+        "iterations": _variable("iterations", iterations, "case", "round"),
+        "run_id": _variable("run_id", run_ids, "case", "round"),
+        "attempt": _variable("attempt", numbers, "case", "round"),
+    }
+    variables = {name: _variable(name, values, "case", "round", "iteration") for name, values in measured.items()}
+    dataset = xr.Dataset(variables, coordinates)
     return dataset.merge(_rank_dataset(timed, shape)) if per_rank else dataset
 
 
@@ -136,52 +143,90 @@ def _rank_dataset(timed: Sequence[tuple[int, RowTimes]], shape: tuple[int, int, 
 
     ``timed`` are the times of cases with their positions; ``shape`` is [case, round, iteration].
     """
-    kept = [np.arange(each.times.start_ns.shape[1]) * each.times.rank_stride for _, each in timed]
-    ranks = np.unique(np.concatenate([np.empty(0, np.int64), *kept]))
-    times = {name: np.full((*shape, len(ranks)), np.nan) for name in ("start_ns", "end_ns", "device_ns")}
-    places = {name: np.full((*shape[:2], len(ranks)), -1) for name in ("zero_ns", "node", "clock")}
-    hosts = np.full((*shape[:2], len(ranks)), "", object)
-    events = max((each.times.event_ns.shape[2] for _, each in timed if each.times.event_ns.size), default=0)
-    event_ns, programs = np.full((*shape, len(ranks), events), np.nan), np.full(shape[0], "", object)
-    for (case, each), of_case in zip(timed, kept, strict=True):
-        columns, programs[case] = np.searchsorted(ranks, of_case), each.program
-        for number, attempt, mask in each.rounds():
-            place, n = (case, number - 1), int(mask.sum())
-            zero = each.zero_ns(attempt, mask)
-            times["start_ns"][place][:n, columns] = each.times.start_ns[mask] - zero
-            times["end_ns"][place][:n, columns] = each.times.end_ns[mask] - zero
-            if len(each.times.device_ns):
-                times["device_ns"][place][:n, columns] = each.times.device_ns[mask]
-            if each.times.event_ns.size:
-                of_round = each.times.event_ns[mask]
-                since = np.where(of_round < 0, np.nan, of_round - zero[:, None])
-                event_ns[place][:n, columns, : since.shape[2]] = since
-            locations = each.locations(attempt)
-            places["zero_ns"][place][columns] = zero
-            places["node"][place][columns] = [location.node for location in locations]
-            places["clock"][place][columns] = [location.clock for location in locations]
-            hosts[place][columns] = [location.host for location in locations]
-    dims = "case", "round", "iteration", "rank"
-    variables = {name: _variable(name, values, *dims) for name, values in times.items()}
-    coordinates = {name: _variable(name, values, "case", "round", "rank") for name, values in places.items()}
-    coordinates |= {"rank": _variable("rank", ranks, "rank"), "host": _variable("host", hosts, "case", "round", "rank")}
-    if events:
-        variables["event_ns"] = _variable("event_ns", event_ns, *dims, "event")
-        coordinates["program"] = _variable("program", programs, "case")
-    return xr.Dataset(variables, coordinates)
+    ranks_of_case: dict[int, NDArray[np.int64]] = {}
+    events = 0
+    for case, row_times in timed:
+        times = row_times.times
+        ranks_of_case[case] = np.arange(times.start_ns.shape[1]) * times.rank_stride
+        if times.event_ns.size:
+            events = max(events, times.event_ns.shape[2])
+    ranks = np.unique(np.concatenate([np.empty(0, np.int64), *ranks_of_case.values()]))
+    arrays = _RankArrays.of(shape, len(ranks), events)
+    for case, row_times in timed:
+        columns = np.searchsorted(ranks, ranks_of_case[case])
+        arrays.fill(case, row_times, columns)
+    return arrays.dataset(ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class _RankArrays:
+    """The times and the locations of ranks, each as [case, round, ..., rank]; NaN or -1 where a case has none."""
+
+    times: dict[str, NDArray[np.float64]]  # [case, round, iteration, rank]
+    locations: dict[str, NDArray[np.int64]]  # [case, round, rank]
+    hosts: NDArray[np.object_]  # [case, round, rank]
+    event_ns: NDArray[np.float64]  # [case, round, iteration, rank, event]
+    programs: NDArray[np.object_]  # [case]
+
+    @classmethod
+    def of(cls, shape: tuple[int, int, int], ranks: int, events: int) -> "_RankArrays":
+        cases, rounds, _ = shape
+        return cls(
+            times={name: np.full((*shape, ranks), np.nan) for name in ("start_ns", "end_ns", "device_ns")},
+            locations={name: np.full((cases, rounds, ranks), -1) for name in ("zero_ns", "node", "clock")},
+            hosts=np.full((cases, rounds, ranks), "", object),
+            event_ns=np.full((*shape, ranks, events), np.nan),
+            programs=np.full(cases, "", object),
+        )
+
+    def fill(self, case: int, row_times: RowTimes, columns: NDArray[np.int64]) -> None:
+        """Write the times of a case to the columns of its ranks."""
+        self.programs[case] = row_times.program
+        recorded = row_times.times
+        for number, attempt, mask in row_times.rounds():
+            place = case, number - 1
+            iterations = int(mask.sum())
+            zero = row_times.zero_ns(attempt, mask)
+            self.times["start_ns"][place][:iterations, columns] = recorded.start_ns[mask] - zero
+            self.times["end_ns"][place][:iterations, columns] = recorded.end_ns[mask] - zero
+            if len(recorded.device_ns):
+                self.times["device_ns"][place][:iterations, columns] = recorded.device_ns[mask]
+            if recorded.event_ns.size:
+                event_ns = recorded.event_ns[mask]
+                since = np.where(event_ns < 0, np.nan, event_ns - zero[:, None])
+                self.event_ns[place][:iterations, columns, : since.shape[2]] = since
+            locations = row_times.locations(attempt)
+            self.locations["zero_ns"][place][columns] = zero
+            self.locations["node"][place][columns] = [location.node for location in locations]
+            self.locations["clock"][place][columns] = [location.clock for location in locations]
+            self.hosts[place][columns] = [location.host for location in locations]
+
+    def dataset(self, ranks: NDArray[np.int64]) -> xr.Dataset:
+        dims = "case", "round", "iteration", "rank"
+        variables = {name: _variable(name, values, *dims) for name, values in self.times.items()}
+        coordinates: dict[str, xr.Variable] = {}
+        for name, values in self.locations.items():
+            coordinates[name] = _variable(name, values, "case", "round", "rank")
+        coordinates["rank"] = _variable("rank", ranks, "rank")
+        coordinates["host"] = _variable("host", self.hosts, "case", "round", "rank")
+        if self.event_ns.shape[-1]:
+            variables["event_ns"] = _variable("event_ns", self.event_ns, *dims, "event")
+            coordinates["program"] = _variable("program", self.programs, "case")
+        return xr.Dataset(variables, coordinates)
 
 
 def _variable(name: str, values: Any, *dims: str) -> xr.Variable:
-    about = {"long_name": _MEANINGS.get(name), "units": unit_of(name)}
-    return xr.Variable(dims, values, {key: text for key, text in about.items() if text})
+    attributes = {"long_name": _MEANINGS.get(name), "units": unit_of(name)}
+    return xr.Variable(dims, values, {key: text for key, text in attributes.items() if text})
 
 
 def _column(name: str, rows: Iterable[Row]) -> NDArray[Any]:
     """Return a column of the rows in types that files can hold: absent text is empty, and an absent root is -1."""
-    values = [getattr(row, name) for row in rows]
-    if name == "params":
-        values = [json.dumps(dict(value), sort_keys=True) for value in values]
-    elif name == "root":
-        values = [-1 if value is None else value for value in values]
-    dtype = {"in_place": np.bool_, "root": np.int64, "bytes": np.int64, "ranks": np.int64, "nodes": np.int64}
-    return np.array(["" if value is None else value for value in values], dtype.get(name, object))
+    absent = -1 if name == "root" else ""
+    values: list[Any] = []
+    for row in rows:
+        value = getattr(row, name)
+        if name == "params":
+            value = json.dumps(dict(value), sort_keys=True)
+        values.append(absent if value is None else value)
+    return np.array(values, _DTYPES.get(name, object))

@@ -31,13 +31,18 @@ def unmeasured(results: Results, name: str) -> Unmeasured | None:
     family = collective(name)
     fitting: set[tuple[int, int]] = set()
     crowded: set[tuple[int, int]] = set()
+    sizes: set[int] = set()
+    dtypes: set[str] = set()
+    ops: set[str] = set()
     for row in rows:
         setting = Setting.of(row)
         shapes = crowded if row.oversubscribed else fitting
         shapes.add((setting.nodes, setting.ranks))
-    sizes = () if family.token else {row.requested_bytes for row in rows}
-    dtypes = () if family.token else {row.dtype for row in rows}
-    ops = {row.op for row in rows if row.op} if family.has_op else ()
+        if not family.token:
+            sizes.add(row.requested_bytes)
+            dtypes.add(row.dtype)
+        if family.has_op and row.op:
+            ops.add(row.op)
     return Unmeasured(
         sizes=tuple(sorted(sizes)),
         shapes=tuple(sorted(fitting)),

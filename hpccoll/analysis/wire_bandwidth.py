@@ -45,30 +45,42 @@ class Wire:
     def of(cls, run: Run | None) -> "Wire":
         """Return the wires that ``run`` recorded."""
         provenance: Mapping[str, Any] = run.provenance if run else {}
-        hosts, bed = provenance.get("ports") or (), provenance.get("testbed")
+        hosts = provenance.get("ports") or ()
         mtu = _common(hosts, "mtu")
-        if not bed:
-            speed = _common(hosts, "speed")
-            return cls(mtu=mtu, port_rate=speed and 1e6 * speed / 8)
-        rate, seen, mtu = bed["rate_bps"], bed["wire_Bps"], mtu or bed["mtu"]
+        testbed = provenance.get("testbed")
+        if testbed:
+            return cls._of_testbed(testbed, mtu or testbed["mtu"])
+        speed = _common(hosts, "speed")
+        return cls(mtu=mtu, port_rate=speed and 1e6 * speed / 8)
+
+    @classmethod
+    def _of_testbed(cls, testbed: Mapping[str, Any], mtu: int) -> "Wire":
+        rate = testbed["rate_bps"]
         label = format_bit_rate(rate) if rate else "unmetered wires"
-        if uplink := bed.get("uplink_bps"):
-            # Messages between racks share one wire: the rate of a node's wire is no limit for them.
+        uplink = testbed.get("uplink_bps")
+        if uplink:
+            # Messages between racks share one wire: the rate of a node's wire does not limit them.
             return cls(f"{label}, {format_bit_rate(uplink)} from each rack", mtu)
         if not rate:
             return cls(label, mtu)
-        uncalibrated = cls(label, mtu, rails=bed.get("rails", 1), line_rate=rate / 8)
-        if not seen:
+        uncalibrated = cls(label, mtu, rails=testbed.get("rails", 1), line_rate=rate / 8)
+        carried = testbed["wire_Bps"]
+        if not carried:
             return uncalibrated
-        if abs((rate_ratio := seen / tcp_rate(rate, mtu)) - 1) > TOLERANCE:
-            return replace(uncalibrated, rate_ratio=rate_ratio, line_rate=max(rate / 8, seen))
-        least = _smallest_calibrated(bed["calibration"], seen)
-        return uncalibrated if least is None else replace(uncalibrated, calibrated_rate=seen, min_bytes=least)
+        rate_ratio = carried / tcp_rate(rate, mtu)
+        if abs(rate_ratio - 1) > TOLERANCE:
+            return replace(uncalibrated, rate_ratio=rate_ratio, line_rate=max(rate / 8, carried))
+        least = _smallest_calibrated(testbed["calibration"], carried)
+        if least is None:
+            return uncalibrated
+        return replace(uncalibrated, calibrated_rate=carried, min_bytes=least)
 
 
 def tcp_rate(rate_bps: float, mtu: int) -> float:
     """Return the bytes per second that TCP carries over Ethernet of that rate: 99.3 % of it with an MTU of 9000."""
-    return rate_bps / 8 * (mtu - IP_HEADER_BYTES) / (mtu + ETHERNET_BYTES)
+    payload = mtu - IP_HEADER_BYTES
+    frame = mtu + ETHERNET_BYTES
+    return rate_bps / 8 * payload / frame
 
 
 def _smallest_calibrated(calibration: Iterable[Mapping[str, int]], seen: float) -> int | None:
@@ -83,9 +95,11 @@ def _smallest_calibrated(calibration: Iterable[Mapping[str, int]], seen: float) 
 
 def _common(hosts: Iterable[Mapping[str, Any]], fact: str) -> int | None:
     """Return a fact, such as the MTU, of all ports of all hosts; None if they differ or are not all Ethernet ports."""
-    ports = [port for host in hosts for port in host["ports"]]
-    found = {port.get(fact) if port["kind"] == "netdev" else None for port in ports}
-    return found.pop() if len(found) == 1 else None
+    values = set()
+    for host in hosts:
+        for port in host["ports"]:
+            values.add(port.get(fact) if port["kind"] == "netdev" else None)
+    return values.pop() if len(values) == 1 else None
 
 
 UNUSED_PORT_SHARE = 0.02
@@ -95,8 +109,10 @@ UNUSED_PORT_SHARE = 0.02
 def ports_used(row: Row) -> dict[str, float]:
     """Return the ports that a node used, with their parts of its bytes, the largest first."""
     total = sum(row.port_sent.values())
-    parts = {port: sent / total for port, sent in row.port_sent.items() if sent > UNUSED_PORT_SHARE * total}
-    return dict(sorted(parts.items(), key=lambda item: (-round(item[1], 2), item[0])))
+    least = UNUSED_PORT_SHARE * total
+    parts = [(port, sent / total) for port, sent in row.port_sent.items() if sent > least]
+    parts.sort(key=lambda part: (-round(part[1], 2), part[0]))
+    return dict(parts)
 
 
 def wire_ceiling(row: Row, wire: Wire) -> float | None:
@@ -133,7 +149,8 @@ def _aggregated(row: Row) -> bool:
     """Return whether aggregators save a worker a part of the bytes that busbw assumes it sends."""
     if not row.aggregators or row.worker_sent_predicted is None or not row.algbw_Bps or not row.busbw_Bps:
         return False
-    return row.worker_sent_predicted / row.bytes < 0.999 * row.busbw_Bps / row.algbw_Bps
+    sent_share = row.worker_sent_predicted / row.bytes
+    return sent_share < 0.999 * row.busbw_Bps / row.algbw_Bps
 
 
 def add_headers(payload_bytes: float, mtu: int) -> float:
@@ -146,7 +163,8 @@ def add_headers(payload_bytes: float, mtu: int) -> float:
         mtu: the bytes of a frame without its Ethernet header: 1500, or 9000 for jumbo frames.
     """
     frames = payload_bytes / (mtu - IP_HEADER_BYTES)
-    return payload_bytes + frames * FRAME_HEADER_BYTES + frames / FRAMES_PER_ACKNOWLEDGEMENT * FRAME_HEADER_BYTES
+    acknowledgements = frames / FRAMES_PER_ACKNOWLEDGEMENT
+    return payload_bytes + frames * FRAME_HEADER_BYTES + acknowledgements * FRAME_HEADER_BYTES
 
 
 def measured_to_counted(row: Row, wire: Wire) -> float | None:
@@ -158,7 +176,9 @@ def measured_to_counted(row: Row, wire: Wire) -> float | None:
 
 def in_units_of_size(row: Row, nbytes: float | None) -> float | None:
     """Return bytes on the wire in units of S; None on one node."""
-    return None if nbytes is None or row.nodes < 2 or not row.bytes else nbytes / row.bytes
+    if nbytes is None or row.nodes < 2 or not row.bytes:
+        return None
+    return nbytes / row.bytes
 
 
 def uncounted_reason(row: Row) -> str:
@@ -168,7 +188,9 @@ def uncounted_reason(row: Row) -> str:
 
 def aggregator_bytes(row: Row, everyone: float | None, worker: float | None) -> float | None:
     """Return the bytes of the aggregators: those of all nodes without ``worker`` for each node of workers."""
-    return None if everyone is None or worker is None or not row.aggregators else everyone - row.nodes * worker
+    if everyone is None or worker is None or not row.aggregators:
+        return None
+    return everyone - row.nodes * worker
 
 
 HEADER_MODEL = (

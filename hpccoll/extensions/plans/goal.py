@@ -61,16 +61,22 @@ def _check_size(schedules: Sequence[Schedule], cut: Cut, ranks: int, max_bytes: 
     """Check the size of the text, estimated from the first steps of some ranks as if no message were empty."""
     enough = max(64, max_bytes // OPERATION_BYTES // ranks)
     sampled = {ranks // 4, ranks // 2, 3 * ranks // 4}  # without rank 0, the root of most trees
-    actions = sum(len(step.actions) for me in sampled for each in schedules for step in islice(each.steps(me), enough))
-    size = int(actions / len(sampled) / len(schedules) * ranks * cut.lanes * OPERATION_BYTES)
+    actions = 0
+    for me in sampled:
+        for schedule in schedules:
+            actions += sum(len(step.actions) for step in islice(schedule.steps(me), enough))
+    actions_of_rank = actions / len(sampled) / len(schedules)
+    size = int(actions_of_rank * ranks * cut.lanes * OPERATION_BYTES)
     if size > max_bytes:
         what = f"about {format_size(size)} of text, or more, for {ranks} ranks and {cut.lanes} lanes"
-        remedy = "fewer workers or channels" + (" or --out F" if size < MAX_FILE_BYTES else "")
+        remedy = "fewer workers or channels"
+        if size < MAX_FILE_BYTES:
+            remedy += " or --out F"
         raise UnusableError("goal", f"{what}, and at most {format_size(max_bytes)}; do: {remedy}")
 
 
 def _rank_lines(schedules: Sequence[Schedule], cut: Cut, me: int, window: int, fold_cost: float) -> Iterator[str]:
-    steps = [[*map(drop_null_peers, schedule.steps(me))] for schedule in schedules]
+    steps = [list(map(drop_null_peers, schedule.steps(me))) for schedule in schedules]
     labels = map("l{}".format, count(1))
     for lanes in lane_sequences(len(schedules), cut.lanes, window):
         ended: list[str] = []

@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from math import lcm
 from typing import Any, cast
 
@@ -25,7 +25,9 @@ from hpccoll.common.limits import IntegerRange
 from hpccoll.extensions.plans.mscclpp_plan import KINDS, MAX_OPERATIONS, MAX_REFERENCES
 from hpccoll.schedule import CollectiveCall, Layout
 
-MAX_EVENTS, MAX_CHUNKS, MAX_BITS = 40_000, 1 << 14, 1 << 31
+MAX_EVENTS = 40_000
+MAX_CHUNKS = 1 << 14
+MAX_BITS = 1 << 31
 """The most events of two runs (a ring of 32 ranks takes 10 s and 420 MiB), chunks of a buffer, and bits of all
 chunks, each a set of contributions."""
 CHUNKS = {"i": "input_chunks", "o": "output_chunks", "s": "scratch_chunks"}
@@ -97,7 +99,11 @@ def _item(where: str, key: str, listed: Sequence[Any], number: object) -> Any:
 
 def _joined(entries: Iterable[Json], of: str, kind: str, numbers: str) -> list[Any]:
     """Return what the entries of one kind list: the executor counts on from one to the next."""
-    return [number for each in entries if each[of] == kind for number in each[numbers]]
+    joined: list[Any] = []
+    for entry in entries:
+        if entry[of] == kind:
+            joined += entry[numbers]
+    return joined
 
 
 def _check_limits(where: str, lists: Mapping[str, Sized]) -> None:
@@ -115,59 +121,56 @@ def _check_names(gpu: Json, me: int) -> None:
                 raise UnusableError(where, f"hpccoll cannot read it; valid: {', '.join(sorted(SHAPES))}")
 
 
-def _check_operation(one: Json, where: str) -> None:
+def _check_operation(operation: Json, where: str) -> None:
     """Check that the executor runs an operation as its text says."""
-    if one.get("reduce_op", "sum") != "sum":
-        raise UnusableError(where, f"it folds by {format_value(one['reduce_op'])}; valid: sum")
-    _check_limits(where, one)
-    name, kind, sides = one["name"], one.get("channel_type", ""), [one.get("src_buff", ()), one.get("dst_buff", ())]
-    ends = ["".join("r" if "buffer_id" in each else str(each.get("type")) for each in side) for side in sides]
-    runs = re.fullmatch(SHAPES[name], f"{kind}:{'>'.join(ends)}") and (name in FOLDS or len(sides[0]) == len(sides[1]))
+    if operation.get("reduce_op", "sum") != "sum":
+        raise UnusableError(where, f"it folds by {format_value(operation['reduce_op'])}; valid: sum")
+    _check_limits(where, operation)
+    name = operation["name"]
+    kind = operation.get("channel_type", "")
+    sources = operation.get("src_buff", ())
+    targets = operation.get("dst_buff", ())
+    shape = f"{kind}:{_buffer_letters(sources)}>{_buffer_letters(targets)}"
+    runs = re.fullmatch(SHAPES[name], shape) and (name in FOLDS or len(sources) == len(targets))
     if name == "get":  # the kernel takes the offset of each side for the other one
-        runs = runs and [each["index"] for each in sides[0]] == [each["index"] for each in sides[1]]
-    if kind == "port" and sides[0]:
-        runs = runs and len(one["channel_ids"]) == len(sides[0])
-    if not runs or len({each["size"] for side in sides for each in side}) > 1:
-        raise UnusableError(where, f"the executor does not run it so: {json.dumps(one)}")
+        runs = runs and [chunk["index"] for chunk in sources] == [chunk["index"] for chunk in targets]
+    if kind == "port" and sources:
+        runs = runs and len(operation["channel_ids"]) == len(sources)
+    if not runs or len({chunk["size"] for chunk in (*sources, *targets)}) > 1:
+        raise UnusableError(where, f"the executor does not run it so: {json.dumps(operation)}")
+
+
+def _buffer_letters(chunks: Sequence[Json]) -> str:
+    """Return the buffers of an operation, as in SHAPES."""
+    return "".join("r" if "buffer_id" in chunk else str(chunk.get("type")) for chunk in chunks)
 
 
 class PlanRun:
     """Two runs of a plan, as events."""
 
     def __init__(self, content: Json, call: CollectiveCall) -> None:
-        self.call, self.gpus, self.in_place = call, content["gpus"], content["inplace"]
+        self.call = call
+        self.gpus = content["gpus"]
+        self.in_place = content["inplace"]
         self.initial: dict[Counted, int] = {}
         self.channels: dict[tuple[str, int], range] = {}
-        self.relaxed, self.pieces, chunks = False, 1, list[int]()
+        self.relaxed = False
+        self.pieces = 1
+        chunks: list[int] = []
         ends: defaultdict[Counted, list[int]] = defaultdict(list)
         for me, gpu in enumerate(self.gpus):
             with reading(f"rank {me}", "GPU"):
-                if gpu["id"] != me:
-                    raise UnusableError(f"rank {me}", f"its id is not {me}, but {format_value(gpu['id'])}")
-                _check_names(gpu, me)
-                chunks += [gpu[each] for each in CHUNKS.values()]
-                operations = [one for block in gpu["threadblocks"] for one in block["ops"]]
-                self.relaxed |= any(one.get("name") == "rlxwait" for one in operations)
-                groups = [one["tbg_info"]["tbg_size"] for one in operations if "tbg_info" in one]
-                self.pieces = lcm(self.pieces, *groups)
-                self.channels["semaphore", me] = range(len(gpu.get("semaphores", ())))
-                for k in self.channels["semaphore", me]:
-                    self.initial["semaphore", me, k] = value = gpu["semaphores"][k]["init_value"]
-                    COUNT.check(f"rank {me}, semaphore {k}: init_value", value)
-                for kind in KINDS:
-                    peers = _joined(gpu["channels"], "channel_type", kind, "connected_to")
-                    self.channels[kind, me] = range(len(peers))
-                    for number, peer in enumerate(peers):
-                        ends[kind, me, _item(f"rank {me}", "connected_to", range(call.p), peer)].append(number)
+                chunks += self._read_gpu(me, gpu)
+                self._read_channels(me, gpu, ends)
         if {*map(type, chunks)} != {int} or min(chunks) < 0 or not 0 < self.pieces * max(chunks) <= MAX_CHUNKS:
             raise UnusableError("plan", f"a buffer has no chunk, or more than {MAX_CHUNKS}")
         self.units, self.lanes = self._divided()
         self.events: list[PlanEvent] = []
-        self.other = {
-            (kind, me, number): (kind, peer, there)
-            for (kind, me, peer), mine in ends.items()
-            for number, there in zip(mine, ends.get((kind, peer, me), ()), strict=False)
-        }
+        self.other: dict[Counted, Counted] = {}
+        for (kind, me, peer), mine in ends.items():
+            theirs = ends.get((kind, peer, me), ())
+            for number, there in zip(mine, theirs, strict=False):
+                self.other[kind, me, number] = kind, peer, there
         self.queues: dict[Counted, int] = {}  # the last event of each port
         ends_of_run: list[list[int]] = [[] for _ in self.gpus]
         for _ in range(2):
@@ -175,6 +178,34 @@ class PlanRun:
             ends_of_run = [[self._rank(me, self._program(me, ends_of_run[me]))] for me in range(call.p)]
         for me in range(call.p):
             self._program(me, ends_of_run[me])
+
+    def _read_gpu(self, me: int, gpu: Json) -> list[int]:
+        """Read the operations and semaphores of a rank; return the numbers of chunks of its buffers."""
+        if gpu["id"] != me:
+            raise UnusableError(f"rank {me}", f"its id is not {me}, but {format_value(gpu['id'])}")
+        _check_names(gpu, me)
+        chunks = [gpu[key] for key in CHUNKS.values()]
+        groups = []
+        for operation in chain.from_iterable(block["ops"] for block in gpu["threadblocks"]):
+            self.relaxed |= operation.get("name") == "rlxwait"
+            if "tbg_info" in operation:
+                groups.append(operation["tbg_info"]["tbg_size"])
+        self.pieces = lcm(self.pieces, *groups)
+        self.channels["semaphore", me] = range(len(gpu.get("semaphores", ())))
+        for number in self.channels["semaphore", me]:
+            value = gpu["semaphores"][number]["init_value"]
+            self.initial["semaphore", me, number] = value
+            COUNT.check(f"rank {me}, semaphore {number}: init_value", value)
+        return chunks
+
+    def _read_channels(self, me: int, gpu: Json, ends: Mapping[Counted, list[int]]) -> None:
+        """Add the numbers of the channels of a rank to ``ends``, by kind, rank and peer."""
+        for kind in KINDS:
+            peers = _joined(gpu["channels"], "channel_type", kind, "connected_to")
+            self.channels[kind, me] = range(len(peers))
+            for number, peer in enumerate(peers):
+                peer_rank = _item(f"rank {me}", "connected_to", range(self.call.p), peer)
+                ends[kind, me, peer_rank].append(number)
 
     def _divided(self) -> tuple[int, int]:
         """Return the units and lanes of the chunks, which must be those of all ranks, as MSCCL++ cuts by each one's."""
@@ -219,10 +250,11 @@ class PlanRun:
 
     def layout(self) -> Layout:
         """Return the ranks, with those on one node between which there are memory channels."""
-        node = [*range(self.call.p)]
+        node = list(range(self.call.p))
         for (kind, me, _), (_, peer, _) in self.other.items():
             if kind == "memory":
-                node = [node[me] if each == node[peer] else each for each in node]
+                joined = node[peer]
+                node = [node[me] if number == joined else number for number in node]
         return Layout(tuple(node)).renumbered()
 
     def _rank(self, me: int, start: int) -> int:
@@ -234,45 +266,53 @@ class PlanRun:
                 if block["id"] != number:
                     raise UnusableError(f"rank {me}, thread block {number}", f"its id is {format_value(block['id'])}")
                 ended += self._thread_block(me, block, start, barriers)
-        for (barrier, _, needed), found in barriers.items():
-            if len(found) != needed:
-                raise UnusableError(f"rank {me}, barrier {barrier}", f"{len(found)} thread blocks meet, not {needed}")
+        for (barrier, _, needed), met in barriers.items():
+            if len(met) != needed:
+                raise UnusableError(f"rank {me}, barrier {barrier}", f"{len(met)} thread blocks meet, not {needed}")
         return self._add(f"the end of rank {me}", [start, *ended])
 
     def _thread_block(
         self, me: int, block: Json, start: int, barriers: dict[tuple[int, int, int], list[int]]
     ) -> list[int]:
         """Add a thread block; return its last events."""
-        fence, since, threads, passed = start, list[int](), dict[int, int](), Counter[int]()
-        at, references = f"rank {me}, thread block {block['id']}", block.get("remote_buffer_refs", ())
+        fence = start
+        since: list[int] = []
+        threads: dict[int, int] = {}
+        passed: Counter[int] = Counter()
+        at = f"rank {me}, thread block {block['id']}"
+        references = block.get("remote_buffer_refs", ())
         block = block | {"semaphore channels": self.channels["semaphore", me]}
         for kind in KINDS:
             block[f"{kind} channels"] = _joined(block["channels"], "channel_type", kind, "channel_ids")
             block[f"{kind} buffers"] = _joined(references, "access_channel_type", kind, "remote_buffer_ids")
         _check_limits(at, block)
-        for number, one in enumerate(block["ops"]):
-            name, where = one["name"], f"{at}, operation {number} ({one['name']})"
+        for number, operation in enumerate(block["ops"]):
+            name = operation["name"]
+            where = f"{at}, operation {number} ({name})"
             with reading(where, "operation"):
                 if name in FENCES:
-                    ended, threads, since = [fence, *since], {}, []
+                    ended = [fence, *since]
+                    threads = {}
+                    since = []
                     fence = self._add(where, ended)
                     if name == "barrier":
                         # each one there follows what those that met before it follow, and the first the last
-                        barrier = _item(where, "barrier_id", BARRIERS, one["barrier_id"])
-                        met = barriers.setdefault((barrier, passed[barrier], one["num_threadblocks"]), [])
+                        barrier = _item(where, "barrier_id", BARRIERS, operation["barrier_id"])
+                        met = barriers.setdefault((barrier, passed[barrier], operation["num_threadblocks"]), [])
                         passed[barrier] += 1
                         met.append(fence)
                         fence = met[0]
-                        self.events[fence].before += ended * (len(met) > 1)
+                        if len(met) > 1:
+                            self.events[fence].before += ended
                     continue
-                _check_operation(one, where)
+                _check_operation(operation, where)
                 if name == "flush":
                     continue
-                if "src_buff" in one and one.get("channel_type") != "port":
-                    data = self._data(me, block, one, where)
-                    since += [self._add(where, [fence], reads=r, writes=w, folds=name in FOLDS) for r, w in data]
+                if "src_buff" in operation and operation.get("channel_type") != "port":
+                    for reads, writes in self._data(me, block, operation, where):
+                        since.append(self._add(where, [fence], reads=reads, writes=writes, folds=name in FOLDS))
                 else:
-                    threads |= self._threads(me, block, one, where, start, {-1: fence, **threads})
+                    threads |= self._threads(me, block, operation, where, start, {-1: fence, **threads})
                     since += threads.values()
         return [fence, *since]
 
@@ -302,9 +342,12 @@ class PlanRun:
     def _port(self, port: Counted, issued: int, name: str, where: str, data: Sequence[_Data], signal: Json) -> int:
         """Add what a port does later, in the order in which it was issued; return what the thread waits for."""
         later: list[dict[str, Any]] = [{"reads": reads, "writes": writes} for reads, writes in data]
-        later += [signal] * (name in ("signal", "rlxsignal", "pws", "pwsf"))
-        for each in (*later, {}) if name == "pwsf" else later:
-            self.queues[port] = self._add(where, [issued, self.queues.get(port, issued)], **each)
+        if name in ("signal", "rlxsignal", "pws", "pwsf"):
+            later.append(signal)
+        if name == "pwsf":
+            later.append({})
+        for event in later:
+            self.queues[port] = self._add(where, [issued, self.queues.get(port, issued)], **event)
         return self.queues[port] if name == "pwsf" else issued
 
     def _data(self, me: int, block: Json, one: Json, where: str) -> list[_Data]:
@@ -328,7 +371,9 @@ class PlanRun:
                 raise BadInputError(f"{where}: type of remote buffer {number}", kind, CHUNKS)
             if one["channel_type"] not in remote["access_channel_types"]:
                 raise UnusableError(where, f"its remote buffer {number} is not for {one['channel_type']} channels")
-        count, first, size = _item(where, "rank", self.gpus, owner)[CHUNKS[kind]], chunk["index"], chunk["size"]
+        count = _item(where, "rank", self.gpus, owner)[CHUNKS[kind]]
+        first = chunk["index"]
+        size = chunk["size"]
         if not (type(first) is type(size) is int and 0 <= first < first + size <= count):
             why = f"index {json.dumps(first)} and size {json.dumps(size)} are not of its {count} chunks"
             raise UnusableError(f"{where}, buffer {kind} of rank {owner}", why)

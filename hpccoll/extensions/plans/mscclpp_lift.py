@@ -1,7 +1,7 @@
 """A plan of MSCCL++ whose order is proven, as schedules of ours that move what its first run moves, which is proven."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,9 @@ class _Lift:
     """
 
     def __init__(self, run: PlanRun) -> None:
-        self.run, self.where, self.ran = run, "", set[int]()  # the event that is added; the ranks that have begun
+        self.run = run
+        self.where = ""  # the event that is added
+        self.ran: set[int] = set()  # the ranks that have begun
         self.bits: dict[_Held, int] = {}
         self.actions: list[tuple[Cell, Cell, Cell | None]] = []  # from, to, and what it is folded with
         self.orders: list[tuple[int, int, int]] = []  # of two actions, and the steps between them at least
@@ -37,12 +39,17 @@ class _Lift:
         return self.held[cell]
 
     def _bit(self, origin: int, number: int) -> int:
-        return 1 << origin * self.run.units * self.run.lanes + number
+        chunks = self.run.units * self.run.lanes
+        return 1 << origin * chunks + number
 
     def _names(self, bits: int) -> str:
-        found = [divmod(n, self.run.units * self.run.lanes) for n in range(bits.bit_length()) if bits >> n & 1]
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        return ", ".join(f"rank {origin}'s unit {unit}" for origin, unit in found[:3]) + more
+        numbers = [number for number in range(bits.bit_length()) if bits >> number & 1]
+        names = []
+        for number in numbers[:3]:
+            origin, unit = divmod(number, self.run.units * self.run.lanes)
+            names.append(f"rank {origin}'s unit {unit}")
+        more = f" and {len(numbers) - 3} more" if len(numbers) > 3 else ""
+        return ", ".join(names) + more
 
     def _read(self, number: int, what: _Held, steps: int) -> None:
         """An action reads a chunk, some steps after what wrote it at least: a fold reads at the end of its step."""
@@ -52,70 +59,93 @@ class _Lift:
             self.orders.append((number, self.overwritten[what], 1 - steps))
 
     def _act(self, source: _Held, target: Cell, operand: _Held | None = None) -> _Held:
-        number, has = len(self.actions), self.bits[source]
+        number = len(self.actions)
+        contributions = self.bits[source]
         if operand:
-            if twice := has & self.bits[operand]:
+            twice = contributions & self.bits[operand]
+            if twice:
                 raise fault_of(target, f"{self.where} counts twice {self._names(twice)}")
-            has |= self.bits[operand]
-        self.bits[target, number] = has
+            contributions |= self.bits[operand]
+        self.bits[target, number] = contributions
         self.actions.append((source[0], target, operand and operand[0]))
         self._read(number, source, 1)
         if operand:
             self._read(number, operand, 0)
         last = target, self.version.get(target, -1)
-        self.orders += [(each, number, 0) for each in (last[1], *self.readers[last]) if each != number]
-        self.overwritten[last] = self.version[target] = number
+        for earlier in (last[1], *self.readers[last]):
+            if earlier != number:
+                self.orders.append((earlier, number, 0))
+        self.overwritten[last] = number
+        self.version[target] = number
         return target, number
 
     def _at_its_rank(self, cell: Cell) -> _Held:
-        if self._where(cell)[0][0] != cell[0]:
-            self.held[cell] = self._act(self._where(cell), (cell[0], "tmp", self._where(cell)[0][2]))
-        return self._where(cell)
+        held = self._where(cell)
+        rank = cell[0]
+        held_rank, _, number = held[0]
+        if held_rank != rank:
+            held = self._act(held, (rank, "tmp", number))
+            self.held[cell] = held
+        return held
 
     def program(self, event: PlanEvent) -> None:
         """Define what a program writes before the first run, or check what it reads after it: UnusableError."""
-        lanes, me = self.run.lanes, event.program
-        for cell in () if me in self.ran else event.writes[0]:
-            self.held[cell] = (me, "dst", cell[2]), -1
-            self.bits[self.held[cell]] = self._bit(me, cell[2])
-        for cell in event.reads[0] if me in self.ran else ():
-            unit, lane = divmod(cell[2], lanes)
-            wanted = sum(self._bit(o, u * lanes + lane) for o, u in self.run.call.result(me, unit))
-            found = self.bits[self.held[cell]] if cell in self.held else 0
-            if missing := wanted & ~found:
-                raise fault_of(cell, f"it ends without {self._names(missing)}")
-            if found != wanted:
-                raise fault_of(cell, f"it ends with {self._names(found & ~wanted)}")
+        me = event.program
+        if me in self.ran:
+            for cell in event.reads[0]:
+                self._check_result(me, cell)
+        else:
+            for cell in event.writes[0]:
+                number = cell[2]
+                self.held[cell] = (me, "dst", number), -1
+                self.bits[self.held[cell]] = self._bit(me, number)
         self.ran.add(me)
+
+    def _check_result(self, me: int, cell: Cell) -> None:
+        """Check that a chunk of a result has exactly the contributions that the collective defines."""
+        lanes = self.run.lanes
+        unit, lane = divmod(cell[2], lanes)
+        wanted = 0
+        for origin, origin_unit in self.run.call.result(me, unit):
+            wanted += self._bit(origin, origin_unit * lanes + lane)
+        contributions = self.bits[self.held[cell]] if cell in self.held else 0
+        missing = wanted & ~contributions
+        if missing:
+            raise fault_of(cell, f"it ends without {self._names(missing)}")
+        if contributions != wanted:
+            raise fault_of(cell, f"it ends with {self._names(contributions & ~wanted)}")
 
     def add(self, event: PlanEvent) -> None:
         """Add an operation of a plan; UnusableError if it reads what is undefined, or counts a contribution twice."""
         self.where = event.where
         for sources, targets in zip(zip(*event.reads, strict=True), zip(*event.writes, strict=True), strict=True):
             rank = targets[0][0]
-            what = [self._where(one) if one[0] == rank else self._at_its_rank(one) for one in sources]
-            mine = [one for one in what if one[0][0] == rank]
-            if len(mine) > 1:
+            read = [self._where(cell) if cell[0] == rank else self._at_its_rank(cell) for cell in sources]
+            own = [held for held in read if held[0][0] == rank]
+            if len(own) > 1:
                 raise UnusableError(event.where, "it folds two chunks of one rank, as no schedule of ours does")
-            others = [one for one in what if one not in mine]
-            now = (mine or others[:1])[0]
+            others = [held for held in read if held not in own]
+            result = own[0] if own else others[0]
             if event.folds:
-                home = targets[0] if targets[0][1] == "dst" else (rank, "tmp", now[0][2])
-                now = now if mine else self._act(others.pop(0), home)
-                for one in others:
-                    now = self._act(one, home, now)
+                home = targets[0] if targets[0][1] == "dst" else (rank, "tmp", result[0][2])
+                if not own:
+                    result = self._act(others.pop(0), home)
+                for operand in others:
+                    result = self._act(operand, home, result)
             for target in targets:
-                self.held[target] = self._act(now, target) if target[1] == "dst" and target != now[0] else now
+                is_written = target[1] == "dst" and target != result[0]
+                self.held[target] = self._act(result, target) if is_written else result
 
     def levels(self) -> list[int]:
         """Return the step of each action: the earliest one that what it reads and overwrites allows."""
         level = [0] * len(self.actions)
         for _ in range(len(level) + 1):
-            grown = False
+            has_grown = False
             for earlier, later, steps in self.orders:
                 if earlier >= 0 and level[later] < level[earlier] + steps:
-                    level[later], grown = level[earlier] + steps, True
-            if not grown:
+                    level[later] = level[earlier] + steps
+                    has_grown = True
+            if not has_grown:
                 return level
         raise UnusableError("plan", "it is right, but keeps more copies of a unit than a schedule of ours has room for")
 
@@ -126,27 +156,20 @@ def lifted(run: PlanRun, moves: Iterable[PlanEvent]) -> tuple[Schedule, ...]:
     Raises:
         UnusableError: if its result is wrong, or no schedule of ours can say it.
     """
-    lift, lanes = _Lift(run), run.lanes
+    lift = _Lift(run)
     for event in moves:
-        (lift.add if event.program < 0 else lift.program)(event)
-    messages: dict[tuple[Any, ...], list[tuple[Cell, ...]]] = {}
-    for level, (source, target, operand) in zip(lift.levels(), lift.actions, strict=True):
-        ends = [(cell[:2], cell[2] % lanes) for cell in (source, target, operand or target)]
-        messages.setdefault((level, *ends, operand is None), []).append((source, target, operand or target))
-    programs: dict[tuple[int, int], dict[int, list[Action]]] = defaultdict(lambda: defaultdict(list))
-    for (level, ((a, _), lane), ((b, _), _), _, replaces), cells in messages.items():
-        sent, landed, folded = (_part(each, lanes) for each in zip(*cells, strict=True))
-        if a == b:
-            programs[lane, a][level].append(Copy(sent, landed))
-            continue
-        programs[lane, a][level].append(Send(b, sent))
-        programs[lane, b][level].append(Recv(a, landed) if replaces else RecvReduce(a, landed, folded))
-
-    steps = {key: tuple(Step(*actions) for _, actions in sorted(each.items())) for key, each in programs.items()}
-    slices = tuple(
-        Schedule(run.layout(), run.units, partial(_of_rank, [steps.get((lane, me), ()) for me in range(run.call.p)]))
-        for lane in range(lanes)
-    )
+        if event.program < 0:
+            lift.add(event)
+        else:
+            lift.program(event)
+    steps: dict[tuple[int, int], tuple[Step, ...]] = {}  # by lane and rank
+    for key, actions_of_level in _actions(lift, run.lanes).items():
+        steps[key] = tuple(Step(*actions) for _, actions in sorted(actions_of_level.items()))
+    schedules = []
+    for lane in range(run.lanes):
+        steps_of_ranks = [steps.get((lane, me), ()) for me in range(run.call.p)]
+        schedules.append(Schedule(run.layout(), run.units, partial(_of_rank, steps_of_ranks)))
+    slices = tuple(schedules)
     try:
         prove(run.call, slices)
     except ScheduleError as error:
@@ -154,17 +177,38 @@ def lifted(run: PlanRun, moves: Iterable[PlanEvent]) -> tuple[Schedule, ...]:
     return slices
 
 
+def _actions(lift: _Lift, lanes: int) -> Mapping[tuple[int, int], Mapping[int, list[Action]]]:
+    """Return the actions of each lane and rank by their step; chunks that go together are one message."""
+    messages: dict[tuple[Any, ...], list[tuple[Cell, ...]]] = defaultdict(list)
+    for level, (source, target, operand) in zip(lift.levels(), lift.actions, strict=True):
+        cells = source, target, operand or target
+        ends = [(cell[:2], cell[2] % lanes) for cell in cells]
+        messages[(level, *ends, operand is None)].append(cells)
+    programs: dict[tuple[int, int], dict[int, list[Action]]] = defaultdict(lambda: defaultdict(list))
+    for (level, ((sender, _), lane), ((receiver, _), _), _, replaces), chunks in messages.items():
+        sent, landed, folded = (_part(cells, lanes) for cells in zip(*chunks, strict=True))
+        if sender == receiver:
+            programs[lane, sender][level].append(Copy(sent, landed))
+            continue
+        programs[lane, sender][level].append(Send(receiver, sent))
+        receipt = Recv(sender, landed) if replaces else RecvReduce(sender, landed, folded)
+        programs[lane, receiver][level].append(receipt)
+    return programs
+
+
 def _of_rank(steps: Sequence[Sequence[Step]], me: Index) -> Iterator[Step]:
     """Return the steps of a rank; a function of this module, because rank 0 sends schedules to the others."""
     return iter(steps[int(me)])
 
 
-def _part(cells: Iterable[Cell], lanes: int) -> Part:
+def _part(cells: Sequence[Cell], lanes: int) -> Part:
+    """Return the units of chunks in one buffer; units that follow one another are one range."""
     ranges: list[Range] = []
-    for unit in (number // lanes for *_, number in cells):
-        ranges[-1:] = (
-            [Range(ranges[-1].first, unit + 1)]
-            if ranges and ranges[-1].last == unit
-            else [*ranges[-1:], Range(unit, unit + 1)]
-        )
-    return Part(next(iter(cells))[1], tuple(ranges))
+    for _, _, number in cells:
+        unit = number // lanes
+        if ranges and ranges[-1].last == unit:
+            ranges[-1] = Range(ranges[-1].first, unit + 1)
+        else:
+            ranges.append(Range(unit, unit + 1))
+    buffer = cells[0][1]
+    return Part(buffer, tuple(ranges))

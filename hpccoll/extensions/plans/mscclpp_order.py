@@ -7,7 +7,7 @@ one is returned. The second run can begin when the first has ended everywhere, a
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_count
@@ -40,11 +40,15 @@ def _one_order(run: PlanRun) -> list[int]:
     Raises:
         UnusableError: if some wait forever. No choice matters: a signal serves the waits of one thread alone, in order.
     """
-    events, left, after = run.events, [len(each.before) for each in run.events], defaultdict[int, list[int]](list)
-    for number, each in enumerate(events):
-        for earlier in each.before:
+    events = run.events
+    left = [len(event.before) for event in events]
+    after: defaultdict[int, list[int]] = defaultdict(list)
+    for number, event in enumerate(events):
+        for earlier in event.before:
             after[earlier].append(number)
-    ready, order, signals = deque(k for k, count in enumerate(left) if not count), list[int](), Counter(run.initial)
+    ready = deque(number for number, count in enumerate(left) if not count)
+    order: list[int] = []
+    signals = Counter(run.initial)
     waiting: defaultdict[Counted, list[int]] = defaultdict(list)
     while ready:
         number = ready.popleft()
@@ -62,7 +66,7 @@ def _one_order(run: PlanRun) -> list[int]:
             if not left[later]:
                 ready.append(later)
     if len(order) < len(events):
-        first = min((number for each in waiting.values() for number in each), default=0)
+        first = min(chain.from_iterable(waiting.values()), default=0)
         raise UnusableError(events[first].where, "it waits for a signal that never comes")
     return order
 
@@ -115,15 +119,19 @@ def _check_counts(events: Sequence[PlanEvent]) -> None:
     Raises:
         UnusableError: names the side that has too few, if it has any.
     """
-    counts = Counter((each.counter, each.step) for each in events)
-    for each in events:
-        signals, waits = (counts[each.counter, step] // 2 for step in (1, -1))  # of two runs
-        if each.counter and signals != waits and (each.step > 0) == (0 < signals < waits or not waits):
-            kind, me, number = each.counter
+    counts = Counter((event.counter, event.step) for event in events)
+    for event in events:
+        if not event.counter:
+            continue
+        signals = counts[event.counter, 1] // 2  # of two runs
+        waits = counts[event.counter, -1] // 2
+        names_signals = 0 < signals < waits or not waits
+        if signals != waits and (event.step > 0) == names_signals:
+            kind, me, number = event.counter
             what = kind if kind == "semaphore" else f"{kind} channel"
-            whose = f"{what} {number} of rank {me}"
             has = f"{format_count(signals, 'signal')} and {format_count(waits, 'wait')} in a run"
-            raise UnusableError(each.where, f"too few {'signals' if signals < waits else 'waits'}: {whose} has {has}")
+            missing = "signals" if signals < waits else "waits"
+            raise UnusableError(event.where, f"too few {missing}: {what} {number} of rank {me} has {has}")
 
 
 def _closure(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]:
@@ -149,7 +157,7 @@ def _needed(
 
 
 def _check_races(run: PlanRun, order: Sequence[int], past: Sequence[int], seen: Sequence[int]) -> None:
-    """Check that operations on one chunk, of which one writes it, have an order.
+    """Check that operations on one chunk have an order if one of them writes it.
 
     Raises:
         UnusableError: names the chunk and both operations.
@@ -172,19 +180,20 @@ def _check_races(run: PlanRun, order: Sequence[int], past: Sequence[int], seen: 
                 read[cell].append(number)
 
 
-def _race(run: PlanRun, cell: Cell, one: int, other: int) -> str:
+def _race(run: PlanRun, cell: Cell, first: int, second: int) -> str:
     """Return which events can use a chunk in either order, and what would order them, for the author of the plan."""
-    for program, operation in ((one, other), (other, one)):
+    for program, operation in ((first, second), (second, first)):
         if run.events[program].program >= 0:
             return _race_with_program(run, cell, program, operation)
     return (
-        f"{run.events[one].where} and {run.events[other].where} can happen in either order, and one of them writes it; "
-        "do: order them, by nop in one thread block, by barrier or semaphore in one rank, by signal and wait in two"
+        f"{run.events[first].where} and {run.events[second].where} can happen in either order, and one of them writes "
+        "it; do: order them, by nop in one thread block, by barrier or semaphore in one rank, by signal and wait in two"
     )
 
 
 def _race_with_program(run: PlanRun, cell: Cell, program: int, operation: int) -> str:
-    rank, event = run.events[program].program, run.events[operation]
+    event = run.events[operation]
+    rank = run.events[program].program
     code = f"the program of rank {rank} (the code that runs the plan)"
     if run.number_of(program) > run.number_of(operation):
         return (

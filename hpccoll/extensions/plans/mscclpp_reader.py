@@ -1,4 +1,4 @@
-"""Reader of plans of MSCCL++, each of which is proven and becomes a schedule of ours.
+"""Reader of plans of MSCCL++: each plan is proven, and becomes a schedule of ours.
 
 It runs at the sizes that the plan is for. Packets, pipelines and the multicast of a switch are not read.
 """

@@ -10,9 +10,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from operator import attrgetter, itemgetter
 
+from hpccoll.analysis.choice_table import ChoiceRange
 from hpccoll.analysis.library_evidence import collective_variables
 from hpccoll.analysis.load_findings import load_findings
 from hpccoll.analysis.measured_choices import ChoiceTime, Curves, MeasuredSetting, measured_settings
@@ -138,13 +139,13 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
     transport = "nccl" if library == "nccl" else "mpi"
     for row in results.rows:
         run = runs.get(row.run_id)
-        known = library_collective(library, row.collective)
-        if not run or not known or not _is_plain_call(row, timing) or row.transport != transport:
+        library_name = library_collective(library, row.collective)
+        if not run or not library_name or not _is_plain_call(row, timing) or row.transport != transport:
             continue
         if not recorded_mpi_version(run.provenance).startswith(name):
             continue
         is_default = row.variant in (None, DEFAULT)
-        forced = _forced(row, run, library, known)
+        forced = _forced(row, run, library, library_name)
         if not is_default and not forced:
             continue
         ran = row.executed.partition(" (")[0]
@@ -185,27 +186,33 @@ def _other_variables(run: Run, own: Collection[str] = ()) -> str | None:
     return " ".join(words) or None
 
 
-def _forced(row: Row, run: Run, library: str, known: str) -> Choice | None:
-    """Return the algorithm of a row by the library's words; None if it is none that a table can request.
+def _forced(row: Row, run: Run, library: str, name: str) -> Choice | None:
+    """Return the algorithm of a row of the collective ``name``, both by the library's words; None if no table has it.
 
     Of NCCL, whose tables cannot leave a call to it, also what the default ran, if a line names it.
     """
     if library != "nccl":
-        named = row.variant == f"{library}-{row.requested}" and row.requested in library_algorithms(library)[known]
-        return Choice(row.requested or "", row.transport) if named else None
-    facts, word = library_table()["nccl"], row.requested or row.executed.partition(" (")[0]
+        is_variant = row.variant == f"{library}-{row.requested}"
+        if is_variant and row.requested in library_algorithms(library)[name]:
+            return Choice(row.requested or "", row.transport)
+        return None
+    facts = library_table()["nccl"]
+    word = row.requested or row.executed.partition(" (")[0]
     line = re.search(r"\bproto (\w+)", row.evidence or "")
     protocol = (line[1] if line else run.environment.get("NCCL_PROTO", "")).lower()
-    protocol = protocol or ("" if word in facts["every_protocol"] else "simple")
-    offered = known in facts["functions"].get(word, ()) and protocol in facts["protocols"]
-    return Choice(word, row.transport, (("protocol", protocol),)) if offered else None
+    if not protocol and word not in facts["every_protocol"]:
+        protocol = "simple"
+    if name not in facts["functions"].get(word, ()) or protocol not in facts["protocols"]:
+        return None
+    return Choice(word, row.transport, (("protocol", protocol),))
 
 
 def _ranges(
     members: Sequence[tuple[Setting, MeasuredSetting]], left_out: Counter[str], *, has_default: bool
 ) -> Iterator[LibraryRange]:
     """Yield the ranges of a collective on a number of ranks; none if no size has the default and another algorithm."""
-    native = next((choice for _, measured in members for choice in measured.curves if choice.is_native), None)
+    choices = chain.from_iterable(measured.curves for _, measured in members)
+    native = next((choice for choice in choices if choice.is_native), None)
     if native is None:
         _leave_out(members, left_out)
         return
@@ -213,7 +220,6 @@ def _ranges(
     sizes = _shared_sizes(compared, left_out)
     if not sizes:
         return
-    choices_at = {size: _size_choices(size, [case.times[size] for case in compared], native) for size in sizes}
     excluded = None if has_default else native
     offered = [replace(case.measured, curves=_curves(case.measured, sizes, excluded)) for case in compared]
     setting = compared[0].setting
@@ -221,13 +227,10 @@ def _ranges(
         why = f"of {setting.collective}, whose types, placements and variants have no algorithm in common"
         left_out[why] += sum(len(case.measured.rows) for case in compared)
         return
-    answers: list[tuple[Choice, SizeChoice]] = []
-    for chosen in choose_ranges(*offered).ranges:
-        found = {size: choices_at[size][chosen.choice] for size in chosen.sizes if chosen.choice in choices_at[size]}
-        fitting = _sizes_to_change(found) if has_default else set(found)
-        for size in chosen.sizes:
-            choice = chosen.choice if size in fitting else native
-            answers.append((choice, choices_at[size][choice]))
+    choices_at: dict[int, dict[Choice, SizeChoice]] = {}
+    for size in sizes:
+        choices_at[size] = _size_choices(size, [case.times[size] for case in compared], native)
+    answers = _answers(choose_ranges(*offered).ranges, choices_at, native, has_default=has_default)
     # A range begins at the geometric mean of the sizes at its cut.
     begins = {after: math.isqrt(before * after - 1) + 1 for before, after in pairwise(sizes)}
     spans = [(choice, tuple(answer for _, answer in group)) for choice, group in groupby(answers, itemgetter(0))]
@@ -243,6 +246,23 @@ def _ranges(
             choice=choice,
             sizes=size_choices,
         )
+
+
+def _answers(
+    ranges: Iterable[ChoiceRange],
+    choices_at: Mapping[int, Mapping[Choice, SizeChoice]],
+    native: Choice,
+    *,
+    has_default: bool,
+) -> Iterator[tuple[Choice, SizeChoice]]:
+    """Yield the choice at each size, ascending: that of its range, or the default where that should stay."""
+    for chosen in ranges:
+        measured = [size for size in chosen.sizes if chosen.choice in choices_at[size]]
+        candidates = {size: choices_at[size][chosen.choice] for size in measured}
+        fitting = _sizes_to_change(candidates) if has_default else set(candidates)
+        for size in chosen.sizes:
+            choice = chosen.choice if size in fitting else native
+            yield choice, choices_at[size][choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,25 +339,31 @@ def _size_choices(size: int, cases: Sequence[Mapping[Choice, ChoiceTime]], nativ
     for times in cases:
         for choice in times:
             by_choice[choice].append(_size_choice(size, choice, times, native))
-    in_all_cases = {choice: found for choice, found in by_choice.items() if len(found) == len(cases)}
-    return {choice: min(found, key=attrgetter("gain", "lead")) for choice, found in in_all_cases.items()}
+    least_gains = {}
+    for choice, measured in by_choice.items():
+        if len(measured) == len(cases):
+            least_gains[choice] = min(measured, key=attrgetter("gain", "lead"))
+    return least_gains
 
 
 def _size_choice(size: int, choice: Choice, times: Mapping[Choice, ChoiceTime], native: Choice) -> SizeChoice:
     """Return how a choice compares with the others of a case; no launch measured two of them."""
-    seconds = times[choice].seconds
-    low, high = times[choice].ends
-    native_low, native_high = times[native].ends
-    others = [other for other in times if other != choice]
-    runner_up = min(others, key=lambda other: times[other].seconds)
-    lowest = min(times[other].ends[0] for other in others)
+    own_time = times[choice]
+    native_time = times[native]
+    seconds = own_time.seconds
+    low, high = own_time.ends
+    native_low, native_high = native_time.ends
+    rivals = [rival for rival in times if rival != choice]
+    runner_up = min(rivals, key=lambda rival: times[rival].seconds)
+    lowest = min(times[rival].ends[0] for rival in rivals)
+    name = DEFAULT if runner_up == native else runner_up.name
     return SizeChoice(
         nbytes=size,
         seconds=seconds,
         interval=(low, high),
-        gain=times[native].seconds / seconds,
+        gain=native_time.seconds / seconds,
         gain_ends=(native_low / high, native_high / low),
-        runner_up=DEFAULT if runner_up == native else runner_up.name,
+        runner_up=name,
         lead=times[runner_up].seconds / seconds,
         lead_at_least=lowest / high,
     )

@@ -27,7 +27,9 @@ from hpccoll.transports.mpi.control_variables import ControlVariable
 from hpccoll.transports.mpi.vendor import MpiVendorPlan, MpiVendorTransport
 from hpccoll.transports.transport_interface import TransportPlan
 
-PASS_S, MOST_CALLS, MOST_S = 0.02, 8, 2.0
+PASS_S = 0.02
+MOST_CALLS = 8
+MOST_S = 2.0
 """How long the counted calls of an algorithm take together, how many there are at most, and how long one may take."""
 
 RECOGNITION_S = 30.0
@@ -41,7 +43,7 @@ SAME, ALIKE = 0.001, 0.05
 same messages, and of those that may differ in the segments of messages: each has a header."""
 
 MOST_RANKS, MOST_ENDS = 64, 8
-"""The most ranks of which it is kept what each sends, and the most connections of each."""
+"""The most ranks whose sent bytes are kept, and the most connections of each."""
 
 MAX_NAMED = 3
 """The most algorithms that are named if all send the same; on two ranks nearly all do."""
@@ -65,7 +67,7 @@ class Recognition(NamedTuple):
     ended: str = ""  # why nothing was recognised, although that had begun
 
     def executed(self, requested: str | None) -> str:
-        """Return the algorithm: the requested one if it is among those that send the same, else all of these.
+        """Return the algorithm: the requested one if it is among those that send the same, else all that do.
 
         It is unknown if there are none, or more than MAX_NAMED, and if forcing any of them changes nothing.
         """
@@ -102,41 +104,49 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
     Returns:
         None if it is not a call of a known library, takes longer than MOST_S, or shows nothing on TCP connections.
     """
-    transport, version = prepared.transport, MPI.Get_library_version()
-    library = next((each for each in library_table()["variants"] if not wrong_mpi(each, version)), None)
+    transport = prepared.transport
+    version = MPI.Get_library_version()
+    library = next((name for name in library_table()["variants"] if not wrong_mpi(name, version)), None)
     call = library and library_collective(library, prepared.case.collective)
-    if not (library and call and isinstance(transport, MpiVendorTransport)):
+    if not (library and call and isinstance(transport, MpiVendorTransport)) or call_s > MOST_S:
         return None
-    if call_s > MOST_S:
-        return None
+    comm = transport.comm
+    title = MPI_LIBRARIES[library][0]
     wanted = max(PASS_S / max(call_s, 1e-9), PASS_BYTES / max(prepared.bytes, 1), 1)
-    comm, title = transport.comm, MPI_LIBRARIES[library][0]
     counter = _Counter(comm, int(min(wanted, MOST_CALLS)), progress)
-    begun, own = time.monotonic(), counter.sent(prepared.plan)
+    begun = time.monotonic()
+    own = counter.sent(prepared.plan)
     if not comm.allreduce(len(own), MPI.MAX) or counter.difference(own, counter.sent(prepared.plan)) > SAME:
         return None
-    differences, of_ranks = dict[str, float](), {"": own}
+    differences: dict[str, float] = {}
+    sent_of_calls: dict[str, Sent] = {"": own}
     for word, settings in _algorithms(library, call, prepared).items():
         with _forced(comm, settings) as forced:
             plan = MpiVendorPlan(forced, prepared.operation, prepared.src, prepared.dst)
-            of_ranks[word] = counter.sent(plan)
+            sent_of_calls[word] = counter.sent(plan)
             plan.close()
-        differences[word] = counter.difference(own, of_ranks[word])
+        differences[word] = counter.difference(own, sent_of_calls[word])
         if comm.allreduce(time.monotonic() - begun, MPI.MAX) > RECOGNITION_S:
             ended = f"to force the algorithms of {title} takes longer than {RECOGNITION_S:g} s: none is recognised"
             return Recognition(title, (), 0, traffic={}, ended=ended)  # what the rest sends is not known
-    traffic = counter.traffic(of_ranks)
+    traffic = counter.traffic(sent_of_calls)
     for most in (SAME, ALIKE):
-        if matching := tuple(word for word, difference in differences.items() if difference <= most):
-            return Recognition(title, matching, len(differences) - len(matching), most == SAME, traffic)
-    return Recognition(title, (), len(differences), traffic=traffic) if differences else None
+        matching = tuple(word for word, difference in differences.items() if difference <= most)
+        if matching:
+            others = len(differences) - len(matching)
+            return Recognition(title, matching, others, most == SAME, traffic)
+    if not differences:
+        return None
+    return Recognition(title, (), len(differences), traffic=traffic)
 
 
 class _Counter:
     """Counts what this rank sends in a call."""
 
     def __init__(self, comm: MPI.Intracomm, calls: int, progress: RankProgress) -> None:
-        self._comm, self._calls, self._progress = comm, calls, progress
+        self._comm = comm
+        self._calls = calls
+        self._progress = progress
 
     def sent(self, plan: TransportPlan) -> Sent:
         """Return what this rank sends in the call of a plan: only its own program decides when, and nothing waits."""
@@ -153,18 +163,25 @@ class _Counter:
     def _wait(self) -> None:
         self._comm.Ibarrier().Wait()  # whatever MPI_Barrier is forced to
 
-    def difference(self, one: Sent, other: Sent) -> float:
+    def difference(self, first: Sent, second: Sent) -> float:
         """Return the largest difference on a connection of any rank, as a part of what is sent on its busiest one."""
-        busiest = max([*one.values(), *other.values()], default=0.0)
-        largest = max((abs(one.get(ends, 0) - other.get(ends, 0)) for ends in {*one, *other}), default=0.0)
+        busiest = max([*first.values(), *second.values()], default=0.0)
+        largest = 0.0
+        for ends in {*first, *second}:
+            largest = max(largest, abs(first.get(ends, 0) - second.get(ends, 0)))
         beyond = max(0.0, largest - BARRIER_BYTES / self._calls)
-        return float(self._comm.allreduce(beyond / busiest if beyond else 0.0, MPI.MAX))
+        part = beyond / busiest if beyond else 0.0
+        return float(self._comm.allreduce(part, MPI.MAX))
 
-    def traffic(self, of_ranks: Mapping[str, Sent]) -> Mapping[str, Sequence[Sequence[int]]]:
+    def traffic(self, sent_of_calls: Mapping[str, Sent]) -> Mapping[str, Sequence[Sequence[int]]]:
         """Return the bytes of each call on the busiest connections of the first MOST_RANKS, descending."""
-        mine = {word: sorted(map(round, sent.values()), reverse=True)[:MOST_ENDS] for word, sent in of_ranks.items()}
-        every = self._comm.allgather(mine if self._comm.rank < MOST_RANKS else None)
-        return {word: [each[word] for each in every if each] for word in of_ranks}
+        mine = {}
+        for word, sent in sent_of_calls.items():
+            descending = sorted(map(round, sent.values()), reverse=True)
+            mine[word] = descending[:MOST_ENDS]
+        all_ranks = self._comm.allgather(mine if self._comm.rank < MOST_RANKS else None)
+        kept = [traffic for traffic in all_ranks if traffic]
+        return {word: [traffic[word] for traffic in kept] for word in sent_of_calls}
 
 
 Settings = list[tuple[ControlVariable, int]]
@@ -176,13 +193,17 @@ def _algorithms(library: str, call: str, prepared: PreparedCase) -> dict[str, Se
     variable = _variable(names["variable"].format(call=call, CALL=call.upper()))
     if variable is None:
         return {}
-    others = names.get("environment", {}).items()
-    always = [(found, int(value)) for name, value in others if (found := _variable(name))]
-    return {
-        word: [*always, (variable, variable.words[word])]
-        for word, algorithm in library_algorithms(library)[call].items()
-        if word in variable.words and not (algorithm.inter or unmet_need(algorithm, prepared.case, prepared.layout))
-    }
+    always: Settings = []
+    for name, value in names.get("environment", {}).items():
+        further = _variable(name)
+        if further:
+            always.append((further, int(value)))
+    settings: dict[str, Settings] = {}
+    for word, algorithm in library_algorithms(library)[call].items():
+        cannot_run = algorithm.inter or unmet_need(algorithm, prepared.case, prepared.layout)
+        if word in variable.words and not cannot_run:
+            settings[word] = [*always, (variable, variable.words[word])]
+    return settings
 
 
 def _variable(name: str) -> ControlVariable | None:

@@ -78,8 +78,8 @@ class TuningFormats:
         calls = verify_table(path, table.rules, table_format.library, names, results) if table.rules else []
         if not calls and not refused:
             raise _nothing_to_verify(path, table_format.variables)
-        record = {"findings": [*map(asdict, refused)], "calls": [*map(asdict, calls)]}
-        lines = [*map(finding_line, refused)]
+        record = {"findings": list(map(asdict, refused)), "calls": list(map(asdict, calls))}
+        lines = list(map(finding_line, refused))
         if calls:
             lines += verified_lines(calls)
         show_found(record, lines, as_json=as_json)

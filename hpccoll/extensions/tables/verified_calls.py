@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from hpccoll.analysis.library_evidence import collective_variables
 from hpccoll.analysis.setting import machine_name, recorded_mpi_version
@@ -19,8 +19,13 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Interval, Results, Row, Run
 
-HONOURED, IGNORED, OVERRULED, DEFAULT, NOT_SHOWN = "honoured", "ignored", "overruled", "default", "not shown"
-AS_WITHOUT, FAILED = "as without it", "failed"
+HONOURED = "honoured"
+IGNORED = "ignored"
+OVERRULED = "overruled"
+DEFAULT = "default"
+NOT_SHOWN = "not shown"
+AS_WITHOUT = "as without it"
+FAILED = "failed"
 """What the library did: what the rule says; what it does without the table, by one of its algorithms; something else;
 what it does without the table, where there is no rule; nothing that the messages tell apart; what the rule says, and
 does so without the table, too; a call that fails or is wrong only with the table."""
@@ -31,6 +36,10 @@ UNDECIDED = "ignore", "auto"
 SAME_BYTES, SMALL_BYTES = 0.01, 24
 """The part of the bytes on its busiest connection, and the bytes, by which what a rank sends on one may differ between
 two launches."""
+
+
+Traffic: TypeAlias = Sequence[Sequence[int]]
+"""The bytes that each rank sends, by connection."""
 
 
 class Rule(Protocol):
@@ -82,40 +91,52 @@ def verify_table(
         rules: its rules, the first that applies counts.
         library: ``openmpi`` or ``mpich``.
         variables: the names of those that let the table count.
-        results: results of such runs, and of others without them. Of other variables that affect collectives, both
-            kinds have the same; but those of ``variants`` of the library, which give calls to the table, may be new.
+        results: results of such runs, and of others without them. All other variables that affect collectives must be
+            the same in both kinds; only those of ``variants`` of the library, which give calls to the table, may be
+            new.
 
     Returns:
         none if no call was measured in both ways.
     """
-    runs = {
-        run.run_id: run for run in results.runs
-        if recorded_mpi_version(run.provenance).startswith(MPI_LIBRARIES[library][0])
-    }  # fmt: skip
-    deciding = {name: {**collective_variables(run), **run.environment} for name, run in runs.items()}
+    runs: dict[str, Run] = {}
+    deciding: dict[str, dict[str, str]] = {}
+    for run in results.runs:
+        if recorded_mpi_version(run.provenance).startswith(MPI_LIBRARIES[library][0]):
+            runs[run.run_id] = run
+            deciding[run.run_id] = {**collective_variables(run), **run.environment}
     own = {*variables, *library_table()["variants"][library]["environment"]}
-    native = (row for row in results.rows if (row.algorithm, row.transport) == (NATIVE, "mpi") and row.run_id in runs)
-    with_it, plain = list[Row](), defaultdict[CallKey, list[Row]](list)
+    table_path = str(path.resolve())
+    native = [row for row in results.rows if row.algorithm == NATIVE and row.transport == "mpi" and row.run_id in runs]
+    rows_with_table: list[Row] = []
+    rows_without: dict[CallKey, list[Row]] = defaultdict(list)
     for row in native:
-        if str(path.resolve()) in deciding[row.run_id].values():
-            with_it += [row] if row.status != "skipped" else []
-        elif row.usable:
-            plain[_same_call(row, runs[row.run_id])].append(row)
+        has_table = table_path in deciding[row.run_id].values()
+        if has_table and row.status != "skipped":
+            rows_with_table.append(row)
+        elif row.usable and not has_table:
+            rows_without[_same_call(row, runs[row.run_id])].append(row)
 
     def in_common(row: Row, other: Row) -> int:
-        """Return how many variables both runs have; -1 if they differ by more than the table."""
-        mine, theirs = deciding[row.run_id].items(), deciding[other.run_id].items()
-        return len(theirs) if theirs <= mine and dict(mine - theirs).keys() <= own else -1
+        return _common_variables(deciding[row.run_id], deciding[other.run_id], own)
 
-    pairs = list[tuple[CallKey, Row, Row]]()
-    for row in with_it:
+    pairs: list[tuple[CallKey, Row, Row]] = []
+    for row in rows_with_table:
         key = _same_call(row, runs[row.run_id])
-        if found := [other for other in plain[key] if in_common(row, other) >= 0]:
+        candidates = [other for other in rows_without[key] if in_common(row, other) >= 0]
+        if candidates:
             details = key.without("collective", "requested_bytes", "ranks")
-            pairs.append((details, row, max(found, key=partial(in_common, row))))
-    every = [details for details, *_ in pairs]
-    calls = (_verify(row, other, rules, library, details.label(every)) for details, row, other in pairs)
+            pairs.append((details, row, max(candidates, key=partial(in_common, row))))
+    all_details = [details for details, _, _ in pairs]
+    calls = [_verify(row, other, rules, library, details.label(all_details)) for details, row, other in pairs]
     return sorted(calls, key=lambda call: (call.collective, call.ranks, call.bytes, call.details))
+
+
+def _common_variables(mine: Mapping[str, str], theirs: Mapping[str, str], own: Collection[str]) -> int:
+    """Return how many variables two runs have in common; -1 if they differ by others than ``own``, those of a table."""
+    added = mine.items() - theirs.items()
+    if theirs.items() <= mine.items() and all(name in own for name, _ in added):
+        return len(theirs)
+    return -1
 
 
 def _same_call(row: Row, run: Run) -> CallKey:
@@ -124,35 +145,51 @@ def _same_call(row: Row, run: Run) -> CallKey:
     return CallKey.of(row, place).without("variant", "executor", "rule")
 
 
-def _verify(row: Row, other: Row, rules: Sequence[Rule], library: str, details: str) -> VerifiedCall:
+def _verify(row: Row, without_table: Row, rules: Sequence[Rule], library: str, details: str) -> VerifiedCall:
     call = library_collective(library, row.collective)
-    rule = next((each for each in rules if each.collective == call and _applies(each, row)), None)
+    rule = next((rule for rule in rules if rule.collective == call and _applies(rule, row)), None)
     named = rule.algorithm if rule and rule.algorithm not in UNDECIDED else None
-    own, forced = _traffic(row).get(""), {**_traffic(other)}
+    own = _traffic(row).get("")
+    forced = dict(_traffic(without_table))
     plain = forced.pop("", None)
-    ran, without = (
-        tuple(word for word, of in forced.items() if sent and _is_same(of, sent)) for sent in (own, plain)
-    )  # fmt: skip
-    shown = own and plain and (named is None or (named in forced and len(ran) < len(forced)))
+    ran = _matching(forced, own)
+    without = _matching(forced, plain)
+    is_distinct = named is None or (named in forced and len(ran) < len(forced))
     changed = bool(own and plain) and not _is_same(own or (), plain or ())
     if not row.usable:
         verdict = FAILED
-    elif not shown or (rule and not all(_holds(each, row) for each in rule.conditions)):
+    elif not own or not plain or not is_distinct or (rule and not all(_holds(word, row) for word in rule.conditions)):
         verdict = NOT_SHOWN
     elif named in ran:
         verdict = AS_WITHOUT if named in without else HONOURED
     elif named is None:
         verdict = OVERRULED if changed else DEFAULT
-    elif changed and any(_decides_on_parts(each, library, call, named, row) for each in rules):
+    elif changed and any(_decides_on_parts(rule, library, call, named, row) for rule in rules):
         verdict = NOT_SHOWN  # its parts may be others than those that ran when it was forced
-    else:  # what none of the algorithms sends, a layer above them does, of which only the ranks of a node have one
+    else:  # what none of the algorithms sends, a layer above them does, to which only the ranks of a node belong
         layered = not without and 1 < row.nodes < row.ranks
         verdict = OVERRULED if changed or layered else IGNORED
     return VerifiedCall(
-        collective=row.collective, bytes=row.bytes, ranks=row.ranks, details=details, rule=named,
-        line=rule.line if rule else 0, without=without, ran=ran, verdict=verdict, seconds_without=other.median_s,
-        seconds=row.median_s, intervals=(other.interval, row.interval),
-    )  # fmt: skip
+        collective=row.collective,
+        bytes=row.bytes,
+        ranks=row.ranks,
+        details=details,
+        rule=named,
+        line=rule.line if rule else 0,
+        without=without,
+        ran=ran,
+        verdict=verdict,
+        seconds_without=without_table.median_s,
+        seconds=row.median_s,
+        intervals=(without_table.interval, row.interval),
+    )
+
+
+def _matching(forced: Mapping[str, Traffic], sent: Traffic | None) -> tuple[str, ...]:
+    """Return the forced algorithms that send what a call sent; none if that is unknown."""
+    if not sent:
+        return ()
+    return tuple(algorithm for algorithm, traffic in forced.items() if _is_same(traffic, sent))
 
 
 def _decides_on_parts(rule: Rule, library: str, call: str | None, algorithm: str, row: Row) -> bool:
@@ -165,9 +202,11 @@ def _decides_on_parts(rule: Rule, library: str, call: str | None, algorithm: str
 
 def _applies(rule: Rule, row: Row) -> bool:
     """Return whether a rule may apply to a call: nothing of it certainly does not hold."""
-    spans = ((rule.bytes, _measured_size(rule, row)), (rule.ranks, row.ranks), (rule.nodes, row.nodes))
-    in_spans = all(first <= value <= last for (first, last), value in spans)
-    return in_spans and not any(_holds(each, row) is False for each in rule.conditions)
+    spans = (rule.bytes, _measured_size(rule, row)), (rule.ranks, row.ranks), (rule.nodes, row.nodes)
+    for (first, last), value in spans:
+        if not first <= value <= last:
+            return False
+    return not any(_holds(condition, row) is False for condition in rule.conditions)
 
 
 def _measured_size(rule: Rule, row: Row) -> int:
@@ -175,10 +214,16 @@ def _measured_size(rule: Rule, row: Row) -> int:
 
     MPICH does as csel.c of 5.0 says. Open MPI takes 0 for two collectives (coll_tuned_decision_dynamic.c).
     """
-    size, count = itemsize(row.dtype), _count(row)
-    of_total = 1 if rule.collective in library_table()["mpich"]["sizes_in_elements"] else size
-    measures = {"count": count, "avg_msg_size": count * size, "total_msg_size": count * of_total * row.ranks}
-    return measures.get(rule.measure, 0 if rule.collective in ("alltoallv", "barrier") else row.bytes)
+    size = itemsize(row.dtype)
+    count = _count(row)
+    if rule.measure == "count":
+        return count
+    if rule.measure == "avg_msg_size":
+        return count * size
+    if rule.measure == "total_msg_size":
+        counts_elements = rule.collective in library_table()["mpich"]["sizes_in_elements"]
+        return count * row.ranks if counts_elements else count * size * row.ranks
+    return 0 if rule.collective in ("alltoallv", "barrier") else row.bytes
 
 
 def _count(row: Row) -> int:
@@ -189,26 +234,37 @@ def _count(row: Row) -> int:
 def _holds(condition: str, row: Row) -> bool | None:
     """Return whether a condition of MPICH holds for a call; None if that is not known."""
     kind, _, value = condition.removeprefix("not ").partition("=")
-    actual = {
-        "comm_type": "intra", "is_commutative": "yes", "is_op_built_in": "yes", "is_block_regular": "yes",
+    power_of_two = 1 << row.ranks.bit_length() - 1
+    facts = {
+        "comm_type": "intra",
+        "is_commutative": "yes",
+        "is_op_built_in": "yes",
+        "is_block_regular": "yes",
         "is_sendbuf_inplace": "yes" if row.in_place else "no",
-        "count<pow2": "" if _count(row) < 1 << row.ranks.bit_length() - 1 else "no",
+        "count<pow2": "" if _count(row) < power_of_two else "no",
         "comm_size": "pow2" if row.ranks.bit_count() == 1 else "",
         "comm_hierarchy": "parent" if row.nodes < row.ranks else "flat",
-    }.get(kind)  # fmt: skip
-    return None if actual is None else (actual == value) != condition.startswith("not ")
+    }
+    actual = facts.get(kind)
+    if actual is None:
+        return None
+    is_negated = condition.startswith("not ")
+    return (actual == value) != is_negated
 
 
-def _traffic(row: Row) -> Mapping[str, Sequence[Sequence[int]]]:
+def _traffic(row: Row) -> Mapping[str, Traffic]:
     """Return the bytes of each rank by connection, by the algorithm that was forced; ``""`` is the call as it ran."""
-    traffic: Mapping[str, Sequence[Sequence[int]]] = json.loads(row.tcp_traffic or "{}")
+    traffic: Mapping[str, Traffic] = json.loads(row.tcp_traffic or "{}")
     return traffic
 
 
-def _is_same(one: Sequence[Sequence[int]], other: Sequence[Sequence[int]]) -> bool:
+def _is_same(first: Traffic, second: Traffic) -> bool:
     """Return whether each rank sends as many bytes on as many connections."""
-    return len(one) == len(other) and all(
-        abs(mine - theirs) <= max(SMALL_BYTES, SAME_BYTES * max([*before, *after]))
-        for before, after in zip(one, other, strict=True)
-        for mine, theirs in zip_longest(before, after, fillvalue=0)
-    )
+    if len(first) != len(second):
+        return False
+    for sent_first, sent_second in zip(first, second, strict=True):
+        tolerance = max(SMALL_BYTES, SAME_BYTES * max([*sent_first, *sent_second], default=0))
+        for bytes_first, bytes_second in zip_longest(sent_first, sent_second, fillvalue=0):
+            if abs(bytes_first - bytes_second) > tolerance:
+                return False
+    return True

@@ -26,31 +26,36 @@ class PayingRate(NamedTuple):
 
     @classmethod
     def of(cls, link: float, likely: float, ends: tuple[float, float]) -> "PayingRate":
-        """Return the rates of factors of ``paying_factor``, of which ``ends`` are those of the interval.
+        """Return the rates of factors of ``paying_factor``; ``ends`` are the factors of the interval.
 
-        ``link`` is the rate of the link that there is, in bytes a second, of payload or with headers: so are the rates.
+        ``link`` is the rate of the machine's link in bytes a second, of payload or with headers: so are the rates.
         """
-        every = likely, *ends
-        return cls(*(8 * link * factor for factor in (likely, min(every), max(every), NETWORKS[1])))
+        factors = likely, *ends
+        bits = 8 * link
+        return cls(bits * likely, bits * min(factors), bits * max(factors), bits * NETWORKS[1])
 
     @property
     def text(self) -> str:
         """The rates in words: ``pays below 3.1 Gbit/s (2.7 Gbit/s to 3.6 Gbit/s)``."""
         head = f"pays {self._words(self.likely, 'below ')}"
-        return head if self.low == self.high else f"{head} ({self._words(self.low)} to {self._words(self.high)})"
+        if self.low == self.high:
+            return head
+        return f"{head} ({self._words(self.low)} to {self._words(self.high)})"
 
     def _words(self, rate: float, before: str = "") -> str:
         if rate >= self.most:
             return f"at any rate up to {format_bit_rate(self.most)}"
-        return f"{before}{format_bit_rate(rate)}" if rate else "at no rate"
+        if not rate:
+            return "at no rate"
+        return f"{before}{format_bit_rate(rate)}"
 
 
 def paying_factor(longer_s: Callable[[float], float]) -> float:
     """Return how many times as fast a network is on which a compressed step takes as long as the same one without.
 
     Args:
-        longer_s: returns by how many seconds compression makes the step longer on a network so many times as fast;
-            slower networks than the one that is sought have less than 0.
+        longer_s: returns by how many seconds compression makes the step longer, given how many times as fast the
+            network is; it is negative for slower networks than the one that is sought.
 
     Returns:
         0 if the step is longer on all of NETWORKS, and the fastest of them if it is shorter on all.
@@ -62,5 +67,8 @@ def paying_factor(longer_s: Callable[[float], float]) -> float:
         return fast
     while fast > slow * (1 + ALIKE):
         middle = math.sqrt(slow * fast)
-        slow, fast = (slow, middle) if longer_s(middle) >= 0 else (middle, fast)
+        if longer_s(middle) >= 0:
+            fast = middle
+        else:
+            slow = middle
     return math.sqrt(slow * fast)

@@ -296,17 +296,19 @@ def late_findings(
 
 
 def _late_finding(lag: _Lag, steps: int, compared_steps: int) -> Finding:
-    row, step = lag.row, lag.step
-    who = [name if f"rank {rank}" in name else f"{name} (rank {rank})" for name, rank in lag.ranks]
-    later, waiting, transfer = (
-        format_seconds(seconds or 0.0) for seconds in (row.last_s, row.waiting_s, row.transfer_s)
-    )
+    row = lag.row
+    step = lag.step
+    names = []
+    for name, rank in lag.ranks:
+        names.append(name if f"rank {rank}" in name else f"{name} (rank {rank})")
+    later = format_seconds(row.last_s or 0.0)
+    waiting = format_seconds(row.waiting_s or 0.0)
+    transfer = format_seconds(row.transfer_s or 0.0)
+    share = format_per_cent(row.last_share or 0.0)
     text = (
-        f"{are_late_words(who)}{worst_of(step, steps, compared_steps)}, {Choice.of(row).name}. "
-        f"In a step {who[0]} takes "
-        f"{later} longer than the median of the others, and is the latest in "
-        f"{format_per_cent(row.last_share or 0.0)} of the steps; ranks wait up to {waiting}, and the transfer is "
-        f"{transfer}."
+        f"{are_late_words(names)}{worst_of(step, steps, compared_steps)}, {Choice.of(row).name}. In a step {names[0]} "
+        f"takes {later} longer than the median of the others, and is the latest in {share} of the steps; ranks wait up "
+        f"to {waiting}, and the transfer is {transfer}."
     )
     causes = "other programs on its host"
     if step.workload["compute"] != "wait":
@@ -329,16 +331,17 @@ def _late_finding(lag: _Lag, steps: int, compared_steps: int) -> Finding:
     )
 
 
-def worst_of(each: StepComparison, workloads: int, of: int) -> str:
-    """Return the end of a sentence about a workload, which is the worst of several."""
-    several = f" in {workloads} of {format_count(of, 'workload')}, most of all " if workloads > 1 else ": "
-    return several + each.title
+def worst_of(step: StepComparison, workloads: int, of: int) -> str:
+    """Return the end of a sentence about ``workloads`` of all ``of`` workloads: it names the worst, ``step``."""
+    if workloads > 1:
+        return f" in {workloads} of {format_count(of, 'workload')}, most of all {step.title}"
+    return f": {step.title}"
 
 
 def pipeline_stages(workload: Workload) -> int:
     """Return the stages of the pipeline of a workload."""
-    found = re.search(r"\bpp=(\d+)", workload["parallel"])
-    return int(found[1]) if found else 1
+    stages = re.search(r"\bpp=(\d+)", workload["parallel"])
+    return int(stages[1]) if stages else 1
 
 
 def bucket_of(row: Row) -> int:

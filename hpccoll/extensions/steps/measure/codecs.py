@@ -88,7 +88,9 @@ class Fp8:
 
     def encode(self, values: Floats, factor: np.float32, codes: Codes) -> None:
         """Write the codes nearest to values times a factor; halves become even ones."""
-        scaled, words, uppers = np.empty(BLOCK, np.float32), np.empty(BLOCK, np.uint32), np.empty(BLOCK, np.uint16)
+        scaled = np.empty(BLOCK, np.float32)
+        words = np.empty(BLOCK, np.uint32)
+        uppers = np.empty(BLOCK, np.uint16)
         for block, out in _blocks(values, codes):
             length = len(block)
             np.multiply(block, factor, out=scaled[:length])
@@ -144,9 +146,11 @@ class Codec(ABC):
     def __init__(
         self, compression: Compression, gradient: Floats, messages: Sequence[CodecMessage], ranks: int, rank: int
     ) -> None:
-        self.compression, self.gradient, self.messages, self.ranks, self.rank = (
-            compression, gradient, messages, ranks, rank,
-        )  # fmt: skip
+        self.compression = compression
+        self.gradient = gradient
+        self.messages = messages
+        self.ranks = ranks
+        self.rank = rank
         self.residual = np.zeros_like(gradient) if compression.feedback else None
         self.overflowed = self.not_finite = 0
 
@@ -212,7 +216,9 @@ class Fp8Codec(Codec):
         self.messages[0].own[0] = largest_magnitude(self.gradient)
 
     def encode(self) -> None:
-        codes, length, factor = self.messages[1].own.view(np.uint8), len(self.gradient), self.factor
+        codes = self.messages[1].own.view(np.uint8)
+        length = len(self.gradient)
+        factor = self.factor
         self.type.encode(self.gradient, factor, codes[:length])
         codes[length:] = 0
         if self.residual is not None:

@@ -93,7 +93,10 @@ class Replica:
         *, micro_batches: int, mean: bool,
     ) -> None:  # fmt: skip
         self.computations = [partial(self._compute, e) for e in program.instructions if isinstance(e, Compute)]
-        (rank, ranks), self._data, self.weights, self.gradients = place, data, weights, gradients
+        rank, ranks = place
+        self._data = data
+        self.weights = weights
+        self.gradients = gradients
         self._mine = slice(BATCH * rank // ranks, BATCH * (rank + 1) // ranks)
         self._micro_batches, self._scale = micro_batches, np.float32((ranks if mean else 1) / BATCH)
         of_buckets = zip(program.buckets, gradients, strict=True)

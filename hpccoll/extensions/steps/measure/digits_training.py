@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,7 +76,9 @@ class DigitsTraining:
     """
 
     def __init__(self, step: TrainedStep) -> None:
-        self._step, self._workers, self._program = step, step.workers, step.program
+        self._step = step
+        self._workers = step.workers
+        self._program = step.program
         rank = step.comm.rank
         failure, data = None, None
         if rank == 0:
@@ -190,34 +193,46 @@ class DigitsTraining:
         sizes = [len(each.gradient) for each in self._step.buckets]
         gradients = [[np.zeros(size, np.float32) for size in sizes] for _ in ranks]
         replicas = [self._replica(rank, gradients[rank], weights) for rank in ranks]
-        of_buckets = zip(self._step.buckets, zip(*gradients, strict=True), strict=True)
-        chain = [work for bucket, of_ranks in of_buckets for work in self._serial_chain(bucket, of_ranks)]
+        serial_work: list[Callable[[], None]] = []
+        for bucket, gradients_of_ranks in zip(self._step.buckets, zip(*gradients, strict=True), strict=True):
+            serial_work += self._serial_chain(bucket, gradients_of_ranks)
         for _ in range(steps):
-            for each in replicas:
-                each.compute_all()
-            for work in chain:
+            for replica in replicas:
+                replica.compute_all()
+            for work in serial_work:
                 work()
             replicas[0].end_step()
-            for each in replicas[1:]:
-                each.step += 1
+            for replica in replicas[1:]:
+                replica.step += 1
             yield weights
 
     def _serial_chain(self, bucket: "GradientBucketBuffer", gradients: Sequence[Floats]) -> list[Callable[[], None]]:
         """Return the operations of a bucket on the gradients of all ranks, [rank], in their order."""
-        operations = [_serial_operation(each) for each in bucket.cases]
-        memory = [[[np.zeros(of.elements(name, rank), of.dtype) for rank in range(of.layout.ranks)]
-                   for name in ("src", "dst")] for of in operations]  # fmt: skip
-        collectives = [partial(run_lockstep, of, *buffers) for of, buffers in zip(operations, memory, strict=True)]
+        operations = [_serial_operation(case) for case in bucket.cases]
+        memory = [(_zeros(operation, "src"), _zeros(operation, "dst")) for operation in operations]
+        collectives = []
+        for operation, (sources, targets) in zip(operations, memory, strict=True):
+            collectives.append(partial(run_lockstep, operation, sources, targets))
         if bucket.codec is None:
-            results = [dst[: len(gradients[0])] for _, of_ranks in memory for dst in of_ranks]
+            targets_of_all = chain.from_iterable(targets for _, targets in memory)
+            results = [target[: len(gradients[0])] for target in targets_of_all]
             return [partial(_copy, gradients, results), *collectives, partial(_copy, results, gradients)]
-        compression, turns, codecs = bucket.codec.compression, iter(collectives), list[Codec]()
+        if not self._program:
+            return []
+        compression = bucket.codec.compression
+        codecs: list[Codec] = []
         for rank, gradient in enumerate(gradients):
-            messages = [CodecMessage(of.contribution(src[rank], dst[rank], rank), of.result(dst[rank], rank))
-                        for of, (src, dst) in zip(operations, memory, strict=True)]  # fmt: skip
+            messages = []
+            for operation, (sources, targets) in zip(operations, memory, strict=True):
+                own = operation.contribution(sources[rank], targets[rank], rank)
+                messages.append(CodecMessage(own, operation.result(targets[rank], rank)))
             codecs.append(CODECS[compression.name](compression, gradient, messages, len(gradients), rank))
-        chain = (each for each in self._program.operations if each.belongs_to(bucket.bucket)) if self._program else ()
-        return [partial(_run_codec, codecs, each.codec) if each.is_codec else next(turns) for each in chain]
+        turns = iter(collectives)
+        work: list[Callable[[], None]] = []
+        for step in self._program.operations:
+            if step.belongs_to(bucket.bucket):
+                work.append(partial(_run_codec, codecs, step.codec) if step.is_codec else next(turns))
+        return work
 
 
 def training_steps(effort: "Effort") -> int:
@@ -251,6 +266,12 @@ def _serial_operation(prepared: "PreparedCase") -> "Operation":
     planned = planned_schedule(case, prepared.layout)
     assert planned  # noqa: S101  it is not the library's own
     return replace(prepared.operation, slices=planned.slices, channels=planned.channels, window=planned.window)
+
+
+def _zeros(operation: "Operation", buffer: str) -> list[Array]:
+    """Return a buffer of an operation for each rank."""
+    ranks = range(operation.layout.ranks)
+    return [np.zeros(operation.elements(buffer, rank), operation.dtype) for rank in ranks]
 
 
 def _differing(digests: NDArray[np.void], name: Callable[[int], str]) -> tuple[NDArray[np.int64], list[str]]:

@@ -39,7 +39,9 @@ class GradientBucketBuffer:
     def __init__(
         self, bucket: GradientBucket, number: int, cases: "Sequence[PreparedCase]", compression: Compression | None
     ) -> None:
-        self.bucket, self.cases, self._number = bucket, cases, number
+        self.bucket = bucket
+        self.cases = cases
+        self._number = number
         self.codec: Codec | None = None
         self._initial: Floats | None = None  # of seeded gradients
         self._levels = self._unit = 0  # of whole numbers

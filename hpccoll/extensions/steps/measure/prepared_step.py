@@ -73,7 +73,10 @@ class StepGroups:
     """
 
     def __init__(self, comm: MPI.Intracomm, layout: Layout, mesh: Mesh, *, shares_world: bool) -> None:
-        self._comm, self._layout, self._mesh, self._shares_world = comm, layout, mesh, shares_world
+        self._comm = comm
+        self._layout = layout
+        self._mesh = mesh
+        self._shares_world = shares_world
         self._groups: dict[str, Group] = {}
 
     def group(self, operation: StepOperation, stage: int) -> Group | None:
@@ -81,22 +84,33 @@ class StepGroups:
 
         The communicator of every group of an axis is created when the axis is first used.
         """
-        name, peer, me = group_name(operation, stage), operation.peer, self._comm.rank
+        name = group_name(operation, stage)
+        peer = operation.peer
         if name not in self._groups:
             pairs = None if peer is None else self._mesh.pairs(min(stage, peer), max(stage, peer))
             self._groups[name] = self._new_group(pairs or self._mesh.groups(name))
         comm, layout = self._groups[name]
-        of_other_stage = peer is None and me < self._layout.workers and self._mesh.stage_of(me) != stage
-        return None if comm == MPI.COMM_NULL or of_other_stage else (comm, layout)
+        if comm == MPI.COMM_NULL:
+            return None
+        me = self._comm.rank
+        if peer is None and me < self._layout.workers and self._mesh.stage_of(me) != stage:
+            return None
+        return comm, layout
 
     def _new_group(self, groups: Sequence[Sequence[int]]) -> Group:
         if len(groups) == 1 and len(groups[0]) == self._layout.workers:  # with the aggregators
-            taken = any(comm == self._comm for comm, _ in self._groups.values())
-            return self._comm if self._shares_world and not taken else self._comm.Dup(), self._layout
-        mine = next((number for number, group in enumerate(groups) if self._comm.rank in group), None)
-        comm = self._comm.Split(MPI.UNDEFINED if mine is None else mine, self._comm.rank)
-        layout = self._layout if mine is None else self._layout.subset(groups[mine]).renumbered()
-        return cast("MPI.Intracomm", comm), layout
+            is_taken = any(comm == self._comm for comm, _ in self._groups.values())
+            comm = self._comm if self._shares_world and not is_taken else self._comm.Dup()
+            return comm, self._layout
+        me = self._comm.rank
+        colour = MPI.UNDEFINED
+        layout = self._layout
+        for number, group in enumerate(groups):
+            if me in group:
+                colour = number
+                layout = self._layout.subset(group).renumbered()
+                break
+        return cast("MPI.Intracomm", self._comm.Split(colour, me)), layout
 
     def release(self, end_world: Callable[[MPI.Intracomm], None]) -> None:
         """Free the communicators; those of NCCL on them by ``end_world``."""
@@ -127,7 +141,11 @@ class PreparedStep:
         models: Mapping[str, ModelShape] | None = None, gpu: Gpu | None = None,
         connecting: Connecting = CONNECTING,
     ) -> None:  # fmt: skip
-        self.comm, self.layout, self.case, self.rank, self.gpu = comm, layout, case, comm.rank, gpu
+        self.comm = comm
+        self.layout = layout
+        self.case = case
+        self.rank = comm.rank
+        self.gpu = gpu
         self._connecting = connecting
         self.workload = TrainingStep.of(case.params)
         self.family = collective(case.collective)
@@ -146,7 +164,7 @@ class PreparedStep:
         try:
             self._own = self._prepare_all(prepare)
             self.inside = [each for _, each in self._own if each is not None]
-            self.buckets = [*self._buckets(parallelism.compression)]
+            self.buckets = list(self._buckets(parallelism.compression))
             self.training = DigitsTraining(self._trained_step()) if self.workload.learns else None
             self.engine = self._engine()
         except StalledError:
@@ -300,21 +318,22 @@ class PreparedStep:
         return self.engine.device_ns()
 
     def reset(self) -> None:
-        for each in self._checked:
-            each.reset()
+        for checked in self._checked:
+            checked.reset()
 
     def wrong(self) -> int:
         if self.training:
             self.training.record()
-        return sum(each.wrong() for each in self._checked)
+        return sum(checked.wrong() for checked in self._checked)
 
     def counts(self) -> dict[str, int]:
         """Return how many gradients overflowed here when they were compressed, and how many means are not finite."""
-        codecs = [bucket.codec for bucket in self.buckets if bucket.codec]
-        return {
-            "overflowed": sum(codec.overflowed for codec in codecs),
-            "not_finite": sum(codec.not_finite for codec in codecs),
-        }
+        overflowed = not_finite = 0
+        for bucket in self.buckets:
+            if bucket.codec:
+                overflowed += bucket.codec.overflowed
+                not_finite += bucket.codec.not_finite
+        return {"overflowed": overflowed, "not_finite": not_finite}
 
     @property
     def begin(self) -> Callable[[], None] | None:
@@ -341,12 +360,14 @@ class PreparedStep:
     def events(self, iterations: int) -> Nanoseconds:
         """Return the times of the last ``iterations`` runs, [iteration, event], and forget them all.
 
-        On a GPU, ``device_ns`` must follow each of these runs, except the last one.
+        On a GPU, ``device_ns`` must follow each run except the last one.
         """
         self.engine.read_events()
-        runs, self.engine.runs = self.engine.runs[-iterations:], []
+        runs = self.engine.runs[-iterations:]
+        self.engine.runs = []
         most = self.comm.allreduce(self.engine.events, MPI.MAX)
-        return np.stack([np.pad(run, (0, most - len(run)), constant_values=-1) for run in runs])
+        padded = [np.pad(run, (0, most - len(run)), constant_values=-1) for run in runs]
+        return np.stack(padded)
 
     def set_wait(self, wait: StreamWait) -> bool:
         return self.engine.wait_by(wait)
@@ -355,9 +376,16 @@ class PreparedStep:
         return self.engine.current
 
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
-        found = [(str(each.case.id), each.diagnose(name)) for each in self._prepared.values()]
-        found += ((name(self.rank), each.diagnose()) for each in self.buckets)
-        return "; ".join(f"{where}: {errors}" for where, errors in found if errors) or None
+        lines: list[str] = []
+        for prepared in self._prepared.values():
+            errors = prepared.diagnose(name)
+            if errors:
+                lines.append(f"{prepared.case.id}: {errors}")
+        for bucket in self.buckets:
+            errors = bucket.diagnose()
+            if errors:
+                lines.append(f"{name(self.rank)}: {errors}")
+        return "; ".join(lines) or None
 
     @property
     def executor(self) -> str:
@@ -366,39 +394,46 @@ class PreparedStep:
     def worker_bytes(self, end: str) -> int | None:
         return self._worker_bytes[end]
 
-    def _sum(self, of: "Callable[[PreparedCase], int | None]") -> int | None:
+    def _sum(self, number_of: "Callable[[PreparedCase], int | None]") -> int | None:
         """Return the sum of a number over the operations of all groups; None if it is unknown for one."""
-        mine = [(of(each), each.layout.ranks) for each in self.inside]
-        known = [value / ranks for value, ranks in mine if value is not None]
-        every: list[float | None] = self.comm.allgather(sum(known) if len(known) == len(mine) else None)
-        return None if None in every else round(sum(filter(None, every)))
+        shares: list[float] = []
+        for prepared in self.inside:
+            number = number_of(prepared)
+            if number is not None:
+                shares.append(number / prepared.layout.ranks)
+        is_complete = len(shares) == len(self.inside)
+        sums: list[float | None] = self.comm.allgather(sum(shares) if is_complete else None)
+        return None if None in sums else round(sum(filter(None, sums)))
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
         if not self.inside:
             return self.case.algorithm, "the step has no collective"
         # Messages between stages, and collectives that the algorithm does not have, run another one.
-        requested = (each for each in self.inside if each.case.algorithm == self.case.algorithm)
+        requested = (prepared for prepared in self.inside if prepared.case.algorithm == self.case.algorithm)
         shown = next(requested, self.inside[0])
         executed, evidence = shown.evidence(None)
+        sentences = []
+        if evidence:
+            sentences.append(f"of {len(self.inside)} operations one of {shown.case.collective}: {evidence}")
         counted = self.wire_bytes
-        ports = f"the ports sent {sent / counted:.3f} times the wire bytes" if sent and counted else None
-        which = f"of {len(self.inside)} operations one of {shown.case.collective}"
-        return executed, "; ".join(filter(None, (f"{which}: {evidence}" if evidence else None, ports))) or None
+        if sent and counted:
+            sentences.append(f"the ports sent {sent / counted:.3f} times the wire bytes")
+        return executed, "; ".join(sentences) or None
 
     def close(self) -> None:
         self.engine.close()
         self._release()
 
     def _release(self, end_world: Callable[[MPI.Intracomm], None] = close_world) -> None:
-        for each in self._prepared.values():
-            each.close()
+        for prepared in self._prepared.values():
+            prepared.close()
         self._prepared = {}
         self._groups.release(end_world)
 
     @property
     def calls(self) -> "list[PreparedCase]":
         """The prepared cases of the collectives inside."""
-        return [*self._prepared.values()]
+        return list(self._prepared.values())
 
     def description(self) -> list[list[dict[str, Any]]]:
         """Return what the times of ``events`` mean: of each stage the operations, and then the computations."""
@@ -406,15 +441,24 @@ class PreparedStep:
 
     @staticmethod
     def _operations(program: StepProgram) -> Iterator[dict[str, Any]]:
-        for each in program.operations:
-            receives = {"receives": True} if each.receives else {}
-            about = {"label": each.label, "collective": each.collective, "axis": each.axis}
-            yield {**about, "bytes": each.nbytes, "phase": each.phase, **receives}
+        for operation in program.operations:
+            entry = {
+                "label": operation.label,
+                "collective": operation.collective,
+                "axis": operation.axis,
+                "bytes": operation.nbytes,
+                "phase": operation.phase,
+            }
+            if operation.receives:
+                entry["receives"] = True
+            yield entry
 
     def _computations(self, program: StepProgram) -> Iterator[dict[str, Any]]:
-        phases = [each.phase for each in program.instructions if isinstance(each, Compute)]
+        phases = [instruction.phase for instruction in program.instructions if isinstance(instruction, Compute)]
         if self.workload.compute != GEMM:
-            yield from ({"phase": phase} for phase in phases)
+            for phase in phases:
+                yield {"phase": phase}
             return
-        products = matrix_products(program, HOST_ROWS if self.gpu is None else stream_step_engine.ROWS)
-        yield from ({"phase": phase, "products": of} for phase, of in zip(phases, products, strict=True))
+        rows = HOST_ROWS if self.gpu is None else stream_step_engine.ROWS
+        for phase, products in zip(phases, matrix_products(program, rows), strict=True):
+            yield {"phase": phase, "products": products}

@@ -92,12 +92,15 @@ class WallPoint:
         None if no rate is enough.
         """
         left = self.wall.compute_s - self.fixed_s
-        return 8 * self.sent / left if left > 0 else None
+        if left <= 0:
+            return None
+        return 8 * self.sent / left
 
     @property
     def busbw(self) -> float:
         """Bus bandwidth of the all-reduce in bytes a second."""
-        return 2 * (self.gpus - 1) / self.gpus * self.wall.gradient_bytes / self.communication_s
+        factor = 2 * (self.gpus - 1) / self.gpus
+        return factor * self.wall.gradient_bytes / self.communication_s
 
     @property
     def work_s(self) -> float:
@@ -107,27 +110,39 @@ class WallPoint:
     @property
     def fixed_batch_speedup(self) -> float:
         """How many times as fast as one GPU these are with the batch of the least number of GPUs."""
-        return self.work_s / (self.work_s / self.gpus + self.communication_s)
+        step_s = self.work_s / self.gpus + self.communication_s
+        return self.work_s / step_s
 
     def to_json(self) -> dict[str, Any]:
         """Return the step in SI units."""
         wall = self.wall
-        exposed_s = self.overlapped_s - self.wall.compute_s
+        exposed_s = self.overlapped_s - wall.compute_s
         return {
-            "gpus": self.gpus, "algorithm": wall.algorithm, "gradient_bytes": round(wall.gradient_bytes),
-            "communication_s": self.communication_s, "exposed_s": self.communication_s,
-            "compute_s": wall.compute_s, "step_s": self.step_s, "share": self.communication_s / self.step_s,
-            "hide_rate_bps": self.hide_rate, "busbw_Bps": self.busbw, "link_Bps": wall.link / 8,
-            "links": wall.links, "overlapped_exposed_s": exposed_s, "overlapped_step_s": self.overlapped_s,
+            "gpus": self.gpus,
+            "algorithm": wall.algorithm,
+            "gradient_bytes": round(wall.gradient_bytes),
+            "communication_s": self.communication_s,
+            "exposed_s": self.communication_s,
+            "compute_s": wall.compute_s,
+            "step_s": self.step_s,
+            "share": self.communication_s / self.step_s,
+            "hide_rate_bps": self.hide_rate,
+            "busbw_Bps": self.busbw,
+            "link_Bps": wall.link / 8,
+            "links": wall.links,
+            "overlapped_exposed_s": exposed_s,
+            "overlapped_step_s": self.overlapped_s,
             "overlapped_share": exposed_s / self.overlapped_s,
             "scaling_efficiency": wall.compute_s / self.step_s,
             "fixed_batch_speedup": self.fixed_batch_speedup,
-            "amdahl_limit": self.work_s / self.communication_s, "kind": MODELLED,
-        }  # fmt: skip
+            "amdahl_limit": self.work_s / self.communication_s,
+            "kind": MODELLED,
+        }
 
 
 def _ring(wall: Wall, gpus: int) -> tuple[float, float, float]:
-    return 2 * (gpus - 1) * wall.latency_s, 0.0, 2 * (gpus - 1) / gpus * wall.gradient_bytes
+    messages = 2 * (gpus - 1)
+    return messages * wall.latency_s, 0.0, messages / gpus * wall.gradient_bytes
 
 
 def _hierarchical(wall: Wall, gpus: int) -> tuple[float, float, float]:
@@ -164,4 +179,5 @@ def bubble_share(stages: int, micro_batches: int) -> float:
 def bubble_rows() -> Iterator[dict[str, float]]:
     """Yield the bubble of pipelines by stages and micro-batches."""
     for stages, power in product((2, 4, 8, 16), range(9)):
-        yield {"stages": stages, "micro_batches": 1 << power, "share": bubble_share(stages, 1 << power)}
+        micro_batches = 1 << power
+        yield {"stages": stages, "micro_batches": micro_batches, "share": bubble_share(stages, micro_batches)}

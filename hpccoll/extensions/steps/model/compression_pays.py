@@ -90,7 +90,9 @@ class _CostsOnNetworks:
 
     def __init__(self, networks: Networks, wires: Bound, codecs: Bound, ratio: float) -> None:
         (self.slow, self.cost_on_slow), (self.fast, self.cost_on_fast) = sorted(networks.items())
-        self.wires, self.codecs, self.ratio = wires, codecs, ratio
+        self.wires = wires
+        self.codecs = codecs
+        self.ratio = ratio
         self.lines: dict[StepOperation, tuple[float, float]] = {}  # the time on the slow network, and b of a + b/x
 
     def seconds(self, x: float, operation: StepOperation) -> float:

@@ -113,14 +113,18 @@ def group_use(layout: Layout, groups: Sequence[Sequence[int]]) -> GroupUse:
 
 def _ports(layout: Layout, group: Sequence[int]) -> set[tuple[int, int]]:
     """Return the ports that a group uses, by node and rail; none if it is on one node."""
-    is_on_one_node = len({layout.node[me] for me in group}) == 1
-    return set() if is_on_one_node else {(layout.node[me], layout.rail[me]) for me in group}
+    nodes = {layout.node[me] for me in group}
+    if len(nodes) == 1:
+        return set()
+    return {(layout.node[me], layout.rail[me]) for me in group}
 
 
 def _uplinks(layout: Layout, group: Sequence[int]) -> set[tuple[int, int]]:
     """Return the uplinks that a group uses, by rack and rail; none if it is in one rack."""
-    is_in_one_rack = len({layout.rack[me] for me in group}) == 1
-    return set() if is_in_one_rack else {(layout.rack[me], layout.rail[me]) for me in group}
+    racks = {layout.rack[me] for me in group}
+    if len(racks) == 1:
+        return set()
+    return {(layout.rack[me], layout.rail[me]) for me in group}
 
 
 @dataclass

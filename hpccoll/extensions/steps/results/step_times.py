@@ -18,6 +18,7 @@ Each is the largest over ranks, and of that the median over all timed iterations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -62,18 +63,21 @@ class StepTimes:
             return None
         programs = stage_programs(program)
         ranks = np.arange(0, workers, times.rank_stride)
-        start, end, event = (
-            each[:, : len(ranks)] for each in (kept.start_ns, kept.end_ns, kept.event_ns)
-        )  # aggregators come last
+        stages = ranks * len(programs) // workers
+        columns = slice(len(ranks))  # aggregators come last
+        start = kept.start_ns[:, columns]
+        end = kept.end_ns[:, columns]
+        event = kept.event_ns[:, columns]
         since = np.where(event < 0, np.nan, (event - start[:, :, None]) / 1e9)
-        learned = tuple(
-            each[times.round == times.round[0]] for each in (times.step_loss, times.step_accuracy) if len(each)
-        )
-        return cls(ranks, ranks * len(programs) // workers, programs, since, (end - start) / 1e9, learned or None)
+        in_first_round = times.round == times.round[0]
+        figures = [figure for figure in (times.step_loss, times.step_accuracy) if len(figure)]
+        learned = tuple(figure[in_first_round] for figure in figures)
+        return cls(ranks, stages, programs, since, (end - start) / 1e9, learned or None)
 
     def median_over_iterations(self) -> "StepTimes":
         """Return the medians of all times over iterations, as times of one iteration."""
-        event_s, step_s = (np.median(each, axis=0, keepdims=True) for each in (self.event_s, self.step_s))
+        event_s = np.median(self.event_s, axis=0, keepdims=True)
+        step_s = np.median(self.step_s, axis=0, keepdims=True)
         return replace(self, event_s=event_s, step_s=step_s)
 
     def iteration(self, number: int) -> "StepTimes":
@@ -98,11 +102,13 @@ class StepTimes:
 
     def operations(self, position: int) -> Seconds:
         """Return when operations of the rank at ``position`` were ready, began and ended, [iteration, operation, 3]."""
-        return self.operations_of(int(self.stages[position]), slice(position, position + 1))[:, 0]
+        stage = int(self.stages[position])
+        return self.operations_of(stage, slice(position, position + 1))[:, 0]
 
     def computations(self, position: int) -> Seconds:
         """Return when computations of the rank at ``position`` began and ended, [iteration, computation, 2]."""
-        return self.computations_of(int(self.stages[position]), slice(position, position + 1))[:, 0]
+        stage = int(self.stages[position])
+        return self.computations_of(stage, slice(position, position + 1))[:, 0]
 
     def program(self, position: int) -> StageProgram:
         """Return the program of the rank at ``position``."""
@@ -131,42 +137,54 @@ class StepTimes:
     @cached_property
     def codec_s(self) -> float | None:
         """The seconds of all codecs of a rank, added up; None if gradients are not compressed."""
-        if not any(each["collective"] == CODEC for program in self.programs for each in program.operations):
+        operations = chain.from_iterable(program.operations for program in self.programs)
+        if not any(operation["collective"] == CODEC for operation in operations):
             return None
         return self._slowest(lambda stage, ranks: self._operations_s(stage, ranks, codecs=True))
 
     def operations_of(self, stage: int, ranks: Positions) -> Seconds:
         """Return the times of operations of ranks of a stage, [iteration, rank, operation, 3]."""
-        of_ranks, count = self.event_s[:, ranks], len(self.programs[stage].operations)
-        return of_ranks[:, :, : 3 * count].reshape(*of_ranks.shape[:2], count, 3)
+        events = self.event_s[:, ranks]
+        count = len(self.programs[stage].operations)
+        return events[:, :, : 3 * count].reshape(*events.shape[:2], count, 3)
 
     def computations_of(self, stage: int, ranks: Positions) -> Seconds:
         """Return the times of computations of ranks of a stage, [iteration, rank, computation, 2]."""
-        of_ranks, program = self.event_s[:, ranks], self.programs[stage]
-        count = len(program.phases)
-        return of_ranks[:, :, program.events - 2 * count : program.events].reshape(*of_ranks.shape[:2], count, 2)
+        events = self.event_s[:, ranks]
+        end = self.programs[stage].events
+        count = len(self.programs[stage].phases)
+        return events[:, :, end - 2 * count : end].reshape(*events.shape[:2], count, 2)
 
     def _ends(self, stage: int, ranks: Positions) -> Seconds:
         """Return the start of the step and the ends of all computations, [iteration, rank, 1 + computation]."""
         ends = self.computations_of(stage, ranks)[..., 1]
-        return np.concatenate([np.zeros((*ends.shape[:2], 1)), ends], axis=2)
+        starts = np.zeros((*ends.shape[:2], 1))
+        return np.concatenate([starts, ends], axis=2)
 
     def _phase_s(self, stage: int, ranks: Positions, phase: str) -> Seconds:
-        belongs = np.array([each == phase for each in self.programs[stage].phases], bool)
-        durations: Seconds = np.diff(self._ends(stage, ranks), axis=2)[:, :, belongs].sum(axis=2)
+        phases = self.programs[stage].phases
+        belongs = np.array([computed == phase for computed in phases], bool)
+        between_ends = np.diff(self._ends(stage, ranks), axis=2)
+        durations: Seconds = between_ends[:, :, belongs].sum(axis=2)
         return durations
 
     def _operations_s(self, stage: int, ranks: Positions, *, codecs: bool) -> Seconds:
-        of_stage = self.programs[stage].operations
-        counts = [not each.get("receives") and (each["collective"] == CODEC) == codecs for each in of_stage]
+        counts = []
+        for operation in self.programs[stage].operations:
+            is_codec = operation["collective"] == CODEC
+            counts.append(not operation.get("receives") and is_codec == codecs)
         operations = self.operations_of(stage, ranks)[:, :, np.array(counts, bool)]
         durations: Seconds = (operations[..., 2] - operations[..., 1]).sum(axis=2)
         return durations
 
     def _slowest(self, seconds: Callable[[int, NDArray[np.int64]], Seconds]) -> float:
         """Return the largest over ranks, the median over iterations, of the seconds of the ranks of each stage."""
-        of_stages = [seconds(stage, np.flatnonzero(self.stages == stage)) for stage in np.unique(self.stages).tolist()]
-        return float(np.median(np.concatenate(of_stages, axis=1).max(axis=1)))
+        by_stage = []
+        for stage in np.unique(self.stages).tolist():
+            ranks = np.flatnonzero(self.stages == stage)
+            by_stage.append(seconds(stage, ranks))
+        slowest = np.concatenate(by_stage, axis=1).max(axis=1)
+        return float(np.median(slowest))
 
 
 def step_of(timeline: WorkloadTimeline | None) -> StepTimes | None:

@@ -13,12 +13,12 @@ that all ranks count from the same moment.
 The *lag* of a rank in a step is what it does longer than the median of the others of its group until its last operation
 begins (or its first, if it catches up), without waiting: what lies between two computations, after the operations that
 began before. So lags of many collectives add up. If ranks leave a collective one after the other, as on a slow network,
-that makes no lag.
-An operation that waited for another one counts from when it was ready. The lag is at most what the rank comes later to
-all collectives, because a computation that is hidden delays no other rank. In a mesh of several axes, or in a pipeline,
-a rank may also have waited for ranks of another group: there no rank is named.
+that makes no lag. An operation that waited for another one counts from when it was ready. The lag is at most what the
+rank comes later to all collectives, because a computation that is hidden delays no other rank. In a mesh of several
+axes, or in a pipeline, a rank may also have waited for ranks of another group: there no rank is named.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -53,60 +53,103 @@ def step_waiting(step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]
 
     ``groups`` returns the ranks of each group of an axis of the mesh.
     """
-    transfer, waiting, later = (np.zeros_like(step.step_s) for _ in range(3))
-    of_groups: dict[tuple[int, ...], None] = {}
+    transfer = np.zeros_like(step.step_s)
+    waiting = np.zeros_like(step.step_s)
+    later = np.zeros_like(step.step_s)
+    groups_seen: dict[tuple[int, ...], None] = {}
     for ranks, begin, end in _collectives(step, groups):
-        of_groups[tuple(ranks)] = None
+        groups_seen[tuple(ranks)] = None
         before = np.pad(end[:, :-1], ((0, 0), (1, 0), (0, 0)))  # when the ranks left the collective before
         came = np.maximum(begin, before.max(axis=2, keepdims=True))
         durations = np.maximum(end - begin, 0.0)
-        found = waiting_of(durations.reshape(-1, len(ranks)))
-        transfer[:, ranks] += found.transfer_s.reshape(begin.shape[:2]).sum(axis=1, keepdims=True)
-        waiting[:, ranks] += found.waiting_s.reshape(begin.shape).sum(axis=1)
+        parts = waiting_of(durations.reshape(-1, len(ranks)))
+        transfer[:, ranks] += parts.transfer_s.reshape(begin.shape[:2]).sum(axis=1, keepdims=True)
+        waiting[:, ranks] += parts.waiting_s.reshape(begin.shape).sum(axis=1)
         later[:, ranks] += np.maximum(beyond_others(came), 0.0).sum(axis=1)
-    if not of_groups:
+    if not groups_seen:
         return None
-    transfer_s, waiting_s = (float(np.median(each.max(axis=1))) for each in (transfer, waiting))
-    whole = StepWaiting(transfer_s, waiting_s)
-    if len(step.programs) > 1 or len({each["axis"] for each in step.programs[0].operations}) > 1:
+    whole = StepWaiting(_median_of_largest(transfer), _median_of_largest(waiting))
+    if len(step.programs) > 1 or len({operation["axis"] for operation in step.programs[0].operations}) > 1:
         return whole
-    judged: list[tuple[bool, float, float, int]] = []
-    for own in _own_s(step):
-        for group in map(list, of_groups):
-            lag_s = np.minimum(beyond_others(own[:, group]), later[:, group])
-            share = (lag_s >= np.maximum(lag_s.max(axis=1, keepdims=True), 1e-9)).mean(axis=0).tolist()
-            are_late = _are_late(lag_s, float(np.median(step.step_s.max(axis=1))))
-            judged += zip(are_late, np.median(lag_s, axis=0).tolist(), share, step.ranks[group].tolist(), strict=True)
-    judged.sort(key=lambda each: (each[0], each[0] or each[2] >= LATE_SHARE, each[1]), reverse=True)
-    late = tuple(dict.fromkeys(rank for is_late, *_, rank in judged if is_late))
-    is_late, lag, share, rank = judged[0]
-    if not (is_late or share):
+    lags = _lags(step, [list(group) for group in groups_seen], later)
+    late = tuple(dict.fromkeys(lag.rank for lag in lags if lag.is_late))
+    foremost = lags[0]
+    if not foremost.is_late and not foremost.share:
         return replace(whole, last_share=0.0)
-    first = rank if is_late else None
-    return replace(whole, last_rank=rank, last_share=share, last_s=lag, late_rank=first, late_ranks=late)
+    return replace(
+        whole,
+        last_rank=foremost.rank,
+        last_share=foremost.share,
+        last_s=foremost.seconds,
+        late_rank=foremost.rank if foremost.is_late else None,
+        late_ranks=late,
+    )
+
+
+def _median_of_largest(seconds: Seconds) -> float:
+    """Return the median over iterations of the largest over ranks."""
+    return float(np.median(seconds.max(axis=1)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lag:
+    """The lag of a rank in its group."""
+
+    is_late: bool
+    seconds: float  # the median over all steps
+    share: float  # of the steps in which it is the largest of its group
+    rank: int
+
+    @property
+    def order(self) -> tuple[bool, bool, float]:
+        """What orders lags: late ranks first, then those that come last in most steps."""
+        return self.is_late, self.is_late or self.share >= LATE_SHARE, self.seconds
+
+
+def _lags(step: StepTimes, groups: Sequence[list[int]], later: Seconds) -> list[_Lag]:
+    """Return the lags of all ranks until their first and until their last operation, the foremost first."""
+    step_s = _median_of_largest(step.step_s)
+    lags: list[_Lag] = []
+    for own in _own_s(step):
+        for group in groups:
+            lag_s = np.minimum(beyond_others(own[:, group]), later[:, group])
+            largest = np.maximum(lag_s.max(axis=1, keepdims=True), 1e-9)
+            shares = (lag_s >= largest).mean(axis=0).tolist()
+            medians = np.median(lag_s, axis=0).tolist()
+            ranks = step.ranks[group].tolist()
+            lags += map(_Lag, _are_late(lag_s, step_s), medians, shares, ranks)
+    lags.sort(key=lambda lag: lag.order, reverse=True)
+    return lags
 
 
 def _are_late(lag_s: Seconds, step_s: float) -> list[bool]:
-    """Return which ranks of a group are late; of several, each is among as many latest ones in most steps."""
+    """Return which ranks of a group are late; if several are, each is among as many latest ones in most steps."""
     median = np.median(lag_s, axis=0)
-    candidates = [each for each in (-median).argsort(kind="stable").tolist() if is_lag(median[each], step_s)]
+    ranks = lag_s.shape[1]
+    by_lag = (-median).argsort(kind="stable").tolist()
+    candidates = [rank for rank in by_lag if is_lag(median[rank], step_s)]
+    most = min(len(candidates), ranks // 2)
     late: list[int] = []
-    for several in range(1, min(len(candidates), lag_s.shape[1] // 2) + 1):
+    for several in range(1, most + 1):
         latest = candidates[:several]
-        if not _is_sure(lag_s[:, latest[-1]], float(median[latest[-1]])):
+        last = latest[-1]
+        if not _is_sure(lag_s[:, last], float(median[last])):
             break
         least = np.partition(lag_s, -several, axis=1)[:, [-several]]  # of as many latest ranks in each step
-        if ((lag_s[:, latest] >= least).mean(axis=0) >= LATE_SHARE).all():
+        shares = (lag_s[:, latest] >= least).mean(axis=0)
+        if (shares >= LATE_SHARE).all():
             late = latest
-    return [each in late for each in range(lag_s.shape[1])]
+    return [rank in late for rank in range(ranks)]
 
 
 def _own_s(step: StepTimes) -> Iterator[Seconds]:
     """Yield what ranks do themselves until their first and last operation begin, [iteration, rank]."""
     ranks = np.arange(len(step.ranks))
     ready, begin, end = np.moveaxis(step.operations_of(0, ranks), 3, 0)
-    held = np.maximum.accumulate(np.pad(end[..., :-1], ((0, 0), (0, 0), (1, 0))), axis=2) > ready
-    moment, computed = np.where(held | (begin - ready < LATE_S), ready, begin), step.computations_of(0, ranks)
+    ends_before = np.pad(end[..., :-1], ((0, 0), (0, 0), (1, 0)))
+    held = np.maximum.accumulate(ends_before, axis=2) > ready
+    moment = np.where(held | (begin - ready < LATE_S), ready, begin)
+    computed = step.computations_of(0, ranks)
     for until in (moment[..., 0], moment.max(axis=2)):
         own = until.copy()
         for number in range(1, computed.shape[2]):
@@ -123,11 +166,15 @@ def _is_sure(lag_s: Seconds, median: float) -> bool:
     The deviate is that of Wallace (Bounds on normal approximations to Student's and the chi-square distributions,
     1959). An outlier counts as two medians from the median.
     """
-    freedom, kept = len(lag_s) - 1, np.clip(lag_s, -median, 3 * median) if median > 0 else lag_s
-    if freedom < 1 or kept.mean() <= 0:
+    freedom = len(lag_s) - 1
+    kept = np.clip(lag_s, -median, 3 * median) if median > 0 else lag_s
+    mean = kept.mean()
+    if freedom < 1 or mean <= 0:
         return False
-    squared_t = len(kept) * kept.mean() ** 2 / max(float(kept.var(ddof=1)), 1e-24)
-    return bool(freedom * np.log1p(squared_t / freedom) >= SURE**2)
+    variance = max(float(kept.var(ddof=1)), 1e-24)
+    squared_t = len(kept) * mean**2 / variance
+    squared_deviate = freedom * np.log1p(squared_t / freedom)
+    return bool(squared_deviate >= SURE**2)
 
 
 def _collectives(
@@ -138,11 +185,11 @@ def _collectives(
     Times are [iteration, collective, rank]; the collectives follow each other.
     """
     for stage, program in enumerate(step.programs):
-        of_axis: dict[str, list[int]] = {}
-        for number, each in enumerate(program.operations):
-            if each["collective"] in SYNCHRONISING:
-                of_axis.setdefault(each["axis"], []).append(number)
-        for axis, numbers in of_axis.items():
+        numbers_of_axis: dict[str, list[int]] = defaultdict(list)
+        for number, operation in enumerate(program.operations):
+            if operation["collective"] in SYNCHRONISING:
+                numbers_of_axis[operation["axis"]].append(number)
+        for axis, numbers in numbers_of_axis.items():
             for group in groups(axis):
                 ranks = np.flatnonzero(np.isin(step.ranks, group) & (step.stages == stage))
                 if len(ranks) > 1:

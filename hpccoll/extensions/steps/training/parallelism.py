@@ -224,7 +224,7 @@ class Parallelism:
         mesh = self.mesh
         shape = model.transformer
         if shape is None:
-            valid = f"1, because {model.name} is no transformer; do: choose one of 'hpccoll list', such as gpt2"
+            valid = f"1, because {model.name} is not a transformer; do: choose one of 'hpccoll list', such as gpt2"
             for axis in ("tp", "pp", "ep"):
                 if getattr(mesh, axis) > 1:
                     raise BadInputError(f"parallel {axis}", getattr(mesh, axis), valid)

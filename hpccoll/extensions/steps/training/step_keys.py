@@ -15,7 +15,9 @@ from hpccoll.extensions.steps.training.compression import COMPRESSIONS, DENSE, C
 from hpccoll.extensions.steps.training.parallelism import PER_STEP, SHARDINGS, Parallelism
 from hpccoll.schedule import DTYPE
 
-WAIT, GEMM, NOTHING = "wait", "gemm", "none"
+WAIT = "wait"
+GEMM = "gemm"
+NOTHING = "none"
 COMPUTATIONS = WAIT, GEMM, NOTHING
 """How ranks compute: not at all, as a host whose accelerator computes; by products of matrices; or in no time."""
 

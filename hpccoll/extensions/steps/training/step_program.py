@@ -13,7 +13,9 @@ from typing import TypeAlias
 from hpccoll.extensions.steps.training.buckets import Bucket
 from hpccoll.extensions.steps.training.model_shape import ModelShape
 
-FORWARD, BACKWARD, STEP = "forward", "backward", "step"
+FORWARD = "forward"
+BACKWARD = "backward"
+STEP = "step"
 
 CODEC = "codec"
 """What stands for the collective of an operation that encodes or decodes gradients: see ``compressed_bucket``."""

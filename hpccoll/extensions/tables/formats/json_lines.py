@@ -25,7 +25,9 @@ def parse_json_lines(text: str) -> tuple[object, list[int]]:
     Raises:
         ValueError: the text is not JSON, or nested too deeply; ``lineno`` is its line, if it is a JSONDecodeError.
     """
-    line, counted, comments = 1, 0, list[int]()
+    line = 1
+    counted = 0
+    comments: list[int] = []
 
     def replaced(token: re.Match[str]) -> str:
         nonlocal line, counted

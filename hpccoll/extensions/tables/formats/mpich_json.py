@@ -70,10 +70,10 @@ def read_mpich_json(text: str) -> TuningTable:
     seen = set()
     for key, line, value in members_of(root):
         name = re.sub(r"\s", "", key).removeprefix("collective=")
-        known = [*library_algorithms("mpich")]
+        collectives = list(library_algorithms("mpich"))
         seen.add(name)
-        if not key.strip().startswith("collective") or name not in known:
-            table.add("unknown_name", line, key, what="collective", outcome=_ABORTS, known=known)
+        if not key.strip().startswith("collective") or name not in collectives:
+            table.add("unknown_name", line, key, what="collective", outcome=_ABORTS, known=collectives)
         else:
             reader.read(name, value, (), line)
     missing = [name for name in library_algorithms("mpich") if name not in seen]
@@ -88,7 +88,9 @@ class _TreeReader:
     """A tree that is being read, depth first."""
 
     def __init__(self, table: TuningTable, *, whole: bool) -> None:
-        self.table, self.whole, self.names = table, whole, _json_names()
+        self.table = table
+        self.whole = whole
+        self.names = _json_names()
 
     def read(self, collective: str, node: object, path: tuple[str, ...], at: int) -> None:
         """Read what is below conditions, which are in ``path``; one that failed before is there with *not*."""

@@ -5,7 +5,7 @@ larger one of what a rank sends and receives; -1 means any; the first line that 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hpccoll.cases.library_algorithms import library_table
 from hpccoll.extensions.tables.formats.tuning_rule import (
@@ -51,48 +51,76 @@ def _read(text: str, name: str) -> TuningTable:
 
 
 def _read_line(table: TuningTable, line: int, text: str) -> None:
-    facts, rccl = library_table()["nccl"], table.format == "rccl-csv"
-    fields = [each.strip() for each in text.split(",") if each]  # strtok knows no empty fields
+    is_rccl = table.format == "rccl-csv"
+    fields = [field.strip() for field in text.split(",") if field]  # strtok knows no empty fields
     if "" in fields or ",," in text:
         table.add("line_skipped", line, text, why="has an empty field, and those behind it move up", form=_FORM)
-    if len(fields) < 8 or (rccl and "" in fields):
+    if len(fields) < 8 or (is_rccl and "" in fields):
         if not text.lstrip().startswith("#"):
             table.add("line_skipped", line, len(fields), why="fields are fewer than 8", form=_FORM)
         return
-    words, known = [], True
-    for what, word, choices, other in (
-        ("collective", fields[0], facts["collectives"], "allreduce"),
-        ("algorithm", fields[3], facts["algorithms"], "ring"), ("protocol", fields[4], facts["protocols"], "simple"),
-    ):  # fmt: skip
-        if word not in choices:
-            known = False
-            table.add("taken_for", line, word, what=what, taken=other, known=choices)
-        words.append(word if word in choices else other)
-    if rccl and not known:
+    words = _read_words(table, line, fields)
+    if is_rccl and words != (fields[0], fields[3], fields[4]):
         return
-    first, last, channels, nodes, ranks, *rest = (
-        _number(table, line, each, UNLIMITED if place < 2 else MAX_INT)
-        for place, each in enumerate((*fields[1:3], *fields[5:10]))
-    )
-    collective, algorithm, protocol = words
-    if channels == -1 and not rccl:
+    numbers = []
+    for place, field in enumerate((*fields[1:3], *fields[5:10])):
+        largest = UNLIMITED if place < 2 else MAX_INT
+        numbers.append(_number(table, line, field, largest))
+    first, last, channels, nodes, ranks, *rest = numbers
+    if channels == -1 and not is_rccl:
         table.add("one_channel", line, channels)
-    offered = facts["protocols"] if algorithm in facts["every_protocol"] else ["simple"]
-    if collective not in facts["functions"][algorithm] or protocol not in offered:
-        names = [f"{each} over {p}" for each in facts["algorithms"] if collective in facts["functions"][each]
-                 for p in (facts["protocols"] if each in facts["every_protocol"] else ["simple"])]  # fmt: skip
-        table.add("not_offered", line, algorithm, protocol=protocol, collective=collective, known=", ".join(names))
+    collective, algorithm, protocol = words
+    offered = _offered(collective)
+    if (algorithm, protocol) not in offered:
+        names = ", ".join(f"{name} over {offered_protocol}" for name, offered_protocol in offered)
+        table.add("not_offered", line, algorithm, protocol=protocol, collective=collective, known=names)
     if 0 in (nodes, ranks):
         table.add("never_matches", line, 0, why="no communicator has 0 nodes or ranks; any number is -1")
-    conditions = tuple(f"{key}={got}" for key, got in zip(("numPipeOps", "regBuff"), rest, strict=False) if got != -1)
-    spans: dict[str, Span] = {
-        "ranks": ANY if ranks == -1 else (ranks, ranks),
-        "nodes": ANY if nodes == -1 else (nodes, nodes),
-    }
-    table.rules.append(
-        TuningRule(collective=collective, algorithm=algorithm, bytes=(first, last), conditions=conditions, line=line,
-                   parameters={"protocol": protocol, "channels": channels}, ranks=spans["ranks"], nodes=spans["nodes"])
-    )  # fmt: skip
+    further = zip(("numPipeOps", "regBuff"), rest, strict=False)
+    conditions = [f"{key}={number}" for key, number in further if number != -1]
+    rule = TuningRule(
+        collective=collective,
+        algorithm=algorithm,
+        bytes=(first, last),
+        conditions=tuple(conditions),
+        line=line,
+        parameters={"protocol": protocol, "channels": channels},
+        ranks=_span_of(ranks),
+        nodes=_span_of(nodes),
+    )
+    table.rules.append(rule)
+
+
+def _read_words(table: TuningTable, line: int, fields: Sequence[str]) -> tuple[str, str, str]:
+    """Return the collective, algorithm and protocol of a line; NCCL takes an unknown word for another one."""
+    facts = library_table()["nccl"]
+    collective = _known_word(table, line, "collective", fields[0], facts["collectives"], "allreduce")
+    algorithm = _known_word(table, line, "algorithm", fields[3], facts["algorithms"], "ring")
+    protocol = _known_word(table, line, "protocol", fields[4], facts["protocols"], "simple")
+    return collective, algorithm, protocol
+
+
+def _known_word(table: TuningTable, line: int, what: str, word: str, choices: Sequence[str], default: str) -> str:
+    if word in choices:
+        return word
+    table.add("taken_for", line, word, what=what, taken=default, known=choices)
+    return default
+
+
+def _offered(collective: str) -> list[tuple[str, str]]:
+    """Return the algorithms of a collective, each with every protocol that it has."""
+    facts = library_table()["nccl"]
+    offered = []
+    for algorithm in facts["algorithms"]:
+        if collective in facts["functions"][algorithm]:
+            protocols = facts["protocols"] if algorithm in facts["every_protocol"] else ["simple"]
+            offered += [(algorithm, protocol) for protocol in protocols]
+    return offered
+
+
+def _span_of(number: int) -> Span:
+    """Return the range of a field that is one number, or -1 for any."""
+    return ANY if number == -1 else (number, number)
 
 
 def _number(table: TuningTable, line: int, text: str, largest: int) -> int:

@@ -40,8 +40,8 @@ def read_openmpi_json(text: str) -> TuningTable:
     _check_keys(table, root, _TOP)
     for name, line, value in _typed(table, _line(root) or 1, "collectives", value_of(root, "collectives"), tuple):
         if name not in library_table()["openmpi"]["ids"]:
-            known = [*library_algorithms("openmpi")]
-            table.add("unknown_name", line, name, what="collective", outcome=_IGNORED, known=known)
+            collectives = list(library_algorithms("openmpi"))
+            table.add("unknown_name", line, name, what="collective", outcome=_IGNORED, known=collectives)
         before = list[TuningRule]()
         for of_ranks in _typed(table, line, name, value, list):
             begin = len(table.rules)
@@ -86,19 +86,22 @@ def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
     algorithms = library_algorithms("openmpi").get(name, {})
     for rule in _typed(table, at, "rules", value_of(value, "rules"), list):
         _check_keys(table, rule, _OF_SIZES)
-        line, chosen, found = _line(rule) or at, value_of(rule, "alg"), "ignore"
+        line = _line(rule) or at
+        chosen = value_of(rule, "alg")
+        algorithm = "ignore"
         if type(chosen) not in (str, int):
             why = "is missing" if chosen is None else "is neither a name nor a number"
             table.add("malformed", line, "alg", why=why, outcome="calls of this rule get the fixed decision")
         elif chosen not in ("ignore", 0):
-            found = next((each.name for each in algorithms.values() if chosen in (each.name, each.id)), str(chosen))
-            if found not in algorithms:
+            names = (listed.name for listed in algorithms.values() if chosen in (listed.name, listed.id))
+            algorithm = next(names, str(chosen))
+            if algorithm not in algorithms:
                 outcome = "the rule is not used"
                 table.add("unknown_algorithm", line, chosen, collective=name, outcome=outcome, known=[*algorithms])
         given = {ours: key for ours, key in _PARAMETERS.items() if value_of(rule, key) is not None}
         parameters = {ours: _number(table, rule, key, 0) for ours, key in given.items()}
         table.rules.append(
-            TuningRule(collective=name, algorithm=found, bytes=_span(table, rule, *_OF_SIZES[:2]), ranks=ranks,
+            TuningRule(collective=name, algorithm=algorithm, bytes=_span(table, rule, *_OF_SIZES[:2]), ranks=ranks,
                        conditions=conditions, line=line, parameters=parameters)
         )  # fmt: skip
         table.check_ranks("openmpi", table.rules[-1])

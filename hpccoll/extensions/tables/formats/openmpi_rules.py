@@ -37,7 +37,11 @@ class _NumberReader:
     """The numbers of a text, and the words of han, as Open MPI reads them one after the other."""
 
     def __init__(self, text: str, table: TuningTable) -> None:
-        self.text, self.table, self.place, self.line, self.counted = text, table, 0, 1, 0
+        self.text = text
+        self.table = table
+        self.place = 0
+        self.line = 1
+        self.counted = 0
 
     def number(self, what: str, last: int = UNLIMITED) -> int:
         """Return the next number; _FileIgnoredError if there is none, or it is not from 0 to ``last``."""
@@ -79,7 +83,7 @@ class _NumberReader:
         raise _FileIgnoredError
 
     def read_size(self, sizes: list[int]) -> None:
-        """Add the next message size to those before it, of which the first must be 0."""
+        """Add the next message size to those before it; the first one must be 0."""
         sizes.append(self.number("a message size", 2**63 - 1))
         if sizes[0]:
             self.fail(sizes[0], "as first message size is not 0", "begin with a rule for size 0")
@@ -145,7 +149,9 @@ def _read_collective(reader: _NumberReader, name: str, version: int) -> None:
 
 
 def _read_sizes(reader: _NumberReader, name: str, version: int) -> list[TuningRule]:
-    table, rules, sizes = reader.table, list[TuningRule](), list[int]()
+    table = reader.table
+    rules: list[TuningRule] = []
+    sizes: list[int] = []
     known = library_algorithms("openmpi").get(name, {})
     for _ in range(reader.number("the number of message sizes", MAX_INT)):
         reader.read_size(sizes)

@@ -114,14 +114,19 @@ class TuningTable:
 
         Find also a rule for larger sizes of a collective that should have one rule.
         """
-        if rule.bytes[0] and (why := library_table()[library].get("one_rule", {}).get(rule.collective)):
+        facts = library_table()[library]
+        why = facts.get("one_rule", {}).get(rule.collective)
+        if rule.bytes[0] and why:
             self.add("one_rule", rule.line, rule.bytes[0], collective=rule.collective, why=why)
-        one = rule.ranks[0] if rule.ranks[0] == rule.ranks[1] else 0
-        holds = {"pow2": one and one & (one - 1) == 0, "even": one and one % 2 == 0, "two": one == 2}
-        known = library_algorithms(library).get(rule.collective, {}).get(rule.algorithm)
-        for need in known.needs if known else ():
+        algorithm = library_algorithms(library).get(rule.collective, {}).get(rule.algorithm)
+        if algorithm is None:
+            return
+        first, last = rule.ranks
+        ranks = first if first == last else 0
+        holds = {"pow2": ranks and ranks & (ranks - 1) == 0, "even": ranks and ranks % 2 == 0, "two": ranks == 2}
+        for need in algorithm.needs:
             if not holds.get(need, True):
-                kind = "needs_ranks_fatal" if need in library_table()[library].get("fatal_needs", ()) else "needs_ranks"
+                kind = "needs_ranks_fatal" if need in facts.get("fatal_needs", ()) else "needs_ranks"
                 span = span_words(rule.ranks, "ranks")
                 self.add(kind, rule.line, rule.algorithm, need=library_table()["needs"][need], span=span)
 

@@ -1,12 +1,12 @@
 """The variables UCC_TL_UCP_TUNE and UCC_CL_HIER_TUNE (src/coll_score/ucc_coll_score.c of 8263de47).
 
 ``collectives:first-last:memory:[ranks]:score:@algorithm``, joined by ``#``; a token is what it looks like, and only a
-score or an algorithm is required. Ranges end before their last size. A token that is none of these is an error of UCC,
+score or an algorithm is required. Ranges end before their last size. Any other token is an error of UCC,
 and so are two sections for one call: it adds the ranges of both, which must not overlap.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
@@ -28,7 +28,9 @@ _FAILS = "UCC ignores the whole string, with an error in its log"
 
 def read_ucc_tune(text: str) -> TuningTable:
     """Read assignments, as of a shell or of ucc.conf, or one string for TL/UCP."""
-    table, hier, layers = TuningTable("ucc"), 0, ""
+    table = TuningTable("ucc")
+    hier = 0
+    layers = ""
     for number, name, value in _assignments(text):
         if name == "UCC_CLS":
             layers = value
@@ -37,7 +39,9 @@ def read_ucc_tune(text: str) -> TuningTable:
         if name in _LIBRARIES and "$" in value:
             table.add("not_checked", number, value, what="a value of the shell")
         elif name in _LIBRARIES:
-            hier, begin = number if name == "UCC_CL_HIER_TUNE" else hier, len(table.rules)
+            if name == "UCC_CL_HIER_TUNE":
+                hier = number
+            begin = len(table.rules)
             for section in value.split("#"):
                 _read_section(table, _LIBRARIES[name], section, number, begin)
         elif _OTHER_LAYER.fullmatch(name):
@@ -56,13 +60,15 @@ def _assignments(text: str) -> Iterator[tuple[int, str, str]]:
         if not is_named and "@" in line:
             yield number, "UCC_TL_UCP_TUNE", line
         for match in ASSIGNMENT.finditer(line):
-            name, value = match[1] or match[3], match[2] or match[4] or ""
+            name = match[1] or match[3]
+            value = match[2] or match[4] or ""
             yield number, name, _NEXT_OF_LIST.split(value)[0]
 
 
 def _kind(token: str) -> str:
     """Return what a token looks like, in the order in which UCC tries it; empty for nothing."""
-    words, facts = token.lower().split(","), library_table()["ucc"]
+    words = token.lower().split(",")
+    facts = library_table()["ucc"]
     forms = {
         "collectives": {*words} <= {*facts["collectives"]},
         "memories": {*words} <= {*facts["memories"]},
@@ -76,21 +82,24 @@ def _kind(token: str) -> str:
 
 def _tokens(table: TuningTable, section: str, line: int) -> dict[str, str]:
     """Return the tokens of a section by what they look like."""
-    tokens, facts = dict[str, str](), library_table()["ucc"]
+    tokens: dict[str, str] = {}
+    facts = library_table()["ucc"]
     for token in section.split(":"):
         kind = _kind(token)
         if not kind or kind in tokens:
-            known = [*facts["collectives"], *facts["memories"]]
-            hint = "choose from host, cuda, rocm" if token.lower() in ("cpu", "gpu") else known
-            table.add("unknown_name", line, token, what="further token of UCC", outcome=_FAILS, known=hint)
+            choices: object = [*facts["collectives"], *facts["memories"]]
+            if token.lower() in ("cpu", "gpu"):
+                choices = "choose from host, cuda, rocm"
+            table.add("unknown_name", line, token, what="further token of UCC", outcome=_FAILS, known=choices)
         tokens.setdefault(kind, token)
     return tokens
 
 
 def _read_section(table: TuningTable, library: str, section: str, line: int, begin: int) -> None:
     """Add the rules of a section; those of its string begin at ``begin``."""
-    tokens, added = _tokens(table, section, line), list[TuningRule]()
-    algorithm, score = tokens.get("algorithm", "")[1:], tokens.get("score", "")
+    tokens = _tokens(table, section, line)
+    algorithm = tokens.get("algorithm", "")[1:]
+    score = tokens.get("score", "")
     if not (algorithm or score):
         table.add("no_effect", line, section)
     collectives = filter(None, tokens.get("collectives", "").lower().split(","))
@@ -98,38 +107,70 @@ def _read_section(table: TuningTable, library: str, section: str, line: int, beg
         table.add("all_collectives", line, section, name=algorithm)
     elif score and "collectives" not in tokens:
         collectives = library_table()["ucc"]["collectives"]
-    sizes = [(first, last - (last < UNLIMITED)) for first, last in map(_span, tokens.get("sizes", "0-inf").split(","))]
-    teams = [
-        _span(each if "-" in each else f"{each}-{each}") for each in tokens.get("teams", "[0-inf]")[1:-1].split(",")
-    ]
-    if any(last < first for first, last in sizes):
+    spans = _spans(tokens)
+    if any(last < first for _, (first, last), _ in spans):
         table.add("malformed", line, tokens["sizes"], why="ends before it begins", outcome=_FAILS)
-    memories = [(each,) if each else () for each in tokens.get("memories", "").lower().split(",")]
+    teams = tokens.get("teams", "").count(",") + 1
+    parameters: dict[str, int | str] = {"score": score} if score else {}
+    added: list[TuningRule] = []
     for collective in collectives:
         algorithms = library_algorithms(library).get(collective, {})
-        named = next((each.name for each in algorithms.values() if algorithm in (each.name, str(each.id))), "")
+        named = next((entry.name for entry in algorithms.values() if algorithm in (entry.name, str(entry.id))), "")
         if algorithm and not named:
-            table.add("unknown_algorithm", line, algorithm, collective=collective, outcome=_FAILS, known=[*algorithms])
-        parameters: dict[str, int | str] = {"score": score} if score else {}
-        rules = [
-            TuningRule(collective=collective, algorithm=named or algorithm, bytes=size, ranks=ranks, line=line,
-                       conditions=memory, parameters=parameters)
-            for memory, size, ranks in product(memories, sizes, teams)
-        ]  # fmt: skip
+            choices = list(algorithms)
+            table.add("unknown_algorithm", line, algorithm, collective=collective, outcome=_FAILS, known=choices)
+        rules = []
+        for memory, size, ranks in spans:
+            rule = TuningRule(
+                collective=collective,
+                algorithm=named or algorithm,
+                bytes=size,
+                ranks=ranks,
+                line=line,
+                conditions=memory,
+                parameters=dict(parameters),
+            )
+            rules.append(rule)
         added += rules
-        for rule in rules[: len(teams)]:
+        for rule in rules[:teams]:
             table.check_ranks(library, rule)
-    if other := next((each for each in table.rules[begin:] for rule in added if _overlap(each, rule)), None):
-        table.add("sections_overlap", line, section, name=other.algorithm or "a score")
+    overlapping = _first_overlap(table.rules[begin:], added)
+    if overlapping:
+        table.add("sections_overlap", line, section, name=overlapping.algorithm or "a score")
     table.rules += added
 
 
-def _overlap(one: TuningRule, other: TuningRule) -> bool:
+def _spans(tokens: Mapping[str, str]) -> list[tuple[tuple[str, ...], Span, Span]]:
+    """Return the memories, sizes and ranks to which the tokens of a section apply, in all combinations."""
+    memories = [(memory,) if memory else () for memory in tokens.get("memories", "").lower().split(",")]
+    sizes = []
+    for first, last in map(_span, tokens.get("sizes", "0-inf").split(",")):
+        sizes.append((first, last - 1 if last < UNLIMITED else last))
+    teams = []
+    for word in tokens.get("teams", "[0-inf]")[1:-1].split(","):
+        teams.append(_span(word if "-" in word else f"{word}-{word}"))
+    return list(product(memories, sizes, teams))
+
+
+def _first_overlap(earlier: Sequence[TuningRule], added: Sequence[TuningRule]) -> TuningRule | None:
+    """Return the first of the earlier rules that applies to a call to which an added one applies, too."""
+    for rule in earlier:
+        if any(_overlap(rule, other) for other in added):
+            return rule
+    return None
+
+
+def _overlap(rule: TuningRule, other: TuningRule) -> bool:
     """Return whether there is a call to which both rules apply."""
-    memories = not one.conditions or not other.conditions or one.conditions == other.conditions
-    spans = (one.bytes, other.bytes), (one.ranks, other.ranks)
-    common = all(max(a[0], b[0]) <= min(a[1], b[1]) for a, b in spans)
-    return one.collective == other.collective and memories and common
+    if rule.collective != other.collective:
+        return False
+    if rule.conditions and other.conditions and rule.conditions != other.conditions:
+        return False
+    return _have_common_values(rule.bytes, other.bytes) and _have_common_values(rule.ranks, other.ranks)
+
+
+def _have_common_values(first: Span, second: Span) -> bool:
+    return max(first[0], second[0]) <= min(first[1], second[1])
 
 
 def _span(text: str) -> Span:

@@ -47,8 +47,12 @@ class Blocks(Kind[list[int]]):
         return isinstance(value, list) and all(BLOCK.accepts(number) for number in value)
 
 
-COUNT, BLOCK, TRUTH = IntegerRange(1, 1 << 24), IntegerRange(0, 1 << 16), Truth()
-BLOCKS, EXPERTS, COUNT_OR_NONE = IntegerRange(1, 1 << 16), IntegerRange(1, 1 << 13), IntegerRange(0, COUNT.maximum)
+COUNT = IntegerRange(1, 1 << 24)
+BLOCK = IntegerRange(0, 1 << 16)
+TRUTH = Truth()
+BLOCKS = IntegerRange(1, 1 << 16)
+EXPERTS = IntegerRange(1, 1 << 13)
+COUNT_OR_NONE = IntegerRange(0, COUNT.maximum)
 _KINDS: Mapping[str, Kind[Any]] = {
     "num_hidden_layers": BLOCKS, "n_layer": BLOCKS, "first_k_dense_replace": BLOCK, "mlp_only_layers": Blocks(),
     "num_local_experts": EXPERTS, "num_experts": EXPERTS, "n_routed_experts": EXPERTS,
@@ -163,7 +167,7 @@ def _check_modules(key: str, counts: Sequence[int]) -> None:
 def _gpt2(name: str, config: Config, dtype: str, source: str) -> ModelShape:
     blocks, hidden, vocabulary, sequence = (config[key] for key in _GPT2)
     feed_forward = config["n_inner"] or 4 * hidden
-    _check_modules("n_layer", [len([*gpt2_block(0, hidden, sequence, feed_forward)])] * blocks)
+    _check_modules("n_layer", [len(list(gpt2_block(0, hidden, sequence, feed_forward)))] * blocks)
     return gpt2(
         name, blocks, hidden, vocabulary, sequence, feed_forward=feed_forward, tied=config["tie_word_embeddings"],
         dtype=dtype, source=source,

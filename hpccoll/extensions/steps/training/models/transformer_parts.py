@@ -50,5 +50,5 @@ def output(name: str, hidden: int, vocabulary: int, tokens: int, *, tied: bool) 
 
 
 def shape(name: str, modules: Iterable[Module], dtype: str, source: str, transformer: Transformer) -> ModelShape:
-    """Return the shape of a transformer of these modules."""
+    """Return the shape of a transformer with the given modules."""
     return ModelShape(name, tuple(modules), dtype, sequence_of(transformer.sequence), source, transformer)

@@ -66,7 +66,9 @@ def gpt2_block(block: int, hidden: int, sequence: int, feed_forward: int) -> Ite
 
 def bert_large() -> ModelShape:
     """Return BERT-large with the heads of pretraining: 336,226,108 parameters."""
-    blocks, hidden, sequence = 24, 1024, 512
+    blocks = 24
+    hidden = 1024
+    sequence = 512
     source = "J. Devlin et al.: BERT, NAACL (2019); BertForPreTraining"
     modules = _bert(blocks, hidden, 30522, sequence)
     return shape("bert-large", modules, "float32", source, Transformer(blocks, hidden, sequence, positions=sequence))
