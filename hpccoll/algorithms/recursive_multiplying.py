@@ -1,4 +1,4 @@
-"""Recursive multiplying: recursive doubling with groups of k ranks, all of which exchange what they have at once.
+"""Recursive multiplying: recursive doubling with groups of k ranks, which all exchange what they have at once.
 
 At p = 6 and radix k = 3, who has folded what (the whole vector), in groups of 3 and then of 2:
 
