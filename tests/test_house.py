@@ -253,7 +253,7 @@ DENSEST = {
     "common": (13.41, 91, 68, 0),
     "diagnosis": (15.34, 34, 90, 0),
     "evidence": (15.23, 65, 117, 1),
-    "executor": (15.27, 65, 123, 1),
+    "executor": (13.29, 35, 82, 0),
     "extensions": (15.93, 68, 119, 6),
     "host": (14.97, 65, 121, 0),
     "interop": (15.35, 69, 97, 0),
@@ -266,7 +266,7 @@ DENSEST = {
     "store": (14.06, 53, 93, 0),
     "sweep": (13.41, 69, 80, 0),
     "traces": (14.48, 36, 132, 0),
-    "transports": (14.83, 75, 101, 3),
+    "transports": (12.66, 46, 70, 0),
 }
 """How dense each room may be (house_figures.py). If a room becomes less dense, its figures here follow."""
 
