@@ -246,7 +246,7 @@ def test_what_identifies_a_call_is_a_call_key_and_no_tuple_of_fields_of_a_row():
 DENSEST = {
     "__init__.py": (7.17, 0, 0, 0),
     "__main__.py": (8.98, 0, 0, 0),
-    "algorithms": (18.83, 31, 143, 0),
+    "algorithms": (16.76, 18, 121, 0),
     "analysis": (17.7, 88, 216, 1),
     "cases": (13.89, 61, 78, 1),
     "cli": (11.16, 69, 57, 0),
@@ -255,7 +255,7 @@ DENSEST = {
     "evidence": (15.23, 65, 117, 1),
     "executor": (13.29, 35, 82, 0),
     "extensions": (15.93, 68, 119, 6),
-    "host": (14.97, 65, 121, 0),
+    "host": (12.34, 22, 71, 0),
     "interop": (15.35, 69, 97, 0),
     "judge": (13.63, 46, 109, 0),
     "measure": (14.0, 67, 85, 1),

@@ -26,4 +26,5 @@ from hpccoll.schedule import Cost, Index, Layout, RecvReduce, Regularity, Send, 
 def dissemination(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for k in range(ceil_log2(p)):
-        yield Step(Send((me + (1 << k)) % p, dst.all), RecvReduce((me - (1 << k)) % p, dst.all))
+        distance = 1 << k
+        yield Step(Send((me + distance) % p, dst.all), RecvReduce((me - distance) % p, dst.all))
