@@ -266,7 +266,7 @@ DENSEST = {
     "store": (14.06, 53, 93, 0),
     "sweep": (13.41, 69, 80, 0),
     "traces": (14.48, 36, 132, 0),
-    "transports": (12.66, 46, 70, 0),
+    "transports": (12.57, 46, 70, 0),
 }
 """How dense each room may be (house_figures.py). If a room becomes less dense, its figures here follow."""
 

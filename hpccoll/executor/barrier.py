@@ -39,7 +39,7 @@ class ExecutorBarrier:
         node_rank = 0 if len(self._words) == 1 else shared.node.rank
         shared.node.Barrier()  # no rank enters a barrier before the words are zero
         addresses = [words_of_rank.ctypes.data for words_of_rank in self._words]
-        of_leader = addresses[0]
+        leader = addresses[0]
         self._arrived = np.array([address + ARRIVED * words.itemsize for address in addresses], np.uint64)
         self._leaders = cast("MPI.Intracomm", comm.Split(0 if node_rank == 0 else MPI.UNDEFINED, comm.rank))
         self._requests = _dissemination(self._leaders) if node_rank == 0 else []
@@ -48,8 +48,8 @@ class ExecutorBarrier:
         self._mpi = mpi_functions()
         self._struct = STRUCTURES["barrier_t"](
             arrived=self._arrived.ctypes.data,
-            released=of_leader + RELEASED * words.itemsize,
-            go=of_leader + GO * words.itemsize,
+            released=leader + RELEASED * words.itemsize,
+            go=leader + GO * words.itemsize,
             node_ranks=len(addresses),
             node_rank=node_rank,
             requests=self._handles.ctypes.data,
