@@ -67,7 +67,9 @@ def bine_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for k in reversed(range(floor_log2(p))):
         child, parent = _ends(me, k, p)
-        theirs, mine = (one - (one + BACK) % (1 << k) for one in (partner_of(me, k, p), me))  # the first of 2^k ranks
+        partner = partner_of(me, k, p)
+        theirs = partner - (partner + BACK) % (1 << k)  # the first of the 2^k ranks that differ in their last k digits
+        mine = me - (me + BACK) % (1 << k)
         yield Step(Send(child, dst.around(theirs, 1 << k, p)), Recv(parent, dst.around(mine, 1 << k, p)))
 
 

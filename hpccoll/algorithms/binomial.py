@@ -29,7 +29,8 @@ def binomial_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for k in reversed(range(ceil_log2(p))):
         distance = 1 << k
-        child, parent = tree.binomial_child(me, distance, p), tree.binomial_parent(me, distance)
+        child = tree.binomial_child(me, distance, p)
+        parent = tree.binomial_parent(me, distance)
         yield Step(Send(child, dst.all), Recv(parent, dst.all))
 
 
@@ -43,11 +44,11 @@ def binomial_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for k in reversed(range(ceil_log2(p))):
         distance = 1 << k
-        child, parent = tree.binomial_child(me, distance, p), tree.binomial_parent(me, distance)
-        yield Step(
-            Send(child, dst[me + distance : minimum(me + 2 * distance, p)]),
-            Recv(parent, dst[me : minimum(me + distance, p)]),
-        )
+        child = tree.binomial_child(me, distance, p)
+        parent = tree.binomial_parent(me, distance)
+        subtree_of_child = dst[me + distance : minimum(me + 2 * distance, p)]
+        own_subtree = dst[me : minimum(me + distance, p)]
+        yield Step(Send(child, subtree_of_child), Recv(parent, own_subtree))
 
 
 @gather("binomial", cost=binomial_scatter.cost)

@@ -39,12 +39,14 @@ def bruck_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     for k in range(ceil_log2(p)):
         distance = 1 << k
         n = min(distance, p - distance)
-        sent, arrived = dst.around(me, n, p), dst.around(me + distance, n, p)
+        sent = dst.around(me, n, p)
+        arrived = dst.around(me + distance, n, p)
         yield Step(Send((me - distance) % p, sent), Recv((me + distance) % p, arrived))
 
 
 def _all_to_all_cost(p: int) -> Cost:
-    return Cost(rounds=ceil_log2(p), sent=sum(j.bit_count() for j in range(p)) / p, reduced=0)
+    moves = sum(j.bit_count() for j in range(p))
+    return Cost(rounds=ceil_log2(p), sent=moves / p, reduced=0)
 
 
 @all_to_all("bruck", cost=_all_to_all_cost, regularity=Regularity(period=1, shifts=0))
@@ -52,7 +54,8 @@ def bruck_all_to_all(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     yield Step(Copy(dst[me:p] + dst[0:me], tmp.all))
     for k in range(ceil_log2(p)):
-        moving = tmp.units(j for j in range(p) if j >> k & 1)
-        yield Step(Send((me + (1 << k)) % p, moving), Recv((me - (1 << k)) % p, moving))
+        distance = 1 << k
+        moving = tmp.units(j for j in range(p) if j & distance)
+        yield Step(Send((me + distance) % p, moving), Recv((me - distance) % p, moving))
     arrived = tmp.units((me - origin) % p for origin in range(p))
     yield Step(Copy(arrived, dst.all))

@@ -25,19 +25,20 @@ from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step
 
 def _others(layout: Layout, me: Index) -> list[Index]:
     """Return the other ranks, the next one first, so that not all begin with the same."""
-    return [(me + distance) % layout.workers for distance in range(1, layout.workers)]
+    p = layout.workers
+    return [(me + distance) % p for distance in range(1, p)]
 
 
 @reduce_scatter("direct", cost=lambda p: Cost(rounds=int(p > 1), sent=(p - 1) / p, reduced=(p - 1) / p))
 def direct_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     others = _others(layout, me)
-    yield Step(*(Send(other, other) for other in others), *(RecvReduce(other, me) for other in others))
+    yield Step(*(Send(peer, peer) for peer in others), *(RecvReduce(peer, me) for peer in others))
 
 
 @all_gather("direct", cost=lambda p: Cost(rounds=int(p > 1), sent=(p - 1) / p, reduced=0))
 def direct_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     others = _others(layout, me)
-    yield Step(*(Send(other, me) for other in others), *(Recv(other, other) for other in others))
+    yield Step(*(Send(peer, me) for peer in others), *(Recv(peer, peer) for peer in others))
 
 
 @all_reduce("direct", cost=lambda p: Cost(rounds=2 * (p > 1), sent=2 * (p - 1) / p, reduced=(p - 1) / p))
@@ -48,4 +49,4 @@ def direct(layout: Layout) -> Schedule:
 @all_to_all("direct", cost=direct_all_gather.cost)
 def direct_all_to_all(layout: Layout, me: Index) -> Iterator[Step]:
     others = _others(layout, me)
-    yield Step(*(Send(other, other) for other in others), *(Recv(other, other) for other in others))
+    yield Step(*(Send(peer, peer) for peer in others), *(Recv(peer, peer) for peer in others))

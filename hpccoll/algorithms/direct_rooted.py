@@ -28,8 +28,8 @@ def _rounds(p: int) -> int:
 
 @scatter("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=(p - 1) / p, reduced=0))
 def direct_scatter(layout: Layout, me: Index) -> Iterator[Step]:
-    others = range(1, layout.workers)
-    yield Step(*(Send(peer_if(me == 0, other), other) for other in others), Recv(peer_if(me > 0, 0), me))
+    sends = [Send(peer_if(me == 0, peer), peer) for peer in range(1, layout.workers)]
+    yield Step(*sends, Recv(peer_if(me > 0, 0), me))
 
 
 @gather("direct", cost=direct_scatter.cost)
@@ -39,12 +39,11 @@ def direct_gather(layout: Layout) -> Schedule:
 
 @broadcast("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=p - 1, reduced=0))
 def direct_broadcast(layout: Layout, me: Index) -> Iterator[Step]:
-    others = range(1, layout.workers)
-    yield Step(*(Send(peer_if(me == 0, other), dst.all) for other in others), Recv(peer_if(me > 0, 0), dst.all))
+    sends = [Send(peer_if(me == 0, peer), dst.all) for peer in range(1, layout.workers)]
+    yield Step(*sends, Recv(peer_if(me > 0, 0), dst.all))
 
 
 @reduce("direct", cost=lambda p: Cost(rounds=_rounds(p), sent=p - 1, reduced=p - 1))
 def direct_reduce(layout: Layout, me: Index) -> Iterator[Step]:
-    others = range(1, layout.workers)
-    arrivals = (RecvReduce(peer_if(me == 0, other), dst.all) for other in others)
+    arrivals = [RecvReduce(peer_if(me == 0, peer), dst.all) for peer in range(1, layout.workers)]
     yield Step(Send(peer_if(me > 0, 0), dst.all), *arrivals)

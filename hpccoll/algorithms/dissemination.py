@@ -1,6 +1,6 @@
 """Dissemination: in round k every rank notifies the rank 2^k further on, for itself and those it was notified of.
 
-At p = 5, the ranks of which a rank has been notified:
+At p = 5, the ranks that have notified a rank, by themselves or through others:
 
     rank         0       1       2       3       4
     start        0       1       2       3       4
@@ -26,4 +26,5 @@ from hpccoll.schedule import Cost, Index, Layout, RecvReduce, Regularity, Send, 
 def dissemination(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for k in range(ceil_log2(p)):
-        yield Step(Send((me + (1 << k)) % p, dst.all), RecvReduce((me - (1 << k)) % p, dst.all))
+        distance = 1 << k
+        yield Step(Send((me + distance) % p, dst.all), RecvReduce((me - distance) % p, dst.all))

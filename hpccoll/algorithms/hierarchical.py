@@ -39,9 +39,14 @@ def _tiers(layout: Layout, levels: Parameter) -> list[str]:
 
 def _even(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
     tiers = _tiers(layout, parameters["levels"])
-    sizes = [{len(group) for group in layout.groups(tier)} for tier in tiers]
-    racks = [{layout.rack[me] for me in group} for group in layout.groups("node")]
-    return all(len(alike) == 1 for alike in (*sizes, *(racks if len(tiers) > 1 else ())))
+    for tier in tiers:
+        sizes = {len(group) for group in layout.groups(tier)}
+        if len(sizes) > 1:
+            return False
+    if len(tiers) > 1:
+        racks_of_nodes = [{layout.rack[me] for me in group} for group in layout.groups("node")]
+        return all(len(racks) == 1 for racks in racks_of_nodes)
+    return True
 
 
 @all_reduce("hierarchical", needs=[Requirement("as many ranks on every node, as many nodes in every rack", _even)])
@@ -52,7 +57,8 @@ def hierarchical(
     outer: Annotated[str, all_reduce] = "ring",
     levels: Annotated[int, range(1, 4)] = 3,
 ) -> tuple[Schedule, ...]:
-    scatter, between = reduce_scatter.component(inner), all_reduce.component(outer)  # two algorithms
+    scatter = reduce_scatter.component(inner)
+    between = all_reduce.component(outer)
 
     def over(part: Layout, tiers: Sequence[str]) -> tuple[Schedule, ...]:
         if not tiers:
@@ -82,4 +88,4 @@ def three_phases(
         )
 
     slices = all_reduce(layout.subset(peers[0]))
-    return tuple(slice_of(number, len(peers) * one.units) for number, one in enumerate(slices))
+    return tuple(slice_of(number, len(peers) * schedule.units) for number, schedule in enumerate(slices))

@@ -25,7 +25,8 @@ from hpccoll.schedule import Index, Layout, Recv, Send, Step, at_least, dst, mul
 @multi_pair("ping_pong", needs=[at_least(2)], cost=ping_pong.cost)
 def ping_pong_of_pairs(layout: Layout, me: Index) -> Iterator[Step]:
     half = layout.workers // 2
-    second, first = peer_if(me < half, me + half), peer_if((half <= me) & (me < 2 * half), me - half)
+    second = peer_if(me < half, me + half)
+    first = peer_if((half <= me) & (me < 2 * half), me - half)
     yield Step(Send(second, src.all), Recv(first, dst.all))
     yield Step(Send(first, src.all), Recv(second, dst.all))
 

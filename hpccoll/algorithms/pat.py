@@ -40,7 +40,8 @@ def _split(p: int, aggregation: int) -> tuple[int, int]:
 
 def _cost(p: int, aggregation: int = 0) -> Cost:
     blocks, between = _split(p, aggregation)
-    return Cost(rounds=floor_log2(blocks) + min(between, p) - 1, sent=(p - 1) / p, reduced=0)
+    rounds = floor_log2(blocks) + min(between, p) - 1
+    return Cost(rounds, sent=(p - 1) / p, reduced=0)
 
 
 def _rounds(p: int, blocks: int, between: int) -> Iterator[tuple[int, Sequence[int]]]:
@@ -65,10 +66,11 @@ def pat_all_gather(layout: Layout, me: Index, *, aggregation: Annotated[int, ran
     p = layout.workers
     for distance, away in _rounds(p, *_split(p, aggregation)):
         if away:
-            to, origin = (me + distance) % p, (me - distance) % p
-            yield Step(
-                Send(to, dst.units((to - o) % p for o in away)), Recv(origin, dst.units((me - o) % p for o in away))
-            )
+            target = (me + distance) % p
+            source = (me - distance) % p
+            sent = dst.units((target - i) % p for i in away)
+            arriving = dst.units((me - i) % p for i in away)
+            yield Step(Send(target, sent), Recv(source, arriving))
 
 
 @reduce_scatter("pat", cost=lambda p, aggregation=0: _cost(p, aggregation).folding())

@@ -23,8 +23,10 @@ from hpccoll.schedule.step import Index, Recv, Send, Step, dst, peer_if, src
 
 @send_recv("ping_pong", needs=[at_least(2)], cost=lambda _p: Cost(rounds=2, sent=2, reduced=0))
 def ping_pong(_layout: Layout, me: Index) -> Iterator[Step]:
-    yield Step(Send(peer_if(me == 0, 1), src.all), Recv(peer_if(me == 1, 0), dst.all))
-    yield Step(Send(peer_if(me == 1, 0), src.all), Recv(peer_if(me == 0, 1), dst.all))
+    second = peer_if(me == 0, 1)
+    first = peer_if(me == 1, 0)
+    yield Step(Send(second, src.all), Recv(first, dst.all))
+    yield Step(Send(first, src.all), Recv(second, dst.all))
 
 
 @bidirectional("exchange", needs=[at_least(2)], cost=lambda _p: Cost(rounds=1, sent=1, reduced=0))

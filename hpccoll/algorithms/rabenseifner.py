@@ -24,9 +24,14 @@ from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, floor_log2, is_
 
 
 def _cost(p: int) -> Cost:
-    core, extra = 1 << floor_log2(p), not is_power_of_two(p)  # p', and whether ranks are left over
+    core = 1 << floor_log2(p)  # p'
+    extra = not is_power_of_two(p)  # ranks are left over, which send and receive a whole vector
     fraction = (core - 1) / core
-    return Cost(rounds=2 * floor_log2(p) + 2 * extra, sent=2 * fraction + 2 * extra, reduced=fraction + extra)
+    return Cost(
+        rounds=2 * floor_log2(p) + 2 * extra,
+        sent=2 * fraction + 2 * extra,
+        reduced=fraction + extra,
+    )
 
 
 @all_reduce("rabenseifner", cost=_cost)

@@ -8,8 +8,8 @@ At p = 4, all-reduce, who has folded what (the whole vector):
     distance 2   abcd    abcd    abcd    abcd      0 <-> 2, 1 <-> 3
 
 All-gather is the same with blocks put side by side instead of folded, so that a message doubles in every round; it
-needs a power of two here. In all-reduce, where p is none, let p' be the largest one below it: first rank p' + i sends
-its vector to rank i, which folds it; the ranks 0 to p' - 1 do the above; at the end rank i sends the sum back.
+needs a power of two here. In all-reduce, where p is not one, let p' be the largest one below it: first rank p' + i
+sends its vector to rank i, which folds it; the ranks 0 to p' - 1 do the above; at the end rank i sends the sum back.
 
 Cost: of all-reduce log2(p) (alpha + S beta + S gamma), the fewest rounds there are, for messages so small that their
 number is what counts; where p is not a power of two, that of p', and 2 alpha + 2 S beta + S gamma more. Of all-gather
@@ -26,7 +26,8 @@ from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, dst, floo
 
 
 def _cost(p: int) -> Cost:
-    rounds, extra = floor_log2(p), not is_power_of_two(p)
+    rounds = floor_log2(p)
+    extra = not is_power_of_two(p)  # ranks are left over
     return Cost(rounds=rounds + 2 * extra, sent=rounds + 2 * extra, reduced=rounds + extra)
 
 
@@ -54,6 +55,5 @@ def recursive_doubling_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
         distance = 1 << k
         mine = me & -distance  # I have the blocks of the aligned group of `distance` ranks that I am in
         theirs = mine ^ distance
-        yield Step(
-            Send(me ^ distance, dst[mine : mine + distance]), Recv(me ^ distance, dst[theirs : theirs + distance])
-        )
+        partner = me ^ distance
+        yield Step(Send(partner, dst[mine : mine + distance]), Recv(partner, dst[theirs : theirs + distance]))

@@ -42,6 +42,5 @@ def recursive_halving(layout: Layout, me: Index) -> Iterator[Step]:
         distance = 1 << k
         mine = me & -distance  # the half that I keep begins here
         theirs = mine ^ distance
-        yield Step(
-            Send(me ^ distance, dst[theirs : theirs + distance]), RecvReduce(me ^ distance, dst[mine : mine + distance])
-        )
+        partner = me ^ distance
+        yield Step(Send(partner, dst[theirs : theirs + distance]), RecvReduce(partner, dst[mine : mine + distance]))

@@ -1,4 +1,4 @@
-"""Recursive multiplying: recursive doubling with groups of k ranks, all of which exchange what they have at once.
+"""Recursive multiplying: recursive doubling with groups of k ranks, which all exchange what they have at once.
 
 At p = 6 and radix k = 3, who has folded what (the whole vector), in groups of 3 and then of 2:
 
@@ -34,7 +34,9 @@ def _groups(p: int, radix: int) -> list[int]:
     groups = list[int]()
     while divisors := [f for f in range(2, radix + 1) if p // prod(groups) % f == 0]:
         groups.append(divisors[-1])
-    return groups if prod(groups) == p else [radix for k in range(1, p.bit_length()) if radix**k <= p]
+    if prod(groups) == p:
+        return groups
+    return [radix for k in range(1, p.bit_length()) if radix**k <= p]
 
 
 def _cost(p: int, radix: int = 4) -> Cost:
@@ -54,6 +56,6 @@ def _exchanges(groups: list[int], _layout: Layout, me: Index) -> Iterator[Step]:
     distance = 1
     for group in groups:
         mine = me // distance % group
-        others = [me + ((mine + i) % group - mine) * distance for i in range(1, group)]
-        yield Step(*(Send(other, dst.all) for other in others), *(RecvReduce(other, dst.all) for other in others))
+        peers = [me + ((mine + i) % group - mine) * distance for i in range(1, group)]
+        yield Step(*(Send(peer, dst.all) for peer in peers), *(RecvReduce(peer, dst.all) for peer in peers))
         distance *= group

@@ -29,7 +29,8 @@ from hpccoll.schedule.step import Index, RecvReduce, Send, Step, dst, floor_log2
 def partner_of(me: Index, step: int, p: int) -> Index:
     """Return with which rank ``me`` exchanges in ``step``."""
     rho = (1 - int((-2) ** (step + 1))) // 3
-    return (me + rho * (1 - 2 * (me % 2))) % p
+    sign = 1 - 2 * (me % 2)  # 1 for even ranks, -1 for odd ones
+    return (me + rho * sign) % p
 
 
 def _reached(me: Index, step: int, p: int) -> list[Index]:
@@ -49,7 +50,8 @@ def swing_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for step in range(floor_log2(p)):
         partner = partner_of(me, step, p)
-        given, kept = _reached(partner, step + 1, p), _reached(me, step + 1, p)
+        given = _reached(partner, step + 1, p)
+        kept = _reached(me, step + 1, p)
         yield Step(Send(partner, dst.units(given)), RecvReduce(partner, dst.units(kept)))
 
 

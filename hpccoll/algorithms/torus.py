@@ -20,6 +20,7 @@ architectures with wormhole routing, IPPS (1993).
 """
 
 from collections.abc import Mapping
+from math import isqrt
 from typing import Annotated
 
 from hpccoll.algorithms.hierarchical import three_phases
@@ -29,7 +30,10 @@ from hpccoll.schedule import Cost, Layout, Parameter, Requirement, Schedule, all
 
 def _rows(p: int, rows: Parameter) -> int:
     """Return the number of rows; where it is not given, the largest that makes no more rows than columns."""
-    return int(rows) or max(r for r in range(1, p + 1) if p % r == 0 and r * r <= p)
+    given = int(rows)
+    if given:
+        return given
+    return max(r for r in range(1, isqrt(p) + 1) if p % r == 0)
 
 
 def _divides(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:

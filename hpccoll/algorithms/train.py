@@ -35,7 +35,9 @@ MESSAGES = 8
 
 
 def _cost(_p: int, messages: int = MESSAGES, copies: int = 0) -> Cost | None:
-    return None if copies else Cost(rounds=messages + 1, sent=2, reduced=0)
+    if copies:
+        return None
+    return Cost(rounds=messages + 1, sent=2, reduced=0)
 
 
 @send_recv("train", needs=[at_least(2)], cost=_cost)
@@ -46,7 +48,8 @@ def train(
 
 
 def _steps(messages: int, copies: int, me: Index) -> Iterator[Step]:
-    root, peer = peer_if(me == 1, 0), peer_if(me == 0, 1)
+    root = peer_if(me == 1, 0)
+    peer = peer_if(me == 0, 1)
     all_at_root = messages * (me == 0)
     for unit in range(messages):
         for _ in range(copies):

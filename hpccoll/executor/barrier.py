@@ -35,23 +35,29 @@ class ExecutorBarrier:
             words = np.empty(2 * LINE, np.int64)
             self._words = [words]
         words[...] = 0
-        self._shared, alone = shared, len(self._words) == 1
-        node_rank = 0 if alone else shared.node.rank
+        self._shared = shared
+        node_rank = 0 if len(self._words) == 1 else shared.node.rank
         shared.node.Barrier()  # no rank enters a barrier before the words are zero
-        bases = [of_rank.ctypes.data for of_rank in self._words]
-        self._arrived = np.array([base + ARRIVED * words.itemsize for base in bases], np.uint64)
+        addresses = [words_of_rank.ctypes.data for words_of_rank in self._words]
+        leader = addresses[0]
+        self._arrived = np.array([address + ARRIVED * words.itemsize for address in addresses], np.uint64)
         self._leaders = cast("MPI.Intracomm", comm.Split(0 if node_rank == 0 else MPI.UNDEFINED, comm.rank))
         self._requests = _dissemination(self._leaders) if node_rank == 0 else []
-        self._handles, self._statuses = request_array(self._requests), status_array(2)
+        self._handles = request_array(self._requests)
+        self._statuses = status_array(2)
         self._mpi = mpi_functions()
         self._struct = STRUCTURES["barrier_t"](
             arrived=self._arrived.ctypes.data,
-            released=bases[0] + RELEASED * words.itemsize, go=bases[0] + GO * words.itemsize,
-            node_ranks=len(bases), node_rank=node_rank, requests=self._handles.ctypes.data,
-            rounds=len(self._requests) // 2, statuses=self._statuses.ctypes.data,
+            released=leader + RELEASED * words.itemsize,
+            go=leader + GO * words.itemsize,
+            node_ranks=len(addresses),
+            node_rank=node_rank,
+            requests=self._handles.ctypes.data,
+            rounds=len(self._requests) // 2,
+            statuses=self._statuses.ctypes.data,
             probe=probe_struct(comm, self._mpi, self._statuses),
             idle=STRUCTURES["idle_t"](shares_core=options.oversubscribed),
-        )  # fmt: skip
+        )
         self.address = ctypes.addressof(self._struct)
 
     def check(self) -> None:
@@ -79,11 +85,12 @@ class ExecutorBarrier:
 
 def _dissemination(leaders: MPI.Intracomm) -> list[MPI.Prequest]:
     """Return a send and a receive for each round, in which a leader signals another one at twice the last distance."""
-    nothing, requests, distance = np.empty(0, np.uint8), [], 1
+    nothing = np.empty(0, np.uint8)
+    requests = []
+    distance = 1
     while distance < leaders.size:
-        requests += [
-            leaders.Send_init(nothing, (leaders.rank + distance) % leaders.size, tag=distance.bit_length()),
-            leaders.Recv_init(nothing, (leaders.rank - distance) % leaders.size, tag=distance.bit_length()),
-        ]
+        tag = distance.bit_length()
+        requests.append(leaders.Send_init(nothing, (leaders.rank + distance) % leaders.size, tag=tag))
+        requests.append(leaders.Recv_init(nothing, (leaders.rank - distance) % leaders.size, tag=tag))
         distance *= 2
     return requests

@@ -53,7 +53,9 @@ def compiler() -> list[str]:
     import shlex
     import shutil
 
-    candidates = [shlex.split(os.environ["CC"])] if os.environ.get("CC", "").strip() else [["cc"], ["gcc"]]
+    candidates = [["cc"], ["gcc"]]
+    if os.environ.get("CC", "").strip():
+        candidates = [shlex.split(os.environ["CC"])]
     for command in candidates:
         if shutil.which(command[0]):
             return command
@@ -73,11 +75,14 @@ def build(output: Path, *, sanitize: bool = False) -> None:
     import subprocess
     import tempfile
 
-    flags = [*FLAGS, *(SANITIZER_FLAGS if sanitize else ()), f'-DHPCCOLL_SOURCE_HASH="{source_hash()}"']
-    cflags, ldflags = (
-        [flag for flag in shlex.split(os.environ.get(name, "")) if not flag.startswith(UNSUITABLE_FLAGS)]
-        for name in ("CFLAGS", "LDFLAGS")
-    )
+    def from_environment(name: str) -> list[str]:
+        flags = shlex.split(os.environ.get(name, ""))
+        return [flag for flag in flags if not flag.startswith(UNSUITABLE_FLAGS)]
+
+    sanitizer_flags = SANITIZER_FLAGS if sanitize else ()
+    flags = [*FLAGS, *sanitizer_flags, f'-DHPCCOLL_SOURCE_HASH="{source_hash()}"']
+    cflags = from_environment("CFLAGS")
+    ldflags = from_environment("LDFLAGS")
     command = [*compiler(), *flags, *cflags, *map(str, sorted(FOLDER.glob("*.c")))]
     try:
         with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as directory:

@@ -29,9 +29,11 @@ def agree_on_executor(comm: MPI.Intracomm, *, required: bool, oversubscribed: bo
     except UnusableError as error:
         failure = error
     reports: list[tuple[UnusableError | None, tuple[str, ...]]] = comm.allgather((failure, dtypes))
-    for reported in filter(None, (reported for reported, _ in reports)):
-        if required or not isinstance(reported, ExecutorUnavailableError):
-            raise reported
+    for failure_of_rank, _ in reports:
+        if failure_of_rank is None:
+            continue
+        if required or not isinstance(failure_of_rank, ExecutorUnavailableError):
+            raise failure_of_rank
         return None
-    common = tuple(dtype for dtype in DTYPES if all(dtype in of_rank for _, of_rank in reports))
-    return ExecutorOptions(oversubscribed=oversubscribed, dtypes=common)
+    common = [dtype for dtype in DTYPES if all(dtype in dtypes_of_rank for _, dtypes_of_rank in reports)]
+    return ExecutorOptions(oversubscribed=oversubscribed, dtypes=tuple(common))

@@ -97,18 +97,19 @@ class CompiledExecutor:
         steps = [step for sequence in sequences for step in sequence]
         encoder = _Encoder(_signals(steps, shared, comm.rank) if shared else {})
         messages = [message for step in steps for message in step.messages if not (shared and message.is_signal)]
-        self.requests = [message.persistent(comm) for message in messages] if persistent else []
+        self.requests: list[MPI.Prequest] = []
+        message_rows: list[tuple[int, ...]] = []
+        if persistent:
+            self.requests = [message.persistent(comm) for message in messages]
+        else:
+            message_rows = [_message_row(message) for message in messages]
         for step in steps:
             encoder.add(step)
         slots = encoder.max_messages
-        ends = np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)
-        self._at = np.zeros(max(1, len(sequences)), SEQUENCE)
-        self._at["end"][: len(sequences)] = ends
-        self._at["first"][1 : len(sequences)] = ends[:-1]
-        self._at["at"] = self._at["first"]
+        self._at = _sequence_records(sequences)
         self._arrays = {
             "works": records(encoder.works, WORK),
-            "messages": records([] if persistent else [_message_row(message) for message in messages], MESSAGE),
+            "messages": records(message_rows, MESSAGE),
             "signals": records(encoder.signals, SIGNAL),
             "steps": records(encoder.steps, STEP),
             "sequences": self._at,
@@ -123,11 +124,14 @@ class CompiledExecutor:
             addresses["requests"] = 0
         self._mpi = mpi_functions(large=large)
         self._plan = STRUCTURES["plan_t"](
-            **addresses, sequence_count=len(sequences), call_count=len(calls), slots=slots,
+            **addresses,
+            sequence_count=len(sequences),
+            call_count=len(calls),
+            slots=slots,
             probe=probe_struct(comm, self._mpi, self._arrays["statuses"]),
             initial=len(sequences) if initial is None else initial,
             idle=STRUCTURES["idle_t"](shares_core=options.oversubscribed),
-        )  # fmt: skip
+        )
         self._reference = ctypes.byref(self._plan)
         self.address = ctypes.addressof(self._plan)
         self._plan.started = len(sequences)
@@ -184,6 +188,16 @@ class CompiledExecutor:
             request.Free()
 
 
+def _sequence_records(sequences: Sequence[Sequence[LoweredStep]]) -> Records:
+    """Return the first step, the current step and the end of each sequence; the steps of all are in one array."""
+    ends = np.cumsum([len(sequence) for sequence in sequences], dtype=np.int64)
+    rows = np.zeros(max(1, len(sequences)), SEQUENCE)
+    rows["end"][: len(sequences)] = ends
+    rows["first"][1 : len(sequences)] = ends[:-1]
+    rows["at"] = rows["first"]
+    return rows
+
+
 def wait_all(plans: Sequence[CompiledExecutor]) -> None:
     """Wait until all started plans have ended; each of them advances whenever it can.
 
@@ -214,8 +228,9 @@ def _wait(plans: Sequence[CompiledExecutor], needed: int, until_ns: int) -> bool
     addresses = (ctypes.c_void_p * len(plans))(*(plan.address for plan in plans))
     numbers = map(ctypes.c_int64, (len(plans), needed, until_ns))
     code = int(load_library().hpccoll_wait(addresses, *numbers))
-    for plan in plans if code < 0 else ():
-        plan.check(-plan.failed)
+    if code < 0:
+        for plan in plans:
+            plan.check(-plan.failed)
     return code > 0
 
 
@@ -241,7 +256,8 @@ class _Word(NamedTuple):
 
 def _signals(steps: Iterable[LoweredStep], shared: NodeMemory, me: int) -> dict[_SignalKey, _Word]:
     """Return the words of this rank's signals; all ranks of the shared memory call this together."""
-    counts = Counter(_SignalKey.of(message) for step in steps for message in step.messages if message.is_signal)
+    signals = [message for step in steps for message in step.messages if message.is_signal]
+    counts = Counter(map(_SignalKey.of, signals))
     written = [key for key in counts if key.writes]
     words = shared.empty(len(written) * WORD_SPACING, np.dtype(np.int64))
     words[...] = 0
@@ -249,14 +265,20 @@ def _signals(steps: Iterable[LoweredStep], shared: NodeMemory, me: int) -> dict[
     indices: dict[int, dict[tuple[int, bool], int]] = {rank: {} for rank in views}
     for i, key in enumerate(written):
         indices[key.peer][key.lane, key.ready] = i
-    read = dict(zip(shared.ranks, shared.node.alltoall([indices[rank] for rank in shared.ranks]), strict=True))
+    received = shared.node.alltoall([indices[rank] for rank in shared.ranks])
+    read = dict(zip(shared.ranks, received, strict=True))
     # No rank raises a signal before its peer has zeroed its words: the exchange comes after that on all ranks.
-    found = {}
+    words_of_signals = {}
     for key, per_run in counts.items():
-        writer, index = (me, indices[key.peer]) if key.writes else (key.peer, read[key.peer])
-        address = views[writer].ctypes.data + index[key.lane, key.ready] * WORD_SPACING * views[writer].itemsize
-        found[key] = _Word(address, per_run)
-    return found
+        if key.writes:
+            view = views[me]
+            index = indices[key.peer][key.lane, key.ready]
+        else:
+            view = views[key.peer]
+            index = read[key.peer][key.lane, key.ready]
+        address = view.ctypes.data + index * WORD_SPACING * view.itemsize
+        words_of_signals[key] = _Word(address, per_run)
+    return words_of_signals
 
 
 class _Encoder:
@@ -270,7 +292,8 @@ class _Encoder:
     """
 
     def __init__(self, words: dict[_SignalKey, _Word]) -> None:
-        self._words, self._ordinals = words, Counter[_SignalKey]()
+        self._words = words
+        self._ordinals = Counter[_SignalKey]()
         self.works: list[tuple[int, ...]] = []
         self.signals: list[tuple[int, ...]] = []
         self.steps: list[tuple[int, ...]] = []
@@ -282,7 +305,8 @@ class _Encoder:
         before = self._add_works(step.before)
         raised = self._add_signals(message for message in signals if message.sends)
         messages = len(step.messages) - len(signals)
-        first, self._messages = self._messages, self._messages + messages
+        first = self._messages
+        self._messages += messages
         self.max_messages = max(self.max_messages, messages)
         awaited = self._add_signals(message for message in signals if not message.sends)
         after = self._add_works(step.after)
@@ -298,7 +322,8 @@ class _Encoder:
         first = len(self.signals)
         for key in map(_SignalKey.of, messages):
             self._ordinals[key] += 1
-            self.signals.append((self._words[key].address, self._ordinals[key], self._words[key].per_run))
+            word = self._words[key]
+            self.signals.append((word.address, self._ordinals[key], word.per_run))
         return first, len(self.signals)
 
 
@@ -309,7 +334,8 @@ def _address(array: Array) -> int:
 
 def _work_row(work: LocalWork) -> tuple[int, ...]:
     assert not isinstance(work, LocalCall)  # noqa: S101
-    target, dtype = _address(work.target), work.target.dtype.name
+    target = _address(work.target)
+    dtype = work.target.dtype.name
     if isinstance(work, LocalCopy):
         return WORK_COPY, 0, work.target.nbytes, target, _address(work.source), 0, 0
     if isinstance(work, LocalFold):

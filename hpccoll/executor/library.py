@@ -26,8 +26,9 @@ def load_library() -> CDLL:
     except OSError as error:
         raise ExecutorUnavailableError("executor", f"{LIBRARY} cannot be loaded: {error}; do: {REBUILD}") from error
     expected = source_hash()
+    text = c_char * (len(expected) + 1)
     try:
-        built_from = (c_char * (len(expected) + 1)).in_dll(library, "hpccoll_source_hash").value.decode()
+        built_from = text.in_dll(library, "hpccoll_source_hash").value.decode()
     except ValueError:
         built_from = "unknown"
     if built_from != expected:

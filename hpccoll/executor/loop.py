@@ -49,20 +49,36 @@ class ExecutorLoop:
     """
 
     def __init__(
-        self, plan: CompiledExecutor, check: CheckedBuffers, generations: int, barrier: ExecutorBarrier,
+        self,
+        plan: CompiledExecutor,
+        check: CheckedBuffers,
+        generations: int,
+        barrier: ExecutorBarrier,
         progress: ctypes.Array[ctypes.c_int64],
-    ) -> None:  # fmt: skip
-        self._plan, self._check, self._barrier, self._progress = plan, check, barrier, progress
-        self._blocks = {
-            name: (_records(blocks), len(blocks))
-            for name, blocks in (("fill", check.fills), ("compared", check.compared), ("guard", check.guard_blocks))
-        }
-        addresses = {f"{name}_blocks": blocks.ctypes.data for name, (blocks, _) in self._blocks.items()}
-        counts = {f"{name}_count": count for name, (_, count) in self._blocks.items()}
+    ) -> None:
+        self._plan = plan
+        self._check = check
+        self._barrier = barrier
+        self._progress = progress
+        fills = check.fills
+        compared = check.compared
+        guards = check.guard_blocks
+        self._fill_records = _records(fills)  # C holds their addresses
+        self._compared_records = _records(compared)
+        self._guard_records = _records(guards)
         self._struct = STRUCTURES["timed_case_t"](
-            plan=plan.address, barrier=barrier.address, generations=generations, guards_dirty=1,
-            progress=ctypes.addressof(progress), **addresses, **counts,
-        )  # fmt: skip
+            plan=plan.address,
+            barrier=barrier.address,
+            generations=generations,
+            guards_dirty=1,
+            progress=ctypes.addressof(progress),
+            fill_blocks=self._fill_records.ctypes.data,
+            fill_count=len(fills),
+            compared_blocks=self._compared_records.ctypes.data,
+            compared_count=len(compared),
+            guard_blocks=self._guard_records.ctypes.data,
+            guard_count=len(guards),
+        )
         self._measure = load_library().hpccoll_measure
         self._measure.restype = ctypes.c_int64
 
@@ -91,12 +107,11 @@ class ExecutorLoop:
 
 
 def _records(blocks: Blocks) -> Records:
-    rows = [
-        (
-            buffer.ctypes.data, values.ctypes.data, len(buffer), buffer[:1].nbytes, values.strides[0], buffer.itemsize,
-        )
-        for buffer, values in blocks
-    ]  # fmt: skip
+    rows = []
+    for buffer, values in blocks:
+        row_bytes = buffer[:1].nbytes
+        row = (buffer.ctypes.data, values.ctypes.data, len(buffer), row_bytes, values.strides[0], buffer.itemsize)
+        rows.append(row)
     return records(rows, BLOCK)
 
 
@@ -111,8 +126,9 @@ class RepeatLoop:
     def __init__(self, plan: CompiledExecutor, barrier: Records, progress: ctypes.Array[ctypes.c_int64]) -> None:
         self._plan = plan
         self._kept = barrier, progress  # C holds their addresses
-        at = {"barrier": barrier.ctypes.data, "progress": ctypes.addressof(progress)}
-        self._struct = STRUCTURES["repeated_case_t"](plan=plan.address, **at)
+        self._struct = STRUCTURES["repeated_case_t"](
+            plan=plan.address, barrier=barrier.ctypes.data, progress=ctypes.addressof(progress)
+        )
         self._repeat = load_library().hpccoll_repeat
         self._repeat.restype = ctypes.c_int64
 

@@ -84,10 +84,12 @@ class MpiMessage:
         return self.data[1] == 0
 
     def persistent(self, comm: MPI.Intracomm) -> MPI.Prequest:
-        return (comm.Send_init if self.sends else comm.Recv_init)(self.data, self.peer, self.tag)
+        begin = comm.Send_init if self.sends else comm.Recv_init
+        return begin(self.data, self.peer, self.tag)
 
     def transient(self, comm: MPI.Intracomm) -> Callable[[], MPI.Request]:
-        return partial(comm.Isend if self.sends else comm.Irecv, self.data, self.peer, self.tag)
+        begin = comm.Isend if self.sends else comm.Irecv
+        return partial(begin, self.data, self.peer, self.tag)
 
 
 @dataclass(slots=True)
@@ -104,6 +106,8 @@ def describe_progress(sequences: Sequence[Sequence[LoweredStep]], current: Seque
     unfinished = []
     for number, (at, sequence) in enumerate(zip(current, sequences, strict=True)):
         if at < len(sequence):
-            peers = ", ".join(f"{'to' if m.sends else 'from'} rank {m.peer}" for m in sequence[at].messages)
-            unfinished.append(f"sequence {number}, step {at + 1} of {len(sequence)} ({peers or 'no messages'})")
+            messages = sequence[at].messages
+            peers = [f"to rank {m.peer}" if m.sends else f"from rank {m.peer}" for m in messages]
+            awaited = ", ".join(peers) or "no messages"
+            unfinished.append(f"sequence {number}, step {at + 1} of {len(sequence)} ({awaited})")
     return "; ".join(unfinished) or "done"

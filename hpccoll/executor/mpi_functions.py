@@ -18,7 +18,8 @@ from hpccoll.schedule.operation import Array
 MAX_COUNT = 2**31 - 1
 """The largest count of a function with an argument of type int; above it, the function with the suffix _c is needed."""
 
-REQUEST_BYTES, STATUS_BYTES = (MPI._sizeof(of) for of in (MPI.Request, MPI.Status))  # noqa: SLF001  for C interfaces
+REQUEST_BYTES = MPI._sizeof(MPI.Request)  # noqa: SLF001  for C interfaces
+STATUS_BYTES = MPI._sizeof(MPI.Status)  # noqa: SLF001
 
 
 @cache
@@ -44,9 +45,9 @@ def mpi_functions(*, large: bool = False) -> ctypes.Structure:
     """Return the functions of the compiled executor; ``large`` as for ``function_address``."""
     fields = ("startall", "testall", "testsome", "isend", "irecv", "iprobe")
     counted = ("isend", "irecv")
-    addresses = {
-        field: function_address(f"MPI_{field.capitalize()}", large=large and field in counted) for field in fields
-    }
+    addresses = {}
+    for field in fields:
+        addresses[field] = function_address(f"MPI_{field.capitalize()}", large=large and field in counted)
     return STRUCTURES["mpi_t"](**addresses, request_size=REQUEST_BYTES)
 
 
@@ -59,7 +60,8 @@ def handle(of: Any) -> int:
 def request_array(requests: Sequence[MPI.Request]) -> Array:
     """Return the handles of requests as an array that MPI reads and writes; it has at least one element."""
     handles = [handle(request) for request in requests] or [0]
-    return np.array([value % 2 ** (8 * REQUEST_BYTES) for value in handles], f"u{REQUEST_BYTES}")
+    modulus = 2 ** (8 * REQUEST_BYTES)
+    return np.array([value % modulus for value in handles], f"u{REQUEST_BYTES}")
 
 
 def status_array(count: int) -> Array:

@@ -26,17 +26,21 @@ def _structures() -> dict[str, type[ctypes.Structure]]:
     types: dict[str, Any] = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "intptr_t": ctypes.c_int64}
     structures: dict[str, type[ctypes.Structure]] = {}
     for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", HEADER, re.DOTALL):
-        fields = [field for declaration in body.split(";") for field in _fields(declaration, {**types, **structures})]
+        fields: list[tuple[str, Any]] = []
+        for declaration in body.split(";"):
+            fields += _fields(declaration, {**types, **structures})
         structures[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
     return structures
 
 
 def _fields(declaration: str, types: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the names and types of a declaration of one or several fields; all pointers are addresses."""
-    if function := re.search(r"\(\*(\w+)\)", declaration):
+    """Yield the names and types of a declaration of one or more fields; all pointers are addresses."""
+    function = re.search(r"\(\*(\w+)\)", declaration)
+    if function:
         yield function[1], ctypes.c_void_p
         return
-    kind, _, names = re.sub(r"\b(const|volatile)\b", "", declaration).strip().partition(" ")
+    unqualified = re.sub(r"\b(const|volatile)\b", "", declaration).strip()
+    kind, _, names = unqualified.partition(" ")
     for stars, name, length in re.findall(r"([* ]*)(\w+)(?:\[(\w+)\])?", names):
         element = ctypes.c_void_p if "*" in stars else types[kind]
         yield name, element * CONSTANTS[length] if length else element
@@ -55,7 +59,9 @@ OPERATIONS = _members("OPERATION_")
 DTYPES = _members("DTYPE_")
 """The names of the dtypes, in the order of the columns of the kernels."""
 
-WORK_COPY, WORK_FOLD, WORK_SCALE = (CONSTANTS[name] for name in ("WORK_COPY", "WORK_FOLD", "WORK_SCALE"))
+WORK_COPY = CONSTANTS["WORK_COPY"]
+WORK_FOLD = CONSTANTS["WORK_FOLD"]
+WORK_SCALE = CONSTANTS["WORK_SCALE"]
 
 FAILED_CALLS = {
     CONSTANTS["FAILED_STARTALL"]: "MPI_Startall",
@@ -85,7 +91,9 @@ STEP, SEQUENCE, BLOCK = map(_dtype, ("step_t", "sequence_t", "block_t"))
 
 def records(rows: list[Any], dtype: np.dtype[np.void]) -> Records:
     """Return rows as an array that C reads; it has at least one element, so that its address is valid."""
-    return np.array(rows, dtype) if rows else np.zeros(1, dtype)
+    if not rows:
+        return np.zeros(1, dtype)
+    return np.array(rows, dtype)
 
 
 def kernel(operation: str, dtype: str) -> int:

@@ -17,11 +17,12 @@ NAMES = ("mpich_shm_*", "mpich_vci_*", "mpich_shar_tmp*", "vader_segment.*", "sm
 
 def abandoned_files(directory: Path = SHARED_MEMORY) -> list[tuple[Path, int]]:
     """Return the abandoned files of this user in ``directory``, each with its size in bytes."""
-    found = []
+    files = []
     for path in _candidates(directory):
         with _unused(path) as size:
-            found += [] if size is None else [(path, size)]
-    return found
+            if size is not None:
+                files.append((path, size))
+    return files
 
 
 def remove_abandoned_files(directory: Path = SHARED_MEMORY) -> None:
@@ -65,7 +66,8 @@ def _unused(path: Path) -> Iterator[int | None]:
         yield None
         return
     try:
-        status, size = os.fstat(descriptor), None
+        status = os.fstat(descriptor)
+        size = None
         with suppress(OSError):
             if status.st_uid == os.geteuid() and stat.S_ISREG(status.st_mode):
                 # Linux announces a process that wants to open the file by SIGIO, which would end this one.

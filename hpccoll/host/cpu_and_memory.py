@@ -21,8 +21,8 @@ def cpu_model() -> str:
 def available_memory(root: Path = Path("/")) -> int:
     """Return the bytes of memory available to new processes of this host, within the limits of this job."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB$", (root / "proc/meminfo").read_text(), re.MULTILINE)
-    available = [int(match[1]) * 1024] if match else [sys.maxsize]
-    return min([*available, *_free_in_cgroups(root)])
+    available = int(match[1]) * 1024 if match else sys.maxsize
+    return min([available, *_free_in_cgroups(root)])
 
 
 def _free_in_cgroups(root: Path) -> Iterator[int]:
@@ -35,8 +35,10 @@ def _free_in_cgroups(root: Path) -> Iterator[int]:
     for directory, (limit, used) in product(_control_groups("memory", root), names):
         with suppress(OSError, ValueError):  # some groups have no limit; "max" means none
             stat = (directory / "memory.stat").read_text()
-            cached = re.search(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)  # reclaimable
-            in_use = int((directory / used).read_text()) - (int(cached[1]) if cached else 0)
+            in_use = int((directory / used).read_text())
+            cached = re.search(r"^(?:total_)?inactive_file (\d+)$", stat, re.MULTILINE)
+            if cached:
+                in_use -= int(cached[1])  # reclaimable
             yield max(0, int((directory / limit).read_text()) - in_use)
 
 
@@ -53,7 +55,8 @@ def cpu_quotas(root: Path = Path("/")) -> dict[str, float]:
     for directory in _control_groups("cpu", root):
         for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
             with suppress(OSError, ValueError):  # no limit: "max" or -1
-                quota, period = map(int, " ".join((directory / name).read_text() for name in names).split())
+                text = " ".join((directory / name).read_text() for name in names)
+                quota, period = map(int, text.split())
                 stat = directory.stat()
                 if quota > 0 < period:
                     quotas[f"{stat.st_dev}:{stat.st_ino}"] = quota / period
@@ -84,11 +87,17 @@ def _control_groups(controller: str, root: Path) -> Iterator[Path]:
         mount, _, filesystem = line.partition(" - ")
         begin, mount_point = map(PurePosixPath, mount.split()[3:5])
         kind, _, options = filesystem.split(" ", 2)
-        name = {"cgroup2": "", "cgroup": controller if controller in options.split(",") else None}.get(kind)
-        if name is not None and name in groups:
-            group = PurePosixPath(groups[name])
-            below = group.relative_to(begin) if group.is_relative_to(begin) else PurePosixPath()
-            yield from (root / mount_point.relative_to("/") / each for each in (below, *below.parents))
+        name = None
+        if kind == "cgroup2":
+            name = ""
+        elif kind == "cgroup" and controller in options.split(","):
+            name = controller
+        if name is None or name not in groups:
+            continue
+        group = PurePosixPath(groups[name])
+        below = group.relative_to(begin) if group.is_relative_to(begin) else PurePosixPath()
+        for directory in (below, *below.parents):
+            yield root / mount_point.relative_to("/") / directory
 
 
 MIN_SHARED_BYTES = 1 << 30
@@ -128,15 +137,17 @@ class SharedMemorySpace:
     def __str__(self) -> str:
         if not self.size:
             return "/dev/shm cannot be written"  # noqa: S108  a message
-        size, free = (
-            f"{nbytes / 2**20:.4g} MiB" if nbytes < 2**30 else f"{nbytes / 2**30:.3g} GiB"
-            for nbytes in (self.size, self.free)
-        )
-        return f"/dev/shm has {size}, {free} of them free"  # noqa: S108  a message
+        return f"/dev/shm has {_binary_size(self.size)}, {_binary_size(self.free)} of them free"  # noqa: S108  a message
 
     def is_too_small_for(self, ranks: int) -> bool:
         """Return whether ``ranks`` ranks of MPICH use more than there is; some versions then die of signal 7 or 11."""
         return self.size < ranks * MPICH_BYTES_PER_RANK or self.free < MPICH_BYTES_PER_RANK
+
+
+def _binary_size(nbytes: int) -> str:
+    if nbytes < 2**30:
+        return f"{nbytes / 2**20:.4g} MiB"
+    return f"{nbytes / 2**30:.3g} GiB"
 
 
 CPU_QUOTA_REMEDY = "give the container a CPU for each rank (docker --cpus, resources.limits.cpu of Kubernetes)"

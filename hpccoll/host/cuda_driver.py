@@ -23,7 +23,8 @@ def supports_multicast(driver: Any = None) -> bool | None:
         driver = driver or ctypes.CDLL("libcuda.so.1")
     except OSError:
         return None
-    device, supported = ctypes.c_int(0), ctypes.c_int(0)
+    device = ctypes.c_int(0)
+    supported = ctypes.c_int(0)
     if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
         return None
     if driver.cuDeviceGetAttribute(ctypes.byref(supported), MULTICAST_SUPPORTED, device):

@@ -24,7 +24,9 @@ SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CRED|COOKIE|AUTH|JWT", re.IGNORECASE)
 
 
 def is_allowed(name: str) -> bool:
-    return (name in VARIABLES or name.startswith(PREFIXES)) and not SECRET.search(name)
+    if SECRET.search(name):
+        return False
+    return name in VARIABLES or name.startswith(PREFIXES)
 
 
 def allowed_variables() -> dict[str, str]:
@@ -37,8 +39,16 @@ def redacted_command_line(arguments: Sequence[str]) -> str:
 
     Launchers accept variables as ``-genv NAME VALUE``, ``-x NAME=VALUE`` and ``--export=ALL,NAME=VALUE``.
     """
+
+    def redacted_assignment(match: re.Match[str]) -> str:
+        return match[0] if is_allowed(match[1]) else f"{match[1]}=***"
+
     shown = []
-    for option, name, argument in zip(("", "", *arguments), ("", *arguments), arguments, strict=False):
-        hidden = re.sub(r"\b([A-Z_][A-Z0-9_]*)=[^,]*", lambda m: m[0] if is_allowed(m[1]) else f"{m[1]}=***", argument)
-        shown.append("***" if option.lstrip("-") in ("env", "genv") and not is_allowed(name) else hidden)
+    option, name = "", ""  # the two arguments before this one
+    for argument in arguments:
+        if option.lstrip("-") in ("env", "genv") and not is_allowed(name):
+            shown.append("***")
+        else:
+            shown.append(re.sub(r"\b([A-Z_][A-Z0-9_]*)=[^,]*", redacted_assignment, argument))
+        option, name = name, argument
     return " ".join(shown)

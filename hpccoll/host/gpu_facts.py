@@ -37,7 +37,9 @@ def _nvlink_domain(nvml: Any, handle: Any) -> str | None:
     except AttributeError:  # an older nvidia-ml-py
         return None
     domain = bytes(info.clusterUuid)
-    return f"{domain.hex()}.{info.cliqueId}" if info.state == FABRIC_COMPLETED and any(domain) else None
+    if info.state != FABRIC_COMPLETED or not any(domain):
+        return None
+    return f"{domain.hex()}.{info.cliqueId}"
 
 
 FACT_QUERIES: Mapping[str, Callable[[Any, Any], object]] = {
@@ -61,7 +63,8 @@ FACT_QUERIES: Mapping[str, Callable[[Any, Any], object]] = {
 
 
 def _version(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
+    major, minor = divmod(number, 1000)
+    return f"{major}.{minor // 10}"
 
 
 def load_nvml() -> Any:
@@ -97,12 +100,15 @@ def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool |
     A rank is near if most of its CPUs are on that node, or if it may use all of the node's CPUs (local_cpulist is in
     Documentation/ABI/testing/sysfs-bus-pci of Linux).
     """
+    path = sys / "bus/pci/devices" / bus.lower() / "local_cpulist"
     try:
-        local = parse_cpu_list((sys / "bus/pci/devices" / bus.lower() / "local_cpulist").read_text().strip())
+        local = parse_cpu_list(path.read_text().strip())
     except (OSError, ValueError):
         return None
+    if not local:
+        return None
     near = local.intersection(cpus)
-    return (2 * len(near) > len(cpus) or near == local) if local else None
+    return 2 * len(near) > len(cpus) or near == local
 
 
 def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:
@@ -117,13 +123,16 @@ def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
             gpus[host][_identity(record)] = record["gpu"]
     gpus_of_host = {host: list(facts.values()) for host, facts in gpus.items()}
     # A process sees one slice of a GPU (MIG) at most, so that slices of one GPU do not count.
-    with_several = {host for host, facts in gpus_of_host.items() if len({fact["bus"] for fact in facts}) > 1}
+    with_more_gpus = set()
+    for host, facts in gpus_of_host.items():
+        if len({fact["bus"] for fact in facts}) > 1:
+            with_more_gpus.add(host)
     far: list[int] = []
     seeing_one: list[int] = []
     for rank, (host, record) in enumerate(records):
         if record.get("near") is False:
             far.append(rank)
-        if record.get("visible") == 1 and host in with_several:
+        if record.get("visible") == 1 and host in with_more_gpus:
             seeing_one.append(rank)
     bus_of_rank = [record["gpu"]["bus"] if record else None for _, record in records]
     return {
@@ -138,7 +147,7 @@ def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
 
 
 def _facts_of_hosts(records: Sequence[tuple[str, Mapping[str, Any]]], name: str) -> dict[str, Any]:
-    """Return a fact by host, of the last rank there that has it."""
+    """Return a fact by host: that of the last rank there that has it."""
     return {host: record[name] for host, record in records if name in record}
 
 
@@ -157,7 +166,10 @@ def _event_floors(records: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int 
 
 def gpu_description(record: Mapping[str, Any]) -> list[str]:
     """Return a one-element list such as ``["8 NVIDIA H100"]``, empty if no case runs on a GPU."""
-    return [f"{record['visible']} {record['gpu']['name'] or 'GPU'}"] if record else []
+    if not record:
+        return []
+    name = record["gpu"]["name"] or "GPU"
+    return [f"{record['visible']} {name}"]
 
 
 def _identity(record: Mapping[str, Any]) -> str:
@@ -166,6 +178,6 @@ def _identity(record: Mapping[str, Any]) -> str:
 
 
 def gpus_are_shared(records: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
-    """Return whether several ranks share a GPU, or a MIG slice; such timings say nothing about speed."""
+    """Return whether ranks share a GPU, or a MIG slice; such timings say nothing about speed."""
     gpus = [(host, _identity(record)) for host, record in records if record]
     return len(set(gpus)) < len(gpus)

@@ -32,7 +32,8 @@ NOT_SUPPORTED = 3
 
 
 def _field(nvml: Any, gpu: Any, *, name: str, scope: int = 0, unit: int = 1) -> float:
-    (field,) = nvml.nvmlDeviceGetFieldValues(gpu, [(getattr(nvml, f"NVML_FI_DEV_{name}"), scope)])
+    number = getattr(nvml, f"NVML_FI_DEV_{name}")
+    (field,) = nvml.nvmlDeviceGetFieldValues(gpu, [(number, scope)])
     if field.nvmlReturn or field.valueType not in VALUE_TYPES_64_BITS:
         raise nvml.NVMLError(field.nvmlReturn or NOT_SUPPORTED)
     return float(field.value.ullVal) * unit
@@ -67,8 +68,9 @@ STATE_SUMMARIES: Mapping[str, Callable[[Iterable[Any]], float]] = {
 
 
 def _lowered_s(nvml: Any, gpu: Any, *, policy: str) -> float:
-    """Return for how many seconds a policy has lowered the clock of a GPU; NVML counts ns (nvmlViolationTime_t)."""
-    status = nvml.nvmlDeviceGetViolationStatus(gpu, getattr(nvml, f"NVML_PERF_POLICY_{policy}"))
+    """Return the seconds in which a policy has lowered the clock of a GPU; NVML counts ns (nvmlViolationTime_t)."""
+    number = getattr(nvml, f"NVML_PERF_POLICY_{policy}")
+    status = nvml.nvmlDeviceGetViolationStatus(gpu, number)
     return float(status.violationTime) / 1e9
 
 
@@ -83,7 +85,7 @@ COUNTER_QUERIES: Mapping[str, tuple[Query, ...]] = {
     "gpu_pcie_sent": (partial(_field, name="PCIE_COUNT_TX_BYTES"),),
     "gpu_pcie_received": (partial(_field, name="PCIE_COUNT_RX_BYTES"),),
 }
-"""The counters, likewise; of energy, the power is recorded."""
+"""The counters, likewise; instead of the energy, the power is recorded."""
 
 INCREASES = ("gpu_power_limit_s", "gpu_thermal_s", "gpu_sync_boost_s")
 """The counters that are recorded as they have increased."""
@@ -95,27 +97,30 @@ class GpuMonitor:
     """Reads the GPU at a PCI bus address between the blocks of a measurement; ``clock`` in s is that of the power."""
 
     def __init__(self, bus: str, nvml: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._nvml, self._clock = nvml or load_nvml(), clock
-        self._states, self._counters = self._supported(bus, STATE_QUERIES), self._supported(bus, COUNTER_QUERIES)
+        self._nvml = nvml or load_nvml()
+        self._clock = clock
+        self._states = self._supported(bus, STATE_QUERIES)
+        self._counters = self._supported(bus, COUNTER_QUERIES)
         self.begin()
 
     def _supported(self, bus: str, queries: Mapping[str, tuple[Query, ...]]) -> dict[str, Callable[[], float]]:
         """Return the first query of each value that works for the GPU; none without NVML."""
-        found: dict[str, Callable[[], float]] = {}
+        supported: dict[str, Callable[[], float]] = {}
         if self._nvml is None:
-            return found
+            return supported
         with suppress(self._nvml.NVMLError):
             gpu = self._nvml.nvmlDeviceGetHandleByPciBusId(bus)
             for name, alternatives in queries.items():
                 for query in reversed(alternatives):
                     with suppress(self._nvml.NVMLError, AttributeError):  # an old nvidia-ml-py lacks some names
                         query(self._nvml, gpu)
-                        found[name] = partial(query, self._nvml, gpu)
-        return found
+                        supported[name] = partial(query, self._nvml, gpu)
+        return supported
 
     def begin(self) -> None:
         """Begin a measurement: read the counters."""
-        self._began, self._iterations = self._clock(), 0
+        self._began = self._clock()
+        self._iterations = 0
         self._first = self._read(self._counters)
         self._blocks: list[dict[str, float]] = []
 
@@ -133,17 +138,18 @@ class GpuMonitor:
 
     def activity(self, operations: int = 1) -> dict[str, float]:
         """Return what the GPU did since ``begin``, by the name of the column in raw files; without what is unknown."""
-        found = {}
+        activity = {}
         for name, summary in STATE_SUMMARIES.items():
-            if values := [block[name] for block in self._blocks if name in block]:
-                found[name] = summary(values)
-        last, seconds = self._read(self._counters), self._clock() - self._began
+            values = [block[name] for block in self._blocks if name in block]
+            if values:
+                activity[name] = summary(values)
+        last = self._read(self._counters)
+        seconds = self._clock() - self._began
         increases = {name: last[name] - first for name, first in self._first.items() if last.get(name, -1) >= first}
         if ENERGY in increases and seconds > 0:
-            found["gpu_power"] = increases[ENERGY] / seconds
-        for name in INCREASES:
-            if name in increases:
-                found[name] = increases[name]
-        if count := self._iterations * operations:
-            found |= {name: increases[name] / count for name in PER_OPERATION if name in increases}
-        return found
+            activity["gpu_power"] = increases[ENERGY] / seconds
+        activity |= {name: increases[name] for name in INCREASES if name in increases}
+        count = self._iterations * operations
+        if count:
+            activity |= {name: increases[name] / count for name in PER_OPERATION if name in increases}
+        return activity

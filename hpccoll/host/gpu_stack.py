@@ -23,7 +23,13 @@ ROOT = Path("/")
 
 def gpu_count(root: Path = ROOT) -> int:
     """Return the number of NVIDIA GPUs that this host exposes."""
-    return len([path for path in (root / "dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdecimal()])
+    return _count_devices("nvidia", root)
+
+
+def _count_devices(prefix: str, root: Path) -> int:
+    """Return the number of files in /dev whose name is a prefix and a number."""
+    names = [path.name for path in (root / "dev").glob(f"{prefix}*")]
+    return sum(name.removeprefix(prefix).isdecimal() for name in names)
 
 
 def gpu_addresses(root: Path = ROOT) -> list[str]:
@@ -59,17 +65,18 @@ def gpu_driver(root: Path = ROOT) -> GpuDriver | None:
 
 def nvswitch_count(root: Path = ROOT) -> int:
     """Return the number of NVSwitches that this host exposes."""
-    return len([p for p in (root / "dev").glob("nvidia-nvswitch*") if p.name[len("nvidia-nvswitch") :].isdecimal()])
+    return _count_devices("nvidia-nvswitch", root)
 
 
 def imex_channels(root: Path = ROOT) -> int:
     """Return the number of IMEX channels here, without which NVLink reaches no memory of other hosts."""
-    return len([*(root / "dev/nvidia-caps-imex-channels").glob("channel*")])
+    return len(list((root / "dev/nvidia-caps-imex-channels").glob("channel*")))
 
 
 def is_process_running(program: str, root: Path = ROOT) -> bool:
     """Return whether a process of that name runs; Linux keeps the first 15 characters of the name."""
-    return any(read_fact(path) == program[:15] for path in (root / "proc").glob("[0-9]*/comm"))
+    names = map(read_fact, (root / "proc").glob("[0-9]*/comm"))
+    return program[:15] in names
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,39 +100,51 @@ class RdmaPort:
 
 def rdma_ports(root: Path = ROOT) -> list[RdmaPort]:
     """Return the ports of all InfiniBand, RoCE and EFA adapters, including unused ones."""
-    return [
-        RdmaPort(
-            name=f"{path.parent.parent.name}:{path.name}",
-            driver=driver.resolve().name if (driver := path.parent.parent / "device/driver").exists() else "",
+    ports = []
+    for path in sorted((root / "sys/class/infiniband").glob("*/ports/*")):
+        adapter = path.parent.parent
+        driver = adapter / "device/driver"
+        port = RdmaPort(
+            name=f"{adapter.name}:{path.name}",
+            driver=driver.resolve().name if driver.exists() else "",
             layer=read_fact(path / "link_layer"),
             rate=read_fact(path / "rate"),
             state=read_fact(path / "state").rpartition(" ")[2],  # "4: ACTIVE"
         )
-        for path in sorted((root / "sys/class/infiniband").glob("*/ports/*"))
-    ]
+        ports.append(port)
+    return ports
 
 
 def _loader_directories(root: Path) -> Iterator[Path]:
     """Yield the directories that the dynamic loader searches, in its order."""
-    yield from (Path(path) for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path)
+    for path in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
+        if path:
+            yield Path(path)
     for file in (root / "etc/ld.so.conf", *sorted((root / "etc/ld.so.conf.d").glob("*.conf"))):
-        yield from (root / line.lstrip("/") for line in read_fact(file).splitlines() if line.startswith("/"))
+        for line in read_fact(file).splitlines():
+            if line.startswith("/"):
+                yield root / line.lstrip("/")
     for multiarch in (f"{platform.machine()}-linux-gnu", ""):
-        yield from (root / lib / multiarch for lib in ("lib", "usr/lib"))
-    yield from (root / lib for lib in ("lib64", "usr/lib64"))
+        yield root / "lib" / multiarch
+        yield root / "usr/lib" / multiarch
+    yield root / "lib64"
+    yield root / "usr/lib64"
 
 
 def find_libraries(*patterns: str, root: Path = ROOT) -> list[Path]:
     """Return the libraries that match the patterns, such as ``libnccl-net*.so``, in the loader's search order."""
-    return _unique_files(
-        path for directory in _loader_directories(root) for name in patterns for path in sorted(directory.glob(name))
-    )
+    paths: list[Path] = []
+    for directory in _loader_directories(root):
+        for pattern in patterns:
+            paths += sorted(directory.glob(pattern))
+    return _unique_files(paths)
 
 
 def _unique_files(paths: Iterable[Path]) -> list[Path]:
     """Return the existing files, the first path of each."""
-    files = (path for path in paths if path.is_file())
-    return list({path.resolve(): path for path in reversed([*files])}.values())[::-1]
+    files = [path for path in paths if path.is_file()]
+    first_paths = {path.resolve(): path for path in reversed(files)}
+    return list(first_paths.values())[::-1]
 
 
 MIN_CUPY = 14
@@ -166,8 +185,8 @@ def _own_temporary_directory() -> str:
     shared = Path(tempfile.gettempdir()) / f"hpccoll-kernels-{os.getuid()}"
     with suppress(OSError):
         shared.mkdir(mode=0o700, exist_ok=True)
-        found = shared.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022:
+        status = shared.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
             return str(shared)
     return tempfile.mkdtemp(prefix=f"{shared.name}-")
 
@@ -214,7 +233,9 @@ def nccl_version(library: Path) -> tuple[int, ...] | None:
     wheels = library.parents[3].glob("nvidia_nccl_cu*.dist-info") if is_from_wheel(library) else ()
     names = " ".join(path.name for path in (library.resolve(), *wheels))
     match = re.search(r"(?:\.so\.|_cu\d+-)(2(?:\.\d+)+)", names)
-    return tuple(map(int, match[1].split("."))) if match else None
+    if not match:
+        return None
+    return tuple(map(int, match[1].split(".")))
 
 
 PLUGIN_PATTERNS = ("libnccl-net*.so", "libnccl-tuner*.so", "libnccl-profiler*.so", "libnccl-ofi-tuner.so")
@@ -254,8 +275,10 @@ def nccl_settings(root: Path = ROOT) -> list[tuple[str, str, str]]:
     The environment takes precedence over the files.
     """
     settings = [("environment", name, value) for name, value in sorted(os.environ.items()) if name.startswith("NCCL_")]
-    own, of_host = nccl_configuration_files(root)
-    for source, path in ((str(own), own), ("/etc/nccl.conf", of_host)):
-        lines = (line.strip().partition("=") for line in read_fact(path).splitlines() if not line.startswith("#"))
-        settings += [(source, name.strip(), value.strip()) for name, sign, value in lines if sign]
+    users_file, hosts_file = nccl_configuration_files(root)
+    for source, path in ((str(users_file), users_file), ("/etc/nccl.conf", hosts_file)):
+        for line in read_fact(path).splitlines():
+            name, sign, value = line.strip().partition("=")
+            if sign and not line.startswith("#"):
+                settings.append((source, name.strip(), value.strip()))
     return settings

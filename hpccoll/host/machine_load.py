@@ -57,14 +57,15 @@ def read_load(root: Path = Path("/")) -> LoadSample | None:
     try:
         average = float((proc / "loadavg").read_text().split()[0])
         # cpu user nice system idle iowait irq softirq steal guest guest_nice; user contains guest (man 5 proc_stat)
-        ticks = [int(word) for word in (proc / "stat").read_text().partition("\n")[0].split()[1:9]]
+        first_line = (proc / "stat").read_text().partition("\n")[0]
+        ticks = [int(word) for word in first_line.split()[1:9]]
         return LoadSample(time.monotonic(), average, sum(ticks), ticks[7], dict(_processes(proc)))
     except (OSError, ValueError, IndexError):
         return None
 
 
 def core_wait_ns(root: Path = Path("/")) -> int | None:
-    """Return for how long the main thread of this process could run, and had no core; None if the kernel counts none.
+    """Return the time in which the main thread of this process could run and had no core; None if it is not counted.
 
     It is the second number of schedstat (Documentation/scheduler/sched-stats.rst of Linux); what a quota of CPU time
     holds back counts, too.
@@ -78,9 +79,11 @@ def core_wait_ns(root: Path = Path("/")) -> int | None:
 def _processes(proc: Path) -> Iterator[tuple[int, _Process]]:
     for directory in proc.iterdir():
         with suppress(OSError, ValueError, IndexError):  # it may end at any moment
-            pid, text = int(directory.name), (directory / "stat").read_text(errors="replace")
+            pid = int(directory.name)
+            text = (directory / "stat").read_text(errors="replace")
             # pid (name) state ppid ...; utime, stime, cutime and cstime are fields 14 to 17 (man 5 proc_pid_stat)
-            name, fields = text[text.index("(") + 1 : text.rindex(")")], text.rpartition(")")[2].split()
+            name = text[text.index("(") + 1 : text.rindex(")")]
+            fields = text.rpartition(")")[2].split()
             user, system, ended_user, ended_system = map(int, fields[11:15])
             printable = re.sub(r"[^\w.+:/@-]", "?", name)
             yield pid, _Process(printable, int(fields[1]), user + system, ended_user + ended_system)
@@ -105,21 +108,30 @@ def load_between(before: LoadSample, after: LoadSample, own: Collection[int]) ->
             ended[_living_ancestor(pid, before, after)] += process.ticks + process.ended_ticks
     cores: dict[str, float] = defaultdict(float)
     for pid in after.processes.keys() - ours:
-        now, then = after.processes[pid], before.processes.get(pid)
-        used = now.ticks - (then.ticks if then else 0)
-        used += max(0, now.ended_ticks - (then.ended_ticks if then else 0) - ended[pid])
-        cores[now.name] += max(0, used) / _TICKS / seconds
+        now = after.processes[pid]
+        used = now.ticks
+        used_by_ended = now.ended_ticks - ended[pid]
+        then = before.processes.get(pid)
+        if then:
+            used -= then.ticks
+            used_by_ended -= then.ended_ticks
+        cores[now.name] += max(0, used + max(0, used_by_ended)) / _TICKS / seconds
+    stolen = 0.0
+    if total > 0:
+        stolen = (after.stolen_ticks - before.stolen_ticks) / total
     return {
         "seconds": round(seconds, 3),
         "load_average": [before.load_average, after.load_average],
-        "stolen": round((after.stolen_ticks - before.stolen_ticks) / total, 5) if total > 0 else 0.0,
+        "stolen": round(stolen, 5),
         "other_cores": round(sum(cores.values()), 3),
-        "busiest": [
-            {"name": name, "cores": round(used, 3)}
-            for name, used in sorted(cores.items(), key=lambda item: -item[1])[:MAX_NAMES]
-            if used >= LEAST_CORES
-        ],
+        "busiest": _busiest(cores),
     }
+
+
+def _busiest(cores: Mapping[str, float]) -> list[dict[str, object]]:
+    """Return the names with the most cores, and their cores, the busiest first."""
+    names = sorted(cores, key=lambda name: -cores[name])[:MAX_NAMES]
+    return [{"name": name, "cores": round(cores[name], 3)} for name in names if cores[name] >= LEAST_CORES]
 
 
 def _living_ancestor(pid: int, before: LoadSample, after: LoadSample) -> int:

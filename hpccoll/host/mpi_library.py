@@ -14,10 +14,11 @@ def mpi_library() -> dict[str, str]:
     from mpi4py import MPI  # here: the import starts MPI, and a child process must select its GPU before that
 
     version = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
+    path = library_path()
     levels = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_SERIALIZED: "serialized"}
     return {
         "version": re.sub(r"\s*Version:?\s*", " ", version),
-        "path": str(library_path() or ""),
+        "path": str(path) if path else "",
         # mpi4py requests multiple; MPICH's own small all-reduce takes twice as long with it as with funneled.
         "threads": levels.get(MPI.Query_thread(), "multiple"),
     }
@@ -29,7 +30,8 @@ def cuda_support(library: Any = None) -> tuple[bool | None, str]:
     mpi4py loads the library with local symbols, so that it is opened again by its path. MPI must be initialised.
     """
     path = library_path()
-    library = library or (ctypes.CDLL(str(path)) if path else None)
+    if path and not library:
+        library = ctypes.CDLL(str(path))
     supported = ctypes.c_int(0)
     if hasattr(library, "MPIX_GPU_query_support"):  # MPICH
         query = "MPIX_GPU_query_support"
@@ -39,7 +41,8 @@ def cuda_support(library: Any = None) -> tuple[bool | None, str]:
         supported.value = library.MPIX_Query_cuda_support()
     else:
         return None, "the library has no query for CUDA support"
-    return bool(supported), f"{query} reports {'yes' if supported else 'no'}"
+    answer = "yes" if supported else "no"
+    return bool(supported), f"{query} reports {answer}"
 
 
 def library_path(maps: Path = Path("/proc/self/maps")) -> Path | None:
@@ -49,4 +52,6 @@ def library_path(maps: Path = Path("/proc/self/maps")) -> Path | None:
     Cray's library itself has the name of a compiler in its file name, such as libmpi_gnu_123.
     """
     paths = re.findall(r"(/\S*/libmpi(?!_gtl_)(?:_\w+)?\.so\S*)", maps.read_text())
-    return Path(min(paths, key=lambda path: ("/libmpi.so" not in path, len(path)))) if paths else None
+    if not paths:
+        return None
+    return Path(min(paths, key=lambda path: ("/libmpi.so" not in path, len(path))))

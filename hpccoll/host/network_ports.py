@@ -105,7 +105,10 @@ class NetworkPort:
 
         The counters of the other ports are then less than the traffic of the host.
         """
-        return self.kind != "netdev" and _read_number(self.path / COUNTER_FILES[self.kind].get(SENT, "")) is None
+        if self.kind == "netdev":
+            return False
+        file = COUNTER_FILES[self.kind].get(SENT, "")
+        return _read_number(self.path / file) is None
 
 
 def _read_number(path: Path) -> int | None:
@@ -160,7 +163,9 @@ def _port_facts(port: NetworkPort) -> dict[str, str | int | None]:
     if port.kind == "infiniband":
         return {name: read_fact(port.path / name) or None for name in ("link_layer", "rate")}
     speed = _read_number(port.path / "speed")
-    return {"mtu": _read_number(port.path / "mtu"), "speed": speed if speed and speed > 0 else None}  # -1: unknown
+    if speed is not None and speed <= 0:  # -1: unknown
+        speed = None
+    return {"mtu": _read_number(port.path / "mtu"), "speed": speed}
 
 
 Counters = Mapping[tuple[str, str], int]
@@ -168,15 +173,21 @@ Counters = Mapping[tuple[str, str], int]
 
 
 def read_counters(ports: Iterable[NetworkPort]) -> Counters:
-    return {(port.name, name): value for port in ports for name, value in _read_port(port)}
+    counters = {}
+    for port in ports:
+        for name, value in _read_port(port):
+            counters[port.name, name] = value
+    return counters
 
 
 def _read_port(port: NetworkPort) -> Iterator[tuple[str, int]]:
     for name, file in COUNTER_FILES[port.kind].items():
         value = _read_number(port.path / file)
-        if value is not None:
-            in_words = port.kind == "infiniband" and name in (SENT, RECEIVED)
-            yield name, value * DATA_WORD_BYTES if in_words else value
+        if value is None:
+            continue
+        if port.kind == "infiniband" and name in (SENT, RECEIVED):
+            value *= DATA_WORD_BYTES
+        yield name, value
     if port.kind == "netdev":
         yield from pause_frames(driver_statistics(port.name)).items()
 
@@ -210,7 +221,8 @@ def driver_statistics(device: str) -> dict[str, int]:
         except OSError:  # the device has no statistics, or no longer exists
             return {}
     starts = range(0, len(names), ETH_GSTRING_LEN)
-    counters = (names[start : start + ETH_GSTRING_LEN].split(b"\0")[0].decode() for start in starts)
+    fields = [names[start : start + ETH_GSTRING_LEN] for start in starts]
+    counters = [field.split(b"\0")[0].decode() for field in fields]
     return dict(zip(counters, struct.unpack(f"{count}Q", values), strict=True))
 
 
@@ -218,13 +230,16 @@ def driver_statistics(device: str) -> dict[str, int]:
 def _pause_counter(name: str) -> str | None:
     """Return the counter that the statistic ``name`` adds to, None if it does not count pause frames."""
     direction = re.search(r"(?<![a-z])[rt]x(?![a-z])", name)
-    return f"{direction[0]}_pause_frames" if direction and PAUSE_STATISTIC.match(name) else None
+    if not direction or not PAUSE_STATISTIC.match(name):
+        return None
+    return f"{direction[0]}_pause_frames"
 
 
 def pause_frames(statistics: Mapping[str, int]) -> dict[str, int]:
     """Return the pause frames sent and received, summed over the priorities that the driver counts."""
     frames: Counter[str] = Counter()
     for name, value in statistics.items():
-        if counter := _pause_counter(name):
+        counter = _pause_counter(name)
+        if counter:
             frames[counter] += value
     return dict(frames)

@@ -13,11 +13,12 @@ def is_oversubscribed(masks: Collection[frozenset[int]], quotas: Iterable[Mappin
 
     ``masks`` are the CPU affinity masks of the ranks, ``quotas`` the CPUs that the control groups of each grant.
     """
-    groups = {*masks, frozenset[int]().union(*masks)}
-    granted = Counter(group for group in chain.from_iterable(each.items() for each in quotas))
-    return any(sum(mask <= cpus for mask in masks) > len(cpus) for cpus in groups) or any(
-        ranks > cpus for (_, cpus), ranks in granted.items()
-    )
+    for cpus in {*masks, frozenset[int]().union(*masks)}:
+        ranks = sum(mask <= cpus for mask in masks)
+        if ranks > len(cpus):
+            return True
+    ranks_of_quotas = Counter(chain.from_iterable(quotas_of_rank.items() for quotas_of_rank in quotas))
+    return any(ranks > granted for (_, granted), ranks in ranks_of_quotas.items())
 
 
 def boot_id() -> str:
@@ -36,7 +37,10 @@ def node_name() -> str:
     except (ImportError, RuntimeError):  # mpi4py is missing, or finds no MPI library
         return platform.node()
     by_srun = os.environ.get("SLURM_STEP_NUM_TASKS") == str(MPI.COMM_WORLD.size)
-    return (os.environ.get("SLURMD_NODENAME") if by_srun else None) or MPI.Get_processor_name()
+    slurm_name = os.environ.get("SLURMD_NODENAME")
+    if by_srun and slurm_name:
+        return slurm_name
+    return MPI.Get_processor_name()
 
 
 def rack_name() -> str:

@@ -19,9 +19,10 @@ def launcher_command_lines() -> list[str]:
     pid = os.getpid()
     while pid > 1 and len(lines) < 6:
         try:
-            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-            lines.append(redacted_command_line(arguments))
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            command_line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+            lines.append(redacted_command_line(command_line.rstrip("\0").split("\0")))
+            after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+            pid = int(after_name.split()[1])
         except (OSError, IndexError):
             break
     is_launcher = re.compile(r"\S*(mpiexec|mpirun|srun|hydra_pmi_proxy|prterun|orted|prted)\b")
@@ -55,5 +56,9 @@ def installed_version(package: str) -> str | None:
 
 
 def package_versions() -> dict[str, str]:
-    versions = {package: installed_version(package) for package in PACKAGES}
-    return {"python": platform.python_version(), **{name: found for name, found in versions.items() if found}}
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        version = installed_version(package)
+        if version:
+            versions[package] = version
+    return versions

@@ -8,9 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-SND_MSS, TOTAL_RETRANS, DATA_SEGS_OUT, BYTES_SENT, BYTES_RETRANS, DSACK_DUPS = 16, 100, 156, 200, 208, 216
-"""Offsets of fields of struct tcp_info: of 64 bits the bytes, the others of 32. The third is of Linux 4.6, the last
-three of 4.19."""
+SND_MSS = 16
+TOTAL_RETRANS = 100
+DATA_SEGS_OUT = 156  # since Linux 4.6
+BYTES_SENT = 200  # this one and those below: since Linux 4.19
+BYTES_RETRANS = 208
+DSACK_DUPS = 216
+"""Offsets of fields of struct tcp_info: those of bytes have 64 bits, the others 32."""
 
 MOST_BYTES = 512
 """More than struct tcp_info has; the kernel returns as much as it knows."""
@@ -44,12 +48,12 @@ def read_connections() -> Mapping[Ends, SentSegments]:
 
 def read_sent_bytes() -> Mapping[Ends, int]:
     """Return the bytes that this process has sent on each connection, each once; older kernels give none."""
-    found = {}
+    sent_bytes = {}
     for ends, info in _connections():
         if len(info) >= BYTES_RETRANS + 8:
             sent, again = struct.unpack_from("QQ", info, BYTES_SENT)
-            found[ends] = sent - again
-    return found
+            sent_bytes[ends] = sent - again
+    return sent_bytes
 
 
 def _connections() -> Iterator[tuple[Ends, bytes]]:
@@ -64,17 +68,24 @@ def _connections() -> Iterator[tuple[Ends, bytes]]:
 
 
 def _read_counts(info: bytes) -> SentSegments | None:
-    size, again, sent, again_bytes, arrived = (
-        struct.unpack_from(code, info, offset)[0] if len(info) >= offset + struct.calcsize(code) else None
-        for code, offset in zip(
-            "IIIQI", (SND_MSS, TOTAL_RETRANS, DATA_SEGS_OUT, BYTES_RETRANS, DSACK_DUPS), strict=True
-        )
-    )
+    again = _read_field(info, TOTAL_RETRANS, "I")
+    sent = _read_field(info, DATA_SEGS_OUT, "I")
     if again is None or sent is None:
         return None
-    if again_bytes is not None and size:  # of a SYN, which counts as sent again, too, there are none
+    size = _read_field(info, SND_MSS, "I")
+    again_bytes = _read_field(info, BYTES_RETRANS, "Q")
+    if again_bytes is not None and size:  # a SYN that is sent again counts as a segment, and has no bytes
         again = min(again, -(-again_bytes // size))
-    return SentSegments(sent, max(0, again - (arrived or 0)))
+    arrived = _read_field(info, DSACK_DUPS, "I") or 0
+    return SentSegments(sent, max(0, again - arrived))
+
+
+def _read_field(info: bytes, offset: int, code: str) -> int | None:
+    """Return a field of struct tcp_info; None if the kernel does not know it."""
+    if len(info) < offset + struct.calcsize(code):
+        return None
+    value: int = struct.unpack_from(code, info, offset)[0]
+    return value
 
 
 def _address(name: tuple[str, int]) -> Address:

@@ -84,9 +84,19 @@ class Collective:
 
         def register(program: Program) -> Algorithm:
             algorithm = Algorithm(
-                name, self.name, program, cost, tuple(needs), floor, aggregates, pipelined, emulation, vectorised,
-                regularity, sizes,
-            )  # fmt: skip
+                name,
+                self.name,
+                program,
+                cost=cost,
+                needs=tuple(needs),
+                floor=floor,
+                aggregates=aggregates,
+                pipelined=pipelined,
+                emulation=emulation,
+                vectorised=vectorised,
+                regularity=regularity,
+                sizes=sizes,
+            )
             if self.has_registered(name):
                 raise ValueError(f"{self.name} has an algorithm {name} already")
             self._algorithms[name] = algorithm
@@ -168,21 +178,13 @@ class Collective:
             if name not in self.arguments:
                 raise BadInputError(f"argument of {self.name}", name, self.arguments or "it has none")
         values = {**self.arguments, **arguments}
-        peer = values.get("peer")
-        if peer is not None and (p < 2 or not isinstance(peer, int) or not -p <= peer < p or peer % p == root):
-            last = " (unless given, it is the last one)" if "peer" not in arguments else ""
-            raise BadInputError("peer", peer, f"another rank of {p} than the root, {root}{last}")
-        pattern = str(values["traffic"]) if "traffic" in values else None
-        if pattern is not None:
-            unequal_blocks.blocks(pattern, p, 1)
-        concurrent, pairs = values.get("concurrent"), p // 2
-        if concurrent is not None and (pairs == 0 or concurrent not in range(pairs + 1)):
-            expected = f"a number of pairs from 0 (all) to {pairs}" if pairs else f"left out: {p} rank has no partner"
-            raise BadInputError("concurrent", concurrent, expected)
-        return CollectiveCall(
-            self, p, root, None if peer is None else int(peer) % p, pattern,
-            None if concurrent is None else int(concurrent) or pairs,
-        )  # fmt: skip
+        peer = _peer_rank(values.get("peer"), p, root, is_given="peer" in arguments)
+        traffic = None
+        if "traffic" in values:
+            traffic = str(values["traffic"])
+            unequal_blocks.blocks(traffic, p, 1)  # raises the errors of the pattern
+        concurrent = _concurrent_pairs(values.get("concurrent"), p)
+        return CollectiveCall(self, p, root, peer, traffic, concurrent)
 
     def elements(self, nbytes: int, itemsize: int, p: int) -> int:
         """Return the elements of the whole buffer (divisible units) or a block (per-rank units) at S = ``nbytes``."""
@@ -195,19 +197,55 @@ class Collective:
         if p == 1:
             return "one rank sends no messages"
         if self.elements(nbytes, itemsize(dtype), p) < 1:
-            each = "" if self.units == "divisible" else f" for each of {p} ranks"
-            return f"{format_size(nbytes)} is less than one {dtype}{each}"
+            needed = f"one {dtype}"
+            if self.units != "divisible":
+                needed += f" for each of {p} ranks"
+            return f"{format_size(nbytes)} is less than {needed}"
         return None
 
     def buffer_share(self, p: int, *, in_place: bool) -> float:
         """Return the mean over ranks of the bytes of the contribution and the result, in units of S: one in place."""
         call = self.call(p)
-        units = [(len(call.source(me, p)), len(call.target(me, p))) for me in range(p)]
-        return sum(max(of_rank) if in_place else sum(of_rank) for of_rank in units) / p**2
+        units = 0
+        for me in range(p):
+            contributed = len(call.source(me, p))
+            defined = len(call.target(me, p))
+            units += max(contributed, defined) if in_place else contributed + defined
+        return units / p**2
 
     def blocks(self, p: int) -> int:
         """Return S in units of ``elements``: 1 or the number of blocks."""
         return 1 if self.units == "divisible" else p
+
+
+def _peer_rank(peer: Parameter | None, p: int, root: int, *, is_given: bool) -> int | None:
+    """Return the rank that the argument ``peer`` names, which may count from the end; None for a call without it.
+
+    Raises:
+        BadInputError: if it is the root, or not a rank.
+    """
+    if peer is None:
+        return None
+    if p < 2 or not isinstance(peer, int) or not -p <= peer < p or peer % p == root:
+        default = "" if is_given else " (unless given, it is the last one)"
+        raise BadInputError("peer", peer, f"another rank of {p} than the root, {root}{default}")
+    return peer % p
+
+
+def _concurrent_pairs(concurrent: Parameter | None, p: int) -> int | None:
+    """Return the number of pairs that the argument ``concurrent`` asks for, where 0 means all; None without it.
+
+    Raises:
+        BadInputError: if ``p`` ranks do not make as many pairs.
+    """
+    if concurrent is None:
+        return None
+    pairs = p // 2
+    if pairs == 0:
+        raise BadInputError("concurrent", concurrent, f"left out: {p} rank has no partner")
+    if concurrent not in range(pairs + 1):
+        raise BadInputError("concurrent", concurrent, f"a number of pairs from 0 (all) to {pairs}")
+    return int(concurrent) or pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,31 +261,40 @@ class CollectiveCall:
 
     def source(self, me: int, units: int) -> range:
         """Return which of the ``units`` rank ``me`` contributes."""
-        return self.collective.source(self, me, units) if me < self.p else range(0)
+        if me >= self.p:
+            return range(0)
+        return self.collective.source(self, me, units)
 
     def target(self, me: int, units: int) -> range:
         """Return which of the ``units`` of dst are defined at rank ``me`` at the end."""
-        return self.collective.target(self, me, units) if me < self.p else range(0)
+        if me >= self.p:
+            return range(0)
+        return self.collective.target(self, me, units)
 
     def result(self, me: int, unit: int) -> "set[Contribution]":
         """Return the contributions that are folded in a unit of ``target``."""
-        origin, of_origin = self.collective.result(self, me, unit)
+        origin, contributed = self.collective.result(self, me, unit)
         if origin == NO_RANK:
             return set()
         origins = range(self.p) if origin == ALL_RANKS else [int(origin)]
-        return {(rank, int(of_origin)) for rank in origins}
+        return {(rank, int(contributed)) for rank in origins}
 
     def partner(self, me: int) -> int | None:
         """Return the rank that rank ``me`` exchanges messages with; None if it has none."""
         if self.peer is not None:
             return {self.root: self.peer, self.peer: self.root}.get(me)
+        if self.concurrent is None:
+            return None
         half = self.p // 2
-        exchanges = self.concurrent is not None and me < 2 * half and me % half < self.concurrent
-        return (me + half) % (2 * half) if exchanges else None
+        if me < 2 * half and me % half < self.concurrent:
+            return (me + half) % (2 * half)
+        return None
 
     def blocks(self, count: int) -> NDArray[np.int64] | None:
         """Return the elements [from, to] of unequal blocks, ``count`` on average; None if all have ``count``."""
-        return None if self.traffic is None else unequal_blocks.blocks(self.traffic, self.p, count)
+        if self.traffic is None:
+            return None
+        return unequal_blocks.blocks(self.traffic, self.p, count)
 
     def bytes(self, count: int, itemsize: int) -> int:
         """Return S for ``count`` elements of the whole buffer, or of a block."""
@@ -266,28 +313,37 @@ class CollectiveCall:
             BadInputError: if the algorithm has no such parameter, or cannot run on the layout.
         """
         check_parameters(algorithm, parameters)
-        made = algorithm.slices(layout, **parameters)
+        schedules = algorithm.slices(layout, **parameters)
         if self.concurrent is not None:
-            half, concurrent = self.p // 2, self.concurrent
-            return tuple(only_active(schedule, lambda me: me % half < concurrent) for schedule in made)
-        if self.peer is None:
-            first = [(role + self.root) % self.p for role in range(self.p)]
-        else:
-            first = [self.root, self.peer, *(me for me in range(self.p) if me not in (self.root, self.peer))]
-        actual = [*first, *range(self.p, layout.ranks)]
+            half = self.p // 2
+            concurrent = self.concurrent
+            return tuple(only_active(schedule, lambda me: me % half < concurrent) for schedule in schedules)
+        workers = self._workers_by_role()
+        actual = [*workers, *range(self.p, layout.ranks)]
         if actual == list(range(layout.ranks)):
-            return made
-        units = first if self.collective.units == "per_rank" else None
-        return tuple(relabel(schedule, actual, units) for schedule in made)
+            return schedules
+        units = workers if self.collective.units == "per_rank" else None
+        return tuple(relabel(schedule, actual, units) for schedule in schedules)
+
+    def _workers_by_role(self) -> list[int]:
+        """Return which worker plays each role: the root role 0, and the peer, if the call has one, role 1."""
+        if self.peer is None:
+            return [(role + self.root) % self.p for role in range(self.p)]
+        ends = [self.root, self.peer]
+        return ends + [me for me in range(self.p) if me not in ends]
 
 
 def parameter_choices(algorithm: Algorithm) -> dict[str, str]:
     """Return the valid values of each parameter of an algorithm, as text: ``1 to 3``, ``ring, bruck``."""
-    return {
-        name: f"{values[0]} to {values[-1]}" if isinstance(values, range) else ", ".join(values)
-        for name in algorithm.parameters
-        for values in map(_listed, _annotations(algorithm, name))
-    }
+    choices = {}
+    for name in algorithm.parameters:
+        for valid in _annotations(algorithm, name):
+            values = _listed(valid)
+            if isinstance(values, range):
+                choices[name] = f"{values[0]} to {values[-1]}"
+            else:
+                choices[name] = ", ".join(values)
+    return choices
 
 
 def _annotations(algorithm: Algorithm, parameter: str) -> Sequence[range | Collective]:
@@ -300,7 +356,9 @@ def _annotations(algorithm: Algorithm, parameter: str) -> Sequence[range | Colle
 
 
 def _listed(valid: range | Collective) -> range | list[str]:
-    return sorted(valid.components) if isinstance(valid, Collective) else valid
+    if isinstance(valid, Collective):
+        return sorted(valid.components)
+    return valid
 
 
 def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) -> None:

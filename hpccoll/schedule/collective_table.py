@@ -21,7 +21,7 @@ follows, with p ranks and blocks of S / p:
   because a reduction writes its result once in either placement.
 - gather, scatter: p blocks are copied, p - 1 in place: together 2 S, 2 (p - 1) S / p.
 
-Caches may save a part of these bytes, as may a store of one loaded value to several ranks; a library that copies
+Caches may save a part of these bytes, as may a store of one loaded value to more than one rank; a library that copies
 through a buffer between two ranks moves more. A pair of ranks leaves the others idle, a barrier moves nothing, and the
 busiest rank sets the time of an all_to_all_v: they have no such number.
 """
@@ -41,11 +41,18 @@ def _own(_call: CollectiveCall, me: int, _units: int) -> range:
 
 
 def _at_root(selector: UnitSelector) -> UnitSelector:
-    return lambda call, me, units: selector(call, me, units) if me == call.root else range(0)
+    def select(call: CollectiveCall, me: int, units: int) -> range:
+        if me != call.root:
+            return range(0)
+        return selector(call, me, units)
+
+    return select
 
 
 def _of_pairs(call: CollectiveCall, me: int, units: int) -> range:
-    return range(0) if call.partner(me) is None else range(units)
+    if call.partner(me) is None:
+        return range(0)
+    return range(units)
 
 
 def _by_all(_call: CollectiveCall, _me: int, unit: Index) -> tuple[Index, Index]:
@@ -90,9 +97,15 @@ def _copied_once(p: int, in_place: bool) -> float:
 
 
 all_reduce = Collective(
-    "all_reduce", "divisible", _all, _all, _by_all, busbw=lambda p: 2 * (p - 1) / p, memory=lambda p, _: 3.0 * p - 1.0,
+    "all_reduce",
+    "divisible",
+    _all,
+    _all,
+    _by_all,
+    busbw=lambda p: 2 * (p - 1) / p,
+    memory=lambda p, _: 3.0 * p - 1.0,
     reduces=True,
-)  # fmt: skip
+)
 reduce_scatter = Collective(
     "reduce_scatter", "per_rank", _all, _own, _by_all, busbw=_all_but_one, memory=_reduced, reduces=True
 )
@@ -114,21 +127,53 @@ all_to_all_v = Collective(
     "all_to_all_v", "per_rank", _all, _all, _for_me, busbw=_all_but_one, arguments={"traffic": "zipf"}, in_place=False
 )
 barrier = Collective(
-    "barrier", "divisible", _all, _all, _by_all, busbw=None, reduces=True, idempotent=True, token=True, uncut=True,
+    "barrier",
+    "divisible",
+    _all,
+    _all,
+    _by_all,
+    busbw=None,
+    reduces=True,
+    idempotent=True,
+    token=True,
+    uncut=True,
     out_of_place=False,
-)  # fmt: skip
+)
 send_recv = Collective(
-    "send_recv", "divisible", _of_pairs, _of_pairs, _partner, busbw=lambda p: 2 * _once(p), rooted=True,
-    arguments={"peer": -1}, uncut=True, in_place=False,
-)  # fmt: skip
-bidirectional = Collective(
-    "bidirectional", "divisible", _of_pairs, _of_pairs, _partner, busbw=_once, rooted=True, arguments={"peer": -1},
-    uncut=True, in_place=False,
-)  # fmt: skip
-multi_pair = Collective(
-    "multi_pair", "divisible", _of_pairs, _of_pairs, _partner, busbw=_once, arguments={"concurrent": 0}, uncut=True,
+    "send_recv",
+    "divisible",
+    _of_pairs,
+    _of_pairs,
+    _partner,
+    busbw=lambda p: 2 * _once(p),
+    rooted=True,
+    arguments={"peer": -1},
+    uncut=True,
     in_place=False,
-)  # fmt: skip
+)
+bidirectional = Collective(
+    "bidirectional",
+    "divisible",
+    _of_pairs,
+    _of_pairs,
+    _partner,
+    busbw=_once,
+    rooted=True,
+    arguments={"peer": -1},
+    uncut=True,
+    in_place=False,
+)
+multi_pair = Collective(
+    "multi_pair",
+    "divisible",
+    _of_pairs,
+    _of_pairs,
+    _partner,
+    busbw=_once,
+    arguments={"concurrent": 0},
+    uncut=True,
+    in_place=False,
+)
 
 COLLECTIVES = {
     collective.name: collective

@@ -37,7 +37,8 @@ def then(first: Schedule, *others: Schedule) -> Schedule:
         for schedule in schedules:
             yield from schedule.steps(me)
 
-    vectorised, regularity = all(s.vectorised for s in schedules), of_sequence(s.regularity for s in schedules)
+    vectorised = all(schedule.vectorised for schedule in schedules)
+    regularity = of_sequence(schedule.regularity for schedule in schedules)
     return Schedule(first.layout, first.units, steps, vectorised, regularity)
 
 
@@ -55,7 +56,9 @@ def reverse(schedule: Schedule, arrival: type[Recv | RecvReduce] = Recv) -> Sche
             raise ValueError(f"a fold of {action.operand} into {action.part} cannot be reversed")
         if isinstance(action, Copy):
             return Copy(action.target, action.source)
-        return arrival(action.peer, action.part) if isinstance(action, Send) else Send(action.peer, action.part)
+        if isinstance(action, Send):
+            return arrival(action.peer, action.part)
+        return Send(action.peer, action.part)
 
     def steps(me: Index) -> Iterator[Step]:
         for step in reversed(list(schedule.steps(me))):
@@ -79,11 +82,17 @@ def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | No
     def part(old: Part) -> Part:
         if units is None:
             return old
-        pieces = (Range(*_inside(run, r)) for r in old.ranges for run in runs)
-        return Part(old.buffer, tuple(piece for piece in pieces if np.any(piece.first < piece.last)))
+        pieces = []
+        for units_of_role in old.ranges:
+            for run in runs:
+                piece = _renamed(run, units_of_role)
+                if np.any(piece.first < piece.last):
+                    pieces.append(piece)
+        return Part(old.buffer, tuple(pieces))
 
     def steps(me: Index) -> Iterator[Step]:
-        for step in schedule.steps(role[me] if isinstance(me, np.ndarray) else int(role[me])):
+        own_role = role[me] if isinstance(me, np.ndarray) else int(role[me])
+        for step in schedule.steps(own_role):
             yield rewrite(step, peer, part)
 
     regularity = None if units else of_relabelled(schedule.regularity, actual)
@@ -102,13 +111,14 @@ def only_active(schedule: Schedule, active: Callable[[Index], Truth]) -> Schedul
 
 
 def _runs(units: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return the stretches [first, last) of units with neighbouring names, and how far the names are from there."""
-    edges = [0, *(u for u in range(1, len(units)) if units[u] != units[u - 1] + 1), len(units)]
-    return [(first, last, units[first] - first) for first, last in pairwise(edges) if first < last]
+    """Return the ranges [first, last) of units whose names are consecutive, and the distance to their names."""
+    starts = [unit for unit in range(len(units)) if unit == 0 or units[unit] != units[unit - 1] + 1]
+    return [(first, last, units[first] - first) for first, last in pairwise([*starts, len(units)])]
 
 
-def _inside(run: tuple[int, int, int], old: Range) -> tuple[Index, Index]:
+def _renamed(run: tuple[int, int, int], old: Range) -> Range:
     """Return the names of those units of a range that are in a run."""
     first, last, away = run
     begin = minimum(maximum(old.first, first), last)
-    return begin + away, maximum(minimum(old.last, last), begin) + away
+    end = maximum(minimum(old.last, last), begin)
+    return Range(begin + away, end + away)

@@ -1,8 +1,8 @@
 """Sets of contributions under numbers, so that a buffer of units is an array of numbers.
 
 Nearly every set has contributions of one unit, from several ranks: it is a row of bits, one for each origin. A single
-contribution needs no row, its number says what it is. Sets of contributions of several units, which no correct schedule
-needs, are kept as sets of pairs.
+contribution needs no row, its number says what it is. Sets of contributions to more than one unit, which no correct
+schedule needs, are kept as sets of pairs.
 """
 
 from typing import TypeAlias
@@ -23,7 +23,7 @@ _BITS = 64
 """The origins of a word of a row."""
 
 _SEVERAL_UNITS = -1
-"""In the place of the unit of a set that has contributions of several units."""
+"""In the place of the unit of a set that has contributions to more than one unit."""
 
 _FOLDED_AT_ONCE = 1 << 15
 """The most sets that are united at once: the arrays that this takes are small beside the rows of all sets."""
@@ -44,11 +44,12 @@ class ContributionSets:
     """
 
     def __init__(self, origins: int, units: Ints, unions: int = 0) -> None:
-        self.origins, self.units = origins, units
+        self.origins = origins
+        self.units = units
         self._singles = origins * len(units)
         self._rows = np.empty((1 + unions, row_words(origins)), np.uint64)  # a bit for each origin, [set, word]
         self._unit_of = np.empty(1 + unions, np.int64)  # the place of the unit of each set
-        self._mixed: dict[int, frozenset[Contribution]] = {}  # the sets of several units, by number
+        self._mixed: dict[int, frozenset[Contribution]] = {}  # the sets of more than one unit, by number
         self._count = 0
 
     def single(self, origin: Numbers, place: Numbers) -> Numbers:
@@ -89,7 +90,8 @@ class ContributionSets:
             numbers[part], overlap[part] = self._unite_rows(some[part], others[part])
         units = self._units_of(some)
         for i in np.flatnonzero((units != self._units_of(others)) | (units == _SEVERAL_UNITS)):
-            mine, its = self.members(int(some[i])), self.members(int(others[i]))
+            mine = self.members(int(some[i]))
+            its = self.members(int(others[i]))
             overlap[i] = not mine.isdisjoint(its)
             self._mixed[int(numbers[i])] = mine | its
             self._unit_of[numbers[i] - self._singles - 1] = _SEVERAL_UNITS
@@ -97,7 +99,8 @@ class ContributionSets:
 
     def _unite_rows(self, some: Ints, others: Ints) -> tuple[Ints, NDArray[np.bool]]:
         """Return the unions of sets of one unit as new rows, and whether the two of each pair overlap."""
-        mine, its = self._rows_of(some), self._rows_of(others)
+        mine = self._rows_of(some)
+        its = self._rows_of(others)
         added = slice(self._count, self._count + len(some))
         self._make_room(added.stop)
         np.bitwise_or(mine, its, out=self._rows[added])
@@ -105,7 +108,8 @@ class ContributionSets:
         self._count = added.stop
         mine &= its
         overlap = np.not_equal(np.bitwise_or.reduce(mine, axis=1), 0)
-        return np.arange(added.start, added.stop, dtype=np.int64) + (self._singles + 1), overlap
+        rows = np.arange(added.start, added.stop, dtype=np.int64)
+        return rows + (self._singles + 1), overlap
 
     def _rows_of(self, numbers: Ints) -> NDArray[np.uint64]:
         rows = numbers - self._singles - 1
@@ -119,8 +123,9 @@ class ContributionSets:
         return taken
 
     def _units_of(self, numbers: Ints) -> Ints:
-        united = self._unit_of[np.maximum(numbers - self._singles - 1, 0)]
-        return np.where(numbers > self._singles, united, (numbers - 1) % len(self.units))
+        rows = np.maximum(numbers - self._singles - 1, 0)
+        unit_of_single = (numbers - 1) % len(self.units)
+        return np.where(numbers > self._singles, self._unit_of[rows], unit_of_single)
 
     def _make_room(self, count: int) -> None:
         if count <= len(self._rows):

@@ -32,15 +32,20 @@ class Counts:
 
 def count(schedules: Sequence[Schedule], cut: Cut) -> Counts:
     """Count a whole operation: every lane of ``cut``, whose schedules are taken in turn from the slices."""
-    lanes = [_count_lane(schedules[lane % len(schedules)], cut, lane) for lane in range(cut.lanes)]
-    return Counts(
-        messages=np.sum([lane.messages for lane in lanes], axis=0),
-        sent=np.sum([lane.sent for lane in lanes], axis=0),
-        reduced=np.sum([lane.reduced for lane in lanes], axis=0),
-        rounds=max(lane.rounds for lane in lanes),
-        critical_bytes=sum(lane.critical_bytes for lane in lanes),
-        critical_reduced=sum(lane.critical_reduced for lane in lanes),
-    )
+    ranks = schedules[0].layout.ranks
+    messages = np.zeros((ranks, len(TIERS)), np.int64)
+    sent = np.zeros_like(messages)
+    reduced = np.zeros(ranks, np.int64)
+    rounds = critical_bytes = critical_reduced = 0
+    for lane in range(cut.lanes):
+        counts = _count_lane(schedules[lane % len(schedules)], cut, lane)
+        messages += counts.messages
+        sent += counts.sent
+        reduced += counts.reduced
+        rounds = max(rounds, counts.rounds)
+        critical_bytes += counts.critical_bytes
+        critical_reduced += counts.critical_reduced
+    return Counts(messages, sent, reduced, rounds, critical_bytes, critical_reduced)
 
 
 def crossings(schedule: Schedule, tier: str = "node", end: str | None = None) -> NDArray[np.int64]:
@@ -69,8 +74,14 @@ def crossings(schedule: Schedule, tier: str = "node", end: str | None = None) ->
 
 def smallest_message_units(schedule: Schedule) -> int:
     """Return the fewest units of a message from one rank to another that is not empty; 0 if there is none."""
-    sent = (_units(m)[m.source != m.target] for round_ in match(schedule) for m in round_.sent)
-    return min((int(units[units > 0].min()) for units in sent if units.any()), default=0)
+    smallest = []
+    for round_ in match(schedule):
+        for m in round_.sent:
+            units = _units(m)
+            moved = units[(m.source != m.target) & (units > 0)]
+            if len(moved):
+                smallest.append(int(moved.min()))
+    return min(smallest, default=0)
 
 
 def _units(messages: Messages) -> NDArray[np.int64]:
@@ -83,8 +94,11 @@ def wire_bytes(crossings: Sequence[NDArray[np.int64]], cut: Cut) -> int:
 
     It holds for equal units; for unequal blocks use ``unequal_wire_bytes``.
     """
-    lanes = [crossings[lane % len(crossings)] @ np.diff(cut.edges(lane)) for lane in range(cut.lanes)]
-    return int(sum(lanes)) * cut.itemsize
+    elements = 0
+    for lane in range(cut.lanes):
+        lengths = np.diff(cut.edges(lane))
+        elements += int(crossings[lane % len(crossings)] @ lengths)
+    return elements * cut.itemsize
 
 
 def unequal_wire_bytes(schedules: Sequence[Schedule], cut: Cut, tier: str = "node") -> int:
@@ -92,12 +106,20 @@ def unequal_wire_bytes(schedules: Sequence[Schedule], cut: Cut, tier: str = "nod
     elements = 0
     for number, schedule in enumerate(schedules):
         location = np.array(getattr(schedule.layout, tier))
-        for m in (messages for round_ in match(schedule) for messages in round_.sent):
-            away = location[m.source] != location[m.target]
-            ranges = tuple(Range(np.asarray(r.first)[away], np.asarray(r.last)[away]) for r in m.sent.ranges)
-            for lane in range(number, cut.lanes, len(schedules)):
-                elements += int(cut.lengths(lane, Part(m.sent.buffer, ranges), m.source[away]).sum())
+        lanes = range(number, cut.lanes, len(schedules))
+        for round_ in match(schedule):
+            for m in round_.sent:
+                away = location[m.source] != location[m.target]
+                crossing = _part_of_some(m.sent, away)
+                source = m.source[away]
+                elements += sum(int(cut.lengths(lane, crossing, source).sum()) for lane in lanes)
     return elements * cut.itemsize
+
+
+def _part_of_some(part: Part, chosen: NDArray[np.bool]) -> Part:
+    """Return a part over messages as a part over those that are chosen."""
+    ranges = [Range(np.asarray(r.first)[chosen], np.asarray(r.last)[chosen]) for r in part.ranges]
+    return Part(part.buffer, tuple(ranges))
 
 
 def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
@@ -132,4 +154,5 @@ def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
         path[round_.ended] = (np.maximum(path, awaited) + added)[round_.ended]
         reduced[round_.ended] += step[round_.ended, 3]
         step[round_.ended] = 0
-    return Counts(messages, sent, reduced, *map(int, path.max(axis=0)))
+    rounds, critical_bytes, critical_reduced = path.max(axis=0).tolist()
+    return Counts(messages, sent, reduced, rounds, critical_bytes, critical_reduced)

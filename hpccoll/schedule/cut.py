@@ -27,12 +27,15 @@ def edge(number: Numbers, count: Numbers, pieces: int, grain: int) -> NDArray[np
     """
     counts = np.asarray(count, np.int64)
     grains = np.where(counts < pieces * grain, 1, grain)
-    return np.where(number == np.int64(pieces), counts, number * (counts // grains) // pieces * grains)
+    begin = number * (counts // grains) // pieces * grains
+    return np.where(number == np.int64(pieces), counts, begin)
 
 
 def bounds(count: Numbers, pieces: int, grain: int) -> NDArray[np.int64]:
     """Return where every piece begins and the last one ends, see ``edge``: pieces + 1 bounds, on a last axis."""
-    return edge(np.arange(pieces + 1, dtype=np.int64), np.asarray(count, np.int64)[..., np.newaxis], pieces, grain)
+    numbers = np.arange(pieces + 1, dtype=np.int64)
+    counts = np.asarray(count, np.int64)[..., np.newaxis]
+    return edge(numbers, counts, pieces, grain)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class Cut:
             else:
                 which, units = units_of_ranges(first, last)
                 sizes = self.sizes(part.buffer, at[which], units)
-                begin, end = (edge(number, sizes, self.lanes, self.grain) for number in (lane, lane + 1))
+                begin = edge(lane, sizes, self.lanes, self.grain)
+                end = edge(lane + 1, sizes, self.lanes, self.grain)
                 np.add.at(total, which, end - begin)
         return total
 
@@ -98,9 +102,13 @@ class Cut:
     def elements(self, buffer: str, me: int) -> int:
         """Return the elements that src or dst has at rank ``me``, dst with all units."""
         if self.call.traffic is not None:
-            return int(self.sizes(buffer, me, np.arange(self.call.p)).sum()) if me < self.call.p else 0
+            if me >= self.call.p:
+                return 0
+            return int(self.sizes(buffer, me, np.arange(self.call.p)).sum())
         blocks = len(self.call.source(me, self.units)) if buffer == "src" else self.units
-        return self.count if self._divisible and blocks else blocks * self.count
+        if self._divisible and blocks:
+            return self.count
+        return blocks * self.count
 
     def spans(self, lane: int, me: int, part: Part) -> list[tuple[int, int]]:
         """Return the element ranges [start, stop) of ``part`` in its buffer at rank ``me``, adjacent ones joined."""
@@ -113,25 +121,37 @@ class Cut:
         return spans
 
     def _pieces(self, lane: int, me: int, part: Part) -> Iterator[tuple[int, int]]:
+        """Yield the element range of each range of divisible units, or of each block."""
         if self._divisible:
             edges = self.edges(lane) + self._lanes[lane]
-            yield from ((int(edges[r.first]), int(edges[r.last])) for r in part.ranges)
-            return
-        if self.call.traffic is None:
-            first, last = int(self._lanes[lane]), int(self._lanes[lane + 1])
-            source = self.call.source(me, self.units) if part.buffer == "src" else ()
-            base = source[0] if source else 0
-            yield from (((unit - base) * self.count + first, (unit - base) * self.count + last) for unit in part.units)
+            for r in part.ranges:
+                yield int(edges[r.first]), int(edges[r.last])
+        elif self.call.traffic is None:
+            start = int(self._lanes[lane])
+            stop = int(self._lanes[lane + 1])
+            first_block = self._first_block(part.buffer, me)
+            for unit in part.units:
+                block = (unit - first_block) * self.count
+                yield block + start, block + stop
         else:
             offsets = _offsets(self, part.buffer, me)
-            yield from ((int(offsets[unit, lane]), int(offsets[unit, lane + 1])) for unit in part.units)
+            for unit in part.units:
+                yield int(offsets[unit, lane]), int(offsets[unit, lane + 1])
+
+    def _first_block(self, buffer: str, me: int) -> int:
+        """Return the unit at the start of a buffer: src has only the blocks that rank ``me`` contributes."""
+        if buffer != "src":
+            return 0
+        contributed = self.call.source(me, self.units)
+        return contributed[0] if contributed else 0
 
 
 @lru_cache(maxsize=64)  # of a rank: what all ranks have is too much for each of them to keep
 def _offsets(cut: Cut, buffer: str, me: int) -> NDArray[np.int64]:
     """Return where the lanes of unequal blocks lie in ``buffer`` at rank ``me``, [unit, lane + 1]."""
     sizes = cut.sizes(buffer, me, np.arange(cut.call.p))
-    return bounds(sizes, cut.lanes, cut.grain) + (sizes.cumsum() - sizes)[:, np.newaxis]
+    starts = sizes.cumsum() - sizes
+    return bounds(sizes, cut.lanes, cut.grain) + starts[:, np.newaxis]
 
 
 def units_of_ranges(first: NDArray[np.int64], last: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -140,4 +160,5 @@ def units_of_ranges(first: NDArray[np.int64], last: NDArray[np.int64]) -> tuple[
     if len(lengths) and lengths.min() == lengths.max() == 1:
         return np.arange(len(first)), first
     which = np.repeat(np.arange(len(lengths)), lengths)
-    return which, np.arange(lengths.sum()) - np.repeat(lengths.cumsum() - lengths, lengths) + first[which]
+    before = np.repeat(lengths.cumsum() - lengths, lengths)  # how many units precede the range of each
+    return which, np.arange(lengths.sum()) - before + first[which]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from operator import index
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from hpccoll.schedule.step import (
     rewrite_ends,
 )
 
-MAX_KNOWN = 4
+MAX_REMEMBERED = 4
 """The most arrays of peers whose ranks are remembered while steps are generated."""
 
 
@@ -33,7 +34,8 @@ def with_idle_aggregators(layout: Layout, schedule: Schedule) -> Schedule:
 
     def steps(me: Index) -> Iterator[Step]:
         if not isinstance(me, np.ndarray):
-            yield from schedule.steps(me) if me < layout.workers else ()
+            if me < layout.workers:
+                yield from schedule.steps(me)
             return
         works = me < layout.workers
         for step in schedule.steps(me[works]):
@@ -70,11 +72,7 @@ def in_groups(
     schedules = [inner(kind) for kind in kinds]
     members = [np.array([groups[number] for number in numbers]) for numbers in kinds.values()]  # [group, role]
     number_of = [np.array(numbers) for numbers in kinds.values()]
-    kind_of, row_of, role_of = (np.full(layout.ranks, -1) for _ in range(3))
-    for kind, of_kind in enumerate(members):
-        kind_of[of_kind] = kind
-        row_of[of_kind] = np.arange(len(of_kind))[:, np.newaxis]
-        role_of[of_kind] = np.arange(of_kind.shape[1])
+    kind_of, row_of, role_of = _places(members, layout.ranks)
     width = units // len(groups) if share else units
 
     def in_group(kind: int, row: Index, role: Index) -> Iterator[Step]:
@@ -86,37 +84,60 @@ def in_groups(
 
     def steps(me: Index) -> Iterator[Step]:
         if not isinstance(me, np.ndarray):
-            yield from in_group(int(kind_of[me]), int(row_of[me]), int(role_of[me])) if role_of[me] >= 0 else ()
+            if role_of[me] >= 0:
+                yield from in_group(int(kind_of[me]), int(row_of[me]), int(role_of[me]))
             return
         positions = [np.flatnonzero(kind_of[me] == kind) for kind in range(len(schedules))]
         programs = [in_group(kind, row_of[me[at]], role_of[me[at]]) for kind, at in enumerate(positions)]
         if len(programs) == 1:
             yield from programs[0]
             return
-        for each in zip_longest(*programs, fillvalue=Step()):
-            yield _side_by_side(each, positions, len(me))
+        for steps_of_kinds in zip_longest(*programs, fillvalue=Step()):
+            yield _side_by_side(steps_of_kinds, positions, len(me))
 
     vectorised = bool((role_of >= 0).all()) and all(schedule.vectorised for schedule in schedules)
-    alike = vectorised and len(kinds) == 1 and width % schedules[0].units == 0
-    return Schedule(layout, units, steps, vectorised, of_groups(members[0], schedules[0].regularity) if alike else None)
+    regularity = None
+    if vectorised and len(kinds) == 1 and width % schedules[0].units == 0:
+        regularity = of_groups(members[0], schedules[0].regularity)
+    return Schedule(layout, units, steps, vectorised, regularity)
+
+
+class _Places(NamedTuple):
+    """Where each rank is among the groups, -1 for a rank in no group."""
+
+    kind: NDArray[np.int64]  # the kind of its group
+    row: NDArray[np.int64]  # its group among those of the kind
+    role: NDArray[np.int64]  # its role in the group
+
+
+def _places(members: Sequence[NDArray[np.int64]], ranks: int) -> _Places:
+    """Return the places of all ranks; ``members`` are the ranks of each kind of groups, [group, role]."""
+    places = _Places(np.full(ranks, -1), np.full(ranks, -1), np.full(ranks, -1))
+    for kind, groups in enumerate(members):
+        places.kind[groups] = kind
+        places.row[groups] = np.arange(len(groups))[:, np.newaxis]
+        places.role[groups] = np.arange(groups.shape[1])
+    return places
 
 
 def _scaled(first: Index, width: int, units: int) -> Callable[[Index], Index]:
     """Return the function of a unit of ``units`` that returns where it begins in ``width`` ones from ``first`` on."""
-    whole, rest = divmod(width, units)  # whole numbers divide more slowly than they multiply
-    return lambda unit: first + (unit * width // units if rest else unit * whole)
+    whole, rest = divmod(width, units)
+    if rest:
+        return lambda unit: first + unit * width // units
+    return lambda unit: first + unit * whole  # whole numbers divide more slowly than they multiply
 
 
 def _remembered(function: Callable[[Index], Index]) -> Callable[[Index], Index]:
     """Return the function with its last results: a ring names the same peers in every step, as the same arrays."""
-    known: dict[int, tuple[Index, Index]] = {}
+    results: dict[int, tuple[Index, Index]] = {}
 
     def remembered(index: Index) -> Index:
-        if id(index) not in known:
-            if len(known) == MAX_KNOWN:
-                known.clear()
-            known[id(index)] = index, function(index)  # with the argument, so that no other one has its id
-        return known[id(index)][1]
+        if id(index) not in results:
+            if len(results) == MAX_REMEMBERED:
+                results.clear()
+            results[id(index)] = index, function(index)  # with the argument, so that no other one has its id
+        return results[id(index)][1]
 
     return remembered
 
@@ -131,14 +152,18 @@ def _side_by_side(steps: Sequence[Step], positions: Sequence[NDArray[np.intp]], 
     if any(form != forms[0] for form in forms):
         raise NotVectorisedError("the steps of the groups are not alike")
 
-    def joined(of_groups: tuple[Index, ...]) -> Index:
+    def joined(values_of_groups: tuple[Index, ...]) -> Index:
         column = np.zeros(ranks, np.int64)
-        for at, of_group in zip(positions, of_groups, strict=True):
-            column[at] = of_group
+        for at, values in zip(positions, values_of_groups, strict=True):
+            column[at] = values
         return column
 
     everywhere = [joined(column) for column in zip(*indices, strict=True)]
-    return rewrite(forms[0], lambda at: everywhere[index(at)], rewrite_ends(lambda at: everywhere[index(at)]))
+
+    def look_up(number: Index) -> Index:
+        return everywhere[index(number)]
+
+    return rewrite(forms[0], look_up, rewrite_ends(look_up))
 
 
 def form_of(step: Step) -> tuple[Step, list[Index]]:
@@ -180,4 +205,5 @@ def on_some_workers(layout: Layout, core: int, inner: Callable[[Layout], Schedul
         if core < p:
             yield Step(*(Send(peer, all_units) for peer in beyond), Recv(taker, all_units))
 
-    return Schedule(layout, schedule.units, steps, schedule.vectorised, schedule.regularity if core == p else None)
+    regularity = schedule.regularity if core == p else None
+    return Schedule(layout, schedule.units, steps, schedule.vectorised, regularity)

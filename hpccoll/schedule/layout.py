@@ -45,27 +45,36 @@ class Layout:
     def with_aggregators(self, count: int) -> "Layout":
         """Return the layout of these workers with aggregators, each on a node of its own.
 
-        They are in the one rack; of several racks, each has one if there are enough, and the others are in none.
+        If there is one rack, they are in it. If there are more racks, each rack has an aggregator, provided that there
+        are enough, and the other aggregators are in no rack of workers.
         """
-        nodes, racks = self.nodes, self.racks
-        above = [0] * count
-        if racks > 1:
-            above = [number if number < racks <= count else racks + number for number in range(count)]
+        nodes = self.nodes
+        racks = self.racks
+        if racks == 1:
+            above_racks = [0] * count
+        elif racks <= count:
+            above_racks = [*range(racks), *range(2 * racks, racks + count)]
+        else:
+            above_racks = [*range(racks, racks + count)]
         return Layout(
-            (*self.node, *range(nodes, nodes + count)), (*self.rack, *above), (*self.rail, *[0] * count), count
+            node=(*self.node, *range(nodes, nodes + count)),
+            rack=(*self.rack, *above_racks),
+            rail=(*self.rail, *[0] * count),
+            aggregators=count,
         )
 
     def subset(self, group: Sequence[int]) -> "Layout":
         """Return the layout of some of the ranks, workers before aggregators, numbered in the order given."""
-        node, rack, rail = (tuple(locations[me] for me in group) for locations in (self.node, self.rack, self.rail))
-        return Layout(node, rack, rail, aggregators=sum(me >= self.workers for me in group))
+        return Layout(
+            node=tuple(self.node[me] for me in group),
+            rack=tuple(self.rack[me] for me in group),
+            rail=tuple(self.rail[me] for me in group),
+            aggregators=sum(me >= self.workers for me in group),
+        )
 
     def renumbered(self) -> "Layout":
         """Return the layout with nodes, racks and rails numbered from 0 in the order of their first ranks."""
-        places = (self.node, self.rack, self.rail)
-        numbers = ({old: new for new, old in enumerate(dict.fromkeys(each))} for each in places)
-        node, rack, rail = (tuple(map(new.__getitem__, each)) for new, each in zip(numbers, places, strict=True))
-        return Layout(node, rack, rail, self.aggregators)
+        return Layout(_renumbered(self.node), _renumbered(self.rack), _renumbered(self.rail), self.aggregators)
 
     def groups(self, tier: str) -> list[list[int]]:
         """Return the workers on each node, in each rack or on each rail, as ``tier`` says."""
@@ -96,29 +105,45 @@ class Layout:
     def ranks_per_node(self) -> int | None:
         """The workers on every node, or None where the nodes differ."""
         counts = set(Counter(self.node[: self.workers]).values())
-        return counts.pop() if len(counts) == 1 else None
+        if len(counts) > 1:
+            return None
+        return counts.pop()
 
     @property
     def mapping(self) -> str:
         """How consecutive ranks lie on the nodes: ``block``, ``cyclic`` or ``mixed``."""
         node = self.node[: self.workers]
-        if sum(a != b for a, b in pairwise(node)) == self.nodes - 1:
+        changes = sum(a != b for a, b in pairwise(node))  # how often the next rank is on another node
+        if changes == self.nodes - 1:
             return "block"
-        return "cyclic" if all(a != b for a, b in pairwise(node)) else "mixed"
+        if changes == len(node) - 1:
+            return "cyclic"
+        return "mixed"
 
     def tier(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return, for messages from ``source[i]`` to ``target[i]``, how far they go, as an index of TIERS."""
-        node, rack = np.array(self.node), np.array(self.rack)
-        same_node, same_rack = node[source] == node[target], rack[source] == rack[target]
+        node = np.array(self.node)
+        rack = np.array(self.rack)
+        same_node = node[source] == node[target]
+        same_rack = rack[source] == rack[target]
         return np.select([source == target, same_node, same_rack], [0, 1, 2], 3)
+
+
+def _renumbered(places: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the places of all ranks, numbered from 0 in the order of their first ranks."""
+    numbers = {place: number for number, place in enumerate(dict.fromkeys(places))}
+    return tuple(map(numbers.__getitem__, places))
 
 
 def least_period(values: NDArray[np.integer]) -> int:
     """Return the least divisor d of the length of ``values`` for which each of them is the one d places before."""
     count = len(values)
-    small = [each for each in range(1, isqrt(count) + 1) if count % each == 0]
-    divisors = [*small, *(count // each for each in reversed(small))]
-    return next((each for each in divisors if np.array_equal(values[each:], values[: count - each])), 1)
+    small = [divisor for divisor in range(1, isqrt(count) + 1) if count % divisor == 0]
+    large = [count // divisor for divisor in reversed(small)]
+    for period in (*small, *large):
+        if np.array_equal(values[period:], values[: count - period]):
+            return period
+    return 1
 
 
 @lru_cache(maxsize=8)
@@ -130,12 +155,15 @@ def equal_block(layout: Layout) -> int:
     """
     if layout.aggregators:
         return layout.ranks
-    node, rack, rail = (np.array(each) for each in (layout.node, layout.rack, layout.rail))
+    node = np.array(layout.node)
+    rack = np.array(layout.rack)
+    rail = np.array(layout.rail)
     rails = int(rail.max()) + 1
     shared = [node, node * rails + rail]
     if (rack != rack[0]).any():
         shared += [rack, rack * rails + rail]
-    everyone, away = np.arange(layout.ranks), []
+    everyone = np.arange(layout.ranks)
+    away = []
     for owner in shared:
         first = np.empty(int(owner.max()) + 1, np.int64)
         first[owner[::-1]] = everyone[::-1]  # the last one that is assigned, which is the first rank, remains

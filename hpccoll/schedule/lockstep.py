@@ -19,34 +19,43 @@ def run_lockstep(operation: "Operation", src: "Sequence[Array]", dst: "Sequence[
     ``src`` and ``dst`` have the buffer of each rank, ``operation.elements`` long; src is unused in place.
     """
     for lane in range(operation.lanes):
-        walk(operation.traces[lane % len(operation.slices)], _Elements(operation, lane, src, dst))
-    for me in range(operation.layout.workers):
-        operation.reduction.scale(operation.result(dst[me], me), operation.layout.workers)
+        trace = operation.traces[lane % len(operation.slices)]
+        walk(trace, _Elements(operation, lane, src, dst))
+    workers = operation.layout.workers
+    for me in range(workers):
+        operation.reduction.scale(operation.result(dst[me], me), workers)
 
 
 class _Elements:
     """The buffers of all ranks, accessed by the parts of one lane."""
 
     def __init__(self, operation: "Operation", lane: int, src: "Sequence[Array]", dst: "Sequence[Array]") -> None:
-        self.operation, self.lane = operation, lane
-        self.buffers = {"src": list(src), "dst": list(dst), "tmp": [np.empty(0, operation.dtype) for _ in dst]}
+        self.operation = operation
+        self.lane = lane
+        tmp: list[Array] = [np.empty(0, operation.dtype) for _ in dst]
+        self.buffers = {"src": list(src), "dst": list(dst), "tmp": tmp}
 
     def _read(self, me: int, part: Part) -> "Array":
         spans = self.operation.cut.spans(self.lane, me, part)
-        return np.concatenate([self.buffers[part.buffer][me][a:b] for a, b in spans] or [self.buffers["dst"][me][:0]])
+        if not spans:
+            return self.buffers["dst"][me][:0]
+        buffer = self.buffers[part.buffer][me]
+        return np.concatenate([buffer[start:stop] for start, stop in spans])
 
     def read(self, message: Message) -> "Array":
         return self._read(message.source, message.sent)
 
     def land(self, message: Message, arrival: "Array") -> None:
-        me, buffers = message.target, self.buffers[message.landed.buffer]
+        me = message.target
+        buffers = self.buffers[message.landed.buffer]
         if message.operand is not None:
             arrival = self.operation.reduction.fold(self._read(me, message.operand), arrival)
         spans = self.operation.cut.spans(self.lane, me, message.landed)
-        length = max((b for _, b in spans), default=0)
+        length = max((stop for _, stop in spans), default=0)
         if message.landed.buffer == "tmp" and length > len(buffers[me]):
             buffers[me] = np.resize(buffers[me], length)
         done = 0
-        for a, b in spans:
-            buffers[me][a:b] = arrival[done : done + b - a]
-            done += b - a
+        for start, stop in spans:
+            count = stop - start
+            buffers[me][start:stop] = arrival[done : done + count]
+            done += count

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,9 @@ def _spread(index: Index, at: Ranks) -> Ranks:
     """Return ``index``, an int or an array over all ranks, at the ranks ``at``."""
     if len(at) == 1 and isinstance(index, int):  # ranks are followed one by one: np.full takes several times as long
         return np.array([index], np.int64)
-    return np.full(len(at), index, np.int64) if np.ndim(index) == 0 else np.asarray(index, np.int64)[at]
+    if np.ndim(index) == 0:
+        return np.full(len(at), index, np.int64)
+    return np.asarray(index, np.int64)[at]
 
 
 def _spread_part(part: Part, at: Ranks) -> Part:
@@ -120,26 +122,33 @@ def _pair(
     *,
     all_send: bool = False,
 ) -> Messages:
+    """Return the messages from each ``source[i]`` to ``target[i]``, after seeing that both ends fit."""
     landed = arrival.target if isinstance(arrival, Copy) else arrival.part
-    operand = arrival.operand if isinstance(arrival, RecvReduce) else None
     landed_there = _spread_part(landed, target)
     operand_there = None
-    if operand is landed:
+    if isinstance(arrival, RecvReduce):
         operand_there = landed_there
-    elif operand is not None:
-        operand_there = _spread_part(operand, target)
+        if arrival.operand is not landed:
+            operand_there = _spread_part(arrival.operand, target)
     sent_there = _at_all_ranks(sent, len(source)) if all_send else _spread_part(sent, source)
     messages = Messages(source, target, sent_there, landed_there, operand_there)
     if landed.buffer == "src" and len(target):
         raise ScheduleError(f"rank {target[0]} writes src, which is only read")
     sends = _check(schedule, sent_there, source)
-    for verb, part in (("expects", landed_there), ("folds with", operand_there)):
-        if part is None or (part is landed_there and verb != "expects"):  # nothing is folded, or into the same part
-            continue
-        length = _check(schedule, part, target)
-        for i in np.flatnonzero(length != sends)[:1]:
-            raise ScheduleError(f"rank {source[i]} sends {sends[i]} units where rank {target[i]} {verb} {length[i]}")
+    _check_lengths(messages, sends, "expects", _check(schedule, landed_there, target))
+    if operand_there is not None and operand_there is not landed_there:
+        _check_lengths(messages, sends, "folds with", _check(schedule, operand_there, target))
     return messages
+
+
+def _check_lengths(messages: Messages, sends: NDArray[np.int64], verb: str, length: NDArray[np.int64]) -> None:
+    """Check that every target has room for as many units as its source sends."""
+    different = np.flatnonzero(length != sends)
+    if len(different):
+        i = different[0]
+        source = messages.source[i]
+        target = messages.target[i]
+        raise ScheduleError(f"rank {source} sends {sends[i]} units where rank {target} {verb} {length[i]}")
 
 
 def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
@@ -147,7 +156,8 @@ def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
     size = MOST_TMP_UNITS if part.buffer == "tmp" else schedule.units
     length = np.zeros(len(at), np.int64)
     for r in part.ranges:
-        first, last = np.asarray(r.first), np.asarray(r.last)
+        first = np.asarray(r.first)
+        last = np.asarray(r.last)
         some = last - first
         if len(at) == 1:  # three reductions of one element would take longer than all else
             outside = not 0 <= first[0] <= last[0] <= size
@@ -162,24 +172,28 @@ def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
 
 def _pair_aligned(schedule: Schedule, step: Step, everyone: Ranks) -> tuple[Messages, ...] | None:
     """Pair the messages of a step of all ranks; None where one has no partner in the same step."""
-    if (permuted := _pair_permutation(schedule, step, everyone)) is not None:
+    permuted = _pair_permutation(schedule, step, everyone)
+    if permuted is not None:
         return (permuted,)
-    source, target, sent_in = _ends(step, everyone, sends=True)
-    origin, landed_at, landed_in = _ends(step, everyone, sends=False)
+    sent = _ends(step, everyone, sends=True)
+    landed = _ends(step, everyone, sends=False)
+    source, target = sent.source, sent.target
     strange = (target < 0) | (target >= len(everyone)) | (source == target)
-    if strange.any() or not (np.array_equal(source, origin) and np.array_equal(target, landed_at)):
+    if strange.any() or not (np.array_equal(source, landed.source) and np.array_equal(target, landed.target)):
         return None  # one by one finds the words for what is wrong
     paired = []
     # Sorted once: a step of p - 1 messages a rank would be gone through p - 1 times.
-    order = np.argsort(landed_in, kind="stable")
-    first, last = (np.searchsorted(landed_in[order], range(len(step.actions)), side) for side in ("left", "right"))
-    for position, action in enumerate(step.actions):
+    order = np.argsort(landed.position, kind="stable")
+    bounds = np.searchsorted(landed.position[order], range(len(step.actions) + 1))
+    for number, action in enumerate(step.actions):
         if isinstance(action, Copy):
             paired.append(_pair(schedule, everyone, everyone, action.source, action))
         elif not isinstance(action, Send):
-            received = order[first[position] : last[position]]
-            for number in np.unique(sent_in[received]):
-                send, matching = cast("Send", step.actions[number]), received[sent_in[received] == number]
+            received = order[bounds[number] : bounds[number + 1]]
+            sent_in = sent.position[received]
+            for sending in np.unique(sent_in):
+                send = cast("Send", step.actions[sending])
+                matching = received[sent_in == sending]
                 paired.append(_pair(schedule, source[matching], target[matching], send.part, action))
     return tuple(paired)
 
@@ -194,29 +208,46 @@ def _pair_permutation(schedule: Schedule, step: Step, everyone: Ranks) -> Messag
     send, arrival = step.actions
     if not isinstance(send, Send) or not isinstance(arrival, Recv | RecvReduce):
         return None
-    target, source = np.asarray(send.peer), np.asarray(arrival.peer)
-    if not target.shape == source.shape == everyone.shape or target.min() < 0 or target.max() >= len(everyone):
+    target = np.asarray(send.peer)
+    source = np.asarray(arrival.peer)
+    if not target.shape == source.shape == everyone.shape:
+        return None
+    if target.min() < 0 or target.max() >= len(everyone):
         return None
     if not np.array_equal(source[target], everyone) or (target == everyone).any():
         return None
     return _pair(schedule, everyone, target, send.part, arrival, all_send=True)
 
 
-def _ends(step: Step, everyone: Ranks, *, sends: bool) -> tuple[Ranks, Ranks, Ranks]:
-    """Return source, target and position in the step of all messages sent, or received, in listed order of actions.
+class _Ends(NamedTuple):
+    """The sending, or the receiving, ends of the messages of a step."""
 
-    Both are in one order of source and target, so that what is k-th in one is the partner of what is k-th in the other.
+    source: Ranks
+    target: Ranks
+    position: Ranks  # of the action in the step
+
+
+def _ends(step: Step, everyone: Ranks, *, sends: bool) -> _Ends:
+    """Return the ends of all messages sent, or received, by source and target, and then in listed order of actions.
+
+    The k-th of those sent is then the partner of the k-th of those received.
     """
-    ends = [(everyone[:0],) * 3]
+    ranks = [everyone[:0]]
+    peers = [everyone[:0]]
+    positions = [everyone[:0]]
     for position, action in enumerate(step.actions):
-        if not isinstance(action, Copy) and isinstance(action, Send) == sends:
-            peers = _spread(action.peer, everyone)
-            ranks = everyone[peers != NONE]
-            ends.append((ranks, peers[ranks], np.full(len(ranks), position)))
-    rank, peer, positions = (np.concatenate(column) for column in zip(*ends, strict=True))
-    source, target = (rank, peer) if sends else (peer, rank)
+        if isinstance(action, Copy) or isinstance(action, Send) != sends:
+            continue
+        peer = _spread(action.peer, everyone)
+        acting = everyone[peer != NONE]
+        ranks.append(acting)
+        peers.append(peer[acting])
+        positions.append(np.full(len(acting), position))
+    source, target = np.concatenate(ranks), np.concatenate(peers)
+    if not sends:
+        source, target = target, source
     order = np.argsort(source * len(everyone) + target, kind="stable")
-    return source[order], target[order], positions[order]
+    return _Ends(source[order], target[order], np.concatenate(positions)[order])
 
 
 @dataclass(slots=True)
@@ -234,15 +265,15 @@ def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
     with collector_paused():  # looking for circles among all steps takes longer than pairing them
         programs = [[_RankStep(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks]
         _pair_all(schedule, programs, skip)
-    at, left = [0 for _ in ranks], sum(map(len, programs))
+    at = [0 for _ in ranks]
+    left = sum(map(len, programs))
     started = [me for me in ranks if programs[me]]
     while left:
-        met = {peer for me in started for peer, n in programs[me][at[me]].partners if at[peer] == n}
-        ended = [me for me in sorted(met.union(started)) if all(at[to] >= n for to, n in programs[me][at[me]].partners)]
+        ended = _ending(programs, at, started)
         if not ended:
             raise ScheduleError(_deadlock(programs, at, skip))
-        sent = [m for me in started for m in programs[me][at[me]].sent]
-        landed = [m for me in ended for m in programs[me][at[me]].landed]
+        sent = [message for me in started for message in programs[me][at[me]].sent]
+        landed = [message for me in ended for message in programs[me][at[me]].landed]
         yield Round(tuple(sent), tuple(landed), np.array(ended))
         for me in ended:
             at[me] += 1
@@ -250,9 +281,59 @@ def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
         started = [me for me in ended if at[me] < len(programs[me])]
 
 
+def _ending(programs: list[list[_RankStep]], at: list[int], started: list[int]) -> list[int]:
+    """Return the ranks whose step ends after ``started`` have begun theirs, among these and their partners."""
+    candidates = set(started)
+    for me in started:
+        for peer, number in programs[me][at[me]].partners:
+            if at[peer] == number:
+                candidates.add(peer)
+    return [me for me in sorted(candidates) if all(at[peer] >= n for peer, n in programs[me][at[me]].partners)]
+
+
+_Pair: TypeAlias = tuple[int, int, int]
+"""Source, target, and how many messages between the two precede this one in its step."""
+
+
+class _Sent(NamedTuple):
+    """A send without its receive."""
+
+    step: int
+    part: Part
+
+
+class _Awaited(NamedTuple):
+    """A receive without its send."""
+
+    step: int
+    position: int  # among the arrivals of the step
+    action: Recv | RecvReduce
+
+
 def _pair_all(schedule: Schedule, programs: list[list[_RankStep]], skip: int) -> None:
-    sends: dict[tuple[int, int, int], list[tuple[int, Part]]] = defaultdict(list)
-    arrivals: dict[tuple[int, int, int], list[tuple[int, int, Recv | RecvReduce]]] = defaultdict(list)
+    """Pair the messages of all steps, and keep them in the steps."""
+    sends, arrivals = _list_ends(schedule, programs, skip)
+    for pair in sorted(sends.keys() | arrivals.keys()):
+        source, target, _ = pair
+        out = sends[pair]
+        back = arrivals[pair]
+        if len(out) != len(back):
+            raise ScheduleError(_unpaired(source, target, [n for n, _ in out], [n for n, _, _ in back], skip))
+        for (sent_in, part), (landed_in, position, arrival) in zip(out, back, strict=True):
+            with _naming(_steps_of_message(source, target, sent_in + skip, landed_in + skip)):
+                messages = _pair(schedule, np.array([source]), np.array([target]), part, arrival)
+            programs[source][sent_in].sent.append(messages)
+            programs[target][landed_in].landed[position] = messages
+            programs[source][sent_in].partners.append((target, landed_in))
+            programs[target][landed_in].partners.append((source, sent_in))
+
+
+def _list_ends(
+    schedule: Schedule, programs: list[list[_RankStep]], skip: int
+) -> tuple[dict[_Pair, list[_Sent]], dict[_Pair, list[_Awaited]]]:
+    """Return the sends and the receives of all steps, in their order; copies, which need no partner, are paired."""
+    sends: dict[_Pair, list[_Sent]] = defaultdict(list)
+    arrivals: dict[_Pair, list[_Awaited]] = defaultdict(list)
     for me, program in enumerate(programs):
         for number, current in enumerate(program):
             for action, peer, k in _numbered(current.step, me):
@@ -264,21 +345,11 @@ def _pair_all(schedule: Schedule, programs: list[list[_RankStep]], skip: int) ->
                 elif peer == me or not 0 <= peer < len(programs):
                     raise ScheduleError(f"step {number + skip + 1}: rank {me} names rank {peer}, which is no peer")
                 elif isinstance(action, Send):
-                    sends[me, peer, k].append((number, action.part))
+                    sends[me, peer, k].append(_Sent(number, action.part))
                 else:
-                    arrivals[peer, me, k].append((number, len(current.landed), action))
+                    arrivals[peer, me, k].append(_Awaited(number, len(current.landed), action))
                     current.landed.append(_PENDING)
-    for source, target, k in sorted(sends.keys() | arrivals.keys()):
-        out, back = sends[source, target, k], arrivals[source, target, k]
-        if len(out) != len(back):
-            raise ScheduleError(_unpaired(source, target, [n for n, _ in out], [n for n, _, _ in back], skip))
-        for (sent_in, part), (landed_in, position, arrival) in zip(out, back, strict=True):
-            with _naming(_steps_of_message(source, target, sent_in + skip, landed_in + skip)):
-                messages = _pair(schedule, np.array([source]), np.array([target]), part, arrival)
-            programs[source][sent_in].sent.append(messages)
-            programs[target][landed_in].landed[position] = messages
-            programs[source][sent_in].partners.append((target, landed_in))
-            programs[target][landed_in].partners.append((source, sent_in))
+    return sends, arrivals
 
 
 def _steps_of_message(source: int, target: int, sent_in: int, landed_in: int) -> str:
@@ -311,11 +382,11 @@ _PENDING = Messages(np.array([]), np.array([]), Part("dst", ()), Part("dst", ())
 
 
 def _deadlock(programs: list[list[_RankStep]], at: list[int], skip: int) -> str:
-    waits = [
-        f"rank {me} in step {at[me] + skip + 1} waits for rank {peer} to reach step {number + skip + 1}"
-        for me, program in enumerate(programs)
-        if at[me] < len(program)
-        for peer, number in sorted(set(program[at[me]].partners))
-        if at[peer] < number
-    ]
+    waits = []
+    for me, program in enumerate(programs):
+        partners = program[at[me]].partners if at[me] < len(program) else []
+        for peer, number in sorted(set(partners)):
+            if at[peer] < number:
+                wait = f"rank {me} in step {at[me] + skip + 1} waits for rank {peer} to reach step {number + skip + 1}"
+                waits.append(wait)
     return "deadlock: " + "; ".join(waits)

@@ -81,7 +81,9 @@ class Operation:
     def lane_schedule(self, number: int) -> Schedule:
         """Return the schedule of a lane, in or out of place as the operation is."""
         schedule = self.slices[number % len(self.slices)]
-        return schedule if self.in_place else out_of_place(self.call, schedule)
+        if self.in_place:
+            return schedule
+        return out_of_place(self.call, schedule)
 
     def elements(self, buffer: str, me: int) -> int:
         """Return the length of src or dst at rank ``me`` in elements; dst holds all units, including its workspace."""
@@ -89,14 +91,20 @@ class Operation:
 
     def result(self, dst: Array, me: int) -> Array:
         """Return the part of dst that is defined at rank ``me`` after the operation."""
-        return dst[self.span("dst", self.call.target(me, self.api_cut.units), me)]
+        units = self.call.target(me, self.api_cut.units)
+        return dst[self.span("dst", units, me)]
 
     def contribution(self, src: Array, dst: Array, me: int) -> Array:
         """Return the part of src (in place: of dst) that rank ``me`` contributes."""
-        buffer, name = (dst, "dst") if self.in_place else (src, "src")
-        return buffer[self.span(name, self.call.source(me, self.api_cut.units), me)]
+        units = self.call.source(me, self.api_cut.units)
+        if self.in_place:
+            return dst[self.span("dst", units, me)]
+        return src[self.span("src", units, me)]
 
     def span(self, buffer: str, units: range, me: int) -> slice:
         """Return the elements of consecutive units of ``api_cut`` in a buffer of rank ``me``."""
-        spans = self.api_cut.spans(0, me, Part(buffer, (Range(units.start, units.stop),))) if units else []
+        if not units:
+            return slice(0, 0)
+        part = Part(buffer, (Range(units.start, units.stop),))
+        spans = self.api_cut.spans(0, me, part)
         return slice(*spans[0]) if spans else slice(0, 0)

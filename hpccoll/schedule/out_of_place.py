@@ -9,7 +9,19 @@ from numpy.typing import NDArray
 
 from hpccoll.schedule.cut import units_of_ranges
 from hpccoll.schedule.schedule import NotVectorisedError, Schedule
-from hpccoll.schedule.step import NONE, Action, Copy, Index, Part, Range, RecvReduce, Send, Step, drop_null_peers
+from hpccoll.schedule.step import (
+    NONE,
+    Action,
+    Buffer,
+    Copy,
+    Index,
+    Part,
+    Range,
+    RecvReduce,
+    Send,
+    Step,
+    drop_null_peers,
+)
 
 if TYPE_CHECKING:
     from hpccoll.schedule.collective import CollectiveCall
@@ -42,7 +54,8 @@ def out_of_place(call: "CollectiveCall", schedule: Schedule) -> Schedule:
             yield redirected
             for action in step.actions:
                 only_in_src -= _units_landed(action)
-        if left := only_in_src.intersection(call.target(rank, schedule.units)):
+        left = only_in_src.intersection(call.target(rank, schedule.units))
+        if left:
             yield Step(Copy(_part("src", left), _part("dst", left)))
 
     return Schedule(schedule.layout, schedule.units, steps, schedule.vectorised)
@@ -54,7 +67,9 @@ class _AllRanks:
     def __init__(self, call: "CollectiveCall", schedule: Schedule, ranks: NDArray[np.integer]) -> None:
         if len(ranks) * schedule.units > MOST_UNITS:
             raise NotVectorisedError
-        self.call, self.schedule, self.ranks = call, schedule, ranks
+        self.call = call
+        self.schedule = schedule
+        self.ranks = ranks
         self.only_in_src = self._units_of_ranks(call.source)
 
     def steps(self) -> Iterator[Step]:
@@ -79,7 +94,9 @@ class _AllRanks:
 
     def _steps(self) -> Iterator[Step]:
         for step in self.schedule.steps(self.ranks):
-            now = self.only_in_src.copy() if any(isinstance(a, RecvReduce) for a in step.actions) else self.only_in_src
+            now = self.only_in_src
+            if any(isinstance(action, RecvReduce) for action in step.actions):
+                now = now.copy()
             yield Step(*(self._redirected(action, now) for action in step.actions))
             for action in step.actions:
                 self._mark_landed(action, self.only_in_src)
@@ -121,18 +138,16 @@ class _AllRanks:
     def _units(self, action: Action, part: Part) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the units of a part at the ranks that have a peer, and before them the row of each."""
         count = len(self.ranks)
-        acting = np.full(count, True) if isinstance(action, Copy) else np.broadcast_to(action.peer != NONE, count)
-        rows = np.flatnonzero(acting)
-        pairs = [_no_units()]
+        acting = True if isinstance(action, Copy) else action.peer != NONE
+        rows = np.flatnonzero(np.broadcast_to(acting, count))
+        rows_of_units = [np.empty(0, np.int64)]
+        units = [np.empty(0, np.int64)]
         for r in part.ranges:
             first, last = (np.broadcast_to(np.asarray(end, np.int64), count)[rows] for end in r)
-            which, units = units_of_ranges(first, last)
-            pairs.append((rows[which], units))
-        return np.concatenate([of_rows for of_rows, _ in pairs]), np.concatenate([units for _, units in pairs])
-
-
-def _no_units() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    return np.empty(0, np.int64), np.empty(0, np.int64)
+            which, units_of_range = units_of_ranges(first, last)
+            rows_of_units.append(rows[which])
+            units.append(units_of_range)
+        return np.concatenate(rows_of_units), np.concatenate(units)
 
 
 def _columns_of(left: NDArray[np.bool]) -> Iterator[Range]:
@@ -148,18 +163,23 @@ def _columns_of(left: NDArray[np.bool]) -> Iterator[Range]:
 
 
 def _part(buffer: str, units: Iterable[int]) -> Part:
-    return Part(buffer, tuple(Range(unit, unit + 1) for unit in sorted(units)))
+    return Buffer(buffer).units(sorted(units))
 
 
 def _units(part: Part) -> set[int]:
-    return {unit for r in part.ranges for unit in range(index(r.first), index(r.last))}
+    units: set[int] = set()
+    for r in part.ranges:
+        units.update(range(index(r.first), index(r.last)))
+    return units
 
 
 def _units_landed(action: Action) -> set[int]:
     if isinstance(action, Send):
         return set()
     part = action.target if isinstance(action, Copy) else action.part
-    return _units(part) if part.buffer == "dst" else set()
+    if part.buffer != "dst":
+        return set()
+    return _units(part)
 
 
 def _read_from_src(step: Step, only_in_src: set[int]) -> tuple[Step, set[int]]:

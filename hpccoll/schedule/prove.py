@@ -44,7 +44,7 @@ def prove(call: CollectiveCall, schedules: Iterable[Schedule], *, in_place: bool
 
     Args:
         call: the call of a collective.
-        schedules: the slices, each of which is checked over its own units.
+        schedules: the slices; each is checked over its own units.
         in_place: whether dst starts with the contributions and src is undefined, or the other way round.
 
     Raises:
@@ -109,22 +109,33 @@ class _Extent:
             for m in round_.landing:
                 separate = separate and _leaves_units(m)
                 period = _period(m, schedule, period) if separate else 0
-                for part in {id(part): part for part in (m.sent, m.landed, m.operand) if part is not None}.values():
-                    ranges.add(part)
+                ranges.add_parts(m)
                 if m.operand is not None:
                     folded += sum(int(np.sum(np.subtract(r.last, r.first))) for r in m.landed.ranges)
         for me in range(schedule.layout.workers):
             ranges.add_units(call.source(me, schedule.units))
             ranges.add_units(call.target(me, schedule.units))
-        edges = ranges.ends() if separate else ranges.single_units()
-        unions = folded * len(edges) // max(1, schedule.units) if separate else folded
-        row_bytes = 8 * row_words(schedule.layout.workers) * unions
-        complete = named <= KEPT_RANGES
-        return cls(schedule, edges, separate, period, row_bytes, number, tuple(kept) if complete else None)
+        if separate:
+            edges = ranges.ends()
+            unions = folded * len(edges) // max(1, schedule.units)
+        else:
+            edges = ranges.single_units()
+            unions = folded
+        return cls(
+            schedule,
+            edges,
+            separate,
+            period,
+            row_bytes=8 * row_words(schedule.layout.workers) * unions,
+            number=number,
+            kept=tuple(kept) if named <= KEPT_RANGES else None,
+        )
 
     @property
     def rounds(self) -> Iterable[_Round]:
-        return _rounds(self.schedule) if self.kept is None else self.kept
+        if self.kept is None:
+            return _rounds(self.schedule)
+        return self.kept
 
     def groups(self) -> Iterator[range]:
         """Yield the places that are proven at once; of places that are alike, one."""
@@ -143,23 +154,28 @@ def _rotates(call: CollectiveCall, schedule: Schedule) -> bool:
     p = schedule.layout.workers
     if not p == schedule.units == schedule.layout.ranks:
         return False
+    for select in (call.source, call.target):
+        if not _are_shifted([select(me, p) for me in range(p)], p):
+            return False
     units = np.arange(p)
-    shifted = [_are_shifted([select(me, p) for me in range(p)], p) for select in (call.source, call.target)]
-    of_first = np.array([call.collective.result(call, me, 0)[0] for me in range(p)])
-    for me in range(p if all(shifted) else 0):
+    origins_of_unit_0 = np.array([call.collective.result(call, me, 0)[0] for me in range(p)])
+    for me in range(p):
         origin, unit = call.collective.result(call, me, units)
-        expected = of_first[(me - units) % p]
+        expected = origins_of_unit_0[(me - units) % p]
         expected = np.where(expected < 0, expected, (expected + units) % p)
         if not (np.array_equal(np.broadcast_to(origin, p), expected) and np.array_equal(unit, units)):
             return False
-    return all(shifted)
+    return True
 
 
 def _are_shifted(units: Sequence[range], p: int) -> bool:
-    """Return whether all ranks name all units, or each one unit, which is that of the rank before it plus one."""
-    if all(each == range(p) for each in units):
+    """Return whether all ranks name all units, or each names one unit: that of the rank before it plus one."""
+    if all(units_of_rank == range(p) for units_of_rank in units):
         return True
-    return all(len(each) == 1 and each.start == (units[0].start + me) % p for me, each in enumerate(units))
+    first = units[0].start
+    return all(
+        len(units_of_rank) == 1 and units_of_rank.start == (first + me) % p for me, units_of_rank in enumerate(units)
+    )
 
 
 def _period(messages: Messages, schedule: Schedule, least: int) -> int:
@@ -191,7 +207,8 @@ def _cyclic_ranges(ranges: Sequence[Range], p: int) -> list[tuple[Ints, Ints]]:
     cyclic = list[tuple[Ints, Ints]]()
     ends_at_p = np.zeros(p, bool)
     for r in ranges:
-        first, last = np.asarray(r.first), np.asarray(r.last)
+        first = np.asarray(r.first)
+        last = np.asarray(r.last)
         length = last - first
         goes_on = bool(cyclic) and not first.any() and bool((ends_at_p | (length == 0)).all())
         if goes_on:
@@ -211,11 +228,14 @@ def _repeats(values: Ints, period: int) -> bool:
 def _leaves_units(messages: Messages) -> bool:
     """Return whether every message lands at the units from which it was sent."""
     sent = messages.sent.ranges
-    parts = [messages.landed] if messages.operand is None else [messages.landed, messages.operand]
-    return all(part.ranges is sent or _are_equal(part.ranges, sent) for part in parts)
+    if not _are_equal(messages.landed.ranges, sent):
+        return False
+    return messages.operand is None or _are_equal(messages.operand.ranges, sent)
 
 
 def _are_equal(some: Sequence[Range], others: Sequence[Range]) -> bool:
+    if some is others:
+        return True
     if len(some) != len(others):
         return False
     pairs = zip(some, others, strict=True)
@@ -228,14 +248,23 @@ class _UniqueRanges:
     _LAST = 1 << 31  # no unit has a number as large
 
     def __init__(self) -> None:
-        self._known = np.empty(0, np.int64)  # first and last in one number, ascending
+        self._merged = np.empty(0, np.int64)  # first and last in one number, ascending
         self._added: list[Ints] = []
 
-    def add(self, part: Part) -> None:
+    def add_parts(self, messages: Messages) -> None:
+        """Add the ranges of all parts of messages."""
+        self._add(messages.sent)
+        if messages.landed is not messages.sent:
+            self._add(messages.landed)
+        if messages.operand is not None and messages.operand is not messages.landed:
+            self._add(messages.operand)
+
+    def _add(self, part: Part) -> None:
         for r in part.ranges:
-            first, last = np.asarray(r.first, np.int64), np.asarray(r.last, np.int64)
+            first = np.asarray(r.first, np.int64)
+            last = np.asarray(r.last, np.int64)
             self._added.append(np.ravel(first * self._LAST + last))
-        if sum(map(len, self._added)) > max(len(self._known), 1 << 12):
+        if sum(map(len, self._added)) > max(len(self._merged), 1 << 12):
             self._merge()
 
     def add_units(self, units: range) -> None:
@@ -243,12 +272,12 @@ class _UniqueRanges:
             self._added.append(np.array([units.start * self._LAST + units.stop]))
 
     def _merge(self) -> None:
-        self._known = np.unique(np.concatenate([self._known, *self._added]))
+        self._merged = np.unique(np.concatenate([self._merged, *self._added]))
         self._added.clear()
 
     def _firsts_and_lasts(self) -> tuple[Ints, Ints]:
         self._merge()
-        first, last = np.divmod(self._known, self._LAST)
+        first, last = np.divmod(self._merged, self._LAST)
         some = first < last
         return first[some], last[some]
 
@@ -267,8 +296,10 @@ class _Contributions:
     """What is folded in some of the places of all buffers, as numbers of sets."""
 
     def __init__(self, call: CollectiveCall, extent: _Extent, places: range, *, in_place: bool) -> None:
-        self.call, self.extent, self.places = call, extent, places
-        layout, units = extent.schedule.layout, extent.schedule.units
+        self.call = call
+        self.extent = extent
+        self.places = places
+        layout = extent.schedule.layout
         share = len(places) * extent.row_bytes // max(1, len(extent.edges) - 1)
         unions = share // (8 * row_words(layout.workers))
         self.units = extent.edges[places.start : places.stop]  # the first unit of each place
@@ -278,7 +309,7 @@ class _Contributions:
         self.carried: dict[Messages, Ints] = {}
         begin = self.buffers["dst" if in_place else "src"]
         for me in range(layout.workers):
-            held = self._places_of(call.source(me, units))
+            held = self._places_of(call.source(me, extent.schedule.units))
             begin[me, held] = self.sets.single(me, np.arange(len(self.units))[held])
 
     def run(self) -> None:
@@ -320,8 +351,11 @@ class _Contributions:
     def _check_places(self, number: int, messages: Messages, which: Ints, places: Ints) -> None:
         """Check that divisible units land where they were sent from."""
         _, sent = self._spread(messages.sent)
-        for i in which[np.flatnonzero(sent != places)[:1]]:
-            source, target = ([*_at(part, int(i)).units] for part in (messages.sent, messages.landed))
+        moved = which[np.flatnonzero(sent != places)]
+        if len(moved):
+            i = int(moved[0])
+            source = list(_at(messages.sent, i).units)
+            target = list(_at(messages.landed, i).units)
             raise _fault(number, f"rank {messages.target[i]} puts divisible units {source} in the place of {target}")
 
     def _read(self, number: int, buffer: str, ranks: Ints, places: Ints) -> Ints:
@@ -338,8 +372,8 @@ class _Contributions:
         if twice.any() and not self.call.collective.idempotent:
             i = int(np.flatnonzero(twice)[0])
             both = self.sets.members(int(held[i])) & self.sets.members(int(arriving[i]))
-            what = f"rank {target[i]} counts twice in unit {self.units[places[i]]}: {_names(both)}"
-            raise _fault(number, what)
+            unit = self.units[places[i]]
+            raise _fault(number, f"rank {target[i]} counts twice in unit {unit}: {_names(both)}")
         return united
 
     def _spread(self, part: Part) -> tuple[Ints, Ints]:
@@ -354,10 +388,13 @@ class _Contributions:
     def _place(self, unit: object) -> Ints:
         """Return which of the places begin at units that are edges; those beyond begin where the places end."""
         place = np.searchsorted(self.extent.edges, np.asarray(unit, np.int64))
-        return np.clip(place, self.places.start, self.places.stop) - self.places.start
+        first = self.places.start
+        return np.clip(place, first, self.places.stop) - first
 
     def _places_of(self, units: range) -> slice:
-        return slice(*self._place([units.start, units.stop]).tolist()) if units else slice(0, 0)
+        if not units:
+            return slice(0, 0)
+        return slice(*self._place([units.start, units.stop]).tolist())
 
     def check(self) -> None:
         """Check the postcondition after the last round.
@@ -369,7 +406,9 @@ class _Contributions:
             held = self._places_of(self.call.target(me, self.extent.schedule.units))
             places = np.arange(len(self.units))[held]
             sets = self.buffers["dst"][me, held]
-            for i in np.flatnonzero(~self._are_results(me, places, sets))[:1]:
+            wrong = np.flatnonzero(~self._are_results(me, places, sets))
+            if len(wrong):
+                i = wrong[0]
                 self._refuse(me, int(self.units[places[i]]), int(sets[i]))
 
     def _are_results(self, me: int, places: Ints, sets: Ints) -> NDArray[np.bool]:
@@ -382,10 +421,13 @@ class _Contributions:
         results: NDArray[np.bool] = are_here & (sets == self.sets.single(np.asarray(origin), wanted))
         return results
 
-    def _refuse(self, me: int, unit: int, found: int) -> None:
-        required, held = self.call.result(me, unit), self.sets.members(found)
+    def _refuse(self, me: int, unit: int, number: int) -> None:
+        """Raise the error of a unit of dst that ends with the set of this number."""
+        required = self.call.result(me, unit)
+        held = self.sets.members(number)
         after = f"after round {self.extent.number}, the last one, " if self.extent.number else ""
-        if missing := required - held:
+        missing = required - held
+        if missing:
             raise UnmetPostconditionError(f"{after}rank {me} ends without {_names(missing)} in unit {unit}")
         raise UnmetPostconditionError(f"{after}rank {me} ends with {_names(held - required)} in unit {unit}")
 
@@ -412,27 +454,37 @@ def _batches(messages: Sequence[Messages], *, arrivals: bool) -> list[list[Messa
 
 
 def _form(part: Part | None) -> tuple[str, int] | None:
-    return None if part is None else (part.buffer, len(part.ranges))
+    if part is None:
+        return None
+    return part.buffer, len(part.ranges)
 
 
 def _joined(batch: Sequence[Messages]) -> Messages:
     """Return the messages of a batch as one."""
     if len(batch) == 1:
         return batch[0]
-    source, target = (np.concatenate([getattr(m, end) for m in batch]) for end in ("source", "target"))
-    sent, landed = _joined_part([m.sent for m in batch]), _joined_part([m.landed for m in batch])
     operands = [m.operand for m in batch if m.operand is not None]
-    return Messages(source, target, sent, landed, _joined_part(operands) if operands else None)
+    return Messages(
+        source=np.concatenate([m.source for m in batch]),
+        target=np.concatenate([m.target for m in batch]),
+        sent=_joined_part([m.sent for m in batch]),
+        landed=_joined_part([m.landed for m in batch]),
+        operand=_joined_part(operands) if operands else None,
+    )
 
 
 def _joined_part(parts: Sequence[Part]) -> Part:
-    columns = zip(*(part.ranges for part in parts), strict=True)
-    ranges = tuple(Range(*map(np.concatenate, zip(*column, strict=True))) for column in columns)
-    return Part(parts[0].buffer, ranges)
+    joined = []
+    for ranges in zip(*(part.ranges for part in parts), strict=True):
+        firsts, lasts = zip(*ranges, strict=True)
+        joined.append(Range(np.concatenate(firsts), np.concatenate(lasts)))
+    return Part(parts[0].buffer, tuple(joined))
 
 
 def _at(part: Part, i: int) -> Part:
-    return Part(part.buffer, tuple(Range(np.asarray(r.first)[i], np.asarray(r.last)[i]) for r in part.ranges))
+    """Return the part of message ``i``."""
+    ranges = [Range(np.asarray(r.first)[i], np.asarray(r.last)[i]) for r in part.ranges]
+    return Part(part.buffer, tuple(ranges))
 
 
 def _names(contributions: Iterable[Contribution]) -> str:

@@ -21,15 +21,16 @@ Groups = Sequence[Sequence[int]]
 
 
 def _round_robin(groups: Groups) -> list[int]:
-    """Return one of each group, then another of each, until none is left."""
-    return [me for row in zip_longest(*groups) for me in row if me is not None]
+    """Return the first rank of each group, then the second of each, until none is left."""
+    turns = zip_longest(*groups)  # the i-th rank of each group, None for a group without one
+    return [me for me in chain.from_iterable(turns) if me is not None]
 
 
 MAPPINGS: Mapping[str, Callable[[Groups], list[int]]] = {
     "block": lambda groups: list(chain.from_iterable(groups)),
     "cyclic": _round_robin,
 }
-"""How the ranks of several places become one sequence: those of nodes in each rack, then those of all racks."""
+"""How groups of ranks become one sequence: first the nodes of each rack, then all racks."""
 
 
 def numbering(layout: Layout, mapping: str) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from hpccoll.common.limits import OneOfWords
 
 DTYPES = ("int32", "int64", "float16", "float32", "float64")
-"""Of elements, by NumPy's names."""
+"""The dtypes of elements, by NumPy's names."""
 
 BFLOAT16 = "bfloat16"
 """A dtype that NumPy and MPI do not have: the upper half of a float32."""
@@ -51,10 +51,12 @@ class Reduction:
         if not self.averages:
             return
         if values.dtype.name == BFLOAT16:
-            values[...] = (values.astype(np.float32) / np.float32(p)).astype(values.dtype)
-        else:
-            divide = np.floor_divide if np.issubdtype(values.dtype, np.integer) else np.divide
-            divide(values, (np.float32 if values.dtype == np.float16 else values.dtype.type)(p), out=values)
+            quotients = values.astype(np.float32) / np.float32(p)
+            values[...] = quotients.astype(values.dtype)
+            return
+        divide = np.floor_divide if np.issubdtype(values.dtype, np.integer) else np.divide
+        divisor = np.float32(p) if values.dtype == np.float16 else values.dtype.type(p)
+        divide(values, divisor, out=values)
 
 
 REDUCTIONS = {

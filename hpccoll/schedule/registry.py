@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import TypeAlias, cast
@@ -62,10 +62,17 @@ power_of_two = Requirement("a power-of-two number of workers", lambda layout, _:
 
 def total_cost(p: int, *parts: "Algorithm") -> Cost | None:
     """Return the declared cost of algorithms one after the other at their defaults; None where one declares none."""
-    costs = [part.declared(p) for part in parts]
-    return (
-        None if None in costs else Cost(*(sum(each) for each in zip(*map(astuple, filter(None, costs)), strict=True)))
-    )
+    rounds: float = 0
+    sent: float = 0
+    reduced: float = 0
+    for part in parts:
+        cost = part.declared(p)
+        if cost is None:
+            return None
+        rounds += cost.rounds
+        sent += cost.sent
+        reduced += cost.reduced
+    return Cost(rounds, sent, reduced)
 
 
 class UnmetRequirementError(UnusableError):
@@ -86,7 +93,9 @@ class Algorithm:
     needs: tuple[Requirement, ...] = ()
     floor: bool = False  # whether the schedule is empty and only measures the harness
     aggregates: bool = False  # whether aggregators take part; else they are idle
-    pipelined: bool = False  # whether channels are segments of a pipeline, of which there are more by default
+    pipelined: bool = (
+        False  # whether channels are segments of a pipeline; the default number of channels is then larger
+    )
     # what reports print if ranks stand in for hardware; None for all other algorithms
     emulation: Emulation | None = None
     vectorised: bool = True  # whether its text, if it is a generator, takes an array of ranks as ``me``
@@ -97,8 +106,9 @@ class Algorithm:
     def title(self) -> str:
         """The first sentence of its text, or else of its page, without the full stop."""
         page = inspect.getmodule(self.program)
-        text = " ".join((self.program.__doc__ or (page and page.__doc__) or "").strip().partition("\n\n")[0].split())
-        return text.partition(". ")[0].removesuffix(".")
+        text = self.program.__doc__ or (page and page.__doc__) or ""
+        paragraph = " ".join(text.strip().partition("\n\n")[0].split())
+        return paragraph.partition(". ")[0].removesuffix(".")
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
@@ -145,7 +155,8 @@ class Algorithm:
         Raises:
             UnmetRequirementError: if the algorithm cannot run on the layout.
         """
-        if reason := self.unmet(layout, **parameters):
+        reason = self.unmet(layout, **parameters)
+        if reason:
             raise UnmetRequirementError("algorithm", reason)
         return self._made(layout, **parameters)
 
@@ -156,12 +167,13 @@ class Algorithm:
         """Return the schedule of an algorithm that does not slice the buffer, to compose others of it.
 
         Raises:
-            BadInputError: if ``slices`` raises it, or returns several.
+            BadInputError: if ``slices`` raises it, or returns more than one schedule.
         """
-        made = self.slices(layout, **parameters)
-        if len(made) > 1:
-            raise BadInputError("algorithm", self.name, f"one that leaves the buffer in one piece, not in {len(made)}")
-        return made[0]
+        schedules = self.slices(layout, **parameters)
+        if len(schedules) > 1:
+            pieces = f"one that leaves the buffer in one piece, not in {len(schedules)}"
+            raise BadInputError("algorithm", self.name, pieces)
+        return schedules[0]
 
 
 @lru_cache
@@ -171,15 +183,17 @@ def _keywords(program: Program) -> Mapping[str, Parameter]:
     return MappingProxyType({name: p.default for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY})
 
 
-@lru_cache  # a case asks several times, and thousands of ranks in groups take seconds to compose
+@lru_cache  # a case asks repeatedly, and thousands of ranks in groups take seconds to compose
 def _composed(
     algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
 ) -> tuple[Schedule, ...]:
     if layout.aggregators and not algorithm.aggregates:
-        workers = _composed(algorithm, layout.subset(range(layout.workers)), parameters)
-        return tuple(with_idle_aggregators(layout, one) for one in workers)
+        of_workers = _composed(algorithm, layout.subset(range(layout.workers)), parameters)
+        return tuple(with_idle_aggregators(layout, schedule) for schedule in of_workers)
     if inspect.isgeneratorfunction(algorithm.program):
-        program, vectorised = partial(algorithm.program, **dict(parameters)), algorithm.vectorised
-        return (Schedule.of(layout, program, vectorised=vectorised, regularity=algorithm.regularity),)
+        program = partial(algorithm.program, **dict(parameters))
+        return (Schedule.of(layout, program, vectorised=algorithm.vectorised, regularity=algorithm.regularity),)
     composed = cast("Schedule | tuple[Schedule, ...]", algorithm.program(layout, **dict(parameters)))
-    return composed if isinstance(composed, tuple) else (composed,)
+    if isinstance(composed, tuple):
+        return composed
+    return (composed,)

@@ -33,13 +33,15 @@ class Regularity:
 
 def of_sequence(parts: Iterable[Regularity | None]) -> Regularity | None:
     """Return the regularity of schedules one after the other; None if one of them has none."""
-    known = []
+    period = 1
+    shifts = set()
     for part in parts:
         if part is None:
             return None
-        known.append(part)
-    shifts = {part.shifts for part in known}
-    return Regularity(lcm(*(part.period for part in known)), shifts.pop() if len(shifts) == 1 else None)
+        period = lcm(period, part.period)
+        shifts.add(part.shifts)
+    common = shifts.pop() if len(shifts) == 1 else None
+    return Regularity(period, common)
 
 
 def of_relabelled(regularity: Regularity | None, actual: Sequence[int]) -> Regularity | None:
@@ -68,7 +70,8 @@ def of_groups(members: NDArray[np.integer], inner: Regularity | None) -> Regular
     if inner is None:
         return None
     groups, roles = members.shape
-    everyone, periods = np.arange(members.size), []
+    everyone = np.arange(members.size)
+    periods = []
     if np.array_equal(members, everyone.reshape(groups, roles)):
         periods.append(roles)
     if np.array_equal(members, everyone.reshape(roles, groups).T):

@@ -9,27 +9,32 @@ from hpccoll.schedule.schedule import NotVectorisedError, Schedule
 from hpccoll.schedule.step import Index, Step
 
 
-def have_same_steps(one: Schedule, other: Schedule) -> bool:
+def have_same_steps(first: Schedule, second: Schedule) -> bool:
     """Return whether two schedules have the same steps.
 
     The first difference ends the comparison: only schedules that are equal, or differ late, take long.
     """
-    if (one.layout, one.units) != (other.layout, other.units):
+    if (first.layout, first.units) != (second.layout, second.units):
         return False
-    if one.vectorised and other.vectorised:
+    if first.vectorised and second.vectorised:
         try:
-            return _are_alike(one, other, np.arange(one.layout.ranks))
+            return _are_alike(first, second, np.arange(first.layout.ranks))
         except NotVectorisedError:
             pass
-    return all(_are_alike(one, other, me) for me in range(one.layout.ranks))
+    return all(_are_alike(first, second, me) for me in range(first.layout.ranks))
 
 
-def _are_alike(one: Schedule, other: Schedule, me: Index) -> bool:
-    steps = zip_longest(one.steps(me), other.steps(me))
-    return all(a is not None and b is not None and _are_equal(a, b) for a, b in steps)
+def _are_alike(first: Schedule, second: Schedule, me: Index) -> bool:
+    for a, b in zip_longest(first.steps(me), second.steps(me)):
+        if a is None or b is None or not _are_equal(a, b):
+            return False
+    return True
 
 
-def _are_equal(one: Step, other: Step) -> bool:
+def _are_equal(a: Step, b: Step) -> bool:
     """Return whether two steps have the same actions; one may name a peer or unit of all ranks by a single number."""
-    (form, numbers), (other_form, other_numbers) = form_of(one), form_of(other)
-    return form == other_form and all(np.all(a == b) for a, b in zip(numbers, other_numbers, strict=True))
+    form, numbers = form_of(a)
+    other_form, other_numbers = form_of(b)
+    if form != other_form:
+        return False
+    return all(np.all(x == y) for x, y in zip(numbers, other_numbers, strict=True))

@@ -25,9 +25,13 @@ class Schedule:
 
     @classmethod
     def of(
-        cls, layout: Layout, program: Callable[[Layout, Index], Iterator[Step]], *, vectorised: bool = True,
+        cls,
+        layout: Layout,
+        program: Callable[[Layout, Index], Iterator[Step]],
+        *,
+        vectorised: bool = True,
         regularity: Regularity | None = None,
-    ) -> "Schedule":  # fmt: skip
+    ) -> "Schedule":
         """Return the schedule of a generator of (layout, me), with a unit for each worker."""
         units = layout.workers
 

@@ -5,6 +5,7 @@ A rank or a unit is an int, or an array that holds it for every rank at once; th
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -43,7 +44,8 @@ class Part:
     @property
     def units(self) -> tuple[int, ...]:
         """The units of a part whose ends are numbers, in the order in which they lie in a message."""
-        return tuple(unit for r in self.ranges for unit in range(int(r.first), int(r.last)))
+        ranges = [range(int(r.first), int(r.last)) for r in self.ranges]
+        return tuple(chain.from_iterable(ranges))
 
     def in_buffer(self, buffer: str) -> "Part":
         """Return the same units of another buffer."""
@@ -71,11 +73,13 @@ class Buffer:
     def around(self, first: Index, count: int, units: int) -> Part:
         """Return ``count`` units from ``first`` on, modulo ``units``."""
         first = first % units
-        return self[first : minimum(first + count, units)] + self[0 : maximum(first + count - units, 0)]
+        last = first + count
+        return self[first : minimum(last, units)] + self[0 : maximum(last - units, 0)]
 
     def units(self, units: Iterable[Index]) -> Part:
         """Return the part of single units, in the order given."""
-        return Part(self.name, tuple(Range(unit, unit + 1) for unit in units))
+        ranges = [Range(unit, unit + 1) for unit in units]
+        return Part(self.name, tuple(ranges))
 
 
 src = Buffer("src")
@@ -175,7 +179,8 @@ def is_power_of_two(p: int) -> bool:
 
 def drop_null_peers(step: Step) -> Step:
     """Return a step of one rank without its messages to and from NONE, whose parts mean nothing."""
-    return Step(*(action for action in step.actions if isinstance(action, Copy) or action.peer != NONE))
+    actions = [action for action in step.actions if isinstance(action, Copy) or action.peer != NONE]
+    return Step(*actions)
 
 
 def rewrite(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], Part]) -> Step:
@@ -195,21 +200,33 @@ def rewrite(step: Step, peer: Callable[[Index], Index], part: Callable[[Part], P
 
 def rewrite_ends(end: Callable[[Index], Index]) -> Callable[[Part], Part]:
     """Return the function that replaces both ends of every range of a part."""
-    return lambda part: Part(part.buffer, tuple(Range(end(r.first), end(r.last)) for r in part.ranges))
+
+    def rewritten(part: Part) -> Part:
+        ranges = [Range(end(r.first), end(r.last)) for r in part.ranges]
+        return Part(part.buffer, tuple(ranges))
+
+    return rewritten
 
 
 def with_unit_count(step: Step, units: int) -> Step:
     """Return ``step`` with every part of all units, such as ``dst.all``, as a range of ``units``."""
-    if not any(part.ranges is ALL_UNITS for action in step.actions for part in parts_of(action)):
+    parts = chain.from_iterable(map(parts_of, step.actions))
+    if not any(part.ranges is ALL_UNITS for part in parts):
         return step
     all_units = (Range(0, units),)
-    return rewrite(
-        step, lambda peer: peer, lambda part: Part(part.buffer, all_units) if part.ranges is ALL_UNITS else part
-    )
+
+    def counted(part: Part) -> Part:
+        if part.ranges is ALL_UNITS:
+            return Part(part.buffer, all_units)
+        return part
+
+    return rewrite(step, lambda peer: peer, counted)
 
 
 def parts_of(action: Action) -> tuple[Part, ...]:
     """Return all parts that an action reads or writes at a rank."""
     if isinstance(action, Copy):
         return action.source, action.target
-    return (action.part, action.operand) if isinstance(action, RecvReduce) else (action.part,)
+    if isinstance(action, RecvReduce):
+        return action.part, action.operand
+    return (action.part,)

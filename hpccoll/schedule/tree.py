@@ -16,7 +16,9 @@ def binomial_parent(me: Index, distance: int) -> Index:
 
 def binomial_child(me: Index, distance: int, p: int) -> Index:
     """Return the child of ``me`` at ``distance`` in a binomial tree of ``p`` ranks and root 0."""
-    return peer_if((me % (2 * distance) == 0) & (me + distance < p), me + distance)
+    child = me + distance
+    has_child = (me % (2 * distance) == 0) & (child < p)
+    return peer_if(has_child, child)
 
 
 def in_order_parent(me: int, p: int) -> int:
@@ -30,9 +32,10 @@ def in_order_parent(me: int, p: int) -> int:
 
 def in_order_children(me: int, p: int) -> tuple[int, int]:
     """Return the left and the right child of ``me`` in a tree of ``p`` ranks in order."""
-    number = me + 1
-    bit = number & -number
-    right = bit // 2
-    while number + right > p:  # half as far away; at distance 0 there is no child
-        right //= 2
-    return number - bit // 2 - 1 if bit > 1 else NONE, number + right - 1 if right else NONE
+    half = ((me + 1) & -(me + 1)) // 2  # half of the lowest bit that is set: 0 for a leaf
+    left = me - half if half else NONE
+    away = half
+    while me + 1 + away > p:  # half as far away; at distance 0 there is no child
+        away //= 2
+    right = me + away if away else NONE
+    return left, right

@@ -48,7 +48,8 @@ def blocks(traffic: str, p: int, count: int) -> NDArray[np.int64]:
     Raises:
         BadInputError: if ``named`` raises it, or the file does not have p x p weights >= 0.
     """
-    elements: NDArray[np.int64] = np.floor(_weights(traffic, p) * count * (1 + 1e-12)).astype(np.int64)
+    shares = _weights(traffic, p) * count * (1 + 1e-12)  # rounding must not take an element from a whole number
+    elements: NDArray[np.int64] = np.floor(shares).astype(np.int64)
     return elements
 
 
@@ -64,20 +65,27 @@ def _weights(traffic: str, p: int) -> NDArray[np.float64]:
     if p > MAX_TRAFFIC_RANKS:
         raise BadInputError("ranks", p, f"at most {MAX_TRAFFIC_RANKS} with blocks of unequal sizes")
     name = named(traffic)
-    if name in PATTERNS:
-        weights = PATTERNS[name](p)
-    else:
-        path = without_digest(name)
-        text = read_text(Path(path), "traffic", TRAFFIC_BYTES)
-        lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
-        weights = np.empty(0)
-        if len(lines) == p and not any(line.count(",") > p for line in lines):  # else its shape is another one
-            try:
-                weights = np.loadtxt(lines, delimiter=",", ndmin=2)
-            except ValueError as error:
-                raise BadInputError("traffic", path, f"numbers with commas between them ({error})") from None
-        if weights.shape != (p, p) or not (((weights >= 0) & (weights <= MAX_WEIGHT)).all() and weights.sum() > 0):
-            what = f"{p} lines of {p} numbers from 0 to {MAX_WEIGHT:g}, a line for each sending rank"
-            raise BadInputError("traffic", path, f"{what}, and not all 0")
+    weights = PATTERNS[name](p) if name in PATTERNS else _read_weights(without_digest(name), p)
     relative: NDArray[np.float64] = weights / weights.mean()
     return relative
+
+
+def _read_weights(path: str, p: int) -> NDArray[np.float64]:
+    """Return the p x p weights of a file.
+
+    Raises:
+        BadInputError: if it does not hold them.
+    """
+    text = read_text(Path(path), "traffic", TRAFFIC_BYTES)
+    lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
+    weights: NDArray[np.float64] = np.empty(0)
+    if len(lines) == p and all(line.count(",") <= p for line in lines):  # other files are refused unread
+        try:
+            weights = np.loadtxt(lines, delimiter=",", ndmin=2)
+        except ValueError as error:
+            raise BadInputError("traffic", path, f"numbers with commas between them ({error})") from None
+    are_valid = (weights >= 0) & (weights <= MAX_WEIGHT)
+    if weights.shape != (p, p) or not are_valid.all() or weights.sum() <= 0:
+        what = f"{p} lines of {p} numbers from 0 to {MAX_WEIGHT:g}, a line for each sending rank"
+        raise BadInputError("traffic", path, f"{what}, and not all 0")
+    return weights

@@ -60,7 +60,7 @@ class Trace:
     @property
     def messages(self) -> list[Message]:
         """All messages in the order in which they land."""
-        return [*chain.from_iterable(self.landing)]
+        return list(chain.from_iterable(self.landing))
 
 
 def trace_schedule(schedule: Schedule, ranks: int | None = None, rounds: int | None = None) -> Trace:
@@ -68,44 +68,55 @@ def trace_schedule(schedule: Schedule, ranks: int | None = None, rounds: int | N
 
     Args:
         schedule: the schedule.
-        ranks: how many ranks, from 0 on, are traced: only messages that they send or receive [all].
-        rounds: how many rounds of the matcher, from the first one on, are traced [all].
+        ranks: the number of ranks, from 0 on, that are traced: only messages that they send or receive [all].
+        rounds: the number of rounds of the matcher, from the first one on, that are traced [all].
 
     Raises:
         ScheduleError: if its messages do not match.
     """
     departed: dict[Messages, int] = {}
     moving: set[int] = set()
-    found = []
+    traced = []
     for number, round_ in enumerate(islice(match(schedule), rounds)):
         departed |= dict.fromkeys(round_.sent, number)
         for m in round_.landed:
             length = np.sum([np.subtract(r.last, r.first) for r in m.sent.ranges], axis=0)
             if np.any(length):
                 moving |= {departed[m], number}
-            wanted = length if ranks is None else np.where(np.minimum(m.source, m.target) < ranks, length, 0)
-            found += [(m, int(i), departed[m], number) for i in np.flatnonzero(wanted)]
+            if ranks is not None:
+                length = np.where(np.minimum(m.source, m.target) < ranks, length, 0)
+            traced += [(m, int(i), departed[m], number) for i in np.flatnonzero(length)]
     busy = sorted(moving)
     renumbered = {number: i for i, number in enumerate(busy)}
-    messages = [_message(m, i, renumbered[departs], renumbered[lands]) for m, i, departs, lands in found]
     trace = Trace(schedule, tuple([] for _ in busy), tuple([] for _ in busy))
-    for message in messages:
+    for m, i, departs, lands in traced:
+        message = _message(m, i, renumbered[departs], renumbered[lands])
         trace.departing[message.departs].append(message)
         trace.landing[message.lands].append(message)
     return trace
 
 
 def _message(m: Messages, i: int, departs: int, lands: int) -> Message:
-    operand = None if m.operand is None else _single(m.operand, i)
+    """Return message ``i``."""
     return Message(
-        int(m.source[i]), int(m.target[i]), _single(m.sent, i), _single(m.landed, i), operand, departs, lands
+        source=int(m.source[i]),
+        target=int(m.target[i]),
+        sent=_single(m.sent, i),
+        landed=_single(m.landed, i),
+        operand=None if m.operand is None else _single(m.operand, i),
+        departs=departs,
+        lands=lands,
     )
 
 
 def _single(part: Part, i: int) -> Part:
-    return Buffer(part.buffer).units(
-        unit for r in part.ranges for unit in range(int(np.asarray(r.first)[i]), int(np.asarray(r.last)[i]))
-    )
+    """Return the part of message ``i``, with a range for each unit."""
+    units: list[int] = []
+    for r in part.ranges:
+        first = int(np.asarray(r.first)[i])
+        last = int(np.asarray(r.last)[i])
+        units.extend(range(first, last))
+    return Buffer(part.buffer).units(units)
 
 
 class Memory(Protocol[Payload]):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 INSTALL = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
 
 RANDOM_SEED = 1
-"""Of the matrices that stand for a computation: those of all ranks are equal."""
+"""The seed of the matrices that stand for a computation: those of all ranks are equal."""
 
 MAX_ERROR = 120
 """The characters of a loader's error that are shown: it may list directories."""
@@ -75,18 +75,21 @@ def device_uuid(number: int) -> str | None:
     The slices of a GPU have the same PCI bus address. Version 2 of the query exists from CUDA 11.4 on, and returns the
     UUID of the slice (CUDA Driver API, cuDeviceGetUuid_v2).
     """
-    device, uuid = ctypes.c_int(0), ctypes.create_string_buffer(16)
+    device = ctypes.c_int(0)
+    uuid = ctypes.create_string_buffer(16)
     try:
         driver = ctypes.CDLL("libcuda.so.1")
-        known = driver.cuDeviceGet(ctypes.byref(device), number) == driver.cuDeviceGetUuid_v2(uuid, device) == 0
+        has_uuid = driver.cuDeviceGet(ctypes.byref(device), number) == driver.cuDeviceGetUuid_v2(uuid, device) == 0
     except (OSError, AttributeError):
         return None
-    return str(UUID(bytes=uuid.raw)) if known else None
+    return str(UUID(bytes=uuid.raw)) if has_uuid else None
 
 
 def device_bus(number: int) -> str:
     """Return the PCI bus address of GPU ``number``, of those visible, for which the driver needs no context."""
-    driver, device, bus = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0), ctypes.create_string_buffer(32)
+    driver = ctypes.CDLL("libcuda.so.1")
+    device = ctypes.c_int(0)
+    bus = ctypes.create_string_buffer(32)
     driver.cuDeviceGet(ctypes.byref(device), number)
     driver.cuDeviceGetPCIBusId(bus, len(bus), device)
     return bus.value.decode()
@@ -99,13 +102,16 @@ def missing_for_gpu(transport: str, dtype: str = "float32") -> str | None:
         return "no CUDA device; do: run it on a node with GPUs (srun --gpus-per-node=8)"
     if find_spec("cupy") is None:
         return f"cupy is not installed ({INSTALL})"
-    if old := old_cupy_reason():
-        return old
+    too_old = old_cupy_reason()
+    if too_old:
+        return too_old
     if dtype == BFLOAT16 and find_spec("ml_dtypes") is None:
         return f"ml_dtypes is not installed ({INSTALL})"
     choose_kernel_cache()
-    nvrtc = "NVRTC, the kernel compiler,"
-    return _missing_library("nvrtc", nvrtc) or (_missing_nccl() if transport == "nccl" else None)
+    no_compiler = _missing_library("nvrtc", "NVRTC, the kernel compiler,")
+    if no_compiler or transport != "nccl":
+        return no_compiler
+    return _missing_nccl()
 
 
 def missing_cublas() -> str | None:
@@ -177,10 +183,10 @@ class Gpu:
 
     def with_own_stream(self, priority: int = FIRST) -> "Gpu":
         """Return this GPU with another stream, whose work runs at the same time as that of the others."""
-        other = copy(self)
-        vars(other).pop("for_folds", None)
-        other.stream = self._new_stream(priority)
-        return other
+        gpu = copy(self)
+        vars(gpu).pop("for_folds", None)
+        gpu.stream = self._new_stream(priority)
+        return gpu
 
     @cached_property
     def for_folds(self) -> "Gpu":
@@ -206,7 +212,8 @@ class Gpu:
 
     def upload(self, values: NDArray[Any]) -> GpuArray:
         """Return a copy of ``values`` on the GPU; all queued work has completed when this returns."""
-        copy, source = self._cupy.empty(values.shape, values.dtype), np.ascontiguousarray(values)
+        copy = self._cupy.empty(values.shape, values.dtype)
+        source = np.ascontiguousarray(values)
         copy.set(source, stream=self.stream)
         self.await_work()  # CuPy does not keep ``source``, which a coherent system such as Grace copies later
         return copy
@@ -226,7 +233,8 @@ class Gpu:
 
         The source sees the bytes of an element as ITEMSIZE.
         """
-        function, stream = _function(self.number, source, name, itemsize), self.stream
+        function = _function(self.number, source, name, itemsize)
+        stream = self.stream
 
         def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[object, ...]) -> None:
             function(grid, block, arguments, 0, stream)  # explicit, because CuPy's current stream may differ
@@ -234,7 +242,7 @@ class Gpu:
         return launch
 
     def products(self, most_rows: int) -> Callable[[int, int], None]:
-        """Return the function that queues products of square matrices, given their rows and how many products.
+        """Return the function that queues products of square matrices, given their rows and the number of products.
 
         The elements are float16, whatever the type of gradients is, and are summed in float32: tensor cores are as fast
         as with bfloat16, which a V100 lacks. CuPy calls cublasGemmEx with CUBLAS_COMPUTE_32F (tensordot_core_v11 in
@@ -262,7 +270,7 @@ class Gpu:
         return multiply
 
     def copy(self, target: GpuArray, source: GpuArray) -> "DeferredCall":
-        """Return the call that queues a copy between arrays of one length, one of which is pinned."""
+        """Return the call that queues a copy between a pinned array and one of the GPU, of the same length."""
         runtime = self._cupy.cuda.runtime
         return runtime.memcpyAsync, (
             address(target),

@@ -55,7 +55,8 @@ class GuardedBuffers:
 
     def __init__(self, allocate: Allocate, *, front: bool = True) -> None:
         self.guarded: list[GuardedBuffer] = []
-        self.allocate, self._front = allocate, front
+        self.allocate = allocate
+        self._front = front
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Any:
         """Return an uninitialised buffer between guards, which is kept until ``close``."""

@@ -40,18 +40,21 @@ class Lowering:
     """
 
     def __init__(self, me: int, operation: Operation) -> None:
-        self.me, self.operation = me, operation
+        self.me = me
+        self.operation = operation
         slices = map(operation.lane_schedule, range(len(operation.slices)))
-        self.slice_steps = [[*map(drop_null_peers, schedule.steps(me))] for schedule in slices]
+        self.slice_steps = [list(map(drop_null_peers, schedule.steps(me))) for schedule in slices]
         self.tmp_length = self._tmp_length()
         self._element_ranges = cache(operation.cut.spans)
 
     def _tmp_length(self) -> int:
-        actions = (action for step in chain.from_iterable(self.slice_steps) for action in step.actions)
-        named = [part for action in actions for part in parts_of(action) if part.buffer == "tmp"]
-        blocks = max((int(r.last) for part in named for r in part.ranges), default=0)
-        divisible = self.operation.collective.units == "divisible"
-        return (1 if named and divisible else blocks) * self.operation.count
+        steps = chain.from_iterable(self.slice_steps)
+        parts = [part for step in steps for action in step.actions for part in parts_of(action)]
+        ranges = [part.ranges for part in parts if part.buffer == "tmp"]
+        if ranges and self.operation.collective.units == "divisible":
+            return self.operation.count
+        blocks = max((int(r.last) for r in chain.from_iterable(ranges)), default=0)
+        return blocks * self.operation.count
 
     def steps(self, lane: int) -> list[Step]:
         """Return the steps of a lane."""
@@ -59,17 +62,21 @@ class Lowering:
 
     def spans(self, lane: int, *parts: Part) -> list[Span]:
         """Return the spans of parts at this rank, one part after the other."""
-        return [Span(part.buffer, a, b) for part in parts for a, b in self._element_ranges(lane, self.me, part)]
+        spans: list[Span] = []
+        for part in parts:
+            spans += [Span(part.buffer, start, stop) for start, stop in self._element_ranges(lane, self.me, part)]
+        return spans
 
     def overlapping(self, lane: int, step: Step) -> set[int]:
         """Return the indices of the actions that overlap another action of the step, and so need staging."""
-        actions = [self.spans(lane, *parts_of(action)) for action in step.actions]
-        bounds = _sorted_bounds([*chain.from_iterable(actions)])
-        return {
-            number
-            for number, own in enumerate(actions)
-            if _count_overlaps(own, bounds) > _count_overlaps(own, _sorted_bounds(own))
-        }
+        spans_of_actions = [self.spans(lane, *parts_of(action)) for action in step.actions]
+        bounds = _sorted_bounds(list(chain.from_iterable(spans_of_actions)))
+        overlapping = set()
+        for number, spans in enumerate(spans_of_actions):
+            with_itself = _count_overlaps(spans, _sorted_bounds(spans))
+            if _count_overlaps(spans, bounds) > with_itself:
+                overlapping.add(number)
+        return overlapping
 
     def averaged(self, lane: int) -> list[Span]:
         """Return the spans that this rank divides by the number of workers after the last step of a lane."""
@@ -85,24 +92,32 @@ def overlap(some: Sequence[Span], others: Sequence[Span]) -> bool:
 
 
 def _sorted_bounds(spans: Sequence[Span]) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    return sorted((s.buffer, s.start) for s in spans), sorted((s.buffer, s.stop) for s in spans)
+    starts = sorted((span.buffer, span.start) for span in spans)
+    stops = sorted((span.buffer, span.stop) for span in spans)
+    return starts, stops
 
 
 def _count_overlaps(spans: Sequence[Span], bounds: tuple[list[tuple[str, int]], list[tuple[str, int]]]) -> int:
     """Return the number of overlaps between ``spans`` and those with the sorted ``bounds``."""
     starts, stops = bounds
-    return sum(bisect_left(starts, (s.buffer, s.stop)) - bisect_right(stops, (s.buffer, s.start)) for s in spans)
+    overlaps = 0
+    for span in spans:
+        begin_before_its_end = bisect_left(starts, (span.buffer, span.stop))
+        end_before_its_start = bisect_right(stops, (span.buffer, span.start))
+        overlaps += begin_before_its_end - end_before_its_start
+    return overlaps
 
 
 def align_pieces(*lists: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     """Yield the views (arrays or spans) of lists of equal total length, cut so that each piece is contiguous in all."""
     bounds = [list(accumulate(map(len, views))) for views in lists]
     for start, stop in pairwise(sorted({0, *chain.from_iterable(bounds)})):
-        yield tuple(_piece(views, of, start, stop) for views, of in zip(lists, bounds, strict=True))
+        yield tuple(_piece(views, ends, start, stop) for views, ends in zip(lists, bounds, strict=True))
 
 
 def _piece(views: Sequence[Any], bounds: list[int], start: int, stop: int) -> Any:
     """Return the elements [start, stop) of the concatenated ``views``; all of them are in one view."""
-    at = bisect_right(bounds, start)
-    begin = bounds[at] - len(views[at])
-    return views[at][start - begin : stop - begin]
+    number = bisect_right(bounds, start)
+    view = views[number]
+    begin = bounds[number] - len(view)
+    return view[start - begin : stop - begin]

@@ -33,12 +33,14 @@ def poll_until(done: Callable[[], bool], error: Callable[[], str | None], timeou
         StalledError: if that takes longer than ``timeout_s``, or ``error()`` returns why it never will.
     """
     now = time.monotonic()
-    spin_until, deadline = now + min(SPIN_S, timeout_s / 2), now + timeout_s
+    spin_until = now + min(SPIN_S, timeout_s / 2)
+    deadline = now + timeout_s
     while not done():
         if time.monotonic() < spin_until:
             os.sched_yield()  # NCCL and MPI have their own threads
             continue
-        if message := error():
+        message = error()
+        if message:
             raise StalledError(message)
         if time.monotonic() > deadline:
             raise StalledError(f"{what} did not complete in {timeout_s:.3g} s")
@@ -75,4 +77,4 @@ class Connecting:
 
 
 CONNECTING = Connecting()
-"""The one of plans outside of a rank program."""
+"""How plans outside of a rank program wait."""

@@ -70,13 +70,11 @@ def check_agreement(mismatched_peers: Sequence[Sequence[int]]) -> None:
     Raises:
         PlanMismatchError: on every rank, if any pair disagrees; names both ranks of each pair.
     """
-    pairs = [(peer, me) for me, peers in enumerate(mismatched_peers) for peer in peers]
-    if pairs:
-        raise PlanMismatchError(
-            "; ".join(
-                f"rank {source} would send messages that rank {target} does not expect" for source, target in pairs
-            )
-        )
+    faults: list[str] = []
+    for me, peers in enumerate(mismatched_peers):
+        faults += [f"rank {peer} would send messages that rank {me} does not expect" for peer in peers]
+    if faults:
+        raise PlanMismatchError("; ".join(faults))
 
 
 def aligned_empty(count: int, dtype: np.dtype[np.generic], alignment: int = 4096) -> Array:
@@ -88,4 +86,6 @@ def aligned_empty(count: int, dtype: np.dtype[np.generic], alignment: int = 4096
 
 def address(array: Any) -> int:
     """Return the address of the first element of a NumPy or CuPy array."""
-    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
+    if isinstance(array, np.ndarray):
+        return int(array.ctypes.data)
+    return int(array.data.ptr)

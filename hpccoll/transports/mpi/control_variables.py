@@ -46,7 +46,9 @@ class ControlVariable:
     def find(cls, name: str) -> "ControlVariable | None":
         """Return the variable of a name; None if the library has none."""
         index = ctypes.c_int()
-        return cls(index.value) if _begin() and _call("cvar_get_index", name.encode(), ctypes.byref(index)) else None
+        if not _begin() or not _call("cvar_get_index", name.encode(), ctypes.byref(index)):
+            return None
+        return cls(index.value)
 
     def get(self) -> int:
         """Return the value.
@@ -79,16 +81,22 @@ class ControlVariable:
 
 
 def _words(index: int) -> Mapping[str, int]:
-    text, length, unused = ctypes.create_string_buffer(_TEXT_BYTES), ctypes.c_int(_TEXT_BYTES), ctypes.c_int()
-    words, datatype, number = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.byref(unused)
+    text = ctypes.create_string_buffer(_TEXT_BYTES)
+    length = ctypes.c_int(_TEXT_BYTES)
+    words = ctypes.c_void_p()
+    datatype = ctypes.c_void_p()
+    number = ctypes.byref(ctypes.c_int())  # not used
     about = number, ctypes.byref(datatype), ctypes.byref(words), text, ctypes.byref(length), number, number
     _call("cvar_get_info", index, None, None, *about)
     if not words.value:
-        return {word: value for value, word in enumerate(_NAME.findall(text.value.decode(errors="replace")))}
-    found, count, value = {}, ctypes.c_int(), ctypes.c_int()
+        named = _NAME.findall(text.value.decode(errors="replace"))
+        return {word: value for value, word in enumerate(named)}
+    values = {}
+    count = ctypes.c_int()
+    value = ctypes.c_int()
     _call("enum_get_info", words, ctypes.byref(count), None, None)
     for item in range(count.value):
         length.value = _TEXT_BYTES
         _call("enum_get_item", words, item, ctypes.byref(value), text, ctypes.byref(length))
-        found[text.value.decode(errors="replace")] = value.value
-    return found
+        values[text.value.decode(errors="replace")] = value.value
+    return values

@@ -79,8 +79,12 @@ class CudaAwareVerdict:
 
 def find_mpiexec(library: Path | None) -> str | None:
     """Return the mpiexec of the installation that contains ``library``, else the first on PATH; None without one."""
-    candidates = (directory / "bin" / "mpiexec" for directory in library.parents[:4]) if library else ()
-    return next((str(path) for path in candidates if os.access(path, os.X_OK)), None) or shutil.which("mpiexec")
+    directories = library.parents[:4] if library else ()
+    for directory in directories:
+        path = directory / "bin" / "mpiexec"
+        if os.access(path, os.X_OK):
+            return str(path)
+    return shutil.which("mpiexec")
 
 
 def run_transfer(
@@ -140,7 +144,8 @@ def _signal_name(code: int, out: str) -> str | None:
 
 def _judge_transfer(code: int, out: str, err: str, what: str) -> tuple[bool, str]:
     """Return whether a transfer was correct, and its outcome, from the exit code and the output of the child."""
-    if name := _signal_name(code, out):
+    name = _signal_name(code, out)
+    if name:
         return False, f"{what} killed by {name}"
     answer = out.split()[-1:]
     if code == 0 and answer in ([CORRECT], [WRONG]):
@@ -154,13 +159,16 @@ def _judge_transfer(code: int, out: str, err: str, what: str) -> tuple[bool, str
 
 def probe_transfer(numbers: Sequence[int], mpiexec: str | None) -> tuple[bool, str]:
     """Return whether a test transfer between two children, or within one, is correct, and its outcome."""
-    one, two = ((sys.executable, "-m", "hpccoll.transports.mpi.cuda_aware", str(number)) for number in numbers)
+    first, second = ((sys.executable, "-m", "hpccoll.transports.mpi.cuda_aware", str(number)) for number in numbers)
+    why_alone = "mpiexec not found"
     if mpiexec:
-        correct, outcome = run_transfer((mpiexec, "-n", "1", *one, ":", "-n", "1", *two), what=PAIR_TRANSFER)
+        pair = (mpiexec, "-n", "1", *first, ":", "-n", "1", *second)
+        correct, outcome = run_transfer(pair, what=PAIR_TRANSFER)
         if correct is not None:
             return correct, outcome
-    correct, outcome = run_transfer(one)
-    return bool(correct), f"{outcome} ({f'{mpiexec} cannot start two processes' if mpiexec else 'mpiexec not found'})"
+        why_alone = f"{mpiexec} cannot start two processes"
+    correct, outcome = run_transfer(first)
+    return bool(correct), f"{outcome} ({why_alone})"
 
 
 def cuda_aware_verdict(number: int) -> CudaAwareVerdict:
@@ -214,9 +222,12 @@ def exchange_gpu_memory(comm: "MPI.Intracomm") -> bool:
     from mpi4py import MPI
 
     values = np.arange(TRANSFER_ELEMENTS, dtype=np.float32)
-    sent, received, reduced = (cupy.empty(values.size, values.dtype) for _ in range(3))
-    for array, content in ((sent, values + comm.rank), (received, np.zeros_like(values)), (reduced, -values)):
-        array.set(content)
+    sent = cupy.empty(values.size, values.dtype)
+    received = cupy.empty(values.size, values.dtype)
+    reduced = cupy.empty(values.size, values.dtype)
+    sent.set(values + comm.rank)
+    received.set(np.zeros_like(values))
+    reduced.set(-values)
     cupy.cuda.get_current_stream().synchronize()  # of copies to this GPU
     peer = comm.size - 1 - comm.rank
     comm.Sendrecv(sent, peer, recvbuf=received, source=peer)

@@ -27,7 +27,8 @@ def launch_folds(gpu: "Gpu", operation: Operation, steps: Sequence[LoweredStep])
     for step in steps:
         phases += [step.before, step.after]
     waves_of_phases = [fold_waves(map(_as_fold, phase)) for phase in phases]
-    launches = iter(_launches(gpu, operation, [*chain.from_iterable(waves_of_phases)]))
+    all_waves = list(chain.from_iterable(waves_of_phases))
+    launches = iter(_launches(gpu, operation, all_waves))
     for phase, waves in zip(phases, waves_of_phases, strict=True):
         phase[:] = islice(launches, len(waves))
 
@@ -42,7 +43,7 @@ def division(gpu: "Gpu", operation: Operation, values: Array) -> Callable[[], ob
 def _launches(gpu: "Gpu", operation: Operation, waves: Sequence[Sequence[Fold]]) -> list[LocalCall]:
     dtype = operation.dtype
     launches = launches_at(gpu, dtype.name, operation.reduction.name, dtype.itemsize, {MEMORY: 0}, waves)
-    return [*map(LocalCall, launches)]
+    return list(map(LocalCall, launches))
 
 
 def _as_fold(work: LocalWork) -> Fold:

@@ -1,6 +1,7 @@
 """Transports of GPU memory over MPI: passed to a CUDA-aware library, or staged through pinned host memory."""
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from mpi4py import MPI
@@ -13,6 +14,7 @@ from hpccoll.transports.mpi.vendor import MpiVendorPlan
 from hpccoll.transports.transport_interface import TransportPlan, address
 
 if TYPE_CHECKING:
+    from hpccoll.executor.lowered_step import DeferredCall
     from hpccoll.transports.gpu import Gpu
 
 
@@ -23,8 +25,9 @@ class _GpuTransport(GuardedBuffers):
 
     def pinned(self, array: Array) -> Array:
         """Return an uninitialised host array of the length and dtype of ``array``."""
-        self.guarded.append(allocate_guarded(self.gpu.pinned, len(array), array.dtype, on_host=True))
-        buffer: Array = self.guarded[-1].buffer
+        guarded = allocate_guarded(self.gpu.pinned, len(array), array.dtype, on_host=True)
+        self.guarded.append(guarded)
+        buffer: Array = guarded.buffer
         return buffer
 
 
@@ -39,7 +42,8 @@ class GpuMpiTransport(_GpuTransport):
     """Schedules over messages of GPU memory, for a CUDA-aware library."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
-        return _warmed_up(MpiPlan(self.comm, operation, src, dst, memory=self.gpu), self.gpu)
+        plan = MpiPlan(self.comm, operation, src, dst, memory=self.gpu)
+        return _warmed_up(plan, self.gpu)
 
 
 class GpuVendorTransport(_GpuTransport):
@@ -47,8 +51,9 @@ class GpuVendorTransport(_GpuTransport):
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         divide = partial(division, self.gpu, operation)
-        plan = MpiVendorPlan(self.comm, operation, src, dst, divide=divide)
-        return _warmed_up(_StreamOrderedPlan(plan, self.gpu, scales=operation.reduction.averages), self.gpu)
+        calls = MpiVendorPlan(self.comm, operation, src, dst, divide=divide)
+        plan = _StreamOrderedPlan(calls, self.gpu, scales=operation.reduction.averages)
+        return _warmed_up(plan, self.gpu)
 
 
 class _StreamOrderedPlan:
@@ -61,8 +66,12 @@ class _StreamOrderedPlan:
     executor = None
 
     def __init__(self, plan: TransportPlan, gpu: "Gpu", *, scales: bool) -> None:
-        self.result, self.progress, self.close = plan.result, plan.progress, plan.close
-        self._run, self._await_division, self._scales = plan.run, gpu.synchronize, scales  # of this GPU alone
+        self.result = plan.result
+        self.progress = plan.progress
+        self.close = plan.close
+        self._run = plan.run
+        self._await_division = gpu.synchronize  # of this GPU alone
+        self._scales = scales
 
     def run(self) -> None:
         self._run()
@@ -74,9 +83,10 @@ class StagedMpiTransport(_GpuTransport):
     """Schedules over messages of host memory, between copies of the contribution to the host and of the result back."""
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
-        lanes = map(operation.lane_schedule, range(len(operation.slices)))
-        moves = any(step.actions for lane in lanes for step in lane.steps(self.comm.rank))
-        return StagedPlan(self, operation, (src, dst), MpiPlan, moves=moves)
+        schedules = map(operation.lane_schedule, range(len(operation.slices)))
+        steps = chain.from_iterable(schedule.steps(self.comm.rank) for schedule in schedules)
+        moves = any(step.actions for step in steps)
+        return StagedPlan(self, operation, src, dst, MpiPlan, moves=moves)
 
 
 class StagedVendorTransport(_GpuTransport):
@@ -84,7 +94,7 @@ class StagedVendorTransport(_GpuTransport):
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         moves = not operation.collective.token  # a barrier has no buffers
-        return StagedPlan(self, operation, (src, dst), MpiVendorPlan, moves=moves)
+        return StagedPlan(self, operation, src, dst, MpiVendorPlan, moves=moves)
 
 
 class StagedPlan:
@@ -93,19 +103,33 @@ class StagedPlan:
     executor = None
 
     def __init__(
-        self, transport: _GpuTransport, operation: Operation, device: tuple[Array, Array],
-        kind: type[MpiPlan | MpiVendorPlan], *, moves: bool,
-    ) -> None:  # fmt: skip
-        host = transport.pinned(device[0]), transport.pinned(device[1])
-        plan = kind(transport.comm, operation, *host)
-        begin = (address(plan.result) - address(host[1])) // operation.dtype.itemsize if len(plan.result) else 0
-        self.result = device[1][begin : begin + len(plan.result)]
-        on_device, on_host = (operation.contribution(*buffers, transport.comm.rank) for buffers in (device, host))
-        self._to_host, self._to_device = (
-            [transport.gpu.copy(target, source)] if moves and len(source) else []
-            for target, source in ((on_host, on_device), (self.result, plan.result))
-        )
-        self._plan, self._await_copies, self._stage = plan, transport.gpu.synchronize, ""  # of this GPU alone
+        self,
+        transport: _GpuTransport,
+        operation: Operation,
+        src: Array,
+        dst: Array,
+        kind: type[MpiPlan | MpiVendorPlan],
+        *,
+        moves: bool,
+    ) -> None:
+        host_src = transport.pinned(src)
+        host_dst = transport.pinned(dst)
+        plan = kind(transport.comm, operation, host_src, host_dst)
+        begin = 0
+        if len(plan.result):
+            begin = (address(plan.result) - address(host_dst)) // operation.dtype.itemsize
+        self.result = dst[begin : begin + len(plan.result)]
+        me = transport.comm.rank
+        contribution = operation.contribution(src, dst, me)
+        self._to_host: list[DeferredCall] = []
+        if moves and len(contribution):
+            self._to_host.append(transport.gpu.copy(operation.contribution(host_src, host_dst, me), contribution))
+        self._to_device: list[DeferredCall] = []
+        if moves and len(plan.result):
+            self._to_device.append(transport.gpu.copy(self.result, plan.result))
+        self._plan = plan
+        self._await_copies = transport.gpu.synchronize  # of this GPU alone
+        self._stage = ""
 
     def run(self) -> None:
         self._stage = "copying to the host"

@@ -62,9 +62,11 @@ class LibraryCall(NamedTuple):
             UnusableError: if a count exceeds 2^31 - 1 and the library has no function for such counts.
         """
         values = [value for argument in self.arguments for value in argument.c]
-        status = [] if self.status is None else [self.status]
-        large = max((argument.largest for argument in self.arguments), default=0) > MAX_COUNT
-        return call_record(f"MPI_{self.name}", *values, handle(self.comm), *status, large=large)
+        values.append(handle(self.comm))
+        if self.status is not None:
+            values.append(self.status)
+        large = any(argument.largest > MAX_COUNT for argument in self.arguments)
+        return call_record(f"MPI_{self.name}", *values, large=large)
 
     def nonblocking(self) -> Callable[[], MPI.Request]:
         """Return mpi4py's call that returns at once: ``Iallreduce`` for ``Allreduce``.
@@ -78,15 +80,19 @@ class LibraryCall(NamedTuple):
         return self._method(name)
 
     def _method(self, name: str) -> Callable[[], Any]:
-        return partial(getattr(self.comm, name), *(value for argument in self.arguments for value in argument.python))
+        values = [value for argument in self.arguments for value in argument.python]
+        return partial(getattr(self.comm, name), *values)
 
 
 class CallArguments:
     """The arguments of the calls of an operation at this worker; it keeps alive what they point to."""
 
     def __init__(self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array) -> None:
-        self.comm, self.operation, self.workers = comm, operation, comm.size
-        self.partner, self.at_root = operation.call.partner(comm.rank), comm.rank == operation.call.root
+        self.comm = comm
+        self.operation = operation
+        self.workers = comm.size
+        self.partner = operation.call.partner(comm.rank)
+        self.at_root = comm.rank == operation.call.root
         self.dst = dst
         self.contribution = operation.contribution(src, dst, comm.rank)
         self.result = dst[result_span(operation, comm.rank)]
@@ -97,8 +103,11 @@ class CallArguments:
         self.at_root_only: Memory = self.result if self.at_root else None
         self._datatype = MPI.Datatype.fromcode(operation.dtype.char)  # mpi4py would look it up in each call
         op = MPI_OPS[operation.reduction.name]
-        self.op, self.root, self.tag = Argument((op,), (handle(op),)), _number(operation.call.root), _number(TAG)
-        self._status, self._blocks = status_array(1), self._unequal_blocks()
+        self.op = Argument((op,), (handle(op),))
+        self.root = _number(operation.call.root)
+        self.tag = _number(TAG)
+        self._status = status_array(1)
+        self._blocks = self._unequal_blocks()
 
     def calls(self) -> list[LibraryCall]:
         """Return the calls of the operation; none on a rank that takes no part."""
@@ -113,19 +122,23 @@ class CallArguments:
             return Argument((None,), (0,))
         if isinstance(of, MPI.InPlaceType):
             return Argument((of,), (int(of),))
-        return Argument(((_mpi_buffer(of), self._datatype),), (address(of) if len(of) else 0,))
+        start = address(of) if len(of) else 0
+        return Argument(((_mpi_buffer(of), self._datatype),), (start,))
 
     def counted(self, of: Memory, count: int | None = None) -> Argument:
         """Return a buffer, its count of elements in C [its length], and its datatype."""
-        memory, count = self.memory(of), len(cast("Array", of)) if count is None else count
+        memory = self.memory(of)
+        if count is None:
+            count = len(cast("Array", of))
         return Argument(memory.python, (*memory.c, count, handle(self._datatype)), count)
 
     def blocks(self, of: Array, *, sends: bool) -> Argument:
         """Return a buffer with the counts and displacements of its unequal blocks."""
         counts, displacements = self._blocks[:2] if sends else self._blocks[2:]
+        python = _mpi_buffer(of), (counts, displacements), self._datatype
         c = *self.memory(of).c, address(counts), address(displacements), handle(self._datatype)
         largest = max(int(counts.max()), int(displacements.max()))
-        return Argument(((_mpi_buffer(of), (counts, displacements), self._datatype),), c, largest)
+        return Argument((python,), c, largest)
 
     def _unequal_blocks(self) -> list[NDArray[np.integer]]:
         """Return the counts and displacements sent and those received, if the blocks of the operation are unequal."""
@@ -133,9 +146,12 @@ class CallArguments:
         if sizes is None:
             return []
         me = self.comm.rank
-        arrays = [of for counts in (sizes[me], sizes[:, me]) for of in (counts, counts.cumsum() - counts)]
-        wide = max(int(array.max()) for array in arrays) > MAX_COUNT
-        return [np.ascontiguousarray(array, np.int64 if wide else np.int32) for array in arrays]
+        sent = sizes[me]
+        received = sizes[:, me]
+        arrays = [sent, sent.cumsum() - sent, received, received.cumsum() - received]
+        largest = max(int(array.max()) for array in arrays)
+        dtype = np.int64 if largest > MAX_COUNT else np.int32
+        return [np.ascontiguousarray(array, dtype) for array in arrays]
 
 
 def _number(value: int) -> Argument:
@@ -144,11 +160,14 @@ def _number(value: int) -> Argument:
 
 def _mpi_buffer(array: Array) -> Array | MPI.buffer:
     """Return a NumPy array as it is, and the memory of a CuPy array, which mpi4py would look up in each call."""
-    return array if type(array) is np.ndarray else MPI.buffer.fromaddress(address(array), array.nbytes)
+    if type(array) is np.ndarray:
+        return array
+    return MPI.buffer.fromaddress(address(array), array.nbytes)
 
 
 def _ping_pong(a: CallArguments, sent: Argument, received: Argument, partner: Argument) -> list[LibraryCall]:
-    send, receive = a.call("Send", sent, partner, a.tag), a.call("Recv", received, partner, a.tag, receives=True)
+    send = a.call("Send", sent, partner, a.tag)
+    receive = a.call("Recv", received, partner, a.tag, receives=True)
     return [send, receive] if a.at_root else [receive, send]
 
 
@@ -160,9 +179,13 @@ def _between_partners(
     calls: Callable[[CallArguments, Argument, Argument, Argument], list[LibraryCall]],
 ) -> Callable[[CallArguments], list[LibraryCall]]:
     """Return the calls of ranks that have a partner; the others have none."""
-    return lambda a: (
-        [] if a.partner is None else calls(a, a.counted(a.contribution), a.counted(a.result), _number(a.partner))
-    )
+
+    def calls_of_rank(a: CallArguments) -> list[LibraryCall]:
+        if a.partner is None:
+            return []
+        return calls(a, a.counted(a.contribution), a.counted(a.result), _number(a.partner))
+
+    return calls_of_rank
 
 
 CALLS: dict[str, Callable[[CallArguments], list[LibraryCall]]] = {

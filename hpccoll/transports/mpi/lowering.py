@@ -1,7 +1,7 @@
 """The lowering of schedules for MPI: it turns the steps of one rank into calls and messages on its buffers.
 
 Arrivals that are folded, or that would overwrite data which their step still reads, are received into scratch. A part
-of several pieces is sent and received through a derived datatype.
+with more than one piece is sent and received through a derived datatype.
 
 Ranks that share memory exchange two empty messages (signals) instead of each message: after *ready* the receiver reads
 the part from the sender's memory, and *done* ends the sender's step.
@@ -9,6 +9,8 @@ the part from the sender's memory, and *done* ends the sender's step.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +27,7 @@ from hpccoll.executor.lowered_step import (
     LoweredStep,
     MpiMessage,
 )
-from hpccoll.schedule import Copy, Part, RecvReduce, ScheduleError, Send, Step
+from hpccoll.schedule import Copy, Part, Recv, RecvReduce, ScheduleError, Send, Step
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.mpi.shared_windows import NodePeer, SendSpans, SharedMemory
 from hpccoll.transports.shared_lowering import Lowering, Span, align_pieces, overlap
@@ -62,9 +64,11 @@ class MpiLowering(Lowering):
         memory: "Gpu | None" = None,
     ) -> None:
         super().__init__(me, operation)
-        self.shared, self.memory = shared, memory
+        self.shared = shared
+        self.memory = memory
         self.empty = memory.empty if memory else aligned_empty
-        tmp = (shared.empty if shared else self.empty)(self.tmp_length, operation.dtype)
+        allocate = shared.empty if shared else self.empty
+        tmp = allocate(self.tmp_length, operation.dtype)
         self.buffers = {"src": src, "dst": dst, "tmp": tmp}
         self.datatypes: list[MPI.Datatype] = []
         self.scratches: list[Array] = []
@@ -95,7 +99,8 @@ class MpiLowering(Lowering):
         fences = [LocalCall(*call) for call in self.shared.fences] if self.shared else []
         for step in steps:
             if any(message.is_signal for message in step.messages):
-                step.before, step.after = [*step.before, *fences], [*fences, *step.after]
+                step.before = [*step.before, *fences]
+                step.after = [*fences, *step.after]
         return steps
 
     def _node_peers(self, shared: SharedMemory) -> dict[int, NodePeer]:
@@ -104,34 +109,38 @@ class MpiLowering(Lowering):
         peers = [rank for rank in shared.ranks if rank != self.me and node[rank] == node[self.me]]
         views = {name: shared.views(buffer) for name, buffer in self.buffers.items()}
         received = shared.exchange(self._send_spans(peers))
-        return {
-            peer: NodePeer(
-                buffers={name: of_rank[peer] for name, of_rank in views.items()},
-                sends={lane: iter(parts) for lane, parts in received[peer].items()},
-            )
-            for peer in peers
-        }
+        node_peers = {}
+        for peer in peers:
+            buffers = {name: views_by_rank[peer] for name, views_by_rank in views.items()}
+            sends = {lane: iter(parts) for lane, parts in received[peer].items()}
+            node_peers[peer] = NodePeer(buffers, sends)
+        return node_peers
 
     def _send_spans(self, peers: Iterable[int]) -> dict[int, SendSpans]:
         """Return, for each peer, the spans of the parts that this rank sends to it, in the order of the schedule."""
         sends: dict[int, SendSpans] = {peer: defaultdict(list) for peer in peers}
         for lane in range(self.operation.lanes):
-            for action in (action for step in self.steps(lane) for action in step.actions):
-                if isinstance(action, Send) and (peer := int(action.peer)) in sends:
-                    spans = self.spans(lane, action.part)
-                    sends[peer][lane] += [spans] if spans else []
+            for action in chain.from_iterable(step.actions for step in self.steps(lane)):
+                if not isinstance(action, Send) or int(action.peer) not in sends:
+                    continue
+                spans = self.spans(lane, action.part)
+                if spans:
+                    sends[int(action.peer)][lane].append(spans)
         return sends
 
     def _written(self, lane: int, step: Step) -> list[Span]:
         actions = (action for action in step.actions if not isinstance(action, Send))
-        return self.spans(lane, *(action.target if isinstance(action, Copy) else action.part for action in actions))
+        parts = [action.target if isinstance(action, Copy) else action.part for action in actions]
+        return self.spans(lane, *parts)
 
     def _step(self, lane: int, step: Step, scratch: Array) -> list[LoweredStep]:
         """Lower a step; if peers read parts from shared memory, a second step waits until they are done."""
-        start, end = LoweredStep(), LoweredStep()
+        start = LoweredStep()
+        end = LoweredStep()
         write = end if self._overwrites_parts_being_read(lane, step) else start
         ordinal: dict[tuple[bool, int], int] = defaultdict(int)
-        used, overlapping = 0, self.overlapping(lane, step)
+        used = 0
+        overlapping = self.overlapping(lane, step)
         for number, action in enumerate(step.actions):
             target = self._views(lane, action.target if isinstance(action, Copy) else action.part)
             length = sum(len(view) for view in target)
@@ -139,39 +148,63 @@ class MpiLowering(Lowering):
             if isinstance(action, Copy):
                 used += self._copy(start, write, lane, action, staging, overlapping=number in overlapping)
                 continue
-            sends, peer = isinstance(action, Send), int(action.peer)
+            sends = isinstance(action, Send)
+            peer = int(action.peer)
             tag = lane * TAGS_PER_LANE + ordinal[sends, peer]
             ordinal[sends, peer] += 1
             if ordinal[sends, peer] > MAX_MESSAGES:
                 raise ScheduleError(f"rank {self.me} has over {MAX_MESSAGES} messages with rank {peer} in one step")
             if not length:
                 continue
-            node_peer, nbytes = self.node_peers.get(peer), length * self.operation.dtype.itemsize
+            node_peer = self.node_peers.get(peer)
+            signal = MpiMessage(sends, NO_DATA, peer, tag, lane, nbytes=length * self.operation.dtype.itemsize)
             if node_peer:
-                start.messages.append(MpiMessage(sends, NO_DATA, peer, tag, lane, nbytes))
-                end.messages.append(MpiMessage(not sends, NO_DATA, peer, tag + MAX_MESSAGES, lane, 0))
-            if sends:
-                start.messages += [] if node_peer else [MpiMessage(sends, self._data(target), peer, tag, lane, nbytes)]
-                continue
-            staged = write is end if node_peer else isinstance(action, RecvReduce) or number in overlapping
-            arrival = [staging] if staged else target
-            used += length * staged
-            if node_peer:
-                source = node_peer.next_part(lane, staging)
-                start.after += _copies(arrival, source) if staged else []
-                arrival = arrival if staged else source
+                start.messages.append(signal)
+                end.messages.append(MpiMessage(not sends, NO_DATA, peer, tag + MAX_MESSAGES, lane, nbytes=0))
+                staged = write is end
             else:
-                start.messages.append(MpiMessage(sends, self._data(arrival), peer, tag, lane, nbytes))
-            if isinstance(action, RecvReduce):
-                operand, fold = self._views(lane, action.operand), self.operation.reduction.fold
-                write.after += [LocalFold(fold, *views) for views in align_pieces(operand, arrival, target)]
-            elif arrival is not target:
-                write.after += _copies(target, arrival)
+                staged = isinstance(action, RecvReduce) or number in overlapping
+            if isinstance(action, Send):
+                if not node_peer:
+                    start.messages.append(replace(signal, data=self._data(target)))
+                continue
+            if staged:
+                used += length
+            arrival = self._receive(start, signal, target, staging, staged=staged)
+            write.after += self._arrival_work(lane, action, arrival, target)
         return [start, end] if end.messages else [start]
+
+    def _receive(
+        self, start: LoweredStep, signal: MpiMessage, target: list[Array], staging: Array, *, staged: bool
+    ) -> list[Array]:
+        """Receive a part, or read it in the memory of its sender after ``signal``; return the views that have it."""
+        arrival = [staging] if staged else target
+        node_peer = self.node_peers.get(signal.peer)
+        if not node_peer:
+            start.messages.append(replace(signal, data=self._data(arrival)))
+            return arrival
+        source = node_peer.next_part(signal.lane, staging)
+        if not staged:
+            return source
+        start.after += _copies(arrival, source)
+        return arrival
+
+    def _arrival_work(
+        self, lane: int, action: Recv | RecvReduce, arrival: list[Array], target: list[Array]
+    ) -> Sequence[LocalWork]:
+        """Return the work that folds an arrival into its target, or copies it there if it is elsewhere."""
+        if isinstance(action, RecvReduce):
+            operand = self._views(lane, action.operand)
+            fold = self.operation.reduction.fold
+            return [LocalFold(fold, *views) for views in align_pieces(operand, arrival, target)]
+        if arrival is target:
+            return []
+        return _copies(target, arrival)
 
     def _overwrites_parts_being_read(self, lane: int, step: Step) -> bool:
         """Return whether a step writes parts that ranks of the node read in the same step."""
-        read = (a.part for a in step.actions if isinstance(a, Send) and a.peer in self.node_peers)
+        sends = (action for action in step.actions if isinstance(action, Send))
+        read = [send.part for send in sends if send.peer in self.node_peers]
         return overlap(self._written(lane, step), self.spans(lane, *read))
 
     def _copy(
@@ -190,7 +223,7 @@ class MpiLowering(Lowering):
         return [self.buffers[span.buffer][span.start : span.stop] for span in self.spans(lane, part)]
 
     def _data(self, views: list[Array]) -> tuple[NDArray[np.uint8], int, MPI.Datatype]:
-        """Return the buffer specification of ``views``; several views need a derived datatype."""
+        """Return the buffer specification of ``views``; more than one view needs a derived datatype."""
         first = views[0].view(np.uint8)
         if len(views) == 1:
             return first, len(first), MPI.BYTE
@@ -200,11 +233,14 @@ class MpiLowering(Lowering):
         return first, 1, datatype
 
     def _scaling(self, lane: int) -> list[LoweredStep]:
-        views = [self.buffers[span.buffer][span.start : span.stop] for span in self.averaged(lane)]
-        scales: list[LocalWork] = [
-            LocalScale(self.operation.reduction, view, self.operation.layout.workers) for view in views
-        ]
-        return [LoweredStep(after=scales)] if scales else []
+        workers = self.operation.layout.workers
+        scales: list[LocalWork] = []
+        for span in self.averaged(lane):
+            view = self.buffers[span.buffer][span.start : span.stop]
+            scales.append(LocalScale(self.operation.reduction, view, workers))
+        if not scales:
+            return []
+        return [LoweredStep(after=scales)]
 
 
 def merge_steps(steps: Iterable[LoweredStep]) -> list[LoweredStep]:

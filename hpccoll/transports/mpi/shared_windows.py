@@ -42,7 +42,9 @@ class NodePeer:
         """
         spans = next(self.sends.get(lane, iter(())), [])
         part = [self.buffers[span.buffer][span.start : span.stop] for span in spans]
-        return part if sum(map(len, part)) == len(scratch) else [scratch]
+        if sum(map(len, part)) != len(scratch):
+            return [scratch]
+        return part
 
 
 def _aligned(memory: NDArray[np.uint8], count: int, dtype: np.dtype[np.generic]) -> Array:
@@ -72,7 +74,8 @@ class SharedMemory:
         """
         counts: list[int] = self.node.allgather(count)
         overhead = PAGE_BYTES + 2 * MARGIN_BYTES  # each rank has its own segment, which may begin anywhere in a page
-        self._check_free_space(sum(counts) * dtype.itemsize + len(counts) * overhead if any(counts) else 0)
+        needed = sum(counts) * dtype.itemsize + len(counts) * overhead
+        self._check_free_space(needed if any(counts) else 0)
         guarded = {rank: GuardedBuffer(np.empty(0, dtype), 0, 0) for rank in self.ranks}
         if any(counts):  # an empty window would only add calls of MPI_Win_sync
             window = self._window(count * dtype.itemsize + overhead)
@@ -80,8 +83,9 @@ class SharedMemory:
                 memory = np.asarray(window.Shared_query(node_rank)[0])
                 guarded[rank] = allocate_guarded(partial(_aligned, memory), length, dtype)
             guarded[self.comm.rank].memory.view(np.uint8)[::PAGE_BYTES] = 0  # makes the pages count as used
-        views: dict[int, Array] = {rank: each.buffer for rank, each in guarded.items()}
-        self._buffers.append((guarded[self.comm.rank], views))
+        own = guarded[self.comm.rank]
+        views: dict[int, Array] = {rank: buffer.buffer for rank, buffer in guarded.items()}
+        self._buffers.append((own, views))
         return views[self.comm.rank]
 
     def _window(self, nbytes: int) -> MPI.Win:
@@ -94,8 +98,10 @@ class SharedMemory:
 
     def _check_free_space(self, nbytes: int) -> None:
         self.node.Barrier()  # all ranks have touched the pages of earlier windows
-        usage = os.statvfs(SHM_DIRECTORY) if SHM_DIRECTORY.exists() else None
-        free = usage.f_bavail * usage.f_frsize if usage else 0
+        free = 0
+        if SHM_DIRECTORY.exists():
+            usage = os.statvfs(SHM_DIRECTORY)
+            free = usage.f_bavail * usage.f_frsize
         _, needed, least = self.comm.allreduce((nbytes - free, nbytes, free), max)
         if needed > least:
             valid = f"at most {least / 2**30:.3g} GiB on a node, the free space of {SHM_DIRECTORY}"
@@ -111,7 +117,8 @@ class SharedMemory:
 
     def exchange(self, sends: Mapping[int, SendSpans]) -> dict[int, SendSpans]:
         """Send each rank of the node its entry of ``sends``, and return the entries for this rank."""
-        return dict(zip(self.ranks, self.node.alltoall([sends.get(rank, {}) for rank in self.ranks]), strict=True))
+        received = self.node.alltoall([sends.get(rank, {}) for rank in self.ranks])
+        return dict(zip(self.ranks, received, strict=True))
 
     @property
     def fences(self) -> list[DeferredCall]:
@@ -123,5 +130,6 @@ class SharedMemory:
         for window in self._windows:
             window.Unlock_all()
             window.Free()
-        self._windows, self._buffers = [], []
+        self._windows = []
+        self._buffers = []
         self.node.Free()

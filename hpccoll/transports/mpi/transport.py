@@ -43,7 +43,8 @@ class MpiTransport(GuardedBuffers):
 
     def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
         super().__init__(aligned_empty)
-        self.comm, self.options = comm, options
+        self.comm = comm
+        self.options = options
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         return MpiPlan(self.comm, operation, src, dst, options=self.options)
@@ -57,7 +58,9 @@ class TieredTransport(GuardedBuffers):
     """
 
     def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
-        self.comm, self.shared, self.options = comm, SharedMemory(comm), options
+        self.comm = comm
+        self.shared = SharedMemory(comm)
+        self.options = options
         super().__init__(self.shared.empty)
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
@@ -111,7 +114,7 @@ class MpiPlan:
         self.result = operation.result(dst, comm.rank)
         lowering = MpiLowering(comm.rank, operation, src, dst, shared, memory)
         sequences, self._datatypes = lowering.sequences(), lowering.datatypes
-        self._memory = lowering.buffers, lowering.scratches  # folds on a GPU hold only their addresses
+        self._kept_memory = lowering.buffers, lowering.scratches  # folds on a GPU hold only their addresses
         staggered = _check_plans_match(comm, operation, sequences)
         initial = len(operation.slices) if staggered else len(sequences)
         messages = [message for steps in sequences for step in steps for message in step.messages]
@@ -142,10 +145,11 @@ class MpiPlan:
 
 
 def _starts_inside_node(sequences: Sequence[Sequence[LoweredStep]], layout: Layout, me: int) -> bool:
-    """Return whether the first steps of this rank have messages only with ranks of its node, of several nodes."""
+    """Return whether there are other nodes, and the first steps of this rank have messages only inside its node."""
     if layout.nodes == 1:
         return False
-    peers = {message.peer for steps in sequences for message in (steps[0].messages if steps else ())}
+    first_steps = [steps[0] for steps in sequences if steps]
+    peers = {message.peer for step in first_steps for message in step.messages}
     return all(layout.node[peer] == layout.node[me] for peer in peers)
 
 

@@ -21,7 +21,8 @@ class MpiVendorTransport(GuardedBuffers):
 
     def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
         super().__init__(aligned_empty)
-        self.comm, self.options = comm, options
+        self.comm = comm
+        self.options = options
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> TransportPlan:
         return MpiVendorPlan(self.comm, operation, src, dst, self.options)
@@ -36,27 +37,36 @@ class MpiVendorPlan:
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, operation: Operation, src: Array, dst: Array,
-        options: ExecutorOptions | None = None, divide: Callable[[Array], Callable[[], object]] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        comm: MPI.Intracomm,
+        operation: Operation,
+        src: Array,
+        dst: Array,
+        options: ExecutorOptions | None = None,
+        divide: Callable[[Array], Callable[[], object]] | None = None,
+    ) -> None:
         workers = operation.layout.workers
-        self._operation, self.result = operation, dst[:0]
+        self._operation = operation
+        self.result = dst[:0]
         self._calls: list[LibraryCall] = []
         self._workers: MPI.Intracomm | None = None  # our own communicator if there are aggregators
         self.executor: CompiledExecutor | None = None
         if operation.layout.aggregators:
-            self._workers = cast("MPI.Intracomm", comm.Split(0 if comm.rank < workers else MPI.UNDEFINED, comm.rank))
+            color = 0 if comm.rank < workers else MPI.UNDEFINED
+            self._workers = cast("MPI.Intracomm", comm.Split(color, comm.rank))
         if comm.rank < workers:
             self._arguments = CallArguments(self._workers or comm, operation, src, dst)
-            self._calls, self.result = self._arguments.calls(), self._arguments.result
+            self._calls = self._arguments.calls()
+            self.result = self._arguments.result
         averages = comm.rank < workers and operation.reduction.averages
-        scales = [LocalScale(operation.reduction, self.result, workers)] if averages else []
         self._scale: Callable[[], object] | None = None
         if averages:
             in_host_memory = partial(operation.reduction.scale, self.result, workers)
             self._scale = divide(self.result) if divide else in_host_memory
         if options:
-            sequences = [[LoweredStep(after=[*scales])]] if scales else []
+            sequences = []
+            if averages:
+                sequences.append([LoweredStep(after=[LocalScale(operation.reduction, self.result, workers)])])
             self.executor = CompiledExecutor(comm, options, sequences, 1, calls=self._agreed_calls(comm))
         self.run: Callable[[], None] = self.executor.run if self.executor else self._run_of_mpi4py()
 
@@ -72,23 +82,26 @@ class MpiVendorPlan:
             calls = [call.in_c() for call in self._calls]
         except UnusableError as error:
             failure = error
-        for each in filter(None, comm.allgather(failure)):
-            self.close()
-            raise each
+        for failure_of_rank in comm.allgather(failure):
+            if failure_of_rank:
+                self.close()
+                raise failure_of_rank
         return calls
 
     def nonblocking(self) -> "NonblockingCall":
         """Return the call in its nonblocking form, ``MPI_Iallreduce`` for ``MPI_Allreduce``; the buffers are the same.
 
         Raises:
-            UnusableError: if there is none, or the call has several steps, as a ping-pong has.
+            UnusableError: if there is none, or the call has more than one step, as a ping-pong has.
         """
         if len(self._calls) > 1:
-            raise UnusableError("algorithm native", "a call of several steps has no nonblocking form")
-        return NonblockingCall(self._calls[0].nonblocking() if self._calls else None, self._scale)
+            raise UnusableError("algorithm native", "a call of more than one step has no nonblocking form")
+        call = self._calls[0].nonblocking() if self._calls else None
+        return NonblockingCall(call, self._scale)
 
     def _run_of_mpi4py(self) -> Callable[[], None]:
-        calls, scale = [call.in_python() for call in self._calls], self._scale
+        calls = [call.in_python() for call in self._calls]
+        scale = self._scale
         if len(calls) == 1 and not scale:  # without a function around it, whose call would be timed
             return calls[0]
 
@@ -113,7 +126,9 @@ class NonblockingCall:
     """A call of the library, if this rank has one, that returns at once, progresses when tested, and then finishes."""
 
     def __init__(self, call: Callable[[], MPI.Request] | None, finish: Callable[[], object] | None) -> None:
-        self._call, self._finish, self._request = call, finish, MPI.REQUEST_NULL
+        self._call = call
+        self._finish = finish
+        self._request = MPI.REQUEST_NULL
 
     def start(self) -> None:
         """Make the call."""

@@ -184,7 +184,9 @@ class NcclBuffers:
     """
 
     def __init__(self, comm: "MPI.Intracomm", gpu: "Gpu", registration: str) -> None:
-        self.comm, self.gpu, self.registration = comm, gpu, registration
+        self.comm = comm
+        self.gpu = gpu
+        self.registration = registration
         self._registered: list[tuple[Any, Any, Callable[[Any, Any], None], Array]] = []  # keeps the arrays alive
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:

@@ -50,7 +50,9 @@ class NcclWorld:
     def __init__(
         self, comm: "MPI.Intracomm", gpu: "Gpu", library: NcclLibrary, connecting: Connecting = CONNECTING
     ) -> None:
-        self.comm, self.gpu, self._connecting = comm, gpu, connecting
+        self.comm = comm
+        self.gpu = gpu
+        self._connecting = connecting
         connecting.begin()
         unique = comm.bcast(self._on_all_ranks(lambda: library.get_unique_id() if comm.rank == 0 else None))
         self.communicator = self._on_all_ranks(lambda: library.NcclCommunicator(comm.size, unique, comm.rank))

@@ -25,7 +25,9 @@ class CupyDevice:
     """The current GPU and a communicator of NCCL, with how its first operations are waited for."""
 
     def __init__(self, gpu: "Gpu", communicator: Any, connecting: Connecting = CONNECTING) -> None:
-        self.gpu, self.communicator, self.connecting = gpu, communicator, connecting
+        self.gpu = gpu
+        self.communicator = communicator
+        self.connecting = connecting
 
     def wait(self) -> None:
         """Wait for a first operation, which is all work that is queued on the first stream.
@@ -52,18 +54,17 @@ class CupyDevice:
     def group_call(self, buffers: NamedBuffers, messages: "Sequence[NcclMessage]") -> StreamCall:
         """Return the call that queues ``messages`` as one group; messages between two ranks match in order."""
         stream = self.gpu.stream.ptr
-        return group_calls(
-            [
-                (
-                    self.communicator.send if message.sends else self.communicator.recv,
-                    (*self._bytes(buffers, message), NCCL_UINT8, message.peer, stream),
-                )
-                for message in messages
-            ]
-        )
+        calls: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+        for message in messages:
+            call = self.communicator.send if message.sends else self.communicator.recv
+            address, nbytes = self._bytes(buffers, message)
+            calls.append((call, (address, nbytes, NCCL_UINT8, message.peer, stream)))
+        return group_calls(calls)
 
     def _bytes(self, buffers: NamedBuffers, message: "NcclMessage") -> tuple[int, int]:
-        buffer, itemsize = buffers[message.span.buffer], buffers[message.span.buffer].dtype.itemsize
+        """Return the address and the bytes of a message."""
+        buffer = buffers[message.span.buffer]
+        itemsize = buffer.dtype.itemsize
         return self.gpu.address(buffer) + message.span.start * itemsize, len(message.span) * itemsize
 
     def fold_calls(
@@ -120,7 +121,8 @@ def group_calls(calls: Sequence[tuple[Callable[..., object], tuple[object, ...]]
         return partial(call, *arguments)
     from cupy.cuda import nccl
 
-    start, end = nccl.groupStart, nccl.groupEnd
+    start = nccl.groupStart
+    end = nccl.groupEnd
 
     def group() -> None:
         start()

@@ -52,17 +52,18 @@ class Fold:
 
     def conflicts_with(self, other: "Fold") -> bool:
         """Return whether the order of both matters."""
-        return (
-            self.out.overlaps(other.out)
-            or any(self.out.overlaps(span) for span in other.inputs)
-            or any(other.out.overlaps(span) for span in self.inputs)
-        )
+        if any(self.out.overlaps(span) for span in (other.out, *other.inputs)):
+            return True
+        return any(other.out.overlaps(span) for span in self.inputs)
 
     def fused_with(self, then: "Fold") -> "Fold | None":
         """Return one fold equivalent to this one and ``then``, None unless ``then`` folds more inputs into ``out``."""
-        if self.divisor or not then.inputs[0] == then.out == self.out or any(map(self.out.overlaps, then.inputs[1:])):
+        own, *further = then.inputs
+        if self.divisor or not own == then.out == self.out:
             return None
-        return replace(self, inputs=self.inputs + then.inputs[1:], divisor=then.divisor)
+        if any(map(self.out.overlaps, further)):
+            return None
+        return replace(self, inputs=(*self.inputs, *further), divisor=then.divisor)
 
 
 def fold_waves(folds: Iterable[Fold]) -> list[list[Fold]]:
@@ -72,17 +73,30 @@ def fold_waves(folds: Iterable[Fold]) -> list[list[Fold]]:
     """
     kept: list[Fold] = []
     for fold in folds:
-        last = next((at for at in reversed(range(len(kept))) if kept[at].conflicts_with(fold)), None)
+        last = _last_conflict(kept, fold)
         fused = None if last is None else kept[last].fused_with(fold)
         if last is not None and fused:
             kept[last] = fused  # no later fold conflicts with it
         else:
             kept.append(fold)
+    waves: list[list[Fold]] = []
     depths: list[int] = []
-    for at, fold in enumerate(kept):
-        depths.append(1 + max((depths[n] for n in range(at) if kept[n].conflicts_with(fold)), default=-1))
-    waves = range(max(depths, default=-1) + 1)
-    return [[fold for fold, depth in zip(kept, depths, strict=True) if depth == wave] for wave in waves]
+    for fold in kept:
+        earlier_depths = [depth for depth, earlier in zip(depths, kept, strict=False) if earlier.conflicts_with(fold)]
+        depth = 1 + max(earlier_depths, default=-1)
+        depths.append(depth)
+        if depth == len(waves):
+            waves.append([])
+        waves[depth].append(fold)
+    return waves
+
+
+def _last_conflict(folds: Sequence[Fold], fold: Fold) -> int | None:
+    """Return the index of the last of ``folds`` that conflicts with a fold; None if none does."""
+    for number in reversed(range(len(folds))):
+        if folds[number].conflicts_with(fold):
+            return number
+    return None
 
 
 class LaunchTables(NamedTuple):
@@ -107,11 +121,13 @@ def launch_tables(folds: Sequence[Fold], addresses: Mapping[str, int], itemsize:
     inputs: list[int] = []
     tiles = 0
     for fold in folds:
+        length = len(fold.out)
         out, *own = (addresses[span.buffer] + span.start * itemsize for span in (fold.out, *fold.inputs))
-        head = _unaligned_elements(out, own, itemsize, len(fold.out))
-        rows.append((out, len(inputs), len(own), len(fold.out), tiles, fold.divisor, head))
+        head = _unaligned_elements(out, own, itemsize, length)
+        rows.append((out, len(inputs), len(own), length, tiles, fold.divisor, head))
         inputs += own
-        tiles += max(1, -(-(len(fold.out) - head * (head < len(fold.out))) // tile))
+        in_tiles = length - head if head < length else length
+        tiles += max(1, -(-in_tiles // tile))
     return LaunchTables(np.array(rows, np.int64), np.array(inputs, np.int64), tiles)
 
 
@@ -150,11 +166,14 @@ def launches_at(
         return []
     tables = [launch_tables(wave, addresses, itemsize) for wave in waves]
     parts = [part for table in tables for part in (table.rows.ravel(), table.inputs)]
-    uploaded, ends = gpu.upload(np.concatenate(parts)), np.cumsum([part.size for part in parts]).tolist()
-    starts, function = [0, *ends], _function(element, op, gpu.number)
+    uploaded = gpu.upload(np.concatenate(parts))
+    function = _function(element, op, gpu.number)
     calls: list[Callable[[], object]] = []
-    for number, table in enumerate(tables):
-        rows, inputs = (uploaded[starts[at] : ends[at]] for at in (2 * number, 2 * number + 1))
-        arguments = (rows, inputs, np.int32(len(table.rows)))
+    start = 0
+    for table in tables:
+        end_of_rows = start + table.rows.size
+        end = end_of_rows + table.inputs.size
+        arguments = (uploaded[start:end_of_rows], uploaded[end_of_rows:end], np.int32(len(table.rows)))
         calls.append(partial(function, (table.tiles, 1, 1), (THREADS, 1, 1), arguments, stream=gpu.stream))
+        start = end
     return calls

@@ -20,7 +20,7 @@ def loaded_nccl_files() -> list[str]:
 def debug_reset() -> Callable[[], None] | None:
     """Return NCCL's function after which it reads the variables of its log again.
 
-    It is None before NCCL 2.24, and if several files of NCCL are loaded, because it is unknown which of them runs.
+    It is None before NCCL 2.24, and if more than one file of NCCL is loaded, because it is unknown which of them runs.
 
     Only messages up to the new level are logged: 2.24 to 2.26 read the variables within the call (src/debug.cc:231 of
     v2.24.3-1), later versions with the next message, before they decide whether to write it (src/debug.cc:45 and 392 of

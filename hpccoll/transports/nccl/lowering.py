@@ -75,7 +75,9 @@ class NcclLowering(Lowering):
         self.phases = 2 if len(sequences) > len(self.slice_steps) and operation.collective.has_op else 1
         """The number of groups of each logical time."""
         self.sequences = [_Sequence(self, number, lanes) for number, lanes in enumerate(sequences)]
-        self.lengths = {"tmp": self.tmp_length} | {each.scratch: each.scratch_length for each in self.sequences}
+        self.lengths = {"tmp": self.tmp_length}
+        for sequence in self.sequences:
+            self.lengths[sequence.scratch] = sequence.scratch_length
         messages = chain.from_iterable(sequence.messages for sequence in self.sequences)
         self.messages = sorted(messages, key=lambda message: message.time)  # stable: by sequence, then as listed
 
@@ -84,18 +86,18 @@ class NcclLowering(Lowering):
         proposals = [Proposal(self.operation.description, [], []) for _ in range(self.operation.layout.ranks)]
         for message in self.messages:
             proposal = proposals[message.peer]
-            (proposal.sends if message.sends else proposal.expects).append(message.proposal)
+            lengths = proposal.sends if message.sends else proposal.expects
+            lengths.append(message.proposal)
         return proposals
 
     def mismatched_peers(self, received: Sequence[Proposal]) -> list[int]:
         """Return the ranks that would send messages that this rank does not expect."""
-        mine = self.proposals()
-        return [
-            peer
-            for peer, proposal in enumerate(received)
-            if (proposal.operation, _total_lengths(proposal.sends))
-            != (self.operation.description, _total_lengths(mine[peer].expects))
-        ]
+        mismatched = []
+        for peer, (own, proposal) in enumerate(zip(self.proposals(), received, strict=True)):
+            agrees = _total_lengths(proposal.sends) == _total_lengths(own.expects)
+            if proposal.operation != own.operation or not agrees:
+                mismatched.append(peer)
+        return mismatched
 
     def stages(self, received: Sequence[Proposal]) -> list[Stage]:
         """Return the stages of this rank, after all ranks have found that their proposals match."""
@@ -108,9 +110,14 @@ class NcclLowering(Lowering):
             stages[message.time].messages += [
                 NcclMessage(message.sends, message.peer, span) for span, _ in align_pieces(message.spans, cuts)
             ]
-        for time in sorted({time for sequence in self.sequences for time in sequence.folds}):
-            found = [fold_waves(sequence.folds[time]) for sequence in self.sequences if time in sequence.folds]
-            stages[time].waves = [[*chain.from_iterable(level)] for level in zip_longest(*found, fillvalue=[])]
+        folds_by_time: dict[int, list[list[Fold]]] = defaultdict(list)
+        for sequence in self.sequences:
+            for time, folds in sequence.folds.items():
+                folds_by_time[time].append(folds)
+        for time, folds_of_sequences in folds_by_time.items():
+            waves_of_sequences = [fold_waves(folds) for folds in folds_of_sequences]
+            side_by_side = zip_longest(*waves_of_sequences, fillvalue=[])
+            stages[time].waves = [list(chain.from_iterable(waves)) for waves in side_by_side]
         return [stages[time] for time in sorted(stages)]
 
 
@@ -118,12 +125,15 @@ class _Sequence:
     """The lanes of a sequence, which run one after another."""
 
     def __init__(self, lowering: NcclLowering, number: int, lanes: range) -> None:
-        self.lowering, self.operation = lowering, lowering.operation
-        self.scratch, self.scratch_length = f"scratch {number}", 0
+        self.lowering = lowering
+        self.operation = lowering.operation
+        self.scratch = f"scratch {number}"
+        self.scratch_length = 0
         self.messages: list[_PendingMessage] = []
         self.folds: dict[int, list[Fold]] = defaultdict(list)
         channel, slice_number = divmod(number, len(lowering.slice_steps))
-        self.phases, self.phase = lowering.phases, channel % lowering.phases
+        self.phases = lowering.phases
+        self.phase = channel % lowering.phases
         self.times = message_times(self.operation.slices[slice_number], len(lanes), lowering.me)
         self.delay = channel if self.operation.channels > self.operation.window else 0
         now = self._group(-1)
@@ -140,10 +150,11 @@ class _Sequence:
 
     def _step(self, lane: int, step: Step, now: int) -> int:
         """Lower a step that starts after group ``now``, and return the group with which it ends."""
-        messages = (action for action in step.actions if not isinstance(action, Copy))
-        times = [self._group(self.times[isinstance(a, Send), int(a.peer)].popleft()) for a in messages]
-        end, message_time = max(times, default=now), iter(times)
-        spans, overlapping = self.lowering.spans, self.lowering.overlapping(lane, step)
+        times = self._times_of_messages(step)
+        end = max(times, default=now)
+        message_time = iter(times)
+        spans = self.lowering.spans
+        overlapping = self.lowering.overlapping(lane, step)
         used = 0
         for number, action in enumerate(step.actions):
             target = spans(lane, action.target if isinstance(action, Copy) else action.part)
@@ -172,6 +183,11 @@ class _Sequence:
                 self.folds[end] += [Fold(out, (arrived,)) for out, arrived in align_pieces(target, arrival)]
         self.scratch_length = max(self.scratch_length, used)
         return end
+
+    def _times_of_messages(self, step: Step) -> list[int]:
+        """Return the group of each message of a step, which is the next one in the order of the schedule."""
+        messages = [action for action in step.actions if not isinstance(action, Copy)]
+        return [self._group(self.times[isinstance(m, Send), int(m.peer)].popleft()) for m in messages]
 
     def _allocate_scratch(self, target: list[Span], used: int) -> tuple[Span, int]:
         """Return a span of scratch after ``used``, aligned like the target for vector accesses, and its end."""

@@ -51,7 +51,9 @@ def _schedule_times(schedule: Schedule, repetitions: int) -> _ScheduleTimes:
 
     step_start = np.zeros(schedule.layout.ranks, np.int32)  # the time at which each rank's current step began
     numbers: dict[Messages, NDArray[np.int32]] = {}
-    endpoints, time, received = [np.empty((2, 0), np.int32)], [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+    endpoints = [np.empty((2, 0), np.int32)]
+    time = [np.empty(0, np.int32)]
+    received = [np.empty(0, np.int32)]
     count = 0
     receiver_times: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []
     for now, round_ in enumerate(match(Schedule(schedule.layout, schedule.units, steps))):
@@ -64,7 +66,8 @@ def _schedule_times(schedule: Schedule, repetitions: int) -> _ScheduleTimes:
             received.append(numbers.pop(m))
             receiver_times.append((received[-1], step_start[m.target]))
         step_start[round_.ended] = now + 1
-    all_endpoints, all_times = np.concatenate(endpoints, axis=1), np.concatenate(time)
+    all_endpoints = np.concatenate(endpoints, axis=1)
+    all_times = np.concatenate(time)
     for number, receiver_time in receiver_times:
         all_times[number] = np.maximum(all_times[number], receiver_time)
     between_ranks = all_endpoints[0] != all_endpoints[1]  # copies within a rank are not messages

@@ -45,8 +45,11 @@ def raise_nccl_failure(errors: Sequence[str | None], what: str) -> None:
         NcclFailedError: if there are only other errors.
     """
     failed = {rank: error for rank, error in enumerate(errors) if error}
-    refused = [rank for rank, error in failed.items() if REFUSAL_PATTERN.search(error)]
-    for rank in refused or failed:
-        others = f", and at {len(failed) - 1} more of {len(errors)}" if len(failed) > 1 else ""
-        kind = NcclRefusedError if refused else NcclFailedError
-        raise kind(f"NCCL {what} at rank {rank}: {failed[rank]}{others}")
+    if not failed:
+        return
+    others = f", and at {len(failed) - 1} more of {len(errors)}" if len(failed) > 1 else ""
+    for rank, error in failed.items():
+        if REFUSAL_PATTERN.search(error):
+            raise NcclRefusedError(f"NCCL {what} at rank {rank}: {error}{others}")
+    rank, error = next(iter(failed.items()))
+    raise NcclFailedError(f"NCCL {what} at rank {rank}: {error}{others}")

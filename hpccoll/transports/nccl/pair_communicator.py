@@ -80,10 +80,13 @@ class PairCommunicator:
     """
 
     def __init__(self, unique_id: bytes, rank: int) -> None:
-        self._peer, self._communicator = 1 - rank, ctypes.c_void_p()
+        self._peer = 1 - rank
+        self._communicator = ctypes.c_void_p()
         config = _Config(ctypes.sizeof(_Config), MAGIC, VERSION, 0)
-        made, common = ctypes.byref(self._communicator), _UniqueId.from_buffer_copy(unique_id)
-        _has_ended(_library().ncclCommInitRankConfig(made, 2, common, rank, ctypes.byref(config)))
+        communicator = ctypes.byref(self._communicator)
+        common_id = _UniqueId.from_buffer_copy(unique_id)
+        status = _library().ncclCommInitRankConfig(communicator, 2, common_id, rank, ctypes.byref(config))
+        _has_ended(status)
 
     @property
     def is_ready(self) -> bool:
@@ -95,7 +98,8 @@ class PairCommunicator:
     def queue(self, address: int, size: int, stream: int, *, sends: bool) -> None:
         """Queue a message of ``size`` bytes to or from the other rank on a stream; it is there when that has ended."""
         call = _library().ncclSend if sends else _library().ncclRecv
-        buffer, queue = ctypes.c_void_p(address), ctypes.c_void_p(stream)
+        buffer = ctypes.c_void_p(address)
+        queue = ctypes.c_void_p(stream)
         _has_ended(call(buffer, ctypes.c_size_t(size), UINT8, self._peer, self._communicator, queue))
 
     def destroy(self) -> None:

@@ -32,9 +32,13 @@ class StreamPlan:
         buffers: Iterable[Array] = (),
         evidence: str | None = None,
     ) -> None:
-        self.result, self._description, self._buffers, self.evidence = result, description, [*buffers], evidence
+        self.result = result
+        self.evidence = evidence
+        self._description = description
+        self._buffers = list(buffers)
         self._calls = calls  # a graph of the calls holds only the addresses of their tables
-        self._device, self._wait = device, device.wait
+        self._device = device
+        self._wait = device.wait
         self._graphs: list[CudaGraph] = []
         self.enqueue: StreamCall = calls[0] if len(calls) == 1 else _call_in_order(calls)
         """Queues the operation and returns. A bound method here would be a cycle that keeps GPU memory allocated."""
@@ -131,7 +135,9 @@ class StreamPlan:
     def close(self) -> None:
         """Destroy the graphs, and drop the buffers, which no queued work may use any more."""
         self.destroy_graphs()
-        self._buffers, self._calls, self.result = [], (), self.result[:0].copy()
+        self._buffers = []
+        self._calls = ()
+        self.result = self.result[:0].copy()
 
 
 def _call_in_order(calls: "Sequence[StreamCall]") -> "StreamCall":

@@ -31,7 +31,8 @@ def stream_plan_of(
     device: CupyDevice, lowering: NcclLowering, stages: Sequence[Stage], buffers: NamedBuffers
 ) -> StreamPlan:
     """Return the plan of a rank."""
-    operation, own_stream = lowering.operation, lowering.phases > 1  # whether folds have a stream of their own
+    operation = lowering.operation
+    own_stream = lowering.phases > 1  # whether folds have a stream of their own
     waves = [wave for stage in stages for wave in stage.waves]
     folds = iter(device.fold_calls(operation, buffers, waves, own_stream=own_stream))
     waits = fold_waits(stages) if own_stream else NO_WAITS
@@ -43,7 +44,8 @@ def stream_plan_of(
         if stage.messages:
             calls.append(device.group_call(buffers, stage.messages))
         if stage.waves:
-            calls += [*device.folds_after_messages()] if own_stream else []
+            if own_stream:
+                calls += device.folds_after_messages()
             calls += [next(folds) for _ in stage.waves]
         if number in waits.awaited:
             record, wait_for[number] = device.messages_after_folds()
@@ -54,7 +56,8 @@ def stream_plan_of(
     groups = sum(bool(stage.messages) for stage in stages)
     named = ", ".join(f"rank {peer}" for peer in peers) or "no rank"
     description = f"{groups} groups of messages with {named}, {len(waves)} launches of folds"
-    return StreamPlan(device, operation.result(buffers["dst"], lowering.me), calls, description, buffers.values())
+    result = operation.result(buffers["dst"], lowering.me)
+    return StreamPlan(device, result, calls, description, buffers.values())
 
 
 class NcclTransportBase(GuardedBuffers):
@@ -68,12 +71,22 @@ class NcclTransportBase(GuardedBuffers):
     """
 
     def __init__(
-        self, comm: "MPI.Intracomm", gpu: "Gpu", *, graph: bool = False, library: "NcclLibrary | None" = None,
-        buffers: "NcclBuffers | None" = None, connecting: Connecting = CONNECTING,
-    ) -> None:  # fmt: skip
+        self,
+        comm: "MPI.Intracomm",
+        gpu: "Gpu",
+        *,
+        graph: bool = False,
+        library: "NcclLibrary | None" = None,
+        buffers: "NcclBuffers | None" = None,
+        connecting: Connecting = CONNECTING,
+    ) -> None:
         # NCCL's memory is aligned to more than a page and registered from its first byte: there is no front margin.
         super().__init__(buffers.empty if buffers else gpu.empty, front=not buffers)
-        self.comm, self.gpu, self.graph, self.library, self.buffers = comm, gpu, graph, library, buffers
+        self.comm = comm
+        self.gpu = gpu
+        self.graph = graph
+        self.library = library
+        self.buffers = buffers
         self.connecting = connecting
 
     def plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:

@@ -14,6 +14,7 @@ Group 1a sends what fold 0a has written, while fold 0b runs.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from hpccoll.transports.nccl.lowering import NcclMessage, Stage
 
@@ -28,11 +29,14 @@ class FoldWaits:
     @property
     def awaited(self) -> set[int]:
         """The stages for whose folds the stream of messages waits."""
-        return {*self.before.values(), *([] if self.last is None else [self.last])}
+        stages = set(self.before.values())
+        if self.last is not None:
+            stages.add(self.last)
+        return stages
 
 
 NO_WAITS = FoldWaits({}, None)
-"""Of plans on one stream."""
+"""Plans on one stream have no waits."""
 
 
 def fold_waits(stages: Sequence[Stage]) -> FoldWaits:
@@ -51,9 +55,10 @@ def fold_waits(stages: Sequence[Stage]) -> FoldWaits:
 
 def _conflict(folded: Stage, messages: Sequence[NcclMessage]) -> bool:
     """Return whether messages touch what the folds of a stage write, or receive what these read."""
-    return any(
-        message.span.overlaps(fold.out) or (not message.sends and any(map(message.span.overlaps, fold.inputs)))
-        for wave in folded.waves
-        for fold in wave
-        for message in messages
-    )
+    for fold in chain.from_iterable(folded.waves):
+        for message in messages:
+            if message.span.overlaps(fold.out):
+                return True
+            if not message.sends and any(map(message.span.overlaps, fold.inputs)):
+                return True
+    return False

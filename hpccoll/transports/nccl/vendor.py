@@ -20,9 +20,7 @@ from hpccoll.transports.nccl.transport import NcclTransportBase
 from hpccoll.transports.shared_lowering import Span
 from hpccoll.transports.transport_interface import address
 
-NCCL_TYPES = {
-    "uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
-}  # fmt: skip
+NCCL_TYPES = {"uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
 """ncclDataType_t of each element (nccl.h)."""
 
 NCCL_OPS = {"sum": 0, "avg": 0, "prod": 1, "max": 2, "min": 3}
@@ -41,20 +39,36 @@ class NcclCallArguments:
     """The arguments of a call at this worker.
 
     Args:
-        group: the function that combines several calls into one group.
+        group: the function that combines calls into one group.
     """
 
     def __init__(
-        self, communicator: Any, me: int, operation: Operation, src: Array, dst: Array, word: Array, stream: int,
+        self,
+        communicator: Any,
+        me: int,
+        operation: Operation,
+        src: Array,
+        dst: Array,
+        word: Array,
+        stream: int,
         group: GroupCalls,
-    ) -> None:  # fmt: skip
-        self.nccl, self.me, self.operation, self.dst = communicator, me, operation, dst
-        self.word, self.stream, self.group = word, stream, group
-        self.root, self.partner = operation.call.root, operation.call.partner(me)
-        self.type, self.op = NCCL_TYPES[operation.dtype.name], NCCL_OPS[operation.reduction.name]
-        self.contribution, self.result = operation.contribution(src, dst, me), operation.result(dst, me)
-        self.source, self.target = address(self.contribution), address(self.result)
+    ) -> None:
+        self.nccl = communicator
+        self.me = me
+        self.operation = operation
+        self.dst = dst
+        self.word = word
+        self.stream = stream
+        self.group = group
         self.workers = operation.layout.workers
+        self.root = operation.call.root
+        self.partner = operation.call.partner(me)
+        self.type = NCCL_TYPES[operation.dtype.name]
+        self.op = NCCL_OPS[operation.reduction.name]
+        self.contribution = operation.contribution(src, dst, me)
+        self.result = operation.result(dst, me)
+        self.source = address(self.contribution)
+        self.target = address(self.result)
 
     def send(self, buffer: Array, peer: int) -> tuple[Callable[..., object], tuple[object, ...]]:
         return self.nccl.send, (address(buffer), len(buffer), self.type, peer, self.stream)
@@ -64,26 +78,24 @@ class NcclCallArguments:
 
     def blocks(self, buffer: Array, *, sends: bool) -> Blocks:
         """Return the block of each worker in a buffer that has one of each."""
-        count, unequal = self.operation.count, self.operation.call.blocks(self.operation.count)
-        counts = np.full(self.workers, count)
+        counts = np.full(self.workers, self.operation.count)
+        unequal = self.operation.call.blocks(self.operation.count)
         if unequal is not None:
             counts = unequal[self.me] if sends else unequal[:, self.me]
         ends = counts.cumsum()
-        return [(peer, buffer[end - count : end]) for peer, (count, end) in enumerate(zip(counts, ends, strict=True))]
+        starts = ends - counts
+        return [(peer, buffer[starts[peer] : ends[peer]]) for peer in range(self.workers)]
 
     def exchange(self, sent: Blocks, received: Blocks) -> StreamCall:
         """Return the group of sends and receives; in place, a rank has its own block already."""
-        sent, received = (
-            [
-                (peer, block)
-                for peer, block in blocks
-                if len(block) and not (self.operation.in_place and peer == self.me)
-            ]
-            for blocks in (sent, received)
-        )
-        return self.group(
-            [self.send(block, peer) for peer, block in sent] + [self.receive(block, peer) for peer, block in received]
-        )
+        sends = [self.send(block, peer) for peer, block in sent if self._moves(block, peer)]
+        receives = [self.receive(block, peer) for peer, block in received if self._moves(block, peer)]
+        return self.group(sends + receives)
+
+    def _moves(self, block: Array, peer: int) -> bool:
+        if self.operation.in_place and peer == self.me:
+            return False
+        return len(block) > 0
 
 
 def _broadcast(a: NcclCallArguments) -> StreamCall:
@@ -104,7 +116,9 @@ def _barrier(a: NcclCallArguments) -> StreamCall:
 def _send_recv(a: NcclCallArguments) -> StreamCall:
     if a.partner is None:
         return a.group([])
-    calls = [a.send(a.contribution, a.partner), a.receive(a.result, a.partner)][:: 1 if a.me == a.root else -1]
+    calls = [a.send(a.contribution, a.partner), a.receive(a.result, a.partner)]
+    if a.me != a.root:
+        calls.reverse()
 
     def in_turn() -> None:
         for call, arguments in calls:
@@ -114,7 +128,19 @@ def _send_recv(a: NcclCallArguments) -> StreamCall:
 
 
 def _exchange(a: NcclCallArguments) -> StreamCall:
-    return a.exchange(*([] if a.partner is None else [(a.partner, part)] for part in (a.contribution, a.result)))
+    if a.partner is None:
+        return a.exchange([], [])
+    return a.exchange([(a.partner, a.contribution)], [(a.partner, a.result)])
+
+
+def _gather(a: NcclCallArguments) -> StreamCall:
+    received = a.blocks(a.dst, sends=False) if a.me == a.root else []
+    return a.exchange([(a.root, a.contribution)], received)
+
+
+def _scatter(a: NcclCallArguments) -> StreamCall:
+    sent = a.blocks(a.contribution, sends=True) if a.me == a.root else []
+    return a.exchange(sent, [(a.root, a.result)])
 
 
 def _all_to_all(a: NcclCallArguments) -> StreamCall:
@@ -129,10 +155,8 @@ CALLS: dict[str, Callable[[NcclCallArguments], StreamCall]] = {
     "all_gather": lambda a: partial(a.nccl.allGather, a.source, a.target, a.operation.count, a.type, a.stream),
     "broadcast": _broadcast,
     "reduce": _reduce,
-    "gather": lambda a: a.exchange([(a.root, a.contribution)], a.blocks(a.dst, sends=False) if a.me == a.root else []),
-    "scatter": lambda a: a.exchange(
-        a.blocks(a.contribution, sends=True) if a.me == a.root else [], [(a.root, a.result)]
-    ),
+    "gather": _gather,
+    "scatter": _scatter,
     "all_to_all": _all_to_all,
     "all_to_all_v": _all_to_all,
     "barrier": _barrier,
@@ -151,8 +175,11 @@ NEWER: dict[str, Callable[[NcclCallArguments, NewerCall], StreamCall]] = {
 
 GROUPED = "grouped sends and receives"
 EVIDENCE = {
-    "all_to_all_v": GROUPED, "bidirectional": GROUPED, "multi_pair": GROUPED, "barrier": "an all-reduce of one word",
-}  # fmt: skip
+    "all_to_all_v": GROUPED,
+    "bidirectional": GROUPED,
+    "multi_pair": GROUPED,
+    "barrier": "an all-reduce of one word",
+}
 """The calls that stand for a collective that NCCL lacks."""
 
 
@@ -172,18 +199,23 @@ class NcclVendorTransport(NcclTransportBase):
 
     def _lower(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         check_placement(operation)
-        me, workers, name = self.comm.rank, operation.layout.workers, operation.collective.name
+        workers = operation.layout.workers
+        name = operation.collective.name
         world = self._world()
         device = self._device(world)
         communicator = world.workers(workers)
         if self.buffers:
             self.buffers.register(communicator, workers, (src, dst))
-        newer, evidence = self._newer_call(communicator, name) if name in NEWER else (None, EVIDENCE.get(name))
+        newer: NewerCall | None = None
+        evidence = EVIDENCE.get(name)
+        if name in NEWER:
+            newer, evidence = self._newer_call(communicator, name)
         description = f"inside NCCL's {name}"
         if communicator is None:
             return StreamPlan(device, dst[:0], [], description, evidence=evidence)
         word = self.gpu.empty(1, np.dtype("int32"))  # a barrier must not change the payload, which is checked
-        arguments = NcclCallArguments(communicator, me, operation, src, dst, word, self.gpu.stream.ptr, group_calls)
+        stream = self.gpu.stream.ptr
+        arguments = NcclCallArguments(communicator, self.comm.rank, operation, src, dst, word, stream, group_calls)
         calls = [NEWER[name](arguments, newer) if newer else CALLS[name](arguments)]
         if operation.reduction.averages and len(arguments.result):
             whole = Span("result", 0, len(arguments.result))
@@ -195,6 +227,8 @@ class NcclVendorTransport(NcclTransportBase):
         from hpccoll.transports.nccl.communicator_config import NEWER_CALLS_SINCE, missing_for_nccl4py, newer_call
 
         reasons = self.comm.allgather(missing_for_nccl4py(NEWER_CALLS_SINCE))
-        for reason in filter(None, reasons):
+        reason = next(filter(None, reasons), None)
+        if reason:
             return None, f"{GROUPED}, not NCCL's {collective}: {reason}"
-        return communicator and newer_call(communicator, collective), f"NCCL's {collective}"
+        call = communicator and newer_call(communicator, collective)
+        return call, f"NCCL's {collective}"
