@@ -243,7 +243,7 @@ def limit_line(base: alt.Chart, *, above: bool, at_start: bool) -> list[alt.Char
     )
     line = lines.mark_line(strokeDash=[5, 3], strokeWidth=1)
 
-    whole_curve = [None, None]
+    whole_curve: list[int | None] = [None, None]
     ends = lines.transform_window(smallest="min(bytes)", largest="max(bytes)", frame=whole_curve, groupby=curve)
     end = ends.transform_filter("datum.bytes === datum.largest")
     dashed = end.mark_rule(strokeDash=[5, 3])
