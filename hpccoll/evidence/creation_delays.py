@@ -98,7 +98,7 @@ def _delaying_ranks(delays: Iterable[CreationDelay]) -> set[int]:
 
 
 def _waiting_s(creation: CommunicatorCreation) -> list[float | None]:
-    """Return how long each rank waited for others in the creation; None without the times of these phases."""
+    """Return how long each rank waited for others in the creation; None without the times of its phases."""
     waiting: list[float | None] = [None] * len(creation.ranks)
     for phase in WAITING_PHASES:
         for number, time_s in enumerate(creation.phases_s.get(phase, ())):

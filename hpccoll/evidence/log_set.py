@@ -1,4 +1,4 @@
-"""Reading of logs of NCCL, libsharp and UCC: from any number of files, of one launch or of several.
+"""Reading of logs of NCCL, libsharp and UCC: from any number of files, of one or more launches.
 
 Processes belong to one launch if NCCL logs that they share a communicator: it identifies each communicator by a hash of
 its unique id (``commId 0x...``, subsystem INIT), which no two launches have in common. A process is identified by its

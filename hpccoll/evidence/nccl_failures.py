@@ -16,7 +16,7 @@ _RESULTS = {
     1: "ncclUnhandledCudaError", 2: "ncclSystemError", 3: "ncclInternalError", 4: "ncclInvalidArgument",
     5: "ncclInvalidUsage", 6: "ncclRemoteError", 8: "ncclTimeout",
 }  # fmt: skip
-"""ncclResult_t; 7 is no error."""
+"""ncclResult_t; 7 is not an error."""
 
 _STEP = re.compile(r"(?:[\w./+-]*/src/)?([\w./+-]+:\d{1,9}) (?:\([^)]*\) )?-> ([1-68])(?![\w.])")
 
@@ -121,7 +121,7 @@ class ErrorTraces:
         self._open[thread] = self._by_code[process, code] = trace
 
     def failures(self) -> Iterator[LoggedFailure]:
-        """Yield the failures; those with the same first place and code are one, of several processes."""
+        """Yield the failures; processes share a failure if they logged the same first place and code."""
         same: dict[tuple[str, int], list[ErrorTrace]] = {}
         for trace in filter(lambda trace: trace.is_failure, self._all):
             first = trace.steps[0]

@@ -33,7 +33,7 @@ def parse_topology_dump(text: str) -> tuple[NearestNics, ...]:
     """Return the NICs nearest to each GPU of NCCL_TOPO_DUMP_FILE.
 
     Raises:
-        ValueError: if the text is no such dump.
+        ValueError: if the text is not such a dump.
     """
     gpus: dict[int, tuple[str, ...]] = {}
     nics: dict[str, tuple[str, ...]] = {}
@@ -115,7 +115,7 @@ def describe_graphs(text: str) -> str:
     """Return a sentence about the graphs that NCCL's search found, from NCCL_GRAPH_DUMP_FILE; equal graphs once.
 
     Raises:
-        ValueError: if the text is no such dump.
+        ValueError: if the text is not such a dump.
     """
     graphs: dict[str, None] = {}
     for graph in _root(text, "graphs").iter("graph"):

@@ -394,8 +394,8 @@ class _NcclTestsParser(LineParser):
 def _with_reduction(line: str, columns: Sequence[str]) -> str:
     """Return a row with a cell of its reduction, which versions before 2.13.4 leave blank if there is none."""
     cells = line.split()
-    lacks_one = len(cells) == len(columns) - 1
-    if lacks_one and "redop" in columns[1:] and "none" not in cells:
+    is_one_short = len(cells) == len(columns) - 1
+    if is_one_short and "redop" in columns[1:] and "none" not in cells:
         position = columns.index("redop")
         if NUMBER.fullmatch(cells[position].lstrip("-")):
             cells.insert(position, "none")

@@ -55,7 +55,7 @@ TYPES = {name: name for name in (*DTYPE.words, "int8", "uint8", "uint32", "uint6
 
 OUT_OF_PLACE, IN_PLACE = "out_of_place", "in_place"
 SUFFIXES = {OUT_OF_PLACE: "", IN_PLACE: f" {IN_PLACE}"}
-"""What follows the names of the columns of each placement, the second of which is in place."""
+"""What follows the names of the columns of each placement: out of place, then in place."""
 
 
 HEADER_DEFAULTS = {"agg iters": 1, "graph": 0, "unalign": 0}

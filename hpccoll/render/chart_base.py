@@ -336,7 +336,7 @@ def curves(
         symbol: of the legend if the marks have no shapes.
         mark_size: the area of a mark, in square pixels.
         below: returns the layers below the lines.
-        pick: whether a click in the legend picks lines; not in a picture of several charts.
+        pick: whether a click in the legend picks lines; False in a picture with further charts.
     """
     x_field = _field_name(x)
     records = _in_drawing_order(_completed(data, x_field), colours)

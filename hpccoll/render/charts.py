@@ -246,7 +246,7 @@ OVERVIEW_FIGURES = (
         f"busbw = algbw times the factor of the collective, comparable with nccl-tests. Small messages may "
         f"exceed the rate of a wire, as a burst. {OVERVIEW_NOTE}"),
 )  # fmt: skip
-"""The charts of several collectives, with a small panel for each."""
+"""The charts of the overview, with a small panel for each collective."""
 
 FIGURES = (
     Figure("choice", "the choice by {by}, and its lead over the next best (pale or grey: not clear)", choice_map,

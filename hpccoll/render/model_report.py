@@ -235,8 +235,7 @@ def _library(expectation: LibraryExpectation) -> str:
     where = f"{format_count(row.nodes, 'node')} x {ranks_per_node}"
     call = f"{row.collective} of {row.transport.upper()} on {where}"
     params = [f"{name}={value}" for name, value in row.params.items()]
-    parts = (call, row.dtype, " ".join(params), row.variant)
-    return ", ".join(filter(None, parts))
+    return ", ".join(filter(None, (call, row.dtype, " ".join(params), row.variant)))
 
 
 def _library_table(expectation: LibraryExpectation) -> Iterator[str]:

@@ -162,7 +162,7 @@ def _sharp(record: LogRecord, nodes: int) -> str:
 def executed_lines(raw: RawResults) -> Iterator[str]:
     """Yield for each call of NCCL what it ran as, by ranges of sizes, the largest sizes first.
 
-    The algorithm and the protocol are those of NCCL's own lines about calls of these sizes (subsystem TUNING).
+    The algorithm and the protocol are those that NCCL's own lines name for calls of that size (subsystem TUNING).
     """
     by_call: dict[str, dict[int, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     records = {attempt.number: _probe_result(attempt).record or LogRecord() for attempt, _ in raw.attempts}
