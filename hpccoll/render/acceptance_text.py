@@ -73,8 +73,10 @@ def first_line(acceptance: AcceptanceSummary) -> str:
     parts = [_decisive_words(acceptance)]
     file, decided = min(acceptance.decided.items(), key=lambda item: item[1])
     if decided < (acceptance.required or 0):
-        of_file = f" of {file}" if len(acceptance.decided) > 1 else ""
-        parts.append(f"{format_count(decided, 'row')}{of_file} judged, {acceptance.required} required")
+        rows = format_count(decided, "row")
+        if len(acceptance.decided) > 1:
+            rows += f" of {file}"
+        parts.append(f"{rows} judged, {acceptance.required} required")
     if acceptance.missing:
         parts.append(f"{format_count(acceptance.missing, 'case')} of the reference missing")
     verdicts = Counter(judged.acceptance for judged in acceptance.judged)

@@ -432,14 +432,14 @@ def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
         if others:
             settings = name_settings(answer.where for answer in others)
             yield f"{name}: the report has the answers for {settings}."
-    of_pairs = pair_answers(results)
-    of_workloads = workload_answers(results)
-    yield from terminal_lines(chain.from_iterable(of_pairs.values()))
+    answers_of_pairs = pair_answers(results)
+    answers_of_workloads = workload_answers(results)
+    yield from terminal_lines(chain.from_iterable(answers_of_pairs.values()))
     yield from not_measured_line(results, answers)
-    yield from terminal_lines(chain.from_iterable(of_workloads.values()))
+    yield from terminal_lines(chain.from_iterable(answers_of_workloads.values()))
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(row.collective for row in results.ours.rows):
-        has_answer = name in answers.by_collective or name in of_pairs or name in of_workloads
+        has_answer = name in answers.by_collective or name in answers_of_pairs or name in answers_of_workloads
         if not has_answer:
             by_reason[_reason_unanswered(results, name)].append(name)
     for reason, names in by_reason.items():

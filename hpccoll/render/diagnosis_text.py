@@ -87,11 +87,11 @@ def _healthy_sentence(verdict: MachineVerdict) -> str:
         judged.append("link")
     if verdict.racks:
         judged.append("rack")
-    other = "other " if verdict.unjudged else ""
+    no = "no other" if verdict.unjudged else "no"
     doubts = [finding for finding in verdict.findings if finding.kind == RATE_DOUBTFUL]
     all_may_be_slow = any(finding.severity == "critical" for finding in doubts)
     slow = "slower than the rest" if all_may_be_slow else "slow"
-    return f"no {other}{join_words(judged, 'or')} is {slow}"
+    return f"{no} {join_words(judged, 'or')} is {slow}"
 
 
 def _sensitivity_sentence(verdict: MachineVerdict) -> str:

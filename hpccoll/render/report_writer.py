@@ -350,14 +350,14 @@ def answer_section(
     The ``collectives`` have a part of the page each; the ``unmeasured`` ones were planned, too.
     """
     several = len(collectives) > 1
-    of_workloads = workload_answers(results)
-    of_pairs = pair_answers(results)
+    answers_of_workloads = workload_answers(results)
+    answers_of_pairs = pair_answers(results)
     shown: list[Answer] = []
     folded: list[Answer] = []
     for name in (*collectives, *unmeasured):
-        own_answers = list(of_pairs.get(name, ()))
-        if name in of_workloads:
-            own_answers += of_workloads[name]
+        own_answers = list(answers_of_pairs.get(name, ()))
+        if name in answers_of_workloads:
+            own_answers += answers_of_workloads[name]
         else:
             first, others = answers.split(name)
             own_answers += first
