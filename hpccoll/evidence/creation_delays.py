@@ -98,7 +98,7 @@ def _delaying_ranks(delays: Iterable[CreationDelay]) -> set[int]:
 
 
 def _waiting_s(creation: CommunicatorCreation) -> list[float | None]:
-    """Return how long each rank waited for others in the creation; None without the times of these phases."""
+    """Return how long each rank waited for others in the creation; None without the times of its phases."""
     waiting: list[float | None] = [None] * len(creation.ranks)
     for phase in WAITING_PHASES:
         for number, time_s in enumerate(creation.phases_s.get(phase, ())):
@@ -108,11 +108,11 @@ def _waiting_s(creation: CommunicatorCreation) -> list[float | None]:
 
 
 def _slow_in_phase(creation: CommunicatorCreation, phase: str, times: Sequence[float | None]) -> list[CreationDelay]:
-    known = known_values(times)
-    usual_s = median_low(known)
-    limit_s = usual_s + _min_delay_s(creation, known, usual_s)
+    measured = known_values(times)
+    usual_s = median_low(measured)
+    limit_s = usual_s + _min_delay_s(creation, measured, usual_s)
     slow = [number for number, time_s in enumerate(times) if time_s is not None and time_s >= limit_s]
-    longest_s = max(known)
+    longest_s = max(measured)
     return _delays(creation, phase, slow, longest_s, usual_s, longest_s - usual_s)
 
 
@@ -123,13 +123,13 @@ def _began_last(
 
     There are none if no rank waited clearly less than the others.
     """
-    known = known_values(waiting)
-    if len(known) < 2:
+    measured = known_values(waiting)
+    if len(measured) < 2:
         return []
-    usual_s = median_high(known)
-    limit_s = usual_s - max(error_s, _min_delay_s(creation, known, usual_s))
+    usual_s = median_high(measured)
+    limit_s = usual_s - max(error_s, _min_delay_s(creation, measured, usual_s))
     last = [number for number, time_s in enumerate(waiting) if time_s is not None and time_s <= limit_s]
-    return _delays(creation, None, last, max(known), usual_s, usual_s - min(known))
+    return _delays(creation, None, last, max(measured), usual_s, usual_s - min(measured))
 
 
 def _min_delay_s(creation: CommunicatorCreation, times: Sequence[float], usual_s: float) -> float:

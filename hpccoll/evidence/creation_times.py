@@ -86,7 +86,7 @@ class CreationTimes:
         return times
 
     def communicators(self) -> Iterator[CommunicatorCreation]:
-        """Yield the communicators with times; none of which a rank comes twice, so that several have one name."""
+        """Yield the communicators with times, without those in which a rank comes twice: they share their name."""
         for (name, size, _), logged in self._communicators.items():
             ranks = set(map(attrgetter("rank"), logged))
             timed = sorted(filter(_has_time, logged), key=attrgetter("rank"))

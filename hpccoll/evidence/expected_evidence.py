@@ -40,23 +40,26 @@ def has_needed_tree(line: CollectiveLine, record: LogRecord) -> bool:
 
 def _ucc_shows_sharp(record: LogRecord) -> bool:
     """Return whether lines show a call that UCC gave to SHARP, with a group and the tree that the call needs."""
-    return bool(record.sharp) and any(
-        names_switches(one) and has_needed_tree(one, record) for one in record.collectives
-    )
+    if not record.sharp:
+        return False
+    return any(names_switches(line) and has_needed_tree(line, record) for line in record.collectives)
 
 
 def _switches_reduce(record: LogRecord, *algorithms: str) -> bool:
-    """Return whether switches between nodes reduced, by one of these algorithms of NCCL, with SHARP's own lines.
+    """Return whether switches between nodes reduced, by one of NCCL's ``algorithms``, with SHARP's own lines.
 
     NVLS over several nodes needs SHARP too; NVLS_TREE shows that the nodes do without it.
     """
-    several = record.nodes is not None and record.nodes > 1
-    between_nodes = any(names_switches(one) or (several and one.algorithm == "nvls") for one in record.collectives)
-    return bool(record.sharp) and between_nodes and _ran(record, *algorithms)
+    if not record.sharp:
+        return False
+    between_nodes = any(map(names_switches, record.collectives))
+    if record.nodes is not None and record.nodes > 1:
+        between_nodes = between_nodes or _ran(record, "nvls")
+    return between_nodes and _ran(record, *algorithms)
 
 
 def _ran(record: LogRecord, *algorithms: str) -> bool:
-    return any(one.algorithm in algorithms for one in record.collectives)
+    return any(line.algorithm in algorithms for line in record.collectives)
 
 
 def _is_set(record: LogRecord, setting: str) -> bool:
@@ -66,12 +69,13 @@ def _is_set(record: LogRecord, setting: str) -> bool:
 
 def _switch_lines(record: LogRecord) -> tuple[str, ...]:
     """Return the lines that show SHARP, or that CollNet is connected."""
-    return (*record.sharp, *record.collnet, *(one.line for one in record.collectives if names_switches(one)))
+    calls = [line.line for line in record.collectives if names_switches(line)]
+    return (*record.sharp, *record.collnet, *calls)
 
 
 def _lines_of(algorithm: str) -> Lines:
     """Return the function that returns the lines in which an algorithm, or one that begins so, ran."""
-    return lambda record: tuple(one.line for one in record.collectives if one.algorithm.startswith(algorithm))
+    return lambda record: tuple(line.line for line in record.collectives if line.algorithm.startswith(algorithm))
 
 
 def _gpudirect_paths(record: LogRecord) -> tuple[str, ...]:
@@ -89,7 +93,7 @@ _FORBIDDEN: Mapping[str, tuple[str, Lines]] = {
 
 _SHOWN: Mapping[str, Callable[..., bool]] = {
     "algorithm": _ran,
-    "protocol": lambda record, name: any(one.protocol == name for one in record.collectives),
+    "protocol": lambda record, name: any(line.protocol == name for line in record.collectives),
     "algorithm_protocol": lambda record, *names: any((c.algorithm, c.protocol) == names for c in record.collectives),
     "variable": lambda record, name: name in record.settings,
     "setting": _is_set,

@@ -21,19 +21,21 @@ def _known_reasons() -> tuple[tuple[_Reason, ...], re.Pattern[str]]:
     import tomllib  # only rank 0 reads logs
 
     rows = tomllib.loads(Path(__file__).with_name("fallback_reasons.toml").read_text())["unavailable"]
-    known = tuple(_Reason(re.compile(row["pattern"]), row["feature"], row["reason"]) for row in rows)
-    return known, re.compile("|".join(f"(?:{row['pattern']})" for row in rows))
+    reasons = tuple(_Reason(re.compile(row["pattern"]), row["feature"], row["reason"]) for row in rows)
+    patterns = [f"(?:{row['pattern']})" for row in rows]
+    return reasons, re.compile("|".join(patterns))
 
 
 def unavailable_reason(text: str) -> tuple[str, str] | None:
     """Return the feature that a message reports as unavailable, and the reason; None if it reports nothing known."""
-    known, any_known = _known_reasons()
-    if not any_known.search(text):  # hardly any line of a long log matches
+    reasons, any_pattern = _known_reasons()
+    if not any_pattern.search(text):  # hardly any line of a long log matches
         return None
-    return next((row.feature, row.reason) for row in known if row.pattern.search(text))
+    return next((row.feature, row.reason) for row in reasons if row.pattern.search(text))
 
 
 @cache
 def reason_ranks() -> Mapping[tuple[str, str], int]:
     """Return the rank of each feature and reason; the most specific reason has the smallest."""
-    return {(row.feature, row.reason): rank for rank, row in enumerate(_known_reasons()[0])}
+    reasons, _ = _known_reasons()
+    return {(row.feature, row.reason): rank for rank, row in enumerate(reasons)}

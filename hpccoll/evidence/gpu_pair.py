@@ -55,7 +55,7 @@ class GpuPair:
         Raises:
             BadInputError: if the file is something else.
         """
-        found = from_builtins(read_json(path, "--gpu-pair", JOB_BYTES), cls, "--gpu-pair")
-        if not found.hosts:
+        pair = from_builtins(read_json(path, "--gpu-pair", JOB_BYTES), cls, "--gpu-pair")
+        if not pair.hosts:
             raise BadInputError("--gpu-pair", str(path), "a file of 'hpccoll run --try-gpu-pair'")
-        return found
+        return pair

@@ -254,22 +254,32 @@ class MessageReader:
         time = _fine_time(whole)
         exported = exported_text(whole)
         prefix, line = self._prefixes.split(exported)
-        headers = list(_HEADER.finditer(line)) if _LEVEL.search(line) else []
-        before = line[: headers[0].start()] if headers else line
+        headers: list[re.Match[str]] = []
+        before = line
+        if _LEVEL.search(line):
+            headers += _HEADER.finditer(line)
+        if headers:
+            before = line[: headers[0].start()]
         if before.strip():
             yield LogMessage(None, "", None, before.strip(), thread=prefix, prefix=prefix)
         for header, following in zip_longest(headers, headers[1:]):
             origin = next(name for name in _HEADERS if header[name] is not None)
-            body = line[header.end() : following.start() if following else None].strip(_SEPARATORS)
-            body = body[:-1] if body.endswith('"') and body.count('"') % 2 else body  # the end of a quoted column
-            host, pid, level, place, thread = (
-                header[f"{origin}_{part}"] for part in ("host", "pid", "level", "place", "thread")
-            )
-            message = LogMessage(
-                origin, "" if pid is None else f"{host}:{pid}", level, body,
-                re.sub(r".*/src/", "", place) if place and level in _WITH_PLACE else "",
-                thread.strip() if pid else f"{prefix or ''} {thread}".strip(), time, _clock_s(whole), prefix,
-            )  # fmt: skip
+            end = following.start() if following else len(line)
+            body = line[header.end() : end].strip(_SEPARATORS)
+            if body.endswith('"') and body.count('"') % 2:  # the end of a quoted column
+                body = body[:-1]
+            pid = header[f"{origin}_pid"]
+            thread = header[f"{origin}_thread"]
+            if pid is None:
+                process = ""
+                thread = f"{prefix or ''} {thread}"
+            else:
+                process = f"{header[f'{origin}_host']}:{pid}"
+            level = header[f"{origin}_level"]
+            place = ""
+            if level in _WITH_PLACE:
+                place = re.sub(r".*/src/", "", header[f"{origin}_place"] or "")
+            message = LogMessage(origin, process, level, body, place, thread.strip(), time, _clock_s(whole), prefix)
             if exported is whole and len(headers) == 1 and not before:
                 self._remember(whole, line[header.end() :], message)
             yield message

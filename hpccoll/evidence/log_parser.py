@@ -40,7 +40,7 @@ class ParserState:
         self.build = ""
         self.nodes: int | None = None
         self.ranks: int | None = None
-        self.found: defaultdict[str, dict[Any, None]] = defaultdict(dict)  # by the field of the record
+        self.facts: defaultdict[str, dict[Any, None]] = defaultdict(dict)  # by the field of the record
         self.paths: Counter[str] = Counter()
         self.plugins: dict[str, str] = {}
         self.settings: dict[str, str] = {}
@@ -66,7 +66,7 @@ class ParserState:
 
     def add(self, field: str, fact: object) -> None:
         """Add a line, or another fact, to a field of the record, each once."""
-        self.found[field][fact] = None
+        self.facts[field][fact] = None
 
     def add_host(self, message: LogMessage) -> None:
         """Add the host of a message."""
@@ -77,19 +77,30 @@ class ParserState:
 
     @property
     def unavailable(self) -> Iterable[Unavailable]:
-        return self.found["unavailable"]
+        return self.facts["unavailable"]
 
     def add_unavailable(self, feature: str, reason: str, line: str) -> None:
         """Add that a feature was not used, and the reason; each reason once."""
-        if not any((known.feature, known.reason) == (feature, reason) for known in self.unavailable):
-            self.add("unavailable", Unavailable(feature=feature, reason=reason, line=line))
+        for earlier in self.unavailable:
+            if earlier.feature == feature and earlier.reason == reason:
+                return
+        self.add("unavailable", Unavailable(feature=feature, reason=reason, line=line))
 
     def record(self) -> LogRecord:
         """Return what all messages say together."""
-        facts: dict[str, Any] = {field: tuple(lines) for field, lines in self.found.items()}
+        facts: dict[str, Any] = {field: tuple(lines) for field, lines in self.facts.items()}
         if len(facts.get("versions", ())) < 2:
             facts.pop("versions", None)
         facts.setdefault("network", self._networks_of_paths())  # versions up to 2.5 have no other line
+        facts["failures"] = tuple(self.errors.failures())
+        facts["gdr"] = self._uses_gpudirect()
+        facts["paths"] = dict(sorted(self.paths.items()))
+        facts["settings"] = dict(sorted(self.settings.items()))
+        facts["communicator"] = dict(sorted(self.communicator.items()))
+        facts["creations"] = tuple(self.creation_times.communicators())
+        facts["host_differences"] = tuple(self.host_facts.differences())
+        facts["network_hosts"] = self.host_facts.hosts(NETWORK)
+        facts["warning_hosts"] = self._hosts_of_rare_warnings()
         return LogRecord(
             library=self.library,
             version=self.version,
@@ -97,21 +108,13 @@ class ParserState:
             nodes=self.nodes,
             ranks=self.ranks,
             plugins=self.plugins,
-            failures=tuple(self.errors.failures()),
-            gdr=self._uses_gpudirect(),
-            paths=dict(sorted(self.paths.items())),
-            settings=dict(sorted(self.settings.items())),
-            communicator=dict(sorted(self.communicator.items())),
-            creations=tuple(self.creation_times.communicators()),
-            host_differences=tuple(self.host_facts.differences()),
-            network_hosts=self.host_facts.hosts(NETWORK),
-            warning_hosts=self._hosts_of_rare_warnings(),
             **facts,
         )
 
     def _networks_of_paths(self) -> tuple[str, ...]:
         """Return the networks that paths of channels name, such as ``IB`` in ``NET/IB/0``."""
-        networks = dict.fromkeys(path.split("/")[1] for path in self.paths if path.startswith("NET/"))
+        paths = [path for path in self.paths if path.startswith("NET/")]
+        networks = dict.fromkeys(path.split("/")[1] for path in paths)
         return tuple(filter(None, networks))
 
     def _uses_gpudirect(self) -> bool | None:
@@ -149,14 +152,16 @@ def line_rules(field: str, *patterns: str) -> list[Rule]:
     """
 
     def add(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
-        state.add(field, match["name"] if "name" in match.re.groupindex else message.text)
+        has_name = "name" in match.re.groupindex
+        state.add(field, match["name"] if has_name else message.text)
 
     return [rule(pattern, add) for pattern in patterns]
 
 
 def _add_warning_and_known_reason(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
-    if known := unavailable_reason(message.text):
-        state.add_unavailable(*known, message.text)
+    feature_and_reason = unavailable_reason(message.text)
+    if feature_and_reason is not None:
+        state.add_unavailable(*feature_and_reason, message.text)
     state.add_host(message)
     if message.level == "WARN":
         state.add("warnings", message.placed_text)

@@ -193,7 +193,9 @@ class LogRecord:
         named = bool(self.network) and all(map(TCP_NETWORK.search, self.network))
         if used or named or self.plugins.get("fabric", "").startswith(("tcp", "sockets")):
             return "tcp"
-        return "rdma" if self.network else None
+        if not self.network:
+            return None
+        return "rdma"
 
     def counts_per_rank(self, collective: str) -> bool:
         """Return whether the logged bytes of ``collective`` are those of one rank; S counts those of all ranks."""
@@ -214,15 +216,20 @@ class LogRecord:
         A line is evidence for exactly its own size. ``memory`` is the type of its buffers, ``host`` or ``cuda``.
         """
         size = self.logged_bytes(collective, nbytes, ranks)
-        ops = (None, op, *(("sum",) if op == "avg" else ()))  # an average is a sum that the caller scales
-        return [
-            one
-            for one in self.collectives
-            if (one.collective, one.bytes) == (collective, size)
-            and (dtype is None or one.dtype in (None, dtype))
-            and (op is None or one.op in ops)
-            and (memory is None or one.memory in (None, memory))
-        ]
+        ops = [None, op]
+        if op == "avg":
+            ops.append("sum")  # an average is a sum that the caller scales
+
+        def is_of_case(line: CollectiveLine) -> bool:
+            if line.collective != collective or line.bytes != size:
+                return False
+            if dtype is not None and line.dtype not in (None, dtype):
+                return False
+            if op is not None and line.op not in ops:
+                return False
+            return memory is None or line.memory in (None, memory)
+
+        return list(filter(is_of_case, self.collectives))
 
     def modelled_seconds(
         self, collective: str, nbytes: int, ranks: int, *, dtype: str | None = None, op: str | None = None
@@ -234,10 +241,10 @@ class LogRecord:
         are neither in the logged table nor here. The arguments are those of ``lines_of_case``.
         """
         lines = self.lines_of_case(collective, nbytes, ranks, dtype=dtype, op=op)
-        ran = {(one.algorithm, one.protocol) for one in lines}
-        cells = [
-            cell for cell in self.model if (cell.algorithm, cell.protocol) in ran and cell.collective == collective
-        ]
-        if len(ran) > 1 or len(cells) != 1:
+        ran = {(line.algorithm, line.protocol) for line in lines}
+        candidates = [cell for cell in self.model if cell.collective == collective]
+        costs = [cell for cell in candidates if (cell.algorithm, cell.protocol) in ran]
+        if len(ran) > 1 or len(costs) != 1:
             return None
-        return cells[0].latency_s + nbytes / cells[0].bytes_per_s
+        cost = costs[0]
+        return cost.latency_s + nbytes / cost.bytes_per_s

@@ -1,4 +1,4 @@
-"""Reading of logs of NCCL, libsharp and UCC: from any number of files, of one launch or of several.
+"""Reading of logs of NCCL, libsharp and UCC: from any number of files, of one or more launches.
 
 Processes belong to one launch if NCCL logs that they share a communicator: it identifies each communicator by a hash of
 its unique id (``commId 0x...``, subsystem INIT), which no two launches have in common. A process is identified by its
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
@@ -194,30 +195,44 @@ def read_log_files(paths: Iterable[Path]) -> LogSet:
         BadInputError: if there is nothing to read, a file cannot be read, or a named file is of another kind.
     """
     named = [str(path) for path in paths]
-    files = dict.fromkeys(str(file) for path in named for file in _files(Path(path)))
+    files: dict[str, None] = {}
+    for path in named:
+        files |= dict.fromkeys(map(str, _files(Path(path))))
     if not files:
         raise BadInputError("log", ", ".join(named), "files of a log, or a directory that holds some")
-    small = (name for name in files if name.endswith((".xml", CONFIG_SUFFIX)))
-    texts = {name: read_text(Path(name), "log", XML_BYTES, "replace") for name in small}
-    dumps = {name: sentence for name, text in texts.items() if name.endswith(".xml") for sentence in _describe(text)}
-    configs = {name: text for name, text in texts.items() if name.endswith(CONFIG_SUFFIX)}
-    logs: dict[str, Lines] = {name: partial(_log_lines, name) for name in files if name not in texts}
+    dumps: dict[str, str] = {}
+    configs: dict[str, str] = {}
+    logs: dict[str, Lines] = {}
+    for name in files:
+        if name.endswith(".xml"):
+            for sentence in _describe(_small_text(name)):
+                dumps[name] = sentence
+        elif name.endswith(CONFIG_SUFFIX):
+            configs[name] = _small_text(name)
+        else:
+            logs[name] = partial(_log_lines, name)
     surveys = {name: _survey(lines) for name, lines in logs.items()}
     launches = split_launches(surveys)
-    known = {*dumps, *configs, *(name for launch in launches for name in launch)}
-    unknown = [name for name in named if name in files and name not in known]
+    recognised = {*dumps, *configs, *chain.from_iterable(launches)}
+    unknown = [name for name in named if name in files and name not in recognised]
     if unknown or not (launches or dumps):
         hint = unpacking_hint(Path(unknown[0]), "log") if unknown else ""
         raise BadInputError("log", ", ".join(unknown or named), _EXPECTED_LOG + hint)
-    found = []
+    launch_logs = []
     for launch, reader in zip(launches, _read_launches(logs, surveys, launches), strict=True):
         record = reader.record(_own_configs(launch, configs, logs))
-        found.append(LaunchLogs(tuple(launch), record))
-    return LogSet(tuple(found), dumps)
+        launch_logs.append(LaunchLogs(tuple(launch), record))
+    return LogSet(tuple(launch_logs), dumps)
+
+
+def _small_text(name: str) -> str:
+    return read_text(Path(name), "log", XML_BYTES, "replace")
 
 
 def _files(path: Path) -> list[Path]:
-    return [file for file in sorted(path.iterdir()) if file.is_file()] if path.is_dir() else [path]
+    if not path.is_dir():
+        return [path]
+    return [file for file in sorted(path.iterdir()) if file.is_file()]
 
 
 def _log_lines(name: str) -> Iterator[str]:
@@ -235,8 +250,8 @@ def _log_lines(name: str) -> Iterator[str]:
 
 def _own_configs(launch: Iterable[str], configs: Mapping[str, str], logs: Iterable[str]) -> dict[str, str]:
     """Return the configuration files of a launch: those of the directories of its logs, and of those without logs."""
-    own_directories, all_directories = ({Path(name).parent for name in names} for names in (launch, logs))
-    other_directories = all_directories - own_directories
+    own_directories = {Path(name).parent for name in launch}
+    other_directories = {Path(name).parent for name in logs} - own_directories
     return {name: text for name, text in configs.items() if Path(name).parent not in other_directories}
 
 

@@ -50,7 +50,8 @@ _REMEMBERED_CALLS = 1 << 10
 
 
 def _add_version(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
-    state.version, state.build = match["version"], match["build"].rstrip()
+    state.version = match["version"]
+    state.build = match["build"].rstrip()
     state.library = "rccl" if "+hip" in state.build else match["library"].lower()
     state.add("versions", match["version"])
     state.host_facts.add(message.host, VERSION, match["version"])
@@ -91,11 +92,14 @@ def _call_of_arguments(function: str, arguments: str) -> tuple[str | None, Logge
 
 def _logged_call(match: re.Match[str]) -> LoggedCall | None:
     """Return the call of a line; None if it is of a collective or type of elements that we do not know."""
-    collective, dtype = _COLLECTIVES.get(match["function"].lower()), _DTYPES.get(int(match["dtype"]))
-    if not (collective and dtype):
+    collective = _COLLECTIVES.get(match["function"].lower())
+    dtype = _DTYPES.get(int(match["dtype"]))
+    if collective is None or dtype is None:
         return None
     name, size = dtype
-    op = _OPS.get(int(match["op"]), "custom") if collective in _REDUCTIONS else None
+    op = None
+    if collective in _REDUCTIONS:
+        op = _OPS.get(int(match["op"]), "custom")
     ranks = int(match["ranks"]) if match["ranks"] else None
     return LoggedCall(collective, int(match["count"]) * size, name, op, ranks)
 
@@ -105,19 +109,33 @@ def _add_collective(state: ParserState, match: re.Match[str], message: LogMessag
     kind = (match["kind"] or "").lower().replace(" ", "_")
     if not (kind or match["algorithm"]):  # part of the line is missing
         return
-    collective = _COLLECTIVES.get(match["function"].lower(), match["function"].lower())
-    nbytes, pending = int(match["bytes"]), state.calls[message.writer]
+    function = match["function"].lower()
+    collective = _COLLECTIVES.get(function, function)
+    nbytes = int(match["bytes"])
+    pending = state.calls[message.writer]
     call = next((call for call in pending if call[:2] == (collective, nbytes)), None)
     if call:
         pending.remove(call)
-    channels = match["channels"] or (int(match["high"]) - int(match["low"]) + 1 if match["high"] else None)
     line = CollectiveLine(
-        collective=collective, bytes=nbytes, algorithm=kind or match["algorithm"].lower(),
+        collective=collective,
+        bytes=nbytes,
+        algorithm=kind or match["algorithm"].lower(),
         protocol=match["kernel"] or match["copy"] or match["protocol"].upper(),
-        channels=None if channels is None else int(channels), dtype=call and call.dtype, op=call and call.op,
+        channels=_channels(match),
+        dtype=call and call.dtype,
+        op=call and call.op,
         line=message.text,
-    )  # fmt: skip
+    )
     state.add("collectives", line)
+
+
+def _channels(match: re.Match[str]) -> int | None:
+    """Return the number of channels of a collective: the line has the number, or the first and the last channel."""
+    if match["channels"]:
+        return int(match["channels"])
+    if match["high"]:
+        return int(match["high"]) - int(match["low"]) + 1
+    return None
 
 
 NUMBERED_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
@@ -139,21 +157,29 @@ def _add_numbered_collective(state: ParserState, match: re.Match[str], message: 
     channels is not logged. Source: topoGetAlgoInfo and ncclPrepareTasks in src/enqueue.cc. Versions 2.20 and 2.21 log
     no line if a tuner plugin has chosen; older versions log it only in builds for tracing.
     """
-    calls, function = state.calls[message.writer], match["function"]
+    calls = state.calls[message.writer]
     call = calls[0] if len(calls) == 1 else None
     algorithm = NUMBERED_ALGORITHMS[int(match["algorithm"])]
     protocol = _NUMBERED_PROTOCOLS[int(match["protocol"])]
     if not calls:
         state.add("choices", f"{format_size(int(match['bytes']))} by {algorithm} {protocol}")
     calls.clear()
-    if call is None or call.ranks is None or (function and NCCL_FUNCTIONS.get(function.lower()) != call.collective):
+    if call is None or call.ranks is None:
+        return
+    function = match["function"]
+    if function and NCCL_FUNCTIONS.get(function.lower()) != call.collective:
         return
     blocks = call.ranks if call.collective in _COUNTS_ALL_RANKS else 1
     if call.bytes * blocks == int(match["bytes"]):
         line = CollectiveLine(
-            collective=call.collective, bytes=call.bytes, algorithm=algorithm, protocol=protocol, dtype=call.dtype,
-            op=call.op, line=message.text,
-        )  # fmt: skip
+            collective=call.collective,
+            bytes=call.bytes,
+            algorithm=algorithm,
+            protocol=protocol,
+            dtype=call.dtype,
+            op=call.op,
+            line=message.text,
+        )
         state.add("collectives", line)
 
 
@@ -164,10 +190,11 @@ _COMMUNICATOR_NAME = re.compile(
 
 
 def _add_member(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
-    found = dict(re.findall(r"(commId|busId|nvmlDev) (\w+)", match["more"]))
-    communicator = found.get("commId", ""), int(match["ranks"])
+    fields = dict(re.findall(r"(commId|busId|nvmlDev) (\w+)", match["more"]))
+    communicator = fields.get("commId", ""), int(match["ranks"])
     members = state.members.setdefault(communicator, defaultdict(set))
-    members[message.host].add((int(match["rank"]), found.get("busId") or found.get("nvmlDev", "")))
+    gpu = fields.get("busId") or fields.get("nvmlDev", "")
+    members[message.host].add((int(match["rank"]), gpu))
     _add_creation(state, match, message)
 
 
@@ -207,7 +234,8 @@ def _add_unfinished(state: ParserState) -> None:
     """Add the communicators that ranks began and did not complete, if no failure explains it."""
     if any(failure.kind == "communicator" for failure in state.errors.failures()):
         return
-    begun, incomplete = defaultdict[tuple[str, int], set[int]](set), defaultdict[tuple[str, int], set[int]](set)
+    begun: dict[tuple[str, int], set[int]] = defaultdict(set)
+    incomplete: dict[tuple[str, int], set[int]] = defaultdict(set)
     for place, start in state.begun.items():
         begun[start.name, start.size].add(start.rank)
         if place in state.incomplete:
@@ -225,17 +253,22 @@ def _add_size(state: ParserState) -> None:
     NCCL logs the number of nodes from 2.20 on; before, it follows from the hosts of the ranks, if the log has all of
     them. If other communicators may span more than the one node of the largest, the number of nodes is unknown.
     """
-    sizes: list[tuple[int, int | None]] = [*state.communicators]
-    of_members = [(ranks, _count_nodes(ranks, hosts, state.paths)) for (_, ranks), hosts in state.members.items()]
-    largest = max((ranks for ranks, _ in [*sizes, *of_members]), default=0)
-    if largest not in {ranks for ranks, _ in sizes}:
-        sizes += of_members
-    if sizes:
-        state.ranks = max(largest, state.ranks or 0)
-        nodes = {nodes for ranks, nodes in sizes if ranks == largest}
-        state.nodes = nodes.pop() if len(nodes) == 1 else None
-        if state.nodes == 1 and any(nodes != 1 for _, nodes in sizes):
-            state.nodes = None
+    logged: list[tuple[int, int | None]] = list(state.communicators)
+    counted = []
+    for (_, ranks), hosts in state.members.items():
+        counted.append((ranks, _count_nodes(ranks, hosts, state.paths)))
+    largest = max((ranks for ranks, _ in (*logged, *counted)), default=0)
+    is_logged = any(ranks == largest for ranks, _ in logged)
+    sizes = logged if is_logged else [*logged, *counted]
+    if not sizes:
+        return
+    state.ranks = max(largest, state.ranks or 0)
+    nodes_of_largest = {nodes for ranks, nodes in sizes if ranks == largest}
+    state.nodes = None
+    if len(nodes_of_largest) == 1:
+        state.nodes = nodes_of_largest.pop()
+    if state.nodes == 1 and any(nodes != 1 for _, nodes in sizes):
+        state.nodes = None
 
 
 def _count_nodes(ranks: int, hosts: HostMembers, paths: Iterable[str]) -> int | None:
@@ -244,20 +277,29 @@ def _count_nodes(ranks: int, hosts: HostMembers, paths: Iterable[str]) -> int | 
     Without ids of communicators (before 2.16) ``hosts`` has the members of all communicators of this size. ``paths``
     are those of the channels of all communicators.
     """
-    ranks_of = [{rank for rank, _ in members} for members in hosts.values()]
-    gpus_of = [{gpu for _, gpu in members} for members in hosts.values()]
-    shared_names = any("" not in gpus and len(gpus) < len(here) for gpus, here in zip(gpus_of, ranks_of, strict=True))
-    if None in hosts or shared_names:  # several nodes have one name if ranks seem to share a GPU, which NCCL refuses
+    if None in hosts:
         return None
-    if all(len(here) == ranks for here in ranks_of):
-        return None if any(path.startswith(("NET/", "COLLNET/")) for path in paths) else 1
-    return len(hosts) if sum(map(len, ranks_of)) == len(set().union(*ranks_of)) == ranks else None
+    ranks_of_hosts = []
+    for members in hosts.values():
+        ranks_here = {rank for rank, _ in members}
+        gpus_here = {gpu for _, gpu in members}
+        if "" not in gpus_here and len(gpus_here) < len(ranks_here):
+            return None  # several nodes have one name, because ranks seem to share a GPU, which NCCL refuses
+        ranks_of_hosts.append(ranks_here)
+    if all(len(ranks_here) == ranks for ranks_here in ranks_of_hosts):
+        uses_network = any(path.startswith(("NET/", "COLLNET/")) for path in paths)
+        return None if uses_network else 1
+    all_ranks: set[int] = set().union(*ranks_of_hosts)
+    if sum(map(len, ranks_of_hosts)) == len(all_ranks) == ranks:
+        return len(hosts)
+    return None
 
 
 def _add_devices(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
-    for device in re.findall(r"\[\d+\](\S+)", match["list"]):
-        state.add("devices", device.rstrip(";"))
-        state.host_facts.add(message.host, PORTS, device.rstrip(";"))
+    for word in re.findall(r"\[\d+\](\S+)", match["list"]):
+        device = word.rstrip(";")
+        state.add("devices", device)
+        state.host_facts.add(message.host, PORTS, device)
 
 
 def _add_network(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
@@ -279,16 +321,24 @@ def _add_path(state: ParserState, match: re.Match[str], _message: LogMessage) ->
 def _without_devices(path: str) -> str:
     first, *rest = path.replace("direct shared memory", "SHM").split("/")  # up to 2.12
     numbers = [part for part in rest if re.match(r"\d+\b", part)]
-    hops = [first, *(rest[:1] if rest[:1] != numbers[:1] else [])]
-    hops += ["GDRDMA"] if "GDRDMA" in path else []
-    hops += ["PXN"] if any("(" in number and first == "NET" for number in numbers) else []
+    hops = [first]
+    if rest[:1] != numbers[:1]:
+        hops.append(rest[0])
+    if "GDRDMA" in path:
+        hops.append("GDRDMA")
+    if first == "NET" and any("(" in number for number in numbers):
+        hops.append("PXN")
     return "/".join(hops)
 
 
 def _add_plugin(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    kind, name = match["kind"].lower(), match["name"]
-    if not name.startswith("internal"):
-        state.plugins["collnet" if kind == "coll" else kind] = name
+    name = match["name"]
+    if name.startswith("internal"):
+        return
+    kind = match["kind"].lower()
+    if kind == "coll":
+        kind = "collnet"
+    state.plugins[kind] = name
 
 
 def _normalised(name: str) -> str:
@@ -314,9 +364,12 @@ NVLS_REFUSED = ("its set-up failed", "NVSwitches refuse multicast memory")
 
 
 def _add_failed_nvls(state: ParserState) -> None:
-    known = any(one.reason in NVLS_REFUSED for one in state.unavailable)
-    if not known and (error := next(state.errors.of_source("nvls."), None)):
-        state.add_unavailable("nvls", NVLS_REFUSED[0], "; ".join(error.causes) or error.steps[0])
+    if any(unavailable.reason in NVLS_REFUSED for unavailable in state.unavailable):
+        return
+    error = next(state.errors.of_source("nvls."), None)
+    if error is not None:
+        line = "; ".join(error.causes) or error.steps[0]
+        state.add_unavailable("nvls", NVLS_REFUSED[0], line)
 
 
 _CELL = re.compile(r"\s*(\d{1,12}\.\d{1,9})/\s*(\d{1,12}\.\d{1,9})\s*")
@@ -329,18 +382,24 @@ def _add_table_row(state: ParserState, match: re.Match[str], message: LogMessage
     The table comes in blocks of three algorithms: a row of algorithms, a row of protocols, and a row for each
     collective. Older versions have algorithm and protocol in one row of heads.
     """
-    name, cells = match["name"].strip(), [cell.strip() for cell in match["cells"].rstrip("| ").split("|")]
+    name = match["name"].strip()
+    cells = [cell.strip() for cell in match["cells"].rstrip("| ").split("|")]
     algorithms, protocols = state.tables.get(message.writer, ([], []))
     if name == "Algorithm":
         state.tables[message.writer] = cells, []
     elif name == "Protocol":
         state.tables[message.writer] = algorithms, cells
     elif name == "Latency/AlgBw" and all(cell.count("/") == 1 for cell in cells):
-        state.tables[message.writer] = tuple(zip(*(cell.split("/") for cell in cells), strict=True))
+        heads = (cell.split("/") for cell in cells)
+        state.tables[message.writer] = tuple(zip(*heads, strict=True))
     elif name.lower() in NCCL_FUNCTIONS and algorithms and len(cells) == len(protocols):
-        each = [algorithm for algorithm in algorithms for _ in range(len(protocols) // len(algorithms))]
-        if len(each) == len(cells):
-            _add_costs(state, NCCL_FUNCTIONS[name.lower()], zip(each, protocols, cells, strict=True))
+        columns_of_algorithm = len(protocols) // len(algorithms)
+        algorithm_of_column: list[str] = []
+        for algorithm in algorithms:
+            algorithm_of_column += [algorithm] * columns_of_algorithm
+        if len(algorithm_of_column) == len(cells):
+            costs = zip(algorithm_of_column, protocols, cells, strict=True)
+            _add_costs(state, NCCL_FUNCTIONS[name.lower()], costs)
 
 
 def _add_costs(state: ParserState, collective: str, row: Iterable[tuple[str, str, str]]) -> None:
@@ -350,9 +409,12 @@ def _add_costs(state: ParserState, collective: str, row: Iterable[tuple[str, str
         if cost and float(cost[2]):  # NCCL writes a bandwidth of 0 for a pair that it will not use
             name = algorithm.strip().lower()
             modelled = ModelledCost(
-                collective=collective, algorithm=NCCL_ALGORITHMS.get(name, name), protocol=protocol.strip().upper(),
-                latency_s=float(cost[1]) * 1e-6, bytes_per_s=float(cost[2]) * 1e9,
-            )  # fmt: skip
+                collective=collective,
+                algorithm=NCCL_ALGORITHMS.get(name, name),
+                protocol=protocol.strip().upper(),
+                latency_s=float(cost[1]) * 1e-6,
+                bytes_per_s=float(cost[2]) * 1e9,
+            )
             state.add("model", modelled)
 
 
@@ -360,11 +422,12 @@ NO_COLLNET_DEVICE = "no CollNet device: nccl-rdma-sharp-plugins is not loaded"
 
 
 def _add_collnet_devices(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
-    """Add the number of CollNet devices of a rank; of several communicators, the largest number counts.
+    """Add the number of CollNet devices of a rank: the largest one, if it is in more than one communicator.
 
     From 2.30.7 on, rank 0 also logs the extremes over all ranks.
     """
-    rank, count = None if match["rank"] is None else int(match["rank"]), int(match["count"] or match["most"])
+    rank = None if match["rank"] is None else int(match["rank"])
+    count = int(match["count"] or match["most"])
     state.collnet_devices[rank] = max(count, state.collnet_devices.get(rank, 0))
     state.collnet_line = state.collnet_line or message.text
 
@@ -375,11 +438,14 @@ def _add_missing_collnet(state: ParserState) -> None:
     From 2.30 on, every rank logs its number of devices, which is 0 without a request, too (initTransportsRank in
     src/init.cc of 2.30.7).
     """
-    variable, setting = state.settings.get("NCCL_COLLNET_ENABLE"), state.communicator.get("collnet_enable", "0")
-    requested = (setting if variable is None else variable) != "0"
+    setting = state.communicator.get("collnet_enable", "0")
+    value = state.settings.get("NCCL_COLLNET_ENABLE", setting)
+    if value == "0":
+        return
     counts = state.collnet_devices
-    all_ranks = None in counts or (bool(counts) and {*counts} >= {*range(state.ranks or 0)} > set())
-    if requested and all_ranks and not any(counts.values()):
+    all_ranks = set(range(state.ranks or 0))
+    have_all_reported = bool(all_ranks) and all_ranks <= set(counts)
+    if (None in counts or have_all_reported) and not any(counts.values()):
         state.add_unavailable("sharp", NO_COLLNET_DEVICE, state.collnet_line)
 
 
@@ -395,13 +461,14 @@ def _add_reason_for_sockets(state: ParserState) -> None:
     used; later it starts only the network of that name (ncclNetInit in src/net.cc of 2.20.5, in src/plugin/net.cc of
     2.28.9), but also only sockets for the later communicators of a process in which RDMA could not be started.
     """
+    is_explained = any(unavailable.feature == "rdma" for unavailable in state.unavailable)
+    if is_explained or list(state.facts.get("network", ())) != ["Socket"]:
+        return
     requested = state.settings.get("NCCL_NET", state.communicator.get("net_name", "")).lower()
-    forced = requested == "socket" or bool(state.found.get("devices"))
-    only_sockets = ONLY_SOCKETS if state.started_networks == {"Socket": True} else None
-    reason = FORCED_SOCKETS if forced else only_sockets
-    explained = any(one.feature == "rdma" for one in state.unavailable)
-    if reason and not explained and [*state.found.get("network", ())] == ["Socket"]:
-        state.add_unavailable("rdma", reason, "Using network Socket")
+    if requested == "socket" or state.facts.get("devices"):
+        state.add_unavailable("rdma", FORCED_SOCKETS, "Using network Socket")
+    elif state.started_networks == {"Socket": True}:
+        state.add_unavailable("rdma", ONLY_SOCKETS, "Using network Socket")
 
 
 def add_conclusions(state: ParserState) -> None:

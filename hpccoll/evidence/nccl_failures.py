@@ -16,7 +16,7 @@ _RESULTS = {
     1: "ncclUnhandledCudaError", 2: "ncclSystemError", 3: "ncclInternalError", 4: "ncclInvalidArgument",
     5: "ncclInvalidUsage", 6: "ncclRemoteError", 8: "ncclTimeout",
 }  # fmt: skip
-"""ncclResult_t; 7 is no error."""
+"""ncclResult_t; 7 is not an error."""
 
 _STEP = re.compile(r"(?:[\w./+-]*/src/)?([\w./+-]+:\d{1,9}) (?:\([^)]*\) )?-> ([1-68])(?![\w.])")
 
@@ -55,14 +55,19 @@ class ErrorTrace:
 
     def as_failure(self, same: "Sequence[ErrorTrace]") -> LoggedFailure:
         """Return it as the failure of all processes that logged the ``same`` error."""
-        creation = any(map(_CREATION.search, self.steps)) or not self.created
+        kind = "call"
+        if not self.created or any(map(_CREATION.search, self.steps)):
+            kind = "communicator"
         steps = ", ".join(f"{place} -> {self.code}" for place in self.steps)
+        processes = {trace.process for trace in same}
         hosts = filter(None, dict.fromkeys(trace.host for trace in same))
         return LoggedFailure(
-            kind="communicator" if creation else "call", cause="; ".join(self.causes),
-            callers=f"{steps}: {_RESULTS[self.code]}", processes=len({trace.process for trace in same}),
+            kind=kind,
+            cause="; ".join(self.causes),
+            callers=f"{steps}: {_RESULTS[self.code]}",
+            processes=len(processes),
             hosts=tuple(hosts),
-        )  # fmt: skip
+        )
 
 
 class ErrorTraces:
@@ -116,10 +121,12 @@ class ErrorTraces:
         self._open[thread] = self._by_code[process, code] = trace
 
     def failures(self) -> Iterator[LoggedFailure]:
-        """Yield the failures; those with the same first place and code are one, of several processes."""
+        """Yield the failures; processes share a failure if they logged the same first place and code."""
         same: dict[tuple[str, int], list[ErrorTrace]] = {}
         for trace in filter(lambda trace: trace.is_failure, self._all):
-            first = trace.causes[0].partition(": ")[0] if trace.causes else trace.steps[0]
+            first = trace.steps[0]
+            if trace.causes:
+                first, _, _ = trace.causes[0].partition(": ")
             same.setdefault((first, trace.code), []).append(trace)
         for traces in same.values():
             yield traces[0].as_failure(traces)

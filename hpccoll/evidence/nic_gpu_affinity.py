@@ -33,7 +33,7 @@ def parse_topology_dump(text: str) -> tuple[NearestNics, ...]:
     """Return the NICs nearest to each GPU of NCCL_TOPO_DUMP_FILE.
 
     Raises:
-        ValueError: if the text is no such dump.
+        ValueError: if the text is not such a dump.
     """
     gpus: dict[int, tuple[str, ...]] = {}
     nics: dict[str, tuple[str, ...]] = {}
@@ -43,7 +43,8 @@ def parse_topology_dump(text: str) -> tuple[NearestNics, ...]:
         path = parent
         if element.tag in ("cpu", "pci"):
             path = (*parent, f"{element.tag} {element.get('busid') or element.get('numaid')}")
-        if element.tag == "gpu" and (number := element.get("dev", "")).isdigit():
+        number = element.get("dev", "")
+        if element.tag == "gpu" and number.isdigit():
             gpus[int(number)] = path
             counts = (link.get("count", "") for link in element.iter("nvlink"))
             nvlinks[int(number)] = sum(int(count) for count in counts if count.isdigit())
@@ -61,22 +62,26 @@ def read_sysfs_topology(gpus: Mapping[int, str], sysfs: Path = Path("/sys")) -> 
     devices = sysfs / "bus/pci/devices"
     paths = {number: _device_path(devices / address.lower()) for number, address in gpus.items()}
     adapters = sysfs / "class/infiniband"
-    nics = sorted(adapters.iterdir()) if adapters.is_dir() else []
-    nic_paths = {nic.name: _device_path(nic / "device") for nic in nics}
-    return _nearest(_known_paths(paths), _known_paths(nic_paths), pix_steps=2)
+    nic_paths: dict[str, tuple[str, ...]] = {}
+    if adapters.is_dir():
+        nic_paths = {nic.name: _device_path(nic / "device") for nic in sorted(adapters.iterdir())}
+    return _nearest(_present(paths), _present(nic_paths), pix_steps=2)
 
 
-def _known_paths(paths: Mapping[_Key, tuple[str, ...]]) -> dict[_Key, tuple[str, ...]]:
+def _present(paths: Mapping[_Key, tuple[str, ...]]) -> dict[_Key, tuple[str, ...]]:
     return {name: path for name, path in paths.items() if path}
 
 
 def _device_path(device: Path) -> tuple[str, ...]:
     """Return the path to a device: NUMA node, host bridge and further bridges; empty if there is no such device."""
     real = Path(os.path.realpath(device))
+    parts = [part for part in real.parts if part.startswith("pci") or part.count(":") == 2]
+    if len(parts) < 2:
+        return ()
     node = real / "numa_node"
     numa = node.read_text().strip() if node.is_file() else "?"
-    parts = [part for part in real.parts if part.startswith("pci") or part.count(":") == 2]
-    return (f"cpu {numa}", *(f"pci {part}" for part in parts)) if len(parts) > 1 else ()
+    bridges = [f"pci {part}" for part in parts]
+    return (f"cpu {numa}", *bridges)
 
 
 def _nearest(
@@ -110,15 +115,17 @@ def describe_graphs(text: str) -> str:
     """Return a sentence about the graphs that NCCL's search found, from NCCL_GRAPH_DUMP_FILE; equal graphs once.
 
     Raises:
-        ValueError: if the text is no such dump.
+        ValueError: if the text is not such a dump.
     """
-    parts = (
-        f"{graph.get('nchannels')} channels of {float(graph.get('speedintra', '0')):.3g} GB/s inside a node "
-        f"and {float(graph.get('speedinter', '0')):.3g} between"
-        for graph in _root(text, "graphs").iter("graph")
-        if int(graph.get("nchannels", "0"))
-    )
-    return "NCCL's search: " + ("; ".join(dict.fromkeys(parts)) or "no channels")
+    graphs: dict[str, None] = {}
+    for graph in _root(text, "graphs").iter("graph"):
+        channels = graph.get("nchannels", "0")
+        if int(channels):
+            inside = float(graph.get("speedintra", "0"))
+            between = float(graph.get("speedinter", "0"))
+            graphs[f"{channels} channels of {inside:.3g} GB/s inside a node and {between:.3g} between"] = None
+    described = "; ".join(graphs) or "no channels"
+    return f"NCCL's search: {described}"
 
 
 def _root(text: str, tag: str) -> ET.Element:
@@ -138,16 +145,22 @@ def describe_balance(nearest: Iterable[NearestNics]) -> str:
         return "no GPU and NIC to compare"
     distances = Counter(row.distance for row in rows)
     usual = min(distances, key=lambda distance: (-distances[distance], DISTANCES.index(distance)))
-    if different := [row for row in rows if row.distance != usual]:
-        others = ", ".join(f"GPU {row.gpu}: {row.distance} ({', '.join(row.nics)})" for row in different)
-        return f"not balanced: most GPUs have a NIC at {usual}, but {others}"
-    if len(nvlinks := {row.nvlinks for row in rows}) > 1:
+    unusual = [f"GPU {row.gpu}: {row.distance} ({', '.join(row.nics)})" for row in rows if row.distance != usual]
+    if unusual:
+        return f"not balanced: most GPUs have a NIC at {usual}, but {', '.join(unusual)}"
+    nvlinks = {row.nvlinks for row in rows}
+    if len(nvlinks) > 1:
         counts = ", ".join(f"GPU {row.gpu}: {row.nvlinks}" for row in rows)
         return f"not balanced: each GPU has a NIC at {usual}, but not as many NVLinks ({counts})"
-    users = Counter(nic for row in rows for nic in row.nics)
-    shares = {max(users[nic] for nic in row.nics) for row in rows if len(row.nics) == 1}
+    users: Counter[str] = Counter()
+    for row in rows:
+        users.update(row.nics)
+    shares = {users[row.nics[0]] for row in rows if len(row.nics) == 1}
     if len(shares) > 1:
         shared = ", ".join(f"{nic}: {count} GPUs" for nic, count in sorted(users.items()) if count > 1)
         return f"not balanced: each GPU has a NIC at {usual}, but some share theirs ({shared})"
-    links = f" and {count} NVLinks" if (count := nvlinks.pop()) else ""
-    return f"balanced: each GPU has a NIC at {usual}{links}"
+    sentence = f"balanced: each GPU has a NIC at {usual}"
+    links_of_gpu = nvlinks.pop()
+    if links_of_gpu:
+        sentence += f" and {links_of_gpu} NVLinks"
+    return sentence

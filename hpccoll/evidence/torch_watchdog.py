@@ -18,10 +18,10 @@ DEFAULT_GROUP = re.compile(r"(?:PG ID 0 PG GUID 0(?:\(default_pg\))? |PG 0 )?")
 
 
 def _add_timeout(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
-    of_all = DEFAULT_GROUP.fullmatch(match["group"]) is not None
+    is_default_group = DEFAULT_GROUP.fullmatch(match["group"]) is not None
     rank = int(match["job_rank"] or match["rank"])
     call = match["operation"], int(match["number"]), int(match["timeout_ms"]) / 1000
-    state.timeouts.setdefault(call, {}).setdefault(rank, of_all)
+    state.timeouts.setdefault(call, {}).setdefault(rank, is_default_group)
 
 
 RULES: tuple[Rule, ...] = (
@@ -58,10 +58,12 @@ def add_timeouts(state: ParserState) -> None:
 
 def _silent_ranks(state: ParserState, reported: set[int]) -> tuple[int, ...] | None:
     """Return the ranks of the largest communicator that reported no timeout; None if another group timed out."""
-    of_all = all(of_all for ranks in state.timeouts.values() for of_all in ranks.values())
-    if not (of_all and state.ranks and RANKS.accepts(state.ranks) and max(reported) < state.ranks):
+    for in_default_group in state.timeouts.values():
+        if not all(in_default_group.values()):
+            return None
+    if not state.ranks or not RANKS.accepts(state.ranks) or max(reported) >= state.ranks:
         return None
-    return tuple(sorted({*range(state.ranks)} - reported))
+    return tuple(sorted(set(range(state.ranks)) - reported))
 
 
 def _host_of_rank(state: ParserState) -> dict[int, str]:

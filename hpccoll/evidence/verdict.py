@@ -14,6 +14,7 @@ from hpccoll.evidence.log_record import (
     CollectiveLine,
     CollectiveTimeout,
     LogRecord,
+    Unavailable,
     UnfinishedCommunicator,
 )
 from hpccoll.evidence.port_bytes import PortBytes
@@ -73,10 +74,12 @@ def judge_collective(
     ports = PortBytes(nbytes, ranks, nodes, port_bytes if collective == "all_reduce" else None, port_packets)
     size = record.logged_bytes(collective, nbytes, ranks)
     ran = record.lines_of_case(collective, nbytes, ranks, dtype=dtype, op=op, memory=memory)
-    kinds = {one.algorithm: one for one in ran}
+    kinds = {line.algorithm: line for line in ran}
     if len(kinds) > 1:
-        case = collective if size is None else f"{collective} of {format_size(nbytes)}"
-        lines = "; ".join(one.line for one in ran)
+        case = collective
+        if size is not None:
+            case += f" of {format_size(nbytes)}"
+        lines = "; ".join(line.line for line in ran)
         return Verdict(UNKNOWN, f"the log names {' and '.join(kinds)} for {case}: {lines}")
     if not kinds:
         reasons = unavailable_reasons(requested, record, dtype)
@@ -92,21 +95,26 @@ def judge_line(
 
     The arguments are those of ``judge_collective``; ``ports`` are the counted bytes.
     """
-    name, ports = line.algorithm, ports or PortBytes(line.bytes or 0, record.ranks or 1, record.nodes, None)
-    # NCCL counts hosts of one NVLink domain as one node.
-    if names_switches(line) or (name == "nvls" and (record.nodes or ports.nodes or 1) > 1):
+    name = line.algorithm
+    if ports is None:
+        ports = PortBytes(line.bytes or 0, record.ranks or 1, record.nodes, None)
+    nodes = record.nodes or ports.nodes or 1  # NCCL counts hosts of one NVLink domain as one node
+    if names_switches(line) or (name == "nvls" and nodes > 1):
         return _judge_switches(name, line, record, ports)
-    if (
-        record.library in NCCL_LIBRARIES and name not in NCCL_ALGORITHMS.values()
-    ):  # registered windows: symmetric, copy_engine...
+    is_named_by_algorithm = name in NCCL_ALGORITHMS.values()
+    if record.library in NCCL_LIBRARIES and not is_named_by_algorithm:  # registered windows: symmetric, copy_engine...
+        kind = name
         # Kernels with MC in their names store or load by multicast: NVLink switches copy or reduce.
-        kind = f"{name}_multicast" if name == "symmetric" and "MC" in (line.protocol or "") else name
+        if name == "symmetric" and "MC" in (line.protocol or ""):
+            kind = f"{name}_multicast"
         return Verdict(f"{kind} ({line.protocol})", f"{line.line}; NCCL_ALGO does not apply to it")
     if requested in (None, name):
         return Verdict(name, line.line)
     reason = next(iter(unavailable_reasons(requested, record, dtype)), "no line says why")
-    sent = [str(ports)] if requested in SWITCH_REQUESTS and ports.is_significant else []
-    return Verdict(f"{name} (fallback: {reason})", "; ".join((line.line, *sent)))
+    evidence = line.line
+    if requested in SWITCH_REQUESTS and ports.is_significant:
+        evidence += f"; {ports}"
+    return Verdict(f"{name} (fallback: {reason})", evidence)
 
 
 def _judge_switches(name: str, line: CollectiveLine, record: LogRecord, ports: PortBytes) -> Verdict:
@@ -114,11 +122,20 @@ def _judge_switches(name: str, line: CollectiveLine, record: LogRecord, ports: P
     if not record.sharp:
         return Verdict(f"{name} (not shown to be SHARP)", f"{line.line}; SHARP itself logged no line")
     if record.library == "ucc" and not has_needed_tree(line, record):
-        refused = next((one.line for one in record.unavailable if one.feature == "sharp"), STREAMING_REMEDY)
+        refused = _line_of_feature("sharp", record) or STREAMING_REMEDY
         return Verdict(UNKNOWN, f"{line.line}; {MISSING_STREAMING_TREE}; {refused}")
     if ports.contradicts_sharp:
         return Verdict(UNKNOWN, f"{line.line}; but {ports}")
-    return Verdict("sharp" if name == "sharp" else f"sharp ({name})", f"{line.line}; {record.sharp[-1]}; {ports}")
+    executed = "sharp" if name == "sharp" else f"sharp ({name})"
+    return Verdict(executed, f"{line.line}; {record.sharp[-1]}; {ports}")
+
+
+def _line_of_feature(feature: str, record: LogRecord) -> str | None:
+    """Return the first line that says why a feature is unavailable; None without one."""
+    for unavailable in record.unavailable:
+        if unavailable.feature == feature:
+            return unavailable.line
+    return None
 
 
 def _judge_without_line(
@@ -127,28 +144,48 @@ def _judge_without_line(
     """Judge a case without a line: HCOLL and MVAPICH log no single calls, so that port counters must show SHARP."""
     if requested == "sharp" and record.trees and not record.collectives:
         calls = "no line names the calls that it carried out"
-        counted = ports if collective == "all_reduce" else f"port counters cannot distinguish SHARP for {collective}"
-        return Verdict("sharp" if ports.proves_sharp else UNKNOWN, f"{record.sharp[-1]}; {calls}; {counted}")
-    same_collective = [one for one in record.collectives if one.collective == collective]
-    logged_sizes = sorted({one.bytes for one in same_collective if one.bytes is not None})
-    more = "..." if len(logged_sizes) > _MAX_SIZES else ""
-    sizes = f", only of {', '.join(map(str, logged_sizes[:_MAX_SIZES]))}{more} bytes" if logged_sizes else ""
-    if size in logged_sizes:
-        types = dict.fromkeys(f"{one.dtype} {one.op}" for one in same_collective if one.bytes == size)
-        sizes = f" with this dtype and op, only with {', '.join(types)}"
-    why = f"; {reasons[0]}" if requested and reasons else ""
-    of_size = "" if size is None else f" of {size} bytes"
-    return Verdict(UNKNOWN, f"no line names {collective}{of_size}{sizes}{why}")
+        counted = f"port counters cannot distinguish SHARP for {collective}"
+        if collective == "all_reduce":
+            counted = str(ports)
+        executed = "sharp" if ports.proves_sharp else UNKNOWN
+        return Verdict(executed, f"{record.sharp[-1]}; {calls}; {counted}")
+    evidence = f"no line names {collective}"
+    if size is not None:
+        evidence += f" of {size} bytes"
+    evidence += _other_lines(collective, size, record)
+    if requested and reasons:
+        evidence += f"; {reasons[0]}"
+    return Verdict(UNKNOWN, evidence)
+
+
+def _other_lines(collective: str, size: int | None, record: LogRecord) -> str:
+    """Return which calls of a collective lines name instead: others of this size, or of other sizes; may be empty."""
+    lines = [line for line in record.collectives if line.collective == collective]
+    sizes = sorted({line.bytes for line in lines if line.bytes is not None})
+    if size in sizes:
+        types = dict.fromkeys(f"{line.dtype} {line.op}" for line in lines if line.bytes == size)
+        return f" with this dtype and op, only with {', '.join(types)}"
+    if not sizes:
+        return ""
+    named = ", ".join(map(str, sizes[:_MAX_SIZES]))
+    if len(sizes) > _MAX_SIZES:
+        named += "..."
+    return f", only of {named} bytes"
 
 
 def unavailable_reasons(requested: str | None, record: LogRecord, dtype: str | None) -> list[str]:
     """Return the lines that explain why the requested algorithm did not run, the most specific one first."""
     features = _RELEVANT_FEATURES.get(requested or "", ("algorithm",))
-    features = ("sharp-dtypes", *features) if "sharp" in features and dtype in _NEW_DTYPES else features
-    known = [one for one in record.unavailable if one.feature in features]
+    if "sharp" in features and dtype in _NEW_DTYPES:
+        features = ("sharp-dtypes", *features)
     ranks = reason_ranks()
-    known.sort(key=lambda one: (features.index(one.feature), ranks.get((one.feature, one.reason), len(ranks))))
-    return [one.line for one in known]
+
+    def precedence(unavailable: Unavailable) -> tuple[int, int]:
+        rank = ranks.get((unavailable.feature, unavailable.reason), len(ranks))
+        return features.index(unavailable.feature), rank
+
+    relevant = [unavailable for unavailable in record.unavailable if unavailable.feature in features]
+    return [unavailable.line for unavailable in sorted(relevant, key=precedence)]
 
 
 def network_mismatch(record: LogRecord, expected: str | None) -> str | None:
@@ -156,38 +193,47 @@ def network_mismatch(record: LogRecord, expected: str | None) -> str | None:
     used = record.network_type
     if record.nodes == 1 or expected is None or used is None or used == expected:
         return None
-    names, library = ", ".join(record.network) or "Socket", (record.library or "nccl").upper()
-    why = next((f": {one.line}" for one in record.unavailable if one.feature == "rdma"), "") if used == "tcp" else ""
-    return f"{NETWORKS[expected]} was expected and {NETWORKS[used]} was used ({library}: using network {names}){why}"
+    names = ", ".join(record.network) or "Socket"
+    library = (record.library or "nccl").upper()
+    sentence = f"{NETWORKS[expected]} was expected and {NETWORKS[used]} was used ({library}: using network {names})"
+    reason = _line_of_feature("rdma", record)
+    if used == "tcp" and reason is not None:
+        sentence += f": {reason}"
+    return sentence
 
 
 def failures(record: LogRecord) -> Iterator[str]:
     """Yield a sentence for each failure of the library itself."""
-    for one in record.failures:
-        words = ["a communicator was not created" if one.kind == "communicator" else "a call failed"]
-        if one.hosts:
-            words.append(f"on {hosts_text(one.hosts)}")
-        if one.processes > 1:
-            words.append(f"(in {one.processes} processes)")
-        yield f"{' '.join(words)}: {one.cause or 'no warning says why'} ({one.callers})"
+    for failure in record.failures:
+        what = "a communicator was not created" if failure.kind == "communicator" else "a call failed"
+        if failure.hosts:
+            what += f" on {hosts_text(failure.hosts)}"
+        if failure.processes > 1:
+            what += f" (in {failure.processes} processes)"
+        cause = failure.cause or "no warning says why"
+        yield f"{what}: {cause} ({failure.callers})"
     yield from _version_sentences(record)
     yield from map(_unfinished_sentence, record.unfinished)
     for timeout in record.timeouts:
         yield _timeout_sentence(timeout, alone=len(record.timeouts) == 1)
-    for known in record.unavailable:
-        if known.feature == "ucc" and not record.collectives:
-            yield f"UCC is not used: {known.reason} ({known.line})"
+    for unavailable in record.unavailable:
+        if unavailable.feature == "ucc" and not record.collectives:
+            yield f"UCC is not used: {unavailable.reason} ({unavailable.line})"
 
 
 def _version_sentences(record: LogRecord) -> Iterator[str]:
     """Yield that hosts have several versions of the library, if a communicator was not created."""
-    if len(record.versions) < 2 or not any(one.kind == "communicator" for one in record.failures):
+    has_failed_creation = any(failure.kind == "communicator" for failure in record.failures)
+    if len(record.versions) < 2 or not has_failed_creation:
         return
-    versions = [difference for difference in record.host_differences if difference.fact == VERSION]
-    named = [f"{version} on {hosts_text(hosts)}" for each in versions for version, hosts in each.hosts.items()]
+    named = []
+    for difference in record.host_differences:
+        if difference.fact == VERSION:
+            for version, hosts in difference.hosts.items():
+                named.append(f"{version} on {hosts_text(hosts)}")
     library = (record.library or "nccl").upper()
-    known = "; ".join(named) or f"{join_words(record.versions)}, and no line names their hosts"
-    yield f"the processes have different versions of {library}: {known}; do: give all hosts one version"
+    versions = "; ".join(named) or f"{join_words(record.versions)}, and no line names their hosts"
+    yield f"the processes have different versions of {library}: {versions}; do: give all hosts one version"
 
 
 def _timeout_sentence(timeout: CollectiveTimeout, *, alone: bool) -> str:
@@ -202,10 +248,14 @@ def _timeout_sentence(timeout: CollectiveTimeout, *, alone: bool) -> str:
     if timeout.silent is None:
         return f"{sentence}; look at the ranks of the group that did not report a timeout"
     if not timeout.silent:
-        why = "a GPU or the network is stuck, or a rank came too late" if alone else "they wait in different operations"
+        why = "they wait in different operations"
+        if alone:
+            why = "a GPU or the network is stuck, or a rank came too late"
         return f"{sentence}; all ranks of the job report a timeout: {why}"
-    place = f" on {hosts_text(timeout.silent_hosts)}" if timeout.silent_hosts else ""
-    return f"{sentence}; look at {_ranks_text(timeout.silent)}{place}, which did not report a timeout"
+    silent = _ranks_text(timeout.silent)
+    if timeout.silent_hosts:
+        silent += f" on {hosts_text(timeout.silent_hosts)}"
+    return f"{sentence}; look at {silent}, which did not report a timeout"
 
 
 def hosts_text(hosts: Sequence[str]) -> str:
@@ -230,4 +280,5 @@ def _unfinished_sentence(communicator: UnfinishedCommunicator) -> str:
 
 
 def _ranks_text(ranks: Sequence[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {format_cpu_list(ranks)}"
+    noun = "ranks" if len(ranks) > 1 else "rank"
+    return f"{noun} {format_cpu_list(ranks)}"

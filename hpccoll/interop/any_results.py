@@ -45,11 +45,15 @@ class AnyResults:
     @property
     def variables(self) -> dict[str, str]:
         """The variables of the environment that all launches record, with the same values."""
-        recorded = []
+        recorded: list[set[tuple[str, str]]] = []
         for attempt in self._attempts:
             variables = attempt.provenance.get("variables")
-            recorded.append(set(variables.items()) if isinstance(variables, dict) else set())
-        return dict(set.intersection(*recorded)) if recorded else {}
+            if not isinstance(variables, dict):
+                return {}
+            recorded.append(set(variables.items()))
+        if not recorded:
+            return {}
+        return dict(set.intersection(*recorded))
 
 
 def read_any(paths: Sequence[Path], given: SuppliedMetadata) -> AnyResults:
@@ -61,7 +65,8 @@ def read_any(paths: Sequence[Path], given: SuppliedMetadata) -> AnyResults:
     ours = [path for path in paths if _is_ours(path)]
     outputs = {path: read_output(path, given) for path in paths if path not in ours}
     files = read_all(ours) if ours else ResultFiles(raw_results=[])
-    results, remarks = list(files.raw_results), list(files.remarks)
+    results = list(files.raw_results)
+    remarks = list(files.remarks)
     for path, output in outputs.items():
         results.append(raw_results({path: output}, path))
         remarks += notes(path, output)

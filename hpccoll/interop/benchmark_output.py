@@ -87,7 +87,7 @@ class BenchmarkOutput:
 
     source: str  # the program that wrote it, a key of ``SOURCES`` or the name of an ``Importer``
     program: str  # its name and version
-    ranks: int  # the number of ranks of the run; of several runs, of the largest
+    ranks: int  # the ranks of the run, or of the largest of its runs
     nodes: int
     library: str | None = None  # the communication library, in words; None if the output does not say it
     # the names of the nodes by the ranks and nodes of a run; none if the output does not say them
@@ -199,7 +199,7 @@ class LineHandlers:
         self.line(pattern)(lambda _parser, _line: None)
 
     def remark(self, pattern: str) -> None:
-        """Add a remark on the lines that match ``pattern``, which are no part of a table."""
+        """Add a remark on the lines that match ``pattern``, which do not belong to a table."""
         self.line(pattern)(lambda parser, line: parser.remark(line[0]))
 
     def handle(self, parser: "LineParser", text: str) -> None:

@@ -116,7 +116,7 @@ class _ImbParser(PrintedTableParser):
 
     @handlers.line(r"# !! Benchmark (\S+) (?:is )?invalid for ([0-9]+) process.*")
     def skip_invalid(self, found: re.Match[str]) -> None:
-        processes = f"{found[2]} process{'' if found[2] == '1' else 'es'}"
+        processes = "1 process" if found[2] == "1" else f"{found[2]} processes"
         self.output.remarks.append(f"{self.where}: IMB says that {found[1]} is invalid for {processes}")
 
     @handlers.line(r"# Benchmarking (\S+).*")
@@ -150,7 +150,10 @@ class _ImbParser(PrintedTableParser):
 
     def end_section(self) -> None:
         self.end_table()
-        self.benchmark, self.columns, self.processes, self.waiting = None, (), 0, 0
+        self.benchmark = None
+        self.columns = ()
+        self.processes = 0
+        self.waiting = 0
 
     @handlers.line(r"# #processes = ([0-9]{1,9})\b.*")
     def set_processes(self, found: re.Match[str]) -> None:
@@ -172,7 +175,7 @@ class _ImbParser(PrintedTableParser):
         if self.benchmark is None:
             return
         if units.get(self.time) != "usec]":
-            expected = ", ".join(f"{each}[usec]" for each in TIMES)
+            expected = ", ".join(f"{stem}[usec]" for stem in TIMES)
             raise self.error(found[0], f"a column with a result: {expected}")
         if self.benchmark.function != "Barrier" and "#bytes" not in self.columns:
             raise self.error(found[0], "a column #bytes")
@@ -222,7 +225,8 @@ class _ImbParser(PrintedTableParser):
             self.check_between("t_avg[usec]", numbers["t_avg[usec]"], low, high)
         if "Mbytes/sec" in numbers:
             time = numbers.get("t_max[usec]", numbers[column])
-            low, high = size / (time + ROUNDING) / OLD_MEGABYTE, size / max(time - ROUNDING, ROUNDING / 2)
+            low = size / (time + ROUNDING) / OLD_MEGABYTE
+            high = size / max(time - ROUNDING, ROUNDING / 2)
             self.check_between("Mbytes/sec", numbers["Mbytes/sec"], low, high, slack=SLACK)
 
     def set_nodes(self) -> None:
@@ -234,7 +238,7 @@ class _ImbParser(PrintedTableParser):
             if running + waiting != ranks and (waiting or collective_call):
                 expected = f"{ranks} processes, as in other sections; runs of other numbers are imported by themselves"
                 raise BadInputError(where, f"{running} processes and {waiting} waiting", expected)
-        self.output.results[:] = [
-            replace(each, case=replace(each.case, nodes=self.output.nodes_of(each.case.ranks or 1)))
-            for each in self.output.results
-        ]
+        results = self.output.results
+        for number, result in enumerate(results):
+            nodes = self.output.nodes_of(result.case.ranks or 1)
+            results[number] = replace(result, case=replace(result.case, nodes=nodes))

@@ -55,7 +55,7 @@ IMPORTERS = (
     Importer("rccl-tests", RCCL_RECORDS_SIGN, read_rccl_records),
     Importer("IMB", IMB_SIGN, read_imb),
 )
-"""The importers of hpccoll. Those of extensions are asked if none of these knows an output."""
+"""The importers of hpccoll. Those of extensions are asked if none of them knows an output."""
 
 SIGN_LOST = re.compile(
     r"^ *(?=(?:[nr]ccl-tests version|Collective test|nThread \d|Using devices|Rank +\d|(?:out-of|in)-place|size +count|"
@@ -230,7 +230,7 @@ def _check_spans(path: Path, writers: Mapping[str, Sequence[int]]) -> None:
 def _without_inner_prefix(writer: str, line: str) -> str:
     """Return a row without the prefix of its line, which launchers repeat before each piece that nccl-tests writes."""
     is_row = line.lstrip()[:1].isdigit()
-    if is_row and writer and not writer[0].isdigit():  # such a prefix is no part of a number or of a time of day
+    if is_row and writer and not writer[0].isdigit():  # such a prefix does not belong to a number or of a time of day
         return line.replace(writer, " ")
     return line
 

@@ -96,8 +96,11 @@ class PrintedTableParser(LineParser):
         self.after_empty = False
         text = self.line.strip()
         first = text.split()[0]
-        lost = self.first_to_the_right and not self.line[:1].isspace()
-        width = len(self.line.rstrip() if self.first_to_the_right else text) - (len(first) if lost else 0)
+        width = len(text)
+        if self.first_to_the_right:
+            width = len(self.line.rstrip())
+            if not self.line[:1].isspace():
+                width -= len(first)
         if "  " in text and len(first) < 10:
             self.printed = (*self.printed, (self.where, text, width))
 
@@ -106,10 +109,14 @@ class PrintedTableParser(LineParser):
 
         Lines without padding are not compared, nor those that begin with a number that leaves no blank in its field.
         """
-        common = Counter(width for *_, width in self.printed).most_common(1)
-        odd = [(where, text) for where, text, width in self.printed if width != common[0][0]]
-        self.printed, self.largest = (), -1
-        if len(odd) == 1 < common[0][1]:
+        printed = self.printed
+        self.printed = ()
+        self.largest = -1
+        if not printed:
+            return
+        ((usual_width, count),) = Counter(width for *_, width in printed).most_common(1)
+        odd = [(where, text) for where, text, width in printed if width != usual_width]
+        if len(odd) == 1 and count > 1:
             where, text = odd[0]
             raise BadInputError(where, text, "a line as wide as the others of its table: it lacks digits, or has more")
 
@@ -121,7 +128,9 @@ class PrintedTableParser(LineParser):
 
     def check_between(self, column: str, value: float, low: float, high: float, slack: float = 0) -> None:
         """Check a number of a line against its others: BadInputError beyond ``low`` to ``high``, rounding and slack."""
-        if not low * (1 - slack) - ROUNDING <= value <= high * (1 + slack) + ROUNDING:
+        least = low * (1 - slack) - ROUNDING
+        most = high * (1 + slack) + ROUNDING
+        if not least <= value <= most:
             expected = f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
             raise self.error(self.line.strip(), f"{expected} as {column}, which its other columns say")
 
@@ -131,10 +140,22 @@ class PrintedTableParser(LineParser):
     ) -> None:  # fmt: skip
         """Add the result of the line that is being read: a printed size, on the device ``where``, and its seconds."""
         family = collective(benchmark.collective)
+        nbytes = size
+        if benchmark.of_block:
+            nbytes *= family.blocks(ranks)
+        params = {"call": call} if call else {}
         case = Case(
-            collective=family.name, algorithm=benchmark.algorithm, dtype=dtype, op="sum" if family.has_op else None,
-            bytes=size * (family.blocks(ranks) if benchmark.of_block else 1), in_place=family.one_buffer,
-            root=0 if family.rooted else None, params={"call": call} if call else {}, ranks=ranks, nodes=nodes,
-            timing=SINGLE, **where,
-        )  # fmt: skip
+            collective=family.name,
+            algorithm=benchmark.algorithm,
+            dtype=dtype,
+            op="sum" if family.has_op else None,
+            bytes=nbytes,
+            in_place=family.one_buffer,
+            root=0 if family.rooted else None,
+            params=params,
+            ranks=ranks,
+            nodes=nodes,
+            timing=SINGLE,
+            **where,
+        )
         self.output.add(self.where, case, seconds, reported, failure)

@@ -8,7 +8,7 @@ Each run of a file has its own header and devices.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from json import JSONDecoder
 from pathlib import Path
@@ -110,17 +110,29 @@ def read_pair(path: Path, text: str) -> PairResult:
     if not runs or not runs[-1].results:
         raise UnusableError(str(path), "the output has no result of nccl-tests")
     run = runs[-1]
-    if len(run.devices) != 2 or len({device.process[0] for device in run.devices}) != 2:
+    hosts = {device.process[0] for device in run.devices}
+    if len(run.devices) != 2 or len(hosts) != 2:
         places = ", ".join(f"rank {device.rank} on {device.process[0]}" for device in run.devices) or "none"
         raise UnusableError(str(path), f"the ranks are {places}; needed: one rank with one GPU on each of two hosts")
-    counts = (one.values["#wrong"] for one in run.results)
-    wrong = sum(int(read_cell(run.where, "#wrong", count)) for count in counts if count != "N/A")
-    sizes = [(read_count(one.where, "size", one.row["size"]), one.placement == OUT_OF_PLACE) for one in run.results]
-    (size, _), largest = max(zip(sizes, run.results, strict=True), key=lambda each: each[0])
+    wrong = 0
+    for result in run.results:
+        count = result.values["#wrong"]
+        if count != "N/A":
+            wrong += int(read_cell(run.where, "#wrong", count))
+
+    def precedence(result: PrintedResult) -> tuple[int, bool]:
+        return _size_of(result), result.placement == OUT_OF_PLACE
+
+    largest = max(run.results, key=precedence)
+    size = _size_of(largest)
     seconds = read_cell(largest.where, "time", largest.values["time"]) * 1e-6
     if not seconds:
         raise UnusableError(str(path), f"the time of {size} bytes is 0: give larger ones (-b, -e)")
     return PairResult(size, seconds, max(wrong, run.failed), run.library or run.suite.library)
+
+
+def _size_of(result: PrintedResult) -> int:
+    return read_count(result.where, "size", result.row["size"])
 
 
 def _read_runs(
@@ -132,7 +144,8 @@ def _read_runs(
     """
     text = "".join(lines)
     if not text.lstrip().startswith("{"):
-        parser = (_NcclTestsParser if of_ours else _AnyProgramParser)(path, output, given)
+        parser_class = _NcclTestsParser if of_ours else _AnyProgramParser
+        parser = parser_class(path, output, given)
         parser.parse(lines)
         return parser.runs
     try:
@@ -186,14 +199,16 @@ class _NcclTestsParser(LineParser):
     def parse(self, lines: Iterable[str]) -> None:
         super().parse(lines)
         self._end_run()
-        if (singles := sum(len(run.devices) == 1 for run in self.runs)) > 1:
+        singles = sum(len(run.devices) == 1 for run in self.runs)
+        if singles > 1:
             raise BadInputError("FILE", str(self.path), several_processes(singles, 1))
         identities = dict.fromkeys((run.suite, run.version, run.library) for run in self.runs)
         if len(identities) > 1:
             versions = ", ".join(f"{suite.source} {version} ({library})" for suite, version, library in identities)
             raise UnusableError("FILE", f"{self.path} has runs of {versions}; import each by itself")
         for suite, version, library in identities:
-            self.output.source, self.output.library = suite.source, library
+            self.output.source = suite.source
+            self.output.library = library
             self.output.program = f"{suite.source} {version}".rstrip()
         self.output.truncated |= not all(run.ended for run in self.runs)
 
@@ -205,7 +220,9 @@ class _NcclTestsParser(LineParser):
             self._end_run()
         if not self.run.stage:
             self.run.where = self.where
-            self.run.named = self.named.pop() if len(self.named) == 1 else ""
+            self.run.named = ""
+            if len(self.named) == 1:
+                self.run.named = self.named.pop()
             self.named.clear()
             if self.run.named in WITHOUT_COLLECTIVE:
                 self.leave_out(self.run.named)
@@ -216,7 +233,8 @@ class _NcclTestsParser(LineParser):
         self.output.remarks.append(f"{self.where}: {program} is left out: ours has nothing like it")
 
     def _end_run(self) -> None:
-        run, self.run = self.run, PrintedRun(self.where, self.given.library)
+        run = self.run
+        self.run = PrintedRun(self.where, self.given.library)
         if run.left_out:
             return
         if run.results:
@@ -225,106 +243,121 @@ class _NcclTestsParser(LineParser):
             self.output.remarks.append(f"{run.where}: the run that begins here has no result")
 
     @handlers.line(r"# ?([nr])ccl-tests version +(\S+)(.*)")
-    def set_version(self, found: re.Match[str]) -> None:
+    def set_version(self, line: re.Match[str]) -> None:
         self._enter(VERSION)
-        self.run.suite, self.run.version = SUITES[found[1]], found[2]
-        if library := re.search(r"ccl-library=([0-9]+(?:\.[0-9]+)+|[0-9]{1,9})\b", found[3]):
-            version = library[1] if "." in library[1] else nccl_version_text(int(library[1]))
-            self.run.library = f"{self.run.suite.library} {version}"
-        else:
-            self.output.remarks.append(f"{self.where} does not say the version of the library: {found[0]}")
+        self.run.suite = SUITES[line[1]]
+        self.run.version = line[2]
+        library = re.search(r"ccl-library=([0-9]+(?:\.[0-9]+)+|[0-9]{1,9})\b", line[3])
+        if library is None:
+            self.output.remarks.append(f"{self.where} does not say the version of the library: {line[0]}")
+            return
+        version = library[1]
+        if "." not in version:
+            version = nccl_version_text(int(version))
+        self.run.library = f"{self.run.suite.library} {version}"
 
     @handlers.line(r"rccl-tests: Version (\S+)")
-    def set_rccl_version(self, found: re.Match[str]) -> None:
-        self.run.suite, self.run.version = RCCL_TESTS, found[1]
+    def set_rccl_version(self, line: re.Match[str]) -> None:
+        self.run.suite = RCCL_TESTS
+        self.run.version = line[1]
 
     @handlers.line(r"(?:\S+ \[\d+\] NCCL INFO )?([NR])CCL version *:? +([0-9]+(?:\.[0-9]+)+).*")
-    def set_library(self, found: re.Match[str]) -> None:
-        if found[1] == "R":
+    def set_library(self, line: re.Match[str]) -> None:
+        if line[1] == "R":
             self.run.suite = RCCL_TESTS
-        self.run.library = f"{self.run.suite.library} {found[2]}"
+        self.run.library = f"{self.run.suite.library} {line[2]}"
 
     handlers.remark(r"(?:\[[^]]*\] ?)?[\w.-]+:\d+:\d+ \[-?\d+\].* NCCL [A-Z]+ .*")  # a host may begin with a digit
 
     handlers.skip(r"(?:HIP version|ROCm version|Hostname|Librccl path) *: .*")
 
     @handlers.line(r"# *Collective test starting: *(\S+)")
-    def set_program(self, found: re.Match[str]) -> None:
+    def set_program(self, line: re.Match[str]) -> None:
         self._enter(STARTING)
-        if program_name(found[1]) in WITHOUT_COLLECTIVE:
-            self.leave_out(found[1])
+        program = line[1]
+        if program_name(program) in WITHOUT_COLLECTIVE:
+            self.leave_out(program)
         else:
-            self.run.collective = collective_of(self.where, found[1])
+            self.run.collective = collective_of(self.where, program)
 
     @handlers.line(r"# *nThread +\d+ +nGpus +\d+ .*")
-    def set_settings(self, found: re.Match[str]) -> None:
+    def set_settings(self, line: re.Match[str]) -> None:
         self._enter(SETTINGS)
-        fields = {
-            name.lower(): int(value)
-            for name, value in re.findall(r"([A-Za-z_]+(?: [A-Za-z_]+)*):? +(-?[0-9]{1,18})\b", found[0])
-        }
+        settings = re.findall(r"([A-Za-z_]+(?: [A-Za-z_]+)*):? +(-?[0-9]{1,18})\b", line[0])
+        fields = {name.lower(): int(value) for name, value in settings}
         self.run.per_process = fields["nthread"] * fields["ngpus"]
         self.run.params |= header_params(fields)
         self.run.header = reliability(fields)
 
     @handlers.line(r"# *Blocking Enabled: (.*)")
-    def set_blocking(self, found: re.Match[str]) -> None:
+    def set_blocking(self, line: re.Match[str]) -> None:
         self.run.timing = SINGLE
-        if mode := next((mode for words, mode in BLOCKING.items() if words in found[1]), 0):
-            self.run.params["blocking"] = mode
+        for words, mode in BLOCKING.items():
+            if words in line[1]:
+                self.run.params["blocking"] = mode
+                return
 
     @handlers.line(r"# *Rank +(\d{1,9}) +(?:Group +(\d+) +)?Pid +(\d+) +on +(\S+) +device +(\d+) *(?:\[([^]]*)\])?(.*)")
-    def add_device(self, found: re.Match[str]) -> None:
+    def add_device(self, line: re.Match[str]) -> None:
         self._enter(DEVICES)
-        place = f"{found[5]} {found[6]}" if ":" in (found[6] or "") else ""
-        self.run.devices.append(ListedDevice(int(found[1]), found[2] or "0", (found[4], found[3]), place))
-        self.output.device_names.add(found[7].strip())
-        if AMD_GPU.search(found[7]):
+        rank, group, process_id, host, device, bus_address, name = line.groups()
+        place = ""
+        if ":" in (bus_address or ""):
+            place = f"{device} {bus_address}"
+        self.run.devices.append(ListedDevice(int(rank), group or "0", (host, process_id), place))
+        self.output.device_names.add(name.strip())
+        if AMD_GPU.search(name):
             self.run.suite = RCCL_TESTS
 
     @handlers.line(r"# *Rank\b.*")
-    def refuse_device(self, found: re.Match[str]) -> None:
+    def refuse_device(self, line: re.Match[str]) -> None:
         if not self.given.whole_place:
             raise self.error(
-                found[0], "a whole line of the list of devices (rank, process id, host, device), or --ranks and --nodes"
+                line[0], "a whole line of the list of devices (rank, process id, host, device), or --ranks and --nodes"
             )
-        self.remark(found[0])
+        self.remark(line[0])
 
     @handlers.line(r"# *(?:out-of|in)-place.*")
-    def set_placements(self, found: re.Match[str]) -> None:
-        self.run.placements = tuple(word.replace("-", "_") for word in re.findall(r"(?:out-of|in)-place", found[0]))
+    def set_placements(self, line: re.Match[str]) -> None:
+        words = re.findall(r"(?:out-of|in)-place", line[0])
+        self.run.placements = tuple(word.replace("-", "_") for word in words)
 
     @handlers.line(r"# *size +count +type .*")
-    def set_columns(self, found: re.Match[str]) -> None:
+    def set_columns(self, line: re.Match[str]) -> None:
         check_devices(self.run, self.given)
         if self.run.stage == TABLE:
-            raise self.error(found[0], f"one table in a run: these are several processes, each {SINGLETONS}")
+            raise self.error(line[0], f"one table in a run: these are several processes, each {SINGLETONS}")
         self.run.stage = TABLE
-        names = found[0].lstrip("# ").split()
+        names = line[0].lstrip("# ").split()
         if "cputime" in names:
             raise self.error("cputime", "time: the option -C measures the CPU, not the operation")
-        # Without the line above, both have the order that all versions print.
-        placements = self.run.placements or (tuple(SUFFIXES) if names.count("time") > 1 else ())
+        placements = self.run.placements
+        if not placements and names.count("time") > 1:
+            placements = tuple(SUFFIXES)  # without the line above, both have the order that all versions print
         if not placements:
-            raise self.error(found[0], "the line above the headings that says the placement: out-of-place, in-place")
-        if any(names.count(one) != len(placements) for one in MEASURED):
-            raise self.error(found[0], f"columns {', '.join(MEASURED)} for each placement")
-        placed = [SUFFIXES[placement] for placement in placements]
-        before = [names[: position + 1].count("time") for position in range(len(names))]
-        columns = [f"{name}{placed[times - 1] if times else ''}" for name, times in zip(names, before, strict=True)]
+            raise self.error(line[0], "the line above the headings that says the placement: out-of-place, in-place")
+        if any(names.count(column) != len(placements) for column in MEASURED):
+            raise self.error(line[0], f"columns {', '.join(MEASURED)} for each placement")
+        suffixes = iter([SUFFIXES[placement] for placement in placements])
+        suffix = ""
+        columns = []
+        for name in names:
+            if name == "time":  # the first column of each placement
+                suffix = next(suffixes)
+            columns.append(f"{name}{suffix}")
         if names[-1] == "timestamp":  # one heading, of a date and a time of day
             columns[-1:] = "date", "time of day"
         self.run.columns = tuple(columns)
 
     @handlers.line(r"# *\((?!elements).*")
-    def check_units(self, found: re.Match[str]) -> None:
-        sizes, _, times, *_ = *found[0].lstrip("# ").split(), "", "", ""
-        if sizes != "(B)" or times != "(us)":
-            raise self.error(found[0], "units (B), (elements), (us)")
+    def check_units(self, line: re.Match[str]) -> None:
+        units = line[0].lstrip("# ").split()
+        if units[:1] != ["(B)"] or units[2:3] != ["(us)"]:
+            raise self.error(line[0], "units (B), (elements), (us)")
 
     @handlers.line(r"#? *Out of bounds values *: *([0-9]{1,18}) FAILED")  # without # in the first versions
-    def set_failed(self, found: re.Match[str]) -> None:
-        self.run.failed = int(found[1])
+    def set_failed(self, line: re.Match[str]) -> None:
+        self.run.failed = int(line[1])
 
     @handlers.line(r"# *Errors with asterisks .*")  # of rccl-tests only
     def set_rccl(self, _line: re.Match[str]) -> None:
@@ -332,13 +365,16 @@ class _NcclTestsParser(LineParser):
 
     @handlers.line(r"# *Avg bus bandwidth\b.*")
     def end(self, _line: re.Match[str]) -> None:
-        self.run.ended, self.run.columns = True, ()
+        self.run.ended = True
+        self.run.columns = ()
 
     handlers.skip(r"#.*")
 
     @handlers.line(r"\D.*_perf\b.*|\D.*_perf_.*")
     def set_name(self, line: re.Match[str]) -> None:
-        self.named |= {*re.findall(r"(?<![a-z_])([a-z_]+?)_perf", line[0])} & {*PROGRAMS, *WITHOUT_COLLECTIVE}
+        programs = {*PROGRAMS, *WITHOUT_COLLECTIVE}
+        names = re.findall(r"(?<![a-z_])([a-z_]+?)_perf", line[0])
+        self.named |= programs.intersection(names)
         self.remark(line[0])
 
     @handlers.line(r"\d.*")
@@ -357,9 +393,12 @@ class _NcclTestsParser(LineParser):
 
 def _with_reduction(line: str, columns: Sequence[str]) -> str:
     """Return a row with a cell of its reduction, which versions before 2.13.4 leave blank if there is none."""
-    cells, at = line.split(), columns.index("redop") if "redop" in columns else 0
-    if at and len(cells) == len(columns) - 1 and "none" not in cells and NUMBER.fullmatch(cells[at].lstrip("-")):
-        cells.insert(at, "none")
+    cells = line.split()
+    is_one_short = len(cells) == len(columns) - 1
+    if is_one_short and "redop" in columns[1:] and "none" not in cells:
+        position = columns.index("redop")
+        if NUMBER.fullmatch(cells[position].lstrip("-")):
+            cells.insert(position, "none")
     return " ".join(cells)
 
 
@@ -378,52 +417,71 @@ def _json_run(
     path: Path, content: Any, output: BenchmarkOutput, given: SuppliedMetadata, *, of_ours: bool
 ) -> PrintedRun:
     """Return the run of the JSON; of its environment, which may hold secrets, only what the allow-list has."""
-    config, arguments = content["config"], [str(each) for each in content["args"]]
-    suite = (
-        RCCL_TESTS if any(AMD_GPU.search(str(each.get("device_info"))) for each in config["devices"]) else NCCL_TESTS
-    )
+    config = content["config"]
+    arguments = list(map(str, content["args"]))
+    suite = NCCL_TESTS
+    if any(AMD_GPU.search(str(device.get("device_info"))) for device in config["devices"]):
+        suite = RCCL_TESTS
     output.source = output.program = suite.source
     output.library = f"{suite.library} {nccl_version_text(int(content['nccl_version']))}"
     output.truncated = "average_bus_bandwidth" not in content
     run = PrintedRun(str(path), output.library, suite)
-    run.collective = collective_of(str(path), arguments[0]) if of_ours else ""
-    run.per_process = per_process = int(config["nthreads"]) * int(config["ngpus"])
+    if of_ours:
+        run.collective = collective_of(str(path), arguments[0])
+    per_process = int(config["nthreads"]) * int(config["ngpus"])
+    run.per_process = per_process
     fields = {words: int(config[key]) for words, key in JSON_HEADER.items() if key in config}
     run.header = reliability(fields)
-    output.variables = {
-        name: value
-        for name, _, value in (str(each).partition("=") for each in content.get("env", ()))
-        if is_allowed(name)
-    }
+    output.variables = _allowed_variables(map(str, content.get("env", ())))
     run.params = header_params(fields) | _options(" ".join(arguments[1:]))
     if str(config.get("blocking_collectives")).lower() == "true":
         run.timing = SINGLE
     # A process lists its first device only, whichever number of threads and devices it has.
     RANKS.check(f"{path}: devices", per_process * len(config["devices"]))
-    output.device_names = {str(each.get("device_info", "")) for each in config["devices"]}
-    for each in config["devices"]:
-        process, place = (str(each["hostname"]), str(each["pid"])), f"{each['device']} {each['device_hex']}"
-        run.devices += [
-            ListedDevice(int(each["rank"]) + index, str(each["group"]), process, "" if index else place)
-            for index in range(per_process)
-        ]
+    output.device_names = {str(device.get("device_info", "")) for device in config["devices"]}
+    for device in config["devices"]:
+        run.devices += _devices_of_process(device, per_process)
     for position, row in enumerate(content["results"], 1):
-        where = f"{path}: result {position}"
-        cells = {key: str(row[key]).strip() for key in ("size", "count", "type", "redop", "root")}
-        for placement in SUFFIXES:
-            if (values := row.get(placement)) is None:
-                continue
-            if "time" not in values:
-                raise BadInputError(where, "cpu_time", "time: the option -C measures the CPU, not the operation")
-            statistics = (row.get(f"{placement}_per_iter") or {}).items()
-            reported = {**cells, **{key: str(value) for key, value in (*values.items(), *statistics)
-                                    if not isinstance(value, list)}}  # fmt: skip
-            wrong = values.get("nwrong")
-            measured = {name: str(values[key]) for name, key in zip(MEASURED, JSON_MEASURED, strict=True)}
-            measured["#wrong"] = "N/A" if wrong is None else str(wrong)
-            run.results.append(PrintedResult(where, placement, cells, measured, reported))
+        run.results += _json_results(f"{path}: result {position}", row)
     check_devices(run, given)
     return run
+
+
+def _allowed_variables(environment: Iterable[str]) -> dict[str, str]:
+    variables = {}
+    for assignment in environment:
+        name, _, value = assignment.partition("=")
+        if is_allowed(name):
+            variables[name] = value
+    return variables
+
+
+def _devices_of_process(first: Mapping[str, Any], count: int) -> Iterator[ListedDevice]:
+    """Yield the devices of a process, which lists the first one of them."""
+    process = str(first["hostname"]), str(first["pid"])
+    place = f"{first['device']} {first['device_hex']}"
+    for index in range(count):
+        yield ListedDevice(int(first["rank"]) + index, str(first["group"]), process, "" if index else place)
+
+
+def _json_results(where: str, row: Mapping[str, Any]) -> Iterator[PrintedResult]:
+    """Yield the results of a size, one for each placement; BadInputError if they are times of the CPU."""
+    cells = {key: str(row[key]).strip() for key in ("size", "count", "type", "redop", "root")}
+    for placement in SUFFIXES:
+        values = row.get(placement)
+        if values is None:
+            continue
+        if "time" not in values:
+            raise BadInputError(where, "cpu_time", "time: the option -C measures the CPU, not the operation")
+        reported = dict(cells)
+        statistics = row.get(f"{placement}_per_iter") or {}
+        for key, value in (*values.items(), *statistics.items()):
+            if not isinstance(value, list):
+                reported[key] = str(value)
+        measured = {name: str(values[key]) for name, key in zip(MEASURED, JSON_MEASURED, strict=True)}
+        wrong = values.get("nwrong")
+        measured["#wrong"] = "N/A" if wrong is None else str(wrong)
+        yield PrintedResult(where, placement, cells, measured, reported)
 
 
 def _options(arguments: str) -> dict[str, int]:

@@ -55,7 +55,7 @@ TYPES = {name: name for name in (*DTYPE.words, "int8", "uint8", "uint32", "uint6
 
 OUT_OF_PLACE, IN_PLACE = "out_of_place", "in_place"
 SUFFIXES = {OUT_OF_PLACE: "", IN_PLACE: f" {IN_PLACE}"}
-"""What follows the names of the columns of each placement, the second of which is in place."""
+"""What follows the names of the columns of each placement: out of place, then in place."""
 
 
 HEADER_DEFAULTS = {"agg iters": 1, "graph": 0, "unalign": 0}
@@ -118,12 +118,13 @@ class PrintedRun:
 
 def header_params(fields: Mapping[str, int]) -> dict[str, int]:
     """Return the parameters of the fields of a header: those that change what is measured, unless at the default."""
-    params = {
-        name.replace(" ", "_"): value
-        for name, value in fields.items()
-        if name not in WITHOUT_EFFECT and value != HEADER_DEFAULTS.get(name, 0)
-    }
-    return params | {GRAPH: 1} if params.get(GRAPH) else params  # the graph is the same however often it is launched
+    params = {}
+    for name, value in fields.items():
+        if name not in WITHOUT_EFFECT and value != HEADER_DEFAULTS.get(name, 0):
+            params[name.replace(" ", "_")] = value
+    if params.get(GRAPH):
+        params[GRAPH] = 1  # the graph is the same however often it is launched
+    return params
 
 
 def reliability(fields: Mapping[str, object]) -> dict[str, str]:
@@ -135,8 +136,10 @@ def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: Supplie
     """Add the results of a run; BadInputError if it contradicts itself, or nothing names its program."""
     ranks, nodes, hosts = _place(path, run, output, given)
     output.add_launch(ranks, nodes, hosts)
-    bandwidths = [PrintedBandwidth.read(one.where, one.row["size"], one.values) for one in run.results]
-    said = collective_of("--program", given.program) if given.program else ""
+    bandwidths = [PrintedBandwidth.read(result.where, result.row["size"], result.values) for result in run.results]
+    said = ""
+    if given.program:
+        said = collective_of("--program", given.program)
     if run.collective and said not in ("", run.collective):
         raise BadInputError("--program", given.program, f"{run.collective}, which {path} says")
     name = run.collective or said
@@ -148,16 +151,19 @@ def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: Supplie
         fitting = [program for program in PROGRAMS.values() if not _contradiction(program, run, bandwidths, ranks)]
         raise _unnamed_program(path, fitting)
     _check_ranks(path, run, name, bandwidths, ranks, given)
-    if problem := _contradiction(name, run, bandwidths, ranks):
-        where, found, expected = problem
-        raise BadInputError(where if run.collective else f"--program {given.program}: {where}", found, expected)
-    counts = [one.values["#wrong"] for one in run.results]
+    problem = _contradiction(name, run, bandwidths, ranks)
+    if problem is not None:
+        where, printed, expected = problem
+        if not run.collective:
+            where = f"--program {given.program}: {where}"
+        raise BadInputError(where, printed, expected)
+    counts = [result.values["#wrong"] for result in run.results]
     # Versions before 2.13 print the largest error of each result, and only below the table whether it is too large.
     failure = None
     if run.failed and all(count in ("N/A", "0") for count in counts):
         failure = f"{run.failed} wrong elements in the results of the run, which does not say in which"
-    for one in run.results:
-        add_result(output, name, run, one, ranks, nodes, failure)
+    for result in run.results:
+        add_result(output, name, run, result, ranks, nodes, failure)
 
 
 def _unnamed_program(path: Path, fitting: Sequence[str]) -> BadInputError:
@@ -176,13 +182,18 @@ def _contradiction(
 ) -> tuple[str, str, str] | None:
     """Return the place and value of what does not come from a collective, and what would; None if all does."""
     family = collective(name)
-    for one in run.results:
-        reduction, root = one.row.get("redop", "none"), one.row.get("root", "")
+    reduction_of_name = f"a reduction, as of {name}" if family.has_op else f"no reduction, as of {name}"
+    root_of_name = f"a root, as of {name}" if family.rooted else f"no root, as of {name}"
+    for result in run.results:
+        reduction = result.row.get("redop", "none")
         if (reduction != "none") != family.has_op:
-            return f"{one.where}: redop", reduction, f"{'a' if family.has_op else 'no'} reduction, as of {name}"
-        if COUNT.fullmatch(root.lstrip("-")) and (int(root) >= 0) != family.rooted:
-            return f"{one.where}: root", root, f"{'a' if family.rooted else 'no'} root, as of {name}"
-    return next(filter(None, (one.problem(name, ranks) for one in bandwidths)), None)
+            return f"{result.where}: redop", reduction, reduction_of_name
+        root = result.row.get("root", "")
+        is_number = COUNT.fullmatch(root.lstrip("-")) is not None
+        if is_number and (int(root) >= 0) != family.rooted:
+            return f"{result.where}: root", root, root_of_name
+    problems = (bandwidth.problem(name, ranks) for bandwidth in bandwidths)
+    return next(filter(None, problems), None)
 
 
 def _check_ranks(
@@ -193,7 +204,7 @@ def _check_ranks(
     If they do not show it, and it is odd or nodes have unequal numbers of ranks, a line of the list may be lost.
     """
     listed = len(run.devices)
-    without_gaps = {device.rank for device in run.devices} == {*range(listed)}
+    without_gaps = {device.rank for device in run.devices} == set(range(listed))
     if _lines_are_lost(run, given) and without_gaps and listed in possible_ranks(name, listed, bandwidths):
         raise BadInputError("--ranks", given.ranks, f"{listed}, which {path} lists")
     possible = possible_ranks(name, ranks, bandwidths)
@@ -212,38 +223,56 @@ def _check_ranks(
 
 
 def add_result(
-    output: BenchmarkOutput, name: str, run: PrintedRun, one: PrintedResult, ranks: int, nodes: int,
+    output: BenchmarkOutput, name: str, run: PrintedRun, result: PrintedResult, ranks: int, nodes: int,
     failure: str | None = None,
 ) -> None:  # fmt: skip
     """Add a result of a run; a type or a reduction that ours has not becomes a remark; BadInputError for no number."""
-    family, row, wrong = collective(name), one.row, one.values["#wrong"]
+    family = collective(name)
+    row = result.row
     reduction = row["redop"] if family.has_op else None
-    for word, known in ((row["type"], TYPES), (reduction, {*REDUCTIONS, None})):
-        if word not in known:
-            output.remarks.append(f"{one.where}, {one.placement}: {word} is left out: ours has nothing like it")
-            return
-    root = row.get("root", "").strip()
-    root = root if COUNT.fullmatch(root) else "0"
+    unsupported = None
+    if row["type"] not in TYPES:
+        unsupported = row["type"]
+    elif reduction is not None and reduction not in REDUCTIONS:
+        unsupported = reduction
+    if unsupported is not None:
+        remark = f"{result.where}, {result.placement}: {unsupported} is left out: ours has nothing like it"
+        output.remarks.append(remark)
+        return
+    root = None
     if family.rooted:
-        IntegerRange(0, ranks - 1).check(f"{one.where}: root", int(root))
+        root_cell = row.get("root", "").strip()
+        root = int(root_cell) if COUNT.fullmatch(root_cell) else 0
+        IntegerRange(0, ranks - 1).check(f"{result.where}: root", root)
     case = Case(
-        collective=name, algorithm=NATIVE, transport=run.suite.transport, device=run.suite.device,
-        dtype=TYPES[row["type"]], op=reduction, bytes=read_count(one.where, "size", row["size"]),
-        in_place=one.placement == IN_PLACE, root=int(root) if family.rooted else None, params=run.params, ranks=ranks,
-        nodes=nodes, timing=run.timing,
-    )  # fmt: skip
-    seconds = read_cell(one.where, "time", one.values["time"]) * 1e-6
-    count = None if wrong == "N/A" else int(read_cell(one.where, "#wrong", wrong))
-    ran = one.reported.get(f"algo{SUFFIXES[one.placement]}", "").lower()  # of rccl-tests -M
-    reported = {**run.header, **one.reported}
-    output.add(one.where, case, seconds, reported, failure, count, NCCL_ALGORITHMS.get(ran))
+        collective=name,
+        algorithm=NATIVE,
+        transport=run.suite.transport,
+        device=run.suite.device,
+        dtype=TYPES[row["type"]],
+        op=reduction,
+        bytes=read_count(result.where, "size", row["size"]),
+        in_place=result.placement == IN_PLACE,
+        root=root,
+        params=run.params,
+        ranks=ranks,
+        nodes=nodes,
+        timing=run.timing,
+    )
+    seconds = read_cell(result.where, "time", result.values["time"]) * 1e-6
+    wrong = result.values["#wrong"]
+    count = None if wrong == "N/A" else int(read_cell(result.where, "#wrong", wrong))
+    ran = result.reported.get(f"algo{SUFFIXES[result.placement]}", "").lower()  # of rccl-tests -M
+    reported = {**run.header, **result.reported}
+    output.add(result.where, case, seconds, reported, failure, count, NCCL_ALGORITHMS.get(ran))
 
 
 def collective_of(key: str, program: str) -> str:
     """Return the collective of a program, as ``./all_reduce_perf`` or ``all_reduce``; BadInputError without one."""
     name = program_name(program)
     if name not in PROGRAMS:
-        raise BadInputError(key, program, f"one of {', '.join(f'{each}_perf' for each in PROGRAMS)}")
+        choices = ", ".join(f"{choice}_perf" for choice in PROGRAMS)
+        raise BadInputError(key, program, f"one of {choices}")
     return PROGRAMS[name]
 
 
@@ -255,11 +284,12 @@ def program_name(word: str) -> str:
 def check_devices(run: PrintedRun, given: SuppliedMetadata) -> None:
     """Check that the list of devices has each rank once, and as many of each process as the header says."""
     numbers = sorted(device.rank for device in run.devices)
-    if (processes := numbers.count(0)) > 1:
+    processes = numbers.count(0)
+    if processes > 1:
         raise BadInputError(run.where, "Rank 0", several_processes(processes, len(numbers) // processes))
     if _lines_are_lost(run, given):
         return
-    if numbers != [*range(len(numbers))]:
+    if numbers != list(range(len(numbers))):
         listed = ", ".join(map(str, numbers[:8]))
         if len(numbers) > 8:
             listed += ", ..."
@@ -292,18 +322,21 @@ def _place(
         return *given.need_place(output.source), ()
     first = [device for device in run.devices if device.group == run.devices[0].group]
     hosts = tuple(dict.fromkeys(device.process[0] for device in first))
-    ranks, nodes = len(first), len(hosts)
+    ranks = len(first)
+    nodes = len(hosts)
     places = Counter((device.process[0], device.place) for device in first if device.place)
     if places and max(places.values()) > 1:  # hosts of one name, or ranks that share a GPU
-        nodes, hosts = given.nodes or 0, ()
+        nodes = given.nodes or 0
+        hosts = ()
         if not nodes:
-            host = places.most_common(1)[0][0][0]
+            (host, _), _ = places.most_common(1)[0]
             raise BadInputError(
                 "--nodes", None, f"several ranks have the same GPU of {host}, or several hosts this name: say it"
             )
     for name, count in (("ranks", ranks), ("nodes", nodes)):
         if getattr(given, name) not in (None, count):
             raise BadInputError(f"--{name}", getattr(given, name), f"{count}, which {path} lists")
-    if (groups := len({device.group for device in run.devices})) > 1:
+    groups = len({device.group for device in run.devices})
+    if groups > 1:
         output.remarks.append(f"{run.where}: {groups} groups of ranks ran at once; the results are of the first one")
     return ranks, nodes, hosts

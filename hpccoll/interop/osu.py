@@ -111,8 +111,12 @@ class _OsuParser(PrintedTableParser):
         super().__init__(path, output, given)
         self.title = ""
         self.test: MpiBenchmark | None = None
-        self.form, self.transport, self.device, self.dtype = "", "mpi", "cpu", "int8"
-        self.pairs, self.window = 0, WINDOW
+        self.form = ""
+        self.transport = "mpi"
+        self.device = "cpu"
+        self.dtype = "int8"
+        self.pairs = 0
+        self.window = WINDOW
         self.columns: tuple[str, ...] = ()
         self.quantity = ""
         self.left_out = False
@@ -127,12 +131,15 @@ class _OsuParser(PrintedTableParser):
     def begin(self, title: re.Match[str]) -> None:
         if self.test and not self.types and not self.after_empty:
             raise self.error(title[0], f"the table of the title above it, {self.title}")
-        self.title, self.after_empty, self.left_out = title[0], False, False
+        self.title = title[0]
+        self.after_empty = False
+        self.left_out = False
         name = title["test"].replace(" Personalized Exchange", "")
         self.form = ""
         for word, form in (("Non-blocking ", "nonblocking"), (" Persistent", "persistent")):
-            name, found = re.subn(word, "", name, flags=re.IGNORECASE)
-            self.form = form if found else self.form
+            name, count = re.subn(word, "", name, flags=re.IGNORECASE)
+            if count:
+                self.form = form
         if name not in TESTS:
             self.leave_out(title)
             return
@@ -140,9 +147,13 @@ class _OsuParser(PrintedTableParser):
         if title["device"] not in DEVICES[library]:
             raise self.error(title[0], "buffers on the host or in CUDA memory; of RCCL's programs in ROCm memory")
         self.end_table()
-        self.test, self.columns, self.pairs, self.window = TESTS[name], (), 0, WINDOW
+        self.test = TESTS[name]
+        self.columns = ()
+        self.pairs = 0
+        self.window = WINDOW
         self.types.clear()
-        self.transport, self.device = library.lower(), DEVICES[library][title["device"]]
+        self.transport = library.lower()
+        self.device = DEVICES[library][title["device"]]
         # Before 7.0 no line named the type: reductions had MPI_FLOAT; the programs for NCCL and RCCL still have it.
         self.dtype = "float32" if library != "MPI" or collective(self.test.collective).reduces else "int8"
         self.output.program = f"OSU Micro-Benchmarks {title['version']}".rstrip()
@@ -150,7 +161,9 @@ class _OsuParser(PrintedTableParser):
     @handlers.line(r"# OSU (.* Test.*)")
     def leave_out(self, title: re.Match[str]) -> None:
         self.end_table()
-        self.test, self.columns, self.left_out = None, (), True
+        self.test = None
+        self.columns = ()
+        self.left_out = True
         self.output.remarks.append(f"{self.where}: {title[0].removeprefix('# ')} is left out: ours has nothing like it")
 
     def prepare(self, line: str) -> str:
@@ -209,7 +222,7 @@ class _OsuParser(PrintedTableParser):
             raise self.error(found[0], MISSING_TITLE)
         if self.test and self.test.function != "Barrier" and "Size" not in self.columns:
             raise self.error(found[0], "a column Size, in bytes")
-        self.quantity = next(each for each in self.columns if each.startswith(stem) and units[stem] in each)
+        self.quantity = next(column for column in self.columns if column.startswith(stem) and units[stem] in column)
 
     handlers.skip(r"#.*")
 
@@ -232,7 +245,8 @@ class _OsuParser(PrintedTableParser):
         if self.quantity == "MB/s":
             if not self.pairs:
                 raise self.error(line[0], "the line of the pairs above the table")
-            call = call if self.window == WINDOW else f"{call} of {self.window}"
+            if self.window != WINDOW:
+                call = f"{call} of {self.window}"
         if "MB/s" in self.quantity:
             seconds = (self.pairs or self.test.factor) * size / (value * 1e6) if value else 0.0
         else:
@@ -264,7 +278,8 @@ class _OsuParser(PrintedTableParser):
         if names and {*names} <= {*reported}:
             low, high = (read_cell(self.where, name, reported[name]) for name in names)
             self.check_between(self.quantity, value, low, high)
-        if (rate := reported.get("Messages/s")) is not None:
+        rate = reported.get("Messages/s")
+        if rate is not None:
             low, high = (max(0, value + error) * 1e6 / max(size, 1) for error in (-ROUNDING, ROUNDING))
             self.check_between("Messages/s", read_cell(self.where, "Messages/s", rate), low, high, slack=SLACK)
 

@@ -79,10 +79,14 @@ def possible_ranks(name: str, ranks: int, bandwidths: Sequence[PrintedBandwidth]
     All digits show more than the tolerance of one result, which cannot tell 15 ranks from 16. The list is empty if they
     allow none, or if an older version printed them, which shows nothing of ranks.
     """
-    if all(one.may_be_older(name) for one in bandwidths):
+    if all(bandwidth.may_be_older(name) for bandwidth in bandwidths):
         return []
-    near = range(max(1, ranks - _NEAR), ranks + _NEAR + 1)
-    return [count for count in near if all(one.admits(_factor(name, count)) for one in bandwidths)]
+    possible = []
+    for count in range(max(1, ranks - _NEAR), ranks + _NEAR + 1):
+        factor = _factor(name, count)
+        if all(bandwidth.admits(factor) for bandwidth in bandwidths):
+            possible.append(count)
+    return possible
 
 
 def _factor(name: str, ranks: int) -> float:
@@ -94,5 +98,7 @@ def _factor(name: str, ranks: int) -> float:
 
 
 def _printed(where: str, name: str, cell: str) -> tuple[float, float]:
-    value, exponent = read_cell(where, name, cell), int(Decimal(cell).as_tuple().exponent)
-    return value, _ROUNDING * 10.0 ** min(exponent, 300 if value >= 100 else -2)  # fewer decimals only if none fit
+    value = read_cell(where, name, cell)
+    exponent = int(Decimal(cell).as_tuple().exponent)
+    most = 300 if value >= 100 else -2  # fewer decimals only if none fit
+    return value, _ROUNDING * 10.0 ** min(exponent, most)

@@ -69,18 +69,18 @@ class HpccollCheck(rfm.RunOnlyRegressionTest):
         """The cases of the reference by what was asked; empty without a reference."""
         if not self.reference_file:
             return {}
-        return {each.identity: each for each in read_reference(Path(self.reference_file)).cases}
+        reference = read_reference(Path(self.reference_file))
+        return {case.identity: case for case in reference.cases}
 
     @sanity_function
     def every_case_has_a_correct_result(self) -> bool:
         """Check that no case is wrong, failed or missing."""
         gaps = [f"{gap.case}: {gap.status}: {gap.reason}" for gap in self.results.missing]
-        gaps += [] if self.cases else ["the run has no case"]
-        gaps += [
-            f"{each.case}: in the reference, not in the run"
-            for key, each in self.bounds.items()
-            if key not in self.cases
-        ]
+        if not self.cases:
+            gaps.append("the run has no case")
+        for identity, bounds in self.bounds.items():
+            if identity not in self.cases:
+                gaps.append(f"{bounds.case}: in the reference, not in the run")
         return bool(sn.assert_false(gaps, msg="; ".join(gaps)))
 
     @run_before("performance")

@@ -108,11 +108,14 @@ def _part_of_page(anchor: str, part: AcceptanceSummary) -> JudgementPart:
 
 def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str) -> Mapping[str, object]:
     """Return the chart of parts, a panel each: measured rows by size, with their expected bands and bounds."""
-    data = [record for part in parts for record in _records(part)]
+    data: list[ChartRecord] = []
+    sizes: list[int] = []
+    for part in parts:
+        data += _records(part)
+        sizes += [judged.row.bytes for judged in part.judged]
     colours = _series_colours(chart_base.distinct(data, "series"))
     shapes = _verdict_shapes(data)
     panels = chart_base.distinct(data, "panel")
-    sizes = [judged.row.bytes for part in parts for judged in part.judged]
     is_time = parts[0].judged[0].quantity == TIME
     bounds = guide_lines(data, above=not is_time)
     ends = _expected_ends(data)
@@ -202,16 +205,24 @@ def _records(part: AcceptanceSummary) -> list[ChartRecord]:
 
 def _expected_fields(judged: Judged, value_range: Expected) -> ChartRecord:
     return {
-        "series": f"{EXPECTED}: {value_range.origin}", "verdict": EXPECTED, "value": value_range.value,
-        "low": value_range.low, "high": value_range.high, "line": chart_base.MODELLED, "normal": range_words(judged),
-    }  # fmt: skip
+        "series": f"{EXPECTED}: {value_range.origin}",
+        "verdict": EXPECTED,
+        "value": value_range.value,
+        "low": value_range.low,
+        "high": value_range.high,
+        "line": chart_base.MODELLED,
+        "normal": range_words(judged),
+    }
 
 
 def _measured_fields(judged: Judged) -> ChartRecord:
     record: ChartRecord = {
-        "value": judged.measured, "verdict": VERDICT_WORDS[judged.acceptance], "fill": MARKS[judged.acceptance].fill,
-        "measured": figure(judged, judged.measured), "normal": range_words(judged) or judged.reason,
-    }  # fmt: skip
+        "value": judged.measured,
+        "verdict": VERDICT_WORDS[judged.acceptance],
+        "fill": MARKS[judged.acceptance].fill,
+        "measured": figure(judged, judged.measured),
+        "normal": range_words(judged) or judged.reason,
+    }
     if judged.quantity != TIME and judged.expected and judged.expected.wire_Bps:
         record["limit"] = judged.expected.wire_Bps
         record["limit_name"] = WIRES

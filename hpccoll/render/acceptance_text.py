@@ -73,12 +73,17 @@ def first_line(acceptance: AcceptanceSummary) -> str:
     parts = [_decisive_words(acceptance)]
     file, decided = min(acceptance.decided.items(), key=lambda item: item[1])
     if decided < (acceptance.required or 0):
-        of_file = f" of {file}" if len(acceptance.decided) > 1 else ""
-        parts.append(f"{format_count(decided, 'row')}{of_file} judged, {acceptance.required} required")
+        rows = format_count(decided, "row")
+        if len(acceptance.decided) > 1:
+            rows += f" of {file}"
+        parts.append(f"{rows} judged, {acceptance.required} required")
     if acceptance.missing:
         parts.append(f"{format_count(acceptance.missing, 'case')} of the reference missing")
     verdicts = Counter(judged.acceptance for judged in acceptance.judged)
-    counts = [f"{verdicts[verdict]} {words}" for verdict, words in VERDICT_WORDS.items() if verdicts[verdict]]
+    counts = []
+    for verdict, words in VERDICT_WORDS.items():
+        if verdicts[verdict]:
+            counts.append(f"{verdicts[verdict]} {words}")
     parts.append(f"{format_count(len(acceptance.judged), 'row')}: {', '.join(counts)}")
     return f"{VERDICT_WORDS[acceptance.verdict]}: {'; '.join(parts)}"
 
@@ -107,7 +112,9 @@ def _decisive_words(acceptance: AcceptanceSummary) -> str:
 
 def figure(judged: Judged, value: float) -> str:
     """Return a value of the quantity of a row, with its unit."""
-    return format_seconds(value) if judged.quantity == TIME else format_rate(value)
+    if judged.quantity == TIME:
+        return format_seconds(value)
+    return format_rate(value)
 
 
 def range_words(judged: Judged) -> str:
@@ -256,9 +263,12 @@ def _without_parts(sources: Iterable[str]) -> list[str]:
 
 def _gpus_and_versions(rows: Sequence[Judged]) -> tuple[str, str]:
     """Return the GPUs and the versions of the library that published figures are of; both empty without figures."""
-    expectations = [judged.expected for judged in rows if judged.expected]
-    gpus = {gpu for expected in expectations for gpu in expected.gpus}
-    libraries = {name for expected in expectations for name in expected.libraries}
+    gpus: set[str] = set()
+    libraries: set[str] = set()
+    for judged in rows:
+        if judged.expected:
+            gpus.update(judged.expected.gpus)
+            libraries.update(judged.expected.libraries)
     versions = sorted(version_of(name) for name in libraries)
     return join_words(sorted(gpus)), _version_words(rows[0].row.transport.upper(), versions)
 
@@ -267,11 +277,13 @@ def _version_words(library: str, versions: Sequence[tuple[int, ...]]) -> str:
     """Return the oldest and the newest version; a version that is unknown is empty, and first."""
     if not versions:
         return ""
-    known = [".".join(map(str, version)) for version in versions if version]
-    if not known:
+    numbers = [".".join(map(str, version)) for version in versions if version]
+    if not numbers:
         return f"{library} of unknown versions"
-    unknown = " and unknown versions" if len(known) < len(versions) else ""
-    return f"{library} {join_ends(known)}{unknown}"
+    text = f"{library} {join_ends(numbers)}"
+    if len(numbers) < len(versions):
+        text += " and unknown versions"
+    return text
 
 
 def _sizes(rows: Sequence[Judged]) -> str:

@@ -94,7 +94,7 @@ def basis_of(evidence: Evidence, *more: str) -> str:
 
 
 def untold(evidence: Evidence, names: Sequence[str]) -> str:
-    """Return why it cannot be told which of several is the fastest; empty if it can be told, or if it is noise."""
+    """Return why the fastest choice is unknown; empty if it is known, or if choices differ by noise."""
     if evidence.strength != "none" or (evidence.has_intervals and evidence.rounds):
         return ""
     fastest = "faster" if len(names) < 3 else "fastest"

@@ -56,12 +56,16 @@ class Answers:
 
         If these were timed in several ways, return those of single operations, and those of idle ranks before any load.
         """
-        recommendations = self.by_collective[name]
-        fitting = [item for item in recommendations if not item.measured.oversubscribed] or recommendations
-        largest = max((item.setting.nodes, item.setting.ranks) for item in fitting)
-        of_largest = [item for item in fitting if (item.setting.nodes, item.setting.ranks) == largest]
-        single = [item for item in of_largest if item.setting.timing == SINGLE] or of_largest
-        return [item for item in single if item.setting.load == IDLE] or single
+
+        def size(candidate: Recommendation) -> tuple[int, int]:
+            return candidate.setting.nodes, candidate.setting.ranks
+
+        candidates = self.by_collective[name]
+        candidates = [item for item in candidates if not item.measured.oversubscribed] or candidates
+        largest = max(map(size, candidates))
+        candidates = [item for item in candidates if size(item) == largest]
+        candidates = [item for item in candidates if item.setting.timing == SINGLE] or candidates
+        return [item for item in candidates if item.setting.load == IDLE] or candidates
 
     def split(self, name: str, most: int = MAX_SETTINGS) -> tuple[list[Answer], list[Answer]]:
         """Return the first answers of a collective, at most ``most``, and the others; none without any.
@@ -104,9 +108,11 @@ class Answers:
 
     def setting_details(self, recommendation: Recommendation) -> tuple[str, ...]:
         """Return what distinguishes a setting besides its ranks: ``("in place",)``."""
-        of_collective = self.by_collective[recommendation.setting.collective]
-        shared = set.intersection(*(set(_details(other)) for other in of_collective))
-        return tuple(word for word in _details(recommendation) if word not in shared)
+        details = _details(recommendation)
+        shared = set(details)
+        for compared in self.by_collective[recommendation.setting.collective]:
+            shared &= set(_details(compared))
+        return tuple(word for word in details if word not in shared)
 
     def _answer(self, recommendation: Recommendation) -> Answer:
         oversubscribed = recommendation.measured.oversubscribed
@@ -140,11 +146,14 @@ class Answers:
                 entry = self._entry(recommendation, first, last)
         if text.endswith(f"keep {entry}"):
             entry = ""
+        sizes = ""
+        if _has_size(recommendation):
+            sizes = sizes_in_words(recommendation, first, last)
         return AnswerLine(
             strength=ranges[0].strength,
             text=text,
             is_tie=reason == _NOISE,
-            sizes=sizes_in_words(recommendation, first, last) if _has_size(recommendation) else "",
+            sizes=sizes,
             basis=_basis(ranges),
             figures=self._figures(recommendation, ranges),
             entry=entry,
@@ -158,7 +167,9 @@ class Answers:
     def _advice(self, recommendation: Recommendation, chosen: RecommendedRange) -> str:
         name = self._name(recommendation, chosen.choice)
         gain = chosen.evidence.gain
-        compared = f": {as_fast_as_native(gain.factor)}{_by_size(chosen)}" if gain else ""
+        compared = ""
+        if gain:
+            compared = f": {as_fast_as_native(gain.factor)}{_by_size(chosen)}"
         if chosen.is_advice:
             return f"use {name}{compared}"
         if gain:
@@ -169,8 +180,10 @@ class Answers:
         evidence = ranges[0].evidence
         if not evidence.compared:
             only = f"only {self._name(recommendation, ranges[0].choice)} was measured"
-            return f"{only}: {_times(recommendation)}" if len(recommendation.choices) == 1 else only
-        verdicts = [verdict for chosen in ranges for verdict in chosen.verdicts]
+            if len(recommendation.choices) == 1:
+                only += f": {_times(recommendation)}"
+            return only
+        verdicts = _verdicts_of(ranges)
         unsure = _unsure_choices(recommendation, ranges, verdicts)
         named = [choice for choice in recommendation.choices if choice in unsure]
         names = [self._name(recommendation, choice) for choice in named]
@@ -185,16 +198,19 @@ class Answers:
         sentence = f"{join_words(names)} differ by {most}"
         has_native = any(choice and choice.is_native for choice in unsure)
         is_behind = any(verdict.verdict == "behind" for verdict in verdicts)
-        return f"{sentence}; keep `{NATIVE}`" if has_native and not is_behind else sentence
+        if has_native and not is_behind:
+            sentence += f"; keep `{NATIVE}`"
+        return sentence
 
     def _entry(self, recommendation: Recommendation, first: int, last: int) -> str:
         """Return the choices of the ranges with the numbers ``first`` to ``last``: ``ring to 4 KiB, then star``."""
         named = self.choice_name(recommendation.setting.collective)
         parts = []
         for number in range(first, last + 1):
-            name = named(recommendation.ranges[number].choice)
-            end = f" to {_cut_label(recommendation, number + 1)}" if number < last else ""
-            parts.append(f"{name}{end}")
+            part = named(recommendation.ranges[number].choice)
+            if number < last:
+                part += f" to {_cut_label(recommendation, number + 1)}"
+            parts.append(part)
         return ", then ".join(parts)
 
     def _figures(
@@ -202,7 +218,7 @@ class Answers:
     ) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
         """Return the table of the sizes of some ranges."""
         named = self.choice_name(recommendation.setting.collective)
-        verdicts = [verdict for chosen in ranges for verdict in chosen.verdicts]
+        verdicts = _verdicts_of(ranges)
 
         def lead_cell(verdict: SizeVerdict) -> str:
             rival = named(verdict.runner_up) if verdict.runner_up else ""
@@ -222,6 +238,13 @@ class Answers:
         return table_of(columns, verdicts)
 
 
+def _verdicts_of(ranges: Iterable[RecommendedRange]) -> list[SizeVerdict]:
+    verdicts: list[SizeVerdict] = []
+    for chosen in ranges:
+        verdicts += chosen.verdicts
+    return verdicts
+
+
 def _details(recommendation: Recommendation) -> tuple[str, ...]:
     """Return what may distinguish a setting besides its ranks, in words."""
     return (*recommendation.setting.details, *recommendation.measured.conditions.words)
@@ -232,7 +255,9 @@ def _unsure_choices(
 ) -> set[Choice | None]:
     """Return the choices among which none is shown to be the fastest."""
     unsure: set[Choice | None] = {chosen.choice for chosen in ranges}
-    unsure |= {verdict.runner_up for verdict in verdicts if verdict.verdict in ("tie", "behind")}
+    for verdict in verdicts:
+        if verdict.verdict in ("tie", "behind"):
+            unsure.add(verdict.runner_up)
     if any(chosen.evidence.gain for chosen in ranges):
         unsure |= {choice for choice in recommendation.choices if choice.is_native}
     return unsure
@@ -253,13 +278,18 @@ def _by_size(chosen: RecommendedRange) -> str:
     factors = {verdict.nbytes: verdict.over_native for verdict in chosen.verdicts if verdict.over_native}
     least = min(factors.values(), default=1.0)
     most = max(factors.values(), default=1.0)
-    by_size = ""
+    parts = []
     if most >= LEAST_SPREAD * least:
-        by_size = f"{join_ends((format_factor(least), format_factor(most)))} by size"
+        ends = join_ends((format_factor(least), format_factor(most)))
+        parts.append(f"{ends} by size")
     slower = [format_size(nbytes) for nbytes, factor in factors.items() if round(factor, 2) < 1]
-    slower_at = f"slower at {join_words(first_few(slower, MAX_NAMED_SIZES, 'size'))}" if slower else ""
-    words = "; ".join(filter(None, (by_size, slower_at)))
-    return f" ({words})" if words else ""
+    if slower:
+        sizes = join_words(first_few(slower, MAX_NAMED_SIZES, "size"))
+        parts.append(f"slower at {sizes}")
+    if not parts:
+        return ""
+    words = "; ".join(parts)
+    return f" ({words})"
 
 
 _CLEAR: Mapping[Verdict, str] = {"clear": "yes", "tie": "no", "behind": "slower", "alone": ""}
@@ -283,14 +313,17 @@ _NOISE = "noise"
 
 def _why_none(chosen: RecommendedRange) -> str:
     """Return why a range has no choice: ranges of one reason share a line."""
-    alone = chosen.choice.label if not chosen.is_compared else ""
-    return alone or untold(chosen.evidence, ()) or _NOISE
+    if not chosen.is_compared and chosen.choice.label:
+        return chosen.choice.label
+    return untold(chosen.evidence, ()) or _NOISE
 
 
 def _line_key(numbered: tuple[int, RecommendedRange]) -> int | str:
     """Return what the ranges of a line share: why they have no choice; a range with a choice has its own number."""
     number, chosen = numbered
-    return number if chosen.strength != "none" else _why_none(chosen)
+    if chosen.strength == "none":
+        return _why_none(chosen)
+    return number
 
 
 def _auto_line(recommendation: Recommendation, auto: AutoResult) -> AnswerLine:
@@ -298,8 +331,12 @@ def _auto_line(recommendation: Recommendation, auto: AutoResult) -> AnswerLine:
     why = untold(evidence, [f"`{AUTO}`", f"`{NATIVE}`"])
     differs = auto.slower > 0 or evidence.clear > 0
     text = _auto_text(auto, why)
-    slower = f"clearly slower at {of_sizes(auto.slower, len(auto.sizes))}" if auto.slower else ""
-    sizes = join_ends(map(format_size, auto.sizes)) if _has_size(recommendation) else ""
+    slower = ""
+    if auto.slower:
+        slower = f"clearly slower at {of_sizes(auto.slower, len(auto.sizes))}"
+    sizes = ""
+    if _has_size(recommendation):
+        sizes = join_ends(map(format_size, auto.sizes))
     is_tie = evidence.strength == "none" and not differs and not why
     return AnswerLine(evidence.strength, text, sizes, basis_of(evidence, slower), is_tie=is_tie)
 
@@ -342,7 +379,9 @@ def sizes_in_words(recommendation: Recommendation, first: int, last: int | None 
     begin, end = format_size(sizes[0]), format_size(sizes[-1])
     if first:
         begin = _cut_label(recommendation, first)
-    following = (first if last is None else last) + 1
+    if last is None:
+        last = first
+    following = last + 1
     if following < len(recommendation.ranges):
         end = _cut_label(recommendation, following)
     return join_ends((begin, end))
@@ -365,7 +404,8 @@ def _basis(ranges: Sequence[RecommendedRange]) -> str:
     if not first.evidence.compared or others:
         return ""
     unpaired = ", ".join(first.sizes.unpaired)
-    return basis_of(first.evidence, f"not in one launch with {unpaired}" if unpaired else "")
+    remark = f"not in one launch with {unpaired}" if unpaired else ""
+    return basis_of(first.evidence, remark)
 
 
 def _times(recommendation: Recommendation) -> str:
@@ -390,15 +430,16 @@ def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
         first, others = answers.split(name)
         yield from terminal_lines(first)
         if others:
-            yield f"{name}: the report has the answers for {name_settings(other.where for other in others)}."
-    of_pairs = pair_answers(results)
-    of_workloads = workload_answers(results)
-    yield from terminal_lines(chain.from_iterable(of_pairs.values()))
+            settings = name_settings(answer.where for answer in others)
+            yield f"{name}: the report has the answers for {settings}."
+    answers_of_pairs = pair_answers(results)
+    answers_of_workloads = workload_answers(results)
+    yield from terminal_lines(chain.from_iterable(answers_of_pairs.values()))
     yield from not_measured_line(results, answers)
-    yield from terminal_lines(chain.from_iterable(of_workloads.values()))
+    yield from terminal_lines(chain.from_iterable(answers_of_workloads.values()))
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(row.collective for row in results.ours.rows):
-        has_answer = name in answers.by_collective or name in of_pairs or name in of_workloads
+        has_answer = name in answers.by_collective or name in answers_of_pairs or name in answers_of_workloads
         if not has_answer:
             by_reason[_reason_unanswered(results, name)].append(name)
     for reason, names in by_reason.items():

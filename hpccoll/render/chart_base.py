@@ -51,8 +51,10 @@ VEGA_LEGEND_ENTRIES = 30
 def _unit_expression(units: Iterable[tuple[float, str]], least: tuple[float, str]) -> str:
     """Return a Vega expression that writes a value in the largest unit that it reaches."""
     shown = "format(datum.value / {}, '.3~r') + ' {}'"
-    cases = (f"datum.value > {0.999 * unit} ? {shown.format(unit, name)} : " for unit, name in units)
-    return "".join(cases) + shown.format(*least)
+    expression = ""
+    for unit, name in units:
+        expression += f"datum.value > {0.999 * unit} ? {shown.format(unit, name)} : "
+    return expression + shown.format(*least)
 
 
 SIZE_LABEL = _unit_expression(((1024**4, "TiB"), (1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")), (1, "B"))
@@ -71,16 +73,23 @@ Ends: TypeAlias = tuple[float, float]
 
 def log_ends(values: Iterable[float]) -> Ends:
     """Return the ends of a logarithmic axis: those of ``values`` with room for the marks, at most AXIS_MARGIN."""
-    low, high = min(values := list(values)), max(values)
-    margin = min(AXIS_MARGIN, max(1.08, (high / low) ** 0.05))
+    numbers = list(values)
+    low = min(numbers)
+    high = max(numbers)
+    wanted_margin = max(1.08, (high / low) ** 0.05)
+    margin = min(AXIS_MARGIN, wanted_margin)
     return low / margin, high * margin
 
 
 def linear_ends(values: Iterable[float]) -> Ends:
     """Return the ends of a linear axis of values that are not negative, likewise."""
-    low, high = min(values := list(values)), max(values)
+    numbers = list(values)
+    low = min(numbers)
+    high = max(numbers)
     margin = max(0.06 * (high - low), 0.02 * high)
-    return max(low - margin, low / AXIS_MARGIN), min(high + margin, high * AXIS_MARGIN) or 1.0
+    lower_end = max(low - margin, low / AXIS_MARGIN)
+    upper_end = min(high + margin, high * AXIS_MARGIN)
+    return lower_end, upper_end or 1.0
 
 
 def _log_scale(ends: Ends, base: int = 10) -> alt.Scale:
@@ -90,25 +99,30 @@ def _log_scale(ends: Ends, base: int = 10) -> alt.Scale:
 def _count_scale(values: Sequence[float], **axis: Any) -> tuple[alt.Scale, alt.Axis]:
     """Return the scale and the axis of counts: a tick at each, and as many labels as there is room for."""
     overlap: Mapping[str, Any] = {"labelOverlap": "parity", "labelSeparation": 6, "labelFlush": False}
-    return _log_scale(log_ends(values), 2), alt.Axis(values=sorted(set(values)), **overlap, **axis)
+    ticks = sorted(set(values))
+    return _log_scale(log_ends(values), 2), alt.Axis(values=ticks, **overlap, **axis)
 
 
 def size_axis(sizes: Iterable[int]) -> alt.X:
     """Return the horizontal axis of ``bytes``, the requested sizes: logarithmic, with a tick at each of ``sizes``."""
-    scale, axis = _count_scale([*sizes], labelExpr=SIZE_LABEL)
+    scale, axis = _count_scale(list(sizes), labelExpr=SIZE_LABEL)
     return alt.X("bytes:Q", title="size", axis=axis, scale=scale)
 
 
 def count_axis(field: str, title: str, counts: Iterable[float]) -> alt.X:
     """Return a logarithmic horizontal axis of counts, such as of nodes, with a tick at each of ``counts``."""
-    scale, axis = _count_scale([*counts], format=",d")
+    scale, axis = _count_scale(list(counts), format=",d")
     return alt.X(f"{field}:Q", title=title, axis=axis, scale=scale)
 
 
 _TICK_FACTORS = (
     (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2, 2.2, 2.5, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9),
-    (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,),
-)  # fmt: skip
+    (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8),
+    (1, 1.5, 2, 3, 5, 7),
+    (1, 2, 5),
+    (1, 3),
+    (1,),
+)
 """Ticks of a decade, from fine to coarse."""
 
 
@@ -116,13 +130,31 @@ def log_ticks(ends: Ends) -> list[float]:
     """Return the finest ticks whose labels do not touch, at round numbers; empty if the axis is too short for any."""
     low, high = map(math.log10, ends)
     for factors in _TICK_FACTORS:
-        powers = range(math.floor(low), math.ceil(high) + 1)
-        ticks = [float(f"{n * 10.0**power:.6g}") for power in powers for n in factors]
-        shown = [math.log10(tick) for tick in ticks if low <= math.log10(tick) <= high]
-        if len(shown) < 2 or min(b - a for a, b in itertools.pairwise(shown)) * HEIGHT / (high - low) >= LABEL_HEIGHT:
-            return [float(f"{10**tick:.6g}") for tick in shown] if len(shown) > 1 else []
-    every = math.ceil((high - low) / 8)
-    return [float(f"{10.0**power:.6g}") for power in range(math.ceil(low / every) * every, math.floor(high) + 1, every)]
+        exponents = _tick_exponents(factors, low, high)
+        if len(exponents) < 2:
+            return []
+        closest = min(following - exponent for exponent, following in itertools.pairwise(exponents))
+        if closest * HEIGHT / (high - low) >= LABEL_HEIGHT:
+            return [_without_rounding_error(10**exponent) for exponent in exponents]
+    decades = math.ceil((high - low) / 8)
+    first = math.ceil(low / decades) * decades
+    powers = range(first, math.floor(high) + 1, decades)
+    return [_without_rounding_error(10.0**power) for power in powers]
+
+
+def _tick_exponents(factors: Iterable[float], low: float, high: float) -> list[float]:
+    """Return the logarithms, from ``low`` to ``high``, of the products of the factors and the powers of ten."""
+    exponents = []
+    for power in range(math.floor(low), math.ceil(high) + 1):
+        for factor in factors:
+            exponent = math.log10(_without_rounding_error(factor * 10.0**power))
+            if low <= exponent <= high:
+                exponents.append(exponent)
+    return exponents
+
+
+def _without_rounding_error(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
 def log_values(title: str, label: str, values: Iterable[float]) -> alt.Y:
@@ -142,7 +174,8 @@ def log_axis(label: str, values: Iterable[float], **axis: Any) -> tuple[alt.Scal
 
 def _linear_values(title: str, values: Iterable[float], **axis: Any) -> alt.Y:
     scale = alt.Scale(domain=list(linear_ends(values)), nice=False, zero=False)
-    return alt.Y("value:Q", title=title, axis=alt.Axis(tickCount=5, **axis), scale=scale)
+    ticks = alt.Axis(tickCount=5, **axis)
+    return alt.Y("value:Q", title=title, axis=ticks, scale=scale)
 
 
 time_axis: ValueAxis = partial(log_values, "time per operation (us, ms, s)", TIME_LABEL)
@@ -151,14 +184,17 @@ sent_axis: ValueAxis = partial(log_values, SENT_TITLE, "format(datum.value, '.4~
 
 def rate_axis(values: Iterable[float]) -> alt.Y:
     """Return the vertical axis of bytes per second, labelled in GB/s or MB/s."""
-    scale, unit = rate_unit(max(values := list(values)))
-    return log_values(f"busbw ({unit})", f"format(datum.value / {scale}, '.3~r')", values)
+    rates = list(values)
+    scale, unit = rate_unit(max(rates))
+    return log_values(f"busbw ({unit})", f"format(datum.value / {scale}, '.3~r')", rates)
 
 
 def linear_rate_axis(values: Iterable[float]) -> alt.Y:
     """Return the vertical axis of bytes per second, likewise, but linear."""
-    scale, unit = rate_unit(max(values := list(values)))
-    return _linear_values(f"busbw ({unit})", values, labelExpr=f"format(datum.value / {scale}, '.3~r')")
+    rates = list(values)
+    scale, unit = rate_unit(max(rates))
+    label = f"format(datum.value / {scale}, '.3~r')"
+    return _linear_values(f"busbw ({unit})", rates, labelExpr=label)
 
 
 FACTOR_LABEL = "format(datum.value, '.3~r') + 'x'"
@@ -182,17 +218,20 @@ def step_axis(values: Iterable[float]) -> alt.Y:
 
 def colour(field: str, colours: Mapping[str, str], symbol: str | None = None) -> alt.Color:
     """Return the colours of the values of ``field``; ``symbol``: of the legend."""
-    return alt.Color(f"{field}:N", scale=scale_of(colours), legend=legend_of(symbol))
+    scale = scale_of(colours)
+    return alt.Color(f"{field}:N", scale=scale, legend=legend_of(symbol))
 
 
 def legend_of(symbol: str | None = None) -> alt.Legend:
     """Return a legend, of ``symbol`` unless marks have shapes."""
-    return alt.Legend(symbolType=symbol) if symbol else alt.Legend()
+    if symbol:
+        return alt.Legend(symbolType=symbol)
+    return alt.Legend()
 
 
 def scale_of(values: Mapping[str, Any]) -> alt.Scale:
     """Return the scale from names to ``values``."""
-    return alt.Scale(domain=[*values], range=[*values.values()])
+    return alt.Scale(domain=list(values), range=list(values.values()))
 
 
 def present(values: Mapping[str, str], data: Iterable[ChartRecord], field: str = "series") -> dict[str, str]:
@@ -202,9 +241,16 @@ def present(values: Mapping[str, str], data: Iterable[ChartRecord], field: str =
 
 
 _TOOLTIP_TITLES = {
-    "at": "on", "ran": "what ran", "interval": "95 % interval", "rounds": "medians of rounds", "place": "buffers",
-    "second": "runner-up", "above": "threshold", "speedup": "speed-up over native", "range": "all pairs",
-}  # fmt: skip
+    "at": "on",
+    "ran": "what ran",
+    "interval": "95 % interval",
+    "rounds": "medians of rounds",
+    "place": "buffers",
+    "second": "runner-up",
+    "above": "threshold",
+    "speedup": "speed-up over native",
+    "range": "all pairs",
+}
 
 
 def tooltip(*fields: str) -> list[alt.Tooltip]:
@@ -219,7 +265,8 @@ def inline_data(data: Sequence[ChartRecord]) -> alt.InlineData:
 
 def distinct(data: Iterable[ChartRecord], field: str) -> list[str]:
     """Return the different values of ``field`` as text, in order of first use."""
-    return list(dict.fromkeys(str(d[field]) for d in data))
+    values = (str(record[field]) for record in data)
+    return list(dict.fromkeys(values))
 
 
 def facet_chart(chart: Chart, data: Sequence[ChartRecord], titles: Sequence[str], columns: int) -> Chart:
@@ -240,23 +287,31 @@ def choice_cells(
     The ``sizes`` are from above; one empty size has no axis. The ``fields`` are those of the tooltip. Cells that are
     ``tied`` are grey: no choice is advised there.
     """
-    of_choice: alt.Color | alt.ColorValue = alt.ColorValue(MUTED)
+    fill: alt.Color | alt.ColorValue = alt.ColorValue(MUTED)
     if colours:
-        of_choice = alt.when("datum.tied").then(alt.value(MUTED)).otherwise(colour("series", colours, "square"))
-    y = alt.Y("size:N", title="size", sort=list(sizes), axis=alt.Undefined if any(sizes) else None)
+        series_colour = colour("series", colours, "square")
+        fill = alt.when("datum.tied").then(alt.value(MUTED)).otherwise(series_colour)
+    size_labels = alt.Undefined if any(sizes) else None
+    y = alt.Y("size:N", title="size", sort=list(sizes), axis=size_labels)
     base = alt.Chart().encode(x=x, y=y)
-    cells = base.mark_rect(stroke=PAPER, strokeWidth=2).encode(
-        color=of_choice, tooltip=tooltip(*fields),
-        opacity=alt.OpacityValue(**alt.condition("datum.clear", alt.value(1), alt.value(0.35))),
-    )  # fmt: skip
-    labels = base.mark_text(fontSize=12, fontWeight=600).encode(
-        text=alt.Text("lead:N"), color=alt.Color("text_colour:N", scale=None)
-    )
-    columns = len(distinct(data, x.shorthand.split(":")[0]))
-    layered: Chart = alt.layer(cells, labels).properties(
-        width=max(240, 90 * columns), height=26 * len(sizes), usermeta=text_from(40 * columns)
-    )
+    opaque_if_clear = alt.condition("datum.clear", alt.value(1), alt.value(0.35))
+    opacity = alt.OpacityValue(**opaque_if_clear)
+    rectangles = base.mark_rect(stroke=PAPER, strokeWidth=2)
+    cells = rectangles.encode(color=fill, tooltip=tooltip(*fields), opacity=opacity)
+    text_colour = alt.Color("text_colour:N", scale=None)
+    texts = base.mark_text(fontSize=12, fontWeight=600)
+    labels = texts.encode(text=alt.Text("lead:N"), color=text_colour)
+    columns = len(distinct(data, _field_name(x)))
+    width = max(240, 90 * columns)
+    height = 26 * len(sizes)
+    layers = alt.layer(cells, labels)
+    layered: Chart = layers.properties(width=width, height=height, usermeta=text_from(40 * columns))
     return layered
+
+
+def _field_name(axis: alt.X) -> str:
+    name: str = axis.shorthand.split(":")[0]
+    return name
 
 
 def curves(
@@ -281,43 +336,73 @@ def curves(
         symbol: of the legend if the marks have no shapes.
         mark_size: the area of a mark, in square pixels.
         below: returns the layers below the lines.
-        pick: whether a click in the legend picks lines; not in a picture of several charts.
+        pick: whether a click in the legend picks lines; False in a picture with further charts.
     """
-    order = list(colours)  # native first, so that the others are drawn over it
-    place = {name: number for number, name in enumerate(order)}
-    completed = _completed(data, x.shorthand.split(":")[0])
-    data = sorted(completed, key=lambda d: (d.get("tone") != PALE, place[str(d["series"])]))
-    chosen = alt.selection_point("pick", fields=["series"], bind="legend") if pick else None
-    y_axis = y(_axis_values(data))
+    x_field = _field_name(x)
+    records = _in_drawing_order(_completed(data, x_field), colours)
+    chosen = None
+    if pick:
+        chosen = alt.selection_point("pick", fields=["series"], bind="legend")
+    y_axis = y(_axis_values(records))
     declared: Any = y_axis.to_dict()
     ends: Ends = declared["scale"]["domain"]
+    some_are_pale = any(_is_pale(record) for record in records)
     base = alt.Chart().encode(
         x=x,
         y=y_axis,
         color=colour("series", colours, symbol),
         detail=[alt.Detail("machine:N"), alt.Detail("repeat:N")],
-        opacity=_line_opacity(chosen, some_are_pale=any(d.get("tone") == PALE for d in data)),
+        opacity=_line_opacity(chosen, some_are_pale=some_are_pale),
     )
+
     valued = base.transform_filter("isValid(datum.value)")
-    line_of = {str(d["series"]): str(d["line"]) for d in data}
-    dashes = {name: DASHES[line_of[name]] for name in order if name in line_of}
-    dash = alt.StrokeDash("series:N", scale=scale_of(dashes), legend=legend_of(symbol))
+    strokes = valued.mark_line(strokeJoin="round", clip=_clip(records, ends, "value"))
+    dash = alt.StrokeDash("series:N", scale=scale_of(_dashes(records, colours)), legend=legend_of(symbol))
     thin = alt.condition(f"datum.line === '{FLOOR}'", alt.value(1), alt.value(2))
-    lines = valued.mark_line(strokeJoin="round", clip=_clip(data, ends, "value")).encode(
-        strokeDash=dash, strokeWidth=alt.StrokeWidthValue(**thin)
-    )
+    lines = strokes.encode(strokeDash=dash, strokeWidth=alt.StrokeWidthValue(**thin))
+
     above_floor = valued.transform_filter(f"datum.line !== '{FLOOR}'")
-    points = above_floor.mark_point(size=mark_size, strokeWidth=1.6).encode(
-        fill=alt.Fill("fill:N", scale=None), tooltip=tooltip(*fields), **({"shape": shape} if shape else {})
-    )
-    ticks = [tick for d in data for tick in _tick_records(d, x.shorthand.split(":")[0])]
-    bands = [_bands(above_floor, chosen, _clip(data, ends, "low", "high"))] if any("low" in d for d in data) else []
-    of_rounds = [_ticks(base, chosen, _clip(ticks, ends, "tick"))] if ticks else []
-    behind = [*([] if below is None else below(base)), *bands, *of_rounds]
-    layered: Chart = alt.layer(*behind, lines, points.add_params(chosen) if chosen else points).properties(
-        width=width or WIDTH // max(2, columns), height=HEIGHT
-    )
-    return facet_chart(layered, [*data, *ticks], titles, columns)
+    points = above_floor.mark_point(size=mark_size, strokeWidth=1.6)
+    points = points.encode(fill=alt.Fill("fill:N", scale=None), tooltip=tooltip(*fields))
+    if shape:
+        points = points.encode(shape=shape)
+    if chosen:
+        points = points.add_params(chosen)
+
+    ticks: list[ChartRecord] = []
+    for record in records:
+        ticks += _tick_records(record, x_field)
+    layers: list[alt.Chart] = []
+    if below is not None:
+        layers += below(base)
+    if any("low" in record for record in records):
+        layers.append(_bands(above_floor, chosen, _clip(records, ends, "low", "high")))
+    if ticks:
+        layers.append(_ticks(base, chosen, _clip(ticks, ends, "tick")))
+    layers += [lines, points]
+    panel_width = width or WIDTH // max(2, columns)
+    layered: Chart = alt.layer(*layers).properties(width=panel_width, height=HEIGHT)
+    return facet_chart(layered, [*records, *ticks], titles, columns)
+
+
+def _is_pale(record: ChartRecord) -> bool:
+    return record.get("tone") == PALE
+
+
+def _in_drawing_order(records: Iterable[ChartRecord], series: Iterable[str]) -> list[ChartRecord]:
+    """Return the pale records first, then by ``series``: native is the first, so that the others are drawn over it."""
+    place = {name: number for number, name in enumerate(series)}
+
+    def drawn_at(record: ChartRecord) -> tuple[bool, int]:
+        return not _is_pale(record), place[str(record["series"])]
+
+    return sorted(records, key=drawn_at)
+
+
+def _dashes(records: Iterable[ChartRecord], series: Iterable[str]) -> dict[str, list[int]]:
+    """Return the dashes of the ``series`` that have records, in their order."""
+    line_of = {str(record["series"]): str(record["line"]) for record in records}
+    return {name: DASHES[line_of[name]] for name in series if name in line_of}
 
 
 def _completed(data: Iterable[ChartRecord], x: str) -> list[ChartRecord]:
@@ -327,18 +412,23 @@ def _completed(data: Iterable[ChartRecord], x: str) -> list[ChartRecord]:
     """
     seen: Counter[tuple[object, ...]] = Counter()
     complete = []
-    for d in data:
-        key = (d["series"], d.get("panel"), d.get("machine"), d[x])
-        complete.append({"line": MEASURED, "fill": PAPER, **d, "repeat": seen[key]})
-        seen[key] += 1
+    for record in data:
+        point = (record["series"], record.get("panel"), record.get("machine"), record[x])
+        complete.append({"line": MEASURED, "fill": PAPER, **record, "repeat": seen[point]})
+        seen[point] += 1
     return complete
 
 
 def _axis_values(data: Sequence[ChartRecord]) -> list[float]:
     """Return the values that set the scale: no floors, and no intervals, which may reach far."""
-    compared = [d for d in data if d["line"] != FLOOR] or list(data)
-    keys = ("value", "limit", "expected")
-    return [number for d in compared for key in keys if isinstance(number := d.get(key), float)]
+    compared = [record for record in data if record["line"] != FLOOR] or list(data)
+    numbers = []
+    for record in compared:
+        for key in ("value", "limit", "expected"):
+            number = record.get(key)
+            if isinstance(number, float):
+                numbers.append(number)
+    return numbers
 
 
 def _clip(data: Iterable[ChartRecord], ends: Ends, *names: str) -> bool | UndefinedType:
@@ -346,9 +436,13 @@ def _clip(data: Iterable[ChartRecord], ends: Ends, *names: str) -> bool | Undefi
 
     Others are not clipped: each clipped line costs a PNG a mask as large as the picture, 20 ms.
     """
-    values = (d.get(name) for d in data for name in names)
-    is_beyond = any(not ends[0] <= value <= ends[1] for value in values if isinstance(value, float))
-    return is_beyond or alt.Undefined
+    low, high = ends
+    for record in data:
+        for name in names:
+            value = record.get(name)
+            if isinstance(value, float) and not low <= value <= high:
+                return True
+    return alt.Undefined
 
 
 def _opacity(chosen: alt.Parameter | None, picked: float, others: float) -> alt.OpacityValue:
@@ -361,23 +455,26 @@ def _line_opacity(chosen: alt.Parameter | None, *, some_are_pale: bool) -> alt.O
     """Return the opacity of lines and marks; a click in the legend shows a pale one like any other."""
     if not some_are_pale:
         return _opacity(chosen, 1, 0.12)
+    is_pale = alt.datum.tone == PALE
     if chosen is None:
-        return alt.OpacityValue(**alt.condition(alt.datum.tone == PALE, alt.value(PALE_OPACITY), alt.value(1)))
+        condition = alt.condition(is_pale, alt.value(PALE_OPACITY), alt.value(1))
+        return alt.OpacityValue(**condition)
     picked = alt.when(chosen, empty=False).then(alt.value(1))
-    pale = picked.when(chosen, alt.datum.tone == PALE).then(alt.value(PALE_OPACITY))
-    return alt.OpacityValue(**pale.when(chosen).then(alt.value(1)).otherwise(alt.value(0.12)))
+    pale = picked.when(chosen, is_pale).then(alt.value(PALE_OPACITY))
+    opacity = pale.when(chosen).then(alt.value(1)).otherwise(alt.value(0.12))
+    return alt.OpacityValue(**opacity)
 
 
-def _tick_records(d: ChartRecord, x: str) -> list[ChartRecord]:
-    """Return a record for each round: what its tick needs of the record of the point, which has no ``ticks`` then."""
-    ticks = d.pop("ticks", ())
+def _tick_records(point: ChartRecord, x: str) -> list[ChartRecord]:
+    """Return a record of a tick for each round of a point, and remove ``ticks`` from the record of the point."""
+    ticks = point.pop("ticks", ())
     if not isinstance(ticks, list):
         return []
-    kept = {name: d[name] for name in (x, *_OF_TICKS) if name in d}
+    kept = {name: point[name] for name in (x, *_TICK_FIELDS) if name in point}
     return [kept | {"tick": tick} for tick in ticks]
 
 
-_OF_TICKS = "series", "panel", "machine", "repeat", "line"
+_TICK_FIELDS = "series", "panel", "machine", "repeat", "line"
 """The fields by which ticks are placed and coloured."""
 
 
@@ -390,10 +487,10 @@ def _bands(base: alt.Chart, chosen: alt.Parameter | None, clip: bool | Undefined
     fill = alt.FillOpacityValue(0.1)
     if chosen:
         pale = alt.when(chosen, alt.datum.line != MEASURED).then(alt.value(0.05))
-        fill = alt.FillOpacityValue(**pale.when(chosen).then(alt.value(0.12)).otherwise(alt.value(0.02)))
-    bands: alt.Chart = base.mark_area(clip=clip).encode(
-        y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=_OPAQUE, fillOpacity=fill
-    )
+        opacity = pale.when(chosen).then(alt.value(0.12)).otherwise(alt.value(0.02))
+        fill = alt.FillOpacityValue(**opacity)
+    area = base.mark_area(clip=clip)
+    bands: alt.Chart = area.encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=_OPAQUE, fillOpacity=fill)
     return bands
 
 
@@ -404,7 +501,8 @@ def _ticks(base: alt.Chart, chosen: alt.Parameter | None, clip: bool | Undefined
     )
     fill = alt.FillOpacityValue(0.8)
     if chosen:
-        fill = alt.FillOpacityValue(**alt.condition(chosen, alt.value(0.8), alt.value(0.05)))
+        opacity = alt.condition(chosen, alt.value(0.8), alt.value(0.05))
+        fill = alt.FillOpacityValue(**opacity)
     ticks: alt.Chart = with_tick.encode(y=alt.Y("tick:Q"), opacity=_OPAQUE, fillOpacity=fill)
     return ticks
 
@@ -414,18 +512,23 @@ def apply_theme(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], name
 
     The legend has as many columns as the longest of ``names`` allows.
     """
-    wrapped = [short for line in lines for short in textwrap.wrap(line, 104)]
+    subtitle: list[str] = []
+    for line in lines:
+        subtitle += textwrap.wrap(line, 104)
     spec: dict[str, Any] = chart.to_dict(validate=False)
     entries = set(names)
     layout = layout_record(spec, entries)
-    many = {"symbolLimit": len(entries)} if len(entries) > VEGA_LEGEND_ENTRIES else {}
+    legend = dict(_LEGEND)
+    if len(entries) > VEGA_LEGEND_ENTRIES:
+        legend["symbolLimit"] = len(entries)
+    legend["columns"] = max(1, WIDTH // layout["label"])
     return spec | {
-        "title": {"text": title, "subtitle": wrapped, "anchor": "start", "frame": "bounds", "offset": 12},
-        "config": {**_THEME, "legend": {**_LEGEND, **many, "columns": max(1, WIDTH // layout["label"])}},
+        "title": {"text": title, "subtitle": subtitle, "anchor": "start", "frame": "bounds", "offset": 12},
+        "config": {**_THEME, "legend": legend},
         "usermeta": layout,
         "background": PAPER,
         "padding": 12,
-    }  # fmt: skip
+    }
 
 
 _AXIS_TITLE = {"titleColor": MUTED, "titleFontSize": 12, "titleFontWeight": "normal"}
@@ -465,7 +568,8 @@ def chart_engine() -> ModuleType:
 
 def write_picture(specification: Mapping[str, object], *paths: Path) -> None:
     """Write a Vega-Lite specification as html, svg or png, by the suffixes of the paths; OSError if one cannot be."""
-    spec, engine = json.dumps(specification), chart_engine()
+    spec = json.dumps(specification)
+    engine = chart_engine()
     svg = engine.vegalite_to_svg(spec)
     contents = {
         ".html": lambda: engine.vegalite_to_html(spec, bundle=True).encode(),

@@ -33,10 +33,15 @@ def layout_record(specification: dict[str, Any], names: Iterable[str]) -> dict[s
     those from which on its texts have room (``text``).
     """
     panel = specification.get("spec", specification)
+    longest_name = max(map(len, names))
+    double_width = 2 * panel.get("width", WIDTH)
+    panel_meta = panel.pop("usermeta", {})
     return {
-        "label": 40 + max(map(len, names)) * LETTER_WIDTH, "layouts": _layouts(specification.get("columns", 1)),
-        "most": max(2 * panel.get("width", WIDTH), 420), "text": panel.pop("usermeta", {}).get("text", 0),
-    }  # fmt: skip
+        "label": 40 + longest_name * LETTER_WIDTH,
+        "layouts": _layouts(specification.get("columns", 1)),
+        "most": max(double_width, 420),
+        "text": panel_meta.get("text", 0),
+    }
 
 
 def _layouts(columns: int) -> list[dict[str, int]]:
@@ -55,7 +60,7 @@ def fitted(specification: Mapping[str, Any], room: int) -> dict[str, Any]:
     if "datasets" in specification:  # most of a chart, which stays as it is
         spec["datasets"] = specification["datasets"]
     meta = spec["usermeta"]
-    layout = next(each for each in meta["layouts"] if room >= each["room"])
+    layout = next(candidate for candidate in meta["layouts"] if room >= candidate["room"])
     panel = spec.get("spec", spec)
     panel["width"] = min(meta["most"], (room - layout["fixed"]) // layout["columns"])
     if "facet" in spec:

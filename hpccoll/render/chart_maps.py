@@ -53,7 +53,9 @@ def choice_map(group: ChartGroup) -> Chart | None:
     colours = present(group_colours(group.legend), [cell for cell in data if not cell["tied"]])
     chart = choice_cells(data, colours, x, labels, ("size", "on", "series", "time", "second"))
     panels = distinct(data, "panel")
-    return facet_chart(chart, data, panels if len(panels) > 1 else (), 2)
+    if len(panels) == 1:
+        panels = []
+    return facet_chart(chart, data, panels, 2)
 
 
 PLACEMENTS: Mapping[bool | None, tuple[str, ...]] = {None: (), True: ("in place",), False: ("out of place",)}
@@ -62,15 +64,16 @@ PLACEMENTS: Mapping[bool | None, tuple[str, ...]] = {None: (), True: ("in place"
 def column_label(group: ChartGroup, recommendation: Recommendation) -> str:
     """Return what a column of a map stands for, in the words of the whole group: ``2 ranks, in place, bfloat16``."""
     setting = recommendation.setting
-    compared = [other for other in (group.whole or group).recommendations if other.is_compared]
+    whole_group = group.whole or group
+    compared = [candidate for candidate in whole_group.recommendations if candidate.is_compared]
     words = _panel_words(recommendation, compared)
     return ", ".join((setting.shape_label, *PLACEMENTS[setting.in_place], *words))
 
 
 def _panel_words(recommendation: Recommendation, compared: Sequence[Recommendation]) -> tuple[str, ...]:
     """Return what distinguishes the panel of a recommendation: its setting without ranks and placement."""
-    others = Answers(_without_placement(other) for other in compared)
-    return others.setting_details(_without_placement(recommendation))
+    without_placements = Answers(map(_without_placement, compared))
+    return without_placements.setting_details(_without_placement(recommendation))
 
 
 def _without_placement(recommendation: Recommendation) -> Recommendation:
@@ -83,17 +86,16 @@ def _choice_cells(
     """Yield a cell for each size."""
     setting = recommendation.setting
     count = setting.ranks if group.ranks_per_node is None else setting.nodes
-    hollow = "\u25cb " if recommendation.measured.oversubscribed else ""
+    label = str(count)
+    if recommendation.measured.oversubscribed:
+        label = f"\u25cb {count}"
     column: ChartRecord = {
         "panel": ", ".join(_panel_words(recommendation, compared)),
         "on": column_label(group, recommendation),
-        "at": ", ".join((f"{hollow}{count}", *PLACEMENTS[setting.in_place])),
+        "at": ", ".join((label, *PLACEMENTS[setting.in_place])),
         "position": (count, setting.in_place is True),
     }
-    tied: set[int] = set()
-    for chosen in recommendation.ranges:
-        if chosen.strength == "none":
-            tied |= {verdict.nbytes for verdict in chosen.verdicts}
+    tied = _tied_sizes(recommendation)
     for verdict in recommendation.verdicts.values():
         cell: ChartRecord = {
             "size": group.size_label(verdict.nbytes),
@@ -102,6 +104,15 @@ def _choice_cells(
             "tied": verdict.nbytes in tied,
         }
         yield column | cell | _verdict_fields(group, verdict, recommendation)
+
+
+def _tied_sizes(recommendation: Recommendation) -> set[int]:
+    """Return the sizes of the ranges in which nothing is shown to be faster."""
+    tied: set[int] = set()
+    for chosen in recommendation.ranges:
+        if chosen.strength == "none":
+            tied |= {verdict.nbytes for verdict in chosen.verdicts}
+    return tied
 
 
 def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Recommendation) -> ChartRecord:
@@ -114,8 +125,9 @@ def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Rec
     if is_clear:
         entry = group.legend[group.series_of(verdict.choice, recommendation)]
         text_colour = PAPER if entry_colour(entry) == INK else WHITE
+    lead = "tie" if verdict.verdict == "tie" else f"{verdict.lead:.2f}x"
     return {
-        "lead": "tie" if verdict.verdict == "tie" else f"{verdict.lead:.2f}x",
+        "lead": lead,
         "second": f"{runner_up}, {verdict.lead:.2f} times as long",
         "clear": is_clear,
         "text_colour": text_colour,
@@ -124,14 +136,15 @@ def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Rec
 
 def pair_time_map(group: ChartGroup) -> Chart | None:
     """Draw the time of each pair at the smallest size."""
-    points = smallest_and_largest(map_points(group))[0]
+    points, _ = smallest_and_largest(map_points(group))
     return _heatmap(group, points, median_seconds, TIME_LABEL, format_seconds)
 
 
 def pair_busbw_map(group: ChartGroup) -> Chart | None:
     """Draw the busbw of each pair at the largest size."""
-    points = smallest_and_largest(map_points(group))[1]
-    scale, unit = rate_unit(max(map(_busbw, points), default=0.0))
+    _, points = smallest_and_largest(map_points(group))
+    largest = max(map(_busbw, points), default=0.0)
+    scale, unit = rate_unit(largest)
     label = f"format(datum.value / {scale}, '.3~r') + ' {unit}'"
     return _heatmap(group, points, _busbw, label, lambda busbw: f"{busbw / scale:.3g}", slow_is_low=True)
 
@@ -156,20 +169,29 @@ def _heatmap(
         first, second = rank_pair(point.row) or (0, 0)
         pair = {"first": first, "second": second, "panel": series_without_tier(point), "text": format_value(number)}
         data.append(chart_record(group, point, number) | pair)
-    least, most = min(values), max(values)
+    least = min(values)
+    most = max(values)
     middle = math.sqrt(least * most)
-    shades = [DARK_CELL, LIGHT_CELL] if slow_is_low else [LIGHT_CELL, DARK_CELL]
-    is_light = f"datum.value > {middle}" if slow_is_low else f"datum.value <= {middle}"
+    if slow_is_low:
+        shades = [DARK_CELL, LIGHT_CELL]
+        is_light = f"datum.value > {middle}"
+    else:
+        shades = [LIGHT_CELL, DARK_CELL]
+        is_light = f"datum.value <= {middle}"
     scale = alt.Scale(type="log", range=shades, domain=[least, most], nice=False)
     legend = alt.Legend(
         title="dark is slow", type="gradient", labelExpr=label, values=[least, middle, most], gradientLength=220
     )
     colours = alt.Color("value:Q", scale=scale, legend=legend)
     named = points[0]
-    rows = [named.rank_label(rank) for rank in range(named.row.ranks)]
-    columns, titles = rows, ("first host", "second host")
-    if not named.names_hosts:
-        columns, titles = [str(rank) for rank in range(named.row.ranks)], ("first rank", "second rank")
+    ranks = range(named.row.ranks)
+    rows = [named.rank_label(rank) for rank in ranks]
+    if named.names_hosts:
+        columns = rows
+        titles = "first host", "second host"
+    else:
+        columns = [str(rank) for rank in ranks]
+        titles = "first rank", "second rank"
     fields = ("series", "pair", "size", "at", "time", "interval", "busbw", "machine", "run")
     chart = pair_cells(rows, columns, titles, colours, is_light, fields)
     panels = sorted(distinct(data, "panel"), key=lambda panel: (panel != "native", panel))
@@ -198,17 +220,21 @@ def pair_cells(
     y: dict[str, Any] = {"title": titles[0], "scale": scale, "axis": _axis(rows)}
     base = alt.Chart().encode(x=alt.X("second:O", **x), y=alt.Y("first:O", **y))
     pairs = base.transform_filter("isValid(datum.first)")
-    rectangles = pairs.mark_rect(stroke=PAPER, strokeWidth=min(2, side / 10))
+    gap = min(2, side / 10)
+    rectangles = pairs.mark_rect(stroke=PAPER, strokeWidth=gap)
     layers = [rectangles.encode(color=colours, tooltip=tooltip(*fields))]
     if count <= MAX_RANKS_WITH_TEXT:
         shade = alt.condition(light, alt.value(BLACK), alt.value(WHITE))
         texts = pairs.mark_text(fontSize=12, fontWeight=600)
         layers.append(texts.encode(text=alt.Text("text:N"), color=alt.ColorValue(**shade)))
     if borders:
-        border = alt.Chart().transform_filter("isValid(datum.border)").mark_rule(color=BLACK, strokeWidth=1.5)
-        layers.append(border.encode(x=alt.X("border:O", bandPosition=0, **x)))
-        layers.append(border.encode(y=alt.Y("border:O", bandPosition=0, **y)))
-    width, height = max(240, side * count), side * count
+        with_border = alt.Chart().transform_filter("isValid(datum.border)")
+        border = with_border.mark_rule(color=BLACK, strokeWidth=1.5)
+        before_column = alt.X("border:O", bandPosition=0, **x)
+        before_row = alt.Y("border:O", bandPosition=0, **y)
+        layers += [border.encode(x=before_column), border.encode(y=before_row)]
+    height = side * count
+    width = max(240, height)
     return alt.layer(*layers).properties(width=width, height=height, usermeta=text_from(36 * count))
 
 

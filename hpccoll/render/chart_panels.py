@@ -1,7 +1,6 @@
 """Curves of a group of rows: the records of its points, and panels over sizes, over ranks and of collectives."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -57,32 +56,49 @@ def _line_of(row: Row) -> str:
     """Return the key of the dashes of a row's line."""
     if row.floor:
         return chart_base.FLOOR
-    return row.kind if row.predicted else chart_base.MEASURED
+    if row.predicted:
+        return row.kind
+    return chart_base.MEASURED
 
 
 def _tooltip_fields(point: SeriesPoint) -> ChartRecord:
     """Return what only the tooltip of a point shows."""
     row = point.row
+    interval = "none"
+    if row.interval or row.ours:
+        interval = interval_label(row.interval)
     medians = [statistics.median for statistics in round_statistics(row).values()]
+    rounds = "one"
+    if len(medians) > 1:
+        rounds = ", ".join(map(format_seconds, medians))
     return {
         "time": format_seconds(median_seconds(point)),
-        "interval": interval_label(row.interval) if row.interval or row.ours else "none",
-        "rounds": ", ".join(map(format_seconds, medians)) if len(medians) > 1 else "one",
+        "interval": interval,
+        "rounds": rounds,
         "ran": executed_note(row),
-        "algbw": format_rate(row.algbw_Bps) if row.algbw_Bps else "none",
-        "busbw": format_rate(row.busbw_Bps) if row.busbw_Bps else "none",
+        "algbw": _rate_label(row.algbw_Bps),
+        "busbw": _rate_label(row.busbw_Bps),
     }
+
+
+def _rate_label(rate: float | None) -> str:
+    return format_rate(rate) if rate else "none"
 
 
 def records_beside(
     group: ChartGroup, value: Callable[[SeriesPoint], float | None], ends: Callable[[SeriesPoint], Interval]
 ) -> list[ChartRecord]:
     """Return the records of other programs and of predictions; predictions are in the panels of both placements."""
-    others = ((point, number) for point in group.drawn if not point.row.ours and (number := value(point)))
-    return [
-        chart_record(group, point, number, ends(point)) | ({"place": ""} if point.row.predicted else {})
-        for point, number in others
-    ]
+    records = []
+    for point in group.drawn:
+        number = value(point)
+        if point.row.ours or not number:
+            continue
+        record = chart_record(group, point, number, ends(point))
+        if point.row.predicted:
+            record["place"] = ""
+        records.append(record)
+    return records
 
 
 def interval_label(ends: Interval) -> str:
@@ -95,19 +111,29 @@ def group_curves(
     below: ExtraLayers = None,
 ) -> Chart:  # fmt: skip
     """Return lines of series of a group over an axis, in panels with ``titles`` (see ``chart_base.curves``)."""
-    grey = alt.Legend(symbolFillColor=MUTED, symbolStrokeColor=MUTED)
-    shapes = chart_base.scale_of(chart_base.present(group_shapes(group.legend), data))
-    of_series = alt.Shape("series:N", scale=shapes, legend=alt.Legend())
-    ran = ("ran",) if any(executed_note(point.row) for point in group.usable) else ()
-    pairs = ("pair", "range") if group.many_pairs else ()
-    more = ("speedup",) if all("speedup" in d for d in data) else ()
-    fields = (
-        "series", *ran, "size", "at", *pairs, "place", *more, "time", "interval", "rounds", "algbw", "busbw",
-        "machine", "run",
-    )  # fmt: skip
-    shape = alt.Shape("machine:N", legend=grey) if len(group.machines) > 1 else of_series
+    if len(group.machines) > 1:
+        grey = alt.Legend(symbolFillColor=MUTED, symbolStrokeColor=MUTED)
+        shape = alt.Shape("machine:N", legend=grey)
+    else:
+        shapes = chart_base.present(group_shapes(group.legend), data)
+        shape = alt.Shape("series:N", scale=chart_base.scale_of(shapes), legend=alt.Legend())
+    fields = _curve_fields(group, data)
     colours = chart_base.present(group_colours(group.legend), data)
     return chart_base.curves(data, x, y, colours, fields, titles=titles, columns=columns, shape=shape, below=below)
+
+
+def _curve_fields(group: ChartGroup, data: Iterable[ChartRecord]) -> list[str]:
+    """Return the fields of the tooltips of curves."""
+    fields = ["series"]
+    if any(executed_note(point.row) for point in group.usable):
+        fields.append("ran")
+    fields += ["size", "at"]
+    if group.many_pairs:
+        fields += ["pair", "range"]
+    fields.append("place")
+    if all("speedup" in record for record in data):
+        fields.append("speedup")
+    return [*fields, "time", "interval", "rounds", "algbw", "busbw", "machine", "run"]
 
 
 def curves_over_size(
@@ -117,22 +143,27 @@ def curves_over_size(
     if not data:
         return None
     data = sorted(data, key=itemgetter("ranks"))
-    measured = {d["at"] for d in data if d["line"] in (chart_base.MEASURED, chart_base.FLOOR)}
-    placements = sorted({*distinct(data, "place")} - {""}, reverse=True) or [""]
-    shown = [
-        d | {"panel": ", ".join(filter(None, (str(d["at"]), placement)))}
-        for placement in placements
-        for d in data
-        if d["at"] in measured and d["place"] in (placement, "")  # a series with one placement is in both panels
-    ]
-    beyond = [d | {"panel": d["at"]} for d in data if d["at"] not in measured]
+    measured_lines = chart_base.MEASURED, chart_base.FLOOR
+    measured = {record["at"] for record in data if record["line"] in measured_lines}
+    placements = sorted(set(distinct(data, "place")) - {""}, reverse=True) or [""]
+    shown: list[ChartRecord] = []
+    for placement in placements:
+        for record in data:
+            is_in_panel = record["place"] in (placement, "")  # a series with one placement is in both panels
+            if record["at"] in measured and is_in_panel:
+                title = filter(None, (str(record["at"]), placement))
+                shown.append(record | {"panel": ", ".join(title)})
+    beyond = [record | {"panel": record["at"]} for record in data if record["at"] not in measured]
     shown += beyond
     sizes = chart_base.size_axis(point.row.requested_bytes for point in group.drawn)
     counts = len(measured or distinct(beyond, "at"))
     if counts == 1 and not beyond:
         counts = len(placements)  # beside each other
-    fits = counts < 5 and not (measured and beyond and counts == 1)  # a row for each placement
-    return group_curves(group, shown, sizes, y, distinct(shown, "panel"), counts if fits else 3, below)
+    has_row_per_placement = measured and beyond and counts == 1
+    columns = counts
+    if counts >= 5 or has_row_per_placement:
+        columns = 3
+    return group_curves(group, shown, sizes, y, distinct(shown, "panel"), columns, below)
 
 
 def panels_of_collectives(
@@ -150,66 +181,82 @@ def curves_over_ranks(group: ChartGroup, data: Sequence[ChartRecord], y: ValueAx
     """Return lines over ranks or nodes, in panels of a few sizes; None for one count only, and for pairs of ranks."""
     if group.pairs or len(distinct(data, group.unit)) < 2:
         return None
-    measured, predicted = (
-        {point.row.requested_bytes for point in group.drawn if point.row.predicted == of_predictions}
-        for of_predictions in (False, True)
-    )
-    sizes = evenly_spaced(sorted((measured & predicted) or measured or predicted), MAX_SIZES)
+    measured: set[int] = set()
+    predicted: set[int] = set()
+    for point in group.drawn:
+        if point.row.predicted:
+            predicted.add(point.row.requested_bytes)
+        else:
+            measured.add(point.row.requested_bytes)
+    candidates = (measured & predicted) or measured or predicted
+    sizes = evenly_spaced(sorted(candidates), MAX_SIZES)
     titles = [group.size_label(nbytes) for nbytes in sizes]
-    shown = [d | {"panel": d["size"]} for d in data if d["size"] in titles]
+    shown = [record | {"panel": record["size"]} for record in data if record["size"] in titles]
     return group_curves(group, shown, counts_of(group), y, titles, len(titles))
 
 
 def counts_of(group: ChartGroup) -> alt.X:
     """Return the axis of the nodes or ranks of a group."""
-    return chart_base.count_axis(group.unit, group.unit_title, (group.axis_value(point.row) for point in group.drawn))
+    counts = (group.axis_value(point.row) for point in group.drawn)
+    return chart_base.count_axis(group.unit, group.unit_title, counts)
 
 
 def unity_rule(base: alt.Chart) -> list[alt.Chart]:
     """Return a rule at 1, where native is; the axis names it."""
     native = base.transform_aggregate(groupby=["panel"], leftmost="min(bytes)")
-    return [
-        native.mark_rule(strokeDash=[5, 3]).encode(
-            x=alt.XValue(0),
-            x2=alt.X2Value("width"),
-            y=alt.YDatum(1),
-            detail=[],
-            opacity=alt.OpacityValue(1),
-            color=_MUTED,
-        )
-    ]
+    dashed = native.mark_rule(strokeDash=[5, 3])
+    rule = dashed.encode(
+        x=alt.XValue(0),
+        x2=alt.X2Value("width"),
+        y=alt.YDatum(1),
+        detail=[],
+        opacity=alt.OpacityValue(1),
+        color=_MUTED,
+    )
+    return [rule]
 
 
 def limit_record(point: SeriesPoint, value: Callable[[Limit], float]) -> ChartRecord:
     """Return the fields of the limit of ``point`` in a chart of ``value``; none without a limit."""
     limit = limit_of(point)
-    return {"limit": value(limit), "limit_name": limit.name} if limit else {}
+    if limit is None:
+        return {}
+    return {"limit": value(limit), "limit_name": limit.name}
 
 
 def limit_line(base: alt.Chart, *, above: bool, at_start: bool) -> list[alt.Chart]:
     """Return a line at the limits of the sizes that have one, to the right edge, with its name where no values are.
 
-    Of several rows of a size the loosest limit counts: the largest if values lie below it, else the smallest. The name
-    is ``at_start`` of the line if smaller sizes leave room there, at a side that a steep line does not touch: before a
-    line ``above`` the values, below a line that rises below them.
+    If a size has several rows, the loosest limit counts: the largest if values lie below it, else the smallest. The
+    name is ``at_start`` of the line if smaller sizes leave room there, at a side that a steep line does not touch:
+    before a line ``above`` the values, below a line that rises below them.
     """
     loosest = "max" if above else "min"
-    limited = base.transform_filter("isValid(datum.limit)").transform_aggregate(
-        limit=f"{loosest}(limit)", groupby=["panel", "machine", "limit_name", "bytes"]
-    )
+    curve = ["panel", "machine", "limit_name"]
+    valid = base.transform_filter("isValid(datum.limit)")
+    limited = valid.transform_aggregate(limit=f"{loosest}(limit)", groupby=[*curve, "bytes"])
     lines = limited.encode(
-        y=alt.Y("limit:Q"), detail=[alt.Detail("machine:N"), alt.Detail("limit_name:N")],
-        opacity=alt.OpacityValue(1), color=_MUTED,
-    )  # fmt: skip
-    line = lines.mark_line(strokeDash=[5, 3], strokeWidth=1)
-    ends = lines.transform_window(
-        smallest="min(bytes)", largest="max(bytes)", frame=[None, None], groupby=["panel", "machine", "limit_name"]
+        y=alt.Y("limit:Q"),
+        detail=[alt.Detail("machine:N"), alt.Detail("limit_name:N")],
+        opacity=alt.OpacityValue(1),
+        color=_MUTED,
     )
+    line = lines.mark_line(strokeDash=[5, 3], strokeWidth=1)
+
+    whole_curve: list[int | None] = [None, None]
+    ends = lines.transform_window(smallest="min(bytes)", largest="max(bytes)", frame=whole_curve, groupby=curve)
     end = ends.transform_filter("datum.bytes === datum.largest")
-    edge = end.mark_rule(strokeDash=[5, 3]).encode(x2=alt.X2Value("width"))
-    named = ends.transform_filter("datum.bytes === datum.smallest") if at_start else end
-    name = named.mark_text(fontSize=11, **_NAME_SIDES[at_start, above]).encode(text=alt.Text("limit_name:N"))
-    return [line, edge, name if at_start else name.encode(x=alt.XValue("width"))]
+    dashed = end.mark_rule(strokeDash=[5, 3])
+    edge = dashed.encode(x2=alt.X2Value("width"))
+
+    text = alt.Text("limit_name:N")
+    style = _NAME_SIDES[at_start, above]
+    if at_start:
+        start = ends.transform_filter("datum.bytes === datum.smallest")
+        name = start.mark_text(fontSize=11, **style).encode(text=text)
+    else:
+        name = end.mark_text(fontSize=11, **style).encode(text=text, x=alt.XValue("width"))
+    return [line, edge, name]
 
 
 _NAME_SIDES: Mapping[tuple[bool, bool], dict[str, Any]] = {
@@ -223,21 +270,31 @@ _NAME_SIDES: Mapping[tuple[bool, bool], dict[str, Any]] = {
 
 def guide_lines(data: Sequence[ChartRecord], *, above: bool) -> ExtraLayers:
     """Return the layers of the lines for which ``data`` has values: expected ones, and limits (see ``limit_line``)."""
-    limited = [d for d in data if d.get("limit") is not None]
-    limits = partial(limit_line, above=above, at_start=_smallest(limited) > _smallest(data))
-    guides = [lines for field, lines in (("expected", expected_lines), ("limit", limits)) if _any_value(data, field)]
-    return (lambda base: [layer for lines in guides for layer in lines(base)]) if guides else None
+    has_expected = any(record.get("expected") is not None for record in data)
+    limited = [record for record in data if record.get("limit") is not None]
+    if not has_expected and not limited:
+        return None
+    at_start = _smallest(limited) > _smallest(data)
+
+    def layers(base: alt.Chart) -> list[alt.Chart]:
+        guides = []
+        if has_expected:
+            guides += expected_lines(base)
+        if limited:
+            guides += limit_line(base, above=above, at_start=at_start)
+        return guides
+
+    return layers
 
 
 def _smallest(data: Iterable[ChartRecord]) -> int:
-    return min((nbytes for d in data if isinstance(nbytes := d.get("bytes"), int)), default=0)
-
-
-def _any_value(data: Iterable[ChartRecord], field: str) -> bool:
-    return any(d.get(field) is not None for d in data)
+    """Return the smallest size of records; 0 if none has a size."""
+    sizes = (record.get("bytes") for record in data)
+    return min((nbytes for nbytes in sizes if isinstance(nbytes, int)), default=0)
 
 
 def expected_lines(base: alt.Chart) -> list[alt.Chart]:
     """Return a dashed line of the expected values of each series."""
     expected = base.transform_filter("isValid(datum.expected)")
-    return [expected.mark_line(strokeDash=[4, 3], strokeWidth=1.2).encode(y=alt.Y("expected:Q"))]
+    dashed = expected.mark_line(strokeDash=[4, 3], strokeWidth=1.2)
+    return [dashed.encode(y=alt.Y("expected:Q"))]

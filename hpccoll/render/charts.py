@@ -1,7 +1,7 @@
 """The charts: a function of a group of rows for each, and the table ``FIGURES`` of all."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import altair as alt
@@ -35,15 +35,14 @@ from hpccoll.render.figure import Figure
 def time_against_size(group: ChartGroup) -> Chart | None:
     if not group.has_size:
         return None
-    data = [
-        chart_record(group, p, median_seconds(p), ends)
-        | _round_ticks(group, p)
-        | chart_panels.limit_record(p, lambda limit: limit.seconds)
-        | {"range": interval_label(ends), "expected": p.expected_s}
-        for p, ends in curve_points(group)
-    ]
+    data = []
+    for point, ends in curve_points(group):
+        record = chart_record(group, point, median_seconds(point), ends)
+        record |= _round_ticks(group, point)
+        record |= chart_panels.limit_record(point, lambda limit: limit.seconds)
+        data.append(record | {"range": interval_label(ends), "expected": point.expected_s})
     layers = chart_panels.guide_lines(data, above=False)
-    data += records_beside(group, median_seconds, lambda p: p.row.interval)
+    data += records_beside(group, median_seconds, lambda point: point.row.interval)
     data = _without_low_floors(data)
     return curves_over_size(group, data, chart_base.time_axis, layers)
 
@@ -54,63 +53,76 @@ def _without_low_floors(data: Sequence[ChartRecord]) -> list[ChartRecord]:
     Where one point of a floor is left, it goes, too: its line would be in the legend and nowhere else. If only floors
     were measured, all of them stay.
     """
-    others = [record for record in data if record["line"] != chart_base.FLOOR]
-    if not others:
+    operations = [record for record in data if record["line"] != chart_base.FLOOR]
+    if not operations:
         return list(data)
-    least = min(float(str(record["value"])) for record in others)
-    floors = [record for record in data if record["line"] == chart_base.FLOOR and float(str(record["value"])) >= least]
-    points = Counter(map(_curve_of, floors))
-    return others + [record for record in floors if points[_curve_of(record)] > 1]
+    least = min(map(_value, operations))
+    floors = [record for record in data if record["line"] == chart_base.FLOOR and _value(record) >= least]
+    points = Counter(map(_curve_key, floors))
+    return operations + [floor for floor in floors if points[_curve_key(floor)] > 1]
 
 
-def _curve_of(record: ChartRecord) -> tuple[object, ...]:
-    return tuple(record[name] for name in ("series", "at", "place", "machine"))
+def _value(record: ChartRecord) -> float:
+    return float(str(record["value"]))
+
+
+def _curve_key(record: ChartRecord) -> tuple[object, ...]:
+    return record["series"], record["at"], record["place"], record["machine"]
 
 
 def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
-    """Return the value of each of several rounds: its time, or ``work`` per second."""
+    """Return the value of each round, if there are several: its time, or ``work`` per second."""
     times = [stats.median for stats in round_statistics(point.row).values()]
-    if len(times) == 1 or point.row.floor or group.many_pairs or group.legend[point.series].is_pale:
+    is_pale = group.legend[point.series].is_pale
+    if len(times) == 1 or point.row.floor or group.many_pairs or is_pale:
         return {}
-    return {"ticks": times if work is None else [work / time for time in times]}
+    if work is None:
+        return {"ticks": times}
+    return {"ticks": [work / time for time in times]}
 
 
 def busbw_against_size(group: ChartGroup) -> Chart | None:
-    data = [
-        chart_record(group, p, busbw, ends and (work / ends[1], work / ends[0]))
-        | chart_panels.limit_record(p, lambda limit: limit.busbw)
-        | {"range": interval_label(ends)}
-        | _round_ticks(group, p, work)
-        for p, ends in curve_points(group)
-        if not p.row.floor and (busbw := p.row.busbw_Bps)
-        for work in [busbw * median_seconds(p)]
-    ]
+    data = []
+    for point, ends in curve_points(group):
+        busbw = point.row.busbw_Bps
+        if point.row.floor or not busbw:
+            continue
+        work = busbw * median_seconds(point)
+        rate_ends = ends and (work / ends[1], work / ends[0])
+        record = chart_record(group, point, busbw, rate_ends)
+        record |= chart_panels.limit_record(point, lambda limit: limit.busbw)
+        record["range"] = interval_label(ends)
+        data.append(record | _round_ticks(group, point, work))
     layers = chart_panels.guide_lines(data, above=True)
-    data += records_beside(group, lambda p: p.row.busbw_Bps, busbw_interval)
+    data += records_beside(group, lambda point: point.row.busbw_Bps, busbw_interval)
     return curves_over_size(group, data, chart_base.rate_axis, layers)
 
 
 def sent_against_size(group: ChartGroup) -> Chart | None:
     if group.many_pairs:
         return None
-    # The placement of buffers does not change the bytes.
-    data = [
-        chart_record(group, p, sent) | {"expected": in_units_of_size(p.row, p.row.worker_sent_predicted), "place": ""}
-        for p in group.best_placements
-        if (sent := in_units_of_size(p.row, p.row.worker_sent_measured))
-    ]
+    data = []
+    for point in group.best_placements:
+        row = point.row
+        sent = in_units_of_size(row, row.worker_sent_measured)
+        if sent:
+            expected = in_units_of_size(row, row.worker_sent_predicted)
+            # The placement of buffers does not change the bytes.
+            data.append(chart_record(group, point, sent) | {"expected": expected, "place": ""})
     return curves_over_size(group, data, chart_base.sent_axis, chart_panels.expected_lines)
 
 
 def time_against_ranks(group: ChartGroup) -> Chart | None:
     best = replace(group, imports=best_placements(group.imports))
-    data = [chart_record(group, p, median_seconds(p), p.row.interval) for p in group.best_placements]
-    data += records_beside(best, median_seconds, lambda p: p.row.interval)
+    data = []
+    for point in group.best_placements:
+        data.append(chart_record(group, point, median_seconds(point), point.row.interval))
+    data += records_beside(best, median_seconds, lambda point: point.row.interval)
     return curves_over_ranks(group, data, chart_base.time_axis)
 
 
 def efficiency_against_ranks(group: ChartGroup) -> Chart | None:
-    data = [chart_record(group, each.point, each.value) for each in efficiencies(group.points)]
+    data = [chart_record(group, efficiency.point, efficiency.value) for efficiency in efficiencies(group.points)]
     return curves_over_ranks(group, data, chart_base.share_axis("parallel efficiency (%)"))
 
 
@@ -122,39 +134,46 @@ def speedup_against_size(group: ChartGroup) -> Chart | None:
 
 def speedups_of_collectives(group: ChartGroup) -> Chart | None:
     """Return a small panel for each collective, of the points of an overview group (see ``overview_group``)."""
-    return chart_panels.panels_of_collectives(
-        group, _speedup_records(group), chart_base.ratio_axis, chart_panels.unity_rule
-    )
+    data = _speedup_records(group)
+    return chart_panels.panels_of_collectives(group, data, chart_base.ratio_axis, chart_panels.unity_rule)
 
 
 def _speedup_records(group: ChartGroup) -> list[ChartRecord]:
-    return [
-        chart_record(group, each.point, each.value, each.ends)
-        | {"speedup": f"{each.value:.2f}", "panel": each.point.row.collective}
-        for each in speedups(group.points)
-    ]
+    records = []
+    for speedup in speedups(group.points):
+        record = chart_record(group, speedup.point, speedup.value, speedup.ends)
+        record["speedup"] = f"{speedup.value:.2f}"
+        record["panel"] = speedup.point.row.collective
+        records.append(record)
+    return records
 
 
 def busbw_of_collectives(group: ChartGroup) -> Chart | None:
-    data = [
-        chart_record(group, point, busbw) | {"panel": point.row.collective}
-        for point in group.points
-        if (busbw := point.row.busbw_Bps)
-    ]
+    data = []
+    for point in group.points:
+        busbw = point.row.busbw_Bps
+        if busbw:
+            data.append(chart_record(group, point, busbw) | {"panel": point.row.collective})
     return chart_panels.panels_of_collectives(group, data, chart_base.rate_axis)
 
 
 def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup:
     """Return one group of the points of the foremost setting of every collective, in one placement."""
     points: list[SeriesPoint] = []
-    for name in dict.fromkeys(group.collective for group in groups if group.collective in answers.by_collective):
-        foremost = answers.foremost(name)[0]
-        # Of several groups, such as one for each element type, the first has the most rows.
-        group = next((group for group in groups if group.has_size and foremost in group.recommendations), None)
-        points += [point for point in group.usable if belongs_to_answer(point, foremost)] if group else []
+    for name in dict.fromkeys(group.collective for group in groups):
+        if name in answers.by_collective:
+            points += _points_of_answer(groups, answers.foremost(name)[0])
     kinds = " and ".join(dict.fromkeys(point.kind for point in points))
     overview = replace(groups[0], name=OVERVIEW, collective=OVERVIEW, kind=kinds, setting="")
     return replace(overview, points=tuple(points), recommendations=(), imports=(), predictions=())
+
+
+def _points_of_answer(groups: Iterable[ChartGroup], recommendation: Recommendation) -> list[SeriesPoint]:
+    """Return the points of a recommendation, from its first group: the others have fewer rows."""
+    for group in groups:
+        if group.has_size and recommendation in group.recommendations:
+            return [point for point in group.usable if belongs_to_answer(point, recommendation)]
+    return []
 
 
 def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> bool:
@@ -162,11 +181,16 @@ def belongs_to_answer(point: SeriesPoint, recommendation: Recommendation) -> boo
 
     If the choices serve both placements, the points in place are.
     """
-    setting = recommendation.setting
-    row, in_place = point.row, True if setting.in_place is None else setting.in_place
-    placed = row.in_place == in_place or not placement_label(row)
+    row = point.row
+    in_place = recommendation.setting.in_place
+    if in_place is None:
+        in_place = True
+    if row.in_place != in_place and placement_label(row):
+        return False
     choice = recommendation.measured.rows.get(row.key)
-    return placed and choice is not None and (choice.is_native or choice in recommendation.named)
+    if choice is None:
+        return False
+    return choice.is_native or choice in recommendation.named
 
 
 def port_bytes_chart(group: ChartGroup) -> Chart | None:
@@ -182,18 +206,16 @@ def port_bytes_chart(group: ChartGroup) -> Chart | None:
                 data.append(chart_record(group, point, sent) | about)
     if not data:
         return None
-    ports, present = sorted(distinct(data, "port")), distinct(data, "series")
+    ports = sorted(distinct(data, "port"))
+    present = distinct(data, "series")
     series = [name for name in group.legend if name in present]
-    bars = (
-        alt.Chart()
-        .mark_bar(stroke=PAPER)
-        .encode(
-            x=alt.X("value:Q", title=SENT_TITLE, axis=alt.Axis(tickCount=5)),
-            y=alt.Y("series:N", title=None, sort=series, axis=alt.Axis(labelLimit=260)),
-            color=colour("port", numbered_colours(ports), "square"),
-            order=alt.Order("port:N"),
-            tooltip=tooltip("series", "port", "part", "size", "at", "time", "machine"),
-        )
+    rectangles = alt.Chart().mark_bar(stroke=PAPER)
+    bars = rectangles.encode(
+        x=alt.X("value:Q", title=SENT_TITLE, axis=alt.Axis(tickCount=5)),
+        y=alt.Y("series:N", title=None, sort=series, axis=alt.Axis(labelLimit=260)),
+        color=colour("port", numbered_colours(ports), "square"),
+        order=alt.Order("port:N"),
+        tooltip=tooltip("series", "port", "part", "size", "at", "time", "machine"),
     )
     sized: Chart = alt.layer(bars).properties(width=WIDTH // 2, height=30 * len(series))
     panels = distinct(data, "panel")
@@ -224,7 +246,7 @@ OVERVIEW_FIGURES = (
         f"busbw = algbw times the factor of the collective, comparable with nccl-tests. Small messages may "
         f"exceed the rate of a wire, as a burst. {OVERVIEW_NOTE}"),
 )  # fmt: skip
-"""The charts of several collectives, with a small panel for each."""
+"""The charts of the overview, with a small panel for each collective."""
 
 FIGURES = (
     Figure("choice", "the choice by {by}, and its lead over the next best (pale or grey: not clear)", choice_map,

@@ -115,7 +115,9 @@ def diagnosis_page(recorded: RecordedDiagnosis, verdict: MachineVerdict | None =
     verdict = verdict or verdict_of(recorded)
     ratios = MeasuredRatios(recorded)
     maps = list(_maps(recorded, ratios))
-    distance = format_factor(ratios.distance) if ratios.has_distance else ""
+    distance = ""
+    if ratios.has_distance:
+        distance = format_factor(ratios.distance)
     facts = {"seed": recorded.question.seed} | provenance_facts(recorded.provenance)
     context = {
         "title": f"Diagnosis of {recorded.machine}",
@@ -212,7 +214,9 @@ def _rates(recorded: RecordedDiagnosis) -> tuple[list[str], list[list[str]]] | N
 def _name(subject: Subject, effect: RankedEffect, question: Question) -> str:
     names = question.rack_names if subject == "rack" else question.hosts
     where = join_words(names[number] for number in effect.where)
-    return where if effect.rail is None else f"{where}, rail {effect.rail}"
+    if effect.rail is not None:
+        where += f", rail {effect.rail}"
+    return where
 
 
 def _others(subject: Subject, others: Sequence[RankedEffect]) -> str:

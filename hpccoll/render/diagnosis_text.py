@@ -87,11 +87,11 @@ def _healthy_sentence(verdict: MachineVerdict) -> str:
         judged.append("link")
     if verdict.racks:
         judged.append("rack")
-    other = "other " if verdict.unjudged else ""
+    no = "no other" if verdict.unjudged else "no"
     doubts = [finding for finding in verdict.findings if finding.kind == RATE_DOUBTFUL]
     all_may_be_slow = any(finding.severity == "critical" for finding in doubts)
     slow = "slower than the rest" if all_may_be_slow else "slow"
-    return f"no {other}{join_words(judged, 'or')} is {slow}"
+    return f"{no} {join_words(judged, 'or')} is {slow}"
 
 
 def _sensitivity_sentence(verdict: MachineVerdict) -> str:
@@ -126,18 +126,22 @@ def _unseen(verdict: MachineVerdict) -> Iterator[str]:
 
 def _faults(verdict: MachineVerdict) -> Iterator[str]:
     """Yield what is faulty, each with its evidence: nodes that do not answer together, others by their effects."""
-    hung = [fault for fault in verdict.verdicts if fault.place.kind == "hung" and not fault.candidates]
-    failed = [fault for fault in verdict.verdicts if fault.place.kind == "failed" and not fault.candidates]
+    certain = [fault for fault in verdict.verdicts if not fault.candidates]
+    hung = [fault for fault in certain if fault.place.kind == "hung"]
+    failed = [fault for fault in certain if fault.place.kind == "failed"]
     if verdict.too_many:
         many = "seem slow: effects are lower bounds, and no node"
         if 4 * (len(hung) + len(failed)) > verdict.nodes:
             many = "do not answer or fail: no node" if failed else "do not answer: no node"
         yield f"more than a quarter of the nodes {many} is excluded"
     if hung:
-        hosts = [host for fault in hung for host in fault.hosts]
+        hosts: list[str] = []
+        missed = []
+        for fault in hung:
+            hosts += fault.hosts
+            missed.append(f"{fault.hosts[0]} with {join_words(fault.missed_with)}")
         do = "do" if len(hung) > 1 else "does"
         yield f"{_hosts(hosts)} {do} not answer"
-        missed = [f"{fault.hosts[0]} with {join_words(fault.missed_with)}" for fault in hung]
         yield f"  missed deadlines: {'; '.join(first_few(missed, MOST_NAMED, 'node'))}"
     for fault in sorted(verdict.verdicts, key=lambda fault: -fault.effect):
         if fault not in hung:
@@ -149,7 +153,8 @@ def fault_sentence(fault: NamedFault) -> str:
     """Return what is slow, and how much."""
     if not math.isfinite(fault.effect):
         return _silent_sentence(fault)
-    place, factor = fault.place, format_factor(fault.effect)
+    place = fault.place
+    factor = format_factor(fault.effect)
     interval = f"(95 %: {format_factor(fault.low)} to {format_factor(fault.high)})"
     if fault.candidates:
         names = ", or ".join(first_few(map(_both, fault.candidates), MOST_NAMED, "explanation"))
@@ -165,22 +170,26 @@ def fault_sentence(fault: NamedFault) -> str:
 def _silent_sentence(fault: NamedFault) -> str:
     """Return what fails, or does not answer."""
     if fault.candidates:
-        what = f"fail: {fault.error}" if fault.error else "do not answer"
-        return f"the diagnosis cannot tell which of {_hosts(fault.hosts)} {what}"
-    what = f"fails: {fault.error}" if fault.error else "does not answer"
-    return f"{place_name(fault.place)} {what}"
+        which = f"the diagnosis cannot tell which of {_hosts(fault.hosts)}"
+        return f"{which} fail: {fault.error}" if fault.error else f"{which} do not answer"
+    name = place_name(fault.place)
+    return f"{name} fails: {fault.error}" if fault.error else f"{name} does not answer"
 
 
 def place_name(place: Place) -> str:
     """Return a component as a part of a sentence."""
-    hosts, rack = _hosts(place.hosts), rack_text(place.rack or "")
+    hosts = _hosts(place.hosts)
+    rack = rack_text(place.rack or "")
     name = NAMES[place.kind].format(hosts=hosts, rack=rack, rail=place.rail)
-    has_rail = place.rail is not None and place.kind != "rail"
-    return f"{name} on rail {place.rail}" if has_rail else name
+    if place.rail is not None and place.kind != "rail":
+        name += f" on rail {place.rail}"
+    return name
 
 
 def _hosts(hosts: Sequence[str]) -> str:
-    return join_words(hosts) if len(hosts) <= 2 else host_ranges(hosts)
+    if len(hosts) <= 2:
+        return join_words(hosts)
+    return host_ranges(hosts)
 
 
 def _both(explanation: Sequence[Place]) -> str:

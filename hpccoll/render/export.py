@@ -106,8 +106,7 @@ def _nccl_tests(results: Results) -> str:
             continue
         series = row.run_id, Choice.of(row), CallKey.of(row).without("requested_bytes", "in_place")
         tables[series][row.bytes, row.requested_bytes][row.in_place] = row
-    exported = (row for sizes in tables.values() for placements in sizes.values() for row in placements.values())
-    used = {row.rule if row.timing == SINGLE else row.timing for row in exported if row.rule}
+    used = _timings_of(tables.values())
     lines = ["# sizes are binary, GB is 1e9 bytes, time is the median; N/A: no result"]
     lines += [text for timing, text in _TIMING_TEXTS.items() if timing in used]
     steps = len(results.rows) - len(rows)
@@ -119,6 +118,17 @@ def _nccl_tests(results: Results) -> str:
     for sizes in tables.values():
         lines += _nccl_table(sizes)
     return "\n".join(lines) + "\n"
+
+
+def _timings_of(tables: Iterable[Mapping[_Size, Mapping[bool, Row]]]) -> set[str]:
+    """Return the timings of rows, as keys of ``_TIMING_TEXTS``."""
+    timings = set()
+    for sizes in tables:
+        for placements in sizes.values():
+            for row in placements.values():
+                if row.rule:
+                    timings.add(row.rule if row.timing == SINGLE else row.timing)
+    return timings
 
 
 def _nearest_timings(rows: Iterable[Row]) -> dict[object, int]:
@@ -172,10 +182,12 @@ def _call_text(row: Row) -> str:
 
 def _nccl_table(sizes: Mapping[_Size, Mapping[bool, Row]]) -> list[str]:
     by_size = [placements for _, placements in sorted(sizes.items())]
-    rows = [row for placements in by_size for row in placements.values()]
+    rows: list[Row] = []
+    for placements in by_size:
+        rows += placements.values()
     lines = [f"#\n# {_series_text(rows[0])}"]
     lines += ["#" + _aligned(head)[1:] for head in _HEADINGS]
-    lines += [_nccl_line(placements) for placements in by_size]
+    lines += map(_nccl_line, by_size)
     failures: dict[str, None] = {}  # once for both placements
     for row in rows:
         if row.status != "ok":

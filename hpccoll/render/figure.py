@@ -37,7 +37,7 @@ class Figure:
     pairs_caption: str = ""  # the caption if lines stand for several pairs of ranks; empty: the same
     model_caption: str = ""  # an addition to the caption if a library's own model predicts times
     over_ranks: bool = False  # whether curves run over ranks: the folded chart has all of them, to join them
-    of_series: bool = True  # whether it has a curve or a bar for each series, of which only some may be drawn
+    of_series: bool = True  # whether it has a curve or a bar for each series, and not all of them may be drawn
     lines: Callable[[ChartGroup], Iterable[str]] = series_of  # the names of what is drawn
 
     def group_caption(self, group: ChartGroup) -> str:

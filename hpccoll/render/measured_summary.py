@@ -41,9 +41,12 @@ def _headed_points(groups: Sequence[ChartGroup]) -> tuple[list[SeriesPoint], str
 
 def _counted(names: Sequence[str]) -> str:
     collectives = [name for name in names if not is_workload(name)]
-    counted = f"{len(collectives)} collectives" if len(collectives) > 1 else collectives[0]
-    has_steps = len(collectives) < len(names)
-    return f"{counted} and training steps" if has_steps else counted
+    counted = collectives[0]
+    if len(collectives) > 1:
+        counted = f"{len(collectives)} collectives"
+    if len(collectives) < len(names):
+        counted += " and training steps"
+    return counted
 
 
 def _shapes(points: Iterable[SeriesPoint]) -> str:
@@ -100,13 +103,17 @@ def _types(points: Iterable[SeriesPoint]) -> str:
 
 def _beside(groups: Sequence[ChartGroup]) -> str:
     """Return what other programs measured, and what was predicted, in words; empty if that is nothing."""
-    drawn = {id(point): point for group in groups for point in group.drawn}  # a point may be drawn in several groups
-    others = [point for point in drawn.values() if not point.row.ours]
+    others: dict[int, SeriesPoint] = {}  # by identity: a point may be drawn in several groups
+    for group in groups:
+        for point in group.drawn:
+            if not point.row.ours:
+                others[id(point)] = point
     by_noun: dict[str, list[SeriesPoint]] = defaultdict(list)
-    for point in sorted(others, key=lambda point: point.row.precedence):
+    for point in sorted(others.values(), key=lambda point: point.row.precedence):
         noun = "prediction" if point.row.predicted else f"result of {point.row.source}"
         by_noun[noun].append(point)
-    return "; ".join(f"{_count(points, noun)} on {_shapes(points)}" for noun, points in by_noun.items())
+    parts = [f"{_count(points, noun)} on {_shapes(points)}" for noun, points in by_noun.items()]
+    return "; ".join(parts)
 
 
 def _count(points: Sequence[SeriesPoint], noun: str) -> str:
@@ -133,24 +140,29 @@ def _rounds(points: Iterable[SeriesPoint]) -> str:
 
 
 def _libraries(points: Sequence[SeriesPoint]) -> str:
-    versions = dict.fromkeys([*(point.mpi for point in points), *(point.nccl for point in points)])
+    versions = dict.fromkeys(point.mpi for point in points)
+    versions |= dict.fromkeys(point.nccl for point in points)
     versions.pop("", None)
     named = [version for version in versions if not _has_build(version, versions)]
     if not named:
         return ""
+    libraries = f"; {join_words(named)}"
     owners = dict.fromkeys(_owner(point) for point in points if point.row.algorithm == NATIVE and point.mpi)
-    meaning = f" (native: {join_words(owners, 'or')}'s own)" if owners else ""
-    return f"; {join_words(named)}{meaning}"
+    if owners:
+        libraries += f" (native: {join_words(owners, 'or')}'s own)"
+    return libraries
 
 
 def _has_build(version: str, versions: Iterable[str]) -> bool:
     """Return whether ``versions`` also has a build of this version, whose name follows a +."""
-    return any(other.startswith(f"{version}+") for other in versions)
+    return any(candidate.startswith(f"{version}+") for candidate in versions)
 
 
 def _owner(point: SeriesPoint) -> str:
     """Return whose call a native one is: NCCL's, or the MPI library's."""
-    return "NCCL" if point.row.transport == "nccl" else library_name(point.mpi)
+    if point.row.transport == "nccl":
+        return "NCCL"
+    return library_name(point.mpi)
 
 
 def library_name(version: str) -> str:

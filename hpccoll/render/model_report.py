@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 
 from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of
@@ -52,8 +52,9 @@ def _error_lines(model: RunModel) -> Iterator[str]:
     if errors is None:
         yield "no held-out measurement: nothing but what the model was fitted to; its predictions are not tested"
         return
-    measured = model.machine.measured if model.machine else None
-    nodes = ", ".join(map(str, measured.nodes)) if measured else ""
+    nodes = ""
+    if model.machine and model.machine.measured:
+        nodes = ", ".join(map(str, model.machine.measured.nodes))
     yield f"held out: {errors.cases} cases that the fit has not seen (it has seen patterns on {nodes} nodes)"
     groups: dict[str, list[validation.Validated]] = defaultdict(list, all=held_out)
     for case in held_out:
@@ -90,7 +91,9 @@ def _parameter_lines(machine: MachineFile) -> Iterator[str]:
         "port of a node, each way": machine.port,
         "uplink of a rack, each way": machine.uplink,
         "messages inside a node together": machine.memory,
-    } | {f"reduction of {dtype}": rate for dtype, rate in machine.reduction.items()}
+    }
+    for dtype, reduction in machine.reduction.items():
+        sections[f"reduction of {dtype}"] = reduction
     for name, section in sections.items():
         if section and section.bytes_per_s:
             yield f"  {name}: {_rate_text(section.bytes_per_s)}"
@@ -100,8 +103,10 @@ def _parameter_lines(machine: MachineFile) -> Iterator[str]:
     cpus = machine.cpus
     if cpus:
         where = "all nodes" if cpus.of == "machine" else "a node"
-        rate = f", which move {_rate_text(cpus.bytes_per_s)} each" if cpus.bytes_per_s else ""
-        yield f"  {cpus.cores} CPUs shared by the ranks of {where}{rate}"
+        text = f"{cpus.cores} CPUs shared by the ranks of {where}"
+        if cpus.bytes_per_s:
+            text += f", which move {_rate_text(cpus.bytes_per_s)} each"
+        yield f"  {text}"
         added = _between(cpus.contention, lambda factor: f"{factor:.3g}")
         yield f"  each other rank on its CPU adds {added} times a rank's own work"
 
@@ -112,8 +117,10 @@ def _costs_text(costs: MessageCostsSection) -> str:
         parts.append(f"overhead {_between(costs.overhead_s, format_seconds)}")
     if costs.gap_s.value:
         parts.append(f"gap {_between(costs.gap_s, format_seconds)}")
-    is_limited = costs.bytes_per_s.value < NO_LIMIT
-    parts.append(_rate_text(costs.bytes_per_s) if is_limited else "as fast as the port")
+    if costs.bytes_per_s.value < NO_LIMIT:
+        parts.append(_rate_text(costs.bytes_per_s))
+    else:
+        parts.append("as fast as the port")
     return ", ".join(parts)
 
 
@@ -126,13 +133,19 @@ def _rate_text(rate: Quantity) -> str:
 
 
 def _bytes_per_s_text(rate: float) -> str:
-    return f"{rate / 1e9:.3g} GB/s" if rate >= 1e9 else f"{rate / 1e6:.4g} MB/s"
+    if rate >= 1e9:
+        return f"{rate / 1e9:.3g} GB/s"
+    return f"{rate / 1e6:.4g} MB/s"
 
 
 def _between(quantity: Quantity, text: Callable[[float], str]) -> str:
     """Return a quantity with its interval, if that is visible."""
-    value, low, high = (text(quantity.at(bound)) for bound in ("value", "low_cost", "high_cost"))
-    return value if value == low == high else f"{value} ({low} to {high})"
+    value = text(quantity.at("value"))
+    low = text(quantity.at("low_cost"))
+    high = text(quantity.at("high_cost"))
+    if value == low == high:
+        return value
+    return f"{value} ({low} to {high})"
 
 
 def _ratio_table(validated: Sequence[validation.Validated]) -> Iterator[str]:
@@ -218,31 +231,42 @@ _BASIS_NOTES = {
 def _library(expectation: LibraryExpectation) -> str:
     """Return the calls in words: ``all_reduce of NCCL on 2 nodes x 8, float32``."""
     row = expectation.calls[0].row
-    where = f"{format_count(row.nodes, 'node')} x {row.ranks_per_node or 'mixed'}"
+    ranks_per_node = row.ranks_per_node or "mixed"
+    where = f"{format_count(row.nodes, 'node')} x {ranks_per_node}"
     call = f"{row.collective} of {row.transport.upper()} on {where}"
-    params = " ".join(f"{name}={value}" for name, value in row.params.items())
-    return ", ".join(filter(None, (call, row.dtype, params, row.variant)))
+    params = [f"{name}={value}" for name, value in row.params.items()]
+    return ", ".join(filter(None, (call, row.dtype, " ".join(params), row.variant)))
 
 
 def _library_table(expectation: LibraryExpectation) -> Iterator[str]:
     row = expectation.calls[0].row
     low, high = CLOSE
     outside = ", ".join(map(_range_text, expectation.outside)) or "no size"
+    basis = f"median of {format_count(len(expectation.by_size), 'size')}"
     placements = {call.row.in_place for call in expectation.calls}
-    faster = ", each by the faster placement" if len(placements) > 1 else ""
+    if len(placements) > 1:
+        basis += ", each by the faster placement"
     yield (
         f"{_library(expectation)}: {expectation.ratio_median:.2f} times as long as {_BASES[expectation.basis]} "
-        f"(median of {format_count(len(expectation.by_size), 'size')}{faster}); outside {low} to {high}: {outside}"
+        f"({basis}); outside {low} to {high}: {outside}"
     )
-    kind = f"{row.kind} from {row.source}" if row.imported else row.kind
+    kind = row.kind
+    if row.imported:
+        kind += f" from {row.source}"
     measured = f"{expectation.calls[0].measured_on}{in_brackets(kind, f'{row.timing} timing')}"
-    distance = join_ends(dict.fromkeys(call.prediction.distance for call in expectation.calls if call.prediction))
-    yield f"  {measured}, against {expectation.machine.name}: {distance}"
+    distances: dict[str, None] = {}
+    unexpected_sizes: dict[str, None] = {}
+    reason = ""
+    for call in expectation.calls:
+        if call.prediction:
+            distances[call.prediction.distance] = None
+        if call.reason:
+            unexpected_sizes[format_size(call.row.requested_bytes)] = None
+            reason = call.reason
+    yield f"  {measured}, against {expectation.machine.name}: {join_ends(distances)}"
     yield from table_lines(*_library_cells(expectation))
-    without = [call for call in expectation.calls if call.reason]
-    if without:
-        sizes = join_ends(dict.fromkeys(format_size(call.row.requested_bytes) for call in without))
-        yield f"  nothing expected of {sizes}: {without[-1].reason}"
+    if unexpected_sizes:
+        yield f"  nothing expected of {join_ends(unexpected_sizes)}: {reason}"
     predictions = [call.prediction for call in expectation.by_size.values() if call.prediction]
     yield from beside_lines(expectation.machine, predictions)
 
@@ -250,7 +274,8 @@ def _library_table(expectation: LibraryExpectation) -> Iterator[str]:
 def _range_text(calls: Sequence[ComparedCall]) -> str:
     sizes = join_ends(format_size(call.row.requested_bytes) for call in calls)
     ratios = sorted(call.ratio or 1.0 for call in calls)
-    return f"{sizes} ({join_ends(map(_ratio, ratios))})"
+    range_of_ratios = join_ends(map(_ratio, ratios))
+    return f"{sizes} ({range_of_ratios})"
 
 
 def _ratio(ratio: float | None) -> str:
@@ -263,17 +288,18 @@ def _library_cells(expectation: LibraryExpectation) -> tuple[list[str], list[lis
     for call in expectation.calls:
         if call.prediction:
             by_size[call.row.requested_bytes][call.row.in_place] = call
-    placements = sorted({in_place for calls in by_size.values() for in_place in calls})
-    rates = [rate for call in expectation.calls for rate in (call.row.busbw_Bps, call.expected_busbw) if rate]
-    scale, unit = rate_unit(max(rates, default=0.0))
+    placements = sorted({call.row.in_place for call in expectation.calls if call.prediction})
+    scale, unit = rate_unit(_highest_rate(expectation.calls))
 
     def rate_text(busbw: float | None) -> str:
         return f"{busbw / scale:.3g}" if busbw else ""
 
     head = ["size", "expected", unit, "by"]
     for in_place in placements:
-        name = "in place" if in_place else "out of place"
-        head += [name if len(placements) > 1 else "measured", unit, "ratio"]
+        name = "measured"
+        if len(placements) > 1:
+            name = "in place" if in_place else "out of place"
+        head += [name, unit, "ratio"]
     body = []
     for size, calls in by_size.items():
         first = next(iter(calls.values()))
@@ -290,10 +316,19 @@ def _library_cells(expectation: LibraryExpectation) -> tuple[list[str], list[lis
     return filled_columns(head, body)
 
 
+def _highest_rate(calls: Iterable[ComparedCall]) -> float:
+    """Return the highest measured or expected bandwidth of calls; 0 if none has a bandwidth."""
+    highest = 0.0
+    for call in calls:
+        highest = max(highest, call.row.busbw_Bps or 0.0, call.expected_busbw or 0.0)
+    return highest
+
+
 def _crossing_text(crossing: validation.Crossing) -> str:
-    modelled, measured = crossing.modelled, crossing.measured
-    modelled_words, modelled_sizes = _overtaking_text(crossing, modelled), _sizes_text(modelled)
-    measured_words, measured_sizes = _overtaking_text(crossing, measured), _sizes_text(measured)
+    modelled_words = _overtaking_text(crossing, crossing.modelled)
+    modelled_sizes = _sizes_text(crossing.modelled)
+    measured_words = _overtaking_text(crossing, crossing.measured)
+    measured_sizes = _sizes_text(crossing.measured)
     if modelled_words == measured_words:
         return f"{modelled_words}: modelled {modelled_sizes}, measured {measured_sizes}"
     in_model = " ".join(filter(None, (modelled_words, modelled_sizes)))

@@ -63,7 +63,7 @@ def _notes(plan: Plan) -> Iterator[str]:
 
 
 def _waiting_cases(plan: Plan) -> int:
-    """Return how many cases on the GPUs of one node wait for a job of several nodes.
+    """Return how many cases on the GPUs of one node wait for a job of more than one node.
 
     A job requests as many nodes as its largest launch needs, so that all launches have the same nodes.
     """

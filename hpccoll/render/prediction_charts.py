@@ -34,8 +34,8 @@ def write_prediction_chart(
     The ``cells``, the best by nodes and size, are rows with faster_than, factor and clear; the ``lines`` below the
     title say what the predictions are.
     """
-    of_algorithms = group_colours(predicted_entries(str(row["algorithm"]) for row in rows))
-    colours = {_series(row): of_algorithms[str(row["algorithm"])] for row in rows}
+    algorithm_colours = group_colours(predicted_entries(str(row["algorithm"]) for row in rows))
+    colours = {_series(row): algorithm_colours[str(row["algorithm"])] for row in rows}
     charts = []
     if cells:
         charts.append(_map(cells, colours))
@@ -64,12 +64,17 @@ def _map(cells: Sequence[Row], colours: Mapping[str, str]) -> Chart:
 
 
 def _cell_record(cell: Row) -> ChartRecord:
+    lead = f"{cell['factor']:.2f}x" if cell["factor"] else ""
     return {
-        "nodes": cell["nodes"], "size": format_size(cell["bytes"]), "series": _series(cell),
-        "lead": f"{cell['factor']:.2f}x" if cell["factor"] else "", "time": format_seconds(cell["median_s"]),
-        "second": cell["faster_than"] or "none", "clear": cell["clear"],
+        "nodes": cell["nodes"],
+        "size": format_size(cell["bytes"]),
+        "series": _series(cell),
+        "lead": lead,
+        "time": format_seconds(cell["median_s"]),
+        "second": cell["faster_than"] or "none",
+        "clear": cell["clear"],
         "text_colour": WHITE if cell["clear"] else BLACK,
-    }  # fmt: skip
+    }
 
 
 def _times(rows: Sequence[Row], colours: Mapping[str, str]) -> Chart:
@@ -87,10 +92,15 @@ def _times(rows: Sequence[Row], colours: Mapping[str, str]) -> Chart:
 def _time_record(row: Row) -> ChartRecord:
     seconds = row["median_s"]
     return {
-        "nodes": row["nodes"], "series": _series(row), "panel": format_size(row["requested_bytes"]),
-        "value": seconds, "low": row["ci_low_s"] or seconds, "high": row["ci_high_s"] or seconds,
-        "line": row["kind"], "time": format_seconds(seconds),
-    }  # fmt: skip
+        "nodes": row["nodes"],
+        "series": _series(row),
+        "panel": format_size(row["requested_bytes"]),
+        "value": seconds,
+        "low": row["ci_low_s"] or seconds,
+        "high": row["ci_high_s"] or seconds,
+        "line": row["kind"],
+        "time": format_seconds(seconds),
+    }
 
 
 def write_chart(

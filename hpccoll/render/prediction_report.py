@@ -3,7 +3,7 @@
 import textwrap
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from string import ascii_uppercase
 
 from hpccoll.cases.algorithm_registry import collective
@@ -73,8 +73,10 @@ def _lines_by_nodes(predicted: Predictions, by_nodes: Mapping[int, Sequence[Pred
     size = format_size(predicted.request.sizes[0])
     yield ""
     yield f"{_setting(predictions[0])}, {size}, by nodes; {_distances(predictions)}"
-    yield from _taken_lines(predicted, {format_count(nodes, "node"): several for nodes, several in by_nodes.items()})
-    yield from _table("nodes", {str(nodes): several for nodes, several in by_nodes.items()})
+    by_label = {format_count(nodes, "node"): alike for nodes, alike in by_nodes.items()}
+    by_number = {str(nodes): alike for nodes, alike in by_nodes.items()}
+    yield from _taken_lines(predicted, by_label)
+    yield from _table("nodes", by_number)
     yield from beside_lines(predicted.machine, predictions)
 
 
@@ -109,13 +111,17 @@ def _by_nodes(predictions: Iterable[Prediction]) -> dict[int, list[Prediction]]:
 
 
 def _setting(prediction: Prediction) -> str:
-    mapping = f", mapping {prediction.mapping}" if prediction.mapping else ""
-    return f"{prediction.collective}, {prediction.dtype}{mapping}"
+    setting = f"{prediction.collective}, {prediction.dtype}"
+    if prediction.mapping:
+        setting += f", mapping {prediction.mapping}"
+    return setting
 
 
 def _layout(prediction: Prediction) -> str:
-    racks = f" in {prediction.racks} racks" if prediction.racks > 1 else ""
-    return f"{format_count(prediction.nodes, 'node')} x {prediction.ranks_per_node}{racks}"
+    layout = f"{format_count(prediction.nodes, 'node')} x {prediction.ranks_per_node}"
+    if prediction.racks > 1:
+        layout += f" in {prediction.racks} racks"
+    return layout
 
 
 def _distances(predictions: Iterable[Prediction]) -> str:
@@ -124,8 +130,10 @@ def _distances(predictions: Iterable[Prediction]) -> str:
 
 def distance_range(distances: Iterable[str]) -> str:
     """Return how far predictions are from measurements: that of the first one, and of the last one."""
-    first, *others = dict.fromkeys(distances)
-    return f"{first}, to {others[-1]}" if others else first
+    first, *further = dict.fromkeys(distances)
+    if not further:
+        return first
+    return f"{first}, to {further[-1]}"
 
 
 def _map_lines(predicted: Predictions) -> Iterator[str]:
@@ -155,17 +163,17 @@ def _cell(choice: BestChoice | None, letters: Mapping[str, str]) -> str:
 
 def _table(label: str, rows: Mapping[str, Sequence[Prediction]]) -> Iterator[str]:
     """Yield the times, with bus bandwidth in GB/s behind each, in as many tables as it takes for lines of WIDTH."""
-    choices = [BestChoice.of(predictions) for predictions in rows.values()]
-    against = [BestChoice.against(predictions) for predictions in rows.values()]
-    every = [prediction for predictions in rows.values() for prediction in predictions]
-    every.sort(key=lambda prediction: not prediction.of_library)
-    names = dict.fromkeys(prediction.algorithm for prediction in every)
+    choices = list(map(BestChoice.of, rows.values()))
+    against = list(map(BestChoice.against, rows.values()))
+    predictions = list(chain.from_iterable(rows.values()))
+    predictions.sort(key=lambda prediction: not prediction.of_library)
+    names = dict.fromkeys(prediction.algorithm for prediction in predictions)
     columns = [(f"{name} ", _cells(name, rows.values(), choices)) for name in names]
-    columns.append(("its interval", [_interval(choice) for choice in choices]))
+    columns.append(("its interval", list(map(_interval, choices))))
     if any(choice and choice.library for choice in against):
-        columns.append(("ours over NCCL's own", [_over_library(choice) for choice in against]))
+        columns.append(("ours over NCCL's own", list(map(_over_library, against))))
     else:
-        columns.append(("lead over the second", [_lead(choice) for choice in choices]))
+        columns.append(("lead over the second", list(map(_lead, choices))))
     yield from tables_within(WIDTH, (label, list(rows)), columns)
 
 
@@ -202,7 +210,9 @@ def _busbw_number(busbw: float | None) -> str:
 def _interval(choice: BestChoice | None) -> str:
     if choice is None:
         return ""
-    return "none: a formula" if choice.best.of_library else format_interval(choice.best.interval)
+    if choice.best.of_library:
+        return "none: a formula"
+    return format_interval(choice.best.interval)
 
 
 def _lead(choice: BestChoice | None) -> str:
@@ -211,7 +221,13 @@ def _lead(choice: BestChoice | None) -> str:
     if choice.other is None:
         return "alone"
     value, low, high = (f"{ratio:.3g}" for ratio in choice.best.times_as_fast_as(choice.other))
-    return value if low == high else f"{value} ({low} to {high})"
+    return _with_ends(value, low, high)
+
+
+def _with_ends(value: str, low: str, high: str) -> str:
+    if low == high:
+        return value
+    return f"{value} ({low} to {high})"
 
 
 def _over_library(choice: BestChoice | None) -> str:
@@ -219,28 +235,35 @@ def _over_library(choice: BestChoice | None) -> str:
     if choice is None or choice.library is None:
         return ""
     ours = choice.ours
-    return f"{ours.algorithm} {_factors(ours, choice.library)}" if ours else "none of ours"
+    if ours is None:
+        return "none of ours"
+    return f"{ours.algorithm} {_factors(ours, choice.library)}"
 
 
 def _factors(prediction: Prediction, other: Prediction) -> str:
     """Return how many times as fast a prediction is as another one, with the least and the most."""
     value, low, high = map(format_factor, prediction.times_as_fast_as(other))
-    return value if low == high else f"{value} ({low} to {high})"
+    return _with_ends(value, low, high)
 
 
 def _crossover_text(crossover: Crossover) -> str:
     nbytes = format_rounded_size(crossover.nbytes)
-    low, high = format_rounded_size(crossover.low), format_rounded_size(crossover.high)
-    interval = "" if low == high else f"{low} to {high}"
-    never = "" if crossover.everywhere else "at an end of the intervals they do not cross"
-    sizes = f"from {nbytes}{in_brackets(interval, never)} to {format_size(crossover.largest)}"
+    low = format_rounded_size(crossover.low)
+    high = format_rounded_size(crossover.high)
+    remarks = []
+    if low != high:
+        remarks.append(f"{low} to {high}")
+    if not crossover.everywhere:
+        remarks.append("at an end of the intervals they do not cross")
+    sizes = f"from {nbytes}{in_brackets(*remarks)} to {format_size(crossover.largest)}"
     return f"{crossover.overtaker} overtakes {crossover.overtaken} {sizes}"
 
 
 def _notes(predicted: Predictions) -> Iterator[str]:
     yield from _sign_lines(predicted)
     yield from _simulation_lines(predicted.predictions)
-    dtype, machine = predicted.request.dtype, predicted.machine
+    dtype = predicted.request.dtype
+    machine = predicted.machine
     if collective(predicted.request.collective).reduces and dtype not in machine.reduction:
         yield f"reductions of {dtype} cost nothing: {machine.name} has no rate for them"
     yield from _library_lines(predicted)
@@ -339,7 +362,9 @@ def _taking(predicted: Predictions) -> str:
     """Return the words before what NCCL takes, by what it chooses from."""
     if not predicted.has_all_of_library:
         return "as requested NCCL takes"
-    return "of ring and tree NCCL takes" if predicted.request.collective == "all_reduce" else "NCCL takes"
+    if predicted.request.collective == "all_reduce":
+        return "of ring and tree NCCL takes"
+    return "NCCL takes"
 
 
 def paragraph(text: str) -> list[str]:
@@ -362,8 +387,10 @@ def beside_lines(machine: MachineFile, predictions: Sequence[Prediction]) -> Ite
         missing[join_words(prediction.unmodelled)][prediction.nodes] = None
     for names, nodes in missing.items():
         if names:
-            where = f"not modelled: {names}, which NCCL may take on {format_counts(nodes, 'node')}"
-            yield from paragraph(where if published else f"{where}; {_why_none_published(machine)}")
+            text = f"not modelled: {names}, which NCCL may take on {format_counts(nodes, 'node')}"
+            if not published:
+                text += f"; {_why_none_published(machine)}"
+            yield from paragraph(text)
     for sentence in published:
         yield from paragraph(sentence)
 
@@ -392,7 +419,8 @@ def _published_figure(section: PublishedSection) -> str:
     """Return the size and the range of the bus bandwidth in GB/s: ``1 GiB: 445 to 459``."""
     low = f"{section.low_bytes_per_s / 1e9:.0f}"
     high = f"{section.high_bytes_per_s / 1e9:.0f}"
-    return f"{format_size(section.nbytes)}: {low if low == high else f'{low} to {high}'}"
+    rates = low if low == high else f"{low} to {high}"
+    return f"{format_size(section.nbytes)}: {rates}"
 
 
 def waiting_lines(plan: PredictionPlan) -> Iterator[str]:
@@ -436,9 +464,13 @@ def question_lines(predicted: Predictions) -> Iterator[str]:
 
 def _answer(choice: BestChoice) -> str:
     best = choice.best
-    lead = f", {_lead_words(choice, choice.other)}" if choice.other else ", the only one predicted"
-    excluded = f" {EXCLUDED}" if choice.excluded_s and not best.of_library else ""
-    return f"{best.algorithm}{lead}; {_time(best)}{excluded}"
+    lead = "the only one predicted"
+    if choice.other:
+        lead = _lead_words(choice, choice.other)
+    answer = f"{best.algorithm}, {lead}; {_time(best)}"
+    if choice.excluded_s and not best.of_library:
+        answer += f" {EXCLUDED}"
+    return answer
 
 
 def _lead_words(choice: BestChoice, other: Prediction) -> str:
@@ -463,12 +495,19 @@ def _library_answer(choice: BestChoice, own: Prediction) -> str:
     if ours is None:
         return taken
     _, low, high = ours.times_as_fast_as(own)
-    unsure = ", which is not clear" if low <= 1 <= high else ""
-    return f"{taken}; {ours.algorithm} would be {_factors(ours, own)} as fast{unsure}: {_time(ours)} {EXCLUDED}"
+    factor = f"{_factors(ours, own)} as fast"
+    if low <= 1 <= high:
+        factor += ", which is not clear"
+    return f"{taken}; {ours.algorithm} would be {factor}: {_time(ours)} {EXCLUDED}"
 
 
 def _time(prediction: Prediction) -> str:
     """Return the time with its interval, the bus bandwidth and the kind of a prediction."""
-    interval = "no interval" if prediction.of_library else format_interval(prediction.interval)
-    busbw = f", busbw {format_rate(prediction.busbw)}" if prediction.busbw else ""
-    return f"{format_seconds(prediction.value_s)} ({interval}){busbw}, {prediction.kind}"
+    interval = "no interval"
+    if not prediction.of_library:
+        interval = format_interval(prediction.interval)
+    parts = [f"{format_seconds(prediction.value_s)} ({interval})"]
+    if prediction.busbw:
+        parts.append(f"busbw {format_rate(prediction.busbw)}")
+    parts.append(prediction.kind)
+    return ", ".join(parts)

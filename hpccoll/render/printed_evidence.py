@@ -34,8 +34,10 @@ def found_lines(attempt: Attempt) -> Iterator[str]:
     """
     groups = cast("Sequence[Mapping[str, Any]]", attempt.provenance.get("gpus") or ())
     hosts = sum(len(group["hosts"]) for group in groups)
-    yield from _by_text("GPUs", hosts, [(_describe_gpus(group["gpus"]), group["hosts"]) for group in groups])
-    yield from _by_text("NICs", hosts, [(_describe_nics(group["gpus"]), group["hosts"]) for group in groups])
+    gpus = [(_describe_gpus(group["gpus"]), group["hosts"]) for group in groups]
+    yield from _by_text("GPUs", hosts, gpus)
+    nics = [(_describe_nics(group["gpus"]), group["hosts"]) for group in groups]
+    yield from _by_text("NICs", hosts, nics)
     nvlink = nvlink_sentence(_nvlink_domains(groups), {place.host: place.rack for place in attempt.places})
     if nvlink:
         yield f"NVLink: {nvlink}"
@@ -46,12 +48,14 @@ def found_lines(attempt: Attempt) -> Iterator[str]:
         yield f"events of GPUs: two in a row take up to {floor_us:.2f} us, which every device_s contains"
     libraries = cast("Sequence[Mapping[str, Any]]", attempt.provenance.get("nccl") or ())
     if libraries:
-        yield from _by_text("NCCL", hosts, [(_describe_nccl(group["library"]), group["hosts"]) for group in libraries])
+        builds = [(_describe_nccl(group["library"]), group["hosts"]) for group in libraries]
+        yield from _by_text("NCCL", hosts, builds)
         yield from _probe_lines(attempt)
 
 
 def _describe_nccl(library: Mapping[str, Any]) -> str:
-    return f"{library['version']} ({', '.join(library['files'])})"
+    files = ", ".join(library["files"])
+    return f"{library['version']} ({files})"
 
 
 def _probe_lines(attempt: Attempt) -> Iterator[str]:
@@ -74,8 +78,10 @@ def _nvlink_domains(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     domains: dict[str, str] = {}
     for group in groups:
         names = {gpu.get("nvlink_domain") for gpu in group["gpus"]}
-        name = names.pop() if len(names) == 1 else None
-        domains |= dict.fromkeys(group["hosts"], name or "")
+        domain = ""
+        if len(names) == 1:
+            domain = names.pop() or ""
+        domains |= dict.fromkeys(group["hosts"], domain)
     return domains
 
 
@@ -118,22 +124,26 @@ def _describe_nics(gpus: Sequence[Mapping[str, Any]]) -> str:
     if not nearest:
         return "no RDMA adapter in sysfs"
     names = sorted({nic for nics in nearest for nic in nics.nics})
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return f"{', '.join(names[:MAX_NAMES])}{more}; {describe_balance(nearest)}"
+    adapters = ", ".join(names[:MAX_NAMES])
+    if len(names) > MAX_NAMES:
+        adapters += f" and {len(names) - MAX_NAMES} more"
+    return f"{adapters}; {describe_balance(nearest)}"
 
 
 def _probe_result(attempt: Attempt) -> ProbeResult:
-    return ProbeResult.from_json(attempt.evidence) if attempt.evidence else ProbeResult()
+    if not attempt.evidence:
+        return ProbeResult()
+    return ProbeResult.from_json(attempt.evidence)
 
 
 def _availability(record: LogRecord, feature: str, lines: Sequence[str]) -> str:
     """Return whether the log shows a feature, and why it is unavailable; empty if the log does not name it."""
     possible = f"possible ({lines[0]})" if lines else ""
-    refused = next((unavailable for unavailable in record.unavailable if unavailable.feature == feature), None)
-    if refused is None:
-        return possible
-    begin = f"{possible}, but" if possible else "not possible,"
-    return f"{begin} {refused.reason} ({refused.line})"
+    for unavailable in record.unavailable:
+        if unavailable.feature == feature:
+            begin = f"{possible}, but" if possible else "not possible,"
+            return f"{begin} {unavailable.reason} ({unavailable.line})"
+    return possible
 
 
 def _sharp(record: LogRecord, nodes: int) -> str:
@@ -142,8 +152,9 @@ def _sharp(record: LogRecord, nodes: int) -> str:
     available = _availability(record, "sharp", record.sharp)
     if available:
         return available
-    requested = {record.settings.get("NCCL_COLLNET_ENABLE"), record.communicator.get("collnet_enable")} - {None, "0"}
-    if requested:
+    by_variable = record.settings.get("NCCL_COLLNET_ENABLE")
+    by_communicator = record.communicator.get("collnet_enable")
+    if {by_variable, by_communicator} - {None, "0"}:
         return "unknown, it was requested, and no line says what became of it"
     return "not requested; do: --variant nccl-sharp"
 
@@ -151,7 +162,7 @@ def _sharp(record: LogRecord, nodes: int) -> str:
 def executed_lines(raw: RawResults) -> Iterator[str]:
     """Yield for each call of NCCL what it ran as, by ranges of sizes, the largest sizes first.
 
-    The algorithm and the protocol are those of NCCL's own lines about calls of these sizes (subsystem TUNING).
+    The algorithm and the protocol are those that NCCL's own lines name for calls of that size (subsystem TUNING).
     """
     by_call: dict[str, dict[int, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     records = {attempt.number: _probe_result(attempt).record or LogRecord() for attempt, _ in raw.attempts}
@@ -167,30 +178,41 @@ def executed_lines(raw: RawResults) -> Iterator[str]:
         parts = []
         for label, group in groupby(descending, lambda entry: " or ".join(entry[1])):
             entries = list(group)
-            sizes = [size for size, _ in entries]
-            at = _size_words(sizes) if has_size else ""
-            reasons = entries[0][1].values()
-            because = "".join(f" ({reason})" for reason in reasons if reason)
-            parts.append(f"{label}{at}{because}")
+            part = label
+            if has_size:
+                part += _size_words([size for size, _ in entries])
+            for reason in entries[0][1].values():
+                if reason:
+                    part += f" ({reason})"
+            parts.append(part)
         yield f"{name}: {'; '.join(parts)}"
 
 
 def _is_call_of_nccl(history: CaseHistory) -> bool:
     """Return whether a case is a call of NCCL that was timed, and exchanges data."""
-    case, attempt = history.outcome.case, history.attempt
-    is_call = case.algorithm == NATIVE and not is_workload(case.collective) and case.transport == "nccl"
-    return is_call and history.outcome.timed and attempt.ranks - attempt.aggregators > 1
+    case = history.outcome.case
+    is_call = case.algorithm == NATIVE and case.transport == "nccl" and not is_workload(case.collective)
+    return is_call and history.outcome.timed and _members(history.attempt) > 1
+
+
+def _members(attempt: Attempt) -> int:
+    """Return the number of ranks that take part in collectives."""
+    return attempt.ranks - attempt.aggregators
 
 
 def _size_words(descending: Sequence[int]) -> str:
     """Return the ends of a range of sizes: `` from 1 KiB to 1 MiB``, `` at 8 B``."""
-    smallest, largest = format_size(descending[-1]), format_size(descending[0])
-    return f" at {smallest}" if smallest == largest else f" from {smallest} to {largest}"
+    smallest = format_size(descending[-1])
+    largest = format_size(descending[0])
+    if smallest == largest:
+        return f" at {smallest}"
+    return f" from {smallest} to {largest}"
 
 
 def _call_name(job: Job, history: CaseHistory) -> str:
     case = history.outcome.case
-    types = {(other.dtype, other.op) for other in job.cases if other.collective == case.collective}
+    same_collective = [planned for planned in job.cases if planned.collective == case.collective]
+    types = {(planned.dtype, planned.op) for planned in same_collective}
     words = [case.collective]
     if len(types) > 1:
         words += [case.dtype, case.op or ""]
@@ -200,12 +222,13 @@ def _call_name(job: Job, history: CaseHistory) -> str:
 
 def _what_ran(history: CaseHistory, record: LogRecord) -> tuple[str, str]:
     """Return the algorithm and the protocol of a call, and why they are unknown."""
-    case, outcome, attempt = history.outcome.case, history.outcome, history.attempt
+    outcome = history.outcome
     if outcome.executed in (None, UNKNOWN):
         return UNKNOWN, outcome.evidence or _WITHOUT_LOG
-    lines = record.lines_of_case(
-        case.collective, outcome.bytes or 0, attempt.ranks - attempt.aggregators, dtype=case.dtype, op=case.op
-    )
+    case = outcome.case
+    nbytes = outcome.bytes or 0
+    members = _members(history.attempt)
+    lines = record.lines_of_case(case.collective, nbytes, members, dtype=case.dtype, op=case.op)
     protocols = [line.protocol for line in lines]
     words = dict.fromkeys(filter(None, (outcome.executed, *protocols)))
     return ", ".join(words), ""

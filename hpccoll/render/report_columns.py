@@ -171,7 +171,7 @@ class TableColumn:
     def __init__(self, heading: str, cells: Iterable[Cell], *, is_number: bool) -> None:
         self.heading, self.is_number = heading, is_number
         numbers: dict[Cell, int] = {}
-        self.of_row = [numbers.setdefault(cell, len(numbers)) for cell in cells]
+        self.cell_of_row = [numbers.setdefault(cell, len(numbers)) for cell in cells]
         self.cells = list(numbers)
 
     @property
@@ -182,7 +182,7 @@ class TableColumn:
     def record(self) -> dict[str, object]:
         """Return the column as page.js reads it: ``texts`` and ``keys`` of its cells, and the cell of each row."""
         texts = [printable(text) for _, text in self.cells]
-        record: dict[str, object] = {"texts": texts, "number": self.is_number, "rows": self.of_row}
+        record: dict[str, object] = {"texts": texts, "number": self.is_number, "rows": self.cell_of_row}
         if self.is_number:
             record["keys"] = [float(f"{key:.7g}") if isinstance(key, float) else key for key, _ in self.cells]
         return record
@@ -211,7 +211,7 @@ class RowsTable:
         plain = self.statuses[:PAGE_ROWS] if self.is_paged else self.statuses
         rows = []
         for row, status in enumerate(plain):
-            cells = [column.cells[column.of_row[row]] for column in self.columns]
+            cells = [column.cells[column.cell_of_row[row]] for column in self.columns]
             rows.append((status, cells))
         return rows
 

@@ -46,7 +46,7 @@ from hpccoll.render.report_columns import rows_table
 from hpccoll.render.report_findings import report_findings
 from hpccoll.render.terminal_summary import case_counts
 from hpccoll.render.unmeasured_text import not_measured
-from hpccoll.render.workload_page import workload_answers, workload_page
+from hpccoll.render.workload_page import Table, workload_answers, workload_page
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.rows import NOT_PLANNED, Gap, Results, Run
 
@@ -83,7 +83,9 @@ class ReportChart:
     @property
     def tables(self) -> list[ChoiceTable]:
         """The tables of what the map shows; empty for any other chart."""
-        return choice_tables(self.group) if self.figure == "choice" else []
+        if self.figure != "choice":
+            return []
+        return choice_tables(self.group)
 
     @property
     def drawings(self) -> tuple[Drawing, ...]:
@@ -152,27 +154,36 @@ def _with_few_pngs(charts: Iterable[ReportChart]) -> list[ReportChart]:
 
 def _report_chart(group: ChartGroup, figure: Figure) -> ReportChart:
     name = f"charts/{group.name}-{figure.name}"
-    folded = figure.folded_part(group)
-    joined = "with " if folded is group else ""
+    shown = _drawing(figure, group.fitting, name)
+    folded_group = figure.folded_part(group)
+    folded = None
+    if folded_group:
+        folded = _drawing(figure, folded_group, f"{name}-oversubscribed")
+    summary = f"{_oversubscribed_counts(group)}: more ranks than cores"
+    if folded_group is group:
+        summary = f"with {summary}"
     return ReportChart(
         title=figure.title_of(group),
         caption=figure.group_caption(group),
         group=group,
         figure=figure.name,
-        shown=_drawing(figure, group.fitting, name),
-        folded=_drawing(figure, folded, f"{name}-oversubscribed") if folded else None,
-        summary=f"{joined}{_oversubscribed_counts(group)}: more ranks than cores",
+        shown=shown,
+        folded=folded,
+        summary=summary,
     )
 
 
 def _oversubscribed_counts(group: ChartGroup) -> str:
     """Return the counts of ranks or nodes with more ranks than cores, in words: ``3 and 4 ranks``."""
-    return f"{join_words([*map(str, group.oversubscribed_counts)])} {group.unit}"
+    counts = list(map(str, group.oversubscribed_counts))
+    return f"{join_words(counts)} {group.unit}"
 
 
 def _drawing(figure: Figure, group: ChartGroup, files: str) -> Drawing | None:
     specification = figure.specification(group)
-    return Drawing(_printable(specification), files) if specification else None
+    if not specification:
+        return None
+    return Drawing(_printable(specification), files)
 
 
 def _printable(value: Any) -> Any:
@@ -189,7 +200,8 @@ def _printable(value: Any) -> Any:
 
 def _save_drawing(drawing: Drawing, out: Path) -> None:
     whole = fitted(drawing.specification, WIDTH + AXIS_ROOM)
-    write_picture(whole, *(out / f"{drawing.files}.{ending}" for ending in drawing.endings))
+    paths = [out / f"{drawing.files}.{ending}" for ending in drawing.endings]
+    write_picture(whole, *paths)
 
 
 def page_context(
@@ -206,51 +218,62 @@ def page_context(
     sections = []
     for name, members in collectives.items():
         sections.append(_section(results, answers, name, members, charts, several=several))
-    planned = {gap.case.partition(".")[0] for gap in results.missing} & COLLECTIVES.keys()
-    unmeasured = sorted(planned - collectives.keys()) if several else []
-    return {
-        **_head(results, groups),
-        **_foot(results, groups, several=several),
-        "title": f"{measured_heading(groups)} - {title}",
-        "name": title,
-        "inputs": inputs,
-        "several": several,
-        "collectives": [(name, heading_of(name)) for name in collectives],
-        "answers": answer_section(results, answers, list(collectives), unmeasured),
-        "overview": [chart for chart in charts if chart.group.collective == OVERVIEW],
-        "sections": sections,
-        "vega": vega_script() if charts else "",
-    }
+    unmeasured: list[str] = []
+    if several:
+        planned = {gap.case.partition(".")[0] for gap in results.missing}
+        unmeasured = sorted((planned & COLLECTIVES.keys()) - collectives.keys())
+    overview = [chart for chart in charts if chart.group.collective == OVERVIEW]
+    script = vega_script() if charts else ""
+    context = _head(results, groups) | _foot(results, groups, several=several)
+    context["title"] = f"{measured_heading(groups)} - {title}"
+    context["name"] = title
+    context["inputs"] = inputs
+    context["several"] = several
+    context["collectives"] = [(name, heading_of(name)) for name in collectives]
+    context["answers"] = answer_section(results, answers, list(collectives), unmeasured)
+    context["overview"] = overview
+    context["sections"] = sections
+    context["vega"] = script
+    return context
 
 
 def _head(results: Results, groups: Sequence[ChartGroup]) -> dict[str, object]:
     """Return what the page says before its sections: what was measured, findings, and what is missing."""
-    findings = report_findings(results)
+    opening = []
+    remarks = []
+    for finding in report_findings(results):
+        if finding.severity == "critical":
+            opening.append(finding)
+        else:
+            remarks.append(finding)
+    partial = [run.run_id for run in results.runs if run.status != "complete"]
     return {
         "heading": measured_heading(groups),
         "summary": measured_summary(groups),
-        "opening": [finding for finding in findings if finding.severity == "critical"],
-        "remarks": [finding for finding in findings if finding.severity != "critical"],
+        "opening": opening,
+        "remarks": remarks,
         "counts": case_counts(results),
-        "partial": [run.run_id for run in results.runs if run.status != "complete"],
+        "partial": partial,
         "missing": _by_reason(results.missing),
     }
 
 
 def _foot(results: Results, groups: Sequence[ChartGroup], *, several: bool) -> dict[str, object]:
-    """Return what the page says after its sections; of ``several`` collectives each lists its own rows."""
+    """Return what the page says after its sections; if it has ``several`` collectives, each lists its own rows."""
     others = other_programs(results)
     jobs = [(job.id, job.job, job.outcome, job.hosts, job.limit, job.log) for job in results.scheduled]
-    is_shown = {
-        "rows": not several,
-        "other-programs": bool(others),
-        "skipped": bool(results.skipped),
-        "jobs": bool(jobs),
-        "provenance": True,
-        "glossary": True,
-    }
+    ends = []
+    if not several:
+        ends.append("rows")
+    if others:
+        ends.append("other-programs")
+    if results.skipped:
+        ends.append("skipped")
+    if jobs:
+        ends.append("jobs")
+    ends += ["provenance", "glossary"]
     return {
-        "ends": [name for name, shown in is_shown.items() if shown],
+        "ends": ends,
         "table": rows_table([] if several else groups),
         "others": others,
         "skipped": _by_reason(results.skipped),
@@ -266,34 +289,44 @@ def _section(
 ) -> dict[str, object]:  # fmt: skip
     missing = sum(gap.case.startswith(f"{name}.") for gap in results.missing)
     shared = shared_words(groups)
-    settings = {group.name: group.distinguishing_setting(shared) if len(groups) > 1 else "" for group in groups}
+    settings = []
+    for group in groups:
+        words = group.distinguishing_setting(shared) if len(groups) > 1 else ""
+        settings.append(_setting(group, words, charts))
+    own_answers = ""
+    own_rows: Sequence[ChartGroup] = []
+    if several:
+        own_answers = collective_answers(results, answers, name)
+        own_rows = groups
     return {
         "name": name,
         "heading": heading_of(name),
         "description": describe_collective(name, groups),
-        "groups": [_setting(group, settings[group.name], charts) for group in groups],
-        "answers": collective_answers(results, answers, name) if several else "",
+        "groups": settings,
+        "answers": own_answers,
         "missing": format_count(missing, "case") if missing else "",
-        "rows": rows_table(groups if several else []),
+        "rows": rows_table(own_rows),
     }
 
 
 def _setting(group: ChartGroup, setting: str, charts: Sequence[ReportChart]) -> dict[str, object]:
     page = workload_page(group.collective)
-    head, choices = page.choices(group) if page else ([], [])
+    head: Sequence[str] = []
+    choices: Sequence[object] = []
+    if page:
+        head, choices = page.choices(group)
     own_charts = [chart for chart in charts if chart.group is group]
     charted_settings = {chart.group.name for chart in charts if chart.group.collective != OVERVIEW}
     not_charted = ""
     if group.drawn and not own_charts and charted_settings:
         not_charted = NOT_CHARTED.format(settings=format_count(len(charted_settings), "setting"))
-    findings, tables = None, None
+    findings = None
+    tables: list[tuple[Table, str]] | None = None
     if group.usable:
         findings = group_findings(group)
-        tables = [
-            (mapping_table(group), MAPPING_NOTE),
-            (sent_bytes_table(group), HEADER_MODEL),
-            *(page.tables(group) if page else ()),
-        ]
+        tables = [(mapping_table(group), MAPPING_NOTE), (sent_bytes_table(group), HEADER_MODEL)]
+        if page:
+            tables += page.tables(group)
     return {
         "setting": setting,
         "lines": heading_lines(group),
@@ -317,14 +350,20 @@ def answer_section(
     The ``collectives`` have a part of the page each; the ``unmeasured`` ones were planned, too.
     """
     several = len(collectives) > 1
-    of_workloads = workload_answers(results)
-    of_pairs = pair_answers(results)
+    answers_of_workloads = workload_answers(results)
+    answers_of_pairs = pair_answers(results)
     shown: list[Answer] = []
     folded: list[Answer] = []
     for name in (*collectives, *unmeasured):
-        first, others = (of_workloads[name], []) if name in of_workloads else answers.split(name)
-        shown += [*of_pairs.get(name, ()), *first] or [unanswered(results, name)]
-        folded += [] if several else others
+        own_answers = list(answers_of_pairs.get(name, ()))
+        if name in answers_of_workloads:
+            own_answers += answers_of_workloads[name]
+        else:
+            first, others = answers.split(name)
+            own_answers += first
+            if not several:
+                folded += others
+        shown += own_answers or [unanswered(results, name)]
     context = _answers(results, shown, folded, [*collectives, *unmeasured])
     legend = {
         "brief": ANSWERS_IN_BRIEF,
@@ -336,31 +375,46 @@ def answer_section(
 
 
 def collective_answers(results: Results, answers: Answers, name: str) -> str:
-    """Return all answers of one of several collectives."""
+    """Return all answers for the collective ``name``, on a page that has further ones."""
     shown, folded = answers.split(name)
-    return render("answers.html", _answers(results, shown, folded, [name])) if shown else ""
+    if not shown:
+        return ""
+    return render("answers.html", _answers(results, shown, folded, [name]))
 
 
 def _answers(
     results: Results, shown: Sequence[Answer], folded: Sequence[Answer], names: Sequence[str]
 ) -> dict[str, object]:
     """Return what a page says: some answers, others in a fold, and what those of collectives ``names`` do not cover."""
-    summary = f"{name_settings(answer.where for answer in folded)}: {format_count(len(folded), 'more setting')}"
+    settings = name_settings(answer.where for answer in folded)
+    summary = f"{settings}: {format_count(len(folded), 'more setting')}"
     shared = {answer.where for answer in shown if answer.where}
+    shared_setting = ""
+    if len(shared) == 1 and len(shown) > 1:
+        shared_setting = shared.pop()
     return {
-        "on": shared.pop() if len(shared) == 1 and len(shown) > 1 else "",
-        "shown": shown, "folded": folded, "summary": summary, "not_measured": not_measured(results, names),
-        "links": (), "legend": None,
-    }  # fmt: skip
+        "on": shared_setting,
+        "shown": shown,
+        "folded": folded,
+        "summary": summary,
+        "not_measured": not_measured(results, names),
+        "links": (),
+        "legend": None,
+    }
 
 
 def _counts(results: Results) -> str:
-    others = any(not row.ours for row in results.rows)
+    has_other_rows = any(not row.ours for row in results.rows)
     not_planned = sum(gap.status == NOT_PLANNED for gap in results.skipped)
-    if results.done != (results.planned, 0) or len(results.skipped) > not_planned or others:
+    are_all_done = results.done == (results.planned, 0)
+    if not are_all_done or len(results.skipped) > not_planned or has_other_rows:
         return case_counts(results)
-    all_have = f"All {results.planned} cases have" if results.planned > 1 else "The only case has"
-    return f"{all_have} a result" + (f"; {not_planned} more left out of the plan" if not_planned else "")
+    text = "The only case has a result"
+    if results.planned > 1:
+        text = f"All {results.planned} cases have a result"
+    if not_planned:
+        text += f"; {not_planned} more left out of the plan"
+    return text
 
 
 NOT_CHARTED = (
@@ -383,12 +437,19 @@ def _by_reason(missing: Iterable[Gap]) -> list[tuple[str, str, str, list[str]]]:
     cases: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for gap in missing:
         cases[gap.status, gap.job, gap.reason].append(gap.case)
-    lines = [(*key, of_reason) for key, of_reason in cases.items()]
+    lines = [(*key, alike) for key, alike in cases.items()]
     return sorted(lines, key=lambda line: (line[0] == "not run", -len(line[3])))
 
 
 def _provenance(run: Run) -> tuple[str, dict[str, str]]:
-    facts = {name: getattr(run, name) for name in ("machine", "kind", "created", "status")}
-    facts = {"raw file": run.path} | facts | library_facts(run) | provenance_facts(run.provenance)
+    facts: dict[str, object] = {
+        "raw file": run.path,
+        "machine": run.machine,
+        "kind": run.kind,
+        "created": run.created,
+        "status": run.status,
+    }
+    facts |= library_facts(run)
+    facts |= provenance_facts(run.provenance)
     title = f"run {run.run_id}: job {run.job}, attempt {run.attempt}, {run.created}, {run.status}"
     return title, {name: str(value) for name, value in facts.items()}

@@ -232,8 +232,11 @@ class PrintedTable:
 
         The ``histories`` are those of the job so far, also of earlier launches; ``ranges`` say what to use.
         """
-        rows = [self._row(job, history) for history in histories]
-        rows = [row for row in rows if row.ranks in self._shapes]
+        rows = []
+        for history in histories:
+            row = self._row(job, history)
+            if row.ranks in self._shapes:
+                rows.append(row)
         if not rows:
             return
         is_marked = any(_mark(row.result, ranges) for row in rows)
@@ -247,8 +250,8 @@ class PrintedTable:
         for number, shape in enumerate(self._shapes):
             if number:
                 print(f"# {shape}")
-            of_shape = [row for row in rows if row.ranks == shape]
-            print("\n".join([*self._compared(of_shape, more), *self._failures(of_shape)]))
+            shape_rows = [row for row in rows if row.ranks == shape]
+            print("\n".join([*self._compared(shape_rows, more), *self._failures(shape_rows)]))
         partial = sum(row.incomplete for row in rows)
         if partial:
             print(f"# {format_count(partial, 'case')} with fewer than {job.effort.rounds} rounds: the run ended before")
@@ -265,7 +268,7 @@ class PrintedTable:
         return columns
 
     def _compared(self, rows: Iterable[_TableRow], more: Sequence[_Column]) -> Iterator[str]:
-        """Yield the lines of the rows with numbers, call by call, with a line between calls of several rows."""
+        """Yield the lines of the rows with numbers, call by call, with lines between calls if some have more rows."""
         calls: dict[tuple[int, int], list[_TableRow]] = defaultdict(list)
         for row in rows:
             if not row.failure:
@@ -285,8 +288,11 @@ class PrintedTable:
         for row in failed:
             by_reason[row.name, row.failure].append(row)
         for (name, failure), group in by_reason.items():
-            ends = join_ends(map(format_size, sorted(row.result.bytes for row in group)))
-            which = _placement(group[0].result) if len(group) == 1 else f"{len(group)} cases"
+            sizes = sorted(row.result.bytes for row in group)
+            ends = join_ends(map(format_size, sizes))
+            which = f"{len(group)} cases"
+            if len(group) == 1:
+                which = _placement(group[0].result)
             yield f"{name:>{self._width}} {ends:>8} {which} {failure}"
 
     def _lines(self, row: _TableRow, more: Sequence[_Column] = ()) -> list[str]:
@@ -346,7 +352,10 @@ class PrintedTable:
         self._series = {name: position for position, name in enumerate(names)}
         calls = dict.fromkeys(round_key(case).without("requested_bytes") for case in job.cases)
         self._calls = {call: position for position, call in enumerate(calls)}
-        shared = [text for texts in values.values() if len(texts) == 1 for text in texts if text]
+        shared: list[str] = []
+        for texts in values.values():
+            if len(texts) == 1:
+                shared += filter(None, texts)
         comments = [*_header_lines(job, attempt, count), f"all: {' '.join(shared)}"]
         lines = [f"# {comment}" for comment in comments]
         lines += self._headings(_COLUMNS)
@@ -388,6 +397,15 @@ def _measurements_line(job: Job, attempt: Attempt, count: int) -> str:
     return f"{where}{what}, random order (seed {job.seed}), up to about {likely}"
 
 
+def _timing_lines(timings: Sequence[str], operations: int) -> Iterator[str]:
+    """Yield what timings other than single measure, with the given number of operations in an iteration."""
+    for timing in timings:
+        if timing in _TIMING_TEXTS:
+            yield _TIMING_TEXTS[timing].format(operations)
+    if timings == [AGGREGATED]:
+        yield f"--timing {SINGLE} adds what the host takes to queue one operation and to see its end"
+
+
 def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
     yield _measurements_line(job, attempt, count)
     if attempt.ranks == 1:
@@ -414,8 +432,6 @@ def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
         yield "time: the median over iterations of the longest duration over ranks; +-: half its 95 % interval"
     if any(case.load for case in job.cases):
         yield "load gemm: a thread of each rank multiplies matrices while its cases are measured"
-    yield from (_TIMING_TEXTS[timing].format(job.effort.operations) for timing in timings if timing in _TIMING_TEXTS)
-    if [*timings] == [AGGREGATED]:
-        yield f"--timing {SINGLE} adds what the host takes to queue one operation and to see its end"
+    yield from _timing_lines(list(timings), job.effort.operations)
     if job.effort.rounds > 1:
         yield "several rounds: the median of their medians; rounds: the range of these medians"

@@ -1,6 +1,6 @@
 """What is slow in a recorded job, as text and as JSON."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,10 +72,12 @@ def slow_answers(parts: SlowParts, against: Sequence[AgainstCurve] | None = None
 
 def _communication_answers(ranks: Sequence[RankTimes]) -> Iterator[str]:
     """Yield how long ranks communicate, and how much of that is transfer and waiting."""
-    answer = f"each rank communicates for {_range(rank.communication_s for rank in ranks)}"
+    communication = _range(rank.communication_s for rank in ranks)
+    answer = f"each rank communicates for {communication}"
     overlap = any(rank.operations_s > (1 + MIXED_SHARE) * rank.communication_s for rank in ranks)
     if overlap:
-        answer += f", in operations that take {_range(rank.operations_s for rank in ranks)}"
+        operations = _range(rank.operations_s for rank in ranks)
+        answer += f", in operations that take {operations}"
     yield answer
     divided = [rank for rank in ranks if rank.transfer_s is not None]
     if divided:
@@ -86,7 +88,9 @@ def _communication_answers(ranks: Sequence[RankTimes]) -> Iterator[str]:
 
 def _undivided_s(rank: RankTimes) -> float:
     """Return the seconds of communication that are not known to be transfer or waiting."""
-    return rank.operations_s - (rank.transfer_s or 0.0) - (rank.waiting_s or 0.0)
+    transfer_s = rank.transfer_s or 0.0
+    waiting_s = rank.waiting_s or 0.0
+    return rank.operations_s - transfer_s - waiting_s
 
 
 def _slower_answers(against: Iterable[AgainstCurve]) -> Iterator[str]:
@@ -94,8 +98,9 @@ def _slower_answers(against: Iterable[AgainstCurve]) -> Iterator[str]:
     slower = [curve for curve in against if curve.verdict is HeldVerdict.SLOWER]
     slower.sort(key=lambda curve: curve.ratio or 0.0, reverse=True)
     for curve in slower[:MAX_SLOWER]:
+        size = format_rounded_size(curve.bytes)
         yield (
-            f"{curve.collective} of {format_rounded_size(curve.bytes)} in group {group_text(curve.group)} takes "
+            f"{curve.collective} of {size} in group {group_text(curve.group)} takes "
             f"{curve.ratio:.2g} times what this machine gave ({curve.kind})"
         )
 
@@ -112,19 +117,21 @@ def _late_answers(parts: SlowParts) -> Iterator[str]:
             " all-reduces, which all of a group recorded, none of whom sends messages to another"
         )
     if judged and not parts.late:
-        other = "other " if parts.unjudged else ""
+        no_rank = "no other rank" if parts.unjudged else "no rank"
         least = f"{format_per_cent(LEAST_OF_COMMUNICATION)} of the time in operations"
         if parts.least_part is not None:
             least = f"{format_per_cent(parts.least_part)} of the time"
-        yield f"no {other}rank is late by {least} or more"
+        yield f"{no_rank} is late by {least} or more"
 
 
 def _late_text(lag: Lag, parts: SlowParts) -> str:
     """Return by how much a rank is late, and in how many operations the others waited for it."""
+    name = f"rank {lag.rank}"
     host = parts.hosts.get(lag.rank)
-    place = f" on {host}" if host else ""
+    if host:
+        name += f" on {host}"
     total = format_seconds(lag.total_s)
-    text = f"rank {lag.rank}{place} is late: after the first operation the others wait {total} for it"
+    text = f"{name} is late: after the first operation the others wait {total} for it"
     if lag.part is not None:
         text += f", {format_per_cent(lag.part)} of the time"
     for late_rank in parts.came_last:
@@ -134,8 +141,11 @@ def _late_text(lag: Lag, parts: SlowParts) -> str:
 
 
 def _counts_more_often(last: LateRank, lag: Lag) -> bool:
-    """Return whether a rank came last by clearly more than its lag; the first operation is no part of the latter."""
-    return last.rank == lag.rank and last.total_s - last.median_s > CLEARLY_MORE * lag.total_s
+    """Return whether a rank came last by clearly more than its lag, which does not contain the first operation."""
+    if last.rank != lag.rank:
+        return False
+    late_after_first_s = last.total_s - last.median_s
+    return late_after_first_s > CLEARLY_MORE * lag.total_s
 
 
 def _has_lag_counted_more_often(parts: SlowParts) -> bool:
@@ -147,8 +157,11 @@ def _has_lag_counted_more_often(parts: SlowParts) -> bool:
 
 def _range(seconds: Iterable[float]) -> str:
     ordered = sorted(seconds)
-    low, high = format_seconds(ordered[0]), format_seconds(ordered[-1])
-    return low if low == high else f"{low} to {high}"
+    low = format_seconds(ordered[0])
+    high = format_seconds(ordered[-1])
+    if low == high:
+        return low
+    return f"{low} to {high}"
 
 
 def group_text(group: Group) -> str:
@@ -158,7 +171,7 @@ def group_text(group: Group) -> str:
     return group.name or "all"
 
 
-def _known(value: float | None, words: Callable[[float], str]) -> str:
+def _or_unknown(value: float | None, words: Callable[[float], str]) -> str:
     return "unknown" if value is None else words(value)
 
 
@@ -174,12 +187,16 @@ def _transfer(times: OperationTimes) -> str:
     total_s = _transfer_s(times)
     if total_s is None:
         return "unknown"
-    return format_seconds(total_s) if times.is_complete else f"at most {format_seconds(total_s)}"
+    if not times.is_complete:
+        return f"at most {format_seconds(total_s)}"
+    return format_seconds(total_s)
 
 
 def _transfer_s(times: OperationTimes) -> float | None:
     """Return the seconds of transfer of all operations; None if they are not divided."""
-    return float(times.waiting.transfer_s.sum()) if times.waiting else None
+    if not times.waiting:
+        return None
+    return float(times.waiting.transfer_s.sum())
 
 
 def _waiting_per_rank(times: OperationTimes) -> str:
@@ -201,15 +218,17 @@ RANK_COLUMNS: Columns[RankTimes] = (
     ("rank", lambda rank: rank.rank),
     ("host", lambda rank: rank.host or "unknown"),
     ("communication", lambda rank: format_seconds(rank.communication_s)),
-    ("transfer", lambda rank: _known(rank.transfer_s, format_seconds)),
-    ("waiting", lambda rank: _known(rank.waiting_s, format_seconds)),
-    ("share", lambda rank: _known(rank.share, format_per_cent)),
-    ("exposed", lambda rank: _known(rank.exposed, format_per_cent)),
+    ("transfer", lambda rank: _or_unknown(rank.transfer_s, format_seconds)),
+    ("waiting", lambda rank: _or_unknown(rank.waiting_s, format_seconds)),
+    ("share", lambda rank: _or_unknown(rank.share, format_per_cent)),
+    ("exposed", lambda rank: _or_unknown(rank.exposed, format_per_cent)),
 )
 
 
 def _measured(curve: AgainstCurve) -> str:
-    return f"{format_seconds(curve.expected.value)}, {curve.kind}" if curve.expected else curve.reason
+    if not curve.expected:
+        return curve.reason
+    return f"{format_seconds(curve.expected.value)}, {curve.kind}"
 
 
 AGAINST_COLUMNS: Columns[AgainstCurve] = (
@@ -228,20 +247,23 @@ def slow_tables(
     parts: SlowParts, against: Sequence[AgainstCurve] | None = None
 ) -> dict[str, tuple[list[str], list[list[str]]]]:
     """Return the tables by their headings: collectives, who came last, ranks, and what the machine gave."""
-    last_columns: Columns[LateRank] = (
-        ("rank", lambda late: late.rank),
-        ("host", lambda late: parts.hosts.get(late.rank) or "unknown"),
-        ("last in", lambda late: f"{late.operations} of {late.taken}"),
-        ("after the others by", lambda late: format_seconds(late.median_s)),
-        ("in all", lambda late: format_seconds(late.total_s)),
-    )
     tables = {
         "collectives": table_of(COLLECTIVE_COLUMNS, parts.times),
-        "who came last": table_of(last_columns, parts.came_last),
+        "who came last": table_of(_last_columns(parts.hosts), parts.came_last),
         "ranks": table_of(RANK_COLUMNS, parts.ranks),
         "beside this machine": table_of(AGAINST_COLUMNS, against or ()),
     }
     return {heading: (head, rows) for heading, (head, rows) in tables.items() if rows}
+
+
+def _last_columns(hosts: Mapping[int, str | None]) -> Columns[LateRank]:
+    return (
+        ("rank", lambda late: late.rank),
+        ("host", lambda late: hosts.get(late.rank) or "unknown"),
+        ("last in", lambda late: f"{late.operations} of {late.taken}"),
+        ("after the others by", lambda late: format_seconds(late.median_s)),
+        ("in all", lambda late: format_seconds(late.total_s)),
+    )
 
 
 def slow_notes(parts: SlowParts) -> Iterator[str]:
@@ -250,8 +272,9 @@ def slow_notes(parts: SlowParts) -> Iterator[str]:
         yield f"{_clocks_text(parts, parts.residual_s)}: of ranks that come closer together none is called the last"
     shifts = {rank.host: parts.shifts_s.get(rank.rank, 0.0) for rank in parts.ranks if rank.host}
     if len(shifts) > 1 and any(shifts.values()):
-        words = [f"{host} {format_seconds(shift)}" for host, shift in sorted(shifts.items())]
-        yield f"clocks of hosts were shifted: {', '.join(first_few(words, 8, 'host'))}"
+        host_shifts = [f"{host} {format_seconds(shift)}" for host, shift in sorted(shifts.items())]
+        shown = ", ".join(first_few(host_shifts, 8, "host"))
+        yield f"clocks of hosts were shifted: {shown}"
     if _has_lag_counted_more_often(parts):
         yield (
             "what a late rank brings along from one operation to the next counts once in the time that others wait for"
@@ -279,34 +302,44 @@ def slow_record(parts: SlowParts, against: Sequence[AgainstCurve] | None = None)
     curves = None
     if against is not None:
         curves = [curve.to_json() for curve in against]
-    return {
-        "step_s": _median(rank.step_s for rank in parts.ranks),
-        "waiting_s": _median(rank.waiting_s for rank in parts.ranks),
-        "share": _median(rank.share for rank in parts.ranks),
-        "exposed": _median(rank.exposed for rank in parts.ranks),
-        "transfer_s": _median(rank.transfer_s for rank in parts.ranks),
-        "late": [_late_record(lag, parts) for lag in parts.late],
-        "late_unknown": list(parts.unjudged),
-        "came_last": [_last_record(late_rank, parts) for late_rank in parts.came_last],
-        "collectives": [_collective_record(times) for times in parts.times],
-        "per_rank": [rank._asdict() | {"share": rank.share, "exposed": rank.exposed} for rank in parts.ranks],
-        "clock_residual_s": parts.residual_s,
-        "against": curves,
-    }
+    record: dict[str, Any] = {}
+    for name in ("step_s", "waiting_s", "share", "exposed", "transfer_s"):
+        record[name] = _median(getattr(rank, name) for rank in parts.ranks)
+    record["late"] = [_late_record(lag, parts) for lag in parts.late]
+    record["late_unknown"] = list(parts.unjudged)
+    record["came_last"] = [_last_record(late_rank, parts) for late_rank in parts.came_last]
+    record["collectives"] = [_collective_record(times) for times in parts.times]
+    record["per_rank"] = [_rank_record(rank) for rank in parts.ranks]
+    record["clock_residual_s"] = parts.residual_s
+    record["against"] = curves
+    return record
+
+
+def _rank_record(rank: RankTimes) -> dict[str, Any]:
+    return rank._asdict() | {"share": rank.share, "exposed": rank.exposed}
 
 
 def _collective_record(times: OperationTimes) -> dict[str, Any]:
     return {
-        "group": times.group.name, "collective": times.collective, "ranks": len(times.ranks),
-        "all_ranks": times.is_complete, "operations": len(times.operations), "transfer_s": _transfer_s(times),
-    }  # fmt: skip
+        "group": times.group.name,
+        "collective": times.collective,
+        "ranks": len(times.ranks),
+        "all_ranks": times.is_complete,
+        "operations": len(times.operations),
+        "transfer_s": _transfer_s(times),
+    }
 
 
 def _last_record(late_rank: LateRank, parts: SlowParts) -> dict[str, Any]:
+    host = parts.hosts.get(late_rank.rank)
     return {
-        "rank": late_rank.rank, "host": parts.hosts.get(late_rank.rank), "share": late_rank.share,
-        "median_s": late_rank.median_s, "total_s": late_rank.total_s, "operations": late_rank.operations,
-    }  # fmt: skip
+        "rank": late_rank.rank,
+        "host": host,
+        "share": late_rank.share,
+        "median_s": late_rank.median_s,
+        "total_s": late_rank.total_s,
+        "operations": late_rank.operations,
+    }
 
 
 def _late_record(lag: Lag, parts: SlowParts) -> dict[str, Any]:
@@ -315,9 +348,10 @@ def _late_record(lag: Lag, parts: SlowParts) -> dict[str, Any]:
     for late_rank in parts.came_last:
         if late_rank.rank == lag.rank:
             record = _last_record(late_rank, parts)
-    return record | {"rank": lag.rank, "host": parts.hosts.get(lag.rank), "part": lag.part, "total_s": lag.total_s}
+    host = parts.hosts.get(lag.rank)
+    return record | {"rank": lag.rank, "host": host, "part": lag.part, "total_s": lag.total_s}
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
+    measured = [value for value in values if value is not None]
+    return float(np.median(measured)) if measured else None

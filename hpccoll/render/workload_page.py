@@ -52,7 +52,9 @@ def workload_answers(results: "Results") -> "dict[str, list[Answer]]":
     answers = {}
     for name in dict.fromkeys(row.collective for row in results.rows):
         page = workload_page(name)
-        of_workload = page.answers(results) if page else []
-        if of_workload:
-            answers[name] = of_workload
+        if page is None:
+            continue
+        own_answers = page.answers(results)
+        if own_answers:
+            answers[name] = own_answers
     return answers

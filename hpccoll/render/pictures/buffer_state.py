@@ -78,7 +78,11 @@ def runs(numbers: Iterable[int]) -> list[list[int]]:
 
 def spans(numbers: Iterable[int], separator: str = ", ") -> str:
     """Return ascending ``numbers`` as people write them: ``0, 2..5``."""
-    return separator.join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs(numbers))
+    words = []
+    for run in runs(numbers):
+        first, last = run[0], run[-1]
+        words.append(str(first) if first == last else f"{first}..{last}")
+    return separator.join(words)
 
 
 def buffer_state(call: CollectiveCall, trace: Trace, unit: int | None = None) -> BufferState:
@@ -86,12 +90,16 @@ def buffer_state(call: CollectiveCall, trace: Trace, unit: int | None = None) ->
 
     By default it is unit 0 of a reduction, and of blocks all, or unit 0 if several origins have several units.
     """
-    layout, units, reduces = trace.schedule.layout, trace.schedule.units, call.collective.reduces
+    layout = trace.schedule.layout
+    units = trace.schedule.units
+    reduces = call.collective.reduces
     if unit is not None and not 0 <= unit < units:
         raise BadInputError("--unit", unit, f"a unit from 0 to {units - 1}")
+    unit_of_result = None
     if reduces:
         unit = unit or 0
-    ends = [_result(call, me, units, unit if reduces else None) for me in range(layout.ranks)]
+        unit_of_result = unit
+    ends = [_result(call, me, units, unit_of_result) for me in range(layout.ranks)]
     wanted: Contributions = frozenset().union(*ends)
     origins = {origin for origin, _ in wanted}
     blocks = {block for _, block in wanted}
@@ -112,12 +120,15 @@ def buffer_state(call: CollectiveCall, trace: Trace, unit: int | None = None) ->
     by_unit = not reduces and _shows_units(wanted, history)
 
     def to_symbols(contributions: Iterable[Contribution]) -> Symbols:
-        return frozenset(block if by_unit else origin for origin, block in contributions)
+        if by_unit:
+            return frozenset(block for _, block in contributions)
+        return frozenset(origin for origin, _ in contributions)
 
+    all_symbols = frozenset(range(layout.workers)) if reduces else to_symbols(wanted)
     return BufferState(
         _cell_meaning(unit, reduces=reduces, by_unit=by_unit),
         rows=tuple(tuple(map(to_symbols, row)) for row in history),
-        all_symbols=frozenset(range(layout.workers)) if reduces else to_symbols(wanted),
+        all_symbols=all_symbols,
         expected=tuple(to_symbols(end & wanted) for end in ends),
         letters=not by_unit and layout.workers <= len(ascii_lowercase),
         unit=None if by_unit else unit,
@@ -126,8 +137,11 @@ def buffer_state(call: CollectiveCall, trace: Trace, unit: int | None = None) ->
 
 def _result(call: CollectiveCall, me: int, units: int, unit: int | None) -> Contributions:
     """Return what rank ``me`` must hold at the end, in all units, or in one."""
-    targets = [target for target in call.target(me, units) if unit is None or target == unit]
-    return frozenset().union(*(call.result(me, target) for target in targets))
+    result: set[Contribution] = set()
+    for target in call.target(me, units):
+        if unit is None or target == unit:
+            result |= call.result(me, target)
+    return frozenset(result)
 
 
 def _shows_units(wanted: Contributions, history: Sequence[Sequence[Contributions]]) -> bool:
@@ -143,7 +157,9 @@ def _cell_meaning(unit: int | None, *, reduces: bool, by_unit: bool) -> str:
         return "which units each rank has"
     if reduces:
         return f"whose unit {unit} is folded in"
-    return "whose block each rank has" if unit is None else f"whose unit {unit} each rank has"
+    if unit is None:
+        return "whose block each rank has"
+    return f"whose unit {unit} each rank has"
 
 
 class _Memory:

@@ -39,8 +39,12 @@ class Graph:
     def neighbours(self) -> dict[int, list[int]]:
         """The ranks with which each rank exchanges messages, in order."""
         adjacent: dict[int, list[int]] = {me: [] for me in range(self.ranks)}
-        for a, b in sorted({*self.first} | {(b, a) for a, b in self.first}):
+        for a, b in sorted(self.links):
             adjacent[a].append(b)
+            if a != b:
+                adjacent[b].append(a)
+        for peers in adjacent.values():
+            peers.sort()
         return adjacent
 
     def cycle(self) -> list[int] | None:
@@ -77,9 +81,13 @@ class Graph:
         components = _components(neighbours)
         if len(self.links) != self.ranks - len(components) or not self.links:
             return None
-        tops = [root if root in component else self._root(component) for component in components]
-        found = [_tree(neighbours, top, None) for top in tops if top is not None]
-        return found if len(found) == len(tops) else None
+        trees = []
+        for component in components:
+            top = root if root in component else self._root(component)
+            if top is None:
+                return None
+            trees.append(_tree(neighbours, top, None))
+        return trees
 
     def _root(self, component: set[int]) -> int | None:
         """Return the rank to which all first messages among ``component`` lead, or from which they all come."""
@@ -105,13 +113,17 @@ def _undirected(pairs: Iterable[Pair]) -> set[Pair]:
 
 
 def _components(neighbours: Mapping[int, Sequence[int]]) -> list[set[int]]:
-    left, components = set(neighbours), []
+    left = set(neighbours)
+    components = []
     while left:
         reached: set[int] = set()
         fresh = {min(left)}
         while fresh:
             reached |= fresh
-            fresh = {b for a in fresh for b in neighbours[a]} - reached
+            adjacent: set[int] = set()
+            for me in fresh:
+                adjacent.update(neighbours[me])
+            fresh = adjacent - reached
         components.append(reached)
         left -= reached
     return components

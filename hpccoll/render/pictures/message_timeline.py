@@ -75,13 +75,17 @@ class Grid:
 def _pixels_of_rank(ranks: int) -> float:
     if ranks <= 9:
         return 54.0
-    return 44.0 if ranks <= 18 else max(9.0, 800.0 / ranks)
+    if ranks <= 18:
+        return 44.0
+    return max(9.0, 800.0 / ranks)
 
 
 def _pixels_of_round(rounds: int) -> float:
     if rounds <= 8:
         return 58.0
-    return 48.0 if rounds <= 14 else min(40.0, max(12.0, 1600 / rounds))
+    if rounds <= 14:
+        return 48.0
+    return min(40.0, max(12.0, 1600 / rounds))
 
 
 def _widest_fan(traces: Sequence[Trace]) -> int:
@@ -141,8 +145,12 @@ def background(grid: Grid) -> Iterator[SvgShape]:
 
 def spacetime(traces: Sequence[Trace], grid: Grid, style: Style) -> list[SvgShape]:
     """Return the diagram over time of all slices, one over the other."""
-    drawn = [arrow for number, trace in enumerate(traces) for arrow in arrows(trace, number, grid, style)]
-    pieces = [piece for arrow in drawn for piece in arrow.pieces]
+    drawn: list[Arrow] = []
+    for number, trace in enumerate(traces):
+        drawn += arrows(trace, number, grid, style)
+    pieces: list[Curve] = []
+    for arrow in drawn:
+        pieces += arrow.pieces
     return [*background(grid), *pieces, *rank_heads(grid), *node_headings(grid), *labels(drawn, grid)]
 
 
@@ -157,7 +165,8 @@ class Arrow:
 
 def arrows(trace: Trace, number: int, grid: Grid, style: Style) -> Iterator[Arrow]:
     """Yield an arrow for each message of slice ``number``."""
-    laps, labelled = _laps(trace), _needs_labels(trace)
+    laps = _laps(trace)
+    labelled = _needs_labels(trace)
     late = _staggered(trace.departing, "source", grid)
     early = _staggered(trace.landing, "target", grid)
     few = len(trace.messages) <= 4 * grid.layout.ranks * trace.rounds
@@ -288,8 +297,11 @@ def _best(arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], gri
 
     The ``others`` are points along other arrows, [arrow, point, (x, y)].
     """
-    heights = [point.y for piece in arrow.pieces for point in (piece.start, piece.end)]
-    highest, lowest = min(heights) - 20, max(heights) + 20
+    heights = []
+    for piece in arrow.pieces:
+        heights += [piece.start.y, piece.end.y]
+    highest = min(heights) - 20
+    lowest = max(heights) + 20
     near = [bounds_of([text]) for text in placed if highest < text.at.y < lowest]
     left, right = grid.edges
     best, least = None, _TOO_MUCH

@@ -26,7 +26,8 @@ def picture(view: ScheduleView, unit: int | None = None) -> str:
     traces = view.traces
     if view.is_part:
         traces = [_between_shown_ranks(trace) for trace in traces]
-    style, grid = Style.of(traces), Grid.of(traces)
+    style = Style.of(traces)
+    grid = Grid.of(traces)
     time = spacetime(traces, grid, style)
     root = None if view.is_part else view.root
     graphs = [*message_graphs(traces, style, root), *_legend(traces, style)]
@@ -48,7 +49,7 @@ def picture(view: ScheduleView, unit: int | None = None) -> str:
 
 
 def _between_shown_ranks(trace: Trace) -> Trace:
-    """Return the messages of a trace between the ranks of a part, on the layout of these ranks."""
+    """Return the messages of a trace between the ranks of a part, on the layout of those ranks."""
     layout = trace.schedule.layout.subset(range(RANKS_OF_PART))
     departing = [_shown_messages(messages) for messages in trace.departing]
     landing = [_shown_messages(messages) for messages in trace.landing]
@@ -76,15 +77,20 @@ def _heading(title: str, lines: Sequence[str], below: Bounds) -> Iterator[SvgSha
 
 
 def _legend(traces: Sequence[Trace], style: Style) -> list[list[SvgShape]]:
-    messages = [m for trace in traces for m in trace.messages]
+    folds = copies = replaces = False
+    for trace in traces:
+        for m in trace.messages:
+            folds |= m.folds
+            copies |= m.copies
+            replaces |= not m.folds and not m.copies
     by_arrival = style.by == "arrival"
     entries = [(LineStyle(colour, width=3.0), meaning) for colour, meaning in style.classes]
-    if any(m.folds for m in messages):
+    if folds:
         entries.append((LineStyle(FOLDS if by_arrival else MUTED), "the arrival is reduced"))
-    if any(not m.folds and not m.copies for m in messages):
+    if replaces:
         line_style = LineStyle(REPLACES if by_arrival else MUTED, dashed=not by_arrival, hollow=True)
         entries.append((line_style, "the arrival replaces"))
-    if any(m.copies for m in messages):
+    if copies:
         entries.append((LineStyle(REPLACES, hollow=True, width=1.2), "a loop is a copy"))
     rows: list[SvgShape] = []
     for number, (line_style, meaning) in enumerate(entries):

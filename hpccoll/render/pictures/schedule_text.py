@@ -43,18 +43,25 @@ def _heading(view: ScheduleView) -> Iterator[str]:
         yield view.sentence
     yield f"cost, on the critical path: {cost_text(view)}"
     yield from rack_lines(view)
-    slices, units = view.slices, format_count(view.slices[0].units, "unit")
-    yield f"{units} in one slice" if len(slices) == 1 else f"{units} in each of {len(slices)} slices"
+    units = format_count(view.slices[0].units, "unit")
+    if len(view.slices) == 1:
+        yield f"{units} in one slice"
+    else:
+        yield f"{units} in each of {len(view.slices)} slices"
     name = view.collective.name
     if view.floor:
         yield f"floor: the schedule is empty, and the postcondition of {name} does not hold"
     else:
         yield f"proven: the postcondition of {name}"
-    if view.algorithm and (choices := parameter_choices(view.algorithm)):
+    choices = parameter_choices(view.algorithm) if view.algorithm else {}
+    if view.algorithm and choices:
         defaults = view.algorithm.parameters
         parameters = "; ".join(f"{parameter}={defaults[parameter]} ({values})" for parameter, values in choices.items())
         yield from wrap(f"parameters: {parameters}", WIDTH, subsequent_indent="  ")
-    also_in = [other for other, family in COLLECTIVES.items() if other != name and view.name in family.algorithms]
+    also_in = []
+    for candidate, family in COLLECTIVES.items():
+        if candidate != name and view.name in family.algorithms:
+            also_in.append(candidate)
     if also_in:
         sentence = f"{view.name} is one of {', '.join(also_in)}, too: -c {also_in[0]}"
         yield from wrap(sentence, WIDTH, subsequent_indent="  ")
@@ -97,7 +104,10 @@ def layout_text(layout: Layout, root: int | None = None) -> str:
     parts = [f"{format_count(layout.workers, 'worker')} on {nodes}"]
     if layout.racks > 1:
         _, sizes = np.unique(layout.rack[: layout.workers], return_counts=True)
-        parts.append(f"{layout.racks} racks" + f" of {join_words(sizes)}" * (len({*sizes}) > 1))
+        racks = f"{layout.racks} racks"
+        if len(set(sizes)) > 1:
+            racks += f" of {join_words(sizes)}"
+        parts.append(racks)
         if root is not None:
             parts.append(f"the root in rack {layout.rack[root]}")
     if layout.aggregators:
@@ -160,9 +170,12 @@ def buffer_lines(state: BufferState, trace: Trace) -> list[str]:
     left = max(map(len, [*heads, "rank"])) + 1
     room = (WIDTH - left) // len(ranks)
     width = max(2, room - 1)
-    cells = [[state.cell_text(symbols, width) or NOTHING for symbols in row] for row in state.rows]
-    widest = max(len(cell) for row in cells for cell in row)
-    widest = max(widest, len(str(ranks[-1])))
+    widest = len(str(ranks[-1]))
+    cells = []
+    for row in state.rows:
+        texts = [state.cell_text(symbols, width) or NOTHING for symbols in row]
+        widest = max(widest, *map(len, texts))
+        cells.append(texts)
     gap = max(1, min(3, room - widest))
 
     def line(head: str, texts: list[str], note: str = "") -> str:
@@ -301,7 +314,12 @@ def _runs(numbers: Sequence[int], name: Callable[[int], str] = str, modulo: int 
             runs[-1].append(number)
         else:
             runs.append([number])
-    words = [name(run[0]) if len(run) == 1 else f"{name(run[0])}..{name(run[-1])}" for run in runs]
+    words = []
+    for run in runs:
+        word = name(run[0])
+        if len(run) > 1:
+            word += f"..{name(run[-1])}"
+        words.append(word)
     return ", ".join(words)
 
 
