@@ -10,7 +10,7 @@ from printed_outputs import BUSBW, number
 from hpccoll.evidence.log_set import read_logs
 from hpccoll.interop.benchmark_output import SuppliedMetadata
 from hpccoll.interop.import_results import raw_results, read_output
-from hpccoll.interop.nccl_tests_run import PROGRAMS
+from hpccoll.interop.nccl_tests_consistency import PROGRAMS
 from hpccoll.judge.verdicts import judge_rows
 from hpccoll.model import published_rates
 from hpccoll.model.machine_file import read_machine

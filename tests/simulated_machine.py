@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpccoll.diagnosis.records import OF_A_RACK, Component, Diagnosis, Floats, Integers, Slots
+from hpccoll.diagnosis.slot_records import OF_A_RACK, Component, Diagnosis, Floats, Integers, Slots
 
 SECONDS = 0.02
 """The usual time of a transfer."""

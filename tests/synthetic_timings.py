@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from raw_examples import attempt, case, job, outcome
 
-from hpccoll.analysis.build_table import build_table
+from hpccoll.analysis.tune_table import build_table
 from hpccoll.cases.case import Case, Effort
 from hpccoll.common.units import parse_parameter
 from hpccoll.store.case_states import runs_of

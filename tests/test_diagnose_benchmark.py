@@ -21,7 +21,7 @@ from resampled_times import RecordedRun, ResampledTimes, UsedUpError
 from hpccoll.diagnosis.diagnosis_file import write_diagnosis
 from hpccoll.diagnosis.procedure import complete, diagnose
 from hpccoll.diagnosis.recorded import MeasuredSlots, Recorder
-from hpccoll.diagnosis.records import Component, Slots
+from hpccoll.diagnosis.slot_records import Component, Slots
 
 SETTING = Setting(16, 100, 4, "none")
 NODES = 16

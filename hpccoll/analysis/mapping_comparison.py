@@ -7,8 +7,8 @@ from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.round_comparison import clearly_faster, time_ratio
-from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds, split_by_launch
+from hpccoll.analysis.speedups import evenly_spaced
 from hpccoll.analysis.wire_bandwidth import uncounted_reason
 from hpccoll.common.text import Finding, info
 from hpccoll.store.call_key import CallKey

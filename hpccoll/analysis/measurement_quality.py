@@ -8,8 +8,8 @@ from typing import Any
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.round_comparison import round_statistics
-from hpccoll.analysis.series_comparisons import repeated_points
 from hpccoll.analysis.series_points import SeriesPoint
+from hpccoll.analysis.speedups import repeated_points
 from hpccoll.cases.case import LEAST_ITERATIONS
 from hpccoll.common.text import Finding, info, join_words, warning
 from hpccoll.common.units import format_count, format_factor

@@ -51,7 +51,7 @@ def compare(
     from hpccoll.judge.reference import compare_with_reference, read_reference
     from hpccoll.judge.run_comparison import check_tolerance
     from hpccoll.judge.run_comparison import compare as compare_runs
-    from hpccoll.render.comparison_tables import comparison_lines
+    from hpccoll.render.comparison_text import comparison_lines
 
     check_tolerance(tolerance)
     _check_paths(paths, reference, make_reference=make_reference, as_json=as_json)

@@ -27,7 +27,7 @@ from hpccoll.measure import mpi_startup
 
 if TYPE_CHECKING:
     from hpccoll.diagnosis.recorded import DiagnosisOptions, RecordedDiagnosis
-    from hpccoll.diagnosis.records import Purpose
+    from hpccoll.diagnosis.slot_records import Purpose
     from hpccoll.diagnosis.verdict import MachineVerdict
     from hpccoll.measure.ranks import Ranks
     from hpccoll.measure.run.job_runner import JobRunner

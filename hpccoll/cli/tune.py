@@ -33,16 +33,16 @@ def tune(
         raise UnusableError("hpccoll tune", why)
     if lint:
         return tables_that_read(lint, table_format, "--lint").lint(lint, table_format, as_json=as_json)
-    from hpccoll.analysis.build_table import (
+    from hpccoll.analysis.choice_table import TuneTable, load_table
+    from hpccoll.analysis.judge_table import judge_table
+    from hpccoll.analysis.recommendations import Advice
+    from hpccoll.analysis.tune_table import (
         build_table,
         table_load_findings,
         table_warnings,
         without_plans,
         write_table,
     )
-    from hpccoll.analysis.choice_table import TuneTable, load_table
-    from hpccoll.analysis.judge_table import judge_table
-    from hpccoll.analysis.recommendations import Advice
     from hpccoll.render.answers import Answers
     from hpccoll.render.choice_table_text import choice_table_lines, judgement_lines
     from hpccoll.store.load_results import read_results

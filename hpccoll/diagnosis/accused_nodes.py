@@ -10,8 +10,8 @@ from hpccoll.diagnosis.cluster import Cluster
 from hpccoll.diagnosis.controls import Controls
 from hpccoll.diagnosis.matchings import beside_healthy, within_groups
 from hpccoll.diagnosis.rack_faults import RackFaults
-from hpccoll.diagnosis.records import Component, Fault, Integers, Procedure
 from hpccoll.diagnosis.significance import effect_error
+from hpccoll.diagnosis.slot_records import Component, Fault, Integers, Procedure
 from hpccoll.diagnosis.transfers import DIRECTIONS, measure_transfers
 
 SLOTS_AMONG_THEMSELVES = 9

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpccoll.diagnosis.matchings import RoundRobin, level_matchings, random_matchings, sweep_length
-from hpccoll.diagnosis.records import LEAST_RACK, Booleans, Integers
+from hpccoll.diagnosis.slot_records import LEAST_RACK, Booleans, Integers
 
 MATCHINGS = 16
 """Slots of the screen. 8 are enough from 256 nodes on; 24 find hardly more."""

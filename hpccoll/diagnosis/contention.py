@@ -5,8 +5,8 @@ import numpy as np
 from hpccoll.diagnosis.cluster import Cluster
 from hpccoll.diagnosis.fitted_effects import FittedEffects
 from hpccoll.diagnosis.matchings import random_matchings
-from hpccoll.diagnosis.records import Booleans, Floats, Procedure, Result, Slots
 from hpccoll.diagnosis.robust_statistics import robust_deviation
+from hpccoll.diagnosis.slot_records import Booleans, Floats, Procedure, Result, Slots
 from hpccoll.diagnosis.transfers import measure_transfers
 
 PARTS = 8

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from hpccoll.diagnosis.records import Floats, Integers
 from hpccoll.diagnosis.robust_statistics import (
     MEDIAN_ERROR,
     QUARTILE,
@@ -13,6 +12,7 @@ from hpccoll.diagnosis.robust_statistics import (
     quantile,
     robust_deviation,
 )
+from hpccoll.diagnosis.slot_records import Floats, Integers
 from hpccoll.diagnosis.transfers import Transfers
 
 

@@ -14,7 +14,7 @@ from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.records import from_builtins, to_builtins
 from hpccoll.diagnosis.nodes_alone import DOES
 from hpccoll.diagnosis.recorded import Load, MeasuredSlots, Question, RecordedDiagnosis
-from hpccoll.diagnosis.records import OF_A_RACK, Component, Diagnosis, Floats, Integers, Purpose, Slots
+from hpccoll.diagnosis.slot_records import OF_A_RACK, Component, Diagnosis, Floats, Integers, Purpose, Slots
 from hpccoll.diagnosis.verdict import MachineVerdict, verdict_of
 from hpccoll.store.sealed_file import (
     COMPRESSION,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpccoll.diagnosis.records import Floats, Integers
 from hpccoll.diagnosis.robust_statistics import (
     MEDIAN_ERROR,
     QUARTILE,
@@ -14,6 +13,7 @@ from hpccoll.diagnosis.robust_statistics import (
     quantile,
     robust_deviation,
 )
+from hpccoll.diagnosis.slot_records import Floats, Integers
 from hpccoll.diagnosis.transfers import Transfers
 
 SWEEPS = 6

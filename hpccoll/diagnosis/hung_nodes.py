@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from hpccoll.diagnosis.matchings import Pair, pair_up, random_matchings, sweep_length
-from hpccoll.diagnosis.records import (
+from hpccoll.diagnosis.slot_records import (
     OF_A_RACK,
     Component,
     Diagnosis,

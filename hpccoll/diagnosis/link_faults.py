@@ -10,7 +10,6 @@ from hpccoll.diagnosis.cluster import Cluster
 from hpccoll.diagnosis.controls import Controls
 from hpccoll.diagnosis.fitted_effects import FittedEffects, slower_of
 from hpccoll.diagnosis.matchings import Pair, consecutive_pairs, packed, pair_up
-from hpccoll.diagnosis.records import Booleans, Component, Fault, Integers, JudgedEffect, Procedure
 from hpccoll.diagnosis.robust_statistics import MEDIAN_ERROR, QUARTILE_ERROR, quantile
 from hpccoll.diagnosis.significance import (
     FOUND,
@@ -21,6 +20,7 @@ from hpccoll.diagnosis.significance import (
     effect_error,
     judged_effect,
 )
+from hpccoll.diagnosis.slot_records import Booleans, Component, Fault, Integers, JudgedEffect, Procedure
 from hpccoll.diagnosis.transfers import Transfers, measure_transfers
 
 CONTROLS = 8

@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hpccoll.diagnosis.records import Integers
+from hpccoll.diagnosis.slot_records import Integers
 
 ACROSS = 2
 """The nodes of a rack that transfer to another rack in a level round. Two flows hardly meet on one of its uplinks; if

@@ -11,7 +11,6 @@ from hpccoll.diagnosis.controls import Controls
 from hpccoll.diagnosis.fitted_effects import FittedEffects
 from hpccoll.diagnosis.matchings import Pair, beside_healthy
 from hpccoll.diagnosis.rack_faults import RackFaults
-from hpccoll.diagnosis.records import Component, Fault, Floats, Integers, JudgedEffect, Procedure, Purpose
 from hpccoll.diagnosis.robust_statistics import (
     MEDIAN_ERROR,
     QUARTILE,
@@ -29,6 +28,7 @@ from hpccoll.diagnosis.significance import (
     judged_effect,
     smallest_found,
 )
+from hpccoll.diagnosis.slot_records import Component, Fault, Floats, Integers, JudgedEffect, Procedure, Purpose
 from hpccoll.diagnosis.transfers import DIRECTIONS, Transfers, measure_transfers
 
 SUSPECTED = 2.5

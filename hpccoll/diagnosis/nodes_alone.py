@@ -16,7 +16,6 @@ import numpy as np
 from hpccoll.common.text import Finding, critical, first_few, info, join_words, warning
 from hpccoll.common.units import format_count, format_factor
 from hpccoll.diagnosis.packet_losses import findings_of_losses
-from hpccoll.diagnosis.records import Component, Floats
 from hpccoll.diagnosis.robust_statistics import QUARTILE, SCALE_ERROR, median, quantile, robust_deviation
 from hpccoll.diagnosis.significance import (
     LEAST_BEYOND_RATE,
@@ -27,6 +26,7 @@ from hpccoll.diagnosis.significance import (
     SlownessTest,
     effect_error,
 )
+from hpccoll.diagnosis.slot_records import Component, Floats
 from hpccoll.store.host_names import host_ranges
 
 if TYPE_CHECKING:

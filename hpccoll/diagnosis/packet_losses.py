@@ -22,8 +22,8 @@ import numpy as np
 
 from hpccoll.common.records import from_builtins
 from hpccoll.common.text import Finding, critical, in_brackets, join_words, rack_text, warning
-from hpccoll.diagnosis.records import LEAST_RACK, Booleans, Integers
 from hpccoll.diagnosis.robust_statistics import QUARTILE
+from hpccoll.diagnosis.slot_records import LEAST_RACK, Booleans, Integers
 from hpccoll.store.host_names import host_ranges
 
 LOSSES = "losses"

@@ -21,7 +21,7 @@ from hpccoll.diagnosis.node_faults import find_node_faults
 from hpccoll.diagnosis.rack_faults import find_rack_faults
 from hpccoll.diagnosis.rails import diagnose_rails
 from hpccoll.diagnosis.recorded import Question
-from hpccoll.diagnosis.records import Diagnosis, Floats, Integers, Procedure, Slots
+from hpccoll.diagnosis.slot_records import Diagnosis, Floats, Integers, Procedure, Slots
 from hpccoll.diagnosis.small_clusters import FEWEST_NODES_TO_FIT, diagnose_small
 from hpccoll.diagnosis.transfers import measure_transfers
 

@@ -8,7 +8,9 @@ import numpy as np
 from hpccoll.diagnosis.cluster import Cluster
 from hpccoll.diagnosis.fitted_effects import FittedEffects
 from hpccoll.diagnosis.matchings import ACROSS, consecutive_pairs, pair_up
-from hpccoll.diagnosis.records import (
+from hpccoll.diagnosis.robust_statistics import median, quantile, robust_deviation
+from hpccoll.diagnosis.significance import LEAST_EFFECT, RACKS, SlownessTest, judged_effect
+from hpccoll.diagnosis.slot_records import (
     Booleans,
     Component,
     Fault,
@@ -18,8 +20,6 @@ from hpccoll.diagnosis.records import (
     Kind,
     Procedure,
 )
-from hpccoll.diagnosis.robust_statistics import median, quantile, robust_deviation
-from hpccoll.diagnosis.significance import LEAST_EFFECT, RACKS, SlownessTest, judged_effect
 from hpccoll.diagnosis.transfers import Transfers, measure_transfers
 
 SLOTS = 12

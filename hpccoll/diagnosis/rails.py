@@ -7,7 +7,7 @@ from typing import get_args
 
 import numpy as np
 
-from hpccoll.diagnosis.records import Component, Diagnosis, Fault, Kind, Procedure, Purpose, Slots
+from hpccoll.diagnosis.slot_records import Component, Diagnosis, Fault, Kind, Procedure, Purpose, Slots
 from hpccoll.diagnosis.transfers import DIRECTIONS
 
 

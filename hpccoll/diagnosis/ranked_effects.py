@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Literal, TypeAlias, get_args
 
-from hpccoll.diagnosis.records import Component, Diagnosis, JudgedEffect, Kind
+from hpccoll.diagnosis.slot_records import Component, Diagnosis, JudgedEffect, Kind
 from hpccoll.diagnosis.transfers import DIRECTIONS
 
 MOST_RANKED = 20

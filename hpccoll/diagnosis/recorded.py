@@ -7,7 +7,7 @@ import numpy as np
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.diagnosis.cluster import judged_racks
-from hpccoll.diagnosis.records import LEAST_RACK, Diagnosis, Floats, Slots
+from hpccoll.diagnosis.slot_records import LEAST_RACK, Diagnosis, Floats, Slots
 from hpccoll.store.host_names import canonical_hosts, host_ranges
 
 KEPT = "kept"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from hpccoll.diagnosis.records import Floats, Integers
+from hpccoll.diagnosis.slot_records import Floats, Integers
 
 QUARTILE = 0.25
 """The quantile that stands for a node among its partners, and for a component among slots: contention and spikes only

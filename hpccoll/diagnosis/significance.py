@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from hpccoll.diagnosis.records import Component, Fault, JudgedEffect, Purpose
 from hpccoll.diagnosis.robust_statistics import MEDIAN_ERROR, QUARTILE_ERROR
+from hpccoll.diagnosis.slot_records import Component, Fault, JudgedEffect, Purpose
 
 LEAST_EFFECT = 0.03
 """The least logarithm of a factor that is a fault: healthy nodes differ by 1 %, and less than 3 % matters little."""

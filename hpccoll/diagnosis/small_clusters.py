@@ -10,7 +10,6 @@ import numpy as np
 
 from hpccoll.diagnosis.cluster import Cluster
 from hpccoll.diagnosis.matchings import Pair, random_matchings, sweep_length
-from hpccoll.diagnosis.records import Component, Diagnosis, Explanation, Fault, Floats, JudgedEffect, Procedure
 from hpccoll.diagnosis.robust_statistics import MEDIAN_ERROR, median, robust_deviation
 from hpccoll.diagnosis.significance import (
     LEAST_BEYOND_RATE,
@@ -24,6 +23,7 @@ from hpccoll.diagnosis.significance import (
     judged_effect,
     smallest_found,
 )
+from hpccoll.diagnosis.slot_records import Component, Diagnosis, Explanation, Fault, Floats, JudgedEffect, Procedure
 from hpccoll.diagnosis.transfers import DIRECTIONS, Transfers, measure_transfers
 
 FEWEST_NODES_TO_FIT = 8

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.diagnosis.recorded import RecordedDiagnosis
-from hpccoll.diagnosis.records import OF_A_RACK, Booleans, Fault, Floats, Integers, Kind, Purpose
 from hpccoll.diagnosis.robust_statistics import median
+from hpccoll.diagnosis.slot_records import OF_A_RACK, Booleans, Fault, Floats, Integers, Kind, Purpose
 
 MAPPED: tuple[Purpose, ...] = "screen", "racks", "retest", "accused", "links"
 """The slots whose transfers are on maps, from the last screen on: one before it was given up, because pairs slowed one

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.diagnosis.records import Floats, Integers, Kind, Procedure, Purpose, Slots
+from hpccoll.diagnosis.slot_records import Floats, Integers, Kind, Procedure, Purpose, Slots
 
 DIRECTIONS: tuple[Kind, ...] = "node", "send", "receive"
 """The faults of a node that show in both directions, in what it sends, and in what it receives."""

@@ -14,7 +14,7 @@ from hpccoll.diagnosis.cluster import judged_racks as numbers_of_judged_racks
 from hpccoll.diagnosis.core_waits import CORE_WAITS, CoreWait, explaining_wait, finding_of_load, largest_hidden
 from hpccoll.diagnosis.nodes_alone import TRANSFER_ERRORS, TransferError, findings_of_nodes
 from hpccoll.diagnosis.recorded import Load, Question, RecordedDiagnosis
-from hpccoll.diagnosis.records import OF_A_RACK, Component, Diagnosis, Fault, Kind, Purpose
+from hpccoll.diagnosis.slot_records import OF_A_RACK, Component, Diagnosis, Fault, Kind, Purpose
 from hpccoll.diagnosis.transfers import DIRECTIONS
 
 DECIDING: Mapping[Kind, Purpose] = {

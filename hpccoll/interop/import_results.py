@@ -31,7 +31,7 @@ from hpccoll.interop.imb import IMB_SIGN, read_imb
 from hpccoll.interop.nccl_tests import NCCL_TESTS_SIGN, read_nccl_tests
 from hpccoll.interop.osu import OSU_SIGN, read_osu
 from hpccoll.interop.printed_bandwidth import SINGLETONS
-from hpccoll.interop.rccl_tests import RCCL_RECORDS_SIGN, read_rccl_records
+from hpccoll.interop.rccl_tests_file import RCCL_RECORDS_SIGN, read_rccl_records
 from hpccoll.schedule import Layout, itemsize
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome, RawResults

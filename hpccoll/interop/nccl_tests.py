@@ -28,7 +28,7 @@ from hpccoll.interop.benchmark_output import (
     read_cell,
     read_count,
 )
-from hpccoll.interop.nccl_tests_run import (
+from hpccoll.interop.nccl_tests_consistency import (
     AMD_GPU,
     NCCL_TESTS,
     OUT_OF_PLACE,

@@ -10,7 +10,7 @@ import numpy as np
 from hpccoll.judge.held import CURVE, Expected, Held, HeldVerdict, verdict_between
 from hpccoll.store.rows import Row
 from hpccoll.traces.operation_times import OperationTimes
-from hpccoll.traces.records import Group
+from hpccoll.traces.recorded_job import Group
 
 SLOWER_BEYOND = 1.1
 """The transfer over the measured time beyond which a collective is slower than the machine has shown."""

@@ -17,9 +17,9 @@ from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.units import format_count
 from hpccoll.judge.held import MACHINE, MODEL, Expected, Held, HeldVerdict, verdict_between
-from hpccoll.model.library_calls import library_names
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import PublishedSection
+from hpccoll.model.nccl_candidates import library_names
 from hpccoll.model.nccl_model import RING_STEPS
 from hpccoll.model.predict import Prediction, Request, predict
 from hpccoll.model.published_rates import published_near

@@ -32,8 +32,8 @@ from hpccoll.judge.named_gpus import gpus_with_model, other_gpus
 from hpccoll.judge.reference import Reference, check_common_case
 from hpccoll.judge.run_comparison import TOLERANCE, CaseComparison, ComparedCase, Side, compare_sides, compared_rows
 from hpccoll.judge.wire_bounds import wire_bound
-from hpccoll.model.library_calls import modelled_busbw
 from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.nccl_candidates import modelled_busbw
 from hpccoll.model.published_rates import (
     NEAR,
     OLD,

@@ -12,7 +12,7 @@ from hpccoll.cases.transport_table import NCCL_GPU_SHARING_VARIABLE, SHARED_GPU_
 from hpccoll.cases.variants import NodeView
 from hpccoll.evidence.gpu_pair import CORRECT, NOT_TRIED, GpuPair
 from hpccoll.host.gpu_stack import nccl_settings
-from hpccoll.host.process_facts import node_name
+from hpccoll.host.place_facts import node_name
 from hpccoll.measure.ranks import Ranks, first_reason
 from hpccoll.transports import gpu
 from hpccoll.transports.gpu import Gpu, select_gpu
@@ -127,7 +127,7 @@ class RankGpus:
     @cached_property
     def silent(self) -> Mapping[str, str]:
         """Why nothing may ask for the GPUs of some hosts, by host: their driver does not answer."""
-        from hpccoll.measure.gpu_answer import reason_gpu_hangs
+        from hpccoll.measure.gpu_liveness import reason_gpu_hangs
 
         return self._by_host(reason_gpu_hangs(self._launched_local_rank))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mpi4py import MPI
 
 from hpccoll.host.cpu_and_memory import cpu_model, cpu_quotas, testbed_facts
-from hpccoll.host.process_facts import boot_id, node_name, rack_name
+from hpccoll.host.place_facts import boot_id, node_name, rack_name
 from hpccoll.measure.rank_report import RankReport
 from hpccoll.measure.ranks import Ranks
 

@@ -19,7 +19,7 @@ from hpccoll.cases.case import Shape
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.terminal import OutputError
 from hpccoll.common.units import format_count
-from hpccoll.host.process_facts import boot_id, node_name, rack_name
+from hpccoll.host.place_facts import boot_id, node_name, rack_name
 from hpccoll.measure import gathered_times
 from hpccoll.measure.timing_loop import Nanoseconds
 from hpccoll.schedule import Layout, numbering

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from mpi4py import MPI
 
 from hpccoll.common.units import format_cpu_list
-from hpccoll.host.process_facts import node_name
+from hpccoll.host.place_facts import node_name
 from hpccoll.measure.mpi_startup import start_deadline, start_timeout_s
 from hpccoll.measure.ranks import PAUSE_S, abort_job, print_of_rank
 from hpccoll.store.host_names import host_ranges

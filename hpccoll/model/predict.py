@@ -13,9 +13,9 @@ from hpccoll.cases.catalogue import check_case, exact_parameters, parameters_by_
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.units import format_count, format_size
-from hpccoll.model.library_calls import NO_PARAMETERS, LibraryCalls, library_names, unmodelled
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound, PublishedSection
+from hpccoll.model.nccl_candidates import NO_PARAMETERS, LibraryCalls, library_names, unmodelled
 from hpccoll.model.published_rates import published_near
 from hpccoll.model.simulation import BOUNDS, AlgorithmSimulation
 from hpccoll.model.simulation_work import RemainingTime, ShowProgress

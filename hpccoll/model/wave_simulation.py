@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hpccoll.model.leap import advance
+from hpccoll.model.leap_over_equal_steps import advance
 from hpccoll.model.machine import Machine, cost_columns, shared_resources
 from hpccoll.model.shared_clocks import Clocks, Floats, Ints, Sharing
 from hpccoll.model.traffic import LaneWave, WaveRun

@@ -10,8 +10,8 @@ from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.limits import Limit, limit_of
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import executed_note, placement_label
-from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
+from hpccoll.analysis.speedups import evenly_spaced
 from hpccoll.common.units import format_interval, format_rate, format_seconds
 from hpccoll.render import chart_base
 from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, ValueAxis, distinct

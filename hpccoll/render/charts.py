@@ -12,8 +12,8 @@ from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.sent_bytes import largest_points
-from hpccoll.analysis.series_comparisons import efficiencies, speedups
 from hpccoll.analysis.series_points import SeriesPoint, best_placements, busbw_interval, median_seconds
+from hpccoll.analysis.speedups import efficiencies, speedups
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers

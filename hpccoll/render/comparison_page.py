@@ -16,7 +16,7 @@ from hpccoll.render import chart_base
 from hpccoll.render.chart_base import ChartRecord
 from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.colours import GREY, INK
-from hpccoll.render.comparison_tables import (
+from hpccoll.render.comparison_text import (
     SIDE_BY_SIDE_COLUMNS,
     VERDICT_STYLES,
     case_table,

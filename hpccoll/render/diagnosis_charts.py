@@ -12,7 +12,7 @@ import numpy as np
 from hpccoll.common.units import format_factor
 from hpccoll.diagnosis.ranked_effects import Outcome, RankedEffect
 from hpccoll.diagnosis.recorded import Question
-from hpccoll.diagnosis.records import Floats, Kind
+from hpccoll.diagnosis.slot_records import Floats, Kind
 from hpccoll.diagnosis.transfer_ratios import Ratios
 from hpccoll.render.chart_base import (
     FACTOR_LABEL,

@@ -12,7 +12,7 @@ from hpccoll.common.units import format_count, format_factor, format_seconds
 from hpccoll.diagnosis.nodes_alone import DOES, OwnRate, compare_rates
 from hpccoll.diagnosis.ranked_effects import MOST_RANKED, RankedEffect, Subject, rank_effects
 from hpccoll.diagnosis.recorded import Question, RecordedDiagnosis
-from hpccoll.diagnosis.records import OF_A_RACK, JudgedEffect, Purpose
+from hpccoll.diagnosis.slot_records import OF_A_RACK, JudgedEffect, Purpose
 from hpccoll.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
 from hpccoll.diagnosis.transfer_ratios import MeasuredRatios, SlotSummary
 from hpccoll.diagnosis.verdict import MachineVerdict, verdict_of

@@ -9,7 +9,7 @@ from hpccoll.common.text import first_few, join_ends, join_words, rack_text, tab
 from hpccoll.common.units import format_count, format_factor, format_per_cent, format_size
 from hpccoll.diagnosis.history import DAYS, MachineHistory, PastState, State
 from hpccoll.diagnosis.nodes_alone import MOST_NAMED, RATE_DOUBTFUL
-from hpccoll.diagnosis.records import LEAST_RACK, Kind, Purpose
+from hpccoll.diagnosis.slot_records import LEAST_RACK, Kind, Purpose
 from hpccoll.diagnosis.verdict import MachineVerdict, NamedFault, Place
 from hpccoll.store.host_names import host_ranges
 

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from hpccoll.analysis.chart_groups import predicted_entries
-from hpccoll.analysis.series_comparisons import evenly_spaced
+from hpccoll.analysis.speedups import evenly_spaced
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_seconds, format_size
 from hpccoll.render import chart_base

@@ -28,9 +28,9 @@ from hpccoll.model.best_choice import (
     crossovers,
     has_described_gpus,
 )
-from hpccoll.model.library_calls import latency_beyond_formulas
 from hpccoll.model.machine_file import MachineFile, describe_machine
 from hpccoll.model.machine_sections import PublishedSection
+from hpccoll.model.nccl_candidates import latency_beyond_formulas
 from hpccoll.model.nccl_model import OPERATION_US
 from hpccoll.model.predict import Prediction, PredictionPlan, Predictions
 from hpccoll.store.schema import SIMULATED

@@ -25,7 +25,7 @@ from hpccoll.render.chart_base import write_picture
 from hpccoll.render.chart_layout import AXIS_ROOM, WIDTH, fitted
 from hpccoll.render.charts import FIGURES, OVERVIEW_FIGURES, overview_group
 from hpccoll.render.choice_times_table import ChoiceTable, choice_tables
-from hpccoll.render.comparison_tables import other_programs
+from hpccoll.render.comparison_text import other_programs
 from hpccoll.render.definitions import (
     ANSWERS_IN_BRIEF,
     DEFINITIONS,

@@ -19,7 +19,7 @@ from hpccoll.judge.held import HeldVerdict
 from hpccoll.store.waiting import LateRank
 from hpccoll.traces.late import FEWEST_PARTS, LEAST_OF_COMMUNICATION, Lag
 from hpccoll.traces.operation_times import OperationTimes
-from hpccoll.traces.records import Group
+from hpccoll.traces.recorded_job import Group
 from hpccoll.traces.slow import RESOLUTION_S, RankTimes, SlowParts
 
 OPENING_PART, MIXED_SHARE, MAX_SLOWER = 0.01, 0.01, 3

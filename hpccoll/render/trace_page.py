@@ -19,7 +19,7 @@ from hpccoll.render.trace_text import JobFindings, hang_lines, headings, operati
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.traces.hangs import Hang
 from hpccoll.traces.operation_times import OperationTimes
-from hpccoll.traces.records import RecordedOperation
+from hpccoll.traces.recorded_job import RecordedOperation
 from hpccoll.traces.slow import SlowParts
 
 MAX_BARS = 4000

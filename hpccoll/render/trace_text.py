@@ -12,7 +12,7 @@ from hpccoll.common.units import format_count, format_cpu_list, format_size
 from hpccoll.judge.against_curve import AgainstCurve
 from hpccoll.render.slow_text import group_text, slow_lines, slow_record
 from hpccoll.traces.hangs import BlockedRanks, Hang, Reason
-from hpccoll.traces.records import Group, RecordedJob, RecordedOperation
+from hpccoll.traces.recorded_job import Group, RecordedJob, RecordedOperation
 from hpccoll.traces.slow import SlowParts
 
 

@@ -30,8 +30,8 @@ from hpccoll.common.version import __version__
 from hpccoll.diagnosis.nodes_alone import FAILED_PAIRS, FailedPair
 from hpccoll.diagnosis.procedure import ask
 from hpccoll.diagnosis.recorded import DiagnosisOptions, Load, RecordedDiagnosis, Recorder, StoppedError
-from hpccoll.diagnosis.records import Diagnosis, Floats, Purpose, Slots
 from hpccoll.diagnosis.robust_statistics import median
+from hpccoll.diagnosis.slot_records import Diagnosis, Floats, Purpose, Slots
 from hpccoll.host.cpu_and_memory import testbed_facts
 from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.interop.nccl_tests import PairResult, read_pair

@@ -13,7 +13,7 @@ import msgspec
 
 from hpccoll.common.limits import RANK, RANKS
 from hpccoll.traces.job_file import check_members, decode_part, read_trace_json
-from hpccoll.traces.records import Group, Rank, RecordedJob, RecordedOperation
+from hpccoll.traces.recorded_job import Group, Rank, RecordedJob, RecordedOperation
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "PyTorch execution trace"

@@ -18,7 +18,7 @@ import msgspec
 from hpccoll.common.files import read_bytes
 from hpccoll.traces.job_file import MAX_BYTES
 from hpccoll.traces.plain_pickle import MAX_VALUES, read_plain_pickle
-from hpccoll.traces.records import Group, Progress, Rank, RecordedJob, RecordedOperation, State, unique_group
+from hpccoll.traces.recorded_job import Group, Progress, Rank, RecordedJob, RecordedOperation, State, unique_group
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "PyTorch Flight Recorder"

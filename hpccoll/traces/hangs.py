@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, TypeVar
 
 from hpccoll.store.waiting import SYNCHRONISING
-from hpccoll.traces.records import ANY, MESSAGES, Group, Progress, RecordedJob, RecordedOperation, by_call
+from hpccoll.traces.recorded_job import ANY, MESSAGES, Group, Progress, RecordedJob, RecordedOperation, by_call
 
 Wait = TypeVar("Wait")
 """A wait, or its number."""

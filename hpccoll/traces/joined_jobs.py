@@ -10,7 +10,15 @@ from typing import Any
 
 from msgspec import structs
 
-from hpccoll.traces.records import Computing, Group, Progress, RecordedJob, RecordedOperation, number_ranks, union_of
+from hpccoll.traces.recorded_job import (
+    Computing,
+    Group,
+    Progress,
+    RecordedJob,
+    RecordedOperation,
+    number_ranks,
+    union_of,
+)
 
 
 @dataclass(eq=False)

@@ -21,7 +21,7 @@ from hpccoll.common.files import open_regular
 from hpccoll.common.limits import RANK, RANKS
 from hpccoll.traces.event_stream import EventStream
 from hpccoll.traces.job_file import MAX_OBJECTS, decode_part, decode_trace_json
-from hpccoll.traces.records import Computing, Group, Rank, RecordedJob, RecordedOperation, union_of
+from hpccoll.traces.recorded_job import Computing, Group, Rank, RecordedJob, RecordedOperation, union_of
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "Kineto"

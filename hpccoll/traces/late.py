@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hpccoll.store.waiting import Seconds, beyond_others
 from hpccoll.traces.carried_lags import carried_parts, fresh_lags, places_of
 from hpccoll.traces.operation_times import OperationTimes
-from hpccoll.traces.records import MESSAGES, RecordedOperation
+from hpccoll.traces.recorded_job import MESSAGES, RecordedOperation
 from hpccoll.traces.shared_operations import DEVIATION, ERROR_OF_MEDIAN, Integers, RankRecords, SharedOperations
 
 FEWEST_PARTS, MAX_PARTS = 3, 12

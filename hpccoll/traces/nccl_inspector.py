@@ -18,7 +18,7 @@ import msgspec
 from hpccoll.common.files import read_bytes
 from hpccoll.common.limits import RANK, Ranks
 from hpccoll.traces.job_file import MAX_BYTES, MAX_OBJECTS, check_members
-from hpccoll.traces.records import Group, Place, Rank, RecordedJob, RecordedOperation, number_ranks
+from hpccoll.traces.recorded_job import Group, Place, Rank, RecordedJob, RecordedOperation, number_ranks
 from hpccoll.traces.torch_names import collective_of_torch
 
 SOURCE = "NCCL Inspector"

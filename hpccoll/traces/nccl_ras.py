@@ -17,7 +17,7 @@ import msgspec
 from hpccoll.common.files import read_bytes, to_utf8
 from hpccoll.common.units import format_count
 from hpccoll.traces.job_file import check_members
-from hpccoll.traces.records import ANY, Group, Progress, Rank, RecordedJob
+from hpccoll.traces.recorded_job import ANY, Group, Progress, Rank, RecordedJob
 
 SOURCE = "NCCL RAS"
 MAX_REPORT_BYTES = 32 << 20

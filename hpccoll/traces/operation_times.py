@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpccoll.store.waiting import SYNCHRONISING, Waiting
-from hpccoll.traces.records import MESSAGES, Group, RecordedOperation
+from hpccoll.traces.recorded_job import MESSAGES, Group, RecordedOperation
 
 
 @dataclass(frozen=True, slots=True)

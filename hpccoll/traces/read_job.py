@@ -22,10 +22,10 @@ import msgspec
 from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.common.files import open_regular, to_utf8
 from hpccoll.common.units import format_size
-from hpccoll.traces import execution_trace, flight_recorder, kineto, nccl_inspector, nccl_log, nccl_ras
+from hpccoll.traces import execution_trace, flight_recorder, kineto, nccl_inspector, nccl_log_calls, nccl_ras
 from hpccoll.traces.job_file import MAX_BYTES, MAX_STREAMED_BYTES
 from hpccoll.traces.joined_jobs import joined_jobs
-from hpccoll.traces.records import RecordedJob
+from hpccoll.traces.recorded_job import RecordedJob
 
 MAX_ARCHIVE_BYTES, MAX_MEMBERS = 16 << 30, 10_000
 LONG_BYTES, MAX_PROCESSES = 32 << 20, 8
@@ -49,7 +49,7 @@ READ_ERRORS = (
 """What damaged content makes readers, and the libraries under them, raise."""
 
 
-READERS = flight_recorder, nccl_ras, nccl_inspector, execution_trace, kineto, nccl_log
+READERS = flight_recorder, nccl_ras, nccl_inspector, execution_trace, kineto, nccl_log_calls
 """The formats, in the order in which they are tried; each has SOURCE, recognises and read."""
 
 

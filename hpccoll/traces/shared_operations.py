@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hpccoll.store.waiting import SYNCHRONISING, Seconds, beyond_others
 from hpccoll.traces.operation_times import MatchedOperation, OperationTimes
-from hpccoll.traces.records import RecordedOperation
+from hpccoll.traces.recorded_job import RecordedOperation
 
 Integers: TypeAlias = NDArray[np.int64]
 

@@ -19,7 +19,7 @@ import numpy as np
 from hpccoll.store.waiting import NO_RANK, LateRank, Seconds, Waiting, late_ranks, waiting_of
 from hpccoll.traces.late import Lag, find_lags
 from hpccoll.traces.operation_times import MatchedOperation, OperationTimes, match_operations
-from hpccoll.traces.records import Computing, Group, RecordedJob, RecordedOperation, union_of
+from hpccoll.traces.recorded_job import Computing, Group, RecordedJob, RecordedOperation, union_of
 
 RESOLUTION_S = 2e-6
 """Recorders count microseconds."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hpccoll.common.errors import GpuFailedError
 from hpccoll.host.gpu_stack import choose_kernel_cache, old_cupy_reason
-from hpccoll.host.process_facts import node_name
+from hpccoll.host.place_facts import node_name
 from hpccoll.schedule import BFLOAT16
 from hpccoll.transports.stream_wait import LIMIT_S, no_error, poll_until
 from hpccoll.transports.transport_interface import address

@@ -7,12 +7,12 @@ from dataclasses import fields, replace
 import pytest
 from row_examples import make_row
 
-from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend_placements
-from hpccoll.analysis.series_comparisons import efficiencies, speedups
 from hpccoll.analysis.series_points import best_placements
 from hpccoll.analysis.setting import Setting
+from hpccoll.analysis.speedups import efficiencies, speedups
+from hpccoll.analysis.tune_table import build_table
 from hpccoll.common.errors import BadInputError
 from hpccoll.judge.run_comparison import compare
 from hpccoll.render.export import export

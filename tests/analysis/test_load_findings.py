@@ -8,7 +8,7 @@ from model_observations import raw_trips
 from raw_examples import case, outcome, raw
 from row_examples import rounds_row
 
-from hpccoll.analysis.build_table import build_table, table_load_findings
+from hpccoll.analysis.tune_table import build_table, table_load_findings
 from hpccoll.store.hdf5 import write_raw_file
 from hpccoll.store.rows import Results
 

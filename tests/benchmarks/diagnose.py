@@ -47,7 +47,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.diagnosis.diagnosis_file import read_diagnosis
 from hpccoll.diagnosis.procedure import ask
 from hpccoll.diagnosis.recorded import RecordedDiagnosis
-from hpccoll.diagnosis.records import OF_A_RACK, Component, Kind
+from hpccoll.diagnosis.slot_records import OF_A_RACK, Component, Kind
 from hpccoll.diagnosis.small_clusters import FEWEST_NODES_TO_FIT
 from hpccoll.diagnosis.verdict import verdict_of
 

@@ -31,7 +31,7 @@ from simulated_machine import Environment, SimulatedMachine, components
 from tables import print_table, verdict
 
 from hpccoll.diagnosis.procedure import MOST_NODES_OF_ALL_PAIRS, complete, diagnose
-from hpccoll.diagnosis.records import OF_A_RACK, Component, Integers, Kind
+from hpccoll.diagnosis.slot_records import OF_A_RACK, Component, Integers, Kind
 from hpccoll.diagnosis.transfers import DIRECTIONS
 
 SIZES = 8, 64, 256, 1024

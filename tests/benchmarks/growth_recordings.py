@@ -189,7 +189,7 @@ def diagnose_links(size: Size, _directory: Path) -> None:
     from simulated_machine import Environment, SimulatedMachine, components
 
     from hpccoll.diagnosis.procedure import complete, diagnose
-    from hpccoll.diagnosis.records import Component
+    from hpccoll.diagnosis.slot_records import Component
 
     link = Component("link", (2, 6))
     machine = SimulatedMachine(size.about["nodes"], Environment(), [(link, 20)], np.random.default_rng(SEED))

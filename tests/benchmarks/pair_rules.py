@@ -12,8 +12,8 @@ import numpy as np
 from simulated_machine import SECONDS, SimulatedMachine
 
 from hpccoll.diagnosis.matchings import beside_healthy, random_matchings
-from hpccoll.diagnosis.records import Component, Slots
 from hpccoll.diagnosis.robust_statistics import robust_deviation
+from hpccoll.diagnosis.slot_records import Component, Slots
 
 Found = tuple[set[Component], int]
 """What a rule accuses, and after how many slots."""

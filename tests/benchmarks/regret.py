@@ -17,8 +17,8 @@ from bench import launcher, measure
 from settings import CHOICES
 from testbed_bench import setting_parser
 
-from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.judge_table import judge_table
+from hpccoll.analysis.tune_table import build_table
 from hpccoll.render.choice_table_text import judgement_lines
 from hpccoll.store.load_results import read_results
 

@@ -20,8 +20,8 @@ from typing import TypeAlias
 import numpy as np
 
 from hpccoll.diagnosis.recorded import MeasuredSlots
-from hpccoll.diagnosis.records import Floats, Integers, Slots
 from hpccoll.diagnosis.robust_statistics import QUARTILE, quantile
+from hpccoll.diagnosis.slot_records import Floats, Integers, Slots
 
 Pair: TypeAlias = tuple[int, int]
 """Two endpoints, the lower one first."""

@@ -18,7 +18,7 @@ from simulated_machine import Environment
 from hpccoll.cli.diagnose import check_new
 from hpccoll.common.errors import BadInputError
 from hpccoll.diagnosis.diagnosis_file import read_diagnosis, write_diagnosis
-from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.slot_records import Component
 
 NODE = Component("node", (2,)), 25
 RANKS = Path(__file__).with_name("diagnosing_ranks.py")

@@ -10,7 +10,7 @@ from recorded_diagnoses import recorded
 from hpccoll.cases.plan import Launcher, Plan
 from hpccoll.cli.sweep import print_diagnoses
 from hpccoll.diagnosis.diagnosis_file import write_diagnosis
-from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.slot_records import Component
 
 JOBS = tuple(
     raw_examples.job(raw_examples.case(8, ranks=n, nodes=n), name=f"mpi.n{n}x1", ranks=n, nodes=n) for n in (1, 2, 4)

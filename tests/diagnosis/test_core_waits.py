@@ -9,7 +9,7 @@ from simulated_machine import Environment
 
 from hpccoll.diagnosis.core_waits import CORE_WAITS, explaining_wait
 from hpccoll.diagnosis.history import MachineHistory
-from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.slot_records import Component
 from hpccoll.diagnosis.verdict import verdict_of
 from hpccoll.render.diagnosis_text import diagnosis_lines
 from hpccoll.store.schema import HOST_LOAD as LOAD

@@ -21,7 +21,7 @@ from hpccoll.diagnosis.diagnosis_file import COLUMNS, find_diagnoses, read_diagn
 from hpccoll.diagnosis.nodes_alone import DOES
 from hpccoll.diagnosis.procedure import ask
 from hpccoll.diagnosis.recorded import MeasuredSlots, Question, RecordedDiagnosis
-from hpccoll.diagnosis.records import Component, Diagnosis, Fault, Slots
+from hpccoll.diagnosis.slot_records import Component, Diagnosis, Fault, Slots
 from hpccoll.store import hdf5
 from hpccoll.store.sealed_file import seal
 

@@ -11,7 +11,7 @@ from simulated_machine import Environment, MachineWithRails, SimulatedMachine, c
 
 from hpccoll.diagnosis import cluster
 from hpccoll.diagnosis.procedure import complete, diagnose
-from hpccoll.diagnosis.records import Component, Diagnosis, Floats, Slots
+from hpccoll.diagnosis.slot_records import Component, Diagnosis, Floats, Slots
 from hpccoll.diagnosis.transfers import DIRECTIONS
 
 IN_RACKS = Environment(rack=8)

@@ -11,7 +11,7 @@ from recorded_diagnoses import interrupted, recorded
 from hpccoll.common.errors import BadInputError
 from hpccoll.diagnosis.nodes_alone import TRANSFER_ERRORS
 from hpccoll.diagnosis.recorded import DiagnosisOptions, MeasuredSlots
-from hpccoll.diagnosis.records import Component, Fault, Slots
+from hpccoll.diagnosis.slot_records import Component, Fault, Slots
 from hpccoll.diagnosis.verdict import verdict_of
 
 NODE, LINK, UPLINK = Component("node", (5,)), Component("link", (1, 6)), Component("uplink", (3,))

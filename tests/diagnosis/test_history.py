@@ -6,7 +6,7 @@ from dataclasses import replace
 from recorded_diagnoses import interrupted, recorded
 
 from hpccoll.diagnosis.history import MachineHistory
-from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.slot_records import Component
 
 NODE, SEND = Component("node", (2,)), Component("send", (2,))
 

@@ -5,7 +5,7 @@ import pytest
 from simulated_machine import Environment, MachineWithRails, SimulatedMachine, components
 
 from hpccoll.diagnosis.procedure import complete, diagnose
-from hpccoll.diagnosis.records import Component, Floats, Slots
+from hpccoll.diagnosis.slot_records import Component, Floats, Slots
 
 
 def machine(nodes, *faults, hung=(), seed=0):

@@ -7,7 +7,7 @@ from recorded_diagnoses import recorded
 from simulated_machine import Environment
 
 from hpccoll.diagnosis.ranked_effects import rank_effects
-from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.slot_records import Component
 
 ONE_RACK = Environment()
 

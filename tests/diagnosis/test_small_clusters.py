@@ -5,7 +5,7 @@ import pytest
 from simulated_machine import SECONDS, Environment, SimulatedMachine, components
 
 from hpccoll.diagnosis.procedure import complete, diagnose
-from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.slot_records import Component
 
 SEEDS = range(3)
 ONE, TWO = Component("node", (0,)), Component("node", (1,))

@@ -7,7 +7,7 @@ import pytest
 from recorded_diagnoses import interrupted, recorded
 from simulated_machine import SECONDS, Environment
 
-from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.slot_records import Component
 from hpccoll.diagnosis.transfer_ratios import MeasuredRatios
 
 QUIET = Environment(noise=0.005, spikes=0.0, rack=8)

@@ -4,7 +4,7 @@ import pytest
 
 from hpccoll.judge.against_curve import against_curves
 from hpccoll.render.slow_text import slow_answers
-from hpccoll.traces.records import Group
+from hpccoll.traces.recorded_job import Group
 from hpccoll.traces.slow import slow_parts
 from tests.row_examples import make_row
 from tests.traces.test_slow import recorded

@@ -8,7 +8,7 @@ from row_examples import make_row
 
 from hpccoll.judge.run_comparison import compare
 from hpccoll.judge.side_by_side import side_by_side
-from hpccoll.render.comparison_tables import comparison_lines
+from hpccoll.render.comparison_text import comparison_lines
 from hpccoll.store.rows import Results
 from hpccoll.store.sources import SOURCES
 

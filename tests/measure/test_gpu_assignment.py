@@ -221,7 +221,7 @@ def test_all_ranks_leave_out_cases_of_ranks_that_share_a_gpu_unless_nccl_accepts
 
 
 def test_gpus_of_a_host_are_counted_over_its_ranks_each_of_which_may_see_one(assignment, monkeypatch):
-    monkeypatch.setattr("hpccoll.measure.gpu_answer.reason_gpu_hangs", lambda _: None)
+    monkeypatch.setattr("hpccoll.measure.gpu_liveness.reason_gpu_hangs", lambda _: None)
     monkeypatch.setattr(assignment.gpu, "device_count", lambda: 1)
     monkeypatch.setattr(assignment.gpu, "device_uuid", lambda number: f"uuid-{number}")
     gpus = assignment.RankGpus(ranks())
@@ -232,7 +232,7 @@ def test_gpus_of_a_host_are_counted_over_its_ranks_each_of_which_may_see_one(ass
 
 
 def test_of_a_host_whose_driver_does_not_answer_nothing_is_asked(assignment, monkeypatch):
-    monkeypatch.setattr("hpccoll.measure.gpu_answer.reason_gpu_hangs", lambda _: "no answer")
+    monkeypatch.setattr("hpccoll.measure.gpu_liveness.reason_gpu_hangs", lambda _: "no answer")
     monkeypatch.setattr(assignment.gpu, "device_count", lambda: pytest.fail("it would hang"))
     gpus = assignment.RankGpus(ranks(("n2", None)))
     gpus.ranks.node_id = "n1", "boot"

@@ -3,7 +3,7 @@
 import pytest
 
 from hpccoll.evidence.gpu_pair import CORRECT, STARTED, WRONG, GpuPair
-from hpccoll.host.process_facts import node_name
+from hpccoll.host.place_facts import node_name
 
 CUPY = """
 import ctypes, numpy

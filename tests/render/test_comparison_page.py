@@ -13,7 +13,7 @@ from hpccoll.common.units import format_factor
 from hpccoll.judge.held import HeldVerdict
 from hpccoll.judge.run_comparison import compare
 from hpccoll.render.comparison_page import comparison_chart, comparison_page, write_comparison
-from hpccoll.render.comparison_tables import shift_interval_label
+from hpccoll.render.comparison_text import shift_interval_label
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from simulated_machine import Environment
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.units import format_factor
 from hpccoll.diagnosis.ranked_effects import MOST_RANKED
-from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.slot_records import Component
 from hpccoll.diagnosis.transfer_ratios import MeasuredRatios
 from hpccoll.diagnosis.verdict import verdict_of
 from hpccoll.render.diagnosis_page import diagnosis_page, write_diagnosis_page

@@ -8,7 +8,7 @@ from recorded_diagnoses import LOAD, recorded
 
 from hpccoll.diagnosis.core_waits import CoreWait, finding_of_load
 from hpccoll.diagnosis.history import MachineHistory, PastState, PlaceHistory
-from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.slot_records import Component
 from hpccoll.diagnosis.verdict import MachineVerdict, NamedFault, Place, verdict_of
 from hpccoll.render.diagnosis_text import diagnosis_lines, history_lines
 from hpccoll.store.schema import HOST_LOAD

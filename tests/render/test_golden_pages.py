@@ -13,7 +13,7 @@ from hpccoll.extensions.steps.model.step_prediction import ComputeRate, StepRequ
 from hpccoll.extensions.steps.render.step_report import closed_form_lines, step_lines
 from hpccoll.extensions.steps.training.models.transformers import gpt2
 from hpccoll.judge.run_comparison import compare
-from hpccoll.render.comparison_tables import comparison_lines
+from hpccoll.render.comparison_text import comparison_lines
 from hpccoll.render.terminal_summary import outcome_lines
 from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles

@@ -10,7 +10,7 @@ from hpccoll.analysis.group_findings import group_findings
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES
-from hpccoll.render.comparison_tables import other_programs
+from hpccoll.render.comparison_text import other_programs
 from hpccoll.render.measured_summary import measured_heading, measured_summary
 from hpccoll.render.report_columns import rows_table
 from hpccoll.render.report_writer import answer_section

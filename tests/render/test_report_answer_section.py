@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_timings import KIB, linear_curve, measured_results, merged_results
 
-from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.tune_table import build_table
 from hpccoll.common.units import format_size, parse_size
 from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES

@@ -7,7 +7,7 @@ from recorded_diagnoses import recorded
 
 from hpccoll.diagnosis.core_waits import CORE_WAITS
 from hpccoll.diagnosis.diagnosis_file import diagnosis_of_job, write_diagnosis
-from hpccoll.diagnosis.records import Component
+from hpccoll.diagnosis.slot_records import Component
 from hpccoll.render.report_findings import report_findings
 from hpccoll.render.terminal_summary import outcome_lines
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hpccoll.traces.flight_recorder import read
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
-from hpccoll.traces.records import RecordedJob
+from hpccoll.traces.recorded_job import RecordedJob
 from tests.traces.recorded_files import Call, Ring, dump, write_dumps
 
 WORLD = Ring("0", (0, 1, 2, 3), "default_pg")

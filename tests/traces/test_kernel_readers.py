@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from hpccoll.render.trace_page import write_trace_page
 from hpccoll.render.trace_text import JobFindings, trace_lines, trace_record
-from hpccoll.traces import execution_trace, kineto, nccl_inspector, nccl_log
+from hpccoll.traces import execution_trace, kineto, nccl_inspector, nccl_log_calls
 from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
 from hpccoll.traces.slow import slow_parts
 from tests.traces import kernel_files
 
-READERS = (kineto, execution_trace, nccl_inspector, nccl_log)
+READERS = (kineto, execution_trace, nccl_inspector, nccl_log_calls)
 
 
 def write(path: Path, text: object) -> Path:
@@ -37,7 +37,7 @@ def files(tmp_path) -> dict[object, Path]:
         kineto: kernel_files.write_kineto(tmp_path / "trace.json", 1, events),
         execution_trace: write(tmp_path / "et.json", kernel_files.execution_trace(calls)),
         nccl_inspector: write(tmp_path / "n1-pid71.log", "\n".join(lines) + "\n"),
-        nccl_log: write(tmp_path / "nccl.log", kernel_files.nccl_log(1, 3)),
+        nccl_log_calls: write(tmp_path / "nccl.log", kernel_files.nccl_log(1, 3)),
     }
 
 
@@ -260,7 +260,7 @@ def test_an_execution_trace_of_an_older_form_is_read_too(tmp_path):
 
 
 def test_a_log_tells_how_many_collectives_of_each_type_a_rank_has_called(tmp_path):
-    job = nccl_log.read(
+    job = nccl_log_calls.read(
         write(tmp_path / "nccl.log", kernel_files.nccl_log(1, 3) + kernel_files.nccl_log(2, 2, first=4))
     )
     assert [(each.rank, each.collective, each.enqueued) for each in job.progress] == [(1, "all_reduce", 3)]
@@ -275,7 +275,7 @@ def test_a_process_has_its_rank_in_its_largest_communicator(tmp_path):
         .replace("0x55f3", "0x99")
         .replace("commId 0xad", "commId 0xbb")
     )
-    job = nccl_log.read(write(tmp_path / "nccl.log", text + small))
+    job = nccl_log_calls.read(write(tmp_path / "nccl.log", text + small))
     assert [(each.rank, len(each.group.ranks)) for each in job.progress] == [(3, 4), (3, 2)]
 
 
@@ -304,7 +304,7 @@ def test_a_log_of_nccl_before_2_16_is_refused_for_its_missing_ids_and_not_for_mi
     """As in NVIDIA/nccl#394, of 2.5.7: it has lines of communicators, which do not say which are the same."""
     text = kernel_files.nccl_log(0, 2).replace(" commId 0xad56c683b0c4ef12", "")
     with pytest.raises(ValueError, match="commId"):
-        nccl_log.read(write(tmp_path / "nccl.log", text))
+        nccl_log_calls.read(write(tmp_path / "nccl.log", text))
 
 
 def test_a_communicator_whose_completion_was_lost_has_been_created_if_it_was_used(tmp_path):
@@ -316,7 +316,7 @@ def test_a_communicator_whose_completion_was_lost_has_been_created_if_it_was_use
 def test_processes_of_one_log_without_a_communicator_of_all_are_told_apart(tmp_path):
     logs = [kernel_files.nccl_log(rank, 4 + (rank != 2)) for rank in range(4)]
     other = [text.replace("ad56", "ff56").replace("n0:", "n8:").replace("n1:", "n9:") for text in logs[:2]]
-    job = nccl_log.read(write(tmp_path / "nccl.log", "".join([*logs, *other])))
+    job = nccl_log_calls.read(write(tmp_path / "nccl.log", "".join([*logs, *other])))
     assert [(each.rank, each.host) for each in sorted(job.ranks, key=lambda each: each.rank)] == [
         (0, "n0"), (1, "n0"), (2, "n1"), (3, "n1"), (4, "n8"), (5, "n8"),
     ]  # fmt: skip

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hpccoll.render.slow_text import slow_answers, slow_notes
 from hpccoll.store.waiting import NO_RANK
 from hpccoll.traces.read_job import read_job
-from hpccoll.traces.records import Computing, Group, Progress, Rank, RecordedJob, RecordedOperation, union_of
+from hpccoll.traces.recorded_job import Computing, Group, Progress, Rank, RecordedJob, RecordedOperation, union_of
 from hpccoll.traces.slow import SlowParts, slow_parts
 
 MS = 1_000_000

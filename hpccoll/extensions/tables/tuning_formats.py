@@ -4,7 +4,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from hpccoll.analysis.build_table import check_over, write_over
+from hpccoll.analysis.tune_table import check_over, write_over
 from hpccoll.cli.common import INCOMPLETE, show_found
 from hpccoll.cli.library_tables import MAX_TABLE_BYTES
 from hpccoll.common.errors import BadInputError, UnusableError

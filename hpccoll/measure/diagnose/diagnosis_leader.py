@@ -15,8 +15,8 @@ from hpccoll.common.text import join_words
 from hpccoll.diagnosis.matchings import consecutive_pairs, pair_up
 from hpccoll.diagnosis.nodes_alone import TransferError, error_text
 from hpccoll.diagnosis.recorded import MeasuredSlots, Question, StoppedError
-from hpccoll.diagnosis.records import Floats, Integers, Purpose, Slots
 from hpccoll.diagnosis.robust_statistics import QUARTILE, median, quantile, robust_deviation
+from hpccoll.diagnosis.slot_records import Floats, Integers, Purpose, Slots
 from hpccoll.measure.diagnose.diagnosis_member import (
     LEADER_LIMIT_S,
     ORDERS,

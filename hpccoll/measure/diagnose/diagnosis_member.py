@@ -12,7 +12,7 @@ from typing import TypeAlias, cast
 
 from mpi4py import MPI
 
-from hpccoll.diagnosis.records import Floats
+from hpccoll.diagnosis.slot_records import Floats
 from hpccoll.host.machine_load import core_wait_ns
 from hpccoll.measure.diagnose.loss_recorder import LossRecorder, RankLosses
 from hpccoll.measure.diagnose.pair_transfers import FAILED, BegunTransfer, Timing, Transfer, TransferKind

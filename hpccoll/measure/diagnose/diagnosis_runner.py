@@ -37,7 +37,7 @@ from hpccoll.diagnosis.recorded import (
     Recorder,
     StoppedError,
 )
-from hpccoll.diagnosis.records import Diagnosis, Floats
+from hpccoll.diagnosis.slot_records import Diagnosis, Floats
 from hpccoll.host.network_ports import find_ports
 from hpccoll.measure.diagnose.diagnosis_leader import Leader, ShowSlots
 from hpccoll.measure.diagnose.diagnosis_member import Member, Report

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpccoll.diagnosis.nodes_alone import MEMORY, PRODUCT, REDUCTION
-from hpccoll.diagnosis.records import Floats
+from hpccoll.diagnosis.slot_records import Floats
 from hpccoll.host.cpu_and_memory import available_memory
 from hpccoll.store.raw_results import Attempt
 from hpccoll.store.schema import BEYOND_CACHES, ON_TESTBED

@@ -14,7 +14,7 @@ from hpccoll.host.cpu_and_memory import cpu_model, group_by_host
 from hpccoll.host.env_allowlist import allowed_variables
 from hpccoll.host.gpu_facts import gpu_description, gpu_provenance, gpus_are_shared
 from hpccoll.host.mpi_library import mpi_library
-from hpccoll.host.process_facts import is_oversubscribed
+from hpccoll.host.place_facts import is_oversubscribed
 from hpccoll.host.program_facts import git_commit, launcher_command_lines, package_versions
 from hpccoll.measure.rank_report import RankReport
 from hpccoll.schedule import Layout

@@ -25,10 +25,10 @@ from hpccoll.common.errors import UnusableError
 from hpccoll.extensions.steps.model.codec_costs import CodecCosts
 from hpccoll.extensions.steps.training.parallelism import Mesh
 from hpccoll.extensions.steps.training.step_program import StepOperation, StepProgram
-from hpccoll.model.library_calls import NAMES, LibraryCalls, library_names
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound, PublishedSection
+from hpccoll.model.nccl_candidates import NAMES, LibraryCalls, library_names
 from hpccoll.model.published_rates import published_near
 from hpccoll.model.simulation import BOUNDS, RADIX, AlgorithmSimulation
 from hpccoll.schedule import Layout, Parameter, itemsize

@@ -26,10 +26,10 @@ from hpccoll.extensions.steps.training.parallelism import Mesh, Parallelism, Ste
 from hpccoll.extensions.steps.training.step_program import Compute, StepProgram
 from hpccoll.extensions.steps.training.step_program_builder import step_programs
 from hpccoll.extensions.steps.training.step_timeline import Cost, StepTimeline, step_timeline
-from hpccoll.model.library_calls import NO_PARAMETERS, library_names
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
+from hpccoll.model.nccl_candidates import NO_PARAMETERS, library_names
 from hpccoll.model.simulation import BOUNDS
 from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.schedule import Layout, Parameter, itemsize

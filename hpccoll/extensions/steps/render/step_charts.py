@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.analysis.chart_groups import ChartGroup
-from hpccoll.analysis.series_comparisons import evenly_spaced
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
+from hpccoll.analysis.speedups import evenly_spaced
 from hpccoll.common.units import format_rounded_size, format_seconds, format_size
 from hpccoll.extensions.steps.analysis.step_comparison import COMPRESSION, bucket_of, compare_steps, workload_namer
 from hpccoll.extensions.steps.render.step_answers import exposed_parts, exposed_words

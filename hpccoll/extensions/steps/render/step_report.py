@@ -9,8 +9,8 @@ from hpccoll.extensions.steps.model.communication_wall import WallPoint, bubble_
 from hpccoll.extensions.steps.model.step_prediction import StepPrediction, StepPredictions, StepRequest
 from hpccoll.extensions.steps.model.step_scenarios import ScenarioPrediction
 from hpccoll.extensions.steps.training.compression import DENSE
-from hpccoll.model.library_calls import NAMES
 from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.nccl_candidates import NAMES
 from hpccoll.render.prediction_report import (
     WIDTH,
     distance_range,

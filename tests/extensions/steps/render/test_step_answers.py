@@ -7,8 +7,8 @@ import raw_examples
 from golden_page import assert_golden
 from step_examples import step_rows, steps
 
-from hpccoll.analysis.build_table import build_table
 from hpccoll.analysis.recommendations import recommend
+from hpccoll.analysis.tune_table import build_table
 from hpccoll.extensions.steps.analysis.step_comparison import compare_steps
 from hpccoll.extensions.steps.render.step_answers import exposed_words, step_answers
 from hpccoll.render.answer_lines import terminal_lines

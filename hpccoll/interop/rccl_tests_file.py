@@ -15,7 +15,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.files import parse_json
 from hpccoll.common.limits import RANKS
 from hpccoll.interop.benchmark_output import BenchmarkOutput, SuppliedMetadata, read_count
-from hpccoll.interop.nccl_tests_run import PROGRAMS, RCCL_TESTS, SUFFIXES, PrintedResult, PrintedRun, add_result
+from hpccoll.interop.nccl_tests_consistency import PROGRAMS, RCCL_TESTS, SUFFIXES, PrintedResult, PrintedRun, add_result
 from hpccoll.interop.printed_bandwidth import MEASURED, PrintedBandwidth, possible_ranks
 
 NAMES = {name.replace("_", ""): family for name, family in PROGRAMS.items()}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from hpccoll.model.leap import advance
+from hpccoll.model.leap_over_equal_steps import advance
 
 REPEATS = 3000
 

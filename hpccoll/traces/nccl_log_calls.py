@@ -13,7 +13,7 @@ from hpccoll.common.files import read_lines
 from hpccoll.common.limits import LOG_BYTES, RANKS
 from hpccoll.evidence.log_message import has_header, split_messages
 from hpccoll.traces.job_file import check_members
-from hpccoll.traces.records import ANY, Group, Progress, Rank, RecordedJob, number_ranks
+from hpccoll.traces.recorded_job import ANY, Group, Progress, Rank, RecordedJob, number_ranks
 from hpccoll.traces.torch_names import collective_of_torch
 
 SOURCE = "NCCL_DEBUG log"

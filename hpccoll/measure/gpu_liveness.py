@@ -1,7 +1,7 @@
 """Whether the GPU of a rank answers: a child process asks, because a sick one may hold its process for ever.
 
-``python -m hpccoll.measure.gpu_answer NUMBER`` is that process: it starts CUDA, reads the facts of all GPUs from NVML,
-and makes a context on its own one. Errors are left to those who need the GPU; here only time counts.
+``python -m hpccoll.measure.gpu_liveness NUMBER`` is that process: it starts CUDA, reads the facts of all GPUs from
+NVML, and makes a context on its own one. Errors are left to those who need the GPU; here only time counts.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ LIMIT_S = 60.0
 KILL_S = 1.0
 """How long its end is waited for: the kernel may never return from the driver."""
 
-PROGRAM = sys.executable, "-m", "hpccoll.measure.gpu_answer"
+PROGRAM = sys.executable, "-m", "hpccoll.measure.gpu_liveness"
 
 
 def reason_gpu_hangs(local_rank: int, limit_s: float = LIMIT_S, program: Sequence[str] = PROGRAM) -> str | None:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from hpccoll.host import process_facts
-from hpccoll.host.process_facts import is_oversubscribed, rack_name
+from hpccoll.host.place_facts import is_oversubscribed, rack_name
 
 
 def masks(*texts):

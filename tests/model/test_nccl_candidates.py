@@ -3,8 +3,8 @@
 import pytest
 from predicted_machines import EXACT, NCCL, cluster, in_racks
 
-from hpccoll.model.library_calls import LibraryCalls, latency_beyond_formulas, library_names, unmodelled
 from hpccoll.model.machine_file import read_machine
+from hpccoll.model.nccl_candidates import LibraryCalls, latency_beyond_formulas, library_names, unmodelled
 from hpccoll.schedule import Layout
 
 

@@ -17,11 +17,11 @@ from synthetic_timings import (
     merged_results,
 )
 
-from hpccoll.analysis.build_table import build_table, table_warnings
 from hpccoll.analysis.choice_table import TuneTable
 from hpccoll.analysis.measured_choices import ChoiceTime, comparable_seconds, measured_settings
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.size_ranges import MIN_CUT_PRICE, choose_ranges, ratio_noise
+from hpccoll.analysis.tune_table import build_table, table_warnings
 from hpccoll.common.errors import BadInputError
 from hpccoll.store.rows import Gap
 from hpccoll.store.statistics import RoundStatistics

@@ -4,8 +4,8 @@ import pytest
 from row_examples import make_row
 
 from hpccoll.analysis.chart_groups import chart_groups
-from hpccoll.analysis.series_comparisons import efficiencies, evenly_spaced, repeated_points, speedups
 from hpccoll.analysis.series_points import best_placements, mixed_hosts
+from hpccoll.analysis.speedups import efficiencies, evenly_spaced, repeated_points, speedups
 
 
 @pytest.fixture
