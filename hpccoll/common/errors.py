@@ -31,13 +31,18 @@ def did_you_mean(word: object, known: Iterable[str], min_similarity: float = 0.7
     if not isinstance(word, str) or len(word) > MAX_COMPARED_CHARACTERS:
         return ""
     nearest = get_close_matches(word, known, n=1, cutoff=min_similarity)
-    return f"did you mean {nearest[0]}? " if nearest else ""
+    if not nearest:
+        return ""
+    return f"did you mean {nearest[0]}? "
 
 
 def format_choices(word: object, known: Iterable[object], hint: str = "") -> str:
     """Return the valid choices, the one nearest to ``word`` first; a ``hint`` says what else accepts ``word``."""
     names = [str(name) for name in known]
-    return f"{'' if hint else did_you_mean(word, names)}choose from {', '.join(names)}{hint}"
+    choices = f"choose from {', '.join(names)}{hint}"
+    if hint:
+        return choices
+    return f"{did_you_mean(word, names)}{choices}"
 
 
 class GpuFailedError(RuntimeError):
@@ -64,15 +69,20 @@ class BadInputError(ValueError):
     exit_code = 2
 
     def __init__(self, key: str, value: object, expected: str | Iterable[object]) -> None:
-        expected = expected if isinstance(expected, str) else format_choices(value, expected)
+        if not isinstance(expected, str):
+            expected = format_choices(value, expected)
         super().__init__(key, value, expected)  # unpickled on other ranks: only rank 0 reads files
         self.key, self.value, self.expected = key, value, expected
         self.others: tuple[BadInputError, ...] = ()
         """Further errors of the same file; each is printed on its own line."""
 
     def __str__(self) -> str:
-        problem = "is missing" if self.value is None else f"{format_value(self.value)} is not valid"
-        return to_one_line(f"{abbreviate(self.key)}{' ' if self.value is None else ': '}{problem}: {self.expected}")
+        key = abbreviate(self.key)
+        if self.value is None:
+            problem = f"{key} is missing"
+        else:
+            problem = f"{key}: {format_value(self.value)} is not valid"
+        return to_one_line(f"{problem}: {self.expected}")
 
     def with_key(self, key: str) -> Self:
         """Return the same error, with its ``others``, under a key that names its place more precisely."""
@@ -136,9 +146,13 @@ _SYSTEM_ERRNOS = (*_LIMITS, *PATH_ERRNOS, errno.ENOSPC, errno.EDQUOT, errno.EIO,
 def describe_errno(number: int) -> str:
     """Return the text of an ``errno``, with the limit of this process that it may stem from."""
     option, limit, unit = _LIMITS.get(number, ("", None, 1))
-    allowed = resource.RLIM_INFINITY if limit is None else resource.getrlimit(limit)[0]
     text = os.strerror(number)
-    return text if allowed == resource.RLIM_INFINITY else f"{text} (ulimit {option} is {allowed // unit})"
+    if limit is None:
+        return text
+    allowed, _ = resource.getrlimit(limit)
+    if allowed == resource.RLIM_INFINITY:
+        return text
+    return f"{text} (ulimit {option} is {allowed // unit})"
 
 
 LEAST_BYTES = 256 << 20
@@ -188,7 +202,9 @@ def file_error(key: str, path: object, error: OSError, action: str = "read") -> 
     """Return the error of a file or directory that cannot be read, or on which another ``action`` failed."""
     kind = UnusableError if error.errno in PATH_ERRNOS else ResourceError
     number = error.errno
-    why = describe_errno(number) if number and os.strerror(number) == error.strerror else error.strerror or error
+    why: object = error.strerror or error
+    if number and os.strerror(number) == error.strerror:
+        why = describe_errno(number)
     return kind(key, f"{format_value(str(path))} cannot be {action}: {why}")
 
 
@@ -264,9 +280,9 @@ class _ValueRepr(Repr):
 
     def repr_int(self, number: int, _level: int) -> str:
         digits = int(number.bit_length() * 0.30103)
-        return (
-            repr(number) if digits < MAX_VALUE_CHARACTERS else f"a number of {digits} digits"
-        )  # Python refuses to print all of them
+        if digits < MAX_VALUE_CHARACTERS:
+            return repr(number)
+        return f"a number of {digits} digits"  # Python refuses to print all of them
 
 
 _value_repr = _ValueRepr()

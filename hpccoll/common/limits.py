@@ -73,7 +73,9 @@ class IntegerRange(Kind[int]):
         return type(value) is int and self.minimum <= value <= self.maximum
 
     def parse(self, text: str) -> int | None:
-        return int(text) if re.fullmatch(r"-?[0-9]{1,19}", text) else None
+        if re.fullmatch(r"-?[0-9]{1,19}", text):
+            return int(text)
+        return None
 
 
 @dataclass(frozen=True, slots=True)

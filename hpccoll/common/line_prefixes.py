@@ -45,8 +45,12 @@ def exported_text(line: str) -> str:
     exported = line.strip().rstrip(",")
     with suppress(ValueError, RecursionError):
         if exported.startswith(("{", '"')):
-            return _text_of(json.loads(exported if exported[0] == "{" else f"{{{exported}}}")) or line
-    return html.unescape(line) if "&gt;" in line else line
+            if exported[0] != "{":
+                exported = f"{{{exported}}}"
+            return _text_of(json.loads(exported)) or line
+    if "&gt;" in line:
+        return html.unescape(line)
+    return line
 
 
 def _text_of(exported: Mapping[str, Any]) -> str | None:
@@ -97,15 +101,20 @@ class PrefixReader:
         """Add a prefix to the known ones, and return its writer."""
         pattern, writer, begin = "", list[str](), 0
         for time in (*_TIME.finditer(prefix), None):
-            words = prefix[begin : time.start() if time else None].split()
+            end = time.start() if time else None
+            words = prefix[begin:end].split()
             writer += words
             pattern += r"\s+".join(map(re.escape, words))
-            if time:  # a year only if there is one here: a number may follow the prefix
+            if time:
                 form = _SECONDS
                 if time["clock"]:
-                    form = _CLOCK + _YEAR if time["year"] else _CLOCK
-                pattern, begin = rf"{pattern}\s*(?:{form})\s*", time.end()
-        pattern += r"(?:\s+|$)" if pattern and prefix[-1].isspace() else ""
+                    form = _CLOCK
+                    if time["year"]:  # a year only if there is one here: a number may follow the prefix
+                        form += _YEAR
+                pattern += rf"\s*(?:{form})\s*"
+                begin = time.end()
+        if pattern and prefix[-1].isspace():
+            pattern += r"(?:\s+|$)"
         if pattern and pattern not in self._known and len(self._known) < MAX_PREFIXES:
             self._known[pattern] = " ".join(writer), re.compile(rf"\s*{pattern}")
             self._known = dict(sorted(self._known.items(), key=lambda item: -len(item[0])))
@@ -116,4 +125,6 @@ def _without_repetition(text: str) -> str:
     """Return a text once that stands twice in its line, with ``|`` between."""
     words = text.rstrip()
     once = words[: (len(words) - 3) // 2]
-    return once + text[len(words) :] if words == f"{once} | {once}" else text
+    if words != f"{once} | {once}":
+        return text
+    return once + text[len(words) :]

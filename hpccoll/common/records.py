@@ -107,19 +107,32 @@ def _parts(kind: Any, name: str = "") -> tuple[Any, ...]:
         return (get_type_hints(kind, include_extras=True)[name],)
     if origin is tuple and arguments[-1] is not Ellipsis:
         return (arguments[int(name)],)
-    return arguments[:1] if origin is tuple else arguments
+    if origin is tuple:
+        return arguments[:1]
+    return arguments
 
 
 def _to_bad_input(error: msgspec.ValidationError, values: Any, kind: Any, key: str) -> BadInputError:
     """Return the error of a value, whose place msgspec names as ``$.cases[0].bytes`` at the end of its message."""
     message, _, place = str(error).partition(" - at ")
-    names = [key] if key else []
+    names = []
+    if key:
+        names.append(key)
     for field, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", place):
-        name, kind = _wrong_entry(values, kind) if index == "..." else (field or index, _parts(kind, field or index)[0])
+        if index == "...":
+            name, kind = _wrong_entry(values, kind)
+        else:
+            name = field or index
+            kind = _parts(kind, name)[0]
         names.append(name)
-        values = values[int(index) if index.isdecimal() else name]
-    if isinstance(error.__cause__, BadInputError):  # of a record whose values must fit each other
-        return error.__cause__.with_key(".".join([*names, error.__cause__.key]))
+        if index.isdecimal():
+            values = values[int(index)]
+        else:
+            values = values[name]
+    cause = error.__cause__
+    if isinstance(cause, BadInputError):  # of a record whose values must fit each other
+        names.append(cause.key)
+        return cause.with_key(".".join(names))
     if missing := re.search(r"missing required field `(\w+)`", message):
         names.append(missing[1])
         values, (kind,) = None, _parts(kind, missing[1])
@@ -166,25 +179,32 @@ _WORDS: Mapping[type, Callable[[Any], str]] = {
 
 
 def _at_most(shape: Any) -> str:
-    return "" if shape.max_length is None else f", {shape.min_length or 0} to {shape.max_length}"
+    if shape.max_length is None:
+        return ""
+    return f", {shape.min_length or 0} to {shape.max_length}"
 
 
 def _alternatives(shape: inspect.Type) -> tuple[inspect.Type, ...]:
-    return shape.types if isinstance(shape, inspect.UnionType) else (shape,)
+    if isinstance(shape, inspect.UnionType):
+        return shape.types
+    return (shape,)
 
 
 def _unknown_keys(value: Any, shape: inspect.Type, key: str) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the place of each key that a record lacks, the key, and the known ones: it may be a misspelt one."""
-    for one in _alternatives(shape):
-        if isinstance(one, inspect.DataclassType) and isinstance(value, dict):
-            parts = _record_parts(one.cls)
-            yield from ((key, name, [*parts]) for name in value if name not in parts)
+    for alternative in _alternatives(shape):
+        if isinstance(alternative, inspect.DataclassType) and isinstance(value, dict):
+            parts = _record_parts(alternative.cls)
+            for name in value:
+                if name not in parts:
+                    yield key, name, list(parts)
             for name, part in parts.items():
                 if part is not None and name in value:
-                    yield from _unknown_keys(value[name], part, f"{key}.{name}" if key else name)
-        elif isinstance(one, inspect.ListType | inspect.VarTupleType) and isinstance(value, list | tuple):
-            for number, each in enumerate(value):
-                yield from _unknown_keys(each, one.item_type, f"{key}.{number}")
+                    place = f"{key}.{name}" if key else name
+                    yield from _unknown_keys(value[name], part, place)
+        elif isinstance(alternative, inspect.ListType | inspect.VarTupleType) and isinstance(value, list | tuple):
+            for number, item in enumerate(value):
+                yield from _unknown_keys(item, alternative.item_type, f"{key}.{number}")
 
 
 @lru_cache

@@ -26,7 +26,9 @@ class Finding:
     values: Mapping[str, Any] = field(default_factory=dict)  # names, and figures in SI units: seconds, bytes, ratios
 
     def __str__(self) -> str:
-        return f"{self.title}: {self.text}" if self.title else self.text
+        if not self.title:
+            return self.text
+        return f"{self.title}: {self.text}"
 
     @property
     def with_remedy(self) -> str:
@@ -57,7 +59,9 @@ info, warning, absent, critical = (
 def join_words(words: Iterable[object], conjunction: str = "and") -> str:
     """Return words as a list: ``a``, ``a and b``, ``a, b and c``; empty without any."""
     *first, last = [*map(str, words)] or [""]
-    return f"{', '.join(first)} {conjunction} {last}" if first else last
+    if not first:
+        return last
+    return f"{', '.join(first)} {conjunction} {last}"
 
 
 def join_ends(words: Iterable[object]) -> str:
@@ -105,12 +109,17 @@ def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent
 
     A column is aligned to the left if its first cell begins with a letter, else to the right.
     """
-    cells = [[*head], *([str(cell) for cell in row] for row in rows)]
-    columns = [*zip(*cells, strict=True)]
-    widths = [max(map(len, column)) for column in columns]
-    sides = ["<" if next(filter(None, column[1:]), "")[:1].isalpha() else ">" for column in columns]
-    for row in cells:
-        aligned = (f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True))
+    cells = [list(head)]
+    for row in rows:
+        cells.append([str(cell) for cell in row])
+    layouts = []
+    for column in zip(*cells, strict=True):
+        width = max(map(len, column))
+        first_cell = next(filter(None, column[1:]), "")
+        side = "<" if first_cell[:1].isalpha() else ">"
+        layouts.append(f"{side}{width}")
+    for line in cells:
+        aligned = [format(cell, layout) for cell, layout in zip(line, layouts, strict=True)]
         yield (indent + "  ".join(aligned)).rstrip()
 
 

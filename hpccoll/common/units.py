@@ -21,11 +21,13 @@ def parse_size(text: str | int, key: str = "bytes") -> int:
         match = None
     else:
         match = _SIZE.fullmatch(str(text).strip())
-    prefix: int = 1024 ** _PREFIXES.index(match["prefix"].upper()) if match else 0
-    if not match or int(match["number"]) * prefix > MAX_BYTES:
-        expected = f"a number of bytes such as 8, 64K, 4M or 1G (powers of 1024), at most {format_size(MAX_BYTES)}"
-        raise BadInputError(key, text, expected)
-    return int(match["number"]) * prefix
+    if match:
+        power = _PREFIXES.index(match["prefix"].upper())
+        nbytes: int = int(match["number"]) * 1024**power
+        if nbytes <= MAX_BYTES:
+            return nbytes
+    expected = f"a number of bytes such as 8, 64K, 4M or 1G (powers of 1024), at most {format_size(MAX_BYTES)}"
+    raise BadInputError(key, text, expected)
 
 
 def sizes_between(begin: str, end: str, factor: int) -> list[int]:
@@ -105,7 +107,9 @@ def parse_parameter(text: str, key: str = "--param") -> tuple[str, int | str]:
     name, equals, value = text.partition("=")
     if not (name and equals) or re.fullmatch(r"-?[0-9]{19,}", value):
         raise BadInputError(key, text, "a name and a value, such as channels=4, a number of at most 18 digits")
-    return name, int(value) if re.fullmatch(r"-?[0-9]+", value) else value
+    if re.fullmatch(r"-?[0-9]+", value):
+        return name, int(value)
+    return name, value
 
 
 def parameter_values(texts: Iterable[str]) -> dict[str, list[int | str]]:
@@ -144,8 +148,11 @@ def format_rounded_size(nbytes: float) -> str:
 
 def format_number(value: float, decimals: int) -> str:
     """Format a number with ``decimals`` decimals, or with more if its first three digits need them."""
-    first = floor(log10(abs(value))) if value and isfinite(value) else 0
-    return f"{value:.{max(decimals, 2 - first if first < 0 else 0)}f}"
+    if value and isfinite(value):
+        first = floor(log10(abs(value)))
+        if first < 0:
+            decimals = max(decimals, 2 - first)
+    return f"{value:.{max(decimals, 0)}f}"
 
 
 def format_wait(seconds: float) -> str:
@@ -181,7 +188,9 @@ def format_interval(ends: tuple[float, float]) -> str:
 def format_bit_rate(rate: float) -> str:
     """Format a rate in bits a second with a decimal prefix: ``400 Gbit/s``, ``56,000 Gbit/s``."""
     scale, unit = _largest_unit(rate, (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1.0, "bit/s"))
-    return f"{rate / scale:,.0f} {unit}" if rate >= 1e12 else f"{rate / scale:.3g} {unit}"
+    if rate >= 1e12:
+        return f"{rate / scale:,.0f} {unit}"
+    return f"{rate / scale:.3g} {unit}"
 
 
 def rate_unit(largest: float) -> tuple[float, str]:
@@ -198,7 +207,9 @@ def format_rate(rate: float) -> str:
 def format_decimal_bytes(nbytes: float) -> str:
     """Format bytes with three significant digits and a decimal prefix: ``14 GB``, ``8.2 MB``."""
     scale, unit = _largest_unit(nbytes, (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
-    return f"{nbytes / scale:.3g} {unit}" if scale > 1 else f"{nbytes:.0f} B"
+    if scale > 1:
+        return f"{nbytes / scale:.3g} {unit}"
+    return f"{nbytes:.0f} B"
 
 
 def format_count(count: object, noun: str) -> str:
@@ -211,7 +222,9 @@ def format_count(count: object, noun: str) -> str:
 
 def format_counts(counts: Collection[object], noun: str) -> str:
     """Return several counts with their noun: ``1 rank``, ``2, 4 ranks``."""
-    return format_count(", ".join(map(str, counts)) if len(counts) > 1 else next(iter(counts)), noun)
+    if len(counts) > 1:
+        return format_count(", ".join(map(str, counts)), noun)
+    return format_count(next(iter(counts)), noun)
 
 
 def format_factor(factor: float) -> str:
@@ -244,4 +257,6 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
 
 def format_per_cent(share: float) -> str:
     """Return a share in per cent, with a decimal below 10 %."""
-    return f"{100 * share:.{0 if abs(share) >= 0.0995 else 1}f} %"
+    if abs(share) >= 0.0995:
+        return f"{100 * share:.0f} %"
+    return f"{100 * share:.1f} %"

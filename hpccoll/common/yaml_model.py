@@ -57,7 +57,9 @@ def _check_is_name(text: str) -> str:
 
 def _number_to_text(value: object) -> object:
     """Return the text of a number: variables and names have text values."""
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value
 
 
 MAX_NAME_LENGTH = 255
@@ -124,7 +126,10 @@ Variables = Annotated[dict[str, VariableValue], AfterValidator(check_variable_na
 
 def _flag(value: object) -> object:
     """Return 1 for true and 0 for false."""
-    return {True: 1, False: 0, "true": 1, "false": 0}.get(value, value) if isinstance(value, bool | str) else value
+    if not isinstance(value, bool | str):
+        return value
+    numbers: dict[bool | str, int] = {True: 1, False: 0, "true": 1, "false": 0}
+    return numbers.get(value, value)
 
 
 def annotation_of(kind: Any) -> Any:
@@ -143,8 +148,12 @@ def annotation_of(kind: Any) -> Any:
 
 def field(key: Key, alias: str | None = None) -> Any:
     """Return the model field of a key, with its description and its default."""
-    default = list(key.default) if isinstance(key.default, tuple) else key.default
-    return Field(... if key.required else default, alias=alias, description=key.help)
+    default: Any = key.default
+    if key.required:
+        default = ...
+    elif isinstance(default, tuple):
+        default = list(default)
+    return Field(default, alias=alias, description=key.help)
 
 
 class YamlSection(BaseModel):
@@ -179,9 +188,13 @@ class _PlainLoader(yaml.SafeLoader):
             known[id(node)] = 0
             if isinstance(node, yaml.MappingNode):
                 self._check_unique_keys(node)
+            count = 1
             items = node.value if isinstance(node, yaml.CollectionNode) else ()
-            children = (child for item in items for child in (item if isinstance(item, tuple) else (item,)))
-            known[id(node)] = 1 + sum(self._values(child, known) for child in children)
+            for item in items:
+                children = item if isinstance(item, tuple) else (item,)
+                for child in children:
+                    count += self._values(child, known)
+            known[id(node)] = count
         if not known[id(node)]:
             raise yaml.composer.ComposerError(None, None, "a value that contains itself", node.start_mark)
         return known[id(node)]
@@ -324,15 +337,25 @@ def _error_order(detail: ErrorDetails) -> int:
 
 def _convert_error(path: Path, model: type[YamlSection], detail: ErrorDetails) -> Iterator[BadInputError]:
     location = [str(part) for part in detail["loc"] if not (isinstance(part, str) and "[" in part)]
-    location = location[:-1] if location and location[-1] in _UNION_TAGS else location
-    key = f"{path}: {'.'.join(location)}" if location else str(path)
-    names = _descriptions(_section_at(model, location[: -1 if detail["type"] in _KEY_ERRORS else None]))
+    if location and location[-1] in _UNION_TAGS:
+        location.pop()
+    key = str(path)
+    if location:
+        key = f"{path}: {'.'.join(location)}"
+    place_of_section = location
+    if detail["type"] in _KEY_ERRORS:
+        place_of_section = location[:-1]
+    section = _section_at(model, place_of_section)
+    names = _descriptions(section)
     inner = detail.get("ctx", {}).get("error")
     if isinstance(inner, BadInputError):
         for bad_input in (inner, *inner.others):
             # A key with a longer path, or an error of the whole file, is kept; otherwise the key is this location.
             is_nested = location and bad_input.key.startswith(f"{location[0]}.")
-            yield bad_input.with_key(f"{path}: {bad_input.key}" if is_nested or not location else key)
+            if is_nested or not location:
+                yield bad_input.with_key(f"{path}: {bad_input.key}")
+            else:
+                yield bad_input.with_key(key)
     elif detail["type"] == "missing":
         yield BadInputError(key, None, names[location[-1]])
     else:
