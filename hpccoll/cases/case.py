@@ -182,8 +182,12 @@ class Shape:
 
     def __str__(self) -> str:
         per_node, uneven = divmod(self.ranks, self.nodes)
-        text = f"{self.nodes}n:{self.ranks}p" if uneven else f"{self.nodes}x{per_node}"
-        return f"{text}+{self.aggregators}" if self.aggregators else text
+        text = f"{self.nodes}x{per_node}"
+        if uneven:
+            text = f"{self.nodes}n:{self.ranks}p"
+        if self.aggregators:
+            text += f"+{self.aggregators}"
+        return text
 
     @property
     def text(self) -> str:

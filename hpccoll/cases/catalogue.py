@@ -223,7 +223,9 @@ def _hint(algorithm: str) -> str:
         if algorithm.endswith(file_format.suffix):
             return f" ({file_format.name} is {PLAN}{algorithm})"
     elsewhere = [name for name in COLLECTIVES if algorithm in measurable_names(name)]
-    return f" (it is an algorithm of {', '.join(elsewhere)})" if elsewhere else ""
+    if not elsewhere:
+        return ""
+    return f" (it is an algorithm of {', '.join(elsewhere)})"
 
 
 def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:

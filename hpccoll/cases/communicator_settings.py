@@ -30,12 +30,16 @@ class CommunicatorSetting:
     @property
     def effect(self) -> str:
         """The effect in one line."""
-        return f"{self.meaning}; {self.variable} wins" if self.variable else self.meaning
+        if not self.variable:
+            return self.meaning
+        return f"{self.meaning}; {self.variable} wins"
 
     @property
     def kind(self) -> Kind[Any]:
         """The valid values."""
-        return OneOfWords(tuple(self.values)) if self.values else self.numbers
+        if self.values:
+            return OneOfWords(tuple(self.values))
+        return self.numbers
 
 
 BUFFERS = "buffers"

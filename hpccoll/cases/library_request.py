@@ -57,8 +57,13 @@ def forced_algorithms(environment: Mapping[str, str], collective: str | None = N
     items = environment.get("NCCL_ALGO", "").lower().split(";")
     for item in items:
         function, colon, names = item.rpartition(":")
-        if colon and (len(items) > 1 if collective is None else NCCL_FUNCTIONS.get(function.strip()) != collective):
-            continue
+        if colon:
+            if collective is None:
+                is_of_others = len(items) > 1
+            else:
+                is_of_others = NCCL_FUNCTIONS.get(function.strip()) != collective
+            if is_of_others:
+                continue
         entries = (entry.strip() for entry in names.lstrip(" ^").split(","))
         named = [NCCL_ALGORITHMS[entry] for entry in entries if entry in NCCL_ALGORITHMS]
         excluded = names.strip().startswith("^")

@@ -35,16 +35,25 @@ _EXPORTED_UNITS = {"divisible": "free", "per_rank": "owned"}
 
 def listing(root: Path = ROOT) -> dict[str, Any]:
     """Return the listing as ``hpccoll list --json`` prints it."""
-    mpi_missing = [] if find_spec("mpi4py") else ["mpi4py is not installed"]
+    mpi_missing = []
+    if not find_spec("mpi4py"):
+        mpi_missing.append("mpi4py is not installed")
     with_mpi = _availability(mpi_missing)
+    collectives = dict(_collectives())
+    algorithms = [{**row, **with_mpi} for row in _algorithms()]
+    auto = {"name": AUTO, "needs": ["a table of hpccoll tune"], **with_mpi}
+    parameters = [{"name": name, "meaning": meaning} for name, meaning in PARAMETERS.items()]
+    transports = list(_transports(mpi_missing, root))
+    variants = list(_variants(mpi_missing, root))
+    workloads = [{"name": name, "keys": _workload_keys(name)} for name in WORKLOADS]
     return {
-        "collectives": dict(_collectives()),
-        "algorithms": [{**row, **with_mpi} for row in _algorithms()],
-        "policies": [{"name": AUTO, "needs": ["a table of hpccoll tune"], **with_mpi}],
-        "parameters": [{"name": name, "meaning": meaning} for name, meaning in PARAMETERS.items()],
-        "transports": list(_transports(mpi_missing, root)),
-        "variants": list(_variants(mpi_missing, root)),
-        "workloads": [{"name": name, "keys": _workload_keys(name)} for name in WORKLOADS],
+        "collectives": collectives,
+        "algorithms": algorithms,
+        "policies": [auto],
+        "parameters": parameters,
+        "transports": transports,
+        "variants": variants,
+        "workloads": workloads,
         **_tables_of_workloads(),
     }
 
@@ -214,7 +223,9 @@ def _missing_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     names_by_reason = defaultdict[str, list[str]](list)
     for row in rows:
         if not row["available"]:
-            name = f"{row['collective']} {row['name']}" if row.get("collective") else row["name"]
+            name = row["name"]
+            if row.get("collective"):
+                name = f"{row['collective']} {name}"
             names_by_reason[row["reason"]].append(name)
     if names_by_reason:
         yield "not here:"
@@ -239,7 +250,9 @@ def _merge_algorithms(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
 
 
 def _needs(row: Mapping[str, Any]) -> str:
-    return f" (needs {', '.join(row['needs'])})" if row["needs"] else ""
+    if not row["needs"]:
+        return ""
+    return f" (needs {', '.join(row['needs'])})"
 
 
 def _unavailable(row: Mapping[str, Any]) -> str:

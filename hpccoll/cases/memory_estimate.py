@@ -151,8 +151,11 @@ def _in_flight(case: "Case", workers: int, slices: tuple[Schedule, ...]) -> floa
 
 def _tables(case: "Case", workers: int) -> float:
     """Return the bytes of the tables of a check on a GPU: for each unit one to fill and one to compare."""
-    units = 1 if collective(case.collective).units == "divisible" else workers
-    return 2 * units * table_bytes(case.bytes / units / itemsize(case.dtype))
+    units = workers
+    if collective(case.collective).units == "divisible":
+        units = 1
+    elements = case.bytes / units / itemsize(case.dtype)
+    return 2 * units * table_bytes(elements)
 
 
 def table_bytes(elements: float) -> float:
@@ -180,11 +183,12 @@ def check_memory(
     """
     estimates = ((memory_needed(case, workers, ranks, device, aggregators, models), case) for case in cases)
     needed, case = max(estimates, key=itemgetter(0))
-    usable = int(available * (1 - GPU_SPARE_FRACTION)) if device == "cuda" else available
+    usable = available
+    free = f"{available / 2**30:.3g} GiB are free"
+    if device == "cuda":
+        usable = int(available * (1 - GPU_SPARE_FRACTION))
+        free += f" on their GPU, {GPU_SPARE_FRACTION:.0%} of it for libraries"
     if needed > usable:
         largest = case.bytes * usable // needed
-        free = f"{available / 2**30:.3g} GiB are free"
-        if device == "cuda":
-            free += f" on their GPU, {GPU_SPARE_FRACTION:.0%} of it for libraries"
         expected = f"{ranks} ranks need {needed / 2**30:.3g} GiB for it and {free}: at most about "
         raise BadInputError("bytes", format_size(case.bytes), f"{expected}{largest / 2**20:.0f} MiB")

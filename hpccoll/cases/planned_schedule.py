@@ -39,7 +39,9 @@ cached_crossings = lru_cache(1024)(crossings)
 @lru_cache(8)
 def mapped_layout(layout: Layout, mapping: str | None) -> Layout:
     """Return ``layout``, of the ranks as the launcher numbers them, with the ranks as ``mapping`` numbers them."""
-    return layout if mapping is None else layout.subset(numbering(layout, mapping))
+    if mapping is None:
+        return layout
+    return layout.subset(numbering(layout, mapping))
 
 
 class PlannedSchedule(NamedTuple):
@@ -60,13 +62,16 @@ def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
 
     The layout has the ranks as the mapping of the case numbers them.
     """
-    algorithm = COLLECTIVES[case.collective].algorithms.get(case.algorithm) if case.collective in COLLECTIVES else None
+    if case.collective not in COLLECTIVES:
+        return None
+    algorithm = COLLECTIVES[case.collective].algorithms.get(case.algorithm)
     if algorithm is None:
         return None
     call = call_of(case, layout.workers)
     slices = cached_slices(call, algorithm, layout, tuple(own_parameters(case).items()))
     if call.collective.uncut or algorithm.floor:
-        channels, window = (int(case.params.get(name, 1)) for name in ("channels", "window"))
+        channels = int(case.params.get("channels", 1))
+        window = int(case.params.get("window", 1))
     else:
         size = itemsize(case.dtype)
         nbytes = call.bytes(call.collective.elements(case.bytes, size, layout.workers), size)
@@ -151,7 +156,9 @@ def choose_channels(
     """
     default = default_channels(nbytes, layout, pipelined=pipelined, queued=queued)
     if segment := requested.get("segment"):  # the largest piece, of a unit or of a slice
-        pieces = len(schedules) * (1 if pipelined else schedules[0].units)
+        pieces = len(schedules)
+        if not pipelined:
+            pieces *= schedules[0].units
         default = max(1, -(-nbytes // (pieces * int(segment))))
     channels = int(requested.get("channels", default))
     return channels, int(requested.get("window", min(channels, WINDOW)))

@@ -110,9 +110,12 @@ def _case(
     if parameters.get(GRAPH) and values["transport"] != "nccl" and "nccl" in request.transports:
         return None  # only NCCL plans are captured as CUDA graphs
     dtype = call.dtype or values["dtype"]
-    nbytes = values["size"] if call.bytes is None else call.bytes
-    load = {LOAD: values[LOAD]} if values[LOAD] != IDLE else {}
-    params = {**call.arguments, **parameters, **load}
+    nbytes = call.bytes
+    if nbytes is None:
+        nbytes = values["size"]
+    params = {**call.arguments, **parameters}
+    if values[LOAD] != IDLE:
+        params[LOAD] = values[LOAD]
     return Case(
         collective=family.name,
         algorithm=algorithm,
@@ -170,7 +173,10 @@ def expand_collectives(entries: Sequence[str]) -> list[str]:
     """Return the collectives that entries of a request select, each once."""
     selected: dict[str, None] = {}
     for entry in entries:
-        selected |= dict.fromkeys(COLLECTIVES if entry == ALL else [entry])
+        if entry == ALL:
+            selected |= dict.fromkeys(COLLECTIVES)
+        else:
+            selected[entry] = None
     return list(selected)
 
 

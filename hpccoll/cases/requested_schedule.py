@@ -48,10 +48,18 @@ def requested_schedule(
     Raises:
         BadInputError: if an argument is invalid, or the algorithm cannot run on the layout.
     """
-    family = collective(collective_name) if collective_name and algorithm != NATIVE else _first_with(algorithm)
+    if collective_name and algorithm != NATIVE:
+        family = collective(collective_name)
+    else:
+        family = _first_with(algorithm)
     registered = family.algorithm(algorithm)
-    arguments = {name: value for name, value in parameters.items() if name in family.arguments}
-    own = {name: value for name, value in parameters.items() if name not in family.arguments}
+    arguments: dict[str, Parameter] = {}
+    own: dict[str, Parameter] = {}
+    for name, value in parameters.items():
+        if name in family.arguments:
+            arguments[name] = value
+        else:
+            own[name] = value
     call = family.call(layout.workers, root, **arguments)
     return RequestedSchedule(call, registered, call.slices(registered, layout, **own))
 
@@ -143,7 +151,9 @@ def requested_layout(
     if len(sizes) != racks.count(",") + 1 or 0 in sizes or (len(sizes) > 1 and sum(sizes) != workers):
         expected = f"a number of racks, or the workers in each, {workers} together: 6,16,10"
         raise BadInputError("--racks", racks, expected)
-    count = sizes[0] if len(sizes) == 1 else len(sizes)
+    count = len(sizes)
+    if count == 1:
+        count = sizes[0]
     per_node = ranks_per_node
     if per_node is None:
         per_node = workers if count == 1 else 1

@@ -40,7 +40,9 @@ class TransportSpec:
 
     def dtypes_on(self, device: str, *, native: bool) -> tuple[str, ...]:
         """Return the element types on a device, of schedules or of the library's own collectives (``native``)."""
-        return self.native_dtypes if native else self.dtypes[device]
+        if native:
+            return self.native_dtypes
+        return self.dtypes[device]
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -117,9 +119,11 @@ def check_transport(transport: str, devices: Sequence[str]) -> None:
     """
     valid = tuple(name for name, spec in TRANSPORTS.items() if not set(devices).isdisjoint(spec.devices))
     if transport not in valid:
-        elsewhere = TRANSPORTS[transport].devices if transport in TRANSPORTS else ()
-        hint = f" ({transport} needs device {' or '.join(elsewhere)})" if elsewhere else ""
-        raise BadInputError("transport", transport, format_choices(transport, valid, hint))
+        hint = ""
+        if transport in TRANSPORTS and TRANSPORTS[transport].devices:
+            hint = f" ({transport} needs device {' or '.join(TRANSPORTS[transport].devices)})"
+        expected = format_choices(transport, valid, hint)
+        raise BadInputError("transport", transport, expected)
 
 
 def check_timings(key: str, timings: Sequence[str], transports: Sequence[str]) -> None:
@@ -193,15 +197,19 @@ def unmet_by_transport(
     native = parameters is None
     lacking = set(dtypes).difference(spec.dtypes_on(device, native=native))
     if lacking:
-        others = [
-            name
-            for name in transports_of_device(device)
-            if lacking.issubset(TRANSPORTS[name].dtypes_on(device, native=native))
-        ]
+        others = []
+        for name in transports_of_device(device):
+            dtypes_of_other = TRANSPORTS[name].dtypes_on(device, native=native)
+            if lacking.issubset(dtypes_of_other):
+                others.append(name)
         remedy = f"; use {' or '.join(others)}" if others else ""
-        over = f"the library's own collectives over {transport} have" if native else f"transport {transport} has"
+        over = f"transport {transport} has"
+        if native:
+            over = f"the library's own collectives over {transport} have"
         return f"{over} no dtype {' or '.join(sorted(lacking))} on device {device}{remedy}"
     if timing not in spec.timings:
         return str(BadInputError("timing", timing, VALID_TIMINGS))
     unmet = [need.text for need in spec.needs if not need.met(layout, parameters or {})]
-    return f"{transport} needs {' and '.join(unmet)}" if unmet else None
+    if not unmet:
+        return None
+    return f"{transport} needs {' and '.join(unmet)}"
