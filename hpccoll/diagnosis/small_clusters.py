@@ -80,26 +80,39 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
     nodes = cluster.nodes
     sweep = random_matchings(nodes, sweep_length(nodes), cluster.rng)
     transfers = yield from measure_transfers(np.tile(sweep, (SWEEPS, 1)), "screen")
-    measured = _medians(transfers, math.log(expected_s) if expected_s else 0.0)
+    usual = 0.0
+    if expected_s:
+        usual = math.log(expected_s)
+    measured = _medians(transfers, usual)
     has_rate = expected_s is not None and _is_rate_usable(measured, nodes)
     columns = _columns(measured.pairs, nodes)
     test = SlownessTest((NODES + LINKS + RACKS) / cluster.rails, len(columns))
     least = _least_effect(test, nodes, has_rate=has_rate)
 
     fits = _fit_all(measured, columns, nodes, has_rate=has_rate)
-    visible = Component("node" if nodes > 2 or has_rate else "send", (0,))
+    judged_components = list(columns)
+    visible = Component("node", (0,))
+    if nodes == 2 and not has_rate:  # a node is as fast as the only pair
+        judged_components = [component for component in columns if component.kind in DIRECTIONS[1:]]
+        visible = Component("send", (0,))
     node_error = float(fits[visible,].errors[0])
-    link_error = max(float(fits[component,].errors[0]) for component in columns if component.kind == "link")
-    smallest_effect = smallest_found(max(least, test.critical_value * node_error), node_error)
-    smallest_link_effect = smallest_found(max(least, test.critical_value * link_error), link_error)
-    are_nodes_alike = nodes == 2 and not has_rate  # a node is as fast as the only pair
-    judged_components = [component for component in columns if not are_nodes_alike or component.kind in DIRECTIONS[1:]]
+    link_errors = []
+    for component in columns:
+        if component.kind == "link":
+            link_errors.append(float(fits[component,].errors[0]))
+    link_error = max(link_errors)
+    node_threshold = max(least, test.critical_value * node_error)
+    link_threshold = max(least, test.critical_value * link_error)
+    smallest_effect = smallest_found(node_threshold, node_error)
+    smallest_link_effect = smallest_found(link_threshold, link_error)
+    faults = _decide(test, fits, least)
+    effects = _judged(test, fits, judged_components, least)
     return Diagnosis(
-        _decide(test, fits, least),
+        faults,
         0,
         measured.noise,
         math.exp(smallest_effect),
-        effects=_judged(test, fits, judged_components, least),
+        effects=effects,
         smallest_link_effect=math.exp(smallest_link_effect),
     )
 
@@ -187,8 +200,10 @@ def _named(test: SlownessTest, fits: _Fits, best: Explanation, candidates: Seque
         faults.append(test.fault(component, effect, error))
     if not uncertain:
         return tuple(certain)
-    further = tuple(tuple(part for part in candidate if part not in common) for candidate in candidates)
-    return (*certain, replace(uncertain[0], candidates=further))
+    further = []
+    for candidate in candidates:
+        further.append(tuple(part for part in candidate if part not in common))
+    return (*certain, replace(uncertain[0], candidates=tuple(further)))
 
 
 def _medians(measured: Transfers, usual: float) -> _Pairs:
@@ -196,14 +211,23 @@ def _medians(measured: Transfers, usual: float) -> _Pairs:
     partners = measured.partners
     pairs = list(combinations(range(partners.shape[1]), 2))
     values, errors, noises = [], [], []
-    for transfers in (measured.both - usual, (measured.sent - measured.received) / 2):
-        by_pair = [transfers[partners[:, a] == b, a] for a, b in pairs]
-        medians = [median(of_pair) for of_pair in by_pair]
-        residuals = [of_pair - middle for of_pair, middle in zip(by_pair, medians, strict=True)]
+    mean = measured.both - usual
+    half_difference = (measured.sent - measured.received) / 2
+    of_nodes = SLOWER_OF_TWO * USUAL_SPREAD
+    for transfers in (mean, half_difference):
+        medians = []
+        residuals = []
+        for first, second in pairs:
+            is_pair = partners[:, first] == second
+            of_pair = transfers[is_pair, first]
+            middle = median(of_pair)
+            medians.append(middle)
+            residuals.append(of_pair - middle)
         noise = robust_deviation(np.concatenate(residuals))
         noises.append(noise)
         values.append(medians)
-        errors.append([math.hypot(MEDIAN_ERROR * noise / math.sqrt(SWEEPS), SLOWER_OF_TWO * USUAL_SPREAD)])
+        of_noise = MEDIAN_ERROR * noise / math.sqrt(SWEEPS)
+        errors.append([math.hypot(of_noise, of_nodes)])
     return _Pairs(pairs, np.array(values), np.array(errors), noises[0])
 
 
@@ -246,13 +270,19 @@ def _fit(measured: _Pairs, columns: _Columns, explanation: Explanation, *, has_r
         where = (*explanation[0].where, *explanation[1].where)
         if where in measured.pairs:
             weights[:, measured.pairs.index(where)] = 0
-    terms = [] if has_rate else [np.array([np.ones(pairs), np.zeros(pairs)])]
-    matrix = np.array([(term * weights).ravel() for term in (*terms, *parts)]).reshape(-1, weights.size).T
+    shared_terms = 0
+    if not has_rate:
+        shared_terms = 1
+        parts.insert(0, np.array([np.ones(pairs), np.zeros(pairs)]))
+    rows = [(part * weights).ravel() for part in parts]
+    matrix = np.array(rows).reshape(-1, weights.size).T
     values = (np.nan_to_num(measured.values) * weights).ravel()
     inverse = np.linalg.pinv(matrix)
     fitted = inverse @ values
-    errors = np.sqrt((inverse**2).sum(1))
-    chi_squared = float(((values - matrix @ fitted) ** 2).sum())
+    fitted_errors = np.sqrt((inverse**2).sum(1))
+    residuals = values - matrix @ fitted
+    chi_squared = float((residuals**2).sum())
     freedom = int(np.count_nonzero(weights)) - matrix.shape[1]
-    effects = np.resize(fitted[len(terms) :], count)  # of three nodes both have the same one
-    return _Fitted(chi_squared, freedom, effects, np.resize(errors[len(terms) :], count))
+    effects = np.resize(fitted[shared_terms:], count)  # of three nodes both have the same one
+    errors = np.resize(fitted_errors[shared_terms:], count)
+    return _Fitted(chi_squared, freedom, effects, errors)

@@ -70,16 +70,22 @@ class MeasuredRatios:
         self._rails = question.rails
         self._racks = np.array(question.rack_numbers or [0] * self._nodes)
         slots = np.array([len(request.seconds) for request in measured], np.int64)  # [requests]
+        rows = slots * self._rails
         purposes = np.array([request.slots.purpose for request in measured])
+        partners = []
+        for request in measured:
+            partners.append(request.slots.partners[: len(request.seconds)])
 
         # Each rail of a slot is a row of what follows.
-        self._partners = self._rows([request.slots.partners[: len(request.seconds)] for request in measured])
+        self._partners = self._rows(partners)
         self._partners %= self._nodes
         self._rail = np.tile(np.arange(self._rails), slots.sum())
-        self._purposes = np.repeat(purposes, slots * self._rails)
-        request_of = np.repeat(np.arange(len(measured)), slots * self._rails)
-        self._mapped = np.isin(self._purposes, MAPPED) & (request_of >= _last_screen(recorded))
-        self._seconds = self._valid(self._rows([request.seconds for request in measured]))
+        self._purposes = np.repeat(purposes, rows)
+        request_of = np.repeat(np.arange(len(measured)), rows)
+        is_of_last_screen = request_of >= _last_screen(recorded)
+        self._mapped = np.isin(self._purposes, MAPPED) & is_of_last_screen
+        seconds = self._rows([request.seconds for request in measured])
+        self._seconds = self._valid(seconds)
         self._is_far = self._racks[self._partners] != self._racks
 
         logs = np.log(self._seconds)
@@ -88,7 +94,8 @@ class MeasuredRatios:
         healthy = logs - self._expected(faults)
         across = _medians(np.where(self._is_far, healthy, np.nan), groups)
         within = _medians(np.where(self._is_far, np.nan, healthy), groups)
-        far = float(np.nan_to_num(median((across - within)[self._mapped])))
+        further = (across - within)[self._mapped]
+        far = float(np.nan_to_num(median(further)))
         self.distance = math.exp(far)  # how many times as long transfers across racks take as those within
         left = healthy - far * self._is_far
         usual = _medians(left, groups)
@@ -183,22 +190,34 @@ class MeasuredRatios:
         """
         size = math.prod(shape)
         mapped = self._mapped[:, None] & np.isfinite(self._before)
-        counted = [mapped & (place >= 0) for place in places]
         first_of_rail = self._rail[:, None] * size
-        codes = np.concatenate([(first_of_rail + place)[valid] for place, valid in zip(places, counted, strict=True)])
-        before = np.concatenate([self._before[valid] for valid in counted])
-        after = np.concatenate([self._after[valid] for valid in counted])
-        before_by_code = _lower_quartiles(codes, before, self._rails * size)
-        after_by_code = _lower_quartiles(codes, after, self._rails * size)
+        codes_by_place = []
+        before_by_place = []
+        after_by_place = []
+        for place in places:
+            is_counted = mapped & (place >= 0)
+            code = first_of_rail + place
+            codes_by_place.append(code[is_counted])
+            before_by_place.append(self._before[is_counted])
+            after_by_place.append(self._after[is_counted])
+        codes = np.concatenate(codes_by_place)
+        before = np.concatenate(before_by_place)
+        after = np.concatenate(after_by_place)
+        all_codes = self._rails * size
+        before_by_code = _lower_quartiles(codes, before, all_codes)
+        after_by_code = _lower_quartiles(codes, after, all_codes)
         usual = median(after_by_code)
 
         by_rail = (before_by_code - usual).reshape(self._rails, size)
-        slowest = np.argmax(np.where(np.isfinite(by_rail), by_rail, -np.inf), axis=0)
+        comparable = np.where(np.isfinite(by_rail), by_rail, -np.inf)
+        slowest = np.argmax(comparable, axis=0)
         chosen = slowest * size + np.arange(size)
-        transfers = np.bincount(codes, minlength=self._rails * size)
+        transfers = np.bincount(codes, minlength=all_codes)
+        ratios_before = np.exp(before_by_code[chosen] - usual)
+        ratios_after = np.exp(after_by_code[chosen] - usual)
         return Ratios(
-            before=np.exp(before_by_code[chosen] - usual).reshape(shape),
-            after=np.exp(after_by_code[chosen] - usual).reshape(shape),
+            before=ratios_before.reshape(shape),
+            after=ratios_after.reshape(shape),
             rails=slowest.reshape(shape),
             transfers=transfers[chosen].reshape(shape),
         )

@@ -79,8 +79,17 @@ class NamedFault:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as an element of ``verdicts``."""
-        does_end = math.isfinite(self.effect)  # without an answer it was measured once or twice
-        candidates = [[place.to_json() for place in explanation] for explanation in self.candidates]
+        confidence: float | None = None
+        chance: float | None = None
+        if math.isfinite(self.effect):  # without an answer it was measured once or twice
+            confidence = self.confidence
+            chance = self.chance
+        waited_for_core: float | None = None
+        if self.wait:
+            waited_for_core = self.wait.share
+        candidates = []
+        for explanation in self.candidates:
+            candidates.append([place.to_json() for place in explanation])
         return {
             **self.place.to_json(),
             "where": self.hosts,
@@ -88,13 +97,13 @@ class NamedFault:
             "effect": _finite(self.effect),
             "low": _finite(self.low),
             "high": _finite(self.high),
-            "confidence": self.confidence if does_end else None,
-            "chance": self.chance if does_end else None,
+            "confidence": confidence,
+            "chance": chance,
             "under_load_only": self.under_load_only,
             "slots": dict(self.slots),
             "missed_with": self.missed_with,
             "error": self.error,
-            "waited_for_core": self.wait.share if self.wait else None,
+            "waited_for_core": waited_for_core,
         }
 
 
@@ -138,14 +147,16 @@ class MachineVerdict:
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON has it: what is absent, or not finite, is null."""
         fields = {name: getattr(self, name) for name in self.__slots__}
+        verdicts = [fault.to_json() for fault in self.verdicts]
+        findings = [_finding_to_json(finding) for finding in self.findings]
         return {
             **fields,
             "noise": _finite(self.noise),
             "smallest_effect": _finite(self.smallest_effect),
             "smallest_link_effect": _finite(self.smallest_link_effect),
-            "verdicts": [fault.to_json() for fault in self.verdicts],
+            "verdicts": verdicts,
             "load": asdict(self.load),
-            "findings": [_finding_to_json(finding) for finding in self.findings],
+            "findings": findings,
         }
 
 
@@ -156,6 +167,7 @@ def _finding_to_json(finding: Finding) -> dict[str, Any]:
 def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     """Return the verdict of a diagnosis."""
     question = recorded.question
+    is_complete = recorded.diagnosis is not None
     slots = sum(len(request.seconds) for request in recorded.measured)
     diagnosis = recorded.diagnosis or Diagnosis((), slots, math.nan, math.inf, links=False)
     unjudged = _unjudged(recorded)
@@ -163,26 +175,35 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
         diagnosis = replace(diagnosis, noise=math.nan, smallest_effect=math.inf, smallest_link_effect=math.inf)
     waits = cast("Mapping[str, float]", recorded.provenance.get(CORE_WAITS, {}))
     hidden = largest_hidden(waits, diagnosis.noise)
+    smallest_effect = max(diagnosis.smallest_effect, hidden)
+    smallest_link_effect = max(diagnosis.smallest_link_effect, hidden)
     faults = [_named(fault, recorded) for fault in diagnosis.faults]
     verdicts = _with_waits(faults, waits, diagnosis.noise)
     undecided: set[str] = set()
     for fault in verdicts:
         if fault.wait:
             undecided.update(fault.hosts)
-    excluded = [question.hosts[node] for node in diagnosis.exclude]
+    excluded = []
+    for node in diagnosis.exclude:
+        host = question.hosts[node]
+        if host not in undecided:
+            excluded.append(host)
+    only_directions = is_complete and _shows_directions_only(diagnosis, question)
     judged_racks, unjudged_racks = _racks(question)
+    begun = str(recorded.provenance["begun"])
+    findings = _findings(recorded, verdicts)
     return MachineVerdict(
         verdicts=tuple(verdicts),
-        exclude=tuple(host for host in excluded if host not in undecided),
-        complete=recorded.diagnosis is not None,
+        exclude=tuple(excluded),
+        complete=is_complete,
         slots=slots,
         noise=diagnosis.noise,
-        smallest_effect=max(diagnosis.smallest_effect, hidden),
-        smallest_link_effect=max(diagnosis.smallest_link_effect, hidden),
+        smallest_effect=smallest_effect,
+        smallest_link_effect=smallest_link_effect,
         too_many=diagnosis.too_many,
         nodes=len(question.hosts),
         unjudged=unjudged,
-        only_directions=recorded.diagnosis is not None and _shows_directions_only(diagnosis, question),
+        only_directions=only_directions,
         racks=judged_racks,
         unjudged_racks=unjudged_racks,
         links=diagnosis.links,
@@ -190,8 +211,8 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
         load=recorded.load,
         kind=recorded.kind,
         machine=recorded.machine,
-        begun=str(recorded.provenance["begun"]),
-        findings=_findings(recorded, verdicts),
+        begun=begun,
+        findings=findings,
     )
 
 
@@ -272,13 +293,13 @@ def _unjudged(recorded: RecordedDiagnosis) -> tuple[str, ...]:
 def _named(fault: Fault, recorded: RecordedDiagnosis) -> NamedFault:
     question = recorded.question
     place = place_of(fault.component, question)
-    candidates = tuple(
-        tuple(place_of(component, question) for component in explanation) for explanation in fault.candidates
-    )
+    candidates = []
+    for explanation in fault.candidates:
+        candidates.append(tuple(place_of(component, question) for component in explanation))
     slots, missed_with = _slots_of(fault.component, place, recorded)
     named = NamedFault(
         place=place,
-        candidates=candidates,
+        candidates=tuple(candidates),
         effect=fault.effect,
         low=fault.low,
         high=fault.high,
@@ -289,7 +310,8 @@ def _named(fault: Fault, recorded: RecordedDiagnosis) -> NamedFault:
     )
     if math.isfinite(fault.effect):
         return named
-    error = _error_of(named, cast("Sequence[TransferError]", recorded.provenance.get(TRANSFER_ERRORS, ())))
+    errors = cast("Sequence[TransferError]", recorded.provenance.get(TRANSFER_ERRORS, ()))
+    error = _error_of(named, errors)
     if error is None:
         return named
     if place.kind == "hung":
@@ -315,7 +337,9 @@ def _slots_of(
     """
     hosts = recorded.question.hosts
     nodes = np.flatnonzero(np.isin(hosts, place.hosts))
-    rails = range(recorded.question.rails) if component.rail is None else [component.rail]
+    rails: Sequence[int] = range(recorded.question.rails)
+    if component.rail is not None:
+        rails = [component.rail]
     endpoints = np.array([rail * len(hosts) + node for rail in rails for node in nodes])
     counts = Counter[Purpose]()
     missed_with: dict[str, None] = {}
@@ -324,9 +348,11 @@ def _slots_of(
         is_measured = partners != endpoints
         if component.kind == "link":
             is_measured &= np.isin(partners, endpoints)
-        counts[request.slots.purpose] += int(is_measured.any(1).sum())
+        slots_measured = is_measured.any(1)
+        counts[request.slots.purpose] += int(slots_measured.sum())
         is_missed = is_measured & np.isinf(request.seconds[:, endpoints])
-        missed_with |= dict.fromkeys(hosts[partner % len(hosts)] for partner in partners[is_missed])
+        for partner in partners[is_missed]:
+            missed_with[hosts[partner % len(hosts)]] = None
     slots = {purpose: count for purpose, count in counts.items() if count}
     return slots, tuple(missed_with)
 
