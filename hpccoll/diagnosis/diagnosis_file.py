@@ -101,18 +101,23 @@ def _columns(recorded: RecordedDiagnosis) -> dict[str, Any]:
     question = recorded.question
     slots = [request.slots for request in recorded.measured]
     endpoints = len(question.hosts) * question.rails
-    counts = [len(request.partners) for request in slots]
-    purposes = np.array([request.purpose for request in slots], object)
-    nothing = np.empty((0, endpoints), np.int64)
-    partners = np.concatenate([nothing, *(request.partners for request in slots)])
+    counts = []
+    purposes = []
+    partners = [np.empty((0, endpoints), np.int64)]
+    for request in slots:
+        counts.append(len(request.partners))
+        purposes.append(request.purpose)
+        partners.append(request.partners)
+    purpose_of_slots = np.repeat(np.array(purposes, object), counts)
+    request_of_slots = np.repeat(np.arange(len(slots)), counts)
     seconds, is_measured = _times(recorded.measured, endpoints)
     repetitions, alone = _times_alone(recorded.rates, len(question.hosts))
     return {
         "host": np.array(question.hosts, object),
-        "purpose": np.repeat(purposes, counts),
-        "request": np.repeat(np.arange(len(slots)), counts),
+        "purpose": purpose_of_slots,
+        "request": request_of_slots,
         "measured": is_measured,
-        "partner": partners,
+        "partner": np.concatenate(partners),
         "seconds": seconds,
         "rate": np.array(list(recorded.rates), object),
         "repetitions": repetitions,
@@ -205,18 +210,19 @@ def _check_numbers(recorded: RecordedDiagnosis, columns: Mapping[str, Any]) -> N
     """Raise IntegrityError if a number of a node, a rack or an endpoint is out of range, or a name is unknown."""
     question = recorded.question
     nodes = len(question.hosts)
-    components = _components(recorded.diagnosis) if recorded.diagnosis else ()
-    if (
-        len(question.racks or question.hosts) != nodes
-        or tuple(columns["host"]) != question.hosts
-        or not _are_endpoints(columns["partner"], nodes * question.rails)
-        or not all(_exists(component, question) for component in components)
-    ):
+    endpoints = nodes * question.rails
+    is_known = len(question.racks or question.hosts) == nodes and tuple(columns["host"]) == question.hosts
+    is_known = is_known and _are_endpoints(columns["partner"], endpoints)
+    if is_known and recorded.diagnosis:
+        is_known = all(_exists(component, question) for component in _components(recorded.diagnosis))
+    if not is_known:
         raise IntegrityError("its slots or its faults name nodes that it has not")
-    if columns["alone_s"].shape[2:] != (nodes,) or not recorded.rates.keys() <= DOES.keys():
+    are_of_nodes = columns["alone_s"].shape[2:] == (nodes,)
+    if not are_of_nodes or not recorded.rates.keys() <= DOES.keys():
         raise IntegrityError("what its nodes did alone is unknown, or not that of its nodes")
-    if not all(isinstance(recorded.provenance.get(name), str) for name in ("run_id", "begun")):
-        raise IntegrityError("its provenance does not say which diagnosis it is, and when it began")
+    for name in ("run_id", "begun"):
+        if not isinstance(recorded.provenance.get(name), str):
+            raise IntegrityError("its provenance does not say which diagnosis it is, and when it began")
 
 
 def _components(diagnosis: Diagnosis) -> Iterator[Component]:

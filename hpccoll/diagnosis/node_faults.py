@@ -83,25 +83,30 @@ def find_node_faults(
         slow_pairs: what may be slow links, which are measured beside the suspects.
     """
     test = SlownessTest(NODES / cluster.rails, 3 * cluster.nodes)
+    everyone = np.arange(cluster.nodes)
     ordered, effects, scales = _suspects(cluster, fit, racks, slots)
     least = np.maximum(SUSPECTED * scales, LEAST_SUSPECTED)
-    judged = _judged(np.arange(cluster.nodes), "screen", effects, scales, least)
-    suspects = ordered[: max(1, cluster.nodes // MOST_SUSPECTS)]
+    judged = _judged(everyone, "screen", effects, scales, least)
+    most_suspects = max(1, cluster.nodes // MOST_SUSPECTS)
+    suspects = ordered[:most_suspects]
     scale = float(scales[0])
     highest = smallest_found(1, SCALE_ERROR / math.sqrt(cluster.nodes))  # an estimated scale over the true one
     screened = smallest_found(SUSPECTED * scale * highest, scale)
     if not suspects.size:
-        smallest = max(screened, _smallest_in_retest(cluster, fit, test, highest))
+        retested = _smallest_in_retest(cluster, fit, test, highest)
+        smallest = max(screened, retested)
         return NodeFaults((), smallest, False, judged, None)
     pairs = max(1, cluster.nodes // 2 - len(suspects))
-    count = test.slots(fit.noise, pairs, effects[:, suspects].max(0).min())
-    healthy = np.setdiff1d(np.arange(cluster.nodes), ordered)
+    largest_effects = effects[:, suspects].max(0)
+    count = test.slots(fit.noise, pairs, largest_effects.min())
+    healthy = np.setdiff1d(everyone, ordered)
     if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
-        healthy = np.setdiff1d(np.arange(cluster.nodes), suspects)  # a few other suspects do not spoil controls
+        healthy = np.setdiff1d(everyone, suspects)  # a few other suspects do not spoil controls
     partners = beside_healthy(suspects, healthy, cluster.racks, count, cluster.rng, asked=slow_pairs)
     measured = yield from measure_transfers(partners, "retest")
     measured = measured.less(racks.added(partners))
-    controls = Controls(measured, np.setdiff1d(np.arange(cluster.nodes), healthy))
+    unhealthy = np.setdiff1d(everyone, healthy)
+    controls = Controls(measured, unhealthy)
     errors = _errors(controls, fit)
     thresholds = np.array([test.threshold(error) for error in errors])
     judged += _judged(suspects, "retest", controls.effects, errors, thresholds)
@@ -110,9 +115,12 @@ def find_node_faults(
         of_node = controls.effects[:, node]
         if (of_node > thresholds).any():
             kind = _slow_direction(of_node)
-            faults.append(test.fault(Component(DIRECTIONS[kind], (node,)), of_node[kind], errors[kind]))
+            component = Component(DIRECTIONS[kind], (node,))
+            fault = test.fault(component, of_node[kind], errors[kind])
+            faults.append(fault)
     smallest = max(screened, test.smallest_effect(errors[0]))
-    too_many = len(ordered) > len(suspects) and len(faults) == len(suspects)
+    are_all_slow = len(faults) == len(suspects)
+    too_many = len(ordered) > len(suspects) and are_all_slow
     return NodeFaults(tuple(faults), smallest, too_many, judged, measured)
 
 
@@ -140,10 +148,9 @@ def _judged(
     """Return the effects [3, nodes] of some nodes with their errors [3] and thresholds [3]."""
     judged: list[JudgedEffect] = []
     for kind, of_nodes, error, threshold in zip(DIRECTIONS, effects, errors, thresholds, strict=True):
-        judged += [
-            judged_effect(Component(kind, (node,)), purpose, of_nodes[node], error, threshold)
-            for node in nodes.tolist()
-        ]
+        for node in nodes.tolist():
+            component = Component(kind, (node,))
+            judged.append(judged_effect(component, purpose, of_nodes[node], error, threshold))
     return tuple(judged)
 
 
@@ -153,9 +160,13 @@ def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: in
     in_faulty_rack = racks.nodes
     for rack in np.unique(cluster.racks[in_faulty_rack]):
         members = cluster.racks == rack
-        effects[:, members] -= np.median(effects[:, members], axis=1)[:, None]
+        middle = np.median(effects[:, members], axis=1)
+        effects[:, members] -= middle[:, None]
     least = MEDIAN_ERROR * fit.noise / math.sqrt(slots) / 2
-    deviations = [robust_deviation(of_direction[~in_faulty_rack]) for of_direction in effects]
+    deviations = []
+    for of_direction in effects:
+        in_good_racks = of_direction[~in_faulty_rack]
+        deviations.append(robust_deviation(in_good_racks))
     scales = np.maximum(deviations, max(least, 1e-12))
     excess = (effects / scales[:, None]).max(0)
     order = np.argsort(-excess)
@@ -180,6 +191,9 @@ def _errors(controls: Controls, fit: FittedEffects) -> Floats:
     screened = quantile(fit.values.T, QUARTILE)
     retested = controls.effects[0]
     has_both = np.isfinite(screened) & np.isfinite(retested)
-    covariances = np.cov(clipped(screened[has_both]), clipped(retested[has_both]))
+    clipped_screened = clipped(screened[has_both])
+    clipped_retested = clipped(retested[has_both])
+    covariances = np.cov(clipped_screened, clipped_retested)
     lasting = max(float(covariances[0, 1]), 0)
-    return np.asarray(np.hypot(2 * math.sqrt(lasting), np.maximum(of_noise, scatter)))
+    of_measuring = np.maximum(of_noise, scatter)
+    return np.asarray(np.hypot(2 * math.sqrt(lasting), of_measuring))

@@ -162,9 +162,10 @@ class _Losses:
         rack_of_ends = rack[self.ends]
         is_across = rack_of_ends[0] != rack_of_ends[1]
         size = np.bincount(rack)
-        across = left & is_across & (rack_of_ends[direction] == number)
-        within = left & (rack_of_ends == number).all(0)
-        elsewhere = left & (rack_of_ends != number).all(0)
+        in_rack = rack_of_ends == number
+        across = left & is_across & in_rack[direction]
+        within = left & in_rack.all(0)
+        elsewhere = left & (~in_rack).all(0)
         alike = elsewhere
         if size.size > 2:
             alike = elsewhere & is_across  # what stays in a rack crosses no uplink
@@ -173,8 +174,10 @@ class _Losses:
         size_across = self.sizes[direction, across].sum()
         # What the others would lose if each of them sent as much as a member of the rack.
         lost_by_others = self._share(direction, elsewhere) * size_across / size[number] * others
-        lost_by_members = np.bincount(self.ends[direction, across], self.lost[direction, across], self.nodes)
-        lost_by_most = float(np.quantile(lost_by_members[rack == number], QUARTILE, method="lower"))
+        end_of_lost = self.ends[direction, across]
+        lost_by_nodes = np.bincount(end_of_lost, self.lost[direction, across], self.nodes)
+        lost_by_members = lost_by_nodes[rack == number]
+        lost_by_most = float(np.quantile(lost_by_members, QUARTILE, method="lower"))
         chance = chance_of(lost_by_most, lost_by_others, others + 1)
         return _UplinkShares(
             across,
@@ -268,28 +271,36 @@ def _port_losses(hosts: Sequence[HostLosses]) -> _Losses:
     """Return the errors of the ports of hosts."""
     nodes = np.arange(len(hosts))
     sizes = np.array([losses.packets for losses in hosts]).T
-    errors = [[sum(counters.values()) for counters in losses.errors] for losses in hosts]
-    return _Losses(np.array([nodes, nodes]), sizes, np.array(errors).T, len(hosts))
+    errors = []
+    for losses in hosts:
+        errors.append([sum(counters.values()) for counters in losses.errors])
+    ends = np.array([nodes, nodes])
+    return _Losses(ends, sizes, np.array(errors).T, len(hosts))
 
 
 def _finding_of_uplink(
     uplink: _LossyUplink, names: Sequence[str], rack: Integers, hosts: Sequence[HostLosses]
 ) -> Finding:
-    racks = [names[number] for number, _ in uplink.racks]
-    is_member = np.isin(rack, [number for number, _ in uplink.racks])
+    numbers = [number for number, _ in uplink.racks]
+    racks = [names[number] for number in numbers]
+    is_member = np.isin(rack, numbers)
     places = []
+    values: dict[str, Any] = {}
     for number, direction in uplink.racks:
         verb = ("left", "came to")[direction]
         members = host_ranges(_hosts_where(rack == number, hosts))
         places.append(f"{verb} {rack_text(names[number])}{in_brackets(members)}")
+        values[DIRECTIONS[direction]] = uplink.share
     is_compared = len(names) > 2  # with what other racks lose among themselves
-    elsewhere = "between other racks" if is_compared else "within racks, where no uplink is crossed,"
+    elsewhere = "within racks, where no uplink is crossed,"
+    if is_compared:
+        elsewhere = "between other racks"
     share = _per_cent(uplink.share)
     usual = _per_cent(uplink.usual)
     text = f"{share} of the segments that {join_words(places)} had to be sent again, of those {elsewhere} {usual}."
-    remedy = f"Do: look at the uplink of {join_words(map(rack_text, racks), 'or')}; most of the nodes lose alike."
+    accused = join_words(map(rack_text, racks), "or")
+    remedy = f"Do: look at the uplink of {accused}; most of the nodes lose alike."
     severity = critical if is_compared and uplink.share >= MUCH else warning
-    values: dict[str, Any] = {DIRECTIONS[direction]: uplink.share for _, direction in uplink.racks}
     values |= {
         "racks": racks,
         "hosts": _hosts_where(is_member, hosts),
@@ -337,13 +348,14 @@ def _port_text(losses: HostLosses, directions: Iterable[_Lossy], usual: float) -
 
 def _segment_text(names: Sequence[str], directions: Sequence[_Lossy], usual: float) -> str:
     """Return which segments of a node, or from one node to another, were lost, beside the usual share of others."""
+    parts = []
     if len(names) > 1:
-        parts = [f"{_per_cent(directions[0].share)} of the {SEGMENTS} from {names[0]} to {names[1]}"]
+        share = _per_cent(directions[0].share)
+        parts.append(f"{share} of the {SEGMENTS} from {names[0]} to {names[1]}")
     else:
-        parts = [
-            f"{_per_cent(lossy.share)} of the {SEGMENTS} that {names[0]} {DIRECTIONS[lossy.direction]}"
-            for lossy in directions
-        ]
+        for lossy in directions:
+            share = _per_cent(lossy.share)
+            parts.append(f"{share} of the {SEGMENTS} that {names[0]} {DIRECTIONS[lossy.direction]}")
     return f"{join_words(parts)} had to be sent again, of those of other nodes {_per_cent(usual)}."
 
 

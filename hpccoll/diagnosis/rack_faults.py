@@ -73,7 +73,8 @@ def find_rack_faults(cluster: Cluster, fit: FittedEffects, screen: Transfers) ->
     if suspects.size:
         transfers = yield from measure_transfers(_half_across(cluster, suspects), "racks")
         far = cluster.is_far(transfers.partners)
-        slow_across, slow_inside = _low_quantiles(cluster, transfers.less(fit.far * far), suspects)
+        without_distance = transfers.less(fit.far * far)
+        slow_across, slow_inside = _low_quantiles(cluster, without_distance, suspects)
         scatter = robust_deviation(np.delete(slow_across, suspects))
         test = SlownessTest(RACKS / cluster.rails, 2 * count)
         for rack in suspects.tolist():
@@ -81,14 +82,17 @@ def find_rack_faults(cluster: Cluster, fit: FittedEffects, screen: Transfers) ->
             of_noise = LOW_ERROR * fit.noise / math.sqrt(max(pairs, 1))
             error = math.hypot(screened_error, max(of_noise, scatter))
             threshold = test.threshold(error)
-            uplink = Component("uplink", (int(cluster.rack_names[rack]),))
+            name = int(cluster.rack_names[rack])
+            uplink = Component("uplink", (name,))
             judged.append(judged_effect(uplink, "racks", slow_across[rack], error, threshold))
             if not slow_across[rack] > threshold:  # NaN without a valid time
                 continue
             across[rack] = slow_across[rack]
             inside[rack] = np.nan_to_num(slow_inside[rack])
-            kind: Kind = "rack" if inside[rack] > across[rack] / 2 else "uplink"
-            faults.append(test.fault(replace(uplink, kind=kind), across[rack], error))
+            component = uplink
+            if inside[rack] > across[rack] / 2:
+                component = replace(uplink, kind="rack")
+            faults.append(test.fault(component, across[rack], error))
     return RackFaults(tuple(faults), tuple(judged), cluster.racks, fit.far, across, inside)
 
 
@@ -102,8 +106,10 @@ def _suspects(cluster: Cluster, fit: FittedEffects, screen: Transfers) -> tuple[
     low = _low_quantiles_of_racks(across, cluster.racks, judged)
     effects = np.nan_to_num(low - median(low))
 
-    size = np.bincount(cluster.racks)[judged].min()
-    pairs = far[:, np.isin(cluster.racks, judged)].sum() / len(judged)
+    sizes = np.bincount(cluster.racks)
+    size = sizes[judged].min()
+    is_judged = np.isin(cluster.racks, judged)
+    pairs = far[:, is_judged].sum() / len(judged)
     of_noise = fit.noise / math.sqrt(max(pairs, 1))
     of_nodes = robust_deviation(fit.of_nodes[0]) / math.sqrt(size)
     error = LOW_ERROR * max(of_noise, of_nodes)
@@ -111,9 +117,11 @@ def _suspects(cluster: Cluster, fit: FittedEffects, screen: Transfers) -> tuple[
 
     screened = []
     for name, effect in zip(cluster.rack_names[judged].tolist(), effects, strict=True):
-        screened.append(judged_effect(Component("uplink", (name,)), "screen", effect, error, least))
+        uplink = Component("uplink", (name,))
+        screened.append(judged_effect(uplink, "screen", effect, error, least))
     slowest = np.argsort(-effects)[: len(judged) // 3]
-    return judged[slowest[effects[slowest] > least]], error, screened
+    suspects = slowest[effects[slowest] > least]
+    return judged[suspects], error, screened
 
 
 def _half_across(cluster: Cluster, suspects: Integers) -> Integers:
@@ -148,12 +156,16 @@ def _low_quantiles(cluster: Cluster, measured: Transfers, suspects: Integers) ->
     """Return the low quantiles of pairs, across and within, [2, racks], less those of healthy racks."""
     racks = cluster.racks
     far = cluster.is_far(measured.partners)
-    is_suspected = np.isin(racks, suspects) | np.isin(racks[measured.partners], suspects)
-    usual = quantile(np.where(is_suspected, np.nan, measured.both))
+    is_partner_suspected = np.isin(racks[measured.partners], suspects)
+    is_suspected = np.isin(racks, suspects) | is_partner_suspected
+    healthy_times = np.where(is_suspected, np.nan, measured.both)
+    usual = quantile(healthy_times)
     beyond = measured.both - usual[:, None]
     all_racks = np.arange(racks.max() + 1)
-    across = _low_quantiles_of_racks(np.where(far, beyond, np.nan), racks, all_racks)
-    within = _low_quantiles_of_racks(np.where(far, np.nan, beyond), racks, all_racks)
+    beyond_across = np.where(far, beyond, np.nan)
+    beyond_within = np.where(far, np.nan, beyond)
+    across = _low_quantiles_of_racks(beyond_across, racks, all_racks)
+    within = _low_quantiles_of_racks(beyond_within, racks, all_racks)
     low = np.array([across, within])
     healthy = np.delete(low, suspects, 1)
     return np.asarray(low - quantile(healthy)[:, None])

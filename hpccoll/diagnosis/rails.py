@@ -50,18 +50,24 @@ def _merged(by_rail: Mapping[int, Diagnosis]) -> Diagnosis:
     effects = []
     for rail, diagnosis in sorted(by_rail.items()):
         for fault in diagnosis.faults:
-            kind = "node" if fault.component.kind in DIRECTIONS else fault.component.kind
+            kind = fault.component.kind
+            if kind in DIRECTIONS:
+                kind = "node"
             by_place[kind, fault.component.where][rail] = fault
         for effect in diagnosis.effects:
             component = replace(effect.component, rail=rail)
             effects.append(replace(effect, component=component))
     diagnoses = by_rail.values()
+    faults = tuple(map(_of_rails, by_place.values()))
+    noise = max(diagnosis.noise for diagnosis in diagnoses)
+    smallest_effect = max(diagnosis.smallest_effect for diagnosis in diagnoses)
+    smallest_link_effect = max(diagnosis.smallest_link_effect for diagnosis in diagnoses)
     return Diagnosis(
-        faults=tuple(map(_of_rails, by_place.values())),
+        faults=faults,
         slots=0,
-        noise=max(diagnosis.noise for diagnosis in diagnoses),
-        smallest_effect=max(diagnosis.smallest_effect for diagnosis in diagnoses),
-        smallest_link_effect=max(diagnosis.smallest_link_effect for diagnosis in diagnoses),
+        noise=noise,
+        smallest_effect=smallest_effect,
+        smallest_link_effect=smallest_link_effect,
         too_many=any(diagnosis.too_many for diagnosis in diagnoses),
         links=all(diagnosis.links for diagnosis in diagnoses),
         effects=tuple(effects),
@@ -75,7 +81,8 @@ def _of_rails(faults: Mapping[int, Fault]) -> Fault:
         kinds = {fault.component.kind for fault in faults.values()}
         if len(kinds) == 1:
             return strongest
-        return replace(strongest, component=replace(strongest.component, kind="node"))
+        component = replace(strongest.component, kind="node")
+        return replace(strongest, component=component)
     (rail,) = faults
 
     def on_rail(component: Component) -> Component:

@@ -80,9 +80,13 @@ class DiagnosisOptions:
             if missing := [host for host in hosts if names[host] not in rack_of]:
                 raise UnusableError("--racks", f"no rack is given for {host_ranges(missing)}")
             racks = [rack_of[names[host]] for host in hosts]
-        asked = Question((*hosts,), self.seed, None if racks is None else (*racks,), rails, self.links, expected_s)
+        if racks is not None:
+            racks = tuple(racks)
+        asked = Question(tuple(hosts), self.seed, racks, rails, self.links, expected_s)
         if self.uplinks and not judged_racks(asked.rack_numbers or ()).size:
-            found = f"there are {len(asked.rack_names)}, of {len(hosts)} nodes" if racks else "they are unknown"
+            found = "they are unknown"
+            if racks:
+                found = f"there are {len(asked.rack_names)}, of {len(hosts)} nodes"
             needed = f"uplinks are judged among at least {LEAST_RACK} racks of at least {LEAST_RACK} nodes"
             raise UnusableError("--uplink", f"{needed}, and {found}; do: --racks FILE")
         return asked

@@ -23,12 +23,15 @@ def quantile(values: Floats, share: float = 0.5) -> Floats:
     if not values.shape[-1]:
         return np.full(values.shape[:-1], np.nan)
     last = np.maximum(np.isfinite(values).sum(-1) - 1, 0)
-    below = np.floor(share * last).astype(np.int64)
+    position = share * last
+    below = np.floor(position).astype(np.int64)
     above = np.minimum(below + 1, last)
-    ordered = np.partition(values, np.unique([below, above]), axis=-1)  # NaN last
+    needed = np.unique([below, above])
+    ordered = np.partition(values, needed, axis=-1)  # NaN last
     low = np.take_along_axis(ordered, below[..., None], -1)[..., 0]
     high = np.take_along_axis(ordered, above[..., None], -1)[..., 0]
-    return np.asarray(low + (share * last - below) * (high - low))
+    weight = position - below
+    return np.asarray(low + weight * (high - low))
 
 
 def median(values: Floats) -> float:
@@ -50,12 +53,15 @@ def median_of_others(values: Floats, partners: Integers) -> Floats:
     once = np.where(nodes < partners, values, np.nan)
     order = np.argsort(once, axis=1)
     rank = np.argsort(order, axis=1)
-    others = np.isfinite(once).sum(1)[:, None] - 1
+    is_valid = np.isfinite(once)
+    others = is_valid.sum(1)[:, None] - 1
     middle = np.maximum((others - 1) // 2, 0)
     middle = np.minimum(middle + (middle >= rank), len(nodes) - 1)
-    medians = np.take_along_axis(np.take_along_axis(once, order, 1), middle, 1)
-    medians = np.where((others > 0) & np.isfinite(once), medians, np.nan)
-    return np.asarray(np.take_along_axis(medians, np.minimum(nodes, partners), 1))
+    ordered = np.take_along_axis(once, order, 1)
+    medians = np.take_along_axis(ordered, middle, 1)
+    medians = np.where((others > 0) & is_valid, medians, np.nan)
+    first_of_pair = np.minimum(nodes, partners)
+    return np.asarray(np.take_along_axis(medians, first_of_pair, 1))
 
 
 def robust_deviation(values: Floats) -> float:
