@@ -17,7 +17,6 @@ from hpccoll.diagnosis.slot_records import (
     Floats,
     Integers,
     JudgedEffect,
-    Kind,
     Procedure,
 )
 from hpccoll.diagnosis.transfers import Transfers, measure_transfers
