@@ -108,17 +108,21 @@ class _Simulator:
         """Add the steps and messages of a lane, which follow those of its sequence that were added before."""
         ended = np.concatenate([[], *traffic.ended]).astype(int)
         lengths = np.bincount(ended, minlength=self.layout.ranks)
-        steps = [[_Step(me, sequence) for _ in range(length)] for me, length in enumerate(lengths.tolist())]
+        steps = []
+        for me, length in enumerate(lengths.tolist()):
+            steps.append([_Step(me, sequence) for _ in range(length)])
         sizes = traffic.nbytes(cut, lane).tolist()
         crossed = self.layout.tier(traffic.source, traffic.target)
         tiers = [TIERS[tier] for tier in crossed.tolist()]
         costs = [self.machine.tiers[tier].of(nbytes) for tier, nbytes in zip(tiers, sizes, strict=True)]
         paths = self.paths(traffic, costs, crossed)
         arrays = (traffic.source, traffic.target, traffic.send_step, traffic.receive_step, traffic.reduces)
-        messages = zip(sizes, tiers, costs, paths, *(array.tolist() for array in arrays), strict=True)
+        columns = [array.tolist() for array in arrays]
+        messages = zip(sizes, tiers, costs, paths, *columns, strict=True)
         for nbytes, tier, cost, path, source, target, sends, receives, reduces in messages:
             if nbytes:
-                start, end = steps[source][sends], steps[target][receives]
+                start = steps[source][sends]
+                end = steps[target][receives]
                 message = _Message(start, end, nbytes, tier, cost, path)
                 start.sends.append(message)
                 end.arriving.append(message)

@@ -153,13 +153,18 @@ def parameters(
 
 def _overhead_and_gap(curves: Mapping[Pattern, Curve], tier: str) -> tuple[float, float]:
     """Return o and g by the differences of trains: medians over the sizes below ``LARGE``; 0 without trains."""
-    trains = {(key.messages, key.copies): curve for key, curve in curves.items() if key[:2] == ("train", tier)}
+    trains = {}
+    for key, curve in curves.items():
+        if key[:2] == ("train", tier):
+            trains[key.messages, key.copies] = curve
     many = max((messages for messages, _ in trains), default=1)
     copies = max((copies for _, copies in trains), default=0)
     if many == 1 or copies == 0:
         return 0.0, 0.0
-    four_trains = [trains.get(key, {}) for key in ((1, 0), (many, 0), (1, copies), (many, copies))]
-    single, several, single_delayed, several_delayed = four_trains
+    single = trains.get((1, 0), {})
+    several = trains.get((many, 0), {})
+    single_delayed = trains.get((1, copies), {})
+    several_delayed = trains.get((many, copies), {})
     in_all = set(single).intersection(several, single_delayed, several_delayed)
     sizes = [nbytes for nbytes in single if nbytes in in_all and 4 * many <= nbytes < LARGE]
     if not sizes:
@@ -366,14 +371,17 @@ def _measured_section(used: Sequence[Observation]) -> dict[str, Any]:
     first = used[0]
     sizes = [observation.nbytes for observation in used]
     layouts = [observation.layout for observation in used]
+    nodes = {layout.nodes for layout in layouts}
+    ranks_per_node = {layout.ranks_per_node or 1 for layout in layouts}
+    files = {observation.file for observation in used}
     return {
         "kind": first.kind,
         "machine": first.machine,
         "transport": first.transport,
         "executor": first.executor,
-        "nodes": sorted({layout.nodes for layout in layouts}),
-        "ranks_per_node": sorted({layout.ranks_per_node or 1 for layout in layouts}),
+        "nodes": sorted(nodes),
+        "ranks_per_node": sorted(ranks_per_node),
         "smallest_bytes": min(sizes),
         "largest_bytes": max(sizes),
-        "files": sorted({observation.file for observation in used}),
+        "files": sorted(files),
     }

@@ -115,15 +115,19 @@ def shared_resources(machine: Machine, layout: Layout, source: Ints, target: Int
     inside = np.flatnonzero(tier == TIERS.index("node"))
     away = np.flatnonzero(tier >= TIERS.index("rack"))
     across = np.flatnonzero(tier == TIERS.index("fabric"))
-    has_unmetered = machine.switches or machine.unmetered_aggregators
-    metered = np.arange(layout.ranks) < (layout.workers if has_unmetered else layout.ranks)
+    metered_ranks = layout.ranks
+    if machine.switches or machine.unmetered_aggregators:
+        metered_ranks = layout.workers
+    metered = np.arange(layout.ranks) < metered_ranks
+    port = node * rails + rail
+    uplink = rack * rails + rail
     for direction, ranks in (("out", source), ("in", target)):
         if machine.port_byte_s:
             through = away[metered[ranks[away]]]
-            yield Use(f"port {direction}", (node * rails + rail)[ranks[through]], through, machine.port_byte_s)
+            yield Use(f"port {direction}", port[ranks[through]], through, machine.port_byte_s)
         if machine.uplink_byte_s:
             through = across[below[ranks[across]]]
-            yield Use(f"uplink {direction}", (rack * rails + rail)[ranks[through]], through, machine.uplink_byte_s)
+            yield Use(f"uplink {direction}", uplink[ranks[through]], through, machine.uplink_byte_s)
     if machine.memory_byte_s:
         yield Use("memory", node[source[inside]], inside, machine.memory_byte_s)
     if machine.cpus and machine.cpus.byte_s:

@@ -124,15 +124,24 @@ class MachineFile(MachineFields):
     def machine(self, bound: Bound = "value") -> Machine:
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
         fold_s = {dtype: _byte_s(rate, bound) for dtype, rate in self.reduction.items()}
-        burst_bytes = self.port.burst_bytes.at(bound, is_rate=True) if self.port else 0.0
+        burst_bytes = 0.0
+        if self.port:
+            burst_bytes = self.port.burst_bytes.at(bound, is_rate=True)
+        tiers = {name: _tier(sections, bound) for name, sections in self.tiers.items()}
+        port_byte_s = _byte_s(self.port, bound)
+        uplink_byte_s = self._uplink_byte_s(bound)
+        memory_byte_s = _byte_s(self.memory, bound)
+        cpus: Cpus | None = None
+        if self.cpus:
+            cpus = _cpus(self.cpus, bound)
         return Machine(
-            tiers={name: _tier(sections, bound) for name, sections in self.tiers.items()},
+            tiers=tiers,
             fold_s=fold_s,
-            port_byte_s=_byte_s(self.port, bound),
+            port_byte_s=port_byte_s,
             burst_bytes=burst_bytes,
-            uplink_byte_s=self._uplink_byte_s(bound),
-            memory_byte_s=_byte_s(self.memory, bound),
-            cpus=_cpus(self.cpus, bound) if self.cpus else None,
+            uplink_byte_s=uplink_byte_s,
+            memory_byte_s=memory_byte_s,
+            cpus=cpus,
             unmetered_aggregators=self.aggregators.kind == "unmetered",
             switches=self.aggregators.kind == "switches",
         )
@@ -240,14 +249,11 @@ def _tier(sections: Sequence[MessageCostsSection], bound: Bound) -> Tier:
 
 
 def _message_costs(section: MessageCostsSection, bound: Bound) -> MessageCosts:
-    return MessageCosts(
-        section.from_bytes,
-        section.latency_s.at(bound),
-        section.overhead_s.at(bound),
-        section.gap_s.at(bound),
-        1 / section.bytes_per_s.at(bound, is_rate=True),
-        section.synchronous,
-    )
+    latency_s = section.latency_s.at(bound)
+    overhead_s = section.overhead_s.at(bound)
+    gap_s = section.gap_s.at(bound)
+    byte_s = 1 / section.bytes_per_s.at(bound, is_rate=True)
+    return MessageCosts(section.from_bytes, latency_s, overhead_s, gap_s, byte_s, section.synchronous)
 
 
 def _cpus(section: CpusSection, bound: Bound) -> Cpus:

@@ -97,12 +97,18 @@ class _Estimator:
         if PROTOCOLS[protocol] == "LL":
             bus = min(self.bus / 2, LL_LIMIT[section.cpu][self.column])
         elif PROTOCOLS[protocol] == "LL128":
-            bus = min(0.92 * self.bus, section.channels * RING_LL128_LIMIT[section.architecture][self.column])
+            limit = RING_LL128_LIMIT[section.architecture][self.column]
+            bus = min(0.92 * self.bus, section.channels * limit)
         else:
             bus = self.bus
-        post = POST_US[section.cpu] * (3 if is_simple else 1)
+        post = POST_US[section.cpu]
+        if is_simple:
+            post *= 3
         step_inside = max(NVLINK_US["ring"][protocol], post)
-        step_between = NETWORK_US["tree" if self.ranks_per_node == 1 else "ring"][protocol]
+        latencies_between = NETWORK_US["ring"]
+        if self.ranks_per_node == 1:
+            latencies_between = NETWORK_US["tree"]
+        step_between = latencies_between[protocol]
         between = factor * (self.nodes - 1)
         inside = factor * (self.ranks - 1) - between
         latency = BASE_US["ring"][protocol] + inside * step_inside + between * step_between
@@ -122,9 +128,11 @@ class _Estimator:
             bus = min(bus * 120 / 128, section.channels * TREE_LL128_LIMIT[section.architecture][self.column])
         if not section.balanced_trees:
             bus *= 0.85
-        power = floor_log2(nbytes // 64) if nbytes >= 64 else -1
-        if 0 <= power < len(TREE_CORRECTION[protocol]):
-            bus *= TREE_CORRECTION[protocol][power]
+        corrections = TREE_CORRECTION[protocol]
+        if nbytes >= 64:
+            power = floor_log2(nbytes // 64)
+            if power < len(corrections):
+                bus *= corrections[power]
         inside = (self.ranks_per_node - 1) * NVLINK_US["tree"][protocol]
         between = floor_log2(self.nodes) * NETWORK_US["tree"][protocol]
         latency = BASE_US["tree"][protocol] + 2 * (inside + between)

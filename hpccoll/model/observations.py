@@ -153,7 +153,8 @@ def observations(
     row is made anew.
     """
     for attempt, outcome, _ in raw.histories():
-        if not (attempt.ours or (imported and attempt.imported)) or not _is_observed(outcome):
+        is_wanted = attempt.ours or (imported and attempt.imported)
+        if not is_wanted or not _is_observed(outcome):
             continue
         case = outcome.case
         key = raw.job.name, attempt.run_id, case.id
@@ -169,11 +170,14 @@ def observations(
             layout = layout.subset(numbering(layout, case.mapping))
         arguments = {name: value for name, value in outcome.params.items() if name in family.arguments}
         call = family.call(layout.workers, case.root, **arguments)
-        transport = case.transport if case.device == "cpu" else f"{case.transport} on {case.device}"
+        transport = case.transport
+        if case.device != "cpu":
+            transport = f"{transport} on {case.device}"
+        algorithm = family.algorithms.get(case.algorithm)
         rounds_s = tuple(filter(None, timed.round_medians_s))
         yield Observation(
             call=call,
-            algorithm=family.algorithms.get(case.algorithm),
+            algorithm=algorithm,
             params=outcome.params,
             nbytes=outcome.bytes,
             seconds=timed.median_s,

@@ -108,12 +108,9 @@ def _outcome(
 ) -> Outcome:
     """Return a prediction as the outcome of a case."""
     case = _case(prediction, machine, requested)
-    words = (
-        f"{prediction.kind} on {machine.name}",
-        prediction.stand_ins or _how(prediction),
-        prediction.distance,
-        prediction.assumed,
-    )
+    where = f"{prediction.kind} on {machine.name}"
+    how = prediction.stand_ins or _how(prediction)
+    words = (where, how, prediction.distance, prediction.assumed)
     evidence = "; ".join(filter(None, words))
     ranks = prediction.nodes * prediction.ranks_per_node + aggregators
     times = CaseTimes.of_one(prediction.value_s, ranks, one_clock=True)
@@ -133,16 +130,22 @@ def _outcome(
 def _case(prediction: Prediction, machine: MachineFile, requested: Mapping[str, int | str]) -> Case:
     family = collective(prediction.collective)
     transport, _, device = machine.transport.partition(" on ")
+    op: str | None = None
+    if family.reduces:
+        op = REDUCTION
+    root: int | None = None
+    if family.rooted:
+        root = 0
     return Case(
         collective=prediction.collective,
         algorithm=prediction.algorithm,
         transport=transport,
         device=device or "cpu",
         dtype=prediction.dtype,
-        op=REDUCTION if family.reduces else None,
+        op=op,
         bytes=prediction.requested_bytes,
         in_place=family.in_place,
-        root=0 if family.rooted else None,
+        root=root,
         params=requested,
         ranks=prediction.nodes * prediction.ranks_per_node,
         nodes=prediction.nodes,

@@ -280,25 +280,32 @@ def rates_by_source(
         library: the library of the call, with its version [a recent one].
     """
     like = machine.machine_class
-    usual = usual_algorithm(like, nodes) if like and collective == "all_reduce" else None
+    usual: str | None = None
+    if like and collective == "all_reduce":
+        usual = usual_algorithm(like, nodes)
     runs: dict[tuple[str, str, str, int, bool | None], list[PublishedFigure]] = defaultdict(list)
     call = collective, ranks_per_node, dtype
     for figure in figures_of(machine):
         is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == call
         if is_alike and _same_place(like, figure, nodes, library) and figure.ran(algorithm, usual):
-            runs[figure.origin, figure.operator, figure.run, figure.nodes, figure.in_place].append(figure)
+            run = figure.origin, figure.operator, figure.run, figure.nodes, figure.in_place
+            runs[run].append(figure)
     by_source: dict[tuple[str, str], dict[bool | None, list[_RunRates]]] = {}
     for (origin, operator, _, _, placement), figures in runs.items():
         rates = _rates_at(nbytes, figures)
         if rates:
             by_placement = by_source.setdefault((origin, operator), defaultdict(list))
             by_placement[placement].append((rates, figures[0]))
-    measured = {
-        source: by_placement.get(in_place) or by_placement.get(None) or by_placement[not in_place]
-        for source, by_placement in by_source.items()
-    }
-    independent = [_source_rates(of_source) for of_source in _independent(measured, like.operator if like else None)]
-    return {source.name: source for source in independent}
+    measured = {}
+    for repository, by_placement in by_source.items():
+        preferred = by_placement.get(in_place) or by_placement.get(None)
+        measured[repository] = preferred or by_placement[not in_place]
+    operator_of_class = like.operator if like else None
+    sources = {}
+    for of_source in _independent(measured, operator_of_class):
+        source = _source_rates(of_source)
+        sources[source.name] = source
+    return sources
 
 
 def _independent(
@@ -365,6 +372,7 @@ def _section(machine: MachineFile, figures: list[PublishedFigure]) -> PublishedS
     """Return the range of figures of one algorithm, number of nodes and size."""
     first = figures[0]
     rates = [figure.rate for figure in figures]
+    sources = list(dict.fromkeys(figure.cited for figure in figures))
     return PublishedSection(
         collective=first.collective,
         nodes=first.nodes,
@@ -372,7 +380,7 @@ def _section(machine: MachineFile, figures: list[PublishedFigure]) -> PublishedS
         algorithm=_label(machine, figures),
         low_bytes_per_s=min(rates),
         high_bytes_per_s=max(rates),
-        source=list(dict.fromkeys(figure.cited for figure in figures)),
+        source=sources,
     )
 
 

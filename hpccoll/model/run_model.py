@@ -72,6 +72,9 @@ class RunModel:
     def to_json(self) -> dict[str, Any]:
         """Return the model of one run in SI units; absent values are null."""
         measured_kind, machine_name = self.measured_on
+        machine_file: dict[str, Any] | None = None
+        if self.machine:
+            machine_file = self.machine_file().model_dump(mode="json", by_alias=True)
         return {
             "files": [str(raw.path) for raw in self.raw_results],
             "kind": "simulated",
@@ -80,7 +83,7 @@ class RunModel:
             "measured": measured_kind,
             "machine": machine_name,
             "variant": self.raw_results[0].job.variant,
-            "machine_file": self.machine_file().model_dump(mode="json", by_alias=True) if self.machine else None,
+            "machine_file": machine_file,
             "rows": [_row(case) for case in self.validated],
             "crossings": list(self._crossing_rows()),
         }
@@ -157,10 +160,11 @@ def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
         for observation in observations(raw):
             observed[observation.transport, observation.executor].append(observation)
     transports = Counter(transport for transport, _ in observed)
-    return [
-        _MeasuredRun(files, transport, executor, observed[transport, executor], transports[transport] > 1)
-        for transport, executor in sorted(observed)
-    ]
+    runs = []
+    for transport, executor in sorted(observed):
+        several_executors = transports[transport] > 1
+        runs.append(_MeasuredRun(files, transport, executor, observed[transport, executor], several_executors))
+    return runs
 
 
 def _no_ping_pongs(raw_results: Sequence[RawResults]) -> BadInputError:

@@ -301,17 +301,18 @@ class AlgorithmSimulation:
             simulated.append(self._simulation(stand_in, nbytes).times(stand_in.nbytes, bounds=bounds))
             if progress:
                 progress(number / len(instead.chosen))
-        columns = {bound: [operation.seconds[bound] for operation in simulated] for bound in bounds}
-        seconds = {bound: instead.time(column) for bound, column in columns.items()}
-        miss = max(map(instead.miss, columns.values()))
-        bound = max(map(instead.bound, columns.values()))
-        return SimulatedOperation(
-            self._operation(nbytes),
-            self._run_parameters(nbytes),
-            seconds,
-            exact=False,
-            stand_ins=instead.sentence(miss, bound),
-        )
+        columns = []
+        seconds = {}
+        for bound in bounds:
+            column = [operation.seconds[bound] for operation in simulated]
+            columns.append(column)
+            seconds[bound] = instead.time(column)
+        miss = max(map(instead.miss, columns))
+        most = max(map(instead.bound, columns))
+        sentence = instead.sentence(miss, most)
+        operation = self._operation(nbytes)
+        parameters = self._run_parameters(nbytes)
+        return SimulatedOperation(operation, parameters, seconds, exact=False, stand_ins=sentence)
 
     def _share(self, nbytes: int, number: int, of: int, progress: Callable[[float], None]) -> Callable[[int], None]:
         """Return the function that reports now and then, for one simulation of ``of``, which share of all is done."""

@@ -259,4 +259,5 @@ def _joined(parts: Sequence[tuple[Ints, Part]]) -> Iterator[tuple[Ints, Part]]:
             firsts = np.concatenate([part.ranges[number].first for _, part in group])
             lasts = np.concatenate([part.ranges[number].last for _, part in group])
             ranges.append(Range(firsts, lasts))
-        yield np.concatenate([indices for indices, _ in group]), Part(buffer, tuple(ranges))
+        indices_of_all = np.concatenate([indices for indices, _ in group])
+        yield indices_of_all, Part(buffer, tuple(ranges))

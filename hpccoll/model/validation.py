@@ -191,8 +191,12 @@ def find_crossings(validated: Iterable[Validated]) -> Iterator[Crossing]:
         sizes = sorted(first.keys() & second.keys())
         if len(sizes) < 2:
             continue
-        modelled = {n: math.log((first[n].seconds or 1) / (second[n].seconds or 1)) for n in sizes}
-        measured = {n: _measured_lead(first[n].observation, second[n].observation) for n in sizes}
+        modelled = {}
+        measured = {}
+        for size in sizes:
+            case, case_of_second = first[size], second[size]
+            modelled[size] = math.log((case.seconds or 1) / (case_of_second.seconds or 1))
+            measured[size] = _measured_lead(case.observation, case_of_second.observation)
         crossing = Crossing((a, b), overtaking(a, b, modelled), overtaking(a, b, measured))
         if crossing.modelled.sizes or crossing.measured.sizes:
             yield crossing

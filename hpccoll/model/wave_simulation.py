@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from hpccoll.model.leap_over_equal_steps import advance
-from hpccoll.model.machine import Machine, cost_columns, shared_resources
+from hpccoll.model.machine import Machine, Tier, cost_columns, shared_resources
 from hpccoll.model.shared_clocks import Clocks, Floats, Ints, Sharing
 from hpccoll.model.traffic import LaneWave, WaveRun
 from hpccoll.schedule import Cut, Layout
@@ -137,18 +137,20 @@ class State:
             machine = replace(machine, cpus=replace(machine.cpus, cores=machine.cpus.cores / self.blocks))
         self.machine = machine
         # those that stand for all, and another block for messages that leave theirs
-        self.layout = layout if self.blocks == 1 else layout.subset(range(2 * ranks))
+        self.layout = layout
+        if self.blocks != 1:
+            self.layout = layout.subset(range(2 * ranks))
         counts = _resource_counts(self.layout, ranks)
         sizes = [sequences * ranks, sequences * ranks, *counts.values()]
         self.times = np.zeros(sum(sizes))  # all others are views of it
-        ready, last, *free = np.split(self.times, np.cumsum(sizes)[:-1])
+        ends = np.cumsum(sizes)[:-1]
+        ready, last, *free = np.split(self.times, ends)
         self.ready = ready.reshape(sequences, ranks)  # when each rank can begin its next step
         self.last = last.reshape(sequences, ranks)  # when the messages of its step have ended
         in_order = sequences == 1
-        self.clocks = {
-            kind: Clocks(free_of_kind, instant_s, in_order=in_order)
-            for kind, free_of_kind in zip(counts, free, strict=True)
-        }
+        self.clocks: dict[str, Clocks] = {}
+        for kind, free_of_kind in zip(counts, free, strict=True):
+            self.clocks[kind] = Clocks(free_of_kind, instant_s, in_order=in_order)
         self.folded = np.zeros((sequences, ranks))  # bytes that steps which have not ended are going to fold
         is_switch = (np.arange(ranks) >= layout.workers) & machine.switches
         self.limited = np.where(is_switch, 0, 1)  # switches neither limit their messages nor take time to fold
@@ -190,25 +192,27 @@ class Route:
         self.source = source
         self.target = target % state.ranks
         # the tiers that messages cross, each with the indices of these messages
-        self.tiers = [
-            (state.machine.tiers[TIERS[number]], np.flatnonzero(tier == number))
-            for number in np.flatnonzero(np.bincount(tier))
-        ]
+        self.tiers: list[tuple[Tier, Ints]] = []
+        for number in np.flatnonzero(np.bincount(tier)):
+            costs = state.machine.tiers[TIERS[number]]
+            self.tiers.append((costs, np.flatnonzero(tier == number)))
         clocks = state.clocks
         self.send_cpu = Sharing(clocks["cpu"], source)
         self.receive_cpu = Sharing(clocks["cpu"], self.target)
         self.gaps = Sharing(clocks["gaps"], source)
         alone = self.send_cpu.distinct and clocks["cpu"].in_order  # no sender has another message in flight
-        self.rank_out = None if alone else Sharing(clocks["rank out"], source)
+        self.rank_out: Sharing | None = None
+        if not alone:
+            self.rank_out = Sharing(clocks["rank out"], source)
         self.rank_in = Sharing(clocks["rank in"], self.target)
         self.limits_out = state.limited[source]
         self.limits_in = state.limited[self.target]
         # what else messages share: how, the indices of those that use it, and their seconds of a byte
-        self.uses = [
-            (Sharing(clocks[use.kind], use.owner), use.messages, use.byte_s)
-            for use in shared_resources(state.machine, state.layout, source, self.target, tier)
-            if len(use.messages)
-        ]
+        self.uses: list[tuple[Sharing, Ints, float]] = []
+        for use in shared_resources(state.machine, state.layout, source, self.target, tier):
+            if len(use.messages):
+                sharing = Sharing(clocks[use.kind], use.owner)
+                self.uses.append((sharing, use.messages, use.byte_s))
         # the costs of messages whose sizes are of one range of each tier, by where these ranges begin and end
         self.known: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]] = {}
 
