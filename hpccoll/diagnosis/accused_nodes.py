@@ -42,11 +42,17 @@ def join_sharing(cluster: Cluster, racks: RackFaults, faults: tuple[Fault, ...])
     healthy = np.setdiff1d(np.arange(cluster.nodes), slow)
     partners = within_groups((slow, healthy), cluster.nodes, SLOTS_AMONG_THEMSELVES, cluster.rng)
     measured = yield from measure_transfers(partners, "accused")
-    effects = Controls(measured.less(racks.added(partners)), slow).effects[0]
-    sharing = [fault for fault in faults if effects[fault.component.where[0]] < math.log(fault.effect) / 2]
+    without_racks = measured.less(racks.added(partners))
+    effects = Controls(without_racks, slow).effects[0]
+    sharing = []
+    for fault in faults:
+        node = fault.component.where[0]
+        if effects[node] < math.log(fault.effect) / 2:
+            sharing.append(fault)
     if len(sharing) < LEAST_SHARING:
         return faults
-    middle = sorted(sharing, key=lambda fault: fault.effect)[len(sharing) // 2]
+    by_effect = sorted(sharing, key=lambda fault: fault.effect)
+    middle = by_effect[len(sharing) // 2]
     members = tuple(sorted(_nodes(sharing).tolist()))
     shared = replace(middle, component=Component("shared_link", members))
     return (*(fault for fault in faults if fault not in sharing), shared)

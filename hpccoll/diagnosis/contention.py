@@ -54,10 +54,12 @@ def _in_parts(asked: Slots, rng: np.random.Generator) -> Procedure[Floats]:
     partners = asked.partners
     slots, nodes = partners.shape
     lower = np.minimum(np.arange(nodes), partners)  # the name of a pair
-    part = np.take_along_axis(rng.integers(PARTS, size=partners.shape), lower, 1)
+    parts = rng.integers(PARTS, size=partners.shape)
+    part = np.take_along_axis(parts, lower, 1)
     is_chosen = part == np.arange(PARTS)[:, None, None]  # [parts, slots, nodes]
     by_part = np.where(is_chosen, partners, np.arange(nodes))
     few_pairs = by_part.swapaxes(0, 1).reshape(slots * PARTS, nodes)
     times = yield Slots(few_pairs, asked.purpose)
     times_by_part = times.reshape(slots, PARTS, nodes).swapaxes(0, 1)
-    return np.asarray(np.take_along_axis(times_by_part, part[None], 0)[0])
+    chosen = np.take_along_axis(times_by_part, part[None], 0)
+    return np.asarray(chosen[0])

@@ -33,15 +33,16 @@ class Controls:
         self._counted = present | is_tested  # what a control takes beside a tested node says nothing about the control
         of_others = median_of_others(both, measured.partners)
         first = np.argmax(present, axis=1)[:, None]  # left out beside tested nodes: their reference is of as many pairs
-        of_tested = np.take_along_axis(np.where(np.isfinite(of_others), of_others, both), first, 1)
+        has_others = np.isfinite(of_others)
+        of_others_or_own = np.where(has_others, of_others, both)
+        of_tested = np.take_along_axis(of_others_or_own, first, 1)
         self._reference = np.where(present, of_others, of_tested)
         self._beyond = both - self._reference
         self.slots = len(present)
         self.pairs = max(present.sum(1).min() / 2, 1)  # in the slot that has the fewest
         self.usual = present.sum(0) >= self.slots / 3  # [nodes]: whether a node is a control in a third of the slots
-        self.effects = np.array(
-            [self._effects(direction) for direction in measured.directions]
-        )  # [3, nodes], by DIRECTIONS
+        effects = [self._effects(direction) for direction in measured.directions]
+        self.effects = np.array(effects)  # [3, nodes], by DIRECTIONS
 
     @property
     def noise(self) -> float:
@@ -54,4 +55,6 @@ class Controls:
         beyond_controls = np.where(self._counted, values - self._reference, np.nan)
         of_nodes = quantile(beyond_controls.T, QUARTILE)
         usual = median(of_nodes[self.usual])
-        return np.asarray(of_nodes - (usual if np.isfinite(usual) else 0.0))
+        if not np.isfinite(usual):
+            usual = 0.0
+        return np.asarray(of_nodes - usual)

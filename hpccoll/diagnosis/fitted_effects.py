@@ -60,16 +60,20 @@ def fit_effects(measured: Transfers, racks: Integers) -> FittedEffects:
             across = quantile(beyond_slot[is_far], QUARTILE)
             within = quantile(beyond_slot[~is_far], QUARTILE)
             far = float(np.nan_to_num(across - within))
-        usual = quantile(left - far * is_far, QUARTILE)[:, None] + far * is_far
+        distance = far * is_far
+        of_slot = quantile(left - distance, QUARTILE)
+        usual = of_slot[:, None] + distance
         slow = np.maximum(effects_of(both - usual), 0)
     residuals = both - usual - slower_of(slow, partners)
     middle = quantile(residuals)[:, None]
+    of_nodes = [effects_of(direction - usual) for direction in measured.directions]
+    noise = _noise(residuals, partners)
     return FittedEffects(
-        of_nodes=np.array([effects_of(direction - usual) for direction in measured.directions]),
+        of_nodes=np.array(of_nodes),
         values=both - usual - middle,
         residuals=residuals - middle,
         far=far,
-        noise=_noise(residuals, partners),
+        noise=noise,
     )
 
 
@@ -84,5 +88,6 @@ def _noise(residuals: Floats, partners: Integers) -> float:
     slots, nodes = residuals.shape
     pairs = np.isfinite(residuals).sum() / 2
     of_others = MEDIAN_ERROR**2 / max(pairs / slots - 1, 1)
-    beyond = robust_deviation(residuals - median_of_others(residuals, partners))
-    return beyond * math.sqrt(pairs / max(pairs - nodes + 1, 1) / (1 + of_others))
+    beyond_others = residuals - median_of_others(residuals, partners)
+    freedom = max(pairs - nodes + 1, 1)
+    return robust_deviation(beyond_others) * math.sqrt(pairs / freedom / (1 + of_others))

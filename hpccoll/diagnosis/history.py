@@ -110,12 +110,14 @@ class MachineHistory:
         days = [_Diagnosed.of(recorded) for recorded in ordered]
         newest_places: dict[Key, Place] = {}
         for diagnosed in days:
-            newest_places |= {key: place for key, (place, _) in diagnosed.accused.items()}
-        are_clusters_mixed = len({diagnosed.cluster for diagnosed in days}) > 1
+            for key, (place, _) in diagnosed.accused.items():
+                newest_places[key] = place
+        clusters = {diagnosed.cluster for diagnosed in days}
         histories = []
         for key, place in newest_places.items():
             states = tuple(_state(key, place, diagnosed) for diagnosed in days)
-            histories.append(PlaceHistory(place, states, key[0] if are_clusters_mixed else ""))
+            cluster = key[0] if len(clusters) > 1 else ""
+            histories.append(PlaceHistory(place, states, cluster))
         histories.sort(key=lambda history: (-history.days, history.order))
         begun = tuple(diagnosed.verdict.begun for diagnosed in days)
         return cls(begun, tuple(histories), days[-1].verdict)
@@ -144,7 +146,8 @@ class _Diagnosed:
     @classmethod
     def of(cls, recorded: RecordedDiagnosis) -> "_Diagnosed":
         verdict = verdict_of(recorded)
-        return cls(verdict, frozenset(recorded.question.hosts), _cluster(verdict), _accused(verdict))
+        hosts = frozenset(recorded.question.hosts)
+        return cls(verdict, hosts, _cluster(verdict), _accused(verdict))
 
     def has(self, place: Place) -> bool:
         """Return whether all hosts of a place were there, or any of a rack."""
@@ -172,8 +175,9 @@ def _accused(verdict: MachineVerdict) -> dict[Key, tuple[Place, NamedFault]]:
     for fault in sorted(verdict.verdicts, key=lambda fault: not fault.candidates):
         for explanation in fault.candidates or ((fault.place,),):
             for part in explanation:
-                is_node = part.kind in (*DIRECTIONS, "hung", "failed")
-                place = replace(part, kind="node") if is_node else part
+                place = part
+                if part.kind in (*DIRECTIONS, "hung", "failed"):
+                    place = replace(part, kind="node")
                 where = (place.rack,) if place.rack else tuple(sorted(place.hosts))
                 accused[_cluster(verdict), place.kind, where, place.rail] = place, fault
     return accused

@@ -129,16 +129,20 @@ def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
         repetitions, nodes = seconds.shape
         times = np.log(seconds).T
         own = quantile(times, QUARTILE)
-        noise = robust_deviation(times - quantile(times)[:, None])
+        middle = quantile(times)
+        noise = robust_deviation(times - middle[:, None])
         underestimate = 1 + NORMAL.inv_cdf(CERTAIN) * SCALE_ERROR / math.sqrt(nodes)
         spread = robust_deviation(own) * underestimate
-        error = max(math.hypot(USUAL_SPREAD, effect_error(noise, repetitions, nodes)), spread)
+        of_noise = effect_error(noise, repetitions, nodes)
+        error = max(math.hypot(USUAL_SPREAD, of_noise), spread)
         test = SlownessTest(NODES, len(seconds_by_name) * nodes)
         threshold = max(LEAST_SLOWER, test.threshold(error))
-        for node, effect in enumerate((own - median(own)).tolist()):
+        effects = own - median(own)
+        for node, effect in enumerate(effects.tolist()):
             if math.isnan(effect):  # it has not answered
                 continue
-            fault = test.fault(Component("node", (node,)), effect, error)
+            component = Component("node", (node,))
+            fault = test.fault(component, effect, error)
             is_slow = nodes >= FEWEST_NODES and effect > threshold
             yield OwnRate(name, node, 1 / fault.effect, 1 / fault.high, 1 / fault.low, is_slow)
 

@@ -17,6 +17,7 @@ from hpccoll.diagnosis.link_faults import (
     measure_other_pairs,
     smallest_link_effect,
 )
+from hpccoll.diagnosis.matchings import Pair
 from hpccoll.diagnosis.node_faults import find_node_faults
 from hpccoll.diagnosis.rack_faults import find_rack_faults
 from hpccoll.diagnosis.rails import diagnose_rails
@@ -104,7 +105,9 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
             return (yield from without_links)
         return (yield from divided(without_links, cluster.rng))
     racks = yield from find_rack_faults(cluster, fit, screen)
-    slow_pairs = find_slow_pairs(fit, screen.partners) if cluster.links else set()
+    slow_pairs = set[Pair]()
+    if cluster.links:
+        slow_pairs = find_slow_pairs(fit, screen.partners)
     nodes = yield from find_node_faults(cluster, fit, racks, len(screen.partners), slow_pairs)
     faults = yield from join_sharing(cluster, racks, nodes.faults)
     faults = yield from mark_fast_alone(cluster, racks, faults, fit.noise)
@@ -114,6 +117,9 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
         slow_links, links = yield from find_link_faults(cluster, fit, slow_pairs, nodes.nodes, nodes.retest)
         faults += slow_links
         judged += links
+    smallest_of_links = math.inf
+    if cluster.links:
+        smallest_of_links = math.exp(smallest_link_effect(cluster, fit))
     return Diagnosis(
         faults=(*racks.faults, *faults),
         slots=0,
@@ -122,7 +128,7 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
         too_many=nodes.too_many,
         links=cluster.links,
         effects=judged,
-        smallest_link_effect=math.exp(smallest_link_effect(cluster, fit)) if cluster.links else math.inf,
+        smallest_link_effect=smallest_of_links,
     )
 
 

@@ -85,8 +85,13 @@ def rank_effects(diagnosis: Diagnosis) -> dict[Subject, list[RankedEffect]]:
     ranked = defaultdict[Subject, list[RankedEffect]](list)
     for place, effects in by_place.items():
         subject, where, rail = place
-        screened = {effect.component.kind: effect for effect in effects if effect.purpose == "screen"}
-        tested = {effect.component.kind: effect for effect in effects if effect.purpose != "screen"}
+        screened: dict[Kind, JudgedEffect] = {}
+        tested: dict[Kind, JudgedEffect] = {}
+        for effect in effects:
+            if effect.purpose == "screen":
+                screened[effect.component.kind] = effect
+            else:
+                tested[effect.component.kind] = effect
         kinds = frozenset(named[place] | named[subject, where, None])
         ranked[subject].append(RankedEffect(where, rail, kinds, screened, tested))
     for entries in ranked.values():

@@ -240,9 +240,12 @@ def _columns(pairs: list[Pair], nodes: int) -> dict[Component, Floats]:
         is_second = np.array([float(node == second) for _, second in pairs])
         touched = is_first + is_second
         sign = is_first - is_second
-        columns[Component("node", (node,))] = np.array([touched, nothing])
-        columns[Component("send", (node,))] = np.array([touched, sign]) / 2
-        columns[Component("receive", (node,))] = np.array([touched, -sign]) / 2
+        both = Component("node", (node,))
+        send = Component("send", (node,))
+        receive = Component("receive", (node,))
+        columns[both] = np.array([touched, nothing])
+        columns[send] = np.array([touched, sign]) / 2
+        columns[receive] = np.array([touched, -sign]) / 2
     for pair, touched in zip(pairs, np.eye(len(pairs)), strict=True):
         columns[Component("link", pair)] = np.array([touched, nothing])
     return columns

@@ -191,7 +191,11 @@ def _burst(curves: Mapping[Pattern, Curve], tier: str) -> float:
     if tier == "node" or len(shared) < MIN_SIZES:
         return 0.0
     byte_s = max(line(exchanges, LARGE)[1], UNLIMITED)
-    return max(0.0, median((exchanges[nbytes] - trips[nbytes]) / byte_s for nbytes in shared))
+    bursts = []
+    for nbytes in shared:
+        further_s = exchanges[nbytes] - trips[nbytes]
+        bursts.append(further_s / byte_s)
+    return max(0.0, median(bursts))
 
 
 def _shows_bucket(curves: Mapping[Pattern, Curve], tier: str, burst: float) -> bool:

@@ -127,7 +127,7 @@ class MachineFile(MachineFields):
         burst_bytes = 0.0
         if self.port:
             burst_bytes = self.port.burst_bytes.at(bound, is_rate=True)
-        tiers = {name: _tier(sections, bound) for name, sections in self.tiers.items()}
+        tiers: dict[str, Tier] = {name: _tier(sections, bound) for name, sections in self.tiers.items()}
         port_byte_s = _byte_s(self.port, bound)
         uplink_byte_s = self._uplink_byte_s(bound)
         memory_byte_s = _byte_s(self.memory, bound)

@@ -151,7 +151,10 @@ class Prediction:
     def busbw(self) -> float | None:
         """The bus bandwidth in bytes a second, as nccl-tests prints it; None if the collective has none."""
         factor = collective(self.collective).busbw
-        return self.algbw * factor(self.nodes * self.ranks_per_node) if factor else None
+        if not factor:
+            return None
+        ranks = self.nodes * self.ranks_per_node
+        return self.algbw * factor(ranks)
 
     def at(self, bound: Bound) -> float:
         """Return the time at a bound; of a formula, which has no interval, the likely one."""
@@ -244,7 +247,10 @@ class PredictionPlan:
         of_library = library_names(machine, request.collective)
         names_of_library = [name for name, _ in choices if name in of_library]
         formulas = list(_by_formulas(machine, request, names_of_library, left_out))
-        ours = [(name, parameters) for name, parameters in choices if name not in of_library]
+        ours = []
+        for name, parameters in choices:
+            if name not in of_library:
+                ours.append((name, parameters))
         total = len(request.nodes) * len(ours) * len(request.sizes)
         planned: list[PlannedPrediction] = []
         for nodes in request.nodes:
@@ -259,7 +265,9 @@ class PredictionPlan:
                 planned += _planned(simulation, nodes, request.sizes, left_out)
         if not planned and not formulas:
             raise UnusableError("--algorithms", "; ".join(left_out))
-        nodes_by_reason = {reason: tuple(dict.fromkeys(nodes)) for reason, nodes in left_out.items()}
+        nodes_by_reason = {}
+        for reason, nodes_left_out in left_out.items():
+            nodes_by_reason[reason] = tuple(dict.fromkeys(nodes_left_out))
         return cls(machine, request, planned, formulas, nodes_by_reason)
 
     @property

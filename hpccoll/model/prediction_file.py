@@ -64,10 +64,11 @@ def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
         attempts.append((_attempt(number, launch, machine), outcomes))
         cases += [outcome.case for outcome in outcomes]
     largest = max((attempt for attempt, _ in attempts), key=lambda attempt: attempt.ranks)
+    nodes = max(attempt.nodes for attempt, _ in attempts)
     job = Job(
         name=JOB_NAME,
         ranks=largest.ranks - largest.aggregators,
-        nodes=max(attempt.nodes for attempt, _ in attempts),
+        nodes=nodes,
         aggregators=request.aggregators or 0,
         effort=_ONCE,
         cases=tuple(cases),

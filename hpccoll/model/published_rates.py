@@ -213,9 +213,10 @@ def published_near(
     for figure in figures_of(machine):
         is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == case
         if is_alike and _is_near(figure, nodes, nbytes):
-            is_named = figure.forced or machine.machine_class is None
-            algorithm = figure.algorithm if is_named else ""
-            near[algorithm or DEFAULT, figure.nodes, figure.nbytes].append(figure)
+            algorithm = DEFAULT
+            if figure.forced or machine.machine_class is None:
+                algorithm = figure.algorithm or DEFAULT
+            near[algorithm, figure.nodes, figure.nbytes].append(figure)
 
     def distance(key: tuple[str, int, int]) -> tuple[float, float]:
         _, nodes_of_figure, size = key
@@ -252,7 +253,9 @@ class SourceRates:
         if operator:
             name = f"{operator}: {name}"
         owner = next((figure.owner for figure in self.figures if figure.owner), "")
-        return f"{name} (in the file of {owner})" if owner else name
+        if owner:
+            name += f" (in the file of {owner})"
+        return name
 
 
 _RunRates = tuple[list[float], PublishedFigure]

@@ -349,6 +349,8 @@ def _seconds_in_waves(operation: RequestedOperation, works: Sequence[ScheduleWor
     waves = operation_waves(operation.schedules, cut)
     in_turn = len(lane_sequences(len(works), cut.lanes, operation.window)) == 1
     works_of_lanes = islice(cycle(works), cut.lanes)
-    return sum(
-        work.seconds(waves.block, waves.cycle(lane) if in_turn else 0) for lane, work in enumerate(works_of_lanes)
-    )
+    seconds = []
+    for lane, work in enumerate(works_of_lanes):
+        period = waves.cycle(lane) if in_turn else 0
+        seconds.append(work.seconds(waves.block, period))
+    return sum(seconds)
