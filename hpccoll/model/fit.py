@@ -56,7 +56,8 @@ def line(curve: Mapping[int, float], least: int = 0) -> tuple[float, float]:
     shortest = seconds.min()
     scale = seconds.max() / sizes.max()
     columns = [shortest / seconds, sizes * scale / seconds]
-    (alpha, beta), _ = nnls(np.stack(columns, axis=1), np.ones(len(sizes)))
+    matrix = np.stack(columns, axis=1)
+    (alpha, beta), _ = nnls(matrix, np.ones(len(sizes)))
     return float(alpha * shortest), float(beta * scale)
 
 
@@ -173,7 +174,8 @@ def _overhead_and_gap(curves: Mapping[Pattern, Curve], tier: str) -> tuple[float
     overheads, gaps = [], []
     for nbytes in sizes:
         gaps.append((several[nbytes] - single[nbytes]) / (many - 1))
-        delayed_gap = (several_delayed[nbytes] - single_delayed[nbytes]) / (many - 1)
+        delayed_s = several_delayed[nbytes] - single_delayed[nbytes]
+        delayed_gap = delayed_s / (many - 1)
         copying = single_delayed[nbytes] - single[nbytes]
         overheads.append(delayed_gap + nbytes / many * rate - copying)
     return max(0.0, median(overheads)), max(0.0, median(gaps))

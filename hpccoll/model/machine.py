@@ -146,7 +146,10 @@ def cost_columns(tier: Tier, nbytes: Ints) -> tuple[Floats, ...]:
     if len(starts) == 1:
         return tuple(table)
     first, last = np.searchsorted(starts, (nbytes.min(), nbytes.max()), side="right") - 1
-    which = np.array([first]) if first == last else np.searchsorted(starts, nbytes, side="right") - 1
+    if first == last:
+        which = np.array([first])
+    else:
+        which = np.searchsorted(starts, nbytes, side="right") - 1
     return tuple(column[which] for column in table)
 
 

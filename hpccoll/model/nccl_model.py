@@ -121,11 +121,13 @@ class _Estimator:
 
     def tree(self, protocol: int, nbytes: int) -> NcclEstimate:
         section = self.section
-        bus = min(0.92 * self.bus, section.channels * TREE_LIMIT[section.architecture][self.column])
+        limit = TREE_LIMIT[section.architecture][self.column]
+        bus = min(0.92 * self.bus, section.channels * limit)
         if PROTOCOLS[protocol] == "LL":
             bus = min(bus / 3.8, LL_LIMIT[section.cpu][self.column])
         elif PROTOCOLS[protocol] == "LL128":
-            bus = min(bus * 120 / 128, section.channels * TREE_LL128_LIMIT[section.architecture][self.column])
+            limit = TREE_LL128_LIMIT[section.architecture][self.column]
+            bus = min(bus * 120 / 128, section.channels * limit)
         if not section.balanced_trees:
             bus *= 0.85
         corrections = TREE_CORRECTION[protocol]

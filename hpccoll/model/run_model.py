@@ -169,7 +169,8 @@ def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
 
 def _no_ping_pongs(raw_results: Sequence[RawResults]) -> BadInputError:
     needed = f"a run that has send_recv of {MIN_SIZES} sizes or more: see workflows/config/calibrate.yaml"
-    return BadInputError("path", ", ".join(str(raw.path) for raw in raw_results), needed)
+    paths = ", ".join(str(raw.path) for raw in raw_results)
+    return BadInputError("path", paths, needed)
 
 
 def _work(work: Work) -> dict[str, Any]:

@@ -216,8 +216,10 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
         ends = np.cumsum([0, *counts])
         parts = []
         for m, (first, last) in zip(kept, pairwise(ends), strict=True):
-            is_all = last - first == len(everyone) == ends[-1]
-            parts.append((everyone if is_all else np.arange(first, last), m.sent))
+            indices = everyone
+            if not last - first == len(everyone) == ends[-1]:
+                indices = np.arange(first, last)
+            parts.append((indices, m.sent))
         if len(kept) == 1:
             source, target = kept[0].source, kept[0].target
         else:
