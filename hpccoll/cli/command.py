@@ -47,7 +47,9 @@ class Command:
 
     @property
     def _words(self) -> Mapping[str, str] | None:
-        return self.words() if self.words else None
+        if not self.words:
+            return None
+        return self.words()
 
     @staticmethod
     def _completed(text: str, words: Mapping[str, str] | None) -> str:
@@ -104,7 +106,9 @@ class Command:
             if word in self.subcommands():
                 raise UnusableError(words[0], f"write it after '{word}', whose option it is")
         if unknown_words:
-            hint = " (write after -- what is to be passed on)" if self._passes_on else ""
+            hint = ""
+            if self._passes_on:
+                hint = " (write after -- what is to be passed on)"
             parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{hint}")
         values = vars(known)
         parser.check_bounds(values)

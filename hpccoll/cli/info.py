@@ -215,7 +215,9 @@ def evidence(logs: list[Path], *, network: str | None = None, as_json: bool = Fa
         raise BadInputError("--network", network, ["rdma", "tcp"])
     log_set = read_log_files(logs)
     show_found(log_report.logs_json(log_set, network), log_report.log_lines(log_set, network), as_json=as_json)
-    return INCOMPLETE if log_report.has_critical_findings(log_set, network) else 0
+    if not log_report.has_critical_findings(log_set, network):
+        return 0
+    return INCOMPLETE
 
 
 EVIDENCE = Command(

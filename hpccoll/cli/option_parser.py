@@ -114,7 +114,9 @@ class OptionParser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         unknown = re.match(r"unrecognized arguments: --([\w-]+)", message)
         names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
-        near = did_you_mean(unknown[1], names).replace("mean ", "mean --") if unknown else ""
+        near = ""
+        if unknown:
+            near = did_you_mean(unknown[1], names).replace("mean ", "mean --")
         raise UnusableError(self.prog.removeprefix("hpccoll "), f"{message}: {near}see '{self.prog} --help'")
 
 

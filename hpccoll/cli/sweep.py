@@ -102,7 +102,10 @@ def print_diagnoses(plan: "Plan", out: Path) -> int:
             newest = max(pattern.parent.glob(pattern.name), key=lambda path: path.stat().st_mtime)
             codes.append(print_recorded([newest], None, as_json=False))
         except ValueError as error:  # there is none, or it cannot be read
-            reason = f"hpccoll: {error}" if isinstance(error, BadInputError) else f"none: {out}/logs has its output"
+            if isinstance(error, BadInputError):
+                reason = f"hpccoll: {error}"
+            else:
+                reason = f"none: {out}/logs has its output"
             print(reason, file=sys.stderr)
             codes.append(INCOMPLETE)
     return max(codes, default=0)

@@ -172,7 +172,10 @@ def start_mpi(device: str) -> "MPI.Intracomm":
 
         assign_gpu_before_mpi()
     if not MPI.Is_initialized():
-        level = mpi4py.rc.thread_level if THREAD_LEVEL_VARIABLE in os.environ else default_thread_level(device)
+        if THREAD_LEVEL_VARIABLE in os.environ:
+            level = mpi4py.rc.thread_level
+        else:
+            level = default_thread_level(device)
         with _late_init_named():
             MPI.Init_thread(getattr(MPI, f"THREAD_{level.upper()}"))
         atexit.register(_start_finalize_alarm)

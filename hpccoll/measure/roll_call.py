@@ -54,8 +54,13 @@ def call_roll(comm: MPI.Intracomm, since: str = "MPI_Init") -> None:
         ends = waited_s > named_at_s[-1]
         if missing and (ends or waited_s > named_at_s[0]):
             del named_at_s[:-1]
-            who = f"rank {min(missing)} does" if len(missing) == 1 else f"ranks {format_cpu_list(missing)} do"
-            others = "" if comm.rank else f"; the others are on {host_ranges(hosts)}"
+            if len(missing) == 1:
+                who = f"rank {min(missing)} does"
+            else:
+                who = f"ranks {format_cpu_list(missing)} do"
+            others = ""
+            if not comm.rank:
+                others = f"; the others are on {host_ranges(hosts)}"
             end = "; the launch ends by MPI_Abort" if ends else ""
             print_of_rank(comm.rank, f"{who} not answer {waited_s:.0f} s after {since}{others}{end}")
         if missing and ends:

@@ -102,7 +102,9 @@ class RankProgress:
     def phase(self) -> str:
         """The current activity in words."""
         number = self.numbers[0]
-        return self._phase if number == NO_LOOP_PHASE else LOOP_PHASES[number]
+        if number == NO_LOOP_PHASE:
+            return self._phase
+        return LOOP_PHASES[number]
 
     @phase.setter
     def phase(self, phase: str) -> None:

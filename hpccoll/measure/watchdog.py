@@ -32,7 +32,10 @@ def watchdog(
             elif time.monotonic() - since > timeout:
                 ended = False
                 try:
-                    inside = progress.where() if progress.phase == IN_OPERATION else progress.phase_details()
+                    if progress.phase == IN_OPERATION:
+                        inside = progress.where()
+                    else:
+                        inside = progress.phase_details()
                     place = f"{progress.task}, iteration {progress.iteration}, {progress.phase}"
                     place = ": ".join(filter(None, (place, inside)))
                     report(f"stuck for {timeout:g} s: {place}")

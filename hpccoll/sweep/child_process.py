@@ -63,7 +63,10 @@ def run_child(
     if child.returncode == 0:
         return None
     what = "start" if has_started else "end"
-    how = f"did not {what} within {timeout_s:g} s" if timed_out else exit_text(child.returncode)
+    if timed_out:
+        how = f"did not {what} within {timeout_s:g} s"
+    else:
+        how = exit_text(child.returncode)
     lines, memory = [*first, *last], SharedMemorySpace.read()
     cause = root_cause([line for line in lines if not line.startswith(SHARED_MEMORY_WARNING)])
     if is_memory_fault(child.returncode, memory, lines):
@@ -97,7 +100,9 @@ def _relay_stderr(child: subprocess.Popen[str], out: IO[str], first: list[str], 
 
 def exit_text(code: int) -> str:
     """Return how a process ended."""
-    return f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    if code < 0:
+        return f"ended by signal {-code}"
+    return f"ended with exit code {code}"
 
 
 OUT_OF_MEMORY = re.compile(r"oom.?kill|out of memory", re.IGNORECASE)

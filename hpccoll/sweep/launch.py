@@ -239,7 +239,9 @@ class JobLaunch:
         from hpccoll.sweep.doctor.machine import MachineFacts  # only launches that fail ask for them
 
         in_container = self.launcher.program != "hpccoll" or "--container-image" in self.launcher.command
-        return () if self.launcher.setup or in_container else MachineFacts().pmi_types
+        if self.launcher.setup or in_container:
+            return ()
+        return MachineFacts().pmi_types
 
     def diagnose(self, options: Sequence[str] | None, out: Path) -> bool:
         """Diagnose the nodes, if there are several, with options of ``hpccoll diagnose``, into a file next to ``out``.

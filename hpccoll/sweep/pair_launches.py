@@ -268,7 +268,10 @@ def hosts_to_diagnose(text: str | None) -> tuple[str, ...]:
     job = os.environ.get(JOB_ID)
     if text is None and job is None:
         raise BadInputError("--hosts", None, f"there is no allocation ({JOB_ID}): name the hosts, with commas")
-    hosts = _hosts_of_job(str(job)) if text is None else _named_hosts(text)
+    if text is None:
+        hosts = _hosts_of_job(str(job))
+    else:
+        hosts = _named_hosts(text)
     if len(hosts) > MOST_HOSTS:
         why = f"the program is launched on each pair in each slot; do: --hosts, {MOST_HOSTS} of them"
         raise UnusableError("--with", f"there are {len(hosts)} hosts, and it takes at most {MOST_HOSTS}: {why}")
@@ -289,7 +292,9 @@ def _named_hosts(text: str) -> tuple[str, ...]:
     if os.path.isfile(text):  # noqa: PTH113  Path.is_file raises OSError for many names: a file name has 255 bytes
         return tuple(_hosts_of_file(Path(text)))
     names = "".join(text.split())
-    return host_names(names) if "[" in names else tuple(filter(None, names.split(",")))
+    if "[" in names:
+        return host_names(names)
+    return tuple(filter(None, names.split(",")))
 
 
 def _hosts_of_file(path: Path) -> Iterator[str]:

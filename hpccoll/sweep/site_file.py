@@ -203,7 +203,9 @@ class Site(YamlSection):
     def gpus(self) -> int | None:
         """The number of GPUs of a node; None if the site file does not give it."""
         request = self.gres or self.gpus_per_node
-        return int(request.rpartition(":")[2]) if request else None
+        if not request:
+            return None
+        return int(request.rpartition(":")[2])
 
     @property
     def _cpus(self) -> str | None:
@@ -216,7 +218,9 @@ class Site(YamlSection):
         if CPU_OPTION.search(self.launcher):
             return None
         if self.cpus_per_task or not self.gpus or self.aggregators:
-            return str(self.cpus_per_task) if self.cpus_per_task else None
+            if not self.cpus_per_task:
+                return None
+            return str(self.cpus_per_task)
         return f"$(({CPUS_ON_NODE} / {{ranks_per_node}}))"
 
     def rank_launcher(self, variables: Iterable[str] = ()) -> Launcher:
@@ -294,7 +298,9 @@ def load_site(name: str | None, profile: str) -> Site:
     """
     known = {path.stem: path for path in site_files()}
     if name is None:
-        return load_yaml(known[profile], Site, "--site") if profile in known else Site.model_validate({})
+        if profile in known:
+            return load_yaml(known[profile], Site, "--site")
+        return Site.model_validate({})
     if name in known:
         return load_yaml(known[name], Site, "--site")
     if not Path(name).is_file():

@@ -58,7 +58,10 @@ def snakemake_command(config: Path, profile: str, site: str | None, out: Path, e
         raise UnusableError("PATH", f"Snakemake starts {' and '.join(missing)}, not found there; do: add the directory")
     settings = [f"out={_snakemake_path('--out', out)}", f"profile={profile}"]
     if site:
-        site_name = _snakemake_path("--site", Path(site)) if Path(site).exists() else site
+        if Path(site).exists():
+            site_name = _snakemake_path("--site", Path(site))
+        else:
+            site_name = site
         settings.append(f"site={site_name}")
     if profile != "local" and re.search(r"[%\\]", str(out.resolve())):
         raise BadInputError("--out", str(out), "a path without % and \\: Slurm replaces them in the names of logs")
@@ -206,7 +209,10 @@ def run_workflow(
                 if monitor:
                     monitor.controller.ask()
                     monitor.cancel_all(reason)  # before Snakemake cancels them without a reason
-                    seconds = OUTAGE_INTERRUPT_S if monitor.controller.unreachable else INTERRUPT_S
+                    if monitor.controller.unreachable:
+                        seconds = OUTAGE_INTERRUPT_S
+                    else:
+                        seconds = INTERRUPT_S
                 _interrupt(child, seconds)
             _print_note(f"{reason}: the same command measures the rest")
         finally:

@@ -321,7 +321,9 @@ class PlanRun:
     ) -> dict[int, int]:
         """Add what single threads do, each after what is before it; return the last event of each thread."""
         name, last = one["name"], dict[int, int]()
-        kind = "semaphore" if name.startswith("sem_") else one["channel_type"]
+        kind = "semaphore"
+        if not name.startswith("sem_"):
+            kind = one["channel_type"]
         data = self._data(me, block, one, where) if "src_buff" in one else []
         ids = "semaphore_ids" if kind == "semaphore" else "channel_ids"
         for thread, local in enumerate(one[ids]):

@@ -87,7 +87,10 @@ def plan_text(schedules: Sequence[Schedule], cut: Cut, *, window: int, name: str
         raise BadInputError("--bytes", nbytes, f"a multiple of {least}: {ALIGNMENT} bytes for each of {chunks} chunks")
     _check_size(schedules, cut)
     in_place = family in IN_PLACE
-    placed = schedules if in_place else [out_of_place(cut.call, schedule) for schedule in schedules]
+    if in_place:
+        placed = schedules
+    else:
+        placed = [out_of_place(cut.call, schedule) for schedule in schedules]
     writer = _Writer(placed, cut, window)
     gpus = [writer.gpu(me) for me in range(placed[0].layout.ranks)]
     content = {
@@ -150,7 +153,10 @@ class _Writer:
             for lane in range(cut.lanes):
                 schedule = schedules[lane % len(schedules)]
                 self.steps[me, lane] = list(_numbered(schedule, me, lane))
-        self.work = cut.units * cut.lanes if self.family == "reduce_scatter" else 0
+        if self.family == "reduce_scatter":
+            self.work = cut.units * cut.lanes
+        else:
+            self.work = 0
         self.slots = self._named_scratch()  # what lands in scratch is behind these chunks
         self.width = max((_landing_chunks(step) for _, _, step in self._all_steps()), default=0)
         self.landing: dict[_Key, list[Place]] = {}
@@ -192,7 +198,10 @@ class _Writer:
         """Return where the units of a part are; of a reduce-scatter, other blocks of the result are scratch."""
         places = []
         for unit in part.units:
-            number = lane * self.cut.units + unit if self.divisible else unit * self.cut.lanes + lane
+            if self.divisible:
+                number = lane * self.cut.units + unit
+            else:
+                number = unit * self.cut.lanes + lane
             if part.buffer == "tmp":
                 places.append(("s", self.work + number))
             elif part.buffer == "src" or self.family == "all_reduce":
@@ -422,7 +431,9 @@ def _numbered(schedule: Schedule, me: int, lane: int) -> Iterator[_Step]:
 
 
 def _landed(action: Action) -> Part:
-    return action.target if isinstance(action, Copy) else action.part
+    if isinstance(action, Copy):
+        return action.target
+    return action.part
 
 
 def _landing_chunks(step: _Step) -> int:

@@ -49,7 +49,9 @@ class ProvenPlan(NamedTuple):
         end = min(f"to {format_size(most)}", f"below {format_size(most + 1)}", key=len)
         begin = f"from {format_size(least)} " if least else ""
         sizes = f"multiples of {format_size(self.multiple)} {begin}{end}"
-        condition = " if relaxed waits see what was written before the run" if self.relaxed else ""
+        condition = ""
+        if self.relaxed:
+            condition = " if relaxed waits see what was written before the run"
         return f"A plan of MSCCL++ for {sizes}, right in every order of execution{condition}."
 
     def register(self, name: str) -> None:

@@ -126,7 +126,9 @@ def _nothing_to_choose(library: str, left_out: Sequence[str]) -> UnusableError:
 def _timing_of_choices(results: Results) -> str:
     """Return the timing by which choices are made: of single operations, if any were timed so."""
     timings = {row.timing for row in results.rows if row.algorithm == NATIVE}
-    return SINGLE if SINGLE in timings or AGGREGATED not in timings else AGGREGATED
+    if SINGLE in timings or AGGREGATED not in timings:
+        return SINGLE
+    return AGGREGATED
 
 
 def _candidates(results: Results, library: str, name: str, left_out: Counter[str]) -> Iterator[Row]:
@@ -259,7 +261,10 @@ def _answers(
     for chosen in ranges:
         measured = [size for size in chosen.sizes if chosen.choice in choices_at[size]]
         candidates = {size: choices_at[size][chosen.choice] for size in measured}
-        fitting = _sizes_to_change(candidates) if has_default else set(candidates)
+        if has_default:
+            fitting = _sizes_to_change(candidates)
+        else:
+            fitting = set(candidates)
         for size in chosen.sizes:
             choice = chosen.choice if size in fitting else native
             yield choice, choices_at[size][choice]
@@ -293,7 +298,10 @@ def _compared(
 
 def _leave_out(members: Iterable[tuple[Setting, MeasuredSetting]], left_out: Counter[str]) -> None:
     for setting, measured in members:
-        what = f"{setting.collective} with {setting.variant}" if setting.variant else setting.collective
+        if setting.variant:
+            what = f"{setting.collective} with {setting.variant}"
+        else:
+            what = setting.collective
         left_out[f"of {what}, with no default or no other algorithm beside"] += len(measured.rows)
 
 

@@ -65,7 +65,9 @@ class TuningFormats:
         for finding in table.findings:
             lines.append(finding_line(finding, words))
         show_found(asdict(table), lines, as_json=as_json)
-        return INCOMPLETE if any(finding.severity == "critical" for finding in table.findings) else 0
+        if not any(finding.severity == "critical" for finding in table.findings):
+            return 0
+        return INCOMPLETE
 
     def verify(self, results: Results, path: Path, name: str | None, *, as_json: bool) -> int:
         table = _read_table(path, name, "--verify")

@@ -182,7 +182,10 @@ class Leader:
         seconds = np.full(len(partners), np.nan)
         for one, other in pairs:  # the receiver has the time
             sent, received = (timings.get(self._endpoints[end], FAILED) for end in (one, other))
-            seconds[one] = math.inf if math.isinf(sent.seconds) else received.seconds
+            if math.isinf(sent.seconds):
+                seconds[one] = math.inf
+            else:
+                seconds[one] = received.seconds
         if missed := [pair for pair in pairs if pair[0] < pair[1] and math.isinf(seconds[pair[0]])]:
             self._show_missed(missed, timings, time.monotonic() - began)
         else:
@@ -348,4 +351,6 @@ class Leader:
 
 def _answered(rank: int, order: Order, answer: Any) -> set[int]:
     """Return the ranks whose answers are not waited for after that of a rank: a partner may wait for one that fails."""
-    return {rank, order.partner} if isinstance(order, Transfer | Go) and answer[0].error else {rank}
+    if isinstance(order, Transfer | Go) and answer[0].error:
+        return {rank, order.partner}
+    return {rank}

@@ -80,12 +80,17 @@ class CoreWaits:
     @property
     def share(self) -> float | None:
         """The share of the time; None if there was no transfer, or the kernel counts nothing."""
-        return min(self._waited_ns / self._all_ns, 1.0) if self._all_ns else None
+        if not self._all_ns:
+            return None
+        return min(self._waited_ns / self._all_ns, 1.0)
 
     def begin(self) -> None:
         """Count from now on."""
         waited = core_wait_ns()
-        self._began = None if waited is None else (waited, time.monotonic_ns())
+        if waited is None:
+            self._began = None
+        else:
+            self._began = (waited, time.monotonic_ns())
 
     def end(self) -> None:
         """Count up to now, if that has begun."""

@@ -79,7 +79,9 @@ def choose_transfers(gpus: RankGpus, options: DiagnosisOptions) -> tuple[Transfe
         raise UnusableError("--directions together", why)
     if lacking is not None and options.device == "cuda":
         raise UnusableError("--device cuda", lacking)
-    found = GpusOfHosts(visible=visible, unused_because=lacking) if any(visible.values()) or gpus.silent else None
+    found = None
+    if any(visible.values()) or gpus.silent:
+        found = GpusOfHosts(visible=visible, unused_because=lacking)
     if lacking is not None:
         return OVER_MPI, found
     OWN_LOG.begin()
@@ -181,7 +183,9 @@ class GpuPairTransfer:
                 gpu.record(queued[-1])
                 yield from _until(gpu, communicator, lambda: len(queued) < MOST_QUEUED or queued[-MOST_QUEUED].done)
         yield from _until(gpu, communicator, gpu.idle)
-        return queued[messages:] if self._transfer.first else queued[:messages]
+        if self._transfer.first:
+            return queued[messages:]
+        return queued[:messages]
 
 
 _ENDING: list[Thread] = []

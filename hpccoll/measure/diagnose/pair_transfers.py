@@ -35,7 +35,9 @@ class MessageStream(NamedTuple):
     def messages_at(self, rate: float) -> int:
         """Return how many messages a direction has, in turn, at a rate in bytes per second; NaN if it is not known."""
         share = self.seconds / 2 * rate / self.bytes
-        return LEAST_MESSAGES if math.isnan(share) else max(LEAST_MESSAGES, round(share))
+        if math.isnan(share):
+            return LEAST_MESSAGES
+        return max(LEAST_MESSAGES, round(share))
 
 
 StreamTable: TypeAlias = Sequence[tuple[float, MessageStream]]
@@ -134,7 +136,10 @@ class PairTransfer:
     def __init__(self, comm: MPI.Intracomm, transfer: Transfer) -> None:
         stream = transfer.stream
         shape = stream.in_flight + 1, stream.bytes
-        self._data = _FREE_BUFFERS[shape].pop() if _FREE_BUFFERS[shape] else np.ones(shape, np.uint8)
+        if _FREE_BUFFERS[shape]:
+            self._data = _FREE_BUFFERS[shape].pop()
+        else:
+            self._data = np.ones(shape, np.uint8)
         seconds = stream.seconds if transfer.together else stream.seconds / 2
         self._received = _Receiver(comm, transfer, self._data[1:])
         self._sent = _Sender(comm, transfer, self._data[0], seconds)

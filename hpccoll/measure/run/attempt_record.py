@@ -33,7 +33,9 @@ def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
 
 def _hardware(report: RankReport) -> str:
     """Return the hardware of a node in words, as a rank on it sees it."""
-    quota = f" with a quota of {min(report.quotas.values()):g} CPUs" if report.quotas else ""
+    quota = ""
+    if report.quotas:
+        quota = f" with a quota of {min(report.quotas.values()):g} CPUs"
     return " and ".join([report.cpu + quota, *gpu_description(report.gpu)])
 
 

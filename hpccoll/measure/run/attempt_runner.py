@@ -227,7 +227,9 @@ class AttemptRunner:
         traffic = recognition = None
         if case.id not in self._counted_cases:
             traffic = self._traffic(prepared, samples, sync)
-            recognition = self._recognition(prepared, samples) if isinstance(prepared, PreparedCase) else None
+            recognition = None
+            if isinstance(prepared, PreparedCase):
+                recognition = self._recognition(prepared, samples)
         self._counted_cases.add(case.id)
         if times is None or reports is None:  # not rank 0
             return Outcome(case=case, status="wrong" if wrong else "ok")

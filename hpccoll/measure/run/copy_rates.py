@@ -68,7 +68,9 @@ def copy_rates(
         rates = []
     finally:
         shared.close()
-    return {COPY_RATES: {"ranks": attempt.ranks, "sizes": rates}} if rates else {}
+    if not rates:
+        return {}
+    return {COPY_RATES: {"ranks": attempt.ranks, "sizes": rates}}
 
 
 def _has_limit(collective: str) -> bool:
@@ -95,7 +97,9 @@ def _measure_sizes(
         buffer[...] = 1
     following = (comm.rank + 1) % comm.size
     next_first, next_second = (shared.views(buffer)[following] for buffer in (first, second))
-    barrier = ExecutorBarrier(comm, SharedMemory(comm), options) if options else None
+    barrier = None
+    if options:
+        barrier = ExecutorBarrier(comm, SharedMemory(comm), options)
     for size in sizes:
         span, times = slice(size // 2), -(-LEAST_BYTES // size)
         copies = LocalCopy(second[span], next_first[span]), LocalCopy(first[span], next_second[span])

@@ -23,7 +23,10 @@ def algorithms_matching_bytes(operation: Operation, nbytes: int, sent: int) -> s
     sent, by their port counters.
     """
     family, layout = operation.collective, operation.layout
-    amount = f"{sent} B" if family.token else f"{sent / layout.nodes / nbytes:.3f} S a node"
+    if family.token:
+        amount = f"{sent} B"
+    else:
+        amount = f"{sent / layout.nodes / nbytes:.3f} S a node"
     if layout.ranks > MAX_COMPARED_RANKS:
         return f"the ports sent {amount}; not compared with algorithms: more than {MAX_COMPARED_RANKS} ranks"
     matching = [

@@ -47,7 +47,10 @@ class NcclTestsCounts:
     def of(cls, effort: Effort) -> "NcclTestsCounts":
         """Return the numbers that the user wants, or those of nccl-tests."""
         warmup = WARMUP if effort.loop_warmup is None else effort.loop_warmup
-        calls = CALLS if effort.loop_iterations is None else effort.loop_iterations
+        if effort.loop_iterations is None:
+            calls = CALLS
+        else:
+            calls = effort.loop_iterations
         return cls(warmup, calls)
 
 

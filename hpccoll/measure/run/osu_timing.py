@@ -69,7 +69,10 @@ class OsuLoop:
             self._written = True
         gc.disable()
         with np.errstate(over="ignore", invalid="ignore"):  # in place each result is the next contribution
-            times = self._in_c.run(count) if self._in_c else self._in_python(count)
+            if self._in_c:
+                times = self._in_c.run(count)
+            else:
+                times = self._in_python(count)
         gc.enable()
         self._left -= count
         if self._left > 0:

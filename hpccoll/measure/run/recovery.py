@@ -65,7 +65,9 @@ class RankGroup:
     def gpu_provenance(self, job: Job) -> Mapping[str, Any]:
         """Return the record of the GPU of this rank; empty if the job has no buffers on GPUs."""
         transports = {case.transport for case in job.cases if case.device == "cuda"}
-        return self.gpus.provenance(transports) if transports else {}
+        if not transports:
+            return {}
+        return self.gpus.provenance(transports)
 
     @property
     def shape(self) -> Shape:
@@ -91,7 +93,9 @@ class RankGroup:
     def provenance(self) -> Mapping[str, object]:
         """Return the record of the lost ranks in the provenance of an attempt, empty if none was lost."""
         numbers = launcher_numbers(self.ranks.comm)
-        return {} if self.complete else {"left_behind": [*self._losses], "launched_as": numbers}
+        if self.complete:
+            return {}
+        return {"left_behind": [*self._losses], "launched_as": numbers}
 
     def sync(self, job: Job) -> "DeadlineSync | None":
         """Return the synchronisation of a job that can lose ranks: over NCCL, if the watchdog may call MPI, too."""

@@ -118,7 +118,9 @@ def partitions(machine: MachineFacts) -> Finding | None:
         + (f", at most {partition.largest} for a job" if partition.largest else "")
         for name, partition in partitions.items()
     ]
-    default = " (* is the default)" if any(name.endswith("*") for name in names) else ""
+    default = ""
+    if any(name.endswith("*") for name in names):
+        default = " (* is the default)"
     text = ("; ".join(counts) or "none that you may see") + default
     if any(partition.usable for partition in partitions.values()):
         return info("partitions", text)
@@ -190,7 +192,9 @@ def load(machine: MachineFacts) -> Finding | None:
 def profile(machine: MachineFacts) -> Finding:
     """Report the profile to use, and the command that checks that ranks start; it needs an allocation."""
     if not machine.settings:
-        reason = "Slurm is not installed" if shutil.which("sbatch") is None else "Slurm's controller does not answer"
+        reason = "Slurm's controller does not answer"
+        if shutil.which("sbatch") is None:
+            reason = "Slurm is not installed"
         return info("profile_local", f"local, because {reason}")
     name, reason = "slurm-nodbd", "Slurm answers, but sacct does not"
     if cpu_and_memory.testbed_facts() is not None:

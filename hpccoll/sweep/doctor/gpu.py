@@ -60,7 +60,10 @@ def cupy(machine: MachineFacts) -> Finding:
     versions = {name: machine.wheel(name) for name in gpu_stack.CUPY_PACKAGES}
     installed = {name: version for name, version in versions.items() if version}
     if not installed:
-        extra = f"'hpccoll[cuda{runs}]' ({fitting})" if runs else f"{EXTRAS}, to match the driver of the GPUs"
+        if runs:
+            extra = f"'hpccoll[cuda{runs}]' ({fitting})"
+        else:
+            extra = f"{EXTRAS}, to match the driver of the GPUs"
         return absent("cupy_missing", "not installed: GPU cases will be skipped", remedy=f"pip install {extra}")
     packages, names = " and ".join(" ".join(package) for package in installed.items()), " ".join(installed)
     if len(installed) > 1:
@@ -189,9 +192,11 @@ def aware_mpi(machine: MachineFacts) -> Finding | None:
     aware, support = json.loads(child.stdout)
     if aware:
         return info("cuda_aware", f"{support}: each job verifies it")
-    consequence = (
-        "each job verifies it" if aware is None else "mpi on cuda will be skipped; staged copies through host memory"
-    )
+    consequence = "mpi on cuda will be skipped; staged copies through host memory"
+    if aware is None:
+        consequence = "each job verifies it"
     switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
-    remedy = f"if it is built for CUDA, set {switch}" if switch else "load the site's module of an MPI built with CUDA"
+    remedy = "load the site's module of an MPI built with CUDA"
+    if switch:
+        remedy = f"if it is built for CUDA, set {switch}"
     return absent("cuda_unaware", f"{support}: {consequence}", remedy=remedy)

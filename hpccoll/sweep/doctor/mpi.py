@@ -36,7 +36,8 @@ def launcher(machine: MachineFacts) -> Finding:
     """
     problem = warning if machine.settings else critical
     remedy = "use the mpiexec of the library above: put its bin directory first on PATH"
-    remedy = f"for profile local only: {remedy}" if machine.settings else remedy
+    if machine.settings:
+        remedy = f"for profile local only: {remedy}"
     try:
         child = machine.python(HELLO, *mpiexec_command(), "-n", "2")
     except BadInputError as error:
@@ -60,7 +61,9 @@ def abandoned_memory(machine: MachineFacts) -> Finding | None:
     sizes = [size for _, size in abandoned_files(directory)]
     text = f"files in {directory}: {len(sizes)}, {sum(sizes) / 2**20:.1f} MiB"
     remedy = "nothing to do: the next launch on this machine removes them"
-    return warning("abandoned_memory", text, remedy=remedy, files=len(sizes)) if sizes else None
+    if not sizes:
+        return None
+    return warning("abandoned_memory", text, remedy=remedy, files=len(sizes))
 
 
 def pmi(machine: MachineFacts) -> Finding | None:

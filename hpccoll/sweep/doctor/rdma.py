@@ -16,7 +16,9 @@ def adapters(machine: MachineFacts) -> Finding:
     """Check the ports of the adapters: their kind, rate and state."""
     ports = machine.rdma_ports
     if not ports:
-        nodes = "; if compute nodes have some, run srun hpccoll doctor" if machine.settings else ""
+        nodes = ""
+        if machine.settings:
+            nodes = "; if compute nodes have some, run srun hpccoll doctor"
         remedy = f"if the host has one, start the container with its /sys and /dev/infiniband{nodes}"
         return absent("rdma_missing", "no InfiniBand, RoCE or EFA adapter: nodes communicate over TCP", remedy=remedy)
     groups = groupby(sorted(ports, key=_describe), key=_describe)

@@ -73,7 +73,9 @@ def _lines(step: StepComparison) -> Iterator[tuple[str, ...]]:
         if row.exposed_s is not None and row.median_s is not None:
             bare = row.median_s - row.exposed_s
         interval = format_interval(row.interval) if row.interval else ""
-        share = "" if row.exposed_share is None else format_per_cent(row.exposed_share)
+        share = ""
+        if row.exposed_share is not None:
+            share = format_per_cent(row.exposed_share)
         times = _time(row.median_s), interval, _time(bare), _time(row.exposed_s), share
         parts = row.communication_s, row.transfer_s, row.waiting_s, row.codec_s
         yield (*about, Choice.of(row).name, mark, *times, *map(_time, parts))
@@ -112,8 +114,13 @@ def training_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
         row = point.row
         training = ", ".join(name(row)) or str(call_arguments(row)["model"])
         loss = "not finite" if row.loss is None else f"{row.loss:.3f}"
-        replicas = f"differ after {row.diverged_steps} steps" if row.diverged_steps else "equal"
-        serial_run = "equal" if row.serial_difference == 0 else f"differs by {row.serial_difference or 0.0:.1e}"
+        replicas = "equal"
+        if row.diverged_steps:
+            replicas = f"differ after {row.diverged_steps} steps"
+        if row.serial_difference == 0:
+            serial_run = "equal"
+        else:
+            serial_run = f"differs by {row.serial_difference or 0.0:.1e}"
         phases = map(_time, (row.shard_s, row.gradients_s, row.communication_s, row.update_s))
         place = group.shape_label(row), point.series
         lines.append([training, *place, loss, f"{row.accuracy:.2%}", replicas, serial_run, *phases])
@@ -254,7 +261,9 @@ def _last_buckets(compared: Sequence[StepComparison], steps: Mapping[RowKey, Ste
     """Yield the last bucket of the first overlapped workload, if it is ready only after all computations."""
     for step in compared:
         times = steps[step.rows[0].key]
-        values = _last_bucket(times) if times and step.workload["overlap"] else None
+        values = None
+        if times and step.workload["overlap"]:
+            values = _last_bucket(times)
         if values:
             size = format_rounded_size(values["nbytes"])
             takes = f"{format_seconds(values['seconds'])} ({100 * values['share']:.0f} % of the step)"
@@ -397,7 +406,9 @@ def _null_overhead(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     if not late:
         return
     (excess, share), step = max(late, key=lambda pair: pair[0][1])
-    fewer = "start fewer ranks, which wait for a core here" if step.oversubscribed else "take an idle machine"
+    fewer = "take an idle machine"
+    if step.oversubscribed:
+        fewer = "start fewer ranks, which wait for a core here"
     where = worst_of(step, len(late), len(compared))
     text = (
         f"without communication the step takes {format_seconds(excess)} ({100 * share:.1f} %) more than its "

@@ -53,7 +53,9 @@ def not_finite(values: Array, kind: str) -> int:
 def largest_magnitude(values: Floats) -> float:
     """Return the largest magnitude of the finite values; 0 of none."""
     largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))  # NaN if one value is
-    return largest if np.isfinite(largest) else float(np.abs(values[np.isfinite(values)]).max(initial=0))
+    if np.isfinite(largest):
+        return largest
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0))
 
 
 def largest_positions(values: Floats, kept: int) -> NDArray[np.int32]:

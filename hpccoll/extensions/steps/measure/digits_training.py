@@ -148,7 +148,10 @@ class DigitsTraining:
         mine = np.zeros(steps, RECORD)
         mine[: len(self._records)] = self._records[:steps]  # an aggregator has none
         gathered = sync.gather(mine.view(np.int64).reshape(steps, -1))
-        serial = self.serial_weights(steps) if gathered is not None else iter([self._initial] * steps)
+        if gathered is not None:
+            serial = self.serial_weights(steps)
+        else:
+            serial = iter([self._initial] * steps)
         first = last = self._initial
         for step, last in enumerate(serial):
             first = last.copy() if step == 0 else first
@@ -237,7 +240,9 @@ class DigitsTraining:
 
 def training_steps(effort: "Effort") -> int:
     """Return the steps of a training: STEPS, unless a number of iterations is given."""
-    return effort.max_iterations if effort.min_iterations == effort.max_iterations else STEPS
+    if effort.min_iterations == effort.max_iterations:
+        return effort.max_iterations
+    return STEPS
 
 
 def _part(found: Floats, right: Floats) -> float:
@@ -288,6 +293,8 @@ def _differing(digests: NDArray[np.void], name: Callable[[int], str]) -> tuple[N
             alone = others[0][1] < count
             named = [name(rank) for rank, each in enumerate(of_ranks) if each != most or not alone]
             have = "has" if len(named) == 1 else "have"
-            than = f"other weights than the other {count} ranks" if alone else "different weights"
+            than = "different weights"
+            if alone:
+                than = f"other weights than the other {count} ranks"
             reasons.append(f"step {step + 1}: {join_words(named)} {have} {than}")
     return differing, reasons

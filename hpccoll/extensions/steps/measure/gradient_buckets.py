@@ -92,7 +92,9 @@ class GradientBucketBuffer:
         values = self._seeded(seed)
         assert self.codec  # noqa: S101  they are compressed
         values /= np.float32(self.codec.ranks)
-        return values if self.codec.residual is None else values + values[::-1] * np.float32(RESIDUAL)
+        if self.codec.residual is None:
+            return values
+        return values + values[::-1] * np.float32(RESIDUAL)
 
     def reset(self) -> None:
         """Restore seeded gradients, and what has been left out."""

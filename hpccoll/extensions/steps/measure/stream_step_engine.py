@@ -57,7 +57,10 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
         self._started: dict[int, int | None] = {}  # those that it has started, and what each of them is after
         self._events = [gpu.event() for _ in range(self.events)]
         self._first, self._last = gpu.event(), gpu.event()
-        self._computations = _computations(gpu, program, workload) if program else iter(())
+        if program:
+            self._computations = _computations(gpu, program, workload)
+        else:
+            self._computations = iter(())
         self._wait: Wait = wait_with_limit
         self._unread: int | None = None  # the time at which the last run began, until its events are read
         self.current = "the step on the GPU"

@@ -191,14 +191,19 @@ class GroupCosts:
     def _padded(self, operation: StepOperation) -> int:
         """Return the size of an operation, padded to whole elements of all ranks, as frameworks do."""
         family = collective(operation.collective)
-        ranks = 2 if operation.peer is not None else self.mesh.size(operation.axis)
+        ranks = 2
+        if operation.peer is None:
+            ranks = self.mesh.size(operation.axis)
         grain = itemsize(operation.dtype) * family.blocks(ranks)
         return -(-operation.nbytes // grain) * grain
 
     def _group(self, key: tuple[str, ...]) -> "_Group":
         """Return the first of the groups that run an operation."""
         family, axis, dtype, *stages = key
-        groups = self.mesh.pairs(int(stages[0]), int(stages[1])) if stages else self.mesh.groups(axis)
+        if stages:
+            groups = self.mesh.pairs(int(stages[0]), int(stages[1]))
+        else:
+            groups = self.mesh.groups(axis)
         layout = self.layout.subset(groups[0]).renumbered()
         return _Group(f"{family} {axis}", family, dtype, layout, group_use(self.layout, groups))
 

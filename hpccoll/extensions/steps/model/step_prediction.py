@@ -185,12 +185,16 @@ class StepPrediction:
     @property
     def compress(self) -> str | None:
         """How gradients are compressed, as text; None: not at all."""
-        return self.parallelism.compression.text if self.parallelism.compression else None
+        if not self.parallelism.compression:
+            return None
+        return self.parallelism.compression.text
 
     @property
     def communication_share(self) -> float:
         """The seconds of all collectives over those of the step."""
-        return self.step.communication_s / self.step.step_s if self.step.step_s else 0.0
+        if not self.step.step_s:
+            return 0.0
+        return self.step.communication_s / self.step.step_s
 
     @property
     def kind(self) -> str:
@@ -479,7 +483,9 @@ def _gradient_busbw(mesh: Mesh, timeline: StepTimeline) -> float | None:
         if factor:
             moved += operation.nbytes * factor(mesh.size(operation.axis))
         taken += span.end_s - span.begin_s
-    return moved / taken if taken else None
+    if not taken:
+        return None
+    return moved / taken
 
 
 def _gradient_link(machine: MachineFile, layout: Layout, mesh: Mesh) -> tuple[float | None, int]:

@@ -90,7 +90,9 @@ def _share(point: SeriesPoint, part: str) -> tuple[float | None, Interval]:
     """Return the share of communication in the step, with its interval; None if it is unknown."""
     row, step = point.row, median_seconds(point)
     if part == ALL:
-        share = None if row.communication_s is None else row.communication_s / step
+        share = None
+        if row.communication_s is not None:
+            share = row.communication_s / step
         return share, None
     if row.exposed_s is None:
         return None, None
@@ -115,7 +117,9 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
     if not data:
         return None
     divisors = ", ".join(str(scale) for scale in sorted(scales) if scale != 1)
-    scaled = f", of the full model: here divided by {divisors}" if divisors else ""
+    scaled = ""
+    if divisors:
+        scaled = f", of the full model: here divided by {divisors}"
     labels = json.dumps([format_size(limit) if limit else "default" for limit in limits])
     axis = alt.Axis(labelExpr=f"{labels}[datum.value]", labelAngle=0)
     x = alt.X("bucket:O", title=f"limit of a bucket{scaled}", axis=axis)

@@ -73,7 +73,9 @@ def _operation_json(operation: StepOperation, parallelism: Parallelism) -> dict[
 
 
 def _group_ranks(operation: StepOperation, parallelism: Parallelism) -> int:
-    return 2 if operation.peer is not None else parallelism.mesh.size(operation.axis)
+    if operation.peer is not None:
+        return 2
+    return parallelism.mesh.size(operation.axis)
 
 
 def dry_run_lines(
@@ -116,7 +118,9 @@ _MODULES: Columns[tuple[str, Sequence[Module]]] = (
 
 
 def _bucket_lines(programs: Sequence[StepProgram], parallelism: Parallelism, dtype: str) -> Iterator[str]:
-    rule = "one for each block" if parallelism.by_block else f"rule {parallelism.buckets.framework}"
+    rule = "one for each block"
+    if not parallelism.by_block:
+        rule = f"rule {parallelism.buckets.framework}"
     yield f"buckets of gradients ({rule}), in the order of their collectives"
     element_bytes = itemsize(dtype)
     if len(programs) == 1:
@@ -190,7 +194,10 @@ def _alike(lines_of_stages: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, tu
     first = 0
     for lines, alike in groupby(lines_of_stages):
         last = first + len(list(alike)) - 1
-        stages = f"stage {first}" if first == last else f"stages {first} to {last}"
+        if first == last:
+            stages = f"stage {first}"
+        else:
+            stages = f"stages {first} to {last}"
         yield stages, lines
         first = last + 1
 

@@ -44,7 +44,9 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     yield from _meanings(columns)
     yield ""
     for compress, compressed in predicted.by_compression.items():
-        begin = f"{compress or DENSE}: " if len(request.compressions) > 1 else ""
+        begin = ""
+        if len(request.compressions) > 1:
+            begin = f"{compress or DENSE}: "
         yield from _wall_lines(compressed, begin)
     yield from _paying_lines((f"  {step.compress} on {step.layout.workers:,} GPUs", step) for step in predictions)
     for work, names in _names_by_work(predictions).items():
@@ -96,7 +98,9 @@ def _unmodelled_lines(predictions: Iterable[StepPrediction]) -> Iterator[str]:
     unmodelled = [call for step in predictions for call in step.unmodelled]
     sentences: dict[str, None] = {}
     for call in unmodelled:
-        instead = "our schedule stands in" if call.stands_in else "ring and tree are modelled"
+        instead = "ring and tree are modelled"
+        if call.stands_in:
+            instead = "our schedule stands in"
         missing = join_words(call.missing, "or")
         sentences[f"{call.work}: NCCL may take {missing}, which is not modelled; {instead}"] = None
     for sentence in sentences:
@@ -112,7 +116,9 @@ def _parallel_words(request: StepRequest, step: StepPrediction) -> Iterator[str]
         yield parallelism.sharding
     yield f"buckets {parallelism.buckets.framework}"
     yield format_count(parallelism.micro_batches, "micro-batch")
-    tokens = f" of {transformer.sequence:,} tokens" if transformer else ""
+    tokens = ""
+    if transformer:
+        tokens = f" of {transformer.sequence:,} tokens"
     yield f"{format_count(parallelism.samples, 'sample')}{tokens} each"
     if parallelism.sequence:
         yield "sequence parallel"
@@ -236,7 +242,9 @@ def _bubble_line() -> str:
 
 def _seconds4(seconds: float) -> str:
     """Return seconds with four digits, for steps that are mostly communication."""
-    return f"{seconds:.4g} s" if seconds >= 1 else f"{seconds * 1e3:.4g} ms"
+    if seconds >= 1:
+        return f"{seconds:.4g} s"
+    return f"{seconds * 1e3:.4g} ms"
 
 
 def _busbw_of_links(point: WallPoint) -> str:

@@ -189,4 +189,6 @@ class StepTimes:
 
 def step_of(timeline: WorkloadTimeline | None) -> StepTimes | None:
     """Return a timeline that is of a training step; None for others."""
-    return timeline if isinstance(timeline, StepTimes) else None
+    if not isinstance(timeline, StepTimes):
+        return None
+    return timeline

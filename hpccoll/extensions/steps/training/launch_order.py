@@ -54,7 +54,10 @@ class _Stage:
         self.ready_at[number] = now
 
     def message(self, operation: StepOperation, peer: int) -> Message:
-        ends = (self.number, peer) if operation.sends else (peer, self.number)
+        if operation.sends:
+            ends = (self.number, peer)
+        else:
+            ends = (peer, self.number)
         self.messages[ends] += 1
         return *ends, self.messages[ends]
 

@@ -51,7 +51,9 @@ class Module:
     @property
     def ready(self) -> tuple[Tensor, ...]:
         """The tensors in the order in which their gradients become ready."""
-        return self.tensors if self.weight_first else self.tensors[::-1]
+        if self.weight_first:
+            return self.tensors
+        return self.tensors[::-1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -301,7 +301,10 @@ def _shard_of(module: Module, mesh: Mesh) -> Module:
     tensors: list[Tensor] = []
     if module.expert is None or module.expert % mesh.ep == 0:
         for tensor in module.tensors:
-            elements = -(-tensor.elements // mesh.tp) if tensor.split else tensor.elements
+            if tensor.split:
+                elements = -(-tensor.elements // mesh.tp)
+            else:
+                elements = tensor.elements
             tensors.append(replace(tensor, elements=elements))
     is_divided = module.part == "output" or any(tensor.split for tensor in module.tensors)
     divided = mesh.tp if is_divided else 1

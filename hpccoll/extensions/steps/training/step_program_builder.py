@@ -160,7 +160,9 @@ class _Builder:
     def part_ends(self, part: str, unit: str, direction: str, phase: str) -> None:
         reducing = ROWS_LAST if direction == FORWARD else COLUMNS_FIRST
         if part in reducing:
-            collective = "reduce_scatter" if self.parallelism.sequence else "all_reduce"
+            collective = "all_reduce"
+            if self.parallelism.sequence:
+                collective = "reduce_scatter"
             self.run(self.operation(f"{unit} {part}", collective, "tp", self.divided(part), phase))
         if part == "experts":
             self.exchange_tokens(unit, phase)
@@ -183,7 +185,9 @@ class _Builder:
 
     @property
     def routed_experts(self) -> int:
-        return self.whole.transformer.routed if self.whole.transformer else 0
+        if not self.whole.transformer:
+            return 0
+        return self.whole.transformer.routed
 
     @property
     def sequence_parts(self) -> int:
@@ -246,7 +250,9 @@ class _Builder:
 
     def bucket_starts(self) -> dict[str, list[StepOperation]]:
         """Return the operations of the buckets, by the name of the module whose gradients complete each."""
-        collective = "all_reduce" if self.parallelism.sharding == "none" else "reduce_scatter"
+        collective = "reduce_scatter"
+        if self.parallelism.sharding == "none":
+            collective = "all_reduce"
         order = {module.name: number for number, module in enumerate(self.model.modules)}
         starts: defaultdict[str, list[StepOperation]] = defaultdict(list)
         for bucket in self.buckets:
@@ -345,4 +351,6 @@ def _merged(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
 
 
 def _phase_of_computation(instruction: Instruction) -> str | None:
-    return instruction.phase if isinstance(instruction, Compute) else None
+    if not isinstance(instruction, Compute):
+        return None
+    return instruction.phase

@@ -153,7 +153,9 @@ class TrainingStep:
     def corrupted(self) -> tuple[int, int] | None:
         """The step, from 1, and the rank of the drill; None without one."""
         step, _, rank = self.corrupt.partition(":")
-        return (int(step), int(rank)) if step.isdecimal() and rank.isdecimal() else None
+        if step.isdecimal() and rank.isdecimal():
+            return (int(step), int(rank))
+        return None
 
     def _check_training(self, workers: int, dtype: str, op: str | None, device: str) -> None:
         """Check what is refused where ranks train a real network, and what only these have."""

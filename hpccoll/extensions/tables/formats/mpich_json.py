@@ -118,9 +118,10 @@ class _TreeReader:
     def _check(self, collective: str, word: str, line: int, failed: list[str]) -> str:
         """Check a condition, and return ``any`` if one of it and those before it always holds."""
         kind, value = _kind(word), word[len(_kind(word)) :]
-        blocking = (
-            collective if collective in library_table()["mpich"]["conditions"]["total_msg_size"] else collective[1:]
-        )
+        if collective in library_table()["mpich"]["conditions"]["total_msg_size"]:
+            blocking = collective
+        else:
+            blocking = collective[1:]
         of = library_table()["mpich"]["conditions"].get(kind, [blocking])
         if word == "any" or value == "=any":
             return "any"
@@ -140,7 +141,9 @@ class _TreeReader:
         alternatives = {each.partition("=")[2] for each in failed if _kind(each) == kind}
         either = kind in _WORDS and {value[1:], *alternatives} >= {*_WORDS[kind][:2]}
         other = kind == "comm_hierarchy" and "parent" in alternatives  # the reader takes the other words for each other
-        return "any" if kind != "comm_size" and (either or other) else word
+        if kind != "comm_size" and (either or other):
+            return "any"
+        return word
 
     def _add(self, collective: str, name: str, line: int, node: object, path: tuple[str, ...]) -> None:
         if not self.whole:
@@ -158,7 +161,9 @@ class _TreeReader:
             guarded = _GUARDS[need] in path or any(f"not {other}" in path for other in _OTHERS.get(_GUARDS[need], ()))
             if not guarded and not (need == "pow2" and ranks[0] == ranks[1] and ranks[0] & (ranks[0] - 1) == 0):
                 words, severity = library_table()["needs"][need], "critical" if need in fatal else "warning"
-                outcome = "other calls abort or are wrong" if need in fatal else "other calls are wrong or slow"
+                outcome = "other calls are wrong or slow"
+                if need in fatal:
+                    outcome = "other calls abort or are wrong"
                 guard = _GUARDS[need].replace("not count<pow2", "a condition behind count<pow2")
                 self.table.add("unguarded", line, name, need=words, severity=severity, outcome=outcome, guard=guard)
         measures = [kind for kind in ("avg_msg_size", "total_msg_size", "count") if _span(path, kind) != ANY]
@@ -263,7 +268,9 @@ def _composition(collective: str, word: str) -> dict[str, Any]:
 
 
 def _head(comment: str) -> str:
-    return f"/* {comment.replace('*/', '* /')} */\n" if comment else ""
+    if not comment:
+        return ""
+    return f"/* {comment.replace('*/', '* /')} */\n"
 
 
 def _chain(kind: str, branches: list[tuple[Span, Any]]) -> dict[str, Any]:
@@ -286,7 +293,9 @@ def _sizes(collective: str, rules: list[TuningRule], default: Any, chosen: Any =
         if rule:
             decision = chosen or _guarded(collective, rule, default)
         branches.append((span, decision))
-    return _chain(kind, branches) if len(branches) > 1 else branches[0][1]
+    if len(branches) > 1:
+        return _chain(kind, branches)
+    return branches[0][1]
 
 
 def _guarded(collective: str, rule: TuningRule, default: Any) -> Any:

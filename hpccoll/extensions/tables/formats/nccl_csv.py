@@ -113,7 +113,10 @@ def _offered(collective: str) -> list[tuple[str, str]]:
     offered = []
     for algorithm in facts["algorithms"]:
         if collective in facts["functions"][algorithm]:
-            protocols = facts["protocols"] if algorithm in facts["every_protocol"] else ["simple"]
+            if algorithm in facts["every_protocol"]:
+                protocols = facts["protocols"]
+            else:
+                protocols = ["simple"]
             offered += [(algorithm, protocol) for protocol in protocols]
     return offered
 

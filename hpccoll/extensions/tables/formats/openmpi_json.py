@@ -80,7 +80,9 @@ def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
     _check_keys(table, value, _OF_RANKS)
     ranks, word = _span(table, value, *_OF_RANKS[:2]), value_of(value, "comm_rank_distribution", "any")
     if word not in _DISTRIBUTIONS:
-        outcome = "Open MPI takes it for any" if isinstance(word, str) else _IGNORED
+        outcome = "Open MPI takes it for any"
+        if not isinstance(word, str):
+            outcome = _IGNORED
         table.add("unknown_name", at, _shown(word), what="distribution", outcome=outcome, known=_DISTRIBUTIONS)
     conditions = (str(word),) if word in _DISTRIBUTIONS[1:] else ()
     algorithms = library_algorithms("openmpi").get(name, {})
@@ -90,7 +92,9 @@ def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
         chosen = value_of(rule, "alg")
         algorithm = "ignore"
         if type(chosen) not in (str, int):
-            why = "is missing" if chosen is None else "is neither a name nor a number"
+            why = "is neither a name nor a number"
+            if chosen is None:
+                why = "is missing"
             table.add("malformed", line, "alg", why=why, outcome="calls of this rule get the fixed decision")
         elif chosen not in ("ignore", 0):
             names = (listed.name for listed in algorithms.values() if chosen in (listed.name, listed.id))

@@ -197,7 +197,9 @@ def write_openmpi_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
             lines += [f"{first}  # ranks and more", f"{len(steps)}  # message sizes"]
             for (size, _), rule in steps:
                 given = {**default_parameters("openmpi", name, rule.algorithm), **rule.parameters} if rule else {}
-                number = library_algorithms("openmpi")[name][rule.algorithm].id if rule else 0
+                number = 0
+                if rule:
+                    number = library_algorithms("openmpi")[name][rule.algorithm].id
                 fields = [size, number, given.get("faninout", 0), given.get("segsize", 0)]
                 fields += [given["max_requests"]] if "max_requests" in given else []
                 lines.append(f"{' '.join(map(str, fields))}  # {rule.algorithm if rule else 'the fixed decision'}")

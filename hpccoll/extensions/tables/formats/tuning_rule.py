@@ -126,7 +126,9 @@ class TuningTable:
         holds = {"pow2": ranks and ranks & (ranks - 1) == 0, "even": ranks and ranks % 2 == 0, "two": ranks == 2}
         for need in algorithm.needs:
             if not holds.get(need, True):
-                kind = "needs_ranks_fatal" if need in facts.get("fatal_needs", ()) else "needs_ranks"
+                kind = "needs_ranks"
+                if need in facts.get("fatal_needs", ()):
+                    kind = "needs_ranks_fatal"
                 span = span_words(rule.ranks, "ranks")
                 self.add(kind, rule.line, rule.algorithm, need=library_table()["needs"][need], span=span)
 
@@ -135,7 +137,9 @@ def _subject(value: object) -> object:
     """Return how a finding begins that is about a value."""
     if value is None:
         return "it"
-    return value if isinstance(value, int) else format_value(value)
+    if isinstance(value, int):
+        return value
+    return format_value(value)
 
 
 def uncovered(whole: Span, parts: Iterable[Span]) -> list[Span]:
@@ -151,7 +155,9 @@ def span_words(span: Span, unit: str = "bytes") -> str:
     """Return a range in words: ``1 to 4 bytes``, ``8 bytes and more``."""
     if span == ANY:
         return f"all {'sizes' if unit == 'bytes' else f'numbers of {unit}'}"
-    return f"{span[0]} {unit} and more" if span[1] == UNLIMITED else f"{span[0]} to {span[1]} {unit}"
+    if span[1] == UNLIMITED:
+        return f"{span[0]} {unit} and more"
+    return f"{span[0]} to {span[1]} {unit}"
 
 
 def rules_by_ranks(rules: Iterable[TuningRule]) -> dict[str, list[tuple[Span, list[TuningRule]]]]:
