@@ -73,7 +73,9 @@ def _place_of_name(inputs: Sequence[Any]) -> int | None:
     for at, value in enumerate(inputs):
         if isinstance(value, str):
             has_numbers = at >= 3 and isinstance(inputs[at - 3], int) and isinstance(inputs[at - 1], int)
-            return at if has_numbers else None
+            if not has_numbers:
+                return None
+            return at
     return None
 
 
@@ -96,7 +98,10 @@ def _call(node: _Node, inputs: Sequence[Any], at: int, groups: Mapping[str, Grou
 def _values(raw: msgspec.Raw) -> Sequence[Any]:
     """Return the inputs of a node: since 1.1.0 they are ``values`` beside their shapes and types."""
     inputs = decode_part(raw)
-    values = inputs.get("values") if isinstance(inputs, dict) else inputs
+    if isinstance(inputs, dict):
+        values = inputs.get("values")
+    else:
+        values = inputs
     return values if isinstance(values, list) else []
 
 

@@ -181,7 +181,10 @@ class _Writer:
         return last + 1
 
     def _channels_of_ranks(self) -> defaultdict[tuple[int, str], list[_Channel]]:
-        channels = {self._channel(key) for key in self.landing if key.source != key.target}
+        channels = set()
+        for key in self.landing:
+            if key.source != key.target:
+                channels.add(self._channel(key))
         of_ranks = defaultdict[tuple[int, str], list[_Channel]](list)
         for channel in sorted(channels):
             for rank in channel[:2]:
@@ -237,8 +240,14 @@ class _Writer:
                 yield from self._step_operations(me, step)
 
     def _step_operations(self, me: int, step: _Step) -> Iterator[Operation]:
-        going = [self._channel(key) for key, action in step if isinstance(action, Send)]
-        coming = [self._channel(key) for key, action in step if not isinstance(action, Send | Copy)]
+        going = []
+        for key, action in step:
+            if isinstance(action, Send):
+                going.append(self._channel(key))
+        coming = []
+        for key, action in step:
+            if not isinstance(action, Send | Copy):
+                coming.append(self._channel(key))
         for channel in coming:
             yield self._signal("signal", channel)
         for channel in going:
@@ -337,10 +346,15 @@ class _Writer:
             semaphores += max(0, last)
         lanes = self.cut.lanes
         chunks = self.cut.units * lanes
+        input_chunks = output_chunks = chunks
+        if self.family == "all_gather":
+            input_chunks = lanes
+        if self.family == "reduce_scatter":
+            output_chunks = lanes
         return {
             "id": me,
-            "input_chunks": lanes if self.family == "all_gather" else chunks,
-            "output_chunks": lanes if self.family == "reduce_scatter" else chunks,
+            "input_chunks": input_chunks,
+            "output_chunks": output_chunks,
             "scratch_chunks": self.slots + len(self.sequences) * self.width,
             "threadblocks": blocks,
             "channels": list(_connections(me, channels)),

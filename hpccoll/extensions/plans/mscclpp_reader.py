@@ -104,7 +104,8 @@ def plan_of(content: Json) -> ProvenPlan:
     if type(content["inplace"]) is not bool:
         raise UnusableError("inplace", f"{json.dumps(content['inplace'])} is neither true nor false")
     run = PlanRun(content, COLLECTIVES[names[content["collective"]]].call(len(content["gpus"])))
-    chunks, scratch = run.units * run.lanes // run.pieces, max(gpu["scratch_chunks"] for gpu in run.gpus)
+    chunks = run.units * run.lanes // run.pieces
+    scratch = max(gpu["scratch_chunks"] for gpu in run.gpus)
     most = min(most, largest_message(chunks, run.gpus))
     if content.get("reuse_resources") and scratch:  # a larger chunk overlaps the next one in its scratch of 64 MiB
         most = min(most, chunks * (1 << 26) // scratch)

@@ -125,7 +125,10 @@ def _nothing_to_choose(library: str, left_out: Sequence[str]) -> UnusableError:
 
 def _timing_of_choices(results: Results) -> str:
     """Return the timing by which choices are made: of single operations, if any were timed so."""
-    timings = {row.timing for row in results.rows if row.algorithm == NATIVE}
+    timings = set()
+    for row in results.rows:
+        if row.algorithm == NATIVE:
+            timings.add(row.timing)
     if SINGLE in timings or AGGREGATED not in timings:
         return SINGLE
     return AGGREGATED
@@ -184,7 +187,10 @@ def _forcing_variables(row: Row, library: str) -> Collection[str]:
 def _other_variables(run: Run, own: Collection[str] = ()) -> str | None:
     """Return what a run sets, but for ``own``, that may decide how fast collectives are; None for nothing."""
     settings = {**collective_variables(run), **run.environment, **run.communicator}
-    words = [assignment(name, str(value)) for name, value in sorted(settings.items()) if name not in own]
+    words = []
+    for name, value in sorted(settings.items()):
+        if name not in own:
+            words.append(assignment(name, str(value)))
     return " ".join(words) or None
 
 
@@ -235,16 +241,21 @@ def _ranges(
     answers = _answers(choose_ranges(*offered).ranges, choices_at, native, has_default=has_default)
     # A range begins at the geometric mean of the sizes at its cut.
     begins = {after: math.isqrt(before * after - 1) + 1 for before, after in pairwise(sizes)}
-    spans = [(choice, tuple(answer for _, answer in group)) for choice, group in groupby(answers, itemgetter(0))]
+    spans = []
+    for choice, group in groupby(answers, itemgetter(0)):
+        spans.append((choice, tuple(answer for _, answer in group)))
     nodes = tuple(sorted({case.setting.nodes for case in compared}))
     for (choice, size_choices), following in zip(spans, [*spans[1:], None], strict=True):
+        below = None
+        if following:
+            below = begins[following[1][0].nbytes]
         yield LibraryRange(
             collective=setting.collective,
             ranks=setting.ranks,
             nodes=nodes,
             oversubscribed=compared[0].measured.oversubscribed,
             first=begins.get(size_choices[0].nbytes, 0),
-            below=begins[following[1][0].nbytes] if following else None,
+            below=below,
             choice=choice,
             sizes=size_choices,
         )
@@ -335,7 +346,10 @@ def _sizes_to_change(found: Mapping[int, SizeChoice]) -> set[int]:
     Between sizes at which it is clearly faster, another size needs no range of its own, unless the default is clearly
     faster there.
     """
-    clear = [size for size, choice in found.items() if choice.gain_ends[0] > 1 and choice.gain >= NOTICEABLE]
+    clear = []
+    for size, choice in found.items():
+        if choice.gain_ends[0] > 1 and choice.gain >= NOTICEABLE:
+            clear.append(size)
     if not clear:
         return set()
     return {size for size, choice in found.items() if clear[0] <= size <= clear[-1] and choice.gain_ends[1] > 1}

@@ -75,7 +75,10 @@ class TuningFormats:
             expected = "a table of Open MPI or MPICH: those of others name no messages"
             raise BadInputError("--verify", str(path), expected)
         table_format = FORMATS[table.format]
-        refused = [finding for finding in table.findings if finding.severity == "critical" or not table.rules]
+        refused = []
+        for finding in table.findings:
+            if finding.severity == "critical" or not table.rules:
+                refused.append(finding)
         names = [variable.partition("=")[0] for variable in table_format.variables]
         calls = verify_table(path, table.rules, table_format.library, names, results) if table.rules else []
         if not calls and not refused:

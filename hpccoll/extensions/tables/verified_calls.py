@@ -158,9 +158,10 @@ def _verify(row: Row, without_table: Row, rules: Sequence[Rule], library: str, d
     without = _matching(forced, plain)
     is_distinct = named is None or (named in forced and len(ran) < len(forced))
     changed = bool(own and plain) and not _is_same(own or (), plain or ())
+    may_apply = not rule or all(_holds(word, row) for word in rule.conditions)
     if not row.usable:
         verdict = FAILED
-    elif not own or not plain or not is_distinct or (rule and not all(_holds(word, row) for word in rule.conditions)):
+    elif not own or not plain or not is_distinct or not may_apply:
         verdict = NOT_SHOWN
     elif named in ran:
         verdict = AS_WITHOUT if named in without else HONOURED

@@ -212,7 +212,10 @@ def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     for steps in by_rest.values():
         best = min(steps, key=lambda step: step.rows[0].median_s or 0.0).rows[0]
         name = Choice.of(best).name
-        rows = [row for row in chain.from_iterable(step.rows for step in steps) if Choice.of(row).name == name]
+        rows = []
+        for row in chain.from_iterable(step.rows for step in steps):
+            if Choice.of(row).name == name:
+                rows.append(row)
         costs = tuple(_bucket_cost(best, row) for row in sorted(rows, key=bucket_of) if row is not best)
         if not costs:
             continue
@@ -382,7 +385,10 @@ def _overflow_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
 
 
 def _null_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
-    missing = [step for step in compared if all(row.exposed_s is None for row in step.rows)]
+    missing = []
+    for step in compared:
+        if all(row.exposed_s is None for row in step.rows):
+            missing.append(step)
     if missing:
         yield warning(
             "null_missing",

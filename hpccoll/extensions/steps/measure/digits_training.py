@@ -164,10 +164,15 @@ class DigitsTraining:
         assert self.replica  # noqa: S101  rank 0 is a worker
         difference = None if reasons else _part(self.replica.weights, last)
         reasons += self._wrong_alike(first, difference) if difference else ()
-        loss, accuracy = of["loss"].sum(1), of["accuracy"][:, 0]
-        phases = np.median(of["phases_ns"].max(1), axis=0) / 1e9
+        loss = of["loss"].sum(1)
+        accuracy = of["accuracy"][:, 0]
+        slowest_ns = of["phases_ns"].max(1)
+        phases = np.median(slowest_ns, axis=0) / 1e9
+        last_loss = None
+        if math.isfinite(loss[-1]):
+            last_loss = float(loss[-1])
         results = {
-            "loss": float(loss[-1]) if math.isfinite(loss[-1]) else None,
+            "loss": last_loss,
             "accuracy": float(accuracy[-1]),
             "diverged_steps": int(np.count_nonzero(differing)),
             "serial_difference": difference,
@@ -291,7 +296,10 @@ def _differing(digests: NDArray[np.void], name: Callable[[int], str]) -> tuple[N
         differing[step] = len(of_ranks) - count
         if not reasons:
             alone = others[0][1] < count
-            named = [name(rank) for rank, each in enumerate(of_ranks) if each != most or not alone]
+            named = []
+            for rank, each in enumerate(of_ranks):
+                if each != most or not alone:
+                    named.append(name(rank))
             have = "has" if len(named) == 1 else "have"
             than = "different weights"
             if alone:

@@ -217,7 +217,10 @@ class PreparedStep:
         if self.program is None or self.workload.sharding != "none" or self.gpu is not None:
             return
         for number, bucket in enumerate(self.program.buckets):
-            cases = [each for operation, each in self._own if each and operation.belongs_to(bucket)]
+            cases = []
+            for operation, each in self._own:
+                if each and operation.belongs_to(bucket):
+                    cases.append(each)
             cases = [] if compression and self.floor else cases  # nothing arrives, and so nothing is encoded
             yield GradientBucketBuffer(bucket, number, cases, compression)
 
@@ -298,7 +301,8 @@ class PreparedStep:
         Else compressed gradients have that of COUNTED, messages have MESSAGE, and others are native.
         """
         name = "broadcast" if operation.peer is not None else operation.collective  # of two ranks: one message
-        family, requested = collective(name), self.case.algorithm
+        family = collective(name)
+        requested = self.case.algorithm
         if operation.peer is not None and requested != NATIVE:
             other = MESSAGE
         else:
@@ -473,7 +477,10 @@ class PreparedStep:
             yield entry
 
     def _computations(self, program: StepProgram) -> Iterator[dict[str, Any]]:
-        phases = [instruction.phase for instruction in program.instructions if isinstance(instruction, Compute)]
+        phases = []
+        for instruction in program.instructions:
+            if isinstance(instruction, Compute):
+                phases.append(instruction.phase)
         if self.workload.compute != GEMM:
             for phase in phases:
                 yield {"phase": phase}

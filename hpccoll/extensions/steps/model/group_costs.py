@@ -108,7 +108,8 @@ def group_use(layout: Layout, groups: Sequence[Sequence[int]]) -> GroupUse:
     ranks_on_node = Counter(layout.node[me] for group in groups for me in group)
     of_first_on_node = Counter(layout.node[me] for me in first)
     node = max(ranks_on_node[node] / ranks for node, ranks in of_first_on_node.items())
-    return GroupUse(port, uplink, node, ranks=sum(map(len, groups)) / len(first))
+    ranks_of_all = sum(map(len, groups))
+    return GroupUse(port, uplink, node, ranks=ranks_of_all / len(first))
 
 
 def _ports(layout: Layout, group: Sequence[int]) -> set[tuple[int, int]]:

@@ -284,8 +284,10 @@ def _computed(step: StepTimes, position: int, row: int, longest: float) -> Itera
     length = float(step.step_s[0, position])
     pause = LEAST_PAUSE * length
     computations = step.computations(position)[0]
-    begins, ends = np.concatenate([computations, step.operations(position)[0][:, ::2]]).T
-    first, last = float(begins.min(initial=length)), float(ends.max(initial=0.0))
+    operations = step.operations(position)[0][:, ::2]
+    begins, ends = np.concatenate([computations, operations]).T
+    first = float(begins.min(initial=length))
+    last = float(ends.max(initial=0.0))
     passes = [("shard", 0.0, first)] if step.learned else []
     for phase, (begin, end) in zip(step.program(position).phases, computations.tolist(), strict=True):
         if passes and passes[-1][0] == phase and begin - passes[-1][2] < pause:

@@ -84,7 +84,9 @@ def _names_by_work(predictions: Iterable[StepPrediction]) -> dict[str, dict[str,
 
 def _formula_lines(machines: Iterable[MachineFile], predictions: Iterable[StepPrediction]) -> Iterator[str]:
     """Yield which algorithms are modelled, and where NCCL is slower than that; nothing without formulas."""
-    used = {name for names in _names_by_work(predictions).values() for name in names}
+    used = set[str]()
+    for names in _names_by_work(predictions).values():
+        used.update(names)
     modelled = [name for name in NAMES.values() if name in used]
     if modelled:
         yield f"{', '.join(modelled)}: modelled by NCCL's own formulas, which have no interval"

@@ -74,7 +74,10 @@ class _Walk:
         while self.ready:
             _, number = heapq.heappop(self.ready)
             self._advance(self.stages[number])
-        waiting = [stage.number for stage in self.stages if stage.awaited is not None]
+        waiting = []
+        for stage in self.stages:
+            if stage.awaited is not None:
+                waiting.append(stage.number)
         if waiting:
             raise RuntimeError(f"stages {waiting} wait for messages that no stage sends")
 

@@ -146,5 +146,8 @@ class StepProgram:
 
     def flops(self, phase: str) -> float:
         """Return the FLOPs of a phase."""
-        computations = [instruction for instruction in self.instructions if isinstance(instruction, Compute)]
+        computations = []
+        for instruction in self.instructions:
+            if isinstance(instruction, Compute):
+                computations.append(instruction)
         return sum(computation.flops for computation in computations if computation.phase == phase)

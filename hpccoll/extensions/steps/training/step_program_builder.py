@@ -209,7 +209,10 @@ class _Builder:
         """Return the all-gathers of the parameters of a unit: one for each tensor with zero3, else one."""
         if not self.parallelism.shards_parameters:
             return []
-        sizes = [(f"{module.name}.{tensor.name}", tensor.elements) for module in modules for tensor in module.tensors]
+        sizes = []
+        for module in modules:
+            for tensor in module.tensors:
+                sizes.append((f"{module.name}.{tensor.name}", tensor.elements))
         if self.parallelism.by_block and sizes:
             sizes = [(unit, sum(elements for _, elements in sizes))]
         return [self.operation(label, "all_gather", self.shard_axis, elements, phase) for label, elements in sizes]
@@ -311,7 +314,9 @@ class _Builder:
         return self.started - 1
 
     def wait(self, numbers: Iterable[int | None]) -> None:
-        self.instructions += [Wait(number) for number in numbers if number is not None]
+        for number in numbers:
+            if number is not None:
+                self.instructions.append(Wait(number))
 
     def run(self, operation: StepOperation) -> None:
         """Append an operation that the rank waits for."""
@@ -344,7 +349,10 @@ def _merged(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
         if phase is None:
             yield from consecutive
             continue
-        computations = [instruction for instruction in consecutive if isinstance(instruction, Compute)]
+        computations = []
+        for instruction in consecutive:
+            if isinstance(instruction, Compute):
+                computations.append(instruction)
         flops = sum(computation.flops for computation in computations)
         modules = chain.from_iterable(computation.modules for computation in computations)
         yield Compute(phase, flops, tuple(modules))

@@ -169,7 +169,10 @@ def _run(
     messages = Messages(deque)
     while any(stage.advance(seconds, cost, messages) for stage in stages):
         pass
-    stuck = [stage.program.stage for stage in stages if stage.at < len(stage.program.instructions)]
+    stuck = []
+    for stage in stages:
+        if stage.at < len(stage.program.instructions):
+            stuck.append(stage.program.stage)
     if stuck:
         raise RuntimeError(f"stages {stuck} wait for messages that no stage sends")
     return stages, max(max([stage.now, *stage.ended]) for stage in stages)

@@ -160,9 +160,11 @@ class _TreeReader:
         for need in filter(_GUARDS.get, algorithm.needs):  # ccl itself finds whether its need is met
             guarded = _GUARDS[need] in path or any(f"not {other}" in path for other in _OTHERS.get(_GUARDS[need], ()))
             if not guarded and not (need == "pow2" and ranks[0] == ranks[1] and ranks[0] & (ranks[0] - 1) == 0):
-                words, severity = library_table()["needs"][need], "critical" if need in fatal else "warning"
+                words = library_table()["needs"][need]
+                severity = "warning"
                 outcome = "other calls are wrong or slow"
                 if need in fatal:
+                    severity = "critical"
                     outcome = "other calls abort or are wrong"
                 guard = _GUARDS[need].replace("not count<pow2", "a condition behind count<pow2")
                 self.table.add("unguarded", line, name, need=words, severity=severity, outcome=outcome, guard=guard)

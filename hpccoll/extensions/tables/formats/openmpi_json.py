@@ -155,7 +155,10 @@ def write_openmpi_json(rules: Iterable[TuningRule], comment: str = "") -> str:
     for name, spans in rules_by_ranks(rules).items():
         collectives[name] = []
         for (first, last), applying in spans:
-            size_rules = [_size_rule(name, size, rule) for size, rule in size_steps(applying) if rule]
+            size_rules = []
+            for size, rule in size_steps(applying):
+                if rule:
+                    size_rules.append(_size_rule(name, size, rule))
             if size_rules:
                 ends = {"comm_size_min": first, "comm_size_max": min(last, MAX_INT)}
                 collectives[name].append({**ends, "rules": size_rules})

@@ -102,7 +102,10 @@ class TuningTable:
                 self.add("never_matches", rule.line, rule.algorithm, why=why)
                 continue
             earlier = [before for before in self.rules[:place] if before.covers(rule)]
-            lines = [before.line for before in earlier if before.bytes[0] <= rule.bytes[1]]
+            lines = []
+            for before in earlier:
+                if before.bytes[0] <= rule.bytes[1]:
+                    lines.append(before.line)
             left = uncovered(rule.bytes, (before.bytes for before in earlier))
             if not left:
                 self.add("never_matches", rule.line, rule.algorithm, why=f"line {lines[0]} comes first")

@@ -132,7 +132,10 @@ def table_files(
         by_nodes: whether rules are for one number of nodes each.
     """
     table_format = FORMATS[name]
-    rules = [_rule(chosen, table_format.library, by_nodes=by_nodes) for chosen in ranges if not chosen.choice.is_native]
+    rules = []
+    for chosen in ranges:
+        if not chosen.choice.is_native:
+            rules.append(_rule(chosen, table_format.library, by_nodes=by_nodes))
     exports = []
     for template in table_format.variables:
         variable, value = template.format(path=path.resolve()).split("=", 1)
