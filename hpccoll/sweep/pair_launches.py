@@ -223,7 +223,9 @@ def diagnose_with(
     launcher, *_ = _words("--launch", launch)
     if shutil.which(launcher) is None:
         raise BadInputError("--launch", launch, f"a command on PATH: there is no {launcher}")
-    recorder, begun, testbed = Recorder(pairs.measure), datetime.now(UTC), testbed_facts()
+    recorder = Recorder(pairs.measure)
+    begun = datetime.now(UTC)
+    testbed = testbed_facts()
     diagnosis: Diagnosis | None = None
     with suppress(StoppedError):
         diagnosis = ask(question, recorder)

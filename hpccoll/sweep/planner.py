@@ -293,7 +293,8 @@ class _Allocation:
         skipped: list[tuple[Case, str]] = []
         for shape in shapes:
             layout = Layout.of(shape.ranks, shape.ranks_per_node, shape.aggregators)
-            facts, plans = self._facts(shape), MeasuredPlans(layout, shape)
+            facts = self._facts(shape)
+            plans = MeasuredPlans(layout, shape)
             for case in self.cases(shape):
                 reason = skip_reason(case, layout, facts) or self._missing(case, shape)
                 if reason := reason or (plans.skip_reason(case) if facts.racks_known else None):

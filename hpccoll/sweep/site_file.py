@@ -228,13 +228,17 @@ class Site(YamlSection):
         arguments = [self.launcher]
         if "{ranks}" not in self.launcher:
             arguments += [GEOMETRY]
-            arguments += [f"--cpus-per-task={self._cpus}"] if self._cpus else []
-            arguments += ["--gpu-bind=none"] if self.gpus else []
+            if self._cpus:
+                arguments.append(f"--cpus-per-task={self._cpus}")
+            if self.gpus:
+                arguments.append("--gpu-bind=none")
         program = "hpccoll"
         if self.container and self.container.runtime == "pyxis":
             arguments += [f"--container-image={_quote_braces(self.container.image)}", '--container-workdir="$PWD"']
-            mounts, names = ",".join(self.container.mounts), ",".join(dict.fromkeys([*self.environment, *variables]))
-            arguments += [f"--container-mounts={_quote_braces(mounts)}"] if mounts else []
+            mounts = ",".join(self.container.mounts)
+            names = ",".join(dict.fromkeys([*self.environment, *variables]))
+            if mounts:
+                arguments.append(f"--container-mounts={_quote_braces(mounts)}")
             arguments += [f"--container-env={names}"] if names else []  # the image's own would win
         elif self.container:
             binds = "".join(f" --bind {shlex.quote(mount)}" for mount in self.container.mounts)
@@ -256,7 +260,8 @@ class Site(YamlSection):
         but by ``gres`` or ``gpu``, with which it requests as many tasks for each GPU as the job has, unless it is told
         0 (get_submit_command of 2.8); ``--gpus-per-node`` among the further options is all that Slurm needs.
         """
-        partition, constraint = self.partition, self.constraint
+        partition = self.partition
+        constraint = self.constraint
         if shape.dedicated_aggregators and self.aggregators:
             partition, constraint = self.aggregators.partition, self.aggregators.constraint(shape)
         extra = [f"--ntasks-per-node={shape.ranks_per_node}", f"--signal=USR1@{self.signal_s}"]

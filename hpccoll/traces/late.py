@@ -148,7 +148,9 @@ def _comparable(
         if all(records[rank].keys is not None for rank in ranks):
             yield ranks, by_ranks[ranks]
         else:
-            yield from ((ranks, [times]) for times in by_ranks[ranks] if times.waiting is not None)
+            for times_of_kind in by_ranks[ranks]:
+                if times_of_kind.waiting is not None:
+                    yield ranks, [times_of_kind]
 
 
 def _pairs(messages: OperationTimes) -> set[frozenset[int]]:

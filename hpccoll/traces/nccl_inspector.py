@@ -223,9 +223,10 @@ def _trace_times(trace: object) -> tuple[int | None, int | None]:
     match trace:
         case {"coll_start_ts": enqueued, "kernel_events": [*kernels]}:
             stops = []
-            for each in kernels:
-                if isinstance(each, dict):
-                    stops.append(_number(each.get("kernel_stop_ts")))
-            begin, end = _number(enqueued), max((stop for stop in stops if stop), default=None)
+            for kernel in kernels:
+                if isinstance(kernel, dict):
+                    stops.append(_number(kernel.get("kernel_stop_ts")))
+            begin = _number(enqueued)
+            end = max(filter(None, stops), default=None)
             return round(begin * 1000) if begin else None, round(end * 1000) if end else None
     return None, None

@@ -78,7 +78,8 @@ class Leader:
 
     def measure_alone(self, alone: Callable[[], Mapping[str, Floats]]) -> list[Mapping[str, Floats]]:
         """Return what each rank does alone, as ``own_seconds``; NaN of a rank that fails or does not answer."""
-        tag, own = self._next_tag(), list[tuple[Mapping[str, Floats], str | None]]()
+        tag = self._next_tag()
+        own = list[tuple[Mapping[str, Floats], str | None]]()
         orders = dict.fromkeys(range(1, self._member.size), Alone(tag))
         answers = self._ask(tag, {0: None, **orders}, lambda: own.append(measured_alone(alone)))
         answers[0] = own[0]

@@ -208,7 +208,9 @@ class AttemptRunner:
         activity: Mapping[str, float],
     ) -> Outcome:  # fmt: skip
         """Return the outcome of a round: all of it at rank 0, its status elsewhere; ``activity`` is of this GPU."""
-        workload = None if isinstance(prepared, PreparedCase) else prepared
+        workload = None
+        if not isinstance(prepared, PreparedCase):
+            workload = prepared
         times = self._times(workload, samples, sync)  # before the workload runs again, to count bytes
         name = rank_namer(self.attempt, case.mapping)
         findings = RoundFindings()

@@ -296,7 +296,8 @@ class Payload:
     def _miscounted(self, wrong: NDArray[np.unsignedinteger], at: NDArray[np.intp]) -> Iterator[tuple[int, str]]:
         """Yield the ranks whose contribution explains the wrong elements by being missing or counted twice."""
         begins = np.array([self._position(unit) for unit in self.call.target(self.me, self.units)])
-        positions = (begins[at // self.count] + at % self.count) % PERIOD
+        begins_of_units = begins[at // self.count]
+        positions = (begins_of_units + at % self.count) % PERIOD
         origins = np.arange(self.p)[:, np.newaxis]
         values = contribution(self.seed, origins, positions, self.p, self.dtype, self._op)  # [origin, element]
         fold = self.reduction.fold

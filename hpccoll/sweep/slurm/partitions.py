@@ -92,13 +92,15 @@ def load_partition(name: str | None, feature: str | None = None) -> Partition:
     lines = sorted({tuple(line.split("|")) for line in listed})  # a hidden partition is listed, too
     nodes = [(state, int(cpus)) for _, state, cpus, features in lines if feature in (None, *features.split(","))]
     partition_state = record.get("State", UP)
-    usable, in_maintenance = list[int](), 0
+    usable = list[int]()
+    in_maintenance = 0
     for state, cpus in nodes:
         if _plain_state(state) == MAINTENANCE:
             in_maintenance += 1
         elif partition_state == UP and not _is_unusable(state):
             usable.append(cpus)
-    limit, accounts = record.get("MaxNodes", "UNLIMITED"), record.get("AllowAccounts", "ALL")
+    limit = record.get("MaxNodes", "UNLIMITED")
+    accounts = record.get("AllowAccounts", "ALL")
     return Partition(
         name=chosen,
         nodes=len(nodes),

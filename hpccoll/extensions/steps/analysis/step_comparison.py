@@ -222,7 +222,8 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
     models = list(dict.fromkeys(comparison.workload["model"] for comparison in comparisons))
 
     def order(comparison: StepComparison) -> tuple[object, ...]:
-        row, workload = comparison.rows[0], comparison.workload
+        row = comparison.rows[0]
+        workload = comparison.workload
         position = models.index(workload["model"])
         values = [value if isinstance(value, int) else 0 for value in workload.values()]
         shape = comparison.oversubscribed, -row.nodes, -row.ranks

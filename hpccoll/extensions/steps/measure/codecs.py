@@ -253,18 +253,22 @@ class Fp8Codec(Codec):
 
     @staticmethod
     def mean(compression: Compression, gradient: Gradient, seeds: Sequence[int]) -> Floats:
-        kind, of_seeds = fp8_type(compression.name), {}
+        kind = fp8_type(compression.name)
+        of_seeds = {}
         factor = kind.factor(max(float(np.float32(largest_magnitude(gradient(seed)))) for seed in {*seeds}))
         for seed in {*seeds}:
             values = gradient(seed)
             of_seeds[seed] = np.empty(len(values), np.uint8)
             kind.encode(values, factor, of_seeds[seed])
-        mean, part = np.zeros(len(values), np.float32), part_bytes(len(values), len(seeds))
+        mean = np.zeros(len(values), np.float32)
+        part = part_bytes(len(values), len(seeds))
         for seed in seeds:
             kind.add(of_seeds[seed], mean)
         for begin in range(0, len(mean), part):
-            sums, codes = mean[begin : begin + part], of_seeds[seeds[0]][begin : begin + part]
-            kind.decode(codes, kind.encode_sums(sums, factor, codes), sums)
+            sums = mean[begin : begin + part]
+            codes = of_seeds[seeds[0]][begin : begin + part]
+            sums_factor = kind.encode_sums(sums, factor, codes)
+            kind.decode(codes, sums_factor, sums)
         return mean
 
 

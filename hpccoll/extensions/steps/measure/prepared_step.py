@@ -318,11 +318,14 @@ class PreparedStep:
         root = None
         if operation.peer is not None:  # the rank of the earlier stage is rank 0 of the two
             root = int(operation.sends == (operation.peer < stage))
+        op = None
+        if family.has_op:
+            op = operation.op or self.case.op
+        padded_bytes = -(-operation.nbytes // grain) * grain
+        placements = distinct_placements(name, algorithm, (operation.is_bucket,))
         return Case(
             collective=name, algorithm=algorithm, transport=self.case.transport, device=self.case.device,
-            dtype=operation.dtype, op=operation.op or self.case.op if family.has_op else None,
-            bytes=-(-operation.nbytes // grain) * grain, root=root, params=params,
-            in_place=distinct_placements(name, algorithm, (operation.is_bucket,))[0],
+            dtype=operation.dtype, op=op, bytes=padded_bytes, root=root, params=params, in_place=placements[0],
         )  # fmt: skip
 
     def loop(self, sync: RankSync, _barrier: object, progress: RankProgress) -> PythonLoop:

@@ -217,7 +217,8 @@ class StepPrediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units; absent values are None."""
-        step, (low, high) = self.step, self.interval or (None, None)
+        step = self.step
+        low, high = self.interval or (None, None)
         return {
             "gpus": self.layout.workers, "nodes": self.nodes, "ranks_per_node": self.layout.workers // self.nodes,
             "parallel": self.parallelism.mesh.text, "micro_batches": self.parallelism.micro_batches,

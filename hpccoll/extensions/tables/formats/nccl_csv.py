@@ -161,7 +161,11 @@ def write_nccl_csv(rules: Iterable[TuningRule], comment: str = "") -> str:
     lines = [f"# {line}"[:MAX_LINE_CHARACTERS] for line in comment.splitlines()]
     for rule in (*rules, *others):
         given = {"protocol": "simple", "channels": 0, **rule.parameters}
-        sizes = -1 if rule.nodes == ANY else rule.nodes[0], -1 if rule.ranks == ANY else rule.ranks[0]
-        fields = (rule.collective, *rule.bytes, rule.algorithm, given["protocol"], given["channels"], *sizes)
+        nodes = ranks = -1
+        if rule.nodes != ANY:
+            nodes = rule.nodes[0]
+        if rule.ranks != ANY:
+            ranks = rule.ranks[0]
+        fields = (rule.collective, *rule.bytes, rule.algorithm, given["protocol"], given["channels"], nodes, ranks)
         lines.append(",".join(map(str, fields)))
     return "\n".join((*lines, ""))

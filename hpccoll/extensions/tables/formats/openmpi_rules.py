@@ -126,13 +126,15 @@ def read_openmpi_rules(text: str) -> TuningTable:
 
 
 def _read_collective(reader: _NumberReader, name: str, version: int) -> None:
-    table, line = reader.table, reader.line
+    table = reader.table
+    line = reader.line
     if name not in library_algorithms("openmpi"):
         table.add("never_matches", line, name, why="component tuned has no algorithms of this collective")
     if any(rule.collective == name for rule in table.rules):
         table.add("never_matches", line, name, why="it comes twice, and only the last rules count")
         table.rules = [rule for rule in table.rules if rule.collective != name]
-    sizes, read = list[int](), list[list[TuningRule]]()
+    sizes = list[int]()
+    read = list[list[TuningRule]]()
     for _ in range(reader.number(f"the number of communicator sizes of {name}", MAX_INT)):
         sizes.append(reader.number("a communicator size", MAX_INT))
         reader.check_rising(sizes)
@@ -155,7 +157,8 @@ def _read_sizes(reader: _NumberReader, name: str, version: int) -> list[TuningRu
     known = library_algorithms("openmpi").get(name, {})
     for _ in range(reader.number("the number of message sizes", MAX_INT)):
         reader.read_size(sizes)
-        line, number = reader.line, reader.number("an algorithm")
+        line = reader.line
+        number = reader.number("an algorithm")
         algorithm = next((each for each in known.values() if each.id == number), None)
         if algorithm and algorithm.since > "4.1":
             table.add("newer_algorithm", line, number, name=algorithm.name, since=algorithm.since)
@@ -215,7 +218,8 @@ def write_han_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
         rules: the rules of component tuned, each for one number of ranks.
         comment: lines for the head, without #.
     """
-    facts, lines = library_table()["han"], [f"# {line}" for line in comment.splitlines()]
+    facts = library_table()["han"]
+    lines = [f"# {line}" for line in comment.splitlines()]
     by_ranks = {name: spans for name, spans in rules_by_ranks(rules).items() if name in facts["collectives"]}
     lines.append(f"{len(by_ranks)}  # collectives")
     for name, spans in by_ranks.items():
@@ -224,7 +228,10 @@ def write_han_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
             steps = size_steps(applying)
             blocks = first if name in facts["sizes_of_a_block"] else 1
             lines += [f"{max(first, 1)}  # ranks and more", f"{len(steps)}  # message sizes"]
-            lines += [f"{-(-size // max(blocks, 1))} {'tuned' if rule else 'han'}" for (size, _), rule in steps]
+            for (size, _), rule in steps:
+                size_of_block = -(-size // max(blocks, 1))
+                component = "tuned" if rule else "han"
+                lines.append(f"{size_of_block} {component}")
     return "\n".join((*lines, ""))
 
 
@@ -242,23 +249,27 @@ def read_han_rules(text: str) -> TuningTable:
 
 
 def _read_han_collective(reader: _NumberReader) -> None:
-    facts, rules = library_table()["han"], reader.table.rules
+    facts = library_table()["han"]
+    rules = reader.table.rules
     name = reader.word("collective", library_table()["openmpi"]["ids"])
     if name not in facts["collectives"]:
         reader.table.add("never_matches", reader.line, name, why="han does not have this collective")
     for _ in range(reader.number("the number of levels")):
         level = reader.word("level", facts["levels"])
-        sizes, read = list[int](), list[list[TuningRule]]()
+        sizes = list[int]()
+        read = list[list[TuningRule]]()
         for _ in range(reader.number("the number of configurations")):
             sizes.append(reader.number("a configuration size"))
             if sizes[0] != 1:
                 reader.fail(sizes[0], "as first configuration size is not 1", "begin with a configuration of size 1")
             reader.check_rising(sizes)
-            begins, of_size = list[int](), list[TuningRule]()
+            begins = list[int]()
+            of_size = list[TuningRule]()
             for _ in range(reader.number("the number of message sizes")):
                 reader.read_size(begins)
                 what = "component of 5.0, whose reader takes no numbers"
-                component, line = reader.word(what, facts["components"], numbered=False), reader.line
+                component = reader.word(what, facts["components"], numbered=False)
+                line = reader.line
                 while match := _OPTIONAL.match(reader.text, reader.place):
                     reader.place = match.end()
                 of_size.append(TuningRule(collective=name, algorithm=component, conditions=(level,), line=line))

@@ -147,12 +147,17 @@ def table_files(
 
 def _rule(chosen: LibraryRange, library: str, *, by_nodes: bool) -> TuningRule:
     """Return the rule that makes a library take a choice."""
-    last = UNLIMITED if chosen.below is None else chosen.below - 1
+    last = UNLIMITED
+    if chosen.below is not None:
+        last = chosen.below - 1
+    nodes = ANY
+    if by_nodes:
+        nodes = (chosen.nodes[0], chosen.nodes[0])
     return TuningRule(
         collective=library_collective(library, chosen.collective) or "",
         algorithm=chosen.choice.algorithm,
         bytes=(chosen.first, last),
         ranks=(chosen.ranks, chosen.ranks),
-        nodes=(chosen.nodes[0], chosen.nodes[0]) if by_nodes else ANY,
+        nodes=nodes,
         parameters=dict(chosen.choice.params),
     )
