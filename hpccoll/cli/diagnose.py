@@ -218,7 +218,8 @@ class DiagnosisProgram:
         end_launch(self._recorded, code)
 
     def _prepare(self) -> "DiagnosisOptions":
-        out, racks = self.arguments.out, self.arguments.racks
+        out = self.arguments.out
+        racks = self.arguments.racks
         if out:
             check_new(out)
             with writing(out):

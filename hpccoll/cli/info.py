@@ -106,7 +106,8 @@ def show(
         algorithm = PLAN + algorithm
     (algorithm,) = with_files([algorithm])
     if workers is None and (layout := file_layout(algorithm)):
-        workers, on_first = layout.workers, layout.node.count(0)
+        workers = layout.workers
+        on_first = layout.node.count(0)
         if racks == "1" and layout == Layout.of(workers, on_first):
             ranks_per_node = ranks_per_node or on_first
     if workers is None:

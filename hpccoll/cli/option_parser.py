@@ -56,8 +56,11 @@ class OptionParser(argparse.ArgumentParser):
             f"hpccoll {command}".rstrip(), description=summary, epilog=end, allow_abbrev=False, add_help=False,
             formatter_class=formatter,
         )  # fmt: skip
-        self.groups, self.more, self.arguments = groups, more, arguments
-        self.commands, self.launcher = commands or {}, launcher
+        self.groups = groups
+        self.more = more
+        self.arguments = arguments
+        self.commands = commands or {}
+        self.launcher = launcher
         for argument in arguments:
             self.add_argument(argument.name, **_positional(argument))
         for option in chain.from_iterable(groups.values()):

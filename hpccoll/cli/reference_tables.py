@@ -75,7 +75,8 @@ def _keys(section: type["YamlSection"], prefix: str = "") -> Iterator[Entry]:
 
     for name, key in section.model_fields.items():
         path = prefix + (key.alias or name)
-        meaning, required = key.description or "", key.is_required()
+        meaning = key.description or ""
+        required = key.is_required()
         described = required or "[" in meaning
         default = ""
         if not described:

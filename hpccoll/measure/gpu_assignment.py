@@ -112,7 +112,8 @@ class RankGpus:
     """
 
     def __init__(self, ranks: Ranks) -> None:
-        self.ranks, self._launched_local_rank = ranks, ranks.local_rank
+        self.ranks = ranks
+        self._launched_local_rank = ranks.local_rank
         self.pair: GpuPair | None = None  # what a launch of its own has found between nodes; None if there was none
         self._missing: dict[tuple[str, str], str | None] = {}
 

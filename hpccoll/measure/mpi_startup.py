@@ -232,7 +232,8 @@ def _warn_of_shared_memory() -> None:
 
     MPICH may die of a signal in MPI_Init, which prints nothing, and a rank that dies ends those that come later.
     """
-    memory, ranks = SharedMemorySpace.read(), count_ranks(RANKS_OF_NODE_VARIABLES)
+    memory = SharedMemorySpace.read()
+    ranks = count_ranks(RANKS_OF_NODE_VARIABLES)
     if ranks > 1 and memory.is_too_small_for(ranks) and _is_first("shared-memory"):
         used = f"{ranks} ranks of MPICH use {ranks * MPICH_BYTES_PER_RANK / 2**20:.4g} MiB"
         remedy = f"if they die of signal 7 or 11, do: {SHARED_MEMORY_REMEDY}"

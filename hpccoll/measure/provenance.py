@@ -51,8 +51,10 @@ class LoadRecorder:
     """
 
     def __init__(self, comm: MPI.Intracomm, attempt: "Attempt") -> None:
-        clocks, mine = [place.clock for place in attempt.places], attempt.places[comm.rank].clock
-        self._comm, self._host = comm, attempt.places[comm.rank].host
+        clocks = [place.clock for place in attempt.places]
+        mine = attempt.places[comm.rank].clock
+        self._comm = comm
+        self._host = attempt.places[comm.rank].host
         self._own = {place.pid for place in attempt.places if place.clock == mine}
         if clocks.index(mine) == comm.rank:
             self._before = _load_now()

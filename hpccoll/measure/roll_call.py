@@ -43,7 +43,8 @@ def call_roll(comm: MPI.Intracomm, since: str = "MPI_Init") -> None:
             comm.send(node_name(), caller, ROLL_CALL)  # it is short: MPI stores it
     called = {0: range(1, comm.size), 1: range(1)}.get(comm.rank, range(0))
     missing = {rank: comm.irecv(source=rank, tag=ROLL_CALL) for rank in called}
-    hosts, named_at_s = [node_name()], [LATE_S, END_SHARE * start_timeout_s()]
+    hosts = [node_name()]
+    named_at_s = [LATE_S, END_SHARE * start_timeout_s()]
     while missing:
         for rank, request in [*missing.items()]:
             has_come, host = request.test()

@@ -25,10 +25,12 @@ def watchdog(
     finished = threading.Event()
 
     def run() -> None:
-        last, since = progress.heartbeats, time.monotonic()
+        last = progress.heartbeats
+        since = time.monotonic()
         while not finished.wait(min(1.0, timeout / 4)):
             if progress.heartbeats != last:
-                last, since = progress.heartbeats, time.monotonic()
+                last = progress.heartbeats
+                since = time.monotonic()
             elif time.monotonic() - since > timeout:
                 ended = False
                 try:

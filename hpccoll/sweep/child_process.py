@@ -42,7 +42,8 @@ def run_child(
         log_file: a file for stdout and stderr; None relays them to this process.
         has_started: returns whether the launch has started; from then on the ranks' own watchdogs supervise it.
     """
-    first, last = list[str](), deque[str](maxlen=KEPT_LINES)
+    first = list[str]()
+    last = deque[str](maxlen=KEPT_LINES)
     with ExitStack() as stack:
         log = stack.enter_context(log_file.open("w")) if log_file else None
         # Not a context manager: it would close the pipe, which blocks until the reader thread ends, and that ends only
@@ -67,7 +68,8 @@ def run_child(
         how = f"did not {what} within {timeout_s:g} s"
     else:
         how = exit_text(child.returncode)
-    lines, memory = [*first, *last], SharedMemorySpace.read()
+    lines = [*first, *last]
+    memory = SharedMemorySpace.read()
     cause = root_cause([line for line in lines if not line.startswith(SHARED_MEMORY_WARNING)])
     if is_memory_fault(child.returncode, memory, lines):
         cause = "; ".join(filter(None, (cause, f"{memory}; do: {SHARED_MEMORY_REMEDY}")))

@@ -114,7 +114,8 @@ class ExecutionSite:
         Raises:
             BadInputError: if an inherited variable overrides a setting that the variants compare.
         """
-        inherited, variants = self._inherited, sweep.environments
+        inherited = self._inherited
+        variants = sweep.environments
         for variant, settings in sweep.communicators.items():
             for setting, name in overridden_settings(inherited.keys() - variants[variant].keys(), settings):
                 why = f"it would override {setting} of variant {variant}"

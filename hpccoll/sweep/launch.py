@@ -310,7 +310,8 @@ class JobLaunch:
         """
         if not (cases := probe_cases(self.job, shape)):
             return None
-        logs, where = log_directory(out, self.job, shape), " ".join((os.environ.get(JOB_ID, "local"), *self.hosts))
+        logs = log_directory(out, self.job, shape)
+        where = " ".join((os.environ.get(JOB_ID, "local"), *self.hosts))
         file = logs.with_suffix(".evidence.json")
         if _has_evidence(file, self.job, where):
             return file

@@ -159,7 +159,8 @@ class PairLaunches:
         code = cast("int", launch.process.returncode)
         text, errors = (file.read_text(errors="replace") for file in (launch.output, launch.errors))
         try:
-            found, why = read_pair(Path("output"), text), ""
+            found = read_pair(Path("output"), text)
+            why = ""
         except BadInputError as error:
             found, why = None, str(error)
         if found and found.wrong:

@@ -120,7 +120,9 @@ def estimate_seconds(job: Job) -> float:
     records the largest number. Between nodes each case has an extra pass that counts bytes.
     """
     measured_s = len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
-    starts_s, recorded_s, counted_s = 0.0, 0.0, 0.0
+    starts_s = 0.0
+    recorded_s = 0.0
+    counted_s = 0.0
     for shape in job.shapes:
         starts_s += start_seconds(shape)
         if probe_cases(job, shape):

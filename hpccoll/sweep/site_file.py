@@ -263,7 +263,8 @@ class Site(YamlSection):
         partition = self.partition
         constraint = self.constraint
         if shape.dedicated_aggregators and self.aggregators:
-            partition, constraint = self.aggregators.partition, self.aggregators.constraint(shape)
+            partition = self.aggregators.partition
+            constraint = self.aggregators.constraint(shape)
         extra = [f"--ntasks-per-node={shape.ranks_per_node}", f"--signal=USR1@{self.signal_s}"]
         if self.exclusive:
             extra.append("--exclusive")

@@ -230,7 +230,8 @@ class Sweep(YamlSection):
     def notes(self) -> Iterator[str]:
         """Yield a note if the largest size of a range is not measured, and one on GPUs that the site does not count."""
         if isinstance(self.bytes, SizeRange) and self.sizes()[-1] != self.bytes.last:
-            last, to = format_size(self.sizes()[-1]), format_size(self.bytes.last)
+            last = format_size(self.sizes()[-1])
+            to = format_size(self.bytes.last)
             yield f"the largest size is {last}: the factor {self.bytes.factor} does not reach {to}"
 
         if A_RANK_FOR_EACH_GPU in self.ranks_per_node:

@@ -185,7 +185,8 @@ def run_workflow(
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab", opener=open_without_links) as file, interruptible(*END_SIGNALS):  # Snakemake inherits it
         child = _start(command, file, out)
-        reason, interrupted = "the sweep ended without it", False
+        reason = "the sweep ended without it"
+        interrupted = False
         try:
             left = MAX_STARTS - 1
             while (why := _wait_for_snakemake(child, show, monitor)) and monitor:
@@ -202,7 +203,8 @@ def run_workflow(
         except BadInputError as error:  # Slurm does not answer: the next sweep continues
             print(f"hpccoll: {error}", file=sys.stderr)
         except KeyboardInterrupt:
-            reason, interrupted = "the sweep was interrupted", True
+            reason = "the sweep was interrupted"
+            interrupted = True
             _print_note(f"interrupted: ending what runs, in {INTERRUPT_S:g} s at most")
             with suppress(KeyboardInterrupt):
                 seconds = INTERRUPT_S

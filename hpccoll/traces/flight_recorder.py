@@ -171,7 +171,8 @@ def _counts(dump: _Dump, of_id: Mapping[int, Group]) -> tuple[list[tuple[Group, 
         if group is None:
             unknown += 1
         else:
-            enqueued, completed = int(status.last_enqueued_collective), int(status.last_completed_collective)
+            enqueued = int(status.last_enqueued_collective)
+            completed = int(status.last_completed_collective)
             counts[group] = max(0, enqueued), max(0, completed)
     return [(group, *numbers) for group, numbers in counts.items()], unknown
 

@@ -97,7 +97,8 @@ class Leader:
         Raises:
             UnusableError: if no pair has a time, and some have failed with an error.
         """
-        endpoints, nodes = len(self._endpoints), len(self._hosts)
+        endpoints = len(self._endpoints)
+        nodes = len(self._hosts)
         pairs = consecutive_pairs(np.arange(nodes)) + np.arange(0, endpoints, nodes)[:, None, None]
         by_rate = self._member.kind.by_rate
         for _ in by_rate:
@@ -200,7 +201,8 @@ class Leader:
     ) -> dict[int, tuple[Timing, int]]:
         """Have all pairs that have connected transfer at once; return their answers, and those of ranks that failed."""
         connected = {rank for rank, (timing, _) in answers.items() if not math.isinf(timing.seconds)}
-        tag, go = self._next_tag(), dict[int, Order].fromkeys(orders)
+        tag = self._next_tag()
+        go = dict[int, Order].fromkeys(orders)
         for rank, order in orders.items():
             if isinstance(order, Transfer) and {rank, order.partner} <= connected:
                 go[rank] = Go(order.partner, tag)
@@ -209,7 +211,8 @@ class Leader:
 
     def _show_missed(self, missed: Sequence[tuple[int, int]], timings: Mapping[int, Timing], took: float) -> None:
         """Print which pairs of endpoints have no times, and keep the errors of those that have some."""
-        shown, silent = len(self.errors), list[str]()
+        shown = len(self.errors)
+        silent = list[str]()
         for pair in missed:
             hosts = [self._hosts[end % len(self._hosts)] for end in pair]
             errors = [timings.get(self._endpoints[end], FAILED).error for end in pair]
@@ -308,7 +311,8 @@ class Leader:
 
     @property
     def _limit_s(self) -> float:
-        kind, usual_s = self._member.kind, self.stream.seconds
+        kind = self._member.kind
+        usual_s = self.stream.seconds
         if not self._durations:
             return max(kind.first_limit_s, LIMIT_SLOTS * usual_s)
         return max(kind.least_limit_s, LIMIT_SLOTS * max(usual_s, median(np.array(self._durations))))
@@ -321,7 +325,9 @@ class Leader:
 
     def end(self, load: LoadRecorder) -> dict[int, Report]:
         """End the diagnosis on all ranks; return what they report by rank, without those that do not answer."""
-        member, tag, others = self._member, self._next_tag(), range(1, self._member.size)
+        member = self._member
+        tag = self._next_tag()
+        others = range(1, self._member.size)
         limit_s, end = self._limit_s, End(tag)
         waiting: dict[int, Order] = dict.fromkeys(others, end)
         until = time.monotonic() + limit_s
@@ -338,7 +344,8 @@ class Leader:
                         arrived, report = arriving[rank].test()
                     except Exception as error:  # noqa: BLE001  a report is less than the verdict
                         print_of_rank(0, f"the report of rank {rank} is unreadable: {error}")
-                        arrived, report = True, Report(unfinished=False, load=None, losses=RankLosses({}, {}))
+                        arrived = True
+                        report = Report(unfinished=False, load=None, losses=RankLosses({}, {}))
                     if arrived:
                         reports[rank] = cast("Report", report)
             member.pause()

@@ -191,7 +191,8 @@ class Member:
         if self.rests or self._transfer is None or not self._has_ended(self._transfer):
             return None
         self._waits.end()
-        timing, self.rests = FAILED if self._transfer in self._failed else self._transfer.timing, True
+        timing = FAILED if self._transfer in self._failed else self._transfer.timing
+        self.rests = True
         if not self._connects or math.isinf(timing.seconds):
             self._transfer = None
         return timing
@@ -221,7 +222,8 @@ class Member:
     def follow(self, alone: Callable[[], Mapping[str, Floats]], load: LoadRecorder) -> None:
         """Do what rank 0 asks for, until it ends the diagnosis; return if the launch can end by MPI_Finalize."""
         tag = 0
-        until, leaves = time.monotonic() + LEADER_LIMIT_S + self.rank, math.inf
+        until = time.monotonic() + LEADER_LIMIT_S + self.rank
+        leaves = math.inf
         while True:
             # Maybe one of several: the partners of earlier ones wait for their transfers, too.
             if received := self.arrived_order():
@@ -233,7 +235,8 @@ class Member:
                 self.take(order)
                 leaves = math.inf
                 if isinstance(order, Transfer | Go):
-                    tag, leaves = order.tag, time.monotonic() + limit_s
+                    tag = order.tag
+                    leaves = time.monotonic() + limit_s
                 elif order:
                     self.send(measured_alone(alone) if isinstance(order, Alone) else self.report(load), 0, order.tag)
             elif timing := self.advance():

@@ -100,7 +100,9 @@ class GpuPairTransfer:
     """
 
     def __init__(self, gpu: "Gpu", comm: MPI.Intracomm, transfer: Transfer) -> None:
-        self.timing, self._transfer, self._connected = UNTIMED, transfer, False
+        self.timing = UNTIMED
+        self._transfer = transfer
+        self._connected = False
         self._steps = self._reported(gpu, comm)
         self._abort: Thread | None = None  # of the communicator
 

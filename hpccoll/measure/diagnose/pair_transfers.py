@@ -172,9 +172,14 @@ OVER_MPI = TransferKind("MPI", "host", PairTransfer, BY_RATE, first_limit_s=10.0
 
 class _Sender:
     def __init__(self, comm: MPI.Intracomm, transfer: Transfer, message: Buffer, seconds: float) -> None:
-        self._comm, self._transfer, self._message, self._seconds = comm, transfer, message, seconds
+        self._comm = comm
+        self._transfer = transfer
+        self._message = message
+        self._seconds = seconds
         self._requests: list[MPI.Request] = []
-        self._until, self._sent, self._ends = math.inf, 0, 0
+        self._until = math.inf
+        self._sent = 0
+        self._ends = 0
 
     def advance(self) -> bool:
         """Send what may be sent; return whether everything has been received."""
@@ -203,7 +208,9 @@ class _Sender:
 
 class _Receiver:
     def __init__(self, comm: MPI.Intracomm, transfer: Transfer, buffers: Buffer) -> None:
-        self._comm, self._transfer, self._buffers = comm, transfer, buffers
+        self._comm = comm
+        self._transfer = transfer
+        self._buffers = buffers
         self.arrivals: list[float] = []  # of messages, in seconds
         self._requests = [self._receive(k) for k in range(len(buffers))]
 
@@ -232,7 +239,8 @@ def timing_of(arrivals: Sequence[float]) -> Timing:
     if len(arrivals) < LEAST_MESSAGES:
         return UNTIMED
     middle = len(used) // 2
-    early, late = _slope(used[: middle + 1]), _slope(used[middle:])
+    early = _slope(used[: middle + 1])
+    late = _slope(used[middle:])
     return Timing(_slope(used), math.log(late / early) / 2 if early > 0 < late else math.nan)
 
 

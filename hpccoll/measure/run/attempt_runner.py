@@ -51,8 +51,12 @@ class AttemptRunner:
         self, group: "RankGroup", job: Job, attempt: Attempt, probe_result: "ProbeResult | None",
         progress: RankProgress, executor_options: ExecutorOptions | None = None,
     ) -> None:  # fmt: skip
-        self.group, self.job, self.attempt, self.executor_options = group, job, attempt, executor_options
-        self.probe_result, self.progress = probe_result, progress
+        self.group = group
+        self.job = job
+        self.attempt = attempt
+        self.executor_options = executor_options
+        self.probe_result = probe_result
+        self.progress = progress
         self._bind_group()
         self.ranks_lost = False
         """Whether the group has lost a rank, which ends the attempt."""

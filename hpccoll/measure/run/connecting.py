@@ -33,8 +33,11 @@ class NcclConnecting(Connecting):
     """
 
     def __init__(self, ranks: Ranks, progress: RankProgress, timeout: float, sync: DeadlineSync | None = None) -> None:
-        self._ranks, self._progress, self._sync = ranks, progress, sync
-        self._connect_s, self._await_s = timeout * CONNECT, timeout * AWAIT
+        self._ranks = ranks
+        self._progress = progress
+        self._sync = sync
+        self._connect_s = timeout * CONNECT
+        self._await_s = timeout * AWAIT
         host, _ = ranks.node_id
         self._rank = MPI.COMM_WORLD.rank
         self._place = f"rank {self._rank} on {host}"

@@ -89,7 +89,8 @@ def _measure_sizes(
     Raises:
         BadInputError: on all ranks, if a node has too little free shared memory.
     """
-    comm, found = ranks.comm, list[Mapping[str, float]]()
+    comm = ranks.comm
+    found = list[Mapping[str, float]]()
     if -ranks.max_over_ranks(-len(shared.ranks)) < comm.size:
         return found
     first, second = (shared.empty(max(sizes) // 2, np.dtype(np.uint8)) for _ in range(2))
@@ -101,7 +102,8 @@ def _measure_sizes(
     if options:
         barrier = ExecutorBarrier(comm, SharedMemory(comm), options)
     for size in sizes:
-        span, times = slice(size // 2), -(-LEAST_BYTES // size)
+        span = slice(size // 2)
+        times = -(-LEAST_BYTES // size)
         copies = LocalCopy(second[span], next_first[span]), LocalCopy(first[span], next_second[span])
         loop = _loop(ranks, [[LoweredStep([*copies] * times)]], options, barrier, progress)
         samples = measure(loop.run, ranks, EFFORT, progress, rule=SummaryRule(clocks=[0] * comm.size))

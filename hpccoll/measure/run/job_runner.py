@@ -168,7 +168,8 @@ class JobRunner:
         self.attempt_number += 1
         group, ranks = self.group, self.group.ranks
         attempt = gather_attempt(ranks, self.attempt_number, group.gpu_provenance(self.job), group.aggregators)
-        requested, options = ranks.run_at_root(self.results.requested_executor), None
+        requested = ranks.run_at_root(self.results.requested_executor)
+        options = None
         if requested != PYTHON:
             required = requested == COMPILED
             options = agree_on_executor(ranks.comm, required=required, oversubscribed=attempt.oversubscribed)

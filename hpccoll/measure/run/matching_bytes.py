@@ -22,7 +22,8 @@ def algorithms_matching_bytes(operation: Operation, nbytes: int, sent: int) -> s
     The library may have run none of them. ``nbytes`` is the size S; ``sent`` are the bytes per operation that all hosts
     sent, by their port counters.
     """
-    family, layout = operation.collective, operation.layout
+    family = operation.collective
+    layout = operation.layout
     if family.token:
         amount = f"{sent} B"
     else:

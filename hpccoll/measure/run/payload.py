@@ -56,7 +56,8 @@ def _numbers(words: NDArray[np.uint64], dtype: DType) -> NDArray[np.unsignedinte
     Floats are normal and finite. Integers are smaller than the value of elements that are not written yet.
     """
     if dtype.kind == "i":
-        lowest, end = 1, int(np.iinfo(dtype.name).max) // 4
+        lowest = 1
+        end = int(np.iinfo(dtype.name).max) // 4
     else:
         lowest, end = map(int, bits(np.array([_float(dtype).smallest_normal, _float(dtype).max], dtype)))
     return (lowest + words % np.uint64(end - lowest)).astype(f"u{dtype.itemsize}")
@@ -166,7 +167,8 @@ class Payload:
 
     def filled_units(self, *, in_place: bool) -> range:
         """Return the units of dst that hold a contribution or a result; the others are workspace."""
-        source, target = self.call.source(self.me, self.units), self.call.target(self.me, self.units)
+        source = self.call.source(self.me, self.units)
+        target = self.call.target(self.me, self.units)
         return max(source, target, key=len) if in_place else target
 
     def _initial_unit(self, unit: int, *, in_place: bool, extra: int = 0) -> Array:

@@ -127,7 +127,9 @@ class PreparedCase:
         self.operations_with_check = on_stream.operations_with_check if on_stream else 1
 
     def _operation(self, planned: PlannedSchedule | None) -> Operation:
-        case, dtype, call = self.case, dtype_of(self.case.dtype), call_of(self.case, self.layout.workers)
+        case = self.case
+        dtype = dtype_of(self.case.dtype)
+        call = call_of(self.case, self.layout.workers)
         family = call.collective
         # A barrier may receive the token of a rank twice: it uses max, which is idempotent, whatever was requested.
         # A floor folds nothing, and so has no average to divide.
@@ -138,7 +140,8 @@ class PreparedCase:
         return Operation(call, self.layout, slices, count, dtype, REDUCTIONS[op], in_place, channels, window)
 
     def _plan(self) -> tuple[Array, Array, "TransportPlan"]:
-        of, transport = self.operation, self.transport
+        of = self.operation
+        transport = self.transport
         lengths = [of.elements(name, self.rank) for name in ("src", "dst")]
         # The places of both buffers have the same offsets, as in nccl-tests.
         self._stride = max(lengths)
@@ -232,7 +235,8 @@ class PreparedCase:
         return guarded
 
     def _check(self) -> "Check | GpuCheck":
-        of, in_place = self.operation, self.case.in_place
+        of = self.operation
+        in_place = self.case.in_place
         filled = self.dst[of.span("dst", self.payload.filled_units(in_place=in_place), self.rank)]
         buffers = self.payload, self.src, filled, self.result
         generation = zlib.crc32(self.case.id.encode()) % GENERATIONS
@@ -289,7 +293,8 @@ class PreparedCase:
 
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
         """Return a description of all errors in the buffers, or None; ``name`` names a rank of this numbering."""
-        payload, in_place = replace(self.payload, generation=self.check.generation), self.case.in_place
+        payload = replace(self.payload, generation=self.check.generation)
+        in_place = self.case.in_place
         errors: list[str | None] = []
         if not self.filled_by_caller:
             errors.append(payload.diagnose(self._on_host(self.result), in_place=in_place, name=name))
@@ -405,7 +410,8 @@ def make_transport(case: Case, comm: MPI.Intracomm, gpu: "Gpu | None", settings:
 
     Its transport, algorithm and device select the class.
     """
-    communicator, options = settings.communicator, settings.executor_options
+    communicator = settings.communicator
+    options = settings.executor_options
     row = TRANSPORTS[case.transport]
     implementation = load_class((row.native if case.algorithm == NATIVE else row.schedules)[case.device])
     if gpu is None:
@@ -416,7 +422,8 @@ def make_transport(case: Case, comm: MPI.Intracomm, gpu: "Gpu | None", settings:
     from hpccoll.cases.communicator_settings import BUFFERS, nccl_config
     from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 
-    fields, buffers = nccl_config(communicator), communicator.get(BUFFERS)
+    fields = nccl_config(communicator)
+    buffers = communicator.get(BUFFERS)
     return implementation(
         comm, gpu, graph=bool(case.params.get(GRAPH)), library=ConfiguredNccl(fields) if fields else None,
         buffers=NcclBuffers(comm, gpu, str(buffers)) if buffers else None, connecting=settings.connecting,

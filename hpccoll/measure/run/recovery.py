@@ -48,7 +48,9 @@ class RankGroup:
     """
 
     def __init__(self, ranks: Ranks, aggregators: int, gpu_pair: "GpuPair | None" = None) -> None:
-        self.ranks, self.aggregators, self._gpu_pair = ranks, aggregators, gpu_pair
+        self.ranks = ranks
+        self.aggregators = aggregators
+        self._gpu_pair = gpu_pair
         self.me, self.workers = ranks.comm.rank, ranks.comm.size - aggregators  # of the whole launch
         self._losses: list[dict[str, Any]] = []  # as in the provenance
         self._syncs: list[DeadlineSync] = []  # they hold the messages that a lost rank may still receive

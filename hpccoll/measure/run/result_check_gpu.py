@@ -72,13 +72,15 @@ class _Segments:
 
     def add_guard(self, guard: Guard) -> None:
         """Add a guard, which no operation may write."""
-        begin, words = self.gpu.address(guard.memory), guard.words
+        begin = self.gpu.address(guard.memory)
+        words = guard.words
         self._add(begin, len(words), ValueTable.fixed(words, begin % VECTOR_BYTES // words.itemsize))
 
     def _add(self, begin: int, length: int, table: ValueTable) -> None:
         self.tables.append(self.gpu.upload(table.vectors))
         head = begin % VECTOR_BYTES // table.vectors.itemsize
-        place, values_at = begin - begin % VECTOR_BYTES, self.gpu.address(self.tables[-1])
+        place = begin - begin % VECTOR_BYTES
+        values_at = self.gpu.address(self.tables[-1])
         self.rows.append((place, head, head + length, values_at, len(table.vectors), table.step))
 
     def launches(self, itemsize: int) -> Iterator[tuple[tuple[int, int], tuple[int], Any, int]]:

@@ -73,7 +73,8 @@ def controller(machine: MachineFacts) -> Finding:
     if isinstance(machine.controller, str):
         text = f"sbatch is on PATH, but no controller answers ({machine.controller})"
         return warning("slurm_unreachable", text, remedy="on a cluster, run 'scontrol ping'")
-    version, name = machine.settings.get("SLURM_VERSION"), machine.settings.get("ClusterName")
+    version = machine.settings.get("SLURM_VERSION")
+    name = machine.settings.get("ClusterName")
     return info("slurm", f"{version}, cluster {name}")
 
 
@@ -196,11 +197,14 @@ def profile(machine: MachineFacts) -> Finding:
         if shutil.which("sbatch") is None:
             reason = "Slurm is not installed"
         return info("profile_local", f"local, because {reason}")
-    name, reason = "slurm-nodbd", "Slurm answers, but sacct does not"
+    name = "slurm-nodbd"
+    reason = "Slurm answers, but sacct does not"
     if cpu_and_memory.testbed_facts() is not None:
-        name, reason = "testbed", "this is a host of slurm/testbed"
+        name = "testbed"
+        reason = "this is a host of slurm/testbed"
     elif machine.accounting:
-        name, reason = "slurm", "Slurm and sacct answer"
+        name = "slurm"
+        reason = "Slurm and sacct answer"
     command = f"srun -N 2 -n 2 --mpi={machine.mpi_type or 'TYPE'} hpccoll run --check"
     remedy = f"to check that ranks connect: {command}"
     return info("profile_slurm", f"{name}, because {reason}", remedy=remedy, profile=name)

@@ -34,7 +34,8 @@ def cuda(machine: MachineFacts) -> int | None:
 
 def devices(machine: MachineFacts) -> Finding:
     """Check the GPUs and their driver."""
-    number, driver = machine.gpus, gpu_stack.gpu_driver(machine.root)
+    number = machine.gpus
+    driver = gpu_stack.gpu_driver(machine.root)
     if not number:
         remedy = (
             "if compute nodes have some, run srun --gpus-per-node=1 hpccoll doctor" if machine.settings
@@ -65,7 +66,8 @@ def cupy(machine: MachineFacts) -> Finding:
         else:
             extra = f"{EXTRAS}, to match the driver of the GPUs"
         return absent("cupy_missing", "not installed: GPU cases will be skipped", remedy=f"pip install {extra}")
-    packages, names = " and ".join(" ".join(package) for package in installed.items()), " ".join(installed)
+    packages = " and ".join(" ".join(package) for package in installed.items())
+    names = " ".join(installed)
     if len(installed) > 1:
         remedy = f"they overwrite each other's files: pip uninstall {names}, then pip install {fitting}"
         return critical("cupy_twice", packages, remedy=remedy)
@@ -99,7 +101,8 @@ def nvlink(machine: MachineFacts) -> Finding | None:
     """
     if not machine.gpus:
         return None
-    switches, multicast = gpu_stack.nvswitch_count(machine.root), machine.nvlink["multicast"]
+    switches = gpu_stack.nvswitch_count(machine.root)
+    multicast = machine.nvlink["multicast"]
     if multicast:
         return info("nvswitch", "the driver reports multicast through NVSwitches: NVLS works")
     if switches and not gpu_stack.is_process_running("nv-fabricmanager", machine.root):

@@ -47,7 +47,8 @@ def launcher(machine: MachineFacts) -> Finding:
         return problem("mpiexec_timeout", "two ranks did not end within 60 s", remedy=remedy)
     if child.stdout.count("ranks 2") == 2:
         return info("mpiexec", "mpiexec starts two ranks in one communicator")
-    lines, memory = [*child.stdout.splitlines(), *child.stderr.splitlines()] or [""], machine.shared_memory
+    lines = [*child.stdout.splitlines(), *child.stderr.splitlines()] or [""]
+    memory = machine.shared_memory
     error_text = next(filter(MEMORY_FAULT.search, lines), lines[-1])
     if child.returncode and (memory.is_too_small_for(2) or is_memory_fault(child.returncode, memory)):
         text = f"two ranks do not start, and {memory} ({error_text})"
@@ -70,7 +71,9 @@ def pmi(machine: MachineFacts) -> Finding | None:
     """Check that Slurm and the MPI library have a PMI type in common."""
     if not machine.settings:
         return None
-    supported, chosen, default = machine.pmi_types, machine.mpi_type, machine.settings.get("MpiDefault")
+    supported = machine.pmi_types
+    chosen = machine.mpi_type
+    default = machine.settings.get("MpiDefault")
     offers = f"Slurm offers the PMI types {', '.join(machine.mpi_types) or 'nothing'}"
     text = f"{offers}; the MPI library supports {' and '.join(supported)}"
     if not supported:

@@ -72,7 +72,8 @@ DMA_BUF = (5, 12)
 def direct(machine: MachineFacts) -> Finding | None:
     """Check that adapters can access the memory of GPUs (GPUDirect RDMA); EFA's driver needs no module for it."""
     ports = [port for port in machine.rdma_ports if port.driver != "efa"]
-    driver, release = gpu_stack.gpu_driver(machine.root), read_fact(machine.root / "proc/sys/kernel/osrelease")
+    driver = gpu_stack.gpu_driver(machine.root)
+    release = read_fact(machine.root / "proc/sys/kernel/osrelease")
     if not (ports and driver and machine.gpus):
         return None
     if loaded := next((name for name in PEER if (machine.root / "sys/module" / name).exists()), None):

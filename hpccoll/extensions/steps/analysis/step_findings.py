@@ -195,7 +195,8 @@ def _overlap_clauses(step: StepComparison, without_overlap: StepComparison | Non
 
 
 def _overlap_text(clause: Mapping[str, Any]) -> str:
-    hidden, exposed = clause["hidden"], clause["of"]
+    hidden = clause["hidden"]
+    exposed = clause["of"]
     whole = f"{format_seconds(exposed)} with {clause['algorithm']}"
     if not clause["clear"]:
         return f"no clear part of {whole}"

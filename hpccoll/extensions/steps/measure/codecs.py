@@ -97,7 +97,8 @@ class Fp8:
             length = len(block)
             np.multiply(block, factor, out=scaled[:length])
             bits = scaled.view(np.uint32)[:length]
-            word, upper = words[:length], uppers[:length]
+            word = words[:length]
+            upper = uppers[:length]
             np.bitwise_and(bits, np.uint32(0xFFFF), out=word)
             word += np.uint32(0xFFFF)  # carries into the upper half if any bit is set
             word |= bits
@@ -229,7 +230,8 @@ class Fp8Codec(Codec):
         self.count_overflows(codes, self.compression.name)
 
     def sum(self) -> None:
-        factor, own = self.factor, self.messages[2].own
+        factor = self.factor
+        own = self.messages[2].own
         self.sums[:] = 0
         for codes in self.messages[1].arrived.view(np.uint8).reshape(self.ranks, self.part):
             self.type.add(codes, self.sums)

@@ -197,7 +197,8 @@ class DigitsTraining:
 
     def serial_weights(self, steps: int) -> Iterator[Floats]:
         """Yield the weights after each step of a run in one process, always the same array; only rank 0 calls this."""
-        weights, ranks = self._initial.copy(), range(self._workers)
+        weights = self._initial.copy()
+        ranks = range(self._workers)
         sizes = [len(each.gradient) for each in self._step.buckets]
         gradients = [[np.zeros(size, np.float32) for size in sizes] for _ in ranks]
         replicas = [self._replica(rank, gradients[rank], weights) for rank in ranks]
@@ -289,7 +290,8 @@ def _differing(digests: NDArray[np.void], name: Callable[[int], str]) -> tuple[N
 
     ``digests`` are [step, rank].
     """
-    differing, reasons = np.zeros(len(digests), np.int64), list[str]()
+    differing = np.zeros(len(digests), np.int64)
+    reasons = list[str]()
     for step in np.flatnonzero((digests != digests[:, :1]).any(1)).tolist():
         of_ranks = digests[step].tolist()
         (most, count), *others = Counter(of_ranks).most_common()

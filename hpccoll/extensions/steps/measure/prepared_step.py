@@ -200,7 +200,8 @@ class PreparedStep:
         seen: set[Hashable] = set()
         for stage, program in enumerate(self.programs):
             for number, operation in enumerate(program.operations):
-                group, key = self._groups.group(operation, stage), operation.buffers(stage, number)
+                group = self._groups.group(operation, stage)
+                key = operation.buffers(stage, number)
                 if key not in seen and not operation.is_codec:  # on all ranks
                     seen.add(key)
                     with self._agreed():

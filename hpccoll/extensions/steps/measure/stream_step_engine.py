@@ -52,7 +52,8 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
     ) -> None:  # fmt: skip
         super().__init__(program, operations)
         self._gpus, self._gpu = gpus, gpu
-        self._order, self._in_turns = order, in_turns
+        self._order = order
+        self._in_turns = in_turns
         self._launched = 0  # how many operations of the order the current run has launched
         self._started: dict[int, int | None] = {}  # those that it has started, and what each of them is after
         self._events = [gpu.event() for _ in range(self.events)]
@@ -133,7 +134,8 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
 def _computations(gpu: Gpu, program: StepProgram, workload: TrainingStep) -> Iterator[Sequence[Callable[[], object]]]:
     """Yield what queues each computation of a program in its order, the first one again after the last."""
     if workload.compute != GEMM:
-        seconds, pause_ns = phase_seconds(program, workload), pause(gpu)
+        seconds = phase_seconds(program, workload)
+        pause_ns = pause(gpu)
         computations = (each for each in program.instructions if isinstance(each, Compute))
         durations = [int(seconds[each.phase] * each.flops * 1e9) for each in computations]
         return cycle([[partial(pause_ns, duration)] if duration else [] for duration in durations])

@@ -243,9 +243,11 @@ class GroupCosts:
         names: Sequence[str]
         parameters: Mapping[str, Parameter]
         if self.algorithm is not None and self.algorithm in collective(family).components:
-            names, parameters = [self.algorithm], self.parameters
+            names = [self.algorithm]
+            parameters = self.parameters
         else:
-            names, parameters = USUAL_IN_STEPS[family], {}
+            names = USUAL_IN_STEPS[family]
+            parameters = {}
         simulations = {
             name: _GroupSimulation(
                 self.machine, family, name, group.layout, group.use, group.dtype, parameters, self.aggregators

@@ -458,7 +458,8 @@ def hiding_factor(step: StepTimeline, communication_s: Callable[[float], float])
     """
     if not step.compute_s or not step.communication_s:
         return None
-    before, seconds_before = 1.0, step.communication_s
+    before = 1.0
+    seconds_before = step.communication_s
     x = step.communication_s / step.compute_s
     for _ in range(MOST_NETWORKS):
         seconds = communication_s(x)

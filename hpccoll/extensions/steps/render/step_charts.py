@@ -97,7 +97,8 @@ def _share(point: SeriesPoint, part: str) -> tuple[float | None, Interval]:
     if row.exposed_s is None:
         return None, None
     share = max(0.0, row.exposed_s) / step
-    low, high = row.exposed_low_s, row.exposed_high_s
+    low = row.exposed_low_s
+    high = row.exposed_high_s
     if low is None or high is None:
         return share, None
     return share, (max(0.0, low / step), min(1.0, high / step))
@@ -326,7 +327,8 @@ def _communicated(step: StepTimes, position: int, row: int, lanes: int, longest:
             yield _record("queued", name, ready, queued_until, bottom - height * 0.08, bottom)
         if is_receipt:
             continue
-        collective, size = operation["collective"], format_rounded_size(operation["bytes"])
+        collective = operation["collective"]
+        size = format_rounded_size(operation["bytes"])
         part = "codec" if collective == CODEC else "collective"
         call: ChartRecord = {"size": size, "collective": collective, "ready": format_seconds(ready)}
         yield _record(part, name, begin, end, top, bottom) | call | _label(size, begin, end, longest)

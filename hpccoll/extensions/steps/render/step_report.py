@@ -33,7 +33,8 @@ BUBBLES = (4, 8, 16), (8, 32, 128)
 
 def step_lines(predicted: StepPredictions) -> Iterator[str]:
     """Yield the predicted steps as text."""
-    request, predictions = predicted.request, predicted.predictions
+    request = predicted.request
+    predictions = predicted.predictions
     first = predictions[0]
     yield from machine_lines(predicted.machine, predicted.kinds)
     yield ""
@@ -112,7 +113,8 @@ def _unmodelled_lines(predictions: Iterable[StepPrediction]) -> Iterator[str]:
 
 
 def _parallel_words(request: StepRequest, step: StepPrediction) -> Iterator[str]:
-    parallelism, transformer = step.parallelism, request.model.transformer
+    parallelism = step.parallelism
+    transformer = request.model.transformer
     yield request.parallel or "all ranks data parallel"
     if parallelism.sharding != "none":
         yield parallelism.sharding
@@ -199,7 +201,8 @@ def _meanings(columns: Columns[StepPrediction]) -> Iterator[str]:
 
 
 def _wall_lines(predicted: StepPredictions, begin: str) -> Iterator[str]:
-    wall, last = predicted.wall_nodes, predicted.predictions[-1]
+    wall = predicted.wall_nodes
+    last = predicted.predictions[-1]
     if wall:
         yield f"{begin}communication takes longer than computation from {format_count(wall, 'node')} on"
     else:

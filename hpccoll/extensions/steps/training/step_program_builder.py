@@ -74,7 +74,8 @@ class _Builder:
     """Builds the program of one stage."""
 
     def __init__(self, model: ModelShape, parallelism: Parallelism, stage: int) -> None:
-        self.whole, self.parallelism = model, parallelism
+        self.whole = model
+        self.parallelism = parallelism
         self.stage, self.mesh = stage, parallelism.mesh
         self.model = part_of(model, self.mesh, stage)
         self.dtypes = parallelism.dtypes_of(model)
@@ -103,11 +104,13 @@ class _Builder:
     def repeat(self, name: str, append: Callable[[], None]) -> None:
         """Append a pass; ``append`` makes its instructions once for all micro-batches."""
         if name not in self.passes:
-            instructions, started = self.instructions, self.started
+            instructions = self.instructions
+            started = self.started
             self.instructions, self.started = [], 0
             append()
             self.passes[name] = list(_merged(self.instructions)), self.started
-            self.instructions, self.started = instructions, started
+            self.instructions = instructions
+            self.started = started
         of_pass, operations = self.passes[name]
         self.instructions += [_shifted(instruction, self.started) for instruction in of_pass]
         self.started += operations

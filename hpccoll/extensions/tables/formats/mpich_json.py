@@ -117,7 +117,8 @@ class _TreeReader:
 
     def _check(self, collective: str, word: str, line: int, failed: list[str]) -> str:
         """Check a condition, and return ``any`` if one of it and those before it always holds."""
-        kind, value = _kind(word), word[len(_kind(word)) :]
+        kind = _kind(word)
+        value = word[len(_kind(word)) :]
         if collective in library_table()["mpich"]["conditions"]["total_msg_size"]:
             blocking = collective
         else:

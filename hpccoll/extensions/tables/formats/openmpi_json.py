@@ -78,7 +78,8 @@ def _check_keys(table: TuningTable, value: object, known: tuple[str, ...]) -> No
 
 def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
     _check_keys(table, value, _OF_RANKS)
-    ranks, word = _span(table, value, *_OF_RANKS[:2]), value_of(value, "comm_rank_distribution", "any")
+    ranks = _span(table, value, *_OF_RANKS[:2])
+    word = value_of(value, "comm_rank_distribution", "any")
     if word not in _DISTRIBUTIONS:
         outcome = "Open MPI takes it for any"
         if not isinstance(word, str):

@@ -108,7 +108,8 @@ class _NumberReader:
 def read_openmpi_rules(text: str) -> TuningTable:
     """Read a rule file of component tuned, as Open MPI 5.0 does."""
     table = TuningTable("openmpi")
-    reader, version = _NumberReader(text, table), 1
+    reader = _NumberReader(text, table)
+    version = 1
     if match := _VERSION.match(text):
         version, reader.place = int(match[1]), match.end()
         table.add("version_2", 1, match[0])

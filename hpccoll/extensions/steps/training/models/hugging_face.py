@@ -206,7 +206,8 @@ def _latent(config: Config) -> LatentAttention:
 
 
 def _mixtral_experts(config: Config) -> Experts:
-    number, routed = config["num_local_experts"], config["num_experts_per_tok"]
+    number = config["num_local_experts"]
+    routed = config["num_experts_per_tok"]
     return Experts(number, routed, config["intermediate_size"], range(config["num_hidden_layers"]))
 
 
