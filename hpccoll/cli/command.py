@@ -53,7 +53,9 @@ class Command:
 
     @staticmethod
     def _completed(text: str, words: Mapping[str, str] | None) -> str:
-        return text if words is None else text.format(**words)
+        if words is None:
+            return text
+        return text.format(**words)
 
     def parser(self) -> OptionParser:
         """Return the parser of its words."""

@@ -88,7 +88,10 @@ def _keys(section: type["YamlSection"], prefix: str = "") -> Iterator[Entry]:
 
 def _plain(default: object) -> str:
     """Return a default that is a word or a number, or several; empty for another one."""
-    values = default if isinstance(default, list) else [default]
+    if isinstance(default, list):
+        values = default
+    else:
+        values = [default]
     if not all(isinstance(value, bool | int | float | str) for value in values):
         return ""
     return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)

@@ -124,7 +124,10 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     largest = given_or_usual(arguments.end, _default_largest(common["transports"]))
     transports_by_device((arguments.device,), common["transports"])
     check_timings("--timing", timings, common["transports"])
-    usual = DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL
+    if family.name == "all_reduce":
+        usual = DEFAULT_ALGORITHMS
+    else:
+        usual = ALL
     algorithms = with_files(split_words(given_or_usual(arguments.algorithms, usual)))
     given = parameter_values(arguments.param)
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}

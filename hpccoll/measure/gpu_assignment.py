@@ -250,7 +250,9 @@ class RankGpus:
     def _between_nodes(self) -> str:
         if not self._must_cross_nodes or not self.verdict.aware:
             return ""
-        return self.pair.description if self.pair else NOT_TRIED
+        if self.pair:
+            return self.pair.description
+        return NOT_TRIED
 
     def provenance(self, transports: Collection[str]) -> Mapping[str, Any]:
         """Return the record of the GPU of this rank if transports use it, and of MPI and NCCL if these do."""

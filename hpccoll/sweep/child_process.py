@@ -45,7 +45,9 @@ def run_child(
     first = list[str]()
     last = deque[str](maxlen=KEPT_LINES)
     with ExitStack() as stack:
-        log = stack.enter_context(log_file.open("w")) if log_file else None
+        log = None
+        if log_file:
+            log = stack.enter_context(log_file.open("w"))
         # Not a context manager: it would close the pipe, which blocks until the reader thread ends, and that ends only
         # when the last writer has closed it.
         child = subprocess.Popen(
@@ -155,7 +157,10 @@ def root_cause(lines: Sequence[str]) -> str | None:
 def _mpi_failure(lines: Sequence[str]) -> str:
     """Return how MPI failed: the first error, the timeout or the last line, and the tasks that failed."""
     timeout = next((line for line in lines if RANK_TIMEOUT.match(line)), None)
-    before = lines[: lines.index(timeout)] if timeout else lines
+    if timeout:
+        before = lines[: lines.index(timeout)]
+    else:
+        before = lines
     failed_tasks = _srun_errors(lines)
     task_failed_first = bool(failed_tasks) and not failed_tasks[0].endswith(TERMINATED)
     errors = (line for line in before if ERROR.search(line) and not line.startswith("srun: "))

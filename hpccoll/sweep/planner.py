@@ -91,7 +91,9 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
         raise error.with_key(f"{config}: {plural}") from None
     if not jobs:
         raise _nothing_to_measure(config, sweep, execution_site, skips)
-    diagnose = sweep.diagnose.options if sweep.diagnose else None
+    diagnose = None
+    if sweep.diagnose:
+        diagnose = sweep.diagnose.options
     seconds = {job.name: estimate_seconds(job) + diagnosis_seconds(job, diagnose) for job in jobs}
     requests = {job.name: execution_site.resource_request(job, seconds[job.name]) for job in jobs}
     with naming_site_file(site):

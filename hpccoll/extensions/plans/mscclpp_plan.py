@@ -433,7 +433,10 @@ def _numbered(schedule: Schedule, me: int, lane: int) -> Iterator[_Step]:
         keyed = []
         for action in step.actions:
             peer = me if isinstance(action, Copy) else int(action.peer)
-            ends = (me, peer) if isinstance(action, Send) else (peer, me)
+            if isinstance(action, Send):
+                ends = (me, peer)
+            else:
+                ends = (peer, me)
             k = listed[ends]
             key = _Key(*ends, lane, k, earlier[*ends, k])
             listed[ends] += 1

@@ -117,7 +117,9 @@ def library_choices(results: Results, library: str, name: str, *, by_nodes: bool
 
 
 def _nothing_to_choose(library: str, left_out: Sequence[str]) -> UnusableError:
-    why = f" ({', '.join(left_out)} left out)" if left_out else ""
+    why = ""
+    if left_out:
+        why = f" ({', '.join(left_out)} left out)"
     sweep = f"workflows/config/{'gpu-nccl' if library == 'nccl' else 'libraries'}.yaml"
     remedy = f"hpccoll sweep {sweep}, with the variants {DEFAULT} and {library}-..."
     return UnusableError("PATHS", f"no algorithm of {library} was measured beside its default{why}; do: {remedy}")

@@ -191,7 +191,10 @@ class Member:
         if self.rests or self._transfer is None or not self._has_ended(self._transfer):
             return None
         self._waits.end()
-        timing = FAILED if self._transfer in self._failed else self._transfer.timing
+        if self._transfer in self._failed:
+            timing = FAILED
+        else:
+            timing = self._transfer.timing
         self.rests = True
         if not self._connects or math.isinf(timing.seconds):
             self._transfer = None

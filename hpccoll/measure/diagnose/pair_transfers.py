@@ -140,7 +140,10 @@ class PairTransfer:
             self._data = _FREE_BUFFERS[shape].pop()
         else:
             self._data = np.ones(shape, np.uint8)
-        seconds = stream.seconds if transfer.together else stream.seconds / 2
+        if transfer.together:
+            seconds = stream.seconds
+        else:
+            seconds = stream.seconds / 2
         self._received = _Receiver(comm, transfer, self._data[1:])
         self._sent = _Sender(comm, transfer, self._data[0], seconds)
         self._sends = transfer.together or transfer.first

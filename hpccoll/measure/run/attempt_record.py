@@ -25,7 +25,10 @@ from hpccoll.store.schema import ON_SHARED_GPU, ON_TESTBED
 def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
     """Return the name of the machine, which does not depend on the number of nodes, because it labels charts."""
     cluster = os.environ.get("SLURM_CLUSTER_NAME")
-    where = hosts[0] if len(hosts) == 1 else f"{hosts[0]} and others"
+    if len(hosts) == 1:
+        where = hosts[0]
+    else:
+        where = f"{hosts[0]} and others"
     if cluster:
         where = f"cluster {cluster}"
     return f"{where}, {' and '.join(hardware)} a node"

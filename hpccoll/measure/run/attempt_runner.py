@@ -227,7 +227,9 @@ class AttemptRunner:
         self.comm.Allreduce(MPI.IN_PLACE, sums)
         wrong_of_ranks, *counted = sums.tolist()
         wrong = wrong_of_ranks + findings.wrong
-        diagnosis = prepared.diagnose(name) if samples.wrong else None
+        diagnosis = None
+        if samples.wrong:
+            diagnosis = prepared.diagnose(name)
         reports = self.comm.gather((samples.cpu_s / prepared.operations, activity, diagnosis))
         # The counting pass comes after the diagnosis because it changes the buffers.
         traffic = recognition = None

@@ -98,7 +98,9 @@ class CaseFactory:
                 return SkippedCase(reason)
 
             def prepare() -> Prepared:
-                gpu = self.gpus.gpu_of_rank if resolved.device == "cuda" else None
+                gpu = None
+                if resolved.device == "cuda":
+                    gpu = self.gpus.gpu_of_rank
                 with gpu_errors(gpu):
                     if is_workload(case.collective):
                         runner = workload_runner(case.collective)

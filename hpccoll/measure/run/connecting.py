@@ -68,7 +68,10 @@ class NcclConnecting(Connecting):
         try:
             self._poll(done, error, "its first operation", self._connect_s)
         except StalledError as stall:
-            place = "" if self._place in str(stall) else f" at {self._place}"
+            if self._place in str(stall):
+                place = ""
+            else:
+                place = f" at {self._place}"
             message = f"{PHASE}: {stall}{place}; {OWN_LOG.report()}"
             if self._sync:  # the results keep only one message for all ranks that agree
                 print_of_rank(self._rank, message)

@@ -43,7 +43,9 @@ class JobResults:
         from hpccoll.store.job_identity import check_same_job  # only rank 0 writes
         from hpccoll.store.journal import Journal, journal_path
 
-        earlier = self._read_earlier(self.out) if self.out.exists() else None
+        earlier = None
+        if self.out.exists():
+            earlier = self._read_earlier(self.out)
         if earlier:
             check_same_job(earlier, self.job, self.out)
             if earlier.complete:

@@ -143,7 +143,9 @@ class JobRunner:
                     self.results.records.add_provenance(used)
                 self.runner.close()
                 break
-            rest = self.group.shape if self.group.can_continue else None
+            rest = None
+            if self.group.can_continue:
+                rest = self.group.shape
             job, left = self.group.ranks.run_at_root(partial(self._left_for, shape, rest))
         return all_right
 

@@ -41,7 +41,9 @@ def launcher(machine: MachineFacts) -> Finding:
     try:
         child = machine.python(HELLO, *mpiexec_command(), "-n", "2")
     except BadInputError as error:
-        no_remedy = "srun starts ranks here" if machine.settings else ""
+        no_remedy = ""
+        if machine.settings:
+            no_remedy = "srun starts ranks here"
         return problem("mpiexec_missing", str(error), remedy=no_remedy)
     except subprocess.TimeoutExpired:
         return problem("mpiexec_timeout", "two ranks did not end within 60 s", remedy=remedy)

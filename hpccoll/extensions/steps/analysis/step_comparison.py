@@ -83,7 +83,9 @@ class StepComparison:
     @property
     def where(self) -> str:
         """The ranks, and what distinguishes the workload from others of its model."""
-        crowded = " (more ranks than cores)" if self.oversubscribed else ""
+        crowded = ""
+        if self.oversubscribed:
+            crowded = " (more ranks than cores)"
         return ", ".join((f"{self.shape}{crowded}", *self.details))
 
     @property

@@ -72,7 +72,9 @@ def _lines(step: StepComparison) -> Iterator[tuple[str, ...]]:
         bare = None
         if row.exposed_s is not None and row.median_s is not None:
             bare = row.median_s - row.exposed_s
-        interval = format_interval(row.interval) if row.interval else ""
+        interval = ""
+        if row.interval:
+            interval = format_interval(row.interval)
         share = ""
         if row.exposed_share is not None:
             share = format_per_cent(row.exposed_share)
@@ -113,7 +115,9 @@ def training_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     for point in points:
         row = point.row
         training = ", ".join(name(row)) or str(call_arguments(row)["model"])
-        loss = "not finite" if row.loss is None else f"{row.loss:.3f}"
+        loss = "not finite"
+        if row.loss is not None:
+            loss = f"{row.loss:.3f}"
         replicas = "equal"
         if row.diverged_steps:
             replicas = f"differ after {row.diverged_steps} steps"
@@ -135,7 +139,9 @@ TRAINING_NOTE = (
 
 
 def _time(seconds: float | None) -> str:
-    return "" if seconds is None else format_seconds(seconds)
+    if seconds is None:
+        return ""
+    return format_seconds(seconds)
 
 
 def step_findings(group: ChartGroup) -> Iterator[Finding]:
@@ -258,7 +264,9 @@ def _bucket_text(best: int, costs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _limit(limit: int) -> str:
-    return format_size(limit) if limit else "the default"
+    if not limit:
+        return "the default"
+    return format_size(limit)
 
 
 def _last_buckets(compared: Sequence[StepComparison], steps: Mapping[RowKey, StepTimes | None]) -> Iterator[Finding]:
@@ -326,7 +334,9 @@ def _codec_cost(step: StepComparison, name: str, row: Row, before: Row) -> Findi
     saved = (before.communication_s or 0.0) - (row.communication_s or 0.0)
     codec = row.codec_s or 0.0
     share = format_per_cent(longer / (before.median_s or 1.0))
-    less = f"{format_seconds(saved)} less" if saved > 0 else "no less"
+    less = "no less"
+    if saved > 0:
+        less = f"{format_seconds(saved)} less"
     text = (
         f"{step.title}: with {name} the step takes {format_seconds(longer)} ({share}) longer than uncompressed; codecs "
         f"take {format_seconds(codec)}, and collectives {less}."

@@ -186,7 +186,10 @@ class GroupCosts:
         if peer is None:
             return key
         goes_forward = operation.phase == "forward"
-        earlier = peer - 1 if goes_forward == operation.sends else peer
+        if goes_forward == operation.sends:
+            earlier = peer - 1
+        else:
+            earlier = peer
         return *key, str(earlier), str(earlier + 1)
 
     def _padded(self, operation: StepOperation) -> int:

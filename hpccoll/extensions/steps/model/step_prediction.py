@@ -199,7 +199,9 @@ class StepPrediction:
     @property
     def kind(self) -> str:
         """Modelled as soon as a collective is."""
-        return MODELLED if MODELLED in self.kinds else SIMULATED
+        if MODELLED in self.kinds:
+            return MODELLED
+        return SIMULATED
 
     @property
     def interval(self) -> tuple[float, float] | None:

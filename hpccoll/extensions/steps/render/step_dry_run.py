@@ -93,7 +93,9 @@ def dry_run_lines(
 
 
 def _model_lines(model: ModelShape, dtype: str, compress: str) -> Iterator[str]:
-    smaller = f", {model.scale} times smaller" if model.scale > 1 else ""
+    smaller = ""
+    if model.scale > 1:
+        smaller = f", {model.scale} times smaller"
     parameters = format_count(f"{model.parameters:,}", "parameter")
     tensors = format_count(len(model.tensors), "tensor")
     gradient_bytes = model.parameters * itemsize(dtype)
@@ -174,7 +176,9 @@ def _operation_name(operation: StepOperation) -> str:
         return operation.codec
     if operation.receives:
         return "receive"
-    return "send" if operation.sends else operation.collective
+    if operation.sends:
+        return "send"
+    return operation.collective
 
 
 _CALLS: Columns[tuple[tuple[str, ...], Counter[int]]] = (

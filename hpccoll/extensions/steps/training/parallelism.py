@@ -281,7 +281,9 @@ def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:
     no more than others. What is before all blocks belongs to the first stage, what is after them to the last. Of the
     experts, those of the first rank stand for those of any: all compute as much, for tokens of all ranks.
     """
-    blocks = model.transformer.blocks if model.transformer else 1
+    blocks = 1
+    if model.transformer:
+        blocks = model.transformer.blocks
     begins = [-(-number * blocks // mesh.pp) for number in range(mesh.pp + 1)]
     seen_block = False
     modules = []

@@ -66,7 +66,10 @@ class StepOperation:
             return stage, number
         if self.peer is None:
             return stage, self.collective, self.axis, self.nbytes, self.dtype
-        pair = (stage, self.peer) if self.sends else (self.peer, stage)
+        if self.sends:
+            pair = (stage, self.peer)
+        else:
+            pair = (self.peer, stage)
         return "message", pair, self.nbytes, self.dtype
 
     def belongs_to(self, bucket: "GradientBucket") -> bool:

@@ -95,7 +95,10 @@ class _Builder:
             if number + ahead < micro_batches:
                 self.repeat(FORWARD, self.forward)
             synchronises = number == micro_batches - 1 or self.parallelism.sharding not in ("none", "zero1")
-            name = f"{BACKWARD}, synchronised" if synchronises else BACKWARD
+            if synchronises:
+                name = f"{BACKWARD}, synchronised"
+            else:
+                name = BACKWARD
             self.repeat(name, partial(self.backward, synchronises=synchronises))
         if self.parallelism.sharding in ("zero1", "zero2"):
             self.gather_parameters()
@@ -141,7 +144,10 @@ class _Builder:
     ) -> None:  # fmt: skip
         """Append a pass through the modules of a unit, with the collectives inside of it."""
         phase = BACKWARD if again else direction
-        passes = 1 if direction == FORWARD else BACKWARD_OVER_FORWARD
+        if direction == FORWARD:
+            passes = 1
+        else:
+            passes = BACKWARD_OVER_FORWARD
         factor = self.parallelism.samples * passes
         for part, modules_of_part in groupby(modules, key=attrgetter("part")):
             self.part_begins(part, unit, direction, phase)
@@ -156,12 +162,18 @@ class _Builder:
     def part_begins(self, part: str, unit: str, direction: str, phase: str) -> None:
         if part == "experts":
             self.exchange_tokens(unit, phase)
-        gathering = COLUMNS_FIRST if direction == FORWARD else ROWS_LAST
+        if direction == FORWARD:
+            gathering = COLUMNS_FIRST
+        else:
+            gathering = ROWS_LAST
         if self.parallelism.sequence and part in gathering:
             self.run(self.operation(f"{unit} {part}", "all_gather", "tp", self.divided(part), phase))
 
     def part_ends(self, part: str, unit: str, direction: str, phase: str) -> None:
-        reducing = ROWS_LAST if direction == FORWARD else COLUMNS_FIRST
+        if direction == FORWARD:
+            reducing = ROWS_LAST
+        else:
+            reducing = COLUMNS_FIRST
         if part in reducing:
             collective = "all_reduce"
             if self.parallelism.sequence:
@@ -194,7 +206,9 @@ class _Builder:
 
     @property
     def sequence_parts(self) -> int:
-        return self.mesh.tp if self.parallelism.sequence else 1
+        if not self.parallelism.sequence:
+            return 1
+        return self.mesh.tp
 
     def gathered_units(self, modules: Sequence[Module], phase: str) -> Iterator[tuple[str, list[Module]]]:
         """Yield the units of a pass; the parameters of each are gathered while the one before it is computed."""
@@ -331,7 +345,10 @@ def _units(modules: Sequence[Module]) -> list[tuple[str, list[Module]]]:
     units = []
     for block, grouped in groupby(modules, key=attrgetter("block")):
         modules_of_unit = list(grouped)
-        name = modules_of_unit[0].name if block is None else f"block {block}"
+        if block is None:
+            name = modules_of_unit[0].name
+        else:
+            name = f"block {block}"
         units.append((name, modules_of_unit))
     return units
 

@@ -68,7 +68,9 @@ class StepTimeline:
     @property
     def share(self) -> float:
         """Exposed seconds over those of the step."""
-        return self.exposed_s / self.step_s if self.step_s else 0.0
+        if not self.step_s:
+            return 0.0
+        return self.exposed_s / self.step_s
 
     @property
     def bubble_s(self) -> float:

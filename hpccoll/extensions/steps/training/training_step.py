@@ -99,7 +99,10 @@ class TrainingStep:
         changed: dict[str, Any] = {}
         for name, dtype_of_name in types._asdict().items():
             is_needed = name in moved and dtype_of_name != types.gradient
-            changed[f"{name}_dtype"] = dtype_of_name if is_needed else ""
+            if is_needed:
+                changed[f"{name}_dtype"] = dtype_of_name
+            else:
+                changed[f"{name}_dtype"] = ""
         if self.sequence_length:
             transformer = self._unscaled(models).transformer
             if transformer and transformer.sequence == self.sequence_length:

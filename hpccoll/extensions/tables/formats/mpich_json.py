@@ -201,7 +201,9 @@ def _kind(word: str) -> str:
 def _bound(word: str) -> int:
     """Return the largest number for which a condition holds; -1 if it is about none."""
     match = _BOUND.fullmatch(word)
-    return int(match[3]) - (match[2] == "<") if match else -1
+    if match:
+        return int(match[3]) - (match[2] == "<")
+    return -1
 
 
 def _span(path: Iterable[str], kind: str) -> Span:
@@ -239,7 +241,10 @@ def write_mpich_json(rules: Iterable[TuningRule], comment: str = "") -> str:
         first = intra[0].name if intra else "allcomm_nb"
         default = _decisions(collective, defaults.get(collective, first))
         branches = [(ranks, _sizes(collective, applying, default)) for ranks, applying in by_ranks.get(collective, ())]
-        chosen = _chain("comm_size", branches) if branches else default
+        if branches:
+            chosen = _chain("comm_size", branches)
+        else:
+            chosen = default
         if inter:
             chosen = {"comm_type=intra": chosen, "comm_type=inter": _leaf(collective, inter[0])}
         tree[f"collective={collective}"] = chosen
@@ -261,7 +266,10 @@ def write_mpich_compositions(rules: Iterable[TuningRule], comment: str = "") -> 
         branches = [
             (ranks, _sizes(collective, applying, default, whole)) for ranks, applying in by_ranks.get(collective, ())
         ]
-        chosen = _chain("comm_size", branches) if branches else default
+        if branches:
+            chosen = _chain("comm_size", branches)
+        else:
+            chosen = default
         tree[f"collective={collective}"] = {"comm_type=intra": chosen}
     return _head(comment) + json.dumps(tree, indent=1) + "\n"
 
@@ -281,7 +289,10 @@ def _chain(kind: str, branches: list[tuple[Span, Any]]) -> dict[str, Any]:
     chain = {}
     for (first, last), below in branches:
         if last > 0 and first <= MAX_INT + 1:
-            condition = f"{kind}=any" if last > MAX_INT else f"{kind}<={last}"
+            if last > MAX_INT:
+                condition = f"{kind}=any"
+            else:
+                condition = f"{kind}<={last}"
             chain[condition] = below
     return chain
 

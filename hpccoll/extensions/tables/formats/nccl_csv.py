@@ -143,7 +143,9 @@ def _check_catch_all(table: TuningTable) -> None:
         whole = TuningRule(collective=collective, algorithm="")
         gaps = uncovered(ANY, (rule.bytes for rule in table.rules if rule.covers(whole)))
         if gaps:
-            kind = "no_rule" if table.format == "rccl-csv" else "no_catch_all"
+            kind = "no_catch_all"
+            if table.format == "rccl-csv":
+                kind = "no_rule"
             table.add(kind, 0, collective, span=" and ".join(map(span_words, gaps)))
 
 

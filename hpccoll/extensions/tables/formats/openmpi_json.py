@@ -63,7 +63,9 @@ def _typed(table: TuningTable, line: int, name: str, value: object, kind: type[_
     """Return a value that is to be a list, or a tuple for an object; an empty one, and a finding, for others."""
     if isinstance(value, kind):
         return value
-    why = "is not a list" if kind is list else "is not an object"
+    why = "is not an object"
+    if kind is list:
+        why = "is not a list"
     if value is None:
         why = "is missing"
     table.add("malformed", line, name, why=why, outcome=_IGNORED)
@@ -130,7 +132,9 @@ def _shown(value: object) -> object:
     """Return a value as a finding shows it, without what is in it."""
     if isinstance(value, tuple):
         return "{...}"
-    return "[...]" if isinstance(value, list) else value
+    if isinstance(value, list):
+        return "[...]"
+    return value
 
 
 def _size_rule(collective: str, size: Span, rule: TuningRule) -> dict[str, object]:

@@ -172,7 +172,10 @@ def _read_sizes(reader: _NumberReader, name: str, version: int) -> list[TuningRu
                 parameters["max_requests"] = reader.number("max_requests", MAX_INT)
             elif fifth["end"] is not None:  # one alone; four are the next rule
                 table.add("fifth_field", line, int(fifth[1][:40]))
-        word = algorithm.name if algorithm else str(number or "ignore")
+        if algorithm:
+            word = algorithm.name
+        else:
+            word = str(number or "ignore")
         rules.append(TuningRule(collective=name, algorithm=word, parameters=parameters, line=line))
     return [replace(rule, bytes=span) for rule, span in zip(rules, _ranges(sizes), strict=True)]
 

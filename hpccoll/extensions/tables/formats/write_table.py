@@ -115,7 +115,10 @@ def _check_version(name: str, version: str) -> None:
 
 def _use(chosen: LibraryRange) -> str:
     """Return what is chosen, and from which size on."""
-    name = DEFAULT if chosen.choice.is_native else chosen.choice.name
+    if chosen.choice.is_native:
+        name = DEFAULT
+    else:
+        name = chosen.choice.name
     return f"{name} from {format_rounded_size(chosen.first)}"
 
 

@@ -145,7 +145,9 @@ def model_of_config(name: str, content: Config) -> ModelShape:
 
 def _dtype_of(content: Config) -> str:
     """Return the type of the parameters, which ``torch_dtype`` had before transformers 4.56: float32 by default."""
-    key = "dtype" if content.get("dtype") is not None else "torch_dtype"
+    key = "torch_dtype"
+    if content.get("dtype") is not None:
+        key = "dtype"
     value = content.get(key)
     if value is None:
         return "float32"
