@@ -175,7 +175,8 @@ def _finalize(job: Job, output: Output) -> bool:
     If all cases are in the journal but the ranks did not write the raw file, it is written here. A partial raw file is
     removed: the journal holds all its data.
     """
-    raw, out = output.read(), output.path
+    raw = output.read()
+    out = output.path
     if raw is None or not journal_path(out).exists():
         return raw is not None and raw.complete
     if not raw.complete:

@@ -140,7 +140,8 @@ class PairLaunches:
 
     def _await(self, launches: Sequence[_Launch], row: Floats) -> Sequence[_Launch]:
         """Fill in the times [hosts] of launches, and return those that had not ended by the deadline, or a stop."""
-        begun, running = time.monotonic(), launches
+        begun = time.monotonic()
+        running = launches
         while True:
             passed = time.monotonic() - begun
             ended = [each for each in running if each.process.poll() is not None]

@@ -36,7 +36,10 @@ class _Trace(msgspec.Struct):
 
 def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is an execution trace."""
-    return head.lstrip().startswith(b"{") and b'"schema"' in head and (b'"nodes"' in head or b"chakra" in head)
+    is_object = head.lstrip().startswith(b"{")
+    has_schema = b'"schema"' in head
+    has_nodes = b'"nodes"' in head or b"chakra" in head
+    return is_object and has_schema and has_nodes
 
 
 def read(path: Path) -> RecordedJob:

@@ -88,7 +88,8 @@ class _Trace(msgspec.Struct):
 
 def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is a trace of Kineto: its keys precede its events."""
-    return head.lstrip().startswith(b"{") and any(key in head for key in _KEYS)
+    is_object = head.lstrip().startswith(b"{")
+    return is_object and any(key in head for key in _KEYS)
 
 
 def read(path: Path) -> RecordedJob:

@@ -69,7 +69,8 @@ _RECORD_BEGIN = b'{"coll_perf"', b'{"p2p_perf"'
 def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is one of NCCL's Inspector."""
     line = head.lstrip().split(b"\n", 1)[0]
-    return line.startswith(b"{") and b'"header"' in line and b'"n_ranks"' in line
+    has_keys = b'"header"' in line and b'"n_ranks"' in line
+    return line.startswith(b"{") and has_keys
 
 
 def read(path: Path) -> RecordedJob:

@@ -227,7 +227,8 @@ class _TextReport:
             self.block = ""
             self.lacking.append(f"the ranks of communicator 0x{found[2].lstrip('0')}: the report lists it with 0 ranks")
             return
-        self.block, self.kind = found[2], found[3]
+        self.block = found[2]
+        self.kind = found[3]
         self.blocks[self.block] = size or 0
         if self.kind == SILENT:
             self.unnamed[self.block] = 1

@@ -328,7 +328,8 @@ class Leader:
         member = self._member
         tag = self._next_tag()
         others = range(1, self._member.size)
-        limit_s, end = self._limit_s, End(tag)
+        limit_s = self._limit_s
+        end = End(tag)
         waiting: dict[int, Order] = dict.fromkeys(others, end)
         until = time.monotonic() + limit_s
         reports: dict[int, Report] = {}

@@ -75,7 +75,8 @@ class CoreWaits:
 
     def __init__(self) -> None:
         self._began: tuple[int, int] | None = None
-        self._waited_ns, self._all_ns = 0, 0
+        self._waited_ns = 0
+        self._all_ns = 0
 
     @property
     def share(self) -> float | None:
@@ -121,7 +122,8 @@ class Member:
     def __init__(
         self, ranks: Ranks, kind: TransferKind, stop: Callable[[], int], losses: LossRecorder, *, oversubscribed: bool
     ) -> None:
-        self.kind, self._losses = kind, losses
+        self.kind = kind
+        self._losses = losses
         self.rank, self.size, self.stop, self._oversubscribed = ranks.comm.rank, ranks.comm.size, stop, oversubscribed
         self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
         self._host = ranks.node_id[0]

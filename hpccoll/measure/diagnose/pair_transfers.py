@@ -202,7 +202,8 @@ class _Sender:
 
     def shorten(self) -> None:
         """End the stream as soon as it may."""
-        self._seconds, self._until = 0.0, 0.0
+        self._seconds = 0.0
+        self._until = 0.0
 
     def _send(self, message: Buffer) -> MPI.Request:
         # Synchronous: it ends when the receiver has its message, and not when a library has stored it.

@@ -168,7 +168,8 @@ class JobRunner:
     def _begin_attempt(self, probe_result: "ProbeResult | None") -> tuple[Attempt, "ExecutorOptions | None"]:
         """Return the record of an attempt, and how the compiled executor runs in it; None for the Python executor."""
         self.attempt_number += 1
-        group, ranks = self.group, self.group.ranks
+        group = self.group
+        ranks = self.group.ranks
         attempt = gather_attempt(ranks, self.attempt_number, group.gpu_provenance(self.job), group.aggregators)
         requested = ranks.run_at_root(self.results.requested_executor)
         options = None

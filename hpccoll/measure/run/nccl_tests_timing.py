@@ -84,7 +84,8 @@ class NcclTestsTiming:
 
     def __init__(self, plans: list[StreamPlan], check: "Check | GpuCheck", counts: NcclTestsCounts) -> None:
         first, *others = plans
-        self._first, self._check = first, check
+        self._first = first
+        self._check = check
         self._queue_one = first.enqueue
         self._queue_all = first.repeated(counts.calls, others)
         self._warmup = [plans[number % len(plans)] for number in range(counts.warmup)]

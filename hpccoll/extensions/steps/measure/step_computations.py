@@ -85,7 +85,8 @@ class ProgramRunner(ABC, Generic[Each]):
 
     def walk(self) -> None:
         """Follow the instructions; at the end wait for all operations."""
-        started, event = 0, 3 * len(self.operations)
+        started = 0
+        event = 3 * len(self.operations)
         for instruction in self.instructions:
             match instruction:
                 case Compute():

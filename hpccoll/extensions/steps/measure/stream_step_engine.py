@@ -51,7 +51,8 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
         gpus: Sequence[Gpu], gpu: Gpu, order: Sequence[int], *, in_turns: bool,
     ) -> None:  # fmt: skip
         super().__init__(program, operations)
-        self._gpus, self._gpu = gpus, gpu
+        self._gpus = gpus
+        self._gpu = gpu
         self._order = order
         self._in_turns = in_turns
         self._launched = 0  # how many operations of the order the current run has launched
@@ -69,7 +70,8 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
     def run(self) -> None:
         """Run the program once; ``read_events`` follows, outside of the time that is measured."""
         began = time.perf_counter_ns()
-        self._launched, self._started = 0, {}
+        self._launched = 0
+        self._started = {}
         self._gpu.record(self._first)
         self.walk()
         self._gpu.record(self._last)

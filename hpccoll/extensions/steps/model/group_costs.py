@@ -304,7 +304,8 @@ class _GroupSimulation(AlgorithmSimulation):
         self, machine: MachineFile, family: str, name: str, layout: Layout, use: GroupUse, dtype: str,
         parameters: Mapping[str, Parameter], aggregators: int | None,
     ) -> None:  # fmt: skip
-        self.steps, self.ratio = 1.0, 1.0
+        self.steps = 1.0
+        self.ratio = 1.0
         arguments = dict(parameters)
         part = layout
         aggregates = collective(family).algorithm(name).aggregates

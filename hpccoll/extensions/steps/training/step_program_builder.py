@@ -109,7 +109,8 @@ class _Builder:
         if name not in self.passes:
             instructions = self.instructions
             started = self.started
-            self.instructions, self.started = [], 0
+            self.instructions = []
+            self.started = 0
             append()
             self.passes[name] = list(_merged(self.instructions)), self.started
             self.instructions = instructions

@@ -102,7 +102,8 @@ class _NumberReader:
 
     def _move(self, start: int, end: int) -> None:
         self.line += self.text.count("\n", self.counted, start)
-        self.place, self.counted = end, start
+        self.place = end
+        self.counted = start
 
 
 def read_openmpi_rules(text: str) -> TuningTable:

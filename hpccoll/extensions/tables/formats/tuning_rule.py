@@ -147,7 +147,8 @@ def _subject(value: object) -> object:
 
 def uncovered(whole: Span, parts: Iterable[Span]) -> list[Span]:
     """Return the ranges of a range that no part covers, ascending."""
-    gaps, start = list[Span](), whole[0]
+    gaps = list[Span]()
+    start = whole[0]
     for first, last in sorted(part for part in parts if part[0] <= part[1]):
         gaps.append((start, min(first - 1, whole[1])))
         start = max(start, last + 1)
