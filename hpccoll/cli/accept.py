@@ -91,7 +91,9 @@ def accept(
         print(f"page: {out}", file=sys.stderr if as_json else sys.stdout)
     if acceptance.is_undecided:
         print(acceptance.decided_rows.line, file=sys.stderr if as_json else sys.stdout)
-    return common.INCOMPLETE if acceptance.is_refused or any(codes) else 0
+    if acceptance.is_refused or any(codes):
+        return common.INCOMPLETE
+    return 0
 
 
 ACCEPT = Command(

@@ -47,11 +47,15 @@ class Command:
 
     @property
     def _words(self) -> Mapping[str, str] | None:
-        return self.words() if self.words else None
+        if not self.words:
+            return None
+        return self.words()
 
     @staticmethod
     def _completed(text: str, words: Mapping[str, str] | None) -> str:
-        return text if words is None else text.format(**words)
+        if words is None:
+            return text
+        return text.format(**words)
 
     def parser(self) -> OptionParser:
         """Return the parser of its words."""
@@ -104,7 +108,9 @@ class Command:
             if word in self.subcommands():
                 raise UnusableError(words[0], f"write it after '{word}', whose option it is")
         if unknown_words:
-            hint = " (write after -- what is to be passed on)" if self._passes_on else ""
+            hint = ""
+            if self._passes_on:
+                hint = " (write after -- what is to be passed on)"
             parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{hint}")
         values = vars(known)
         parser.check_bounds(values)

@@ -61,7 +61,10 @@ def compare(
     given = read_reference(reference) if reference else None
     results, codes = _read_runs(paths)
     old, new = results[0], results[-1]
-    compared = compare_with_reference(given, new, tolerance) if given else compare_runs(old, new, tolerance)
+    if given:
+        compared = compare_with_reference(given, new, tolerance)
+    else:
+        compared = compare_runs(old, new, tolerance)
     show_found(compared, comparison_lines(compared), as_json=as_json)
     if out:
         from hpccoll.render.comparison_page import write_comparison
@@ -73,7 +76,9 @@ def compare(
     decided = compared.decided_cases(require)
     if decided.are_few:
         print(decided.line, file=sys.stderr if as_json else sys.stdout)
-    return INCOMPLETE if compared.worse or decided.are_few or any(codes) else 0
+    if compared.worse or decided.are_few or any(codes):
+        return INCOMPLETE
+    return 0
 
 
 COMPARE = Command(
@@ -127,7 +132,9 @@ def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: b
         other = "--reference" if reference else "--json"
         raise UnusableError("hpccoll compare", f"--make-reference and {other} exclude each other")
     if not make_reference and len(paths) != (1 if reference else 2):
-        expected = "one run, which is compared with the reference" if reference else "two runs, the old and the new one"
+        expected = "two runs, the old and the new one"
+        if reference:
+            expected = "one run, which is compared with the reference"
         raise UnusableError("hpccoll compare", f"{expected}: {len(paths)} are given")
 
 

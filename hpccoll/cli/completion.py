@@ -46,7 +46,9 @@ def _parser_of_ranks(name: str) -> argparse.ArgumentParser | None:
     if name == "diagnose":
         return build_diagnose_parser()
     command = job_command(name)
-    return command.build_parser() if command else None
+    if not command:
+        return None
+    return command.build_parser()
 
 
 COMPLETION = WordsCommand("Print the script that completes commands and options in a shell.", print_completion)

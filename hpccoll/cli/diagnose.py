@@ -195,7 +195,9 @@ class DiagnosisProgram:
                 )
         finally:
             OWN_LOG.end()
-        return self._conclude(self._recorded) if self._recorded else 0
+        if not self._recorded:
+            return 0
+        return self._conclude(self._recorded)
 
     def _keep(self, recorded: "RecordedDiagnosis") -> None:
         """Write what is measured so far; if that fails, the end reports it."""
@@ -216,7 +218,8 @@ class DiagnosisProgram:
         end_launch(self._recorded, code)
 
     def _prepare(self) -> "DiagnosisOptions":
-        out, racks = self.arguments.out, self.arguments.racks
+        out = self.arguments.out
+        racks = self.arguments.racks
         if out:
             check_new(out)
             with writing(out):

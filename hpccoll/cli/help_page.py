@@ -38,5 +38,8 @@ def help_page(usage: str, summary: str, groups: Mapping[str, Entries], end: str)
 def _entry(name: str, text: str, width: int, columns: int) -> str:
     first, *rest = wrap(text, columns - width - 4, break_on_hyphens=False) or [""]
     indent = " " * (width + 4)
-    head = f"  {name:<{width}}  {first}" if len(name) <= width else f"  {name}\n{indent}{first}"
+    if len(name) <= width:
+        head = f"  {name:<{width}}  {first}"
+    else:
+        head = f"  {name}\n{indent}{first}"
     return "\n".join([head.rstrip(), *(indent + line for line in rest)])

@@ -106,7 +106,8 @@ def show(
         algorithm = PLAN + algorithm
     (algorithm,) = with_files([algorithm])
     if workers is None and (layout := file_layout(algorithm)):
-        workers, on_first = layout.workers, layout.node.count(0)
+        workers = layout.workers
+        on_first = layout.node.count(0)
         if racks == "1" and layout == Layout.of(workers, on_first):
             ranks_per_node = ranks_per_node or on_first
     if workers is None:
@@ -215,7 +216,9 @@ def evidence(logs: list[Path], *, network: str | None = None, as_json: bool = Fa
         raise BadInputError("--network", network, ["rdma", "tcp"])
     log_set = read_log_files(logs)
     show_found(log_report.logs_json(log_set, network), log_report.log_lines(log_set, network), as_json=as_json)
-    return INCOMPLETE if log_report.has_critical_findings(log_set, network) else 0
+    if not log_report.has_critical_findings(log_set, network):
+        return 0
+    return INCOMPLETE
 
 
 EVIDENCE = Command(

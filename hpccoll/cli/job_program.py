@@ -157,7 +157,9 @@ def _parser(command: str) -> argparse.ArgumentParser:
 def _read_shape(arguments: argparse.Namespace) -> Shape | None:
     if arguments.hosts and arguments.shape is None:
         raise BadInputError("--hosts", arguments.hosts, "hosts of a --shape, such as 4x2")
-    return None if arguments.shape is None else run_options.parse_shape(arguments.shape)
+    if arguments.shape is None:
+        return None
+    return run_options.parse_shape(arguments.shape)
 
 
 @contextmanager
@@ -242,7 +244,9 @@ def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks") -> "ProbeResul
 
     found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence))
     if found.failure and ranks.comm.rank == 0:
-        state = "the evidence is incomplete" if found.record else "no evidence"
+        state = "no evidence"
+        if found.record:
+            state = "the evidence is incomplete"
         print(f"# {state}: the probe {found.failure}", flush=True)
     return found
 

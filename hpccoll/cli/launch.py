@@ -20,4 +20,6 @@ def start_job(words: Sequence[str]) -> int:
 
     check_arguments(words)
     _, out, _, plan_file, job = words
-    return 0 if launch(Path(plan_file), job, Path(out.removeprefix("--out="))) else INCOMPLETE
+    if launch(Path(plan_file), job, Path(out.removeprefix("--out="))):
+        return 0
+    return INCOMPLETE

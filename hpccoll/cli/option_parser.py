@@ -56,8 +56,11 @@ class OptionParser(argparse.ArgumentParser):
             f"hpccoll {command}".rstrip(), description=summary, epilog=end, allow_abbrev=False, add_help=False,
             formatter_class=formatter,
         )  # fmt: skip
-        self.groups, self.more, self.arguments = groups, more, arguments
-        self.commands, self.launcher = commands or {}, launcher
+        self.groups = groups
+        self.more = more
+        self.arguments = arguments
+        self.commands = commands or {}
+        self.launcher = launcher
         for argument in arguments:
             self.add_argument(argument.name, **_positional(argument))
         for option in chain.from_iterable(groups.values()):
@@ -114,7 +117,9 @@ class OptionParser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         unknown = re.match(r"unrecognized arguments: --([\w-]+)", message)
         names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
-        near = did_you_mean(unknown[1], names).replace("mean ", "mean --") if unknown else ""
+        near = ""
+        if unknown:
+            near = did_you_mean(unknown[1], names).replace("mean ", "mean --")
         raise UnusableError(self.prog.removeprefix("hpccoll "), f"{message}: {near}see '{self.prog} --help'")
 
 

@@ -69,7 +69,9 @@ def predict(
         raise UnusableError(beside[0], "without --against, which compares the cases of the results")
     if question not in (None, *QUESTIONS):
         raise BadInputError("--question", question, QUESTIONS)
-    faster = None if rate is None else TIMES.read("--rate", rate)
+    faster = None
+    if rate is not None:
+        faster = TIMES.read("--rate", rate)
     model = common.read_machine_or_cluster(machine, cluster, faster)
     if against:
         return show_ratios(read_all(against), model, "--against", as_json=as_json)

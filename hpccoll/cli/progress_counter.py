@@ -48,8 +48,13 @@ class ProgressDisplay:
             return
         done, of, doing, left_s = self.state
         seconds = monotonic() - self.begun
-        count = f"{done:,} {self.what}" if of is None else f"{done:,} of {of:,} {self.what}"
-        left = "" if left_s is None else f", about {format_wait(left_s)} left"
+        if of is None:
+            count = f"{done:,} {self.what}"
+        else:
+            count = f"{done:,} of {of:,} {self.what}"
+        left = ""
+        if left_s is not None:
+            left = f", about {format_wait(left_s)} left"
         text = f"{count} in {format_wait(seconds)}{left}{doing and f'; {doing}'}"
         if self.stream.isatty():
             show_status(self.stream, text)

@@ -54,7 +54,9 @@ def run_rank(argv: Sequence[str], make: Callable[[Sequence[str]], RankProgram]) 
     try:
         code = _run(argv, make)
         sys.stdout.flush()  # the MPI standard leaves open what happens to output after MPI_Finalize
-        return mpi_startup.finalize_mpi(code) if code and mpi_startup.is_connected() else code
+        if code and mpi_startup.is_connected():
+            return mpi_startup.finalize_mpi(code)
+        return code
     finally:
         mpi_startup.cancel_deadline()
 

@@ -31,7 +31,9 @@ def _columns() -> Iterator[Entry]:
 
     stored = {"bool": "uint8", "maybe": "int8", "str": "string"}
     for column in COLUMNS:
-        absent = "" if column.absent is None else str(column.absent) or "empty"
+        absent = ""
+        if column.absent is not None:
+            absent = str(column.absent) or "empty"
         kind = stored.get(column.dtype, column.dtype)
         details = {"type": kind, "unit": column.unit, "absent": absent, "by": ", ".join(column.dims)}
         yield Entry(column.name, column.meaning, details)
@@ -73,9 +75,12 @@ def _keys(section: type["YamlSection"], prefix: str = "") -> Iterator[Entry]:
 
     for name, key in section.model_fields.items():
         path = prefix + (key.alias or name)
-        meaning, required = key.description or "", key.is_required()
+        meaning = key.description or ""
+        required = key.is_required()
         described = required or "[" in meaning
-        default = "" if described else _plain(key.get_default(call_default_factory=True))
+        default = ""
+        if not described:
+            default = _plain(key.get_default(call_default_factory=True))
         yield Entry(path, meaning, {"required": required, "default": default})
         for inner in sections_in(key.annotation):
             yield from _keys(inner, f"{path}.")
@@ -83,7 +88,10 @@ def _keys(section: type["YamlSection"], prefix: str = "") -> Iterator[Entry]:
 
 def _plain(default: object) -> str:
     """Return a default that is a word or a number, or several; empty for another one."""
-    values = default if isinstance(default, list) else [default]
+    if isinstance(default, list):
+        values = default
+    else:
+        values = [default]
     if not all(isinstance(value, bool | int | float | str) for value in values):
         return ""
     return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)

@@ -20,7 +20,9 @@ def report(paths: list[Path], out: Path | None = None) -> int:
     lost = other_inputs(paths, directory)
     if lost and out is None:
         raise BadInputError("--out", str(directory), f"another directory: it contains the report of {lost}")
-    where = "" if out or paths[0].is_dir() else "; --out DIR chooses another directory"
+    where = "; --out DIR chooses another directory"
+    if out or paths[0].is_dir():
+        where = ""
     return write_report(paths, directory, f"{where}; it replaces the report of {lost}" if lost else where)
 
 
@@ -58,7 +60,9 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
     for line in outcome_lines(results, recommendations):
         print(line)
     print(f"report: {page}{note}")
-    return code if results.measured and not results.missing else INCOMPLETE
+    if results.measured and not results.missing:
+        return code
+    return INCOMPLETE
 
 
 def export(paths: list[Path], format_: str = "json", rule: str = "max") -> int:

@@ -56,7 +56,10 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
     from hpccoll.analysis.choice_table import TuneTable
     from hpccoll.cases.catalogue import load_job
 
-    job = load_job(arguments.job, on_rank=True) if arguments.job else _job_from_options(arguments, launched)
+    if arguments.job:
+        job = load_job(arguments.job, on_rank=True)
+    else:
+        job = _job_from_options(arguments, launched)
     if job.table is not None:
         TuneTable.from_json(job.table)  # refuses what is not a table
     if job.communicator:
@@ -80,8 +83,13 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
         raise BadInputError("--aggregators", aggregators, expected)
     layout = replace(launched, aggregators=aggregators)
     command: JobCommand | None = arguments.command
-    request = command.request(arguments) if command else _call_request(arguments, layout.workers)
-    table = None if arguments.table is None else load_table(arguments.table, "--table")
+    if command:
+        request = command.request(arguments)
+    else:
+        request = _call_request(arguments, layout.workers)
+    table = None
+    if arguments.table is not None:
+        table = load_table(arguments.table, "--table")
     check_table_given("--table", arguments.table and str(arguments.table), request.algorithms)
     if (count := count_cases(request, layout.workers)) > MAX_CASES:
         raise UnusableError("options", f"{count} cases; a job has at most {MAX_CASES}")
@@ -116,7 +124,10 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     largest = given_or_usual(arguments.end, _default_largest(common["transports"]))
     transports_by_device((arguments.device,), common["transports"])
     check_timings("--timing", timings, common["transports"])
-    usual = DEFAULT_ALGORITHMS if family.name == "all_reduce" else ALL
+    if family.name == "all_reduce":
+        usual = DEFAULT_ALGORITHMS
+    else:
+        usual = ALL
     algorithms = with_files(split_words(given_or_usual(arguments.algorithms, usual)))
     given = parameter_values(arguments.param)
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
@@ -183,7 +194,9 @@ def parameters_of(
 
 def _rank_from_end(rank: Parameter, ranks: int) -> Any:
     """Return a rank that may be counted from the end: -1 is the last one."""
-    return rank % ranks if isinstance(rank, int) and -ranks <= rank < 0 else rank
+    if isinstance(rank, int) and -ranks <= rank < 0:
+        return rank % ranks
+    return rank
 
 
 def split_words(text: str) -> list[str]:

@@ -55,7 +55,8 @@ def print_remaining(program: "JobRunner", *, nothing: bool) -> None:
     """Print why measurements are missing, or that none were left."""
     from hpccoll.store.journal import journal_path
 
-    job, out = program.job, program.results.out
+    job = program.job
+    out = program.results.out
     if program.stop_signal:
         kept = "nothing is kept without --out"
         if out:

@@ -51,7 +51,9 @@ def sweep(
     with workflow.exclusive(out):
         check_output_directory(plan, out)
         every_s = 5.0 if profile == "testbed" else 30.0  # spare the controller of a large cluster
-        monitor = SlurmMonitor(out, every_s) if plan.launcher.slurm else None
+        monitor = None
+        if plan.launcher.slurm:
+            monitor = SlurmMonitor(out, every_s)
         orphans = workflow.kill_orphans(out) + (monitor.cancel_and_wait("the next sweep ended it") if monitor else [])
         for orphan in orphans:
             print(f"ended an orphan of an earlier sweep: {orphan}", file=sys.stderr)
@@ -102,7 +104,10 @@ def print_diagnoses(plan: "Plan", out: Path) -> int:
             newest = max(pattern.parent.glob(pattern.name), key=lambda path: path.stat().st_mtime)
             codes.append(print_recorded([newest], None, as_json=False))
         except ValueError as error:  # there is none, or it cannot be read
-            reason = f"hpccoll: {error}" if isinstance(error, BadInputError) else f"none: {out}/logs has its output"
+            if isinstance(error, BadInputError):
+                reason = f"hpccoll: {error}"
+            else:
+                reason = f"none: {out}/logs has its output"
             print(reason, file=sys.stderr)
             codes.append(INCOMPLETE)
     return max(codes, default=0)
@@ -150,7 +155,9 @@ def launch(plan_file: Path, job: str, out: Path) -> int:
     """
     from hpccoll.sweep.launch import launch as start
 
-    return 0 if start(plan_file, job, out) else INCOMPLETE
+    if start(plan_file, job, out):
+        return 0
+    return INCOMPLETE
 
 
 LAUNCH = Command(

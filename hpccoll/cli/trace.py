@@ -60,7 +60,9 @@ def trace(
     with collector_paused():
         for job in read.jobs:
             slow = slow_parts(job)
-            beside = against_curves(slow.times, rows, slow.hosts) if slow and rows is not None else None
+            beside = None
+            if slow and rows is not None:
+                beside = against_curves(slow.times, rows, slow.hosts)
             jobs.append(JobFindings(job, find_hangs(job), slow, beside))
     if out:
         from hpccoll.render.trace_page import write_trace_page

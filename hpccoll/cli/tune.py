@@ -127,7 +127,9 @@ def fit(paths: list[Path], out: Path | None = None, declare: Path | None = None,
     from hpccoll.render.model_report import model_lines
     from hpccoll.store.result_files import read_all
 
-    declared = load_yaml(declare, DeclaredSections, "--declare") if declare else None
+    declared = None
+    if declare:
+        declared = load_yaml(declare, DeclaredSections, "--declare")
     files = read_all(paths)
     with progress_counter("predictions") as progress:
         models = models_of(files.raw_results, declared, progress)

@@ -66,7 +66,9 @@ class DeadlineSync:
     """
 
     def __init__(self, ranks: Ranks, timeout: float) -> None:
-        self.ranks, self.limit_s, self.answer_s = ranks, timeout * LIMIT, timeout * ANSWER
+        self.ranks = ranks
+        self.limit_s = timeout * LIMIT
+        self.answer_s = timeout * ANSWER
         self.control_comm = ranks.comm.Dup()  # for messages while barriers are pending
         self._peers = [rank for rank in range(ranks.comm.size) if rank != ranks.comm.rank]
         self._sends: list[MPI.Request] = []  # a stalled rank may never receive them
@@ -153,7 +155,8 @@ class DeadlineSync:
             StalledError: if rank 0, which keeps the results, does not answer.
         """
         self._send_stop()
-        comm, names = self.control_comm, self.rank_names()
+        comm = self.control_comm
+        names = self.rank_names()
         report = type(error) is not PeerStallError, max(self._recent_waits_s), str(error)
         if comm.rank == 0:
             reports = {0: report, **self._receive_reports()}
@@ -167,7 +170,8 @@ class DeadlineSync:
             reports = comm.recv(source=0, tag=VERDICT)
         if comm.rank not in reports:
             raise ExcludedError
-        present, lost = sorted(reports), [rank for rank in range(comm.size) if rank not in reports]
+        present = sorted(reports)
+        lost = [rank for rank in range(comm.size) if rank not in reports]
         # It needs no other ranks. It is used even if all have answered: they have used the old one unequally.
         remaining = comm.Create_group(comm.Get_group().Incl(present))
         if not lost:

@@ -36,7 +36,9 @@ def summarise(comm: MPI.Intracomm, times_ns: NDArray[np.int64], rule: SummaryRul
     requests = []
     for part, root in enumerate(gathering):
         piece = np.ascontiguousarray(times_ns[:, ends[part] : ends[part + 1]])
-        received = np.empty((comm.size, *piece.shape), np.int64) if comm.rank == root else None
+        received = None
+        if comm.rank == root:
+            received = np.empty((comm.size, *piece.shape), np.int64)
         requests.append((comm.Igather(piece, received, root), piece))  # MPI reads the piece until it is sent
         if received is not None:
             gathered = received
@@ -58,7 +60,9 @@ def gather_kept(comm: MPI.Intracomm, local: NDArray[Any], stride: int) -> NDArra
     if not is_kept:
         return None
     try:
-        gathered = np.empty((kept.size, *local.shape), local.dtype) if kept.rank == 0 else None
+        gathered = None
+        if kept.rank == 0:
+            gathered = np.empty((kept.size, *local.shape), local.dtype)
         kept.Gather(np.ascontiguousarray(local), gathered)
     finally:
         kept.Free()

@@ -78,8 +78,13 @@ def reason_nccl_refuses(devices: Sequence[NcclDevice]) -> str | None:
     nodes = [*dict.fromkeys(device.node for device in sharing)]
     slices = len(nodes) == 1 and len({device.uuid for device in sharing}) == len(sharing)
     where = f"GPU {sharing[0].bus} of {' and '.join(nodes)}" + ", which have the same NCCL_HOSTID" * (len(nodes) > 1)
-    what = f"use slices of {where}, which NCCL takes for one GPU" if slices else f"share {where}"
-    installed = f" (this is NCCL {'.'.join(map(str, version))})" if version and not shares else ""
+    if slices:
+        what = f"use slices of {where}, which NCCL takes for one GPU"
+    else:
+        what = f"share {where}"
+    installed = ""
+    if version and not shares:
+        installed = f" (this is NCCL {'.'.join(map(str, version))})"
     return f"{len(sharing)} ranks {what}; valid: one rank a GPU; {'; '.join(SHARED_GPU_CHOICES)}{installed}"
 
 
@@ -107,7 +112,8 @@ class RankGpus:
     """
 
     def __init__(self, ranks: Ranks) -> None:
-        self.ranks, self._launched_local_rank = ranks, ranks.local_rank
+        self.ranks = ranks
+        self._launched_local_rank = ranks.local_rank
         self.pair: GpuPair | None = None  # what a launch of its own has found between nodes; None if there was none
         self._missing: dict[tuple[str, str], str | None] = {}
 
@@ -200,7 +206,9 @@ class RankGpus:
         if self.verdict.assumed:
             return f"MPI takes GPU memory: {self.verdict.description}"
         untried = self._must_cross_nodes and self.pair is None
-        return NOT_TRIED if untried else None
+        if not untried:
+            return None
+        return NOT_TRIED
 
     @cached_property
     def verdict(self) -> "CudaAwareVerdict":
@@ -242,7 +250,9 @@ class RankGpus:
     def _between_nodes(self) -> str:
         if not self._must_cross_nodes or not self.verdict.aware:
             return ""
-        return self.pair.description if self.pair else NOT_TRIED
+        if self.pair:
+            return self.pair.description
+        return NOT_TRIED
 
     def provenance(self, transports: Collection[str]) -> Mapping[str, Any]:
         """Return the record of the GPU of this rank if transports use it, and of MPI and NCCL if these do."""
@@ -289,7 +299,9 @@ class RankGpus:
         from hpccoll.host.gpu_monitor import GpuMonitor
 
         first = self._ranks_sharing(self.gpu_of_rank.id)[0] == self.ranks.comm.rank
-        return GpuMonitor(self.gpu_of_rank.id) if first else None
+        if not first:
+            return None
+        return GpuMonitor(self.gpu_of_rank.id)
 
     def _ranks_sharing(self, device: str) -> list[int]:
         own = self.ranks.node_id, device

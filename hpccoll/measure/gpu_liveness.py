@@ -51,7 +51,8 @@ def main(local_rank: int) -> None:
     for number in range(count):
         gpu_facts(gpu.device_bus(number))
     if count:
-        driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+        driver = ctypes.CDLL("libcuda.so.1")
+        context = ctypes.c_void_p()
         driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), local_rank % count)  # CUdevice is the number
 
 

@@ -172,7 +172,10 @@ def start_mpi(device: str) -> "MPI.Intracomm":
 
         assign_gpu_before_mpi()
     if not MPI.Is_initialized():
-        level = mpi4py.rc.thread_level if THREAD_LEVEL_VARIABLE in os.environ else default_thread_level(device)
+        if THREAD_LEVEL_VARIABLE in os.environ:
+            level = mpi4py.rc.thread_level
+        else:
+            level = default_thread_level(device)
         with _late_init_named():
             MPI.Init_thread(getattr(MPI, f"THREAD_{level.upper()}"))
         atexit.register(_start_finalize_alarm)
@@ -229,7 +232,8 @@ def _warn_of_shared_memory() -> None:
 
     MPICH may die of a signal in MPI_Init, which prints nothing, and a rank that dies ends those that come later.
     """
-    memory, ranks = SharedMemorySpace.read(), count_ranks(RANKS_OF_NODE_VARIABLES)
+    memory = SharedMemorySpace.read()
+    ranks = count_ranks(RANKS_OF_NODE_VARIABLES)
     if ranks > 1 and memory.is_too_small_for(ranks) and _is_first("shared-memory"):
         used = f"{ranks} ranks of MPICH use {ranks * MPICH_BYTES_PER_RANK / 2**20:.4g} MiB"
         remedy = f"if they die of signal 7 or 11, do: {SHARED_MEMORY_REMEDY}"

@@ -32,7 +32,9 @@ def counter_changes(before: Counters, after: Counters) -> dict[tuple[str, str], 
 def _sum(values: Iterable[Any]) -> Any:
     """Return the sum of numbers; None if one is unknown, or if there is none."""
     known = [*values]
-    return None if not known or None in known else sum(known)
+    if not known or None in known:
+        return None
+    return sum(known)
 
 
 def sum_over_ports(changes: CounterChanges, name: str) -> int | None:
@@ -108,7 +110,9 @@ class PortTraffic:
         }  # fmt: skip
 
     def _per_operation(self, value: int | None) -> float | None:
-        return None if value is None else value / self.operations
+        if value is None:
+            return None
+        return value / self.operations
 
     @property
     def sent(self) -> int | None:

@@ -51,14 +51,21 @@ class LoadRecorder:
     """
 
     def __init__(self, comm: MPI.Intracomm, attempt: "Attempt") -> None:
-        clocks, mine = [place.clock for place in attempt.places], attempt.places[comm.rank].clock
-        self._comm, self._host = comm, attempt.places[comm.rank].host
+        clocks = [place.clock for place in attempt.places]
+        mine = attempt.places[comm.rank].clock
+        self._comm = comm
+        self._host = attempt.places[comm.rank].host
         self._own = {place.pid for place in attempt.places if place.clock == mine}
-        self._before = _load_now() if clocks.index(mine) == comm.rank else None
+        if clocks.index(mine) == comm.rank:
+            self._before = _load_now()
+        else:
+            self._before = None
 
     def gather_start(self) -> list[Mapping[str, object]]:
         """Return, at rank 0, the load average of each host at the beginning; empty on other ranks."""
-        before = {"host": self._host, "load_average": [self._before.load_average]} if self._before else None
+        before = None
+        if self._before:
+            before = {"host": self._host, "load_average": [self._before.load_average]}
         return [each for each in self._comm.gather(before) or () if each is not None]
 
     def gather_end(self) -> list[Mapping[str, object]]:
@@ -72,8 +79,12 @@ class LoadRecorder:
         from hpccoll.host.machine_load import load_between
 
         after = _load_now()
-        used = load_between(self._before, after, self._own) if after else None
-        return None if used is None else {"host": self._host, **used}
+        used = None
+        if after:
+            used = load_between(self._before, after, self._own)
+        if used is None:
+            return None
+        return {"host": self._host, **used}
 
 
 def _load_now() -> "LoadSample | None":

@@ -72,9 +72,13 @@ class Ranks:
             os.sched_yield()
 
     def gather(self, local: Nanoseconds) -> Nanoseconds | None:
-        gathered = np.empty((self.comm.size, *local.shape), local.dtype) if self.comm.rank == 0 else None
+        gathered = None
+        if self.comm.rank == 0:
+            gathered = np.empty((self.comm.size, *local.shape), local.dtype)
         self.comm.Gather(np.ascontiguousarray(local), gathered)
-        return None if gathered is None else np.moveaxis(gathered, 0, -1)
+        if gathered is None:
+            return None
+        return np.moveaxis(gathered, 0, -1)
 
     def summarise(self, local: Nanoseconds, rule: SummaryRule, iterations: int) -> CaseTimes | None:
         return gathered_times.summarise(self.comm, local, rule, iterations)
@@ -151,7 +155,9 @@ def rank_namer(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
         launched = order[number]
         known = "" if mapping is None else f"MPI rank {launched}"
         where = " ".join(filter(None, (known, f"on {hosts[launched]}" if several else "")))
-        return f"rank {number} ({where})" if where else f"rank {number}"
+        if where:
+            return f"rank {number} ({where})"
+        return f"rank {number}"
 
     return name
 

@@ -43,7 +43,8 @@ def call_roll(comm: MPI.Intracomm, since: str = "MPI_Init") -> None:
             comm.send(node_name(), caller, ROLL_CALL)  # it is short: MPI stores it
     called = {0: range(1, comm.size), 1: range(1)}.get(comm.rank, range(0))
     missing = {rank: comm.irecv(source=rank, tag=ROLL_CALL) for rank in called}
-    hosts, named_at_s = [node_name()], [LATE_S, END_SHARE * start_timeout_s()]
+    hosts = [node_name()]
+    named_at_s = [LATE_S, END_SHARE * start_timeout_s()]
     while missing:
         for rank, request in [*missing.items()]:
             has_come, host = request.test()
@@ -54,8 +55,13 @@ def call_roll(comm: MPI.Intracomm, since: str = "MPI_Init") -> None:
         ends = waited_s > named_at_s[-1]
         if missing and (ends or waited_s > named_at_s[0]):
             del named_at_s[:-1]
-            who = f"rank {min(missing)} does" if len(missing) == 1 else f"ranks {format_cpu_list(missing)} do"
-            others = "" if comm.rank else f"; the others are on {host_ranges(hosts)}"
+            if len(missing) == 1:
+                who = f"rank {min(missing)} does"
+            else:
+                who = f"ranks {format_cpu_list(missing)} do"
+            others = ""
+            if not comm.rank:
+                others = f"; the others are on {host_ranges(hosts)}"
             end = "; the launch ends by MPI_Abort" if ends else ""
             print_of_rank(comm.rank, f"{who} not answer {waited_s:.0f} s after {since}{others}{end}")
         if missing and ends:

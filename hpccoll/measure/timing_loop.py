@@ -84,7 +84,8 @@ class RankProgress:
     """
 
     def __init__(self, iteration: int = 0) -> None:
-        self.task, self.case = "before the first case", ""
+        self.task = "before the first case"
+        self.case = ""
         """What the rank is doing, in words, and the id of the case that it belongs to; empty if it belongs to none."""
         self.where: Callable[[], str] = no_plan
         """A function that returns the progress of the current operation."""
@@ -96,13 +97,17 @@ class RankProgress:
 
     def begin(self, task: str, case: str = "") -> None:
         """Begin another task, with its iteration 0; ``case`` is the id of its case, if it has one."""
-        self.task, self.case, self.iteration = task, case, 0
+        self.task = task
+        self.case = case
+        self.iteration = 0
 
     @property
     def phase(self) -> str:
         """The current activity in words."""
         number = self.numbers[0]
-        return self._phase if number == NO_LOOP_PHASE else LOOP_PHASES[number]
+        if number == NO_LOOP_PHASE:
+            return self._phase
+        return LOOP_PHASES[number]
 
     @phase.setter
     def phase(self, phase: str) -> None:
@@ -125,7 +130,8 @@ class RankProgress:
 
     def enter(self, phase: str) -> None:
         """Enter a new phase."""
-        self.phase, self.phase_details = phase, no_plan
+        self.phase = phase
+        self.phase_details = no_plan
         self.numbers[2] += 1
 
 
@@ -158,12 +164,18 @@ class PythonLoop:
         self, operation: TimedOperation, sync: RankSync, progress: RankProgress,
         clock: Clock = time.perf_counter_ns, cpu_clock: Clock = time.process_time_ns,
     ) -> None:  # fmt: skip
-        self._operation, self._sync, self._progress = operation, sync, progress
-        self._clock, self._cpu_clock = clock, cpu_clock
+        self._operation = operation
+        self._sync = sync
+        self._progress = progress
+        self._clock = clock
+        self._cpu_clock = cpu_clock
 
     def run(self, count: int) -> tuple[Nanoseconds, int]:
         """Run ``count`` iterations; see ``RunIterations``."""
-        operation, progress, clock, cpu_clock = self._operation, self._progress, self._clock, self._cpu_clock
+        operation = self._operation
+        progress = self._progress
+        clock = self._clock
+        cpu_clock = self._cpu_clock
         barrier = self._sync.barrier
         times = np.empty((4, count), np.int64)
         wrong = 0

@@ -25,14 +25,19 @@ def watchdog(
     finished = threading.Event()
 
     def run() -> None:
-        last, since = progress.heartbeats, time.monotonic()
+        last = progress.heartbeats
+        since = time.monotonic()
         while not finished.wait(min(1.0, timeout / 4)):
             if progress.heartbeats != last:
-                last, since = progress.heartbeats, time.monotonic()
+                last = progress.heartbeats
+                since = time.monotonic()
             elif time.monotonic() - since > timeout:
                 ended = False
                 try:
-                    inside = progress.where() if progress.phase == IN_OPERATION else progress.phase_details()
+                    if progress.phase == IN_OPERATION:
+                        inside = progress.where()
+                    else:
+                        inside = progress.phase_details()
                     place = f"{progress.task}, iteration {progress.iteration}, {progress.phase}"
                     place = ": ".join(filter(None, (place, inside)))
                     report(f"stuck for {timeout:g} s: {place}")

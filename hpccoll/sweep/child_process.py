@@ -42,9 +42,12 @@ def run_child(
         log_file: a file for stdout and stderr; None relays them to this process.
         has_started: returns whether the launch has started; from then on the ranks' own watchdogs supervise it.
     """
-    first, last = list[str](), deque[str](maxlen=KEPT_LINES)
+    first = list[str]()
+    last = deque[str](maxlen=KEPT_LINES)
     with ExitStack() as stack:
-        log = stack.enter_context(log_file.open("w")) if log_file else None
+        log = None
+        if log_file:
+            log = stack.enter_context(log_file.open("w"))
         # Not a context manager: it would close the pipe, which blocks until the reader thread ends, and that ends only
         # when the last writer has closed it.
         child = subprocess.Popen(
@@ -63,8 +66,12 @@ def run_child(
     if child.returncode == 0:
         return None
     what = "start" if has_started else "end"
-    how = f"did not {what} within {timeout_s:g} s" if timed_out else exit_text(child.returncode)
-    lines, memory = [*first, *last], SharedMemorySpace.read()
+    if timed_out:
+        how = f"did not {what} within {timeout_s:g} s"
+    else:
+        how = exit_text(child.returncode)
+    lines = [*first, *last]
+    memory = SharedMemorySpace.read()
     cause = root_cause([line for line in lines if not line.startswith(SHARED_MEMORY_WARNING)])
     if is_memory_fault(child.returncode, memory, lines):
         cause = "; ".join(filter(None, (cause, f"{memory}; do: {SHARED_MEMORY_REMEDY}")))
@@ -97,7 +104,9 @@ def _relay_stderr(child: subprocess.Popen[str], out: IO[str], first: list[str], 
 
 def exit_text(code: int) -> str:
     """Return how a process ended."""
-    return f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    if code < 0:
+        return f"ended by signal {-code}"
+    return f"ended with exit code {code}"
 
 
 OUT_OF_MEMORY = re.compile(r"oom.?kill|out of memory", re.IGNORECASE)
@@ -148,7 +157,10 @@ def root_cause(lines: Sequence[str]) -> str | None:
 def _mpi_failure(lines: Sequence[str]) -> str:
     """Return how MPI failed: the first error, the timeout or the last line, and the tasks that failed."""
     timeout = next((line for line in lines if RANK_TIMEOUT.match(line)), None)
-    before = lines[: lines.index(timeout)] if timeout else lines
+    if timeout:
+        before = lines[: lines.index(timeout)]
+    else:
+        before = lines
     failed_tasks = _srun_errors(lines)
     task_failed_first = bool(failed_tasks) and not failed_tasks[0].endswith(TERMINATED)
     errors = (line for line in before if ERROR.search(line) and not line.startswith("srun: "))

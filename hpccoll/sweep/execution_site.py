@@ -104,7 +104,9 @@ class ExecutionSite:
     def mpi(self) -> str | None:
         """The version string of the MPI library of this environment; None if jobs may load another one."""
         elsewhere = self.is_offline or self.site.container or self.launcher.setup
-        return None if elsewhere else mpi_version() or None
+        if elsewhere:
+            return None
+        return mpi_version() or None
 
     def variable_notes(self, sweep: Sweep) -> Iterator[str]:
         """Yield a note for each inherited variable that affects the jobs of a sweep or looks misspelt.
@@ -112,7 +114,8 @@ class ExecutionSite:
         Raises:
             BadInputError: if an inherited variable overrides a setting that the variants compare.
         """
-        inherited, variants = self._inherited, sweep.environments
+        inherited = self._inherited
+        variants = sweep.environments
         for variant, settings in sweep.communicators.items():
             for setting, name in overridden_settings(inherited.keys() - variants[variant].keys(), settings):
                 why = f"it would override {setting} of variant {variant}"
@@ -147,7 +150,9 @@ class ExecutionSite:
             workers, aggregators = self.aggregator_partitions
             reason = workers.why_unavailable(shape.nodes, cpus, shape.aggregators)
             reason = reason or aggregators.why_unavailable(shape.aggregators, cpus_per_task)
-        return f"{shape.text}: {reason}" if reason else None
+        if not reason:
+            return None
+        return f"{shape.text}: {reason}"
 
     def why_too_few_gpus(self, shape: Shape, transport: str, environment: Mapping[str, str]) -> str | None:
         """Return why a node has too few GPUs for ``shape``; None if it has enough or the site file gives no number.
@@ -226,7 +231,9 @@ def _variant_variables(sweep: Sweep) -> Iterator[str]:
 
 def _is_relevant(transports: Sequence[str], name: str) -> bool:
     """Return whether a library of ``transports`` can read a variable: NCCL_* needs nccl, MPI's need another one."""
-    return "nccl" in transports if name.startswith("NCCL_") else {*transports} != {"nccl"} or name not in VARIABLES
+    if name.startswith("NCCL_"):
+        return "nccl" in transports
+    return {*transports} != {"nccl"} or name not in VARIABLES
 
 
 def _leak_note(where: str, value: str, name: str, variants: Mapping[str, Mapping[str, str]]) -> str | None:
@@ -242,8 +249,14 @@ def _leak_note(where: str, value: str, name: str, variants: Mapping[str, Mapping
         return None
     if setting and known and name not in FABRIC_VARIABLES:
         raise _override_error(where, value, name, f"variant {setting[0]} sets it, and {others[0]} would inherit it")
-    many = f"all other variants than {', '.join(setting)}" if setting else f"all {len(others)} variants"
-    listed = many if len(others) > MAX_LISTED else ", ".join(others) or "every job"
+    if setting:
+        many = f"all other variants than {', '.join(setting)}"
+    else:
+        many = f"all {len(others)} variants"
+    if len(others) > MAX_LISTED:
+        listed = many
+    else:
+        listed = ", ".join(others) or "every job"
     return f"{assignment(name, value)} of {where} also applies to {listed}; their names do not show it"
 
 

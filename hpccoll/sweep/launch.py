@@ -175,7 +175,8 @@ def _finalize(job: Job, output: Output) -> bool:
     If all cases are in the journal but the ranks did not write the raw file, it is written here. A partial raw file is
     removed: the journal holds all its data.
     """
-    raw, out = output.read(), output.path
+    raw = output.read()
+    out = output.path
     if raw is None or not journal_path(out).exists():
         return raw is not None and raw.complete
     if not raw.complete:
@@ -239,7 +240,9 @@ class JobLaunch:
         from hpccoll.sweep.doctor.machine import MachineFacts  # only launches that fail ask for them
 
         in_container = self.launcher.program != "hpccoll" or "--container-image" in self.launcher.command
-        return () if self.launcher.setup or in_container else MachineFacts().pmi_types
+        if self.launcher.setup or in_container:
+            return ()
+        return MachineFacts().pmi_types
 
     def diagnose(self, options: Sequence[str] | None, out: Path) -> bool:
         """Diagnose the nodes, if there are several, with options of ``hpccoll diagnose``, into a file next to ``out``.
@@ -308,7 +311,8 @@ class JobLaunch:
         """
         if not (cases := probe_cases(self.job, shape)):
             return None
-        logs, where = log_directory(out, self.job, shape), " ".join((os.environ.get(JOB_ID, "local"), *self.hosts))
+        logs = log_directory(out, self.job, shape)
+        where = " ".join((os.environ.get(JOB_ID, "local"), *self.hosts))
         file = logs.with_suffix(".evidence.json")
         if _has_evidence(file, self.job, where):
             return file

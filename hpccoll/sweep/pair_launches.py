@@ -140,7 +140,8 @@ class PairLaunches:
 
     def _await(self, launches: Sequence[_Launch], row: Floats) -> Sequence[_Launch]:
         """Fill in the times [hosts] of launches, and return those that had not ended by the deadline, or a stop."""
-        begun, running = time.monotonic(), launches
+        begun = time.monotonic()
+        running = launches
         while True:
             passed = time.monotonic() - begun
             ended = [each for each in running if each.process.poll() is not None]
@@ -159,7 +160,8 @@ class PairLaunches:
         code = cast("int", launch.process.returncode)
         text, errors = (file.read_text(errors="replace") for file in (launch.output, launch.errors))
         try:
-            found, why = read_pair(Path("output"), text), ""
+            found = read_pair(Path("output"), text)
+            why = ""
         except BadInputError as error:
             found, why = None, str(error)
         if found and found.wrong:
@@ -223,7 +225,9 @@ def diagnose_with(
     launcher, *_ = _words("--launch", launch)
     if shutil.which(launcher) is None:
         raise BadInputError("--launch", launch, f"a command on PATH: there is no {launcher}")
-    recorder, begun, testbed = Recorder(pairs.measure), datetime.now(UTC), testbed_facts()
+    recorder = Recorder(pairs.measure)
+    begun = datetime.now(UTC)
+    testbed = testbed_facts()
     diagnosis: Diagnosis | None = None
     with suppress(StoppedError):
         diagnosis = ask(question, recorder)
@@ -268,7 +272,10 @@ def hosts_to_diagnose(text: str | None) -> tuple[str, ...]:
     job = os.environ.get(JOB_ID)
     if text is None and job is None:
         raise BadInputError("--hosts", None, f"there is no allocation ({JOB_ID}): name the hosts, with commas")
-    hosts = _hosts_of_job(str(job)) if text is None else _named_hosts(text)
+    if text is None:
+        hosts = _hosts_of_job(str(job))
+    else:
+        hosts = _named_hosts(text)
     if len(hosts) > MOST_HOSTS:
         why = f"the program is launched on each pair in each slot; do: --hosts, {MOST_HOSTS} of them"
         raise UnusableError("--with", f"there are {len(hosts)} hosts, and it takes at most {MOST_HOSTS}: {why}")
@@ -289,7 +296,9 @@ def _named_hosts(text: str) -> tuple[str, ...]:
     if os.path.isfile(text):  # noqa: PTH113  Path.is_file raises OSError for many names: a file name has 255 bytes
         return tuple(_hosts_of_file(Path(text)))
     names = "".join(text.split())
-    return host_names(names) if "[" in names else tuple(filter(None, names.split(",")))
+    if "[" in names:
+        return host_names(names)
+    return tuple(filter(None, names.split(",")))
 
 
 def _hosts_of_file(path: Path) -> Iterator[str]:

@@ -15,7 +15,9 @@ def _data_directory(name: str, *checkout: str) -> Path:
     """Return a data directory: inside an installed package, or next to the package in a checkout."""
     package = Path(hpccoll.__file__).parent
     installed = package / name
-    return installed if installed.is_dir() else package.parent.joinpath(*checkout)
+    if installed.is_dir():
+        return installed
+    return package.parent.joinpath(*checkout)
 
 
 def workflow_directory() -> Path:

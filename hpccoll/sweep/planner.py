@@ -84,11 +84,16 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
     except BadInputError as error:
         if error.key == "--out":
             raise error.with_key(f"--out {out}") from None
-        plural = f"{error.key}s" if f"{error.key}s" in Sweep.model_fields else error.key
+        if f"{error.key}s" in Sweep.model_fields:
+            plural = f"{error.key}s"
+        else:
+            plural = error.key
         raise error.with_key(f"{config}: {plural}") from None
     if not jobs:
         raise _nothing_to_measure(config, sweep, execution_site, skips)
-    diagnose = sweep.diagnose.options if sweep.diagnose else None
+    diagnose = None
+    if sweep.diagnose:
+        diagnose = sweep.diagnose.options
     seconds = {job.name: estimate_seconds(job) + diagnosis_seconds(job, diagnose) for job in jobs}
     requests = {job.name: execution_site.resource_request(job, seconds[job.name]) for job in jobs}
     with naming_site_file(site):
@@ -117,7 +122,9 @@ def estimate_seconds(job: Job) -> float:
     records the largest number. Between nodes each case has an extra pass that counts bytes.
     """
     measured_s = len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
-    starts_s, recorded_s, counted_s = 0.0, 0.0, 0.0
+    starts_s = 0.0
+    recorded_s = 0.0
+    counted_s = 0.0
     for shape in job.shapes:
         starts_s += start_seconds(shape)
         if probe_cases(job, shape):
@@ -142,7 +149,10 @@ def _check_count(sweep: Sweep) -> None:
     variants = max(1, len(sweep.variants))
     request = sweep.request()
     counts = {shape: variants * count_cases(request, shape.ranks) for shape in shapes}
-    jobs_of_variant = len(sweep.ranks_of_nodes) if sweep.nested else len(shapes)
+    if sweep.nested:
+        jobs_of_variant = len(sweep.ranks_of_nodes)
+    else:
+        jobs_of_variant = len(shapes)
     cases_times_ranks = sum(count * shape.processes for shape, count in counts.items())
     totals = {
         "cases": (sum(counts.values()), MAX_CASES),
@@ -188,7 +198,10 @@ def _nothing_to_measure(
     reasons = Counter(skip.reason for skip in skips)
     ((reason, _),) = reasons.most_common(1)
     more = len(reasons) - 1
-    why = f"{reason} (and {format_count(more, 'more reason')})" if more else reason
+    if more:
+        why = f"{reason} (and {format_count(more, 'more reason')})"
+    else:
+        why = reason
     if all(execution_site.why_unavailable(shape) for shape in sweep.shapes()):
         key, values = ("nodes", sweep.nodes) if sweep.nodes else ("ranks", sweep.ranks)
         return BadInputError(f"{config}: {key}", values, f"at least one that can be measured: {why}")
@@ -260,11 +273,15 @@ class _Allocation:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        return self.sweep.environments[self.variant] if self.variant else {}
+        if not self.variant:
+            return {}
+        return self.sweep.environments[self.variant]
 
     @property
     def communicator(self) -> Mapping[str, Parameter]:
-        return self.sweep.communicators[self.variant] if self.variant else {}
+        if not self.variant:
+            return {}
+        return self.sweep.communicators[self.variant]
 
     def cases(self, shape: Shape) -> Iterator[Case]:
         for case in expand_cases(self.sweep.request(), shape.ranks):
@@ -280,7 +297,8 @@ class _Allocation:
         skipped: list[tuple[Case, str]] = []
         for shape in shapes:
             layout = Layout.of(shape.ranks, shape.ranks_per_node, shape.aggregators)
-            facts, plans = self._facts(shape), MeasuredPlans(layout, shape)
+            facts = self._facts(shape)
+            plans = MeasuredPlans(layout, shape)
             for case in self.cases(shape):
                 reason = skip_reason(case, layout, facts) or self._missing(case, shape)
                 if reason := reason or (plans.skip_reason(case) if facts.racks_known else None):
@@ -288,7 +306,10 @@ class _Allocation:
                 else:
                     kept.setdefault(shape, []).append(case)
         largest = max(kept or shapes or requested)
-        size = f"p{largest.ranks}" if self.sweep.nodes is None else f"n{replace(largest, aggregators=0)}"
+        if self.sweep.nodes is None:
+            size = f"p{largest.ranks}"
+        else:
+            size = f"n{replace(largest, aggregators=0)}"
         name = ".".join(filter(None, ("-".join(self.sweep.transports), size, self.variant)))
         cases = tuple(chain(*kept.values()))
         files = file_paths(cases)
@@ -314,8 +335,12 @@ class _Allocation:
 
     def _missing(self, case: Case, shape: Shape) -> str | None:
         """Return why the site cannot run a case as its variant means it."""
-        gpus = self.site.why_too_few_gpus(shape, case.transport, self.environment) if case.device == "cuda" else None
-        unread = None if self.communicator else self.site.why_unread(self.environment)
+        gpus = None
+        if case.device == "cuda":
+            gpus = self.site.why_too_few_gpus(shape, case.transport, self.environment)
+        unread = None
+        if not self.communicator:
+            unread = self.site.why_unread(self.environment)
         return gpus or (f"{self.variant}: {unread}" if unread else None)
 
 

@@ -86,7 +86,8 @@ def progress_display(total: int, *, slurm: bool) -> Iterator[ShowProgress]:
     def show(count: MeasurementCount) -> None:
         nonlocal last
         now = time.monotonic()
-        tenths, left = 10 * count.done // max(total, 1), pace.text(count, now)
+        tenths = 10 * count.done // max(total, 1)
+        left = pace.text(count, now)
         parts = f"{count.done} of {total} measurements", format_wait(now - begun), left
         text = ", ".join(filter(None, parts))
         if sys.stderr.isatty():

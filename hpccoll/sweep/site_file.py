@@ -203,7 +203,9 @@ class Site(YamlSection):
     def gpus(self) -> int | None:
         """The number of GPUs of a node; None if the site file does not give it."""
         request = self.gres or self.gpus_per_node
-        return int(request.rpartition(":")[2]) if request else None
+        if not request:
+            return None
+        return int(request.rpartition(":")[2])
 
     @property
     def _cpus(self) -> str | None:
@@ -216,7 +218,9 @@ class Site(YamlSection):
         if CPU_OPTION.search(self.launcher):
             return None
         if self.cpus_per_task or not self.gpus or self.aggregators:
-            return str(self.cpus_per_task) if self.cpus_per_task else None
+            if not self.cpus_per_task:
+                return None
+            return str(self.cpus_per_task)
         return f"$(({CPUS_ON_NODE} / {{ranks_per_node}}))"
 
     def rank_launcher(self, variables: Iterable[str] = ()) -> Launcher:
@@ -224,13 +228,17 @@ class Site(YamlSection):
         arguments = [self.launcher]
         if "{ranks}" not in self.launcher:
             arguments += [GEOMETRY]
-            arguments += [f"--cpus-per-task={self._cpus}"] if self._cpus else []
-            arguments += ["--gpu-bind=none"] if self.gpus else []
+            if self._cpus:
+                arguments.append(f"--cpus-per-task={self._cpus}")
+            if self.gpus:
+                arguments.append("--gpu-bind=none")
         program = "hpccoll"
         if self.container and self.container.runtime == "pyxis":
             arguments += [f"--container-image={_quote_braces(self.container.image)}", '--container-workdir="$PWD"']
-            mounts, names = ",".join(self.container.mounts), ",".join(dict.fromkeys([*self.environment, *variables]))
-            arguments += [f"--container-mounts={_quote_braces(mounts)}"] if mounts else []
+            mounts = ",".join(self.container.mounts)
+            names = ",".join(dict.fromkeys([*self.environment, *variables]))
+            if mounts:
+                arguments.append(f"--container-mounts={_quote_braces(mounts)}")
             arguments += [f"--container-env={names}"] if names else []  # the image's own would win
         elif self.container:
             binds = "".join(f" --bind {shlex.quote(mount)}" for mount in self.container.mounts)
@@ -252,9 +260,11 @@ class Site(YamlSection):
         but by ``gres`` or ``gpu``, with which it requests as many tasks for each GPU as the job has, unless it is told
         0 (get_submit_command of 2.8); ``--gpus-per-node`` among the further options is all that Slurm needs.
         """
-        partition, constraint = self.partition, self.constraint
+        partition = self.partition
+        constraint = self.constraint
         if shape.dedicated_aggregators and self.aggregators:
-            partition, constraint = self.aggregators.partition, self.aggregators.constraint(shape)
+            partition = self.aggregators.partition
+            constraint = self.aggregators.constraint(shape)
         extra = [f"--ntasks-per-node={shape.ranks_per_node}", f"--signal=USR1@{self.signal_s}"]
         if self.exclusive:
             extra.append("--exclusive")
@@ -294,7 +304,9 @@ def load_site(name: str | None, profile: str) -> Site:
     """
     known = {path.stem: path for path in site_files()}
     if name is None:
-        return load_yaml(known[profile], Site, "--site") if profile in known else Site.model_validate({})
+        if profile in known:
+            return load_yaml(known[profile], Site, "--site")
+        return Site.model_validate({})
     if name in known:
         return load_yaml(known[name], Site, "--site")
     if not Path(name).is_file():

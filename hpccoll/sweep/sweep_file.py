@@ -58,7 +58,9 @@ Pairs = Annotated[Literal["ends", "all"] | list[tuple[Rank, Rank]], BeforeValida
 
 def _load_table(value: object) -> object:
     """Read the table file, whose content becomes part of the plan."""
-    return load_table(Path(str(value)), "table") if value is not None else None
+    if value is None:
+        return None
+    return load_table(Path(str(value)), "table")
 
 
 A_RANK_FOR_EACH_GPU, USUAL_GPUS = "gpus", 8
@@ -221,12 +223,15 @@ class Sweep(YamlSection):
         return Effort(**self.effort.model_dump(), rounds=self.rounds)
 
     def sizes(self) -> list[int]:
-        return self.bytes.sizes() if isinstance(self.bytes, SizeRange) else self.bytes or []
+        if isinstance(self.bytes, SizeRange):
+            return self.bytes.sizes()
+        return self.bytes or []
 
     def notes(self) -> Iterator[str]:
         """Yield a note if the largest size of a range is not measured, and one on GPUs that the site does not count."""
         if isinstance(self.bytes, SizeRange) and self.sizes()[-1] != self.bytes.last:
-            last, to = format_size(self.sizes()[-1]), format_size(self.bytes.last)
+            last = format_size(self.sizes()[-1])
+            to = format_size(self.bytes.last)
             yield f"the largest size is {last}: the factor {self.bytes.factor} does not reach {to}"
 
         if A_RANK_FOR_EACH_GPU in self.ranks_per_node:

@@ -58,7 +58,10 @@ def snakemake_command(config: Path, profile: str, site: str | None, out: Path, e
         raise UnusableError("PATH", f"Snakemake starts {' and '.join(missing)}, not found there; do: add the directory")
     settings = [f"out={_snakemake_path('--out', out)}", f"profile={profile}"]
     if site:
-        site_name = _snakemake_path("--site", Path(site)) if Path(site).exists() else site
+        if Path(site).exists():
+            site_name = _snakemake_path("--site", Path(site))
+        else:
+            site_name = site
         settings.append(f"site={site_name}")
     if profile != "local" and re.search(r"[%\\]", str(out.resolve())):
         raise BadInputError("--out", str(out), "a path without % and \\: Slurm replaces them in the names of logs")
@@ -182,7 +185,8 @@ def run_workflow(
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab", opener=open_without_links) as file, interruptible(*END_SIGNALS):  # Snakemake inherits it
         child = _start(command, file, out)
-        reason, interrupted = "the sweep ended without it", False
+        reason = "the sweep ended without it"
+        interrupted = False
         try:
             left = MAX_STARTS - 1
             while (why := _wait_for_snakemake(child, show, monitor)) and monitor:
@@ -199,14 +203,18 @@ def run_workflow(
         except BadInputError as error:  # Slurm does not answer: the next sweep continues
             print(f"hpccoll: {error}", file=sys.stderr)
         except KeyboardInterrupt:
-            reason, interrupted = "the sweep was interrupted", True
+            reason = "the sweep was interrupted"
+            interrupted = True
             _print_note(f"interrupted: ending what runs, in {INTERRUPT_S:g} s at most")
             with suppress(KeyboardInterrupt):
                 seconds = INTERRUPT_S
                 if monitor:
                     monitor.controller.ask()
                     monitor.cancel_all(reason)  # before Snakemake cancels them without a reason
-                    seconds = OUTAGE_INTERRUPT_S if monitor.controller.unreachable else INTERRUPT_S
+                    if monitor.controller.unreachable:
+                        seconds = OUTAGE_INTERRUPT_S
+                    else:
+                        seconds = INTERRUPT_S
                 _interrupt(child, seconds)
             _print_note(f"{reason}: the same command measures the rest")
         finally:

@@ -40,7 +40,9 @@ def sections_of(name: str) -> WorkloadSections:
 def section_type() -> Any:
     """Return the type of an entry of ``workloads``: a section of any workload."""
     models = [sections_of(name).section for name in contributed_names("sections")]
-    return reduce(or_, models) if models else YamlSection
+    if models:
+        return reduce(or_, models)
+    return YamlSection
 
 
 def workloads_of(sections: Sequence[Any]) -> dict[str, list[Any]]:

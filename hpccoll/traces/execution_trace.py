@@ -36,7 +36,10 @@ class _Trace(msgspec.Struct):
 
 def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is an execution trace."""
-    return head.lstrip().startswith(b"{") and b'"schema"' in head and (b'"nodes"' in head or b"chakra" in head)
+    is_object = head.lstrip().startswith(b"{")
+    has_schema = b'"schema"' in head
+    has_nodes = b'"nodes"' in head or b"chakra" in head
+    return is_object and has_schema and has_nodes
 
 
 def read(path: Path) -> RecordedJob:
@@ -73,7 +76,9 @@ def _place_of_name(inputs: Sequence[Any]) -> int | None:
     for at, value in enumerate(inputs):
         if isinstance(value, str):
             has_numbers = at >= 3 and isinstance(inputs[at - 3], int) and isinstance(inputs[at - 1], int)
-            return at if has_numbers else None
+            if not has_numbers:
+                return None
+            return at
     return None
 
 
@@ -96,7 +101,10 @@ def _call(node: _Node, inputs: Sequence[Any], at: int, groups: Mapping[str, Grou
 def _values(raw: msgspec.Raw) -> Sequence[Any]:
     """Return the inputs of a node: since 1.1.0 they are ``values`` beside their shapes and types."""
     inputs = decode_part(raw)
-    values = inputs.get("values") if isinstance(inputs, dict) else inputs
+    if isinstance(inputs, dict):
+        values = inputs.get("values")
+    else:
+        values = inputs
     return values if isinstance(values, list) else []
 
 

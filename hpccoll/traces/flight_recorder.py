@@ -142,7 +142,10 @@ def _rank_of_path(path: Path, groups: Iterable[Group]) -> int:
     Raises:
         ValueError: if no number of the name is in all groups.
     """
-    members = [group.ranks for group in groups if group.ranks]
+    members = []
+    for group in groups:
+        if group.ranks:
+            members.append(group.ranks)
     for number in map(int, _numbers_of_path(path)):
         if all(number in ranks for ranks in members):
             return number
@@ -168,7 +171,8 @@ def _counts(dump: _Dump, of_id: Mapping[int, Group]) -> tuple[list[tuple[Group, 
         if group is None:
             unknown += 1
         else:
-            enqueued, completed = int(status.last_enqueued_collective), int(status.last_completed_collective)
+            enqueued = int(status.last_enqueued_collective)
+            completed = int(status.last_completed_collective)
             counts[group] = max(0, enqueued), max(0, completed)
     return [(group, *numbers) for group, numbers in counts.items()], unknown
 
@@ -193,7 +197,10 @@ def _groups_by_id(dump: _Dump) -> dict[int, Group]:
     for entry in dump.entries:
         name, description = entry.process_group
         groups_by_id[entry.pg_id] = configured.get(name) or unique_group(Group(name, (), description))
-    ids = [int(key) for key in dump.pg_status if key.isdecimal()]
+    ids = []
+    for key in dump.pg_status:
+        if key.isdecimal():
+            ids.append(int(key))
     if len(ids) == len(configured) and all(name.isdecimal() for name in configured):
         names = sorted(configured, key=int)
         paired = {number: configured[name] for number, name in zip(sorted(ids), names, strict=True)}
@@ -248,7 +255,9 @@ def _call(
     name: str, input_sizes: _Sizes, input_dtypes: tuple[str, ...], output_sizes: _Sizes, output_dtypes: tuple[str, ...]
 ) -> _Call:
     """Return what an entry with these values called."""
-    dtype = dtype_of_torch(output_dtypes[0]) if output_dtypes else None
+    dtype = None
+    if output_dtypes:
+        dtype = dtype_of_torch(output_dtypes[0])
     return _Call(
         collective_of_torch(name),
         bytes_in=_total_bytes(input_sizes, input_dtypes),
@@ -296,14 +305,18 @@ def _operation(rank: int, entry: _Entry, group: Group, call_of: Callable[..., _C
 def _named_peer(name: str) -> int | None:
     """Return the number that a message has in its group's ranks by its name, such as ``nccl:send 0->1``."""
     peer = re.search(r"(?:->|<-)(\d{1,9})", name)
-    return int(peer[1]) if peer else None
+    if not peer:
+        return None
+    return int(peer[1])
 
 
 def _rank_in(group: Group, number: int) -> int | None:
     """Return the rank of the job that has a number in a group."""
     if not group.ranks:
         return number
-    return group.ranks[number] if number < len(group.ranks) else None
+    if number < len(group.ranks):
+        return group.ranks[number]
+    return None
 
 
 def _total_bytes(shapes: Sequence[Sequence[Integer]], names: Sequence[str]) -> int | None:
@@ -315,7 +328,9 @@ def _total_bytes(shapes: Sequence[Sequence[Integer]], names: Sequence[str]) -> i
         dtype = dtype_of_torch(name)
         if dtype is not None:
             total += math.prod(shape) * dtype[1]
-    return total if 0 < total < MAX_SIZE else None
+    if 0 < total < MAX_SIZE:
+        return total
+    return None
 
 
 def _place(frames: Sequence[_Frame]) -> str | None:
@@ -323,4 +338,6 @@ def _place(frames: Sequence[_Frame]) -> str | None:
     if not frames:
         return None
     own = [frame for frame in frames if "/torch/" not in frame.filename] or list(frames)
-    return f"{own[0].filename}:{own[0].line} {own[0].name}" if own else None
+    if not own:
+        return None
+    return f"{own[0].filename}:{own[0].line} {own[0].name}"

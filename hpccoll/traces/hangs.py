@@ -110,7 +110,10 @@ def _still_open(
     opened_before = {(rank, call.call) for rank, calls in _opened(before).items() for call in calls}
     still_open = {}
     for rank, calls in opened.items():
-        lasting = [call for call in calls if (rank, call.call) in opened_before]
+        lasting = []
+        for call in calls:
+            if (rank, call.call) in opened_before:
+                lasting.append(call)
         if lasting:
             still_open[rank] = lasting
     return still_open
@@ -171,8 +174,14 @@ def _older_files(job: RecordedJob) -> set[int]:
 
 def _without_ranks(job: RecordedJob, ranks: set[int]) -> RecordedJob:
     """Return a job without what some ranks recorded."""
-    operations = [call for call in job.operations if call.rank not in ranks]
-    progress = [counted for counted in job.progress if counted.rank not in ranks]
+    operations = []
+    for call in job.operations:
+        if call.rank not in ranks:
+            operations.append(call)
+    progress = []
+    for counted in job.progress:
+        if counted.rank not in ranks:
+            progress.append(counted)
     return replace(job, operations=operations, progress=progress)
 
 
@@ -183,9 +192,14 @@ def _when(operation: RecordedOperation) -> tuple[int, int]:
 
 def _opened(job: RecordedJob) -> dict[int, list[RecordedOperation]]:
     """Return the operations that a rank has enqueued and not completed, in their order."""
-    tell_ends = {(progress.rank, progress.group) for progress in job.progress if progress.completed is not None}
-    not_completed = (call for call in job.operations if call.state != "completed")
-    calls = [call for call in not_completed if (call.rank, call.group) in tell_ends]
+    tell_ends = set()
+    for progress in job.progress:
+        if progress.completed is not None:
+            tell_ends.add((progress.rank, progress.group))
+    calls = []
+    for call in job.operations:
+        if call.state != "completed" and (call.rank, call.group) in tell_ends:
+            calls.append(call)
     opened = defaultdict[int, list[RecordedOperation]](list)
     for call in sorted(calls, key=_when):
         opened[call.rank].append(call)
@@ -209,7 +223,10 @@ def _lasting(before: Iterable[BlockedRanks], now: Iterable[BlockedRanks]) -> Ite
 
 
 def _waits(job: RecordedJob) -> Iterator[BlockedRanks]:
-    messages = {call.group for call in job.operations if call.peer is not None}
+    messages = set()
+    for call in job.operations:
+        if call.peer is not None:
+            messages.add(call.group)
     for progress in job.progress:
         if (progress.completed or 0) > progress.enqueued:  # a message was completed before
             messages.add(progress.group)
@@ -256,7 +273,11 @@ def _waits_of_messages(job: RecordedJob, messages: set[Group]) -> Iterator[Block
     """Yield who waits in groups with messages, in which counts say nothing about collectives."""
     recorded = {progress.rank for progress in job.progress}
     opened = _opened(job)
-    calls = [call for calls_of_rank in opened.values() for call in calls_of_rank if call.group in messages]
+    calls = []
+    for calls_of_rank in opened.values():
+        for call in calls_of_rank:
+            if call.group in messages:
+                calls.append(call)
     yield from _waits_for_peers(calls, recorded)
     completed = by_call(call for call in job.operations if call.state == "completed")
     full = {call.rank for call in job.operations if call.state == "completed"}  # other dumps have open ones only
@@ -303,7 +324,10 @@ def _waits_for_unrecorded(
         awaiting = [call for call in firsts if call.peer is None or call.peer in unrecorded]
         if not unrecorded or not awaiting:
             continue
-        awaited = {call.peer for call in awaiting if call.peer is not None}
+        awaited = set()
+        for call in awaiting:
+            if call.peer is not None:
+                awaited.add(call.peer)
         if any(call.peer is None for call in awaiting):
             awaited = unrecorded
         ranks = tuple(sorted(call.rank for call in awaiting))
@@ -342,7 +366,9 @@ def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterat
 
     So it does the messages of a pair of ranks, but for those of one batch, which have one number.
     """
-    calls = [call for calls_of_rank in opened.values() for call in calls_of_rank]
+    calls: list[RecordedOperation] = []
+    for calls_of_rank in opened.values():
+        calls += calls_of_rank
     launched = by_call(calls)
     for (group, sequence), operations in by_call(calls_of_rank[0] for calls_of_rank in opened.values()).items():
         later = launched[group, sequence].keys() - operations.keys()

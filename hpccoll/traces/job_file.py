@@ -68,6 +68,8 @@ def decode_part(content: bytes | msgspec.Raw) -> Any:
     if text.count(b"{") + text.count(b"[") > MAX_OBJECTS:
         raise ValueError(f"it has more than {MAX_OBJECTS} lists and objects")
     try:
-        return msgspec.json.decode(text) if text else None
+        if not text:
+            return None
+        return msgspec.json.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

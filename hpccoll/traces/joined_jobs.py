@@ -35,11 +35,15 @@ class _Run:
         """Add a file."""
         self.jobs.append(job)
         self.taken_ns = max(self.taken_ns, job.taken_ns)
-        self.hashes |= {group.name for group in job.groups if not group.of_job}
+        for group in job.groups:
+            if not group.of_job:
+                self.hashes.add(group.name)
         ranks = {rank.rank for rank in job.ranks}
         self.ranks |= ranks
         if job.progress:
-            self.threads |= {(rank, thread) for rank in ranks for thread in job.threads}
+            for rank in ranks:
+                for thread in job.threads:
+                    self.threads.add((rank, thread))
 
     def is_of_one_job(self, other: "_Run") -> bool:
         """Return whether other files are of the same job."""
@@ -59,7 +63,9 @@ class _Run:
         times = set[tuple[int, int]]()
         for job in self.jobs:
             if job.progress:
-                times |= {(call.rank, call.enqueued_ns) for call in job.operations if call.enqueued_ns}
+                for call in job.operations:
+                    if call.enqueued_ns:
+                        times.add((call.rank, call.enqueued_ns))
         return times
 
 
@@ -136,8 +142,12 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
     before = None
     if max(polls) > 1:
         before = RecordedJob(source, **_as_of(2, parts, files, groups))
-    ranks = {rank.rank: rank for job in parts for rank in job.ranks}
-    computing = [record for job in parts for record in job.computing]
+    ranks = {}
+    computing: list[Computing] = []
+    for job in parts:
+        computing += job.computing
+        for rank_of_job in job.ranks:
+            ranks[rank_of_job.rank] = rank_of_job
     for rank in _ranks_with_overlapping_windows(computing):
         lacking.append(f"which ranks wrote the files of rank {rank} that are of the same time")
     for job in parts:
@@ -211,10 +221,10 @@ def _as_of(
             rank = call.rank
             if chosen.get(rank, job) is job and (place == 1 or rank in has_earlier):
                 operations.append(call if call.group.ranks else structs.replace(call, group=groups[call.group]))
-        own_progress = [counted for counted in job.progress if chosen.get(counted.rank, job) is job]
-        for counted in own_progress:
-            group = groups.get(counted.group, counted.group)
-            progress.append(counted if counted.group.ranks else replace(counted, group=group))
+        for counted in job.progress:
+            if chosen.get(counted.rank, job) is job:
+                group = groups.get(counted.group, counted.group)
+                progress.append(counted if counted.group.ranks else replace(counted, group=group))
     return {"operations": operations, "progress": progress}
 
 
@@ -252,5 +262,8 @@ def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], 
             outdated = number
     gone = dict.fromkeys(rank.rank for job in timed[:outdated] for rank in job.ranks)
     sentences = [f"rank {rank} in this run: its file, older than the others, is left out" for rank in gone]
-    kept = [job for job in parts if not any(rank.rank in gone for rank in job.ranks)]
+    kept = []
+    for job in parts:
+        if gone.keys().isdisjoint(rank.rank for rank in job.ranks):
+            kept.append(job)
     return kept, sentences

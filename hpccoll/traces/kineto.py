@@ -88,7 +88,8 @@ class _Trace(msgspec.Struct):
 
 def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is a trace of Kineto: its keys precede its events."""
-    return head.lstrip().startswith(b"{") and any(key in head for key in _KEYS)
+    is_object = head.lstrip().startswith(b"{")
+    return is_object and any(key in head for key in _KEYS)
 
 
 def read(path: Path) -> RecordedJob:
@@ -226,8 +227,12 @@ class _Groups:
         self._all = tuple(range(size))
         self._members: dict[str, tuple[int, ...]] = {}
         configured = distributed.get("pg_config")
-        for group in configured if isinstance(configured, list) else ():
-            ranks = group.get("ranks") if isinstance(group, dict) else None
+        if not isinstance(configured, list):
+            configured = ()
+        for group in configured:
+            ranks = None
+            if isinstance(group, dict):
+                ranks = group.get("ranks")
             if isinstance(ranks, list) and all(map(RANK.accepts, ranks)):
                 self._members[str(group.get("pg_name"))] = tuple(ranks) or self._all
 
@@ -271,7 +276,10 @@ def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | N
     elements: list[int] = []
     dtype = None
     if arguments.collective is not None:
-        elements = [count for count in (arguments.elements_in, arguments.elements_out) if isinstance(count, int)]
+        elements = []
+        for count in (arguments.elements_in, arguments.elements_out):
+            if isinstance(count, int):
+                elements.append(count)
         dtype = dtype_of_torch(str(arguments.dtype))
     elif annotation:
         elements, dtype = _first_input(annotation.args)
@@ -303,7 +311,9 @@ def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | N
 def _peer(name: str, arguments: _Arguments) -> int | None:
     """Return the other rank of a message."""
     peer = {"send": arguments.target, "receive": arguments.source}.get(name)
-    return peer if isinstance(peer, int) and RANK.accepts(peer) else None
+    if isinstance(peer, int) and RANK.accepts(peer):
+        return peer
+    return None
 
 
 def _collective(event: _Event, annotation: _Event | None) -> str:
@@ -313,7 +323,9 @@ def _collective(event: _Event, annotation: _Event | None) -> str:
     if annotation:
         return collective_of_torch(annotation.name)
     kernel = _KERNEL.match(event.name)
-    return collective_of_torch(kernel[1].lower()) if kernel else "unknown"
+    if not kernel:
+        return "unknown"
+    return collective_of_torch(kernel[1].lower())
 
 
 def _first_input(arguments: _Arguments) -> tuple[list[int], tuple[str, int] | None]:

@@ -95,7 +95,10 @@ def find_lags(
             if lag.rank not in lags or lags[lag.rank].total_s < lag.total_s:
                 lags[lag.rank] = lag
     late = sorted(lags.values(), key=lambda lag: (-lag.total_s, lag.rank))
-    known_parts = [part for part in least_parts if part is not None]
+    known_parts = []
+    for part in least_parts:
+        if part is not None:
+            known_parts.append(part)
     return Lags(late, judged, max(known_parts, default=None))
 
 
@@ -104,7 +107,9 @@ def _records_by_rank(timed: Iterable[RecordedOperation], times: Iterable[Operati
     costs_s = dict[int, float]()
     bounded = set[int]()
     for group_times in times:
-        waiting = group_times.waiting if group_times.is_complete else None
+        waiting = None
+        if group_times.is_complete:
+            waiting = group_times.waiting
         columns = {rank: column for column, rank in enumerate(group_times.ranks)}
         if waiting is None:
             for operation in group_times.operations:
@@ -143,7 +148,9 @@ def _comparable(
         if all(records[rank].keys is not None for rank in ranks):
             yield ranks, by_ranks[ranks]
         else:
-            yield from ((ranks, [times]) for times in by_ranks[ranks] if times.waiting is not None)
+            for times_of_kind in by_ranks[ranks]:
+                if times_of_kind.waiting is not None:
+                    yield ranks, [times_of_kind]
 
 
 def _pairs(messages: OperationTimes) -> set[frozenset[int]]:
@@ -159,7 +166,9 @@ def _pairs(messages: OperationTimes) -> set[frozenset[int]]:
     if group.of_job and not any(None in peers_of_rank for peers_of_rank in peers.values()):
         pairs = set[frozenset[int]]()
         for rank, peers_of_rank in peers.items():
-            pairs |= {frozenset((rank, peer)) for peer in peers_of_rank if peer is not None}
+            for peer in peers_of_rank:
+                if peer is not None:
+                    pairs.add(frozenset((rank, peer)))
         return pairs
     members = group.ranks if group.of_job else messages.ranks  # who exchanges messages with whom is not known
     return {frozenset(pair) for pair in combinations(members, 2)}

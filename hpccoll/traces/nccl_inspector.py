@@ -69,7 +69,8 @@ _RECORD_BEGIN = b'{"coll_perf"', b'{"p2p_perf"'
 def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is one of NCCL's Inspector."""
     line = head.lstrip().split(b"\n", 1)[0]
-    return line.startswith(b"{") and b'"header"' in line and b'"n_ranks"' in line
+    has_keys = b'"header"' in line and b'"n_ranks"' in line
+    return line.startswith(b"{") and has_keys
 
 
 def read(path: Path) -> RecordedJob:
@@ -105,11 +106,9 @@ def read(path: Path) -> RecordedJob:
             elif record.header.id == largest:  # smaller communicators do not tell which of the GPUs
                 recorded.append(((host, record.header.rank, process), record))
     numbers = number_ranks(places)
-    operations = [
-        operation
-        for place, record in recorded
-        for operation in _operations(record, groups[record.header.id], numbers[place])
-    ]
+    operations: list[RecordedOperation] = []
+    for place, record in recorded:
+        operations += _operations(record, groups[record.header.id], numbers[place])
     missing = [
         "which rank did not join an operation: only the latest completed operations are kept",
         "types of elements, and ranks of the job: they are those in the largest communicators, or counted by host",
@@ -170,7 +169,9 @@ def _operation(
 ) -> RecordedOperation:
     """Return an operation of a group; keys of a collective begin with ``coll``, those of a message with ``p2p``."""
     name = collective_of_torch(str(perf.get(prefix)))
-    blocks = len(group.ranks) if name in ("all_gather", "reduce_scatter") else 1
+    blocks = 1
+    if name in ("all_gather", "reduce_scatter"):
+        blocks = len(group.ranks)
     nbytes = _whole(perf.get(f"{prefix}_msg_size_bytes"))
     duration_us = _number(perf.get(f"{prefix}_exec_time_us"))
     duration_ns = _nanoseconds(duration_us)
@@ -197,16 +198,22 @@ def _operation(
 def _whole(value: object) -> int | None:
     """Return a number without what is behind its point; None as ``_number``."""
     number = _number(value)
-    return None if number is None else int(number)
+    if number is None:
+        return None
+    return int(number)
 
 
 def _nanoseconds(microseconds: float | None) -> int | None:
-    return None if microseconds is None else round(microseconds * 1000)
+    if microseconds is None:
+        return None
+    return round(microseconds * 1000)
 
 
 def _number(value: object) -> float | None:
     """Return a number that is one and not negative; NCCL writes "nan" for others."""
-    return value if isinstance(value, int | float) and 0 <= value < 1 << 62 else None
+    if isinstance(value, int | float) and 0 <= value < 1 << 62:
+        return value
+    return None
 
 
 def _trace_times(trace: object) -> tuple[int | None, int | None]:
@@ -216,7 +223,11 @@ def _trace_times(trace: object) -> tuple[int | None, int | None]:
     """
     match trace:
         case {"coll_start_ts": enqueued, "kernel_events": [*kernels]}:
-            stops = [_number(each.get("kernel_stop_ts")) for each in kernels if isinstance(each, dict)]
-            begin, end = _number(enqueued), max((stop for stop in stops if stop), default=None)
+            stops = []
+            for kernel in kernels:
+                if isinstance(kernel, dict):
+                    stops.append(_number(kernel.get("kernel_stop_ts")))
+            begin = _number(enqueued)
+            end = max(filter(None, stops), default=None)
             return round(begin * 1000) if begin else None, round(end * 1000) if end else None
     return None, None

@@ -119,7 +119,10 @@ def _to_job(report: _Report) -> RecordedJob:
         members = sorted((*communicator.ranks, *communicator.missing_ranks), key=lambda member: member.rank)
         for member in members:
             if member.place not in numbers:
-                numbers[member.place] = member.rank if communicator is largest else next(unused)
+                if communicator is largest:
+                    numbers[member.place] = member.rank
+                else:
+                    numbers[member.place] = next(unused)
         absent = {member.place for member in communicator.missing_ranks}
         for member in members:
             number = numbers[member.place]
@@ -147,7 +150,10 @@ def _status(member: _Member, *, missing: bool) -> str | None:
         words = {"considered_dead": "is considered dead", "unresponsive": "does not answer"}
         return next((text for key, text in words.items() if known.get(key)), "reports nothing of the communicator")
     errors = [known.get(key, 0) for key in ("init_state", "async_error")]
-    wrong = [error for error in errors if error not in (SUCCESS, IN_PROGRESS)]
+    wrong = []
+    for error in errors:
+        if error not in (SUCCESS, IN_PROGRESS):
+            wrong.append(error)
     return f"reports NCCL error {wrong[0]}" if wrong else "has aborted" if known.get("abort_flag") else None
 
 
@@ -221,7 +227,8 @@ class _TextReport:
             self.block = ""
             self.lacking.append(f"the ranks of communicator 0x{found[2].lstrip('0')}: the report lists it with 0 ranks")
             return
-        self.block, self.kind = found[2], found[3]
+        self.block = found[2]
+        self.kind = found[3]
         self.blocks[self.block] = size or 0
         if self.kind == SILENT:
             self.unnamed[self.block] = 1
@@ -257,7 +264,10 @@ class _TextReport:
 
     def _missing_of_process(self) -> None:
         """Join the only process that does not answer with the only rank that does not, which has no host of its own."""
-        missing = [rank for rank in self.ranks.values() if rank.status]
+        missing = []
+        for rank in self.ranks.values():
+            if rank.status:
+                missing.append(rank)
         if len(missing) == len(self.processes) == 1 and missing[0].host is None:
             (process,) = self.processes
             self.ranks[missing[0].rank] = replace(process, rank=missing[0].rank)
@@ -279,7 +289,10 @@ class _TextReport:
         progress = list[Progress]()
         self._missing_of_process()
         behind = [*self._unnamed_faults()]
-        failed = {rank for rank, each in self.ranks.items() if each.status}
+        failed = set()
+        for rank, each in self.ranks.items():
+            if each.status:
+                failed.add(rank)
         for (block, collective), classes in self.launched.items():
             members = range(self.blocks[block] or sum(number for number, _, _ in classes))
             group = Group(f"0x{block.lstrip('0')}", tuple(members), "", of_job=False)

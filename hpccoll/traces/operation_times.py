@@ -27,7 +27,10 @@ class MatchedOperation:
     @property
     def bytes(self) -> int | None:
         """S: the largest one of all ranks."""
-        sizes = [record.bytes for record in self.records.values() if record.bytes is not None]
+        sizes = []
+        for record in self.records.values():
+            if record.bytes is not None:
+                sizes.append(record.bytes)
         return max(sizes, default=None)
 
     @property
@@ -67,7 +70,10 @@ def match_operations(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOp
     unmatched: dict[Group, int] = {}
     for group, records_of_rank in by_group.items():
         candidates = _candidates(records_of_rank)
-        same = [records for records in candidates if _is_of_one_collective(records)]
+        same = []
+        for records in candidates:
+            if _is_of_one_collective(records):
+                same.append(records)
         without_number = {_count_without_number(records) for records in records_of_rank.values()}
         differ = len(same) < len(candidates)
         if len(without_number) > 1 or (differ and without_number != {0}):

@@ -84,7 +84,10 @@ def read_job(paths: Iterable[Path], progress: Callable[[int, int], object] | Non
             if progress:
                 progress(number, len(files))
     recorded = [(path, content) for path, content in contents if isinstance(content, RecordedJob)]
-    damaged = [content for _, content in contents if isinstance(content, str)]
+    damaged = []
+    for _, content in contents:
+        if isinstance(content, str):
+            damaged.append(content)
     return JobFiles(joined_jobs(recorded), damaged)
 
 
@@ -121,7 +124,10 @@ def _is_packed(path: Path) -> bool:
 def _line(shown: Path, unpacked: Path, error: BaseException) -> str:
     if isinstance(error, UnusableError):
         return str(error).replace(str(unpacked), str(shown))
-    why = str(error) if isinstance(error, ValueError) else f"it is damaged: {type(error).__name__}: {error}"
+    if isinstance(error, ValueError):
+        why = str(error)
+    else:
+        why = f"it is damaged: {type(error).__name__}: {error}"
     return str(UnusableError("FILES", f"{format_value(str(shown))} cannot be read: {why}"))
 
 
@@ -144,7 +150,10 @@ def _read_file(path: Path) -> RecordedJob:
         size = file.seek(0, os.SEEK_END)
     for reader in READERS:
         if reader.recognises(head):
-            most = MAX_STREAMED_BYTES if reader is kineto else MAX_BYTES
+            if reader is kineto:
+                most = MAX_STREAMED_BYTES
+            else:
+                most = MAX_BYTES
             if size > most:
                 raise ValueError(f"it has more than {format_size(most)}")
             try:
@@ -153,7 +162,9 @@ def _read_file(path: Path) -> RecordedJob:
                 raise ValueError(f"it is damaged, or not a file of {reader.SOURCE}: {error}") from None
             return job
     known = ", ".join(reader.SOURCE for reader in READERS)
-    problem = "not a file of a recorded job" if head else "empty"
+    problem = "empty"
+    if head:
+        problem = "not a file of a recorded job"
     raise ValueError(f"it is {problem}; valid: {known}")
 
 

@@ -144,7 +144,10 @@ class RecordedJob:
     @property
     def unrecorded(self) -> list[int]:
         """The ranks that its groups name and that no file records."""
-        named = {rank for group in self.groups if group.of_job for rank in group.ranks}
+        named = set[int]()
+        for group in self.groups:
+            if group.of_job:
+                named.update(group.ranks)
         named.update(self._ranks_of_largest_communicator())
         return sorted(named - {each.rank for each in self.ranks})
 
@@ -158,7 +161,10 @@ class RecordedJob:
         if not communicators:
             return ()
         largest = max(communicators, key=lambda group: len(group.ranks))
-        members = {each.rank for each in self.operations if each.group == largest}
+        members = set()
+        for each in self.operations:
+            if each.group == largest:
+                members.add(each.rank)
         members.update(each.rank for each in self.progress if each.group == largest)
         for recorded in self.ranks:
             is_numbered_by_it = recorded.place is not None and recorded.place[1] == recorded.rank
@@ -169,7 +175,10 @@ class RecordedJob:
     @property
     def called(self) -> set[int]:
         """The ranks that have a recorded or a counted operation."""
-        counted = {each.rank for each in self.progress if each.enqueued}
+        counted = set()
+        for each in self.progress:
+            if each.enqueued:
+                counted.add(each.rank)
         return counted | {each.rank for each in self.operations}
 
     @property
@@ -202,7 +211,10 @@ class RecordedJob:
 
 
 def _counts_and_open_calls(job: RecordedJob) -> set[object]:
-    open_calls = {(call.rank, call.call) for call in job.operations if call.state != "completed"}
+    open_calls = set()
+    for call in job.operations:
+        if call.state != "completed":
+            open_calls.add((call.rank, call.call))
     return {*job.progress, *open_calls}
 
 

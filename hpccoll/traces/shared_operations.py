@@ -60,7 +60,9 @@ class RankRecords:
 
 def _order_ns(operation: RecordedOperation) -> int | None:
     """Return the most exact time by which the operations of a rank are in order."""
-    return operation.started_ns if operation.enqueued_ns is None else operation.enqueued_ns
+    if operation.enqueued_ns is None:
+        return operation.started_ns
+    return operation.enqueued_ns
 
 
 class SharedOperations:
@@ -99,7 +101,10 @@ class SharedOperations:
         for record in first.operations:
             if id(record) in shared or first.is_bounded(record):
                 kinds[record.group, record.collective, record.bytes].append(record)
-        repeated = [records for records in kinds.values() if len(records) >= FEWEST_REPEATS]
+        repeated = []
+        for records in kinds.values():
+            if len(records) >= FEWEST_REPEATS:
+                repeated.append(records)
         if not repeated:
             return np.arange(self.rows + 1)
         rarest = min(repeated, key=len)
@@ -177,10 +182,15 @@ class SharedOperations:
         spans_ns = list[int]()
         for rank in self.ranks:
             written = {operation.records[rank].written_ns for operation in self.synchronising}
-            times_ns = [time_ns for time_ns in written if time_ns is not None]
+            times_ns = []
+            for time_ns in written:
+                if time_ns is not None:
+                    times_ns.append(time_ns)
             if len(times_ns) >= FEWEST_WRITES:
                 spans_ns.append(max(times_ns) - min(times_ns))
-        return float(np.median(spans_ns)) / 1e9 if spans_ns else None
+        if not spans_ns:
+            return None
+        return float(np.median(spans_ns)) / 1e9
 
     def communication_s(self) -> float:
         """Return the time that a rank spends in operations, the median over ranks."""
@@ -240,7 +250,9 @@ class SharedOperations:
         """Return what each rank spent on transfer in an operation, at most: it contains waiting that is not known."""
         durations_s = self._durations_s(operation)
         waits_s = self._waits_by_clock_s(operation)
-        return durations_s if waits_s is None else durations_s - waits_s
+        if waits_s is None:
+            return durations_s
+        return durations_s - waits_s
 
     def _waits_by_clock_s(self, operation: MatchedOperation) -> Seconds | None:
         """Return how long ranks waited for the last one to come; None if their clocks are not aligned."""

@@ -44,7 +44,9 @@ class RankTimes(NamedTuple):
     @property
     def share(self) -> float | None:
         """The share of communication in the window of the record."""
-        return self.communication_s / self.window_s if self.window_s else None
+        if not self.window_s:
+            return None
+        return self.communication_s / self.window_s
 
     @property
     def exposed(self) -> float | None:
@@ -104,7 +106,10 @@ class SlowParts:
 
 def slow_parts(job: RecordedJob) -> SlowParts | None:
     """Return what is slow in a job; None if no operation has a duration, unless the files record operations only."""
-    timed = [call for call in job.operations if call.duration_s is not None and 0 <= call.duration_s < math.inf]
+    timed = []
+    for call in job.operations:
+        if call.duration_s is not None and 0 <= call.duration_s < math.inf:
+            timed.append(call)
     if not timed:
         if job.progress or not job.operations:
             return None
@@ -119,7 +124,10 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
         residual_s = None  # the ends were noticed late: the durations say more about the order
     times = list(_collectives(matched, shifts_s, residual_s))
     _excuse(times)
-    waits = [(of_kind.waiting, of_kind.ranks) for of_kind in times if of_kind.waiting and of_kind.is_complete]
+    waits = []
+    for of_kind in times:
+        if of_kind.waiting and of_kind.is_complete:
+            waits.append((of_kind.waiting, of_kind.ranks))
     rank_times = list(_rank_times(job, timed, waits))
     steps = max((record.steps for record in job.computing), default=1)
     lags = find_lags(timed, times, {} if residual_s is None else shifts_s, steps)
@@ -173,7 +181,10 @@ def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tup
     shifts = {rank: aligned[name] for rank, name in clock.items() if name in aligned}
     spreads = []
     for part in ends:
-        columns = [column for column, rank in enumerate(part.ranks) if rank in shifts]
+        columns = []
+        for column, rank in enumerate(part.ranks):
+            if rank in shifts:
+                columns.append(column)
         if columns:
             shift_s = np.array([shifts[part.ranks[column]] for column in columns])
             spreads.append(np.ptp(part.since_s[:, columns] - shift_s, axis=1))
@@ -225,7 +236,10 @@ def _begin_together(
     spans = defaultdict[str, list[float]](list)  # by the name of the clock
     for call in timed:
         rank = call.rank
-        clock[rank] = "" if rank in shifts_s else hosts.get(rank, str(rank))
+        if rank in shifts_s:
+            clock[rank] = ""
+        else:
+            clock[rank] = hosts.get(rank, str(rank))
         if call.started_ns is not None:
             begin = call.started_ns / 1e9 - shifts_s.get(rank, 0.0)
             spans[clock[rank]] += [begin, begin + (call.duration_s or 0.0)]
@@ -385,7 +399,9 @@ def _communication_s(
     communication_s = _length(spans)
     if not records:
         return communication_s, None
-    computed = [span for record in records for span in record.spans_ns]
+    computed = list[tuple[int, int]]()
+    for record in records:
+        computed.extend(record.spans_ns)
     return communication_s, _length([*spans, *computed]) - _length(computed)
 
 

@@ -109,7 +109,8 @@ def _lane_steps(steps: Sequence[Step], cut: Cut, lane: int, me: int) -> Iterator
         for action in step.actions:
             if isinstance(action, Copy):
                 continue
-            out, peer = isinstance(action, Send), int(action.peer)
+            out = isinstance(action, Send)
+            peer = int(action.peer)
             k = listed[out, peer]
             n = earlier[out, peer, k]
             listed[out, peer], earlier[out, peer, k] = k + 1, n + 1

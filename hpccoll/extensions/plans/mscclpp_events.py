@@ -210,7 +210,8 @@ class PlanRun:
     def _divided(self) -> tuple[int, int]:
         """Return the units and lanes of the chunks, which must be those of all ranks, as MSCCL++ cuts by each one's."""
         call = self.call
-        name, divisible = call.collective.name, call.collective.units == "divisible"
+        name = call.collective.name
+        divisible = call.collective.units == "divisible"
         parts = [1 if divisible or name == other else call.p for other in ("all_gather", "reduce_scatter")]
         block = self.gpus[0]["input_chunks"] // parts[0]
         for me, gpu in enumerate(self.gpus):
@@ -218,8 +219,14 @@ class PlanRun:
             if not block or own != [part * block for part in parts]:
                 why = f"its input and output chunks are not those of rank 0, or of {name}"
                 raise UnusableError(f"rank {me}", f"{why}: {own[0]}, {own[1]}")
-        units, lanes = (block * self.pieces, 1) if divisible else (call.p, block * self.pieces)
-        cells = self.pieces * sum(gpu[each] for gpu in self.gpus for each in CHUNKS.values())
+        pieces_of_block = block * self.pieces
+        units = call.p
+        lanes = pieces_of_block
+        if divisible:
+            units = pieces_of_block
+            lanes = 1
+        chunks = sum(gpu[key] for gpu in self.gpus for key in CHUNKS.values())
+        cells = self.pieces * chunks
         if cells * call.p * units * lanes > MAX_BITS:
             raise UnusableError("plan", f"its {cells} chunks of {call.p} ranks are too many to prove")
         return units, lanes
@@ -320,8 +327,11 @@ class PlanRun:
         self, me: int, block: Json, one: Json, where: str, start: int, before: Mapping[int, int]
     ) -> dict[int, int]:
         """Add what single threads do, each after what is before it; return the last event of each thread."""
-        name, last = one["name"], dict[int, int]()
-        kind = "semaphore" if name.startswith("sem_") else one["channel_type"]
+        name = one["name"]
+        last = dict[int, int]()
+        kind = "semaphore"
+        if not name.startswith("sem_"):
+            kind = one["channel_type"]
         data = self._data(me, block, one, where) if "src_buff" in one else []
         ids = "semaphore_ids" if kind == "semaphore" else "channel_ids"
         for thread, local in enumerate(one[ids]):

@@ -108,7 +108,9 @@ class _Lift:
         wanted = 0
         for origin, origin_unit in self.run.call.result(me, unit):
             wanted += self._bit(origin, origin_unit * lanes + lane)
-        contributions = self.bits[self.held[cell]] if cell in self.held else 0
+        contributions = 0
+        if cell in self.held:
+            contributions = self.bits[self.held[cell]]
         missing = wanted & ~contributions
         if missing:
             raise fault_of(cell, f"it ends without {self._names(missing)}")
@@ -127,14 +129,20 @@ class _Lift:
             others = [held for held in read if held not in own]
             result = own[0] if own else others[0]
             if event.folds:
-                home = targets[0] if targets[0][1] == "dst" else (rank, "tmp", result[0][2])
+                if targets[0][1] == "dst":
+                    home = targets[0]
+                else:
+                    home = (rank, "tmp", result[0][2])
                 if not own:
                     result = self._act(others.pop(0), home)
                 for operand in others:
                     result = self._act(operand, home, result)
             for target in targets:
                 is_written = target[1] == "dst" and target != result[0]
-                self.held[target] = self._act(result, target) if is_written else result
+                if is_written:
+                    self.held[target] = self._act(result, target)
+                else:
+                    self.held[target] = result
 
     def levels(self) -> list[int]:
         """Return the step of each action: the earliest one that what it reads and overwrites allows."""

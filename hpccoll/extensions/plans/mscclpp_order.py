@@ -52,7 +52,8 @@ def _one_order(run: PlanRun) -> list[int]:
     waiting: defaultdict[Counted, list[int]] = defaultdict(list)
     while ready:
         number = ready.popleft()
-        counter, step = events[number].counter, events[number].step
+        counter = events[number].counter
+        step = events[number].step
         if counter and step < 0 and not signals[counter]:
             waiting[counter].append(number)
             continue
@@ -77,7 +78,8 @@ def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
     Raises:
         UnusableError: if the waits of a channel or semaphore have no order.
     """
-    events, counters = run.events, _counters(run.events, order)
+    events = run.events
+    counters = _counters(run.events, order)
     while True:
         past = _closure(order, [each.before for each in events])
         new = [

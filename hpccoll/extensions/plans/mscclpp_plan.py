@@ -87,7 +87,10 @@ def plan_text(schedules: Sequence[Schedule], cut: Cut, *, window: int, name: str
         raise BadInputError("--bytes", nbytes, f"a multiple of {least}: {ALIGNMENT} bytes for each of {chunks} chunks")
     _check_size(schedules, cut)
     in_place = family in IN_PLACE
-    placed = schedules if in_place else [out_of_place(cut.call, schedule) for schedule in schedules]
+    if in_place:
+        placed = schedules
+    else:
+        placed = [out_of_place(cut.call, schedule) for schedule in schedules]
     writer = _Writer(placed, cut, window)
     gpus = [writer.gpu(me) for me in range(placed[0].layout.ranks)]
     content = {
@@ -150,7 +153,10 @@ class _Writer:
             for lane in range(cut.lanes):
                 schedule = schedules[lane % len(schedules)]
                 self.steps[me, lane] = list(_numbered(schedule, me, lane))
-        self.work = cut.units * cut.lanes if self.family == "reduce_scatter" else 0
+        if self.family == "reduce_scatter":
+            self.work = cut.units * cut.lanes
+        else:
+            self.work = 0
         self.slots = self._named_scratch()  # what lands in scratch is behind these chunks
         self.width = max((_landing_chunks(step) for _, _, step in self._all_steps()), default=0)
         self.landing: dict[_Key, list[Place]] = {}
@@ -175,7 +181,10 @@ class _Writer:
         return last + 1
 
     def _channels_of_ranks(self) -> defaultdict[tuple[int, str], list[_Channel]]:
-        channels = {self._channel(key) for key in self.landing if key.source != key.target}
+        channels = set()
+        for key in self.landing:
+            if key.source != key.target:
+                channels.add(self._channel(key))
         of_ranks = defaultdict[tuple[int, str], list[_Channel]](list)
         for channel in sorted(channels):
             for rank in channel[:2]:
@@ -192,7 +201,10 @@ class _Writer:
         """Return where the units of a part are; of a reduce-scatter, other blocks of the result are scratch."""
         places = []
         for unit in part.units:
-            number = lane * self.cut.units + unit if self.divisible else unit * self.cut.lanes + lane
+            if self.divisible:
+                number = lane * self.cut.units + unit
+            else:
+                number = unit * self.cut.lanes + lane
             if part.buffer == "tmp":
                 places.append(("s", self.work + number))
             elif part.buffer == "src" or self.family == "all_reduce":
@@ -228,8 +240,14 @@ class _Writer:
                 yield from self._step_operations(me, step)
 
     def _step_operations(self, me: int, step: _Step) -> Iterator[Operation]:
-        going = [self._channel(key) for key, action in step if isinstance(action, Send)]
-        coming = [self._channel(key) for key, action in step if not isinstance(action, Send | Copy)]
+        going = []
+        for key, action in step:
+            if isinstance(action, Send):
+                going.append(self._channel(key))
+        coming = []
+        for key, action in step:
+            if not isinstance(action, Send | Copy):
+                coming.append(self._channel(key))
         for channel in coming:
             yield self._signal("signal", channel)
         for channel in going:
@@ -328,10 +346,15 @@ class _Writer:
             semaphores += max(0, last)
         lanes = self.cut.lanes
         chunks = self.cut.units * lanes
+        input_chunks = output_chunks = chunks
+        if self.family == "all_gather":
+            input_chunks = lanes
+        if self.family == "reduce_scatter":
+            output_chunks = lanes
         return {
             "id": me,
-            "input_chunks": lanes if self.family == "all_gather" else chunks,
-            "output_chunks": lanes if self.family == "reduce_scatter" else chunks,
+            "input_chunks": input_chunks,
+            "output_chunks": output_chunks,
             "scratch_chunks": self.slots + len(self.sequences) * self.width,
             "threadblocks": blocks,
             "channels": list(_connections(me, channels)),
@@ -410,7 +433,10 @@ def _numbered(schedule: Schedule, me: int, lane: int) -> Iterator[_Step]:
         keyed = []
         for action in step.actions:
             peer = me if isinstance(action, Copy) else int(action.peer)
-            ends = (me, peer) if isinstance(action, Send) else (peer, me)
+            if isinstance(action, Send):
+                ends = (me, peer)
+            else:
+                ends = (peer, me)
             k = listed[ends]
             key = _Key(*ends, lane, k, earlier[*ends, k])
             listed[ends] += 1
@@ -422,7 +448,9 @@ def _numbered(schedule: Schedule, me: int, lane: int) -> Iterator[_Step]:
 
 
 def _landed(action: Action) -> Part:
-    return action.target if isinstance(action, Copy) else action.part
+    if isinstance(action, Copy):
+        return action.target
+    return action.part
 
 
 def _landing_chunks(step: _Step) -> int:

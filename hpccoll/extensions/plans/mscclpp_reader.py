@@ -49,7 +49,9 @@ class ProvenPlan(NamedTuple):
         end = min(f"to {format_size(most)}", f"below {format_size(most + 1)}", key=len)
         begin = f"from {format_size(least)} " if least else ""
         sizes = f"multiples of {format_size(self.multiple)} {begin}{end}"
-        condition = " if relaxed waits see what was written before the run" if self.relaxed else ""
+        condition = ""
+        if self.relaxed:
+            condition = " if relaxed waits see what was written before the run"
         return f"A plan of MSCCL++ for {sizes}, right in every order of execution{condition}."
 
     def register(self, name: str) -> None:
@@ -102,7 +104,8 @@ def plan_of(content: Json) -> ProvenPlan:
     if type(content["inplace"]) is not bool:
         raise UnusableError("inplace", f"{json.dumps(content['inplace'])} is neither true nor false")
     run = PlanRun(content, COLLECTIVES[names[content["collective"]]].call(len(content["gpus"])))
-    chunks, scratch = run.units * run.lanes // run.pieces, max(gpu["scratch_chunks"] for gpu in run.gpus)
+    chunks = run.units * run.lanes // run.pieces
+    scratch = max(gpu["scratch_chunks"] for gpu in run.gpus)
     most = min(most, largest_message(chunks, run.gpus))
     if content.get("reuse_resources") and scratch:  # a larger chunk overlaps the next one in its scratch of 64 MiB
         most = min(most, chunks * (1 << 26) // scratch)

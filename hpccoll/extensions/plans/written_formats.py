@@ -17,7 +17,10 @@ def _goal(operation: RequestedOperation, options: Mapping[str, str], *, printed:
     schedules, cut, window, words = operation
     fold_cost = _fold_cost(options[FOLD_COST])
     comment = f"{words}, {cut.call.bytes(cut.count, cut.itemsize)} bytes"
-    max_bytes = MAX_PRINTED_BYTES if printed else MAX_FILE_BYTES
+    if printed:
+        max_bytes = MAX_PRINTED_BYTES
+    else:
+        max_bytes = MAX_FILE_BYTES
     return goal_texts(schedules, cut, window=window, fold_cost=fold_cost, comment=comment, max_bytes=max_bytes)
 
 

@@ -119,7 +119,9 @@ def distinct_steps(
 
 def _models_of(files: Mapping[str, Any]) -> Mapping[str, ModelShape]:
     """Return the user's own models; many cases name the same ones."""
-    return _models_of_text(json.dumps(files, sort_keys=True)) if files else {}
+    if not files:
+        return {}
+    return _models_of_text(json.dumps(files, sort_keys=True))
 
 
 @lru_cache(maxsize=4)

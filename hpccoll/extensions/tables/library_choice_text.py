@@ -55,7 +55,9 @@ def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
     by_shape = groupby(choices.ranges, lambda size_range: (size_range.collective, size_range.ranks, size_range.nodes))
     for (name, ranks, nodes), group in by_shape:
         ranges = list(group)
-        crowded = " (more ranks than cores)" if ranges[0].oversubscribed else ""
+        crowded = ""
+        if ranges[0].oversubscribed:
+            crowded = " (more ranks than cores)"
         yield f"{name}, {format_count(ranks, 'rank')} on {format_counts(nodes, 'node')}{crowded}"
         yield from table_lines(*table_of(_COLUMNS, ranges))
     for reason in choices.left_out:

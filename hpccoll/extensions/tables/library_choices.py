@@ -117,7 +117,9 @@ def library_choices(results: Results, library: str, name: str, *, by_nodes: bool
 
 
 def _nothing_to_choose(library: str, left_out: Sequence[str]) -> UnusableError:
-    why = f" ({', '.join(left_out)} left out)" if left_out else ""
+    why = ""
+    if left_out:
+        why = f" ({', '.join(left_out)} left out)"
     sweep = f"workflows/config/{'gpu-nccl' if library == 'nccl' else 'libraries'}.yaml"
     remedy = f"hpccoll sweep {sweep}, with the variants {DEFAULT} and {library}-..."
     return UnusableError("PATHS", f"no algorithm of {library} was measured beside its default{why}; do: {remedy}")
@@ -125,8 +127,13 @@ def _nothing_to_choose(library: str, left_out: Sequence[str]) -> UnusableError:
 
 def _timing_of_choices(results: Results) -> str:
     """Return the timing by which choices are made: of single operations, if any were timed so."""
-    timings = {row.timing for row in results.rows if row.algorithm == NATIVE}
-    return SINGLE if SINGLE in timings or AGGREGATED not in timings else AGGREGATED
+    timings = set()
+    for row in results.rows:
+        if row.algorithm == NATIVE:
+            timings.add(row.timing)
+    if SINGLE in timings or AGGREGATED not in timings:
+        return SINGLE
+    return AGGREGATED
 
 
 def _candidates(results: Results, library: str, name: str, left_out: Counter[str]) -> Iterator[Row]:
@@ -182,7 +189,10 @@ def _forcing_variables(row: Row, library: str) -> Collection[str]:
 def _other_variables(run: Run, own: Collection[str] = ()) -> str | None:
     """Return what a run sets, but for ``own``, that may decide how fast collectives are; None for nothing."""
     settings = {**collective_variables(run), **run.environment, **run.communicator}
-    words = [assignment(name, str(value)) for name, value in sorted(settings.items()) if name not in own]
+    words = []
+    for name, value in sorted(settings.items()):
+        if name not in own:
+            words.append(assignment(name, str(value)))
     return " ".join(words) or None
 
 
@@ -233,16 +243,21 @@ def _ranges(
     answers = _answers(choose_ranges(*offered).ranges, choices_at, native, has_default=has_default)
     # A range begins at the geometric mean of the sizes at its cut.
     begins = {after: math.isqrt(before * after - 1) + 1 for before, after in pairwise(sizes)}
-    spans = [(choice, tuple(answer for _, answer in group)) for choice, group in groupby(answers, itemgetter(0))]
+    spans = []
+    for choice, group in groupby(answers, itemgetter(0)):
+        spans.append((choice, tuple(answer for _, answer in group)))
     nodes = tuple(sorted({case.setting.nodes for case in compared}))
     for (choice, size_choices), following in zip(spans, [*spans[1:], None], strict=True):
+        below = None
+        if following:
+            below = begins[following[1][0].nbytes]
         yield LibraryRange(
             collective=setting.collective,
             ranks=setting.ranks,
             nodes=nodes,
             oversubscribed=compared[0].measured.oversubscribed,
             first=begins.get(size_choices[0].nbytes, 0),
-            below=begins[following[1][0].nbytes] if following else None,
+            below=below,
             choice=choice,
             sizes=size_choices,
         )
@@ -259,7 +274,10 @@ def _answers(
     for chosen in ranges:
         measured = [size for size in chosen.sizes if chosen.choice in choices_at[size]]
         candidates = {size: choices_at[size][chosen.choice] for size in measured}
-        fitting = _sizes_to_change(candidates) if has_default else set(candidates)
+        if has_default:
+            fitting = _sizes_to_change(candidates)
+        else:
+            fitting = set(candidates)
         for size in chosen.sizes:
             choice = chosen.choice if size in fitting else native
             yield choice, choices_at[size][choice]
@@ -293,7 +311,10 @@ def _compared(
 
 def _leave_out(members: Iterable[tuple[Setting, MeasuredSetting]], left_out: Counter[str]) -> None:
     for setting, measured in members:
-        what = f"{setting.collective} with {setting.variant}" if setting.variant else setting.collective
+        if setting.variant:
+            what = f"{setting.collective} with {setting.variant}"
+        else:
+            what = setting.collective
         left_out[f"of {what}, with no default or no other algorithm beside"] += len(measured.rows)
 
 
@@ -327,7 +348,10 @@ def _sizes_to_change(found: Mapping[int, SizeChoice]) -> set[int]:
     Between sizes at which it is clearly faster, another size needs no range of its own, unless the default is clearly
     faster there.
     """
-    clear = [size for size, choice in found.items() if choice.gain_ends[0] > 1 and choice.gain >= NOTICEABLE]
+    clear = []
+    for size, choice in found.items():
+        if choice.gain_ends[0] > 1 and choice.gain >= NOTICEABLE:
+            clear.append(size)
     if not clear:
         return set()
     return {size for size, choice in found.items() if clear[0] <= size <= clear[-1] and choice.gain_ends[1] > 1}

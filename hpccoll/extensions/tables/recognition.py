@@ -75,7 +75,9 @@ class Recognition(NamedTuple):
             return UNKNOWN
         if requested in self.matching:
             return str(requested)
-        return "/".join(self.matching) if 0 < len(self.matching) <= MAX_NAMED else UNKNOWN
+        if 0 < len(self.matching) <= MAX_NAMED:
+            return "/".join(self.matching)
+        return UNKNOWN
 
     @property
     def evidence(self) -> str:
@@ -88,7 +90,9 @@ class Recognition(NamedTuple):
         others = f"{format_count(self.others, 'other algorithm' if self.matching else 'algorithm')} that were forced"
         if not self.matching:
             return f"each rank sends something else on its TCP connections than with {others} of {self.library}"
-        same = "what it sends" if self.exact else "what it sends, but for segments,"
+        same = "what it sends, but for segments,"
+        if self.exact:
+            same = "what it sends"
         forced = f"{self.library} is forced to {join_words(self.matching, 'or')}"
         return f"each rank sends on each TCP connection {same} if {forced}, and something else with {others}"
 

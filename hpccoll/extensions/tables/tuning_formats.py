@@ -65,7 +65,9 @@ class TuningFormats:
         for finding in table.findings:
             lines.append(finding_line(finding, words))
         show_found(asdict(table), lines, as_json=as_json)
-        return INCOMPLETE if any(finding.severity == "critical" for finding in table.findings) else 0
+        if not any(finding.severity == "critical" for finding in table.findings):
+            return 0
+        return INCOMPLETE
 
     def verify(self, results: Results, path: Path, name: str | None, *, as_json: bool) -> int:
         table = _read_table(path, name, "--verify")
@@ -73,7 +75,10 @@ class TuningFormats:
             expected = "a table of Open MPI or MPICH: those of others name no messages"
             raise BadInputError("--verify", str(path), expected)
         table_format = FORMATS[table.format]
-        refused = [finding for finding in table.findings if finding.severity == "critical" or not table.rules]
+        refused = []
+        for finding in table.findings:
+            if finding.severity == "critical" or not table.rules:
+                refused.append(finding)
         names = [variable.partition("=")[0] for variable in table_format.variables]
         calls = verify_table(path, table.rules, table_format.library, names, results) if table.rules else []
         if not calls and not refused:

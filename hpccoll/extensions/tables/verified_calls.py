@@ -148,7 +148,9 @@ def _same_call(row: Row, run: Run) -> CallKey:
 def _verify(row: Row, without_table: Row, rules: Sequence[Rule], library: str, details: str) -> VerifiedCall:
     call = library_collective(library, row.collective)
     rule = next((rule for rule in rules if rule.collective == call and _applies(rule, row)), None)
-    named = rule.algorithm if rule and rule.algorithm not in UNDECIDED else None
+    named = None
+    if rule and rule.algorithm not in UNDECIDED:
+        named = rule.algorithm
     own = _traffic(row).get("")
     forced = dict(_traffic(without_table))
     plain = forced.pop("", None)
@@ -156,9 +158,10 @@ def _verify(row: Row, without_table: Row, rules: Sequence[Rule], library: str, d
     without = _matching(forced, plain)
     is_distinct = named is None or (named in forced and len(ran) < len(forced))
     changed = bool(own and plain) and not _is_same(own or (), plain or ())
+    may_apply = not rule or all(_holds(word, row) for word in rule.conditions)
     if not row.usable:
         verdict = FAILED
-    elif not own or not plain or not is_distinct or (rule and not all(_holds(word, row) for word in rule.conditions)):
+    elif not own or not plain or not is_distinct or not may_apply:
         verdict = NOT_SHOWN
     elif named in ran:
         verdict = AS_WITHOUT if named in without else HONOURED
@@ -222,8 +225,12 @@ def _measured_size(rule: Rule, row: Row) -> int:
         return count * size
     if rule.measure == "total_msg_size":
         counts_elements = rule.collective in library_table()["mpich"]["sizes_in_elements"]
-        return count * row.ranks if counts_elements else count * size * row.ranks
-    return 0 if rule.collective in ("alltoallv", "barrier") else row.bytes
+        if counts_elements:
+            return count * row.ranks
+        return count * size * row.ranks
+    if rule.collective in ("alltoallv", "barrier"):
+        return 0
+    return row.bytes
 
 
 def _count(row: Row) -> int:

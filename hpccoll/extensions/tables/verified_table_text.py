@@ -32,7 +32,9 @@ def _gain(call: VerifiedCall) -> str:
         return f"{factor} (no interval)"
     are_disjoint = max(before[0] / after[1], after[0] / before[1]) > 1
     is_noticeable = max(gain, 1 / gain) >= NOTICEABLE
-    return factor if are_disjoint and is_noticeable else f"{factor} (noise)"
+    if are_disjoint and is_noticeable:
+        return factor
+    return f"{factor} (noise)"
 
 
 _COLUMNS: Columns[VerifiedCall] = (

@@ -78,7 +78,8 @@ class Leader:
 
     def measure_alone(self, alone: Callable[[], Mapping[str, Floats]]) -> list[Mapping[str, Floats]]:
         """Return what each rank does alone, as ``own_seconds``; NaN of a rank that fails or does not answer."""
-        tag, own = self._next_tag(), list[tuple[Mapping[str, Floats], str | None]]()
+        tag = self._next_tag()
+        own = list[tuple[Mapping[str, Floats], str | None]]()
         orders = dict.fromkeys(range(1, self._member.size), Alone(tag))
         answers = self._ask(tag, {0: None, **orders}, lambda: own.append(measured_alone(alone)))
         answers[0] = own[0]
@@ -96,7 +97,8 @@ class Leader:
         Raises:
             UnusableError: if no pair has a time, and some have failed with an error.
         """
-        endpoints, nodes = len(self._endpoints), len(self._hosts)
+        endpoints = len(self._endpoints)
+        nodes = len(self._hosts)
         pairs = consecutive_pairs(np.arange(nodes)) + np.arange(0, endpoints, nodes)[:, None, None]
         by_rate = self._member.kind.by_rate
         for _ in by_rate:
@@ -182,7 +184,10 @@ class Leader:
         seconds = np.full(len(partners), np.nan)
         for one, other in pairs:  # the receiver has the time
             sent, received = (timings.get(self._endpoints[end], FAILED) for end in (one, other))
-            seconds[one] = math.inf if math.isinf(sent.seconds) else received.seconds
+            if math.isinf(sent.seconds):
+                seconds[one] = math.inf
+            else:
+                seconds[one] = received.seconds
         if missed := [pair for pair in pairs if pair[0] < pair[1] and math.isinf(seconds[pair[0]])]:
             self._show_missed(missed, timings, time.monotonic() - began)
         else:
@@ -196,7 +201,8 @@ class Leader:
     ) -> dict[int, tuple[Timing, int]]:
         """Have all pairs that have connected transfer at once; return their answers, and those of ranks that failed."""
         connected = {rank for rank, (timing, _) in answers.items() if not math.isinf(timing.seconds)}
-        tag, go = self._next_tag(), dict[int, Order].fromkeys(orders)
+        tag = self._next_tag()
+        go = dict[int, Order].fromkeys(orders)
         for rank, order in orders.items():
             if isinstance(order, Transfer) and {rank, order.partner} <= connected:
                 go[rank] = Go(order.partner, tag)
@@ -205,7 +211,8 @@ class Leader:
 
     def _show_missed(self, missed: Sequence[tuple[int, int]], timings: Mapping[int, Timing], took: float) -> None:
         """Print which pairs of endpoints have no times, and keep the errors of those that have some."""
-        shown, silent = len(self.errors), list[str]()
+        shown = len(self.errors)
+        silent = list[str]()
         for pair in missed:
             hosts = [self._hosts[end % len(self._hosts)] for end in pair]
             errors = [timings.get(self._endpoints[end], FAILED).error for end in pair]
@@ -304,7 +311,8 @@ class Leader:
 
     @property
     def _limit_s(self) -> float:
-        kind, usual_s = self._member.kind, self.stream.seconds
+        kind = self._member.kind
+        usual_s = self.stream.seconds
         if not self._durations:
             return max(kind.first_limit_s, LIMIT_SLOTS * usual_s)
         return max(kind.least_limit_s, LIMIT_SLOTS * max(usual_s, median(np.array(self._durations))))
@@ -317,8 +325,11 @@ class Leader:
 
     def end(self, load: LoadRecorder) -> dict[int, Report]:
         """End the diagnosis on all ranks; return what they report by rank, without those that do not answer."""
-        member, tag, others = self._member, self._next_tag(), range(1, self._member.size)
-        limit_s, end = self._limit_s, End(tag)
+        member = self._member
+        tag = self._next_tag()
+        others = range(1, self._member.size)
+        limit_s = self._limit_s
+        end = End(tag)
         waiting: dict[int, Order] = dict.fromkeys(others, end)
         until = time.monotonic() + limit_s
         reports: dict[int, Report] = {}
@@ -334,7 +345,8 @@ class Leader:
                         arrived, report = arriving[rank].test()
                     except Exception as error:  # noqa: BLE001  a report is less than the verdict
                         print_of_rank(0, f"the report of rank {rank} is unreadable: {error}")
-                        arrived, report = True, Report(unfinished=False, load=None, losses=RankLosses({}, {}))
+                        arrived = True
+                        report = Report(unfinished=False, load=None, losses=RankLosses({}, {}))
                     if arrived:
                         reports[rank] = cast("Report", report)
             member.pause()
@@ -348,4 +360,6 @@ class Leader:
 
 def _answered(rank: int, order: Order, answer: Any) -> set[int]:
     """Return the ranks whose answers are not waited for after that of a rank: a partner may wait for one that fails."""
-    return {rank, order.partner} if isinstance(order, Transfer | Go) and answer[0].error else {rank}
+    if isinstance(order, Transfer | Go) and answer[0].error:
+        return {rank, order.partner}
+    return {rank}

@@ -75,17 +75,23 @@ class CoreWaits:
 
     def __init__(self) -> None:
         self._began: tuple[int, int] | None = None
-        self._waited_ns, self._all_ns = 0, 0
+        self._waited_ns = 0
+        self._all_ns = 0
 
     @property
     def share(self) -> float | None:
         """The share of the time; None if there was no transfer, or the kernel counts nothing."""
-        return min(self._waited_ns / self._all_ns, 1.0) if self._all_ns else None
+        if not self._all_ns:
+            return None
+        return min(self._waited_ns / self._all_ns, 1.0)
 
     def begin(self) -> None:
         """Count from now on."""
         waited = core_wait_ns()
-        self._began = None if waited is None else (waited, time.monotonic_ns())
+        if waited is None:
+            self._began = None
+        else:
+            self._began = (waited, time.monotonic_ns())
 
     def end(self) -> None:
         """Count up to now, if that has begun."""
@@ -116,7 +122,8 @@ class Member:
     def __init__(
         self, ranks: Ranks, kind: TransferKind, stop: Callable[[], int], losses: LossRecorder, *, oversubscribed: bool
     ) -> None:
-        self.kind, self._losses = kind, losses
+        self.kind = kind
+        self._losses = losses
         self.rank, self.size, self.stop, self._oversubscribed = ranks.comm.rank, ranks.comm.size, stop, oversubscribed
         self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
         self._host = ranks.node_id[0]
@@ -186,7 +193,11 @@ class Member:
         if self.rests or self._transfer is None or not self._has_ended(self._transfer):
             return None
         self._waits.end()
-        timing, self.rests = FAILED if self._transfer in self._failed else self._transfer.timing, True
+        if self._transfer in self._failed:
+            timing = FAILED
+        else:
+            timing = self._transfer.timing
+        self.rests = True
         if not self._connects or math.isinf(timing.seconds):
             self._transfer = None
         return timing
@@ -216,7 +227,8 @@ class Member:
     def follow(self, alone: Callable[[], Mapping[str, Floats]], load: LoadRecorder) -> None:
         """Do what rank 0 asks for, until it ends the diagnosis; return if the launch can end by MPI_Finalize."""
         tag = 0
-        until, leaves = time.monotonic() + LEADER_LIMIT_S + self.rank, math.inf
+        until = time.monotonic() + LEADER_LIMIT_S + self.rank
+        leaves = math.inf
         while True:
             # Maybe one of several: the partners of earlier ones wait for their transfers, too.
             if received := self.arrived_order():
@@ -228,7 +240,8 @@ class Member:
                 self.take(order)
                 leaves = math.inf
                 if isinstance(order, Transfer | Go):
-                    tag, leaves = order.tag, time.monotonic() + limit_s
+                    tag = order.tag
+                    leaves = time.monotonic() + limit_s
                 elif order:
                     self.send(measured_alone(alone) if isinstance(order, Alone) else self.report(load), 0, order.tag)
             elif timing := self.advance():

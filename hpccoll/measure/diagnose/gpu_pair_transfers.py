@@ -79,7 +79,9 @@ def choose_transfers(gpus: RankGpus, options: DiagnosisOptions) -> tuple[Transfe
         raise UnusableError("--directions together", why)
     if lacking is not None and options.device == "cuda":
         raise UnusableError("--device cuda", lacking)
-    found = GpusOfHosts(visible=visible, unused_because=lacking) if any(visible.values()) or gpus.silent else None
+    found = None
+    if any(visible.values()) or gpus.silent:
+        found = GpusOfHosts(visible=visible, unused_because=lacking)
     if lacking is not None:
         return OVER_MPI, found
     OWN_LOG.begin()
@@ -98,7 +100,9 @@ class GpuPairTransfer:
     """
 
     def __init__(self, gpu: "Gpu", comm: MPI.Intracomm, transfer: Transfer) -> None:
-        self.timing, self._transfer, self._connected = UNTIMED, transfer, False
+        self.timing = UNTIMED
+        self._transfer = transfer
+        self._connected = False
         self._steps = self._reported(gpu, comm)
         self._abort: Thread | None = None  # of the communicator
 
@@ -181,7 +185,9 @@ class GpuPairTransfer:
                 gpu.record(queued[-1])
                 yield from _until(gpu, communicator, lambda: len(queued) < MOST_QUEUED or queued[-MOST_QUEUED].done)
         yield from _until(gpu, communicator, gpu.idle)
-        return queued[messages:] if self._transfer.first else queued[:messages]
+        if self._transfer.first:
+            return queued[messages:]
+        return queued[:messages]
 
 
 _ENDING: list[Thread] = []

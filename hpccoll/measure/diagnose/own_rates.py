@@ -49,7 +49,10 @@ def own_seconds(ranks_of_node: int, gpu: "Gpu | None" = None) -> dict[str, Float
         ranks_of_node: how many ranks measure on this node at once.
         gpu: that of this rank; None if it is to measure the host. Without cuBLAS there is no PRODUCT.
     """
-    work = _on_host(ranks_of_node) if gpu is None else _on_gpu(gpu)
+    if gpu is None:
+        work = _on_host(ranks_of_node)
+    else:
+        work = _on_gpu(gpu)
     seconds = np.empty((1 + REPETITIONS, len(work)))
     for row in seconds:
         for column, run in enumerate(work.values()):

@@ -35,7 +35,9 @@ class MessageStream(NamedTuple):
     def messages_at(self, rate: float) -> int:
         """Return how many messages a direction has, in turn, at a rate in bytes per second; NaN if it is not known."""
         share = self.seconds / 2 * rate / self.bytes
-        return LEAST_MESSAGES if math.isnan(share) else max(LEAST_MESSAGES, round(share))
+        if math.isnan(share):
+            return LEAST_MESSAGES
+        return max(LEAST_MESSAGES, round(share))
 
 
 StreamTable: TypeAlias = Sequence[tuple[float, MessageStream]]
@@ -134,8 +136,14 @@ class PairTransfer:
     def __init__(self, comm: MPI.Intracomm, transfer: Transfer) -> None:
         stream = transfer.stream
         shape = stream.in_flight + 1, stream.bytes
-        self._data = _FREE_BUFFERS[shape].pop() if _FREE_BUFFERS[shape] else np.ones(shape, np.uint8)
-        seconds = stream.seconds if transfer.together else stream.seconds / 2
+        if _FREE_BUFFERS[shape]:
+            self._data = _FREE_BUFFERS[shape].pop()
+        else:
+            self._data = np.ones(shape, np.uint8)
+        if transfer.together:
+            seconds = stream.seconds
+        else:
+            seconds = stream.seconds / 2
         self._received = _Receiver(comm, transfer, self._data[1:])
         self._sent = _Sender(comm, transfer, self._data[0], seconds)
         self._sends = transfer.together or transfer.first
@@ -167,9 +175,14 @@ OVER_MPI = TransferKind("MPI", "host", PairTransfer, BY_RATE, first_limit_s=10.0
 
 class _Sender:
     def __init__(self, comm: MPI.Intracomm, transfer: Transfer, message: Buffer, seconds: float) -> None:
-        self._comm, self._transfer, self._message, self._seconds = comm, transfer, message, seconds
+        self._comm = comm
+        self._transfer = transfer
+        self._message = message
+        self._seconds = seconds
         self._requests: list[MPI.Request] = []
-        self._until, self._sent, self._ends = math.inf, 0, 0
+        self._until = math.inf
+        self._sent = 0
+        self._ends = 0
 
     def advance(self) -> bool:
         """Send what may be sent; return whether everything has been received."""
@@ -189,7 +202,8 @@ class _Sender:
 
     def shorten(self) -> None:
         """End the stream as soon as it may."""
-        self._seconds, self._until = 0.0, 0.0
+        self._seconds = 0.0
+        self._until = 0.0
 
     def _send(self, message: Buffer) -> MPI.Request:
         # Synchronous: it ends when the receiver has its message, and not when a library has stored it.
@@ -198,7 +212,9 @@ class _Sender:
 
 class _Receiver:
     def __init__(self, comm: MPI.Intracomm, transfer: Transfer, buffers: Buffer) -> None:
-        self._comm, self._transfer, self._buffers = comm, transfer, buffers
+        self._comm = comm
+        self._transfer = transfer
+        self._buffers = buffers
         self.arrivals: list[float] = []  # of messages, in seconds
         self._requests = [self._receive(k) for k in range(len(buffers))]
 
@@ -227,7 +243,8 @@ def timing_of(arrivals: Sequence[float]) -> Timing:
     if len(arrivals) < LEAST_MESSAGES:
         return UNTIMED
     middle = len(used) // 2
-    early, late = _slope(used[: middle + 1]), _slope(used[middle:])
+    early = _slope(used[: middle + 1])
+    late = _slope(used[middle:])
     return Timing(_slope(used), math.log(late / early) / 2 if early > 0 < late else math.nan)
 
 

@@ -25,7 +25,10 @@ from hpccoll.store.schema import ON_SHARED_GPU, ON_TESTBED
 def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
     """Return the name of the machine, which does not depend on the number of nodes, because it labels charts."""
     cluster = os.environ.get("SLURM_CLUSTER_NAME")
-    where = hosts[0] if len(hosts) == 1 else f"{hosts[0]} and others"
+    if len(hosts) == 1:
+        where = hosts[0]
+    else:
+        where = f"{hosts[0]} and others"
     if cluster:
         where = f"cluster {cluster}"
     return f"{where}, {' and '.join(hardware)} a node"
@@ -33,7 +36,9 @@ def _machine(hosts: Sequence[str], hardware: Sequence[str]) -> str:
 
 def _hardware(report: RankReport) -> str:
     """Return the hardware of a node in words, as a rank on it sees it."""
-    quota = f" with a quota of {min(report.quotas.values()):g} CPUs" if report.quotas else ""
+    quota = ""
+    if report.quotas:
+        quota = f" with a quota of {min(report.quotas.values()):g} CPUs"
     return " and ".join([report.cpu + quota, *gpu_description(report.gpu)])
 
 

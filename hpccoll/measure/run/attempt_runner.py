@@ -51,8 +51,12 @@ class AttemptRunner:
         self, group: "RankGroup", job: Job, attempt: Attempt, probe_result: "ProbeResult | None",
         progress: RankProgress, executor_options: ExecutorOptions | None = None,
     ) -> None:  # fmt: skip
-        self.group, self.job, self.attempt, self.executor_options = group, job, attempt, executor_options
-        self.probe_result, self.progress = probe_result, progress
+        self.group = group
+        self.job = job
+        self.attempt = attempt
+        self.executor_options = executor_options
+        self.probe_result = probe_result
+        self.progress = progress
         self._bind_group()
         self.ranks_lost = False
         """Whether the group has lost a rank, which ends the attempt."""
@@ -208,7 +212,9 @@ class AttemptRunner:
         activity: Mapping[str, float],
     ) -> Outcome:  # fmt: skip
         """Return the outcome of a round: all of it at rank 0, its status elsewhere; ``activity`` is of this GPU."""
-        workload = None if isinstance(prepared, PreparedCase) else prepared
+        workload = None
+        if not isinstance(prepared, PreparedCase):
+            workload = prepared
         times = self._times(workload, samples, sync)  # before the workload runs again, to count bytes
         name = rank_namer(self.attempt, case.mapping)
         findings = RoundFindings()
@@ -221,13 +227,17 @@ class AttemptRunner:
         self.comm.Allreduce(MPI.IN_PLACE, sums)
         wrong_of_ranks, *counted = sums.tolist()
         wrong = wrong_of_ranks + findings.wrong
-        diagnosis = prepared.diagnose(name) if samples.wrong else None
+        diagnosis = None
+        if samples.wrong:
+            diagnosis = prepared.diagnose(name)
         reports = self.comm.gather((samples.cpu_s / prepared.operations, activity, diagnosis))
         # The counting pass comes after the diagnosis because it changes the buffers.
         traffic = recognition = None
         if case.id not in self._counted_cases:
             traffic = self._traffic(prepared, samples, sync)
-            recognition = self._recognition(prepared, samples) if isinstance(prepared, PreparedCase) else None
+            recognition = None
+            if isinstance(prepared, PreparedCase):
+                recognition = self._recognition(prepared, samples)
         self._counted_cases.add(case.id)
         if times is None or reports is None:  # not rank 0
             return Outcome(case=case, status="wrong" if wrong else "ok")

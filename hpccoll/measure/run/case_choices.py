@@ -38,7 +38,9 @@ class CaseChoices:
     """
 
     def __init__(self, job: Job, attempt: "Attempt", compiled: Collection[str]) -> None:
-        self.job, self.attempt, self._compiled = job, attempt, compiled
+        self.job = job
+        self.attempt = attempt
+        self._compiled = compiled
 
     def decide(self, cases: Iterable[Case], nccl_nodes: Mapping[str, NodeView | None]) -> Decisions:
         """Return which of ``cases`` are skipped, and what the table chose.
@@ -119,7 +121,8 @@ def check_some_case_runs(job: Job, layout: Layout) -> None:
     Raises:
         UnusableError: if none can; it has the reasons.
     """
-    table, reasons = _table_of(job), dict[str | None, None]()
+    table = _table_of(job)
+    reasons = dict[str | None, None]()
     for case in job.cases:
         try:
             resolved = _choice_of_table(case, layout, table)

@@ -98,7 +98,9 @@ class CaseFactory:
                 return SkippedCase(reason)
 
             def prepare() -> Prepared:
-                gpu = self.gpus.gpu_of_rank if resolved.device == "cuda" else None
+                gpu = None
+                if resolved.device == "cuda":
+                    gpu = self.gpus.gpu_of_rank
                 with gpu_errors(gpu):
                     if is_workload(case.collective):
                         runner = workload_runner(case.collective)
@@ -148,12 +150,14 @@ class CaseFactory:
         return first_reason(self.comm, missing_for_nccl4py(min_nccl_version(self.job.communicator)))
 
     def _memory_reason(self, case: Case) -> str | None:
-        places, aggregators = self.attempt.places, self.attempt.aggregators
+        places = self.attempt.places
+        aggregators = self.attempt.aggregators
         node = places[self.comm.rank].node
         shared = [("cpu", sum(place.node == node for place in places), available_memory())]
         if case.device == "cuda":
             shared.append(("cuda", self.gpus.ranks_on_gpu, self.gpus.gpu_of_rank.free_bytes))
-        reason, workers = None, self.attempt.ranks - aggregators
+        reason = None
+        workers = self.attempt.ranks - aggregators
         try:
             for device, ranks, free in shared:
                 check_memory([self._with_all_places(case)], workers, ranks, free, device, aggregators, self.job.models)

@@ -33,8 +33,11 @@ class NcclConnecting(Connecting):
     """
 
     def __init__(self, ranks: Ranks, progress: RankProgress, timeout: float, sync: DeadlineSync | None = None) -> None:
-        self._ranks, self._progress, self._sync = ranks, progress, sync
-        self._connect_s, self._await_s = timeout * CONNECT, timeout * AWAIT
+        self._ranks = ranks
+        self._progress = progress
+        self._sync = sync
+        self._connect_s = timeout * CONNECT
+        self._await_s = timeout * AWAIT
         host, _ = ranks.node_id
         self._rank = MPI.COMM_WORLD.rank
         self._place = f"rank {self._rank} on {host}"
@@ -65,7 +68,10 @@ class NcclConnecting(Connecting):
         try:
             self._poll(done, error, "its first operation", self._connect_s)
         except StalledError as stall:
-            place = "" if self._place in str(stall) else f" at {self._place}"
+            if self._place in str(stall):
+                place = ""
+            else:
+                place = f" at {self._place}"
             message = f"{PHASE}: {stall}{place}; {OWN_LOG.report()}"
             if self._sync:  # the results keep only one message for all ranks that agree
                 print_of_rank(self._rank, message)

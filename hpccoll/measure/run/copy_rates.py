@@ -68,7 +68,9 @@ def copy_rates(
         rates = []
     finally:
         shared.close()
-    return {COPY_RATES: {"ranks": attempt.ranks, "sizes": rates}} if rates else {}
+    if not rates:
+        return {}
+    return {COPY_RATES: {"ranks": attempt.ranks, "sizes": rates}}
 
 
 def _has_limit(collective: str) -> bool:
@@ -87,7 +89,8 @@ def _measure_sizes(
     Raises:
         BadInputError: on all ranks, if a node has too little free shared memory.
     """
-    comm, found = ranks.comm, list[Mapping[str, float]]()
+    comm = ranks.comm
+    found = list[Mapping[str, float]]()
     if -ranks.max_over_ranks(-len(shared.ranks)) < comm.size:
         return found
     first, second = (shared.empty(max(sizes) // 2, np.dtype(np.uint8)) for _ in range(2))
@@ -95,9 +98,12 @@ def _measure_sizes(
         buffer[...] = 1
     following = (comm.rank + 1) % comm.size
     next_first, next_second = (shared.views(buffer)[following] for buffer in (first, second))
-    barrier = ExecutorBarrier(comm, SharedMemory(comm), options) if options else None
+    barrier = None
+    if options:
+        barrier = ExecutorBarrier(comm, SharedMemory(comm), options)
     for size in sizes:
-        span, times = slice(size // 2), -(-LEAST_BYTES // size)
+        span = slice(size // 2)
+        times = -(-LEAST_BYTES // size)
         copies = LocalCopy(second[span], next_first[span]), LocalCopy(first[span], next_second[span])
         loop = _loop(ranks, [[LoweredStep([*copies] * times)]], options, barrier, progress)
         samples = measure(loop.run, ranks, EFFORT, progress, rule=SummaryRule(clocks=[0] * comm.size))

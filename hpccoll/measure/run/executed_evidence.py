@@ -41,7 +41,8 @@ def judge(
             nodes=job.shape(case).nodes, port_bytes=None if sent is None else sent / prepared.layout.nodes,
             port_packets=traffic.mean_per_node(SENT_PACKETS) if traffic else None,
         )  # fmt: skip
-        executed, from_logs = verdict.executed, [verdict.evidence, *from_logs]
+        executed = verdict.executed
+        from_logs = [verdict.evidence, *from_logs]
     return executed, "; ".join(filter(None, (*from_logs, evidence))) or None
 
 

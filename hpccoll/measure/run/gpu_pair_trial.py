@@ -46,4 +46,6 @@ def _reason_to_skip() -> str | None:
     if missing := gpu.missing_for_gpu("mpi"):
         return missing
     supported, report = cuda_support()
-    return report if supported is False else None
+    if supported is not False:
+        return None
+    return report

@@ -33,7 +33,9 @@ class Guard(NamedTuple):
     def diagnose(self, found: NDArray[Any], rank: str) -> str | None:
         """Return how the content ``found`` of this guard at ``rank`` differs from its words; None if it does not."""
         changed = int(np.count_nonzero(found.view(self.words.dtype) != self.words))
-        return f"{rank}: {changed} of {len(found)} elements {self.where} were overwritten" if changed else None
+        if not changed:
+            return None
+        return f"{rank}: {changed} of {len(found)} elements {self.where} were overwritten"
 
 
 def guards_of(guarded: Sequence[GuardedBuffer], me: int) -> Iterator[Guard]:

@@ -43,7 +43,9 @@ class JobResults:
         from hpccoll.store.job_identity import check_same_job  # only rank 0 writes
         from hpccoll.store.journal import Journal, journal_path
 
-        earlier = self._read_earlier(self.out) if self.out.exists() else None
+        earlier = None
+        if self.out.exists():
+            earlier = self._read_earlier(self.out)
         if earlier:
             check_same_job(earlier, self.job, self.out)
             if earlier.complete:
@@ -87,7 +89,10 @@ class JobResults:
     def record(self, outcome: Outcome) -> None:
         """Add the outcome of a case in a round, and write the case if that was its last one."""
         if self._journal is None:
-            kept = outcome.times if outcome.program or outcome.times is None else outcome.times.of_no_rank()
+            if outcome.program or outcome.times is None:
+                kept = outcome.times
+            else:
+                kept = outcome.times.of_no_rank()
             self.raw.record(replace(outcome, times=kept))  # rows need the times of ranks only of training steps
             return
         self._journal.record(outcome)
@@ -142,7 +147,9 @@ class JobResults:
         """
         earlier = (attempt.provenance.get("executor", PYTHON) for attempt, outcomes in self.raw.attempts if outcomes)
         executor = self.job.executor or next(earlier, None)
-        return None if executor is None else str(executor)
+        if executor is None:
+            return None
+        return str(executor)
 
     def finish(self, stop_signal: int = 0, loss: tuple[str, int] | None = None) -> None:
         """Record why measurements are left, if any are, and write the raw file.
@@ -153,7 +160,9 @@ class JobResults:
         if self._journal is None:
             return
         if stop_signal:
-            sender = " (Slurm sends it before the time limit)" if stop_signal == signal.SIGUSR1 else ""
+            sender = ""
+            if stop_signal == signal.SIGUSR1:
+                sender = " (Slurm sends it before the time limit)"
             self._journal.end(f"stopped by {signal.Signals(stop_signal).name}{sender}")
         if loss:
             self._journal.end(*loss)

@@ -143,7 +143,9 @@ class JobRunner:
                     self.results.records.add_provenance(used)
                 self.runner.close()
                 break
-            rest = self.group.shape if self.group.can_continue else None
+            rest = None
+            if self.group.can_continue:
+                rest = self.group.shape
             job, left = self.group.ranks.run_at_root(partial(self._left_for, shape, rest))
         return all_right
 
@@ -166,9 +168,11 @@ class JobRunner:
     def _begin_attempt(self, probe_result: "ProbeResult | None") -> tuple[Attempt, "ExecutorOptions | None"]:
         """Return the record of an attempt, and how the compiled executor runs in it; None for the Python executor."""
         self.attempt_number += 1
-        group, ranks = self.group, self.group.ranks
+        group = self.group
+        ranks = self.group.ranks
         attempt = gather_attempt(ranks, self.attempt_number, group.gpu_provenance(self.job), group.aggregators)
-        requested, options = ranks.run_at_root(self.results.requested_executor), None
+        requested = ranks.run_at_root(self.results.requested_executor)
+        options = None
         if requested != PYTHON:
             required = requested == COMPILED
             options = agree_on_executor(ranks.comm, required=required, oversubscribed=attempt.oversubscribed)

@@ -88,13 +88,19 @@ def probe_in_launch(ranks: Ranks, job: Job, pending_signal: Callable[[], int], g
     reset = debug_reset()
     version = ".".join(map(str, loaded_nccl_version() or ("of an unknown version",)))
     with _log_directory() as (directory, without_place):
-        own_reason = without_place if reset else f"NCCL {version} cannot be silenced after it"
+        if reset:
+            own_reason = without_place
+        else:
+            own_reason = f"NCCL {version} cannot be silenced after it"
         reason = first_reason(ranks.comm, own_reason)
         if reason or reset is None:
             return ProbeResult(failure=f"was left out: {reason}; do: {PROBE_REMEDY}")
         with nccl_logging(directory, reset):
             probe(ranks, job, pending_signal, gpus)
-        most = -1 if ranks.comm.rank == 0 else LOG_BYTES_OF_RANKS // ranks.comm.size
+        if ranks.comm.rank == 0:
+            most = -1
+        else:
+            most = LOG_BYTES_OF_RANKS // ranks.comm.size
         texts = ranks.comm.gather(_own_logs(directory, most))
         return ranks.run_at_root(lambda: _result(directory, texts or ()))
 

@@ -22,8 +22,12 @@ def algorithms_matching_bytes(operation: Operation, nbytes: int, sent: int) -> s
     The library may have run none of them. ``nbytes`` is the size S; ``sent`` are the bytes per operation that all hosts
     sent, by their port counters.
     """
-    family, layout = operation.collective, operation.layout
-    amount = f"{sent} B" if family.token else f"{sent / layout.nodes / nbytes:.3f} S a node"
+    family = operation.collective
+    layout = operation.layout
+    if family.token:
+        amount = f"{sent} B"
+    else:
+        amount = f"{sent / layout.nodes / nbytes:.3f} S a node"
     if layout.ranks > MAX_COMPARED_RANKS:
         return f"the ports sent {amount}; not compared with algorithms: more than {MAX_COMPARED_RANKS} ranks"
     matching = [

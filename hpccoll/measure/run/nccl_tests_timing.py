@@ -47,7 +47,10 @@ class NcclTestsCounts:
     def of(cls, effort: Effort) -> "NcclTestsCounts":
         """Return the numbers that the user wants, or those of nccl-tests."""
         warmup = WARMUP if effort.loop_warmup is None else effort.loop_warmup
-        calls = CALLS if effort.loop_iterations is None else effort.loop_iterations
+        if effort.loop_iterations is None:
+            calls = CALLS
+        else:
+            calls = effort.loop_iterations
         return cls(warmup, calls)
 
 
@@ -81,7 +84,8 @@ class NcclTestsTiming:
 
     def __init__(self, plans: list[StreamPlan], check: "Check | GpuCheck", counts: NcclTestsCounts) -> None:
         first, *others = plans
-        self._first, self._check = first, check
+        self._first = first
+        self._check = check
         self._queue_one = first.enqueue
         self._queue_all = first.repeated(counts.calls, others)
         self._warmup = [plans[number % len(plans)] for number in range(counts.warmup)]

@@ -56,7 +56,9 @@ class OsuLoop:
         self, operation: TimedOperation, comm: MPI.Intracomm, progress: RankProgress, iterations: int,
         compiled: "CompiledExecutor | None",
     ) -> None:  # fmt: skip
-        self._operation, self._progress, self._left = operation, progress, iterations
+        self._operation = operation
+        self._progress = progress
+        self._left = iterations
         self._written = False
         self._barrier = LibraryCall(comm, "Barrier", ())
         self._in_c = RepeatLoop(compiled, self._barrier.in_c(), progress.numbers) if compiled else None
@@ -69,7 +71,10 @@ class OsuLoop:
             self._written = True
         gc.disable()
         with np.errstate(over="ignore", invalid="ignore"):  # in place each result is the next contribution
-            times = self._in_c.run(count) if self._in_c else self._in_python(count)
+            if self._in_c:
+                times = self._in_c.run(count)
+            else:
+                times = self._in_python(count)
         gc.enable()
         self._left -= count
         if self._left > 0:
@@ -80,7 +85,9 @@ class OsuLoop:
         return times, self._operation.wrong()
 
     def _in_python(self, count: int) -> Nanoseconds:
-        run, barrier, clock = self._operation.run, self._barrier.in_python(), time.perf_counter_ns
+        run = self._operation.run
+        barrier = self._barrier.in_python()
+        clock = time.perf_counter_ns
         times = np.full((4, count), -1, np.int64)
         cpu = time.process_time_ns()
         barrier()

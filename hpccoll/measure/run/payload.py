@@ -56,14 +56,17 @@ def _numbers(words: NDArray[np.uint64], dtype: DType) -> NDArray[np.unsignedinte
     Floats are normal and finite. Integers are smaller than the value of elements that are not written yet.
     """
     if dtype.kind == "i":
-        lowest, end = 1, int(np.iinfo(dtype.name).max) // 4
+        lowest = 1
+        end = int(np.iinfo(dtype.name).max) // 4
     else:
         lowest, end = map(int, bits(np.array([_float(dtype).smallest_normal, _float(dtype).max], dtype)))
     return (lowest + words % np.uint64(end - lowest)).astype(f"u{dtype.itemsize}")
 
 
 def _exponent_range(dtype: DType) -> int:
-    return np.iinfo(dtype.name).bits - 2 if dtype.kind == "i" else -int(_float(dtype).minexp)
+    if dtype.kind == "i":
+        return np.iinfo(dtype.name).bits - 2
+    return -int(_float(dtype).minexp)
 
 
 def _participates(origin: int | Positions, positions: Positions, p: int, most: int) -> NDArray[np.bool]:
@@ -111,7 +114,9 @@ def bits(values: Array) -> NDArray[np.unsignedinteger]:
 
 def concatenated(units: list[Array], dtype: DType) -> Array:
     """Return the concatenation of units, which may be empty."""
-    return np.concatenate(units) if units else np.empty(0, dtype)
+    if units:
+        return np.concatenate(units)
+    return np.empty(0, dtype)
 
 
 @dataclass(frozen=True)
@@ -162,7 +167,8 @@ class Payload:
 
     def filled_units(self, *, in_place: bool) -> range:
         """Return the units of dst that hold a contribution or a result; the others are workspace."""
-        source, target = self.call.source(self.me, self.units), self.call.target(self.me, self.units)
+        source = self.call.source(self.me, self.units)
+        target = self.call.target(self.me, self.units)
         return max(source, target, key=len) if in_place else target
 
     def _initial_unit(self, unit: int, *, in_place: bool, extra: int = 0) -> Array:
@@ -179,30 +185,42 @@ class Payload:
 
     @property
     def units(self) -> int:
-        return 1 if self.call.collective.units == "divisible" else self.p
+        if self.call.collective.units == "divisible":
+            return 1
+        return self.p
 
     @cached_property
     def _blocks(self) -> NDArray[np.int64] | None:
         return self.call.blocks(self.count)
 
     def _length(self, origin: int, unit: int) -> int:
-        return self.count if self._blocks is None else int(self._blocks[origin, unit])
+        if self._blocks is None:
+            return self.count
+        return int(self._blocks[origin, unit])
 
     def length(self, buffer: str, unit: int) -> int:
         """Return the number of elements of a unit of src or dst at this rank."""
-        return self._length(self.me, unit) if buffer == "src" else self._length(unit, self.me)
+        if buffer == "src":
+            return self._length(self.me, unit)
+        return self._length(unit, self.me)
 
     def missized(self, result: Any) -> int:
         """Return the number of wrong elements if the result has not the length that the call gives it: all; else 0."""
         expected = sum(self.length("dst", unit) for unit in self.call.target(self.me, self.units))
-        return 0 if len(result) == expected else expected or len(result)
+        if len(result) == expected:
+            return 0
+        return expected or len(result)
 
     def _pattern_length(self, length: int) -> int:
-        return PERIOD if self.periodic and length > SHORT_BLOCK else length
+        if self.periodic and length > SHORT_BLOCK:
+            return PERIOD
+        return length
 
     @property
     def _op(self) -> str | None:
-        return self.reduction.name if self.call.collective.reduces else None
+        if not self.call.collective.reduces:
+            return None
+        return self.reduction.name
 
     def _scale(self, folded: Array) -> None:
         if self.call.collective.reduces:
@@ -211,7 +229,10 @@ class Payload:
     def _position(self, unit: int) -> int:
         """Return the first position of a unit; the distance keeps generations of different units distinct."""
         pattern = self.call.traffic
-        longest = self.count if pattern is None else unequal_blocks.longest(pattern, self.p, self.count)
+        if pattern is None:
+            longest = self.count
+        else:
+            longest = unequal_blocks.longest(pattern, self.p, self.count)
         return unit * (longest + GENERATIONS) + self.generation
 
     def _contribution(self, origin: int, unit: int, extra: int) -> Array:
@@ -277,7 +298,8 @@ class Payload:
     def _miscounted(self, wrong: NDArray[np.unsignedinteger], at: NDArray[np.intp]) -> Iterator[tuple[int, str]]:
         """Yield the ranks whose contribution explains the wrong elements by being missing or counted twice."""
         begins = np.array([self._position(unit) for unit in self.call.target(self.me, self.units)])
-        positions = (begins[at // self.count] + at % self.count) % PERIOD
+        begins_of_units = begins[at // self.count]
+        positions = (begins_of_units + at % self.count) % PERIOD
         origins = np.arange(self.p)[:, np.newaxis]
         values = contribution(self.seed, origins, positions, self.p, self.dtype, self._op)  # [origin, element]
         fold = self.reduction.fold

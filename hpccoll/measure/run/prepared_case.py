@@ -127,7 +127,9 @@ class PreparedCase:
         self.operations_with_check = on_stream.operations_with_check if on_stream else 1
 
     def _operation(self, planned: PlannedSchedule | None) -> Operation:
-        case, dtype, call = self.case, dtype_of(self.case.dtype), call_of(self.case, self.layout.workers)
+        case = self.case
+        dtype = dtype_of(self.case.dtype)
+        call = call_of(self.case, self.layout.workers)
         family = call.collective
         # A barrier may receive the token of a rank twice: it uses max, which is idempotent, whatever was requested.
         # A floor folds nothing, and so has no average to divide.
@@ -138,7 +140,8 @@ class PreparedCase:
         return Operation(call, self.layout, slices, count, dtype, REDUCTIONS[op], in_place, channels, window)
 
     def _plan(self) -> tuple[Array, Array, "TransportPlan"]:
-        of, transport = self.operation, self.transport
+        of = self.operation
+        transport = self.transport
         lengths = [of.elements(name, self.rank) for name in ("src", "dst")]
         # The places of both buffers have the same offsets, as in nccl-tests.
         self._stride = max(lengths)
@@ -159,7 +162,9 @@ class PreparedCase:
             return None
         from hpccoll.transports.nccl.stream_plan import StreamPlan
 
-        return self.plan if isinstance(self.plan, StreamPlan) else None
+        if not isinstance(self.plan, StreamPlan):
+            return None
+        return self.plan
 
     def _make_further_plans(self) -> None:
         """Make the plans of the places after the first one, which only NCCL's transports have."""
@@ -230,7 +235,8 @@ class PreparedCase:
         return guarded
 
     def _check(self) -> "Check | GpuCheck":
-        of, in_place = self.operation, self.case.in_place
+        of = self.operation
+        in_place = self.case.in_place
         filled = self.dst[of.span("dst", self.payload.filled_units(in_place=in_place), self.rank)]
         buffers = self.payload, self.src, filled, self.result
         generation = zlib.crc32(self.case.id.encode()) % GENERATIONS
@@ -262,7 +268,9 @@ class PreparedCase:
 
         if self.case.timing == NCCL_TESTS:
             return NcclTestsTiming([self._stream_plan, *self._further], self.check, NcclTestsCounts.of(effort))
-        operations = effort.operations if self.case.timing == AGGREGATED else None
+        operations = None
+        if self.case.timing == AGGREGATED:
+            operations = effort.operations
         return StreamTiming(self._stream_plan, self.gpu, self.check, operations, in_place=self.operation.in_place)
 
     def set_wait(self, wait: Wait) -> bool:
@@ -285,26 +293,34 @@ class PreparedCase:
 
     def diagnose(self, name: Callable[[int], str] = "rank {}".format) -> str | None:
         """Return a description of all errors in the buffers, or None; ``name`` names a rank of this numbering."""
-        payload, in_place = replace(self.payload, generation=self.check.generation), self.case.in_place
+        payload = replace(self.payload, generation=self.check.generation)
+        in_place = self.case.in_place
         errors: list[str | None] = []
         if not self.filled_by_caller:
             errors.append(payload.diagnose(self._on_host(self.result), in_place=in_place, name=name))
         if not (in_place or self.filled_by_caller):
             errors.append(payload.diagnose_source(self._on_host(self.src), name))
         for guard in self.guards:
-            found = guard.memory if guard.on_host else self._on_host(guard.memory)
+            if guard.on_host:
+                found = guard.memory
+            else:
+                found = self._on_host(guard.memory)
             errors.append(guard.diagnose(found, name(self.rank)))
         return "; ".join(filter(None, errors)) or None
 
     def _on_host(self, array: Array) -> Array:
-        return self.gpu.download(array).view(self.payload.dtype) if self.gpu else array
+        if self.gpu:
+            return self.gpu.download(array).view(self.payload.dtype)
+        return array
 
     @cached_property
     def wire_bytes(self) -> int | None:
         """The bytes between nodes per operation, counted on schedules; None for a library's own algorithm."""
         if self.algorithm is None:
             return None
-        return 0 if len(set(self.layout.node)) == 1 else self._crossing("node")
+        if len(set(self.layout.node)) == 1:
+            return 0
+        return self._crossing("node")
 
     def worker_bytes(self, end: str) -> int | None:
         """Return the part of ``wire_bytes`` whose ``end``, source or target, is on a node of workers."""
@@ -315,7 +331,9 @@ class PreparedCase:
     @cached_property
     def rack_bytes(self) -> int | None:
         """The bytes between racks per operation, counted likewise; None also if there is a single rack."""
-        return None if self.algorithm is None or len(set(self.layout.rack)) == 1 else self._crossing("rack")
+        if self.algorithm is None or len(set(self.layout.rack)) == 1:
+            return None
+        return self._crossing("rack")
 
     def _crossing(self, tier: str, end: str | None = None) -> int:
         of = self.operation
@@ -325,7 +343,9 @@ class PreparedCase:
 
     def progress(self) -> str:
         """Return the progress of the current run, with the rank of this process if a mapping renumbered it."""
-        number = f"rank {self.rank} of mapping {self.case.mapping}, " if self.case.mapping else ""
+        number = ""
+        if self.case.mapping:
+            number = f"rank {self.rank} of mapping {self.case.mapping}, "
         return number + self.plan.progress()
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
@@ -337,7 +357,10 @@ class PreparedCase:
         evidence = "; ".join(filter(None, (evidence, self._memory, self.assumed))) or None
         if self.choice is None:
             return executed, evidence
-        over = "" if self.case.transport == NATIVE_TRANSPORT else f" over {self.case.transport}"
+        if self.case.transport == NATIVE_TRANSPORT:
+            over = ""
+        else:
+            over = f" over {self.case.transport}"
         return f"{self.case.algorithm}{over}", "; ".join(filter(None, (self.choice, evidence)))
 
     def _executed(self, sent: int | None) -> tuple[str, str | None]:
@@ -345,7 +368,9 @@ class PreparedCase:
             from hpccoll.measure.run.matching_bytes import algorithms_matching_bytes  # only rank 0 asks
 
             called = self._stream_plan.evidence if self._stream_plan else None
-            matching = None if sent is None else algorithms_matching_bytes(self.operation, self.bytes, sent)
+            matching = None
+            if sent is not None:
+                matching = algorithms_matching_bytes(self.operation, self.bytes, sent)
             return "unknown", "; ".join(filter(None, (called, matching))) or None
         used = ", ".join(f"{name}={value}" for name, value in self.params.items())
         evidence = f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
@@ -353,7 +378,10 @@ class PreparedCase:
             evidence += "; in software: ranks acted as the switches"
         if sent is not None:
             counted = self.wire_bytes
-            times = f"{sent / counted:.3f} times its wire bytes" if counted else f"{sent} B (its wire bytes: 0)"
+            if counted:
+                times = f"{sent / counted:.3f} times its wire bytes"
+            else:
+                times = f"{sent} B (its wire bytes: 0)"
             evidence += f"; the ports sent {times}"
         return self.algorithm.name, evidence
 
@@ -382,7 +410,8 @@ def make_transport(case: Case, comm: MPI.Intracomm, gpu: "Gpu | None", settings:
 
     Its transport, algorithm and device select the class.
     """
-    communicator, options = settings.communicator, settings.executor_options
+    communicator = settings.communicator
+    options = settings.executor_options
     row = TRANSPORTS[case.transport]
     implementation = load_class((row.native if case.algorithm == NATIVE else row.schedules)[case.device])
     if gpu is None:
@@ -393,7 +422,8 @@ def make_transport(case: Case, comm: MPI.Intracomm, gpu: "Gpu | None", settings:
     from hpccoll.cases.communicator_settings import BUFFERS, nccl_config
     from hpccoll.transports.nccl.communicator_config import ConfiguredNccl, NcclBuffers
 
-    fields, buffers = nccl_config(communicator), communicator.get(BUFFERS)
+    fields = nccl_config(communicator)
+    buffers = communicator.get(BUFFERS)
     return implementation(
         comm, gpu, graph=bool(case.params.get(GRAPH)), library=ConfiguredNccl(fields) if fields else None,
         buffers=NcclBuffers(comm, gpu, str(buffers)) if buffers else None, connecting=settings.connecting,

@@ -48,7 +48,9 @@ class RankGroup:
     """
 
     def __init__(self, ranks: Ranks, aggregators: int, gpu_pair: "GpuPair | None" = None) -> None:
-        self.ranks, self.aggregators, self._gpu_pair = ranks, aggregators, gpu_pair
+        self.ranks = ranks
+        self.aggregators = aggregators
+        self._gpu_pair = gpu_pair
         self.me, self.workers = ranks.comm.rank, ranks.comm.size - aggregators  # of the whole launch
         self._losses: list[dict[str, Any]] = []  # as in the provenance
         self._syncs: list[DeadlineSync] = []  # they hold the messages that a lost rank may still receive
@@ -65,7 +67,9 @@ class RankGroup:
     def gpu_provenance(self, job: Job) -> Mapping[str, Any]:
         """Return the record of the GPU of this rank; empty if the job has no buffers on GPUs."""
         transports = {case.transport for case in job.cases if case.device == "cuda"}
-        return self.gpus.provenance(transports) if transports else {}
+        if not transports:
+            return {}
+        return self.gpus.provenance(transports)
 
     @property
     def shape(self) -> Shape:
@@ -91,7 +95,9 @@ class RankGroup:
     def provenance(self) -> Mapping[str, object]:
         """Return the record of the lost ranks in the provenance of an attempt, empty if none was lost."""
         numbers = launcher_numbers(self.ranks.comm)
-        return {} if self.complete else {"left_behind": [*self._losses], "launched_as": numbers}
+        if self.complete:
+            return {}
+        return {"left_behind": [*self._losses], "launched_as": numbers}
 
     def sync(self, job: Job) -> "DeadlineSync | None":
         """Return the synchronisation of a job that can lose ranks: over NCCL, if the watchdog may call MPI, too."""

@@ -72,13 +72,15 @@ class _Segments:
 
     def add_guard(self, guard: Guard) -> None:
         """Add a guard, which no operation may write."""
-        begin, words = self.gpu.address(guard.memory), guard.words
+        begin = self.gpu.address(guard.memory)
+        words = guard.words
         self._add(begin, len(words), ValueTable.fixed(words, begin % VECTOR_BYTES // words.itemsize))
 
     def _add(self, begin: int, length: int, table: ValueTable) -> None:
         self.tables.append(self.gpu.upload(table.vectors))
         head = begin % VECTOR_BYTES // table.vectors.itemsize
-        place, values_at = begin - begin % VECTOR_BYTES, self.gpu.address(self.tables[-1])
+        place = begin - begin % VECTOR_BYTES
+        values_at = self.gpu.address(self.tables[-1])
         self.rows.append((place, head, head + length, values_at, len(table.vectors), table.step))
 
     def launches(self, itemsize: int) -> Iterator[tuple[tuple[int, int], tuple[int], Any, int]]:
@@ -98,10 +100,13 @@ class GpuCheck:
         self, payload: Payload, src: Any, dst: Any, result: Any, gpu: Gpu, *, in_place: bool,
         generation: int = 0, guards: Sequence[Guard] = (),
     ) -> None:  # fmt: skip
-        me, itemsize = payload.me, payload.dtype.itemsize
+        me = payload.me
+        itemsize = payload.dtype.itemsize
         periodic = replace(payload, periodic=True)
-        self.generation, self._gpu = generation, gpu
-        units, filled = periodic.call.target(me, periodic.units), periodic.filled_units(in_place=in_place)
+        self.generation = generation
+        self._gpu = gpu
+        units = periodic.call.target(me, periodic.units)
+        filled = periodic.filled_units(in_place=in_place)
         unchanged = _Segments(gpu)  # the operation must not write them
         for guard in guards:
             if not guard.on_host:
@@ -109,7 +114,8 @@ class GpuCheck:
         if not in_place:
             own = periodic.call.source(me, periodic.units)
             unchanged.add(src, [periodic.length("src", unit) for unit in own], periodic.source(EXTRA))
-        fills, compared = _Segments(gpu, unchanged), _Segments(gpu, unchanged)
+        fills = _Segments(gpu, unchanged)
+        compared = _Segments(gpu, unchanged)
         lengths = [periodic.length("dst", unit) for unit in filled]
         fills.add(dst, lengths, periodic.initial(in_place=in_place, extra=EXTRA))
         self._missized = periodic.missized(result)
@@ -117,7 +123,8 @@ class GpuCheck:
             lengths = [periodic.length("dst", unit) for unit in units]
             compared.add(result, lengths, periodic.expected(in_place=in_place, extra=EXTRA))
         self._tables = unchanged.tables, fills.tables, compared.tables  # keeps their memory allocated
-        self._fills, self._checks = [*fills.launches(itemsize)], [*compared.launches(itemsize)]
+        self._fills = list(fills.launches(itemsize))
+        self._checks = list(compared.launches(itemsize))
         self._guards = GuardCheck([guard for guard in guards if guard.on_host])
         self._fill, self._count = (gpu.kernel(SOURCE, name, itemsize) for name in ("fill", "count_wrong"))
         self._counter = gpu.upload(np.zeros(1, np.uint64))  # never reset: the increase is the number of wrong elements

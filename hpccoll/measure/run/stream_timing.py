@@ -48,7 +48,9 @@ class StreamTiming:
     def __init__(
         self, plan: StreamPlan, gpu: Gpu, check: "Check | GpuCheck", operations: int | None, *, in_place: bool
     ) -> None:
-        self._plan, self._gpu, self._check = plan, gpu, check
+        self._plan = plan
+        self._gpu = gpu
+        self._check = check
         self._queue_one, self._queue = plan.enqueue, plan.enqueue if operations is None else plan.repeated(operations)
         self._checks_one_more = in_place and operations is not None
         self.operations = operations or 1

@@ -73,7 +73,8 @@ def controller(machine: MachineFacts) -> Finding:
     if isinstance(machine.controller, str):
         text = f"sbatch is on PATH, but no controller answers ({machine.controller})"
         return warning("slurm_unreachable", text, remedy="on a cluster, run 'scontrol ping'")
-    version, name = machine.settings.get("SLURM_VERSION"), machine.settings.get("ClusterName")
+    version = machine.settings.get("SLURM_VERSION")
+    name = machine.settings.get("ClusterName")
     return info("slurm", f"{version}, cluster {name}")
 
 
@@ -118,7 +119,9 @@ def partitions(machine: MachineFacts) -> Finding | None:
         + (f", at most {partition.largest} for a job" if partition.largest else "")
         for name, partition in partitions.items()
     ]
-    default = " (* is the default)" if any(name.endswith("*") for name in names) else ""
+    default = ""
+    if any(name.endswith("*") for name in names):
+        default = " (* is the default)"
     text = ("; ".join(counts) or "none that you may see") + default
     if any(partition.usable for partition in partitions.values()):
         return info("partitions", text)
@@ -190,13 +193,18 @@ def load(machine: MachineFacts) -> Finding | None:
 def profile(machine: MachineFacts) -> Finding:
     """Report the profile to use, and the command that checks that ranks start; it needs an allocation."""
     if not machine.settings:
-        reason = "Slurm is not installed" if shutil.which("sbatch") is None else "Slurm's controller does not answer"
+        reason = "Slurm's controller does not answer"
+        if shutil.which("sbatch") is None:
+            reason = "Slurm is not installed"
         return info("profile_local", f"local, because {reason}")
-    name, reason = "slurm-nodbd", "Slurm answers, but sacct does not"
+    name = "slurm-nodbd"
+    reason = "Slurm answers, but sacct does not"
     if cpu_and_memory.testbed_facts() is not None:
-        name, reason = "testbed", "this is a host of slurm/testbed"
+        name = "testbed"
+        reason = "this is a host of slurm/testbed"
     elif machine.accounting:
-        name, reason = "slurm", "Slurm and sacct answer"
+        name = "slurm"
+        reason = "Slurm and sacct answer"
     command = f"srun -N 2 -n 2 --mpi={machine.mpi_type or 'TYPE'} hpccoll run --check"
     remedy = f"to check that ranks connect: {command}"
     return info("profile_slurm", f"{name}, because {reason}", remedy=remedy, profile=name)

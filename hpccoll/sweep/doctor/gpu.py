@@ -34,7 +34,8 @@ def cuda(machine: MachineFacts) -> int | None:
 
 def devices(machine: MachineFacts) -> Finding:
     """Check the GPUs and their driver."""
-    number, driver = machine.gpus, gpu_stack.gpu_driver(machine.root)
+    number = machine.gpus
+    driver = gpu_stack.gpu_driver(machine.root)
     if not number:
         remedy = (
             "if compute nodes have some, run srun --gpus-per-node=1 hpccoll doctor" if machine.settings
@@ -60,9 +61,13 @@ def cupy(machine: MachineFacts) -> Finding:
     versions = {name: machine.wheel(name) for name in gpu_stack.CUPY_PACKAGES}
     installed = {name: version for name, version in versions.items() if version}
     if not installed:
-        extra = f"'hpccoll[cuda{runs}]' ({fitting})" if runs else f"{EXTRAS}, to match the driver of the GPUs"
+        if runs:
+            extra = f"'hpccoll[cuda{runs}]' ({fitting})"
+        else:
+            extra = f"{EXTRAS}, to match the driver of the GPUs"
         return absent("cupy_missing", "not installed: GPU cases will be skipped", remedy=f"pip install {extra}")
-    packages, names = " and ".join(" ".join(package) for package in installed.items()), " ".join(installed)
+    packages = " and ".join(" ".join(package) for package in installed.items())
+    names = " ".join(installed)
     if len(installed) > 1:
         remedy = f"they overwrite each other's files: pip uninstall {names}, then pip install {fitting}"
         return critical("cupy_twice", packages, remedy=remedy)
@@ -96,7 +101,8 @@ def nvlink(machine: MachineFacts) -> Finding | None:
     """
     if not machine.gpus:
         return None
-    switches, multicast = gpu_stack.nvswitch_count(machine.root), machine.nvlink["multicast"]
+    switches = gpu_stack.nvswitch_count(machine.root)
+    multicast = machine.nvlink["multicast"]
     if multicast:
         return info("nvswitch", "the driver reports multicast through NVSwitches: NVLS works")
     if switches and not gpu_stack.is_process_running("nv-fabricmanager", machine.root):
@@ -189,9 +195,11 @@ def aware_mpi(machine: MachineFacts) -> Finding | None:
     aware, support = json.loads(child.stdout)
     if aware:
         return info("cuda_aware", f"{support}: each job verifies it")
-    consequence = (
-        "each job verifies it" if aware is None else "mpi on cuda will be skipped; staged copies through host memory"
-    )
+    consequence = "mpi on cuda will be skipped; staged copies through host memory"
+    if aware is None:
+        consequence = "each job verifies it"
     switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
-    remedy = f"if it is built for CUDA, set {switch}" if switch else "load the site's module of an MPI built with CUDA"
+    remedy = "load the site's module of an MPI built with CUDA"
+    if switch:
+        remedy = f"if it is built for CUDA, set {switch}"
     return absent("cuda_unaware", f"{support}: {consequence}", remedy=remedy)

@@ -64,7 +64,9 @@ class MachineFacts:
             return ()
         types = next((types for name, types in SPEAKS.items() if name in f"{vendor} {version_text}"), ())
         built_for_pmix = "pmix" in version_text.lower()  # the text of MPICH contains its configure options
-        return ("pmix", *types) if built_for_pmix and "pmix" not in types else types
+        if built_for_pmix and "pmix" not in types:
+            return ("pmix", *types)
+        return types
 
     @cached_property
     def controller(self) -> dict[str, str] | str:
@@ -102,7 +104,9 @@ class MachineFacts:
     @property
     def settings(self) -> dict[str, str]:
         """The settings of Slurm's controller; empty if it does not answer."""
-        return self.controller if isinstance(self.controller, dict) else {}
+        if not isinstance(self.controller, dict):
+            return {}
+        return self.controller
 
     @cached_property
     def accounting(self) -> bool:

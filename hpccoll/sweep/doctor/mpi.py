@@ -36,17 +36,21 @@ def launcher(machine: MachineFacts) -> Finding:
     """
     problem = warning if machine.settings else critical
     remedy = "use the mpiexec of the library above: put its bin directory first on PATH"
-    remedy = f"for profile local only: {remedy}" if machine.settings else remedy
+    if machine.settings:
+        remedy = f"for profile local only: {remedy}"
     try:
         child = machine.python(HELLO, *mpiexec_command(), "-n", "2")
     except BadInputError as error:
-        no_remedy = "srun starts ranks here" if machine.settings else ""
+        no_remedy = ""
+        if machine.settings:
+            no_remedy = "srun starts ranks here"
         return problem("mpiexec_missing", str(error), remedy=no_remedy)
     except subprocess.TimeoutExpired:
         return problem("mpiexec_timeout", "two ranks did not end within 60 s", remedy=remedy)
     if child.stdout.count("ranks 2") == 2:
         return info("mpiexec", "mpiexec starts two ranks in one communicator")
-    lines, memory = [*child.stdout.splitlines(), *child.stderr.splitlines()] or [""], machine.shared_memory
+    lines = [*child.stdout.splitlines(), *child.stderr.splitlines()] or [""]
+    memory = machine.shared_memory
     error_text = next(filter(MEMORY_FAULT.search, lines), lines[-1])
     if child.returncode and (memory.is_too_small_for(2) or is_memory_fault(child.returncode, memory)):
         text = f"two ranks do not start, and {memory} ({error_text})"
@@ -60,14 +64,18 @@ def abandoned_memory(machine: MachineFacts) -> Finding | None:
     sizes = [size for _, size in abandoned_files(directory)]
     text = f"files in {directory}: {len(sizes)}, {sum(sizes) / 2**20:.1f} MiB"
     remedy = "nothing to do: the next launch on this machine removes them"
-    return warning("abandoned_memory", text, remedy=remedy, files=len(sizes)) if sizes else None
+    if not sizes:
+        return None
+    return warning("abandoned_memory", text, remedy=remedy, files=len(sizes))
 
 
 def pmi(machine: MachineFacts) -> Finding | None:
     """Check that Slurm and the MPI library have a PMI type in common."""
     if not machine.settings:
         return None
-    supported, chosen, default = machine.pmi_types, machine.mpi_type, machine.settings.get("MpiDefault")
+    supported = machine.pmi_types
+    chosen = machine.mpi_type
+    default = machine.settings.get("MpiDefault")
     offers = f"Slurm offers the PMI types {', '.join(machine.mpi_types) or 'nothing'}"
     text = f"{offers}; the MPI library supports {' and '.join(supported)}"
     if not supported:

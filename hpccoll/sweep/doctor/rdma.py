@@ -16,7 +16,9 @@ def adapters(machine: MachineFacts) -> Finding:
     """Check the ports of the adapters: their kind, rate and state."""
     ports = machine.rdma_ports
     if not ports:
-        nodes = "; if compute nodes have some, run srun hpccoll doctor" if machine.settings else ""
+        nodes = ""
+        if machine.settings:
+            nodes = "; if compute nodes have some, run srun hpccoll doctor"
         remedy = f"if the host has one, start the container with its /sys and /dev/infiniband{nodes}"
         return absent("rdma_missing", "no InfiniBand, RoCE or EFA adapter: nodes communicate over TCP", remedy=remedy)
     groups = groupby(sorted(ports, key=_describe), key=_describe)
@@ -70,7 +72,8 @@ DMA_BUF = (5, 12)
 def direct(machine: MachineFacts) -> Finding | None:
     """Check that adapters can access the memory of GPUs (GPUDirect RDMA); EFA's driver needs no module for it."""
     ports = [port for port in machine.rdma_ports if port.driver != "efa"]
-    driver, release = gpu_stack.gpu_driver(machine.root), read_fact(machine.root / "proc/sys/kernel/osrelease")
+    driver = gpu_stack.gpu_driver(machine.root)
+    release = read_fact(machine.root / "proc/sys/kernel/osrelease")
     if not (ports and driver and machine.gpus):
         return None
     if loaded := next((name for name in PEER if (machine.root / "sys/module" / name).exists()), None):

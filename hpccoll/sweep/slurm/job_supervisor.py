@@ -57,7 +57,9 @@ class SlurmMonitor:
     """
 
     def __init__(self, out: Path, every_s: float = 30.0, pending_limit_s: float = 60.0) -> None:
-        self.out, self.every_s, self.pending_limit_s = out, every_s, pending_limit_s
+        self.out = out
+        self.every_s = every_s
+        self.pending_limit_s = pending_limit_s
         self.prefix = squeue.job_prefix(out)
         self.controller = ControllerWatch()
         self._outages = 0  # before the last start of Snakemake

@@ -40,7 +40,9 @@ class Partition:
 
     def why_unavailable(self, nodes: int, cpus: int, other_nodes: int = 0) -> str | None:
         """Return why a job cannot have ``nodes`` nodes with ``cpus`` CPUs each, besides its ``other_nodes`` here."""
-        kind = f"nodes with feature {self.feature}" if self.feature else "nodes"
+        kind = "nodes"
+        if self.feature:
+            kind = f"nodes with feature {self.feature}"
         if self.largest is not None and nodes + other_nodes > self.largest:
             return f"partition {self.name} gives a job at most {self.largest} nodes"
         if self.state != UP:
@@ -49,7 +51,9 @@ class Partition:
         if nodes > self.usable:
             return f"partition {self.name} has {self.nodes or 'no'} {kind}{self._why_fewer()}"
         fit = sum(available >= cpus for available in self.cpus)
-        return None if nodes <= fit else f"{fit or 'no'} {kind} of partition {self.name} have {cpus} CPUs"
+        if nodes <= fit:
+            return None
+        return f"{fit or 'no'} {kind} of partition {self.name} have {cpus} CPUs"
 
     def _why_fewer(self) -> str:
         """Return why jobs cannot start on some of the nodes; empty if they can start on all."""
@@ -88,13 +92,15 @@ def load_partition(name: str | None, feature: str | None = None) -> Partition:
     lines = sorted({tuple(line.split("|")) for line in listed})  # a hidden partition is listed, too
     nodes = [(state, int(cpus)) for _, state, cpus, features in lines if feature in (None, *features.split(","))]
     partition_state = record.get("State", UP)
-    usable, in_maintenance = list[int](), 0
+    usable = list[int]()
+    in_maintenance = 0
     for state, cpus in nodes:
         if _plain_state(state) == MAINTENANCE:
             in_maintenance += 1
         elif partition_state == UP and not _is_unusable(state):
             usable.append(cpus)
-    limit, accounts = record.get("MaxNodes", "UNLIMITED"), record.get("AllowAccounts", "ALL")
+    limit = record.get("MaxNodes", "UNLIMITED")
+    accounts = record.get("AllowAccounts", "ALL")
     return Partition(
         name=chosen,
         nodes=len(nodes),

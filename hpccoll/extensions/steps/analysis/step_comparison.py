@@ -29,7 +29,9 @@ def compression_text(workload: Workload) -> str:
     name = str(workload["compress"])
     if name == "none":
         return ""
-    return f"{name} with feedback" if workload["feedback"] else name
+    if workload["feedback"]:
+        return f"{name} with feedback"
+    return name
 
 
 _KEY_WORDS: Mapping[str, Callable[[Workload], str]] = {
@@ -65,8 +67,13 @@ class StepComparison:
     def model(self) -> str:
         """The model, the number by which it is divided, and its compression: ``resnet50/16``, ``resnet50 in fp16``."""
         scale = self.workload["scale"]
-        name = f"{self.workload['model']}/{scale}" if scale > 1 else str(self.workload["model"])
-        return f"{name} in {self.compression}" if self.compression else name
+        if scale > 1:
+            name = f"{self.workload['model']}/{scale}"
+        else:
+            name = str(self.workload["model"])
+        if self.compression:
+            return f"{name} in {self.compression}"
+        return name
 
     @property
     def compression(self) -> str:
@@ -76,7 +83,9 @@ class StepComparison:
     @property
     def where(self) -> str:
         """The ranks, and what distinguishes the workload from others of its model."""
-        crowded = " (more ranks than cores)" if self.oversubscribed else ""
+        crowded = ""
+        if self.oversubscribed:
+            crowded = " (more ranks than cores)"
         return ", ".join((f"{self.shape}{crowded}", *self.details))
 
     @property
@@ -215,7 +224,8 @@ def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Step
     models = list(dict.fromkeys(comparison.workload["model"] for comparison in comparisons))
 
     def order(comparison: StepComparison) -> tuple[object, ...]:
-        row, workload = comparison.rows[0], comparison.workload
+        row = comparison.rows[0]
+        workload = comparison.workload
         position = models.index(workload["model"])
         values = [value if isinstance(value, int) else 0 for value in workload.values()]
         shape = comparison.oversubscribed, -row.nodes, -row.ranks

@@ -72,8 +72,12 @@ def _lines(step: StepComparison) -> Iterator[tuple[str, ...]]:
         bare = None
         if row.exposed_s is not None and row.median_s is not None:
             bare = row.median_s - row.exposed_s
-        interval = format_interval(row.interval) if row.interval else ""
-        share = "" if row.exposed_share is None else format_per_cent(row.exposed_share)
+        interval = ""
+        if row.interval:
+            interval = format_interval(row.interval)
+        share = ""
+        if row.exposed_share is not None:
+            share = format_per_cent(row.exposed_share)
         times = _time(row.median_s), interval, _time(bare), _time(row.exposed_s), share
         parts = row.communication_s, row.transfer_s, row.waiting_s, row.codec_s
         yield (*about, Choice.of(row).name, mark, *times, *map(_time, parts))
@@ -111,9 +115,16 @@ def training_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     for point in points:
         row = point.row
         training = ", ".join(name(row)) or str(call_arguments(row)["model"])
-        loss = "not finite" if row.loss is None else f"{row.loss:.3f}"
-        replicas = f"differ after {row.diverged_steps} steps" if row.diverged_steps else "equal"
-        serial_run = "equal" if row.serial_difference == 0 else f"differs by {row.serial_difference or 0.0:.1e}"
+        loss = "not finite"
+        if row.loss is not None:
+            loss = f"{row.loss:.3f}"
+        replicas = "equal"
+        if row.diverged_steps:
+            replicas = f"differ after {row.diverged_steps} steps"
+        if row.serial_difference == 0:
+            serial_run = "equal"
+        else:
+            serial_run = f"differs by {row.serial_difference or 0.0:.1e}"
         phases = map(_time, (row.shard_s, row.gradients_s, row.communication_s, row.update_s))
         place = group.shape_label(row), point.series
         lines.append([training, *place, loss, f"{row.accuracy:.2%}", replicas, serial_run, *phases])
@@ -128,7 +139,9 @@ TRAINING_NOTE = (
 
 
 def _time(seconds: float | None) -> str:
-    return "" if seconds is None else format_seconds(seconds)
+    if seconds is None:
+        return ""
+    return format_seconds(seconds)
 
 
 def step_findings(group: ChartGroup) -> Iterator[Finding]:
@@ -188,7 +201,8 @@ def _overlap_clauses(step: StepComparison, without_overlap: StepComparison | Non
 
 
 def _overlap_text(clause: Mapping[str, Any]) -> str:
-    hidden, exposed = clause["hidden"], clause["of"]
+    hidden = clause["hidden"]
+    exposed = clause["of"]
     whole = f"{format_seconds(exposed)} with {clause['algorithm']}"
     if not clause["clear"]:
         return f"no clear part of {whole}"
@@ -205,7 +219,10 @@ def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     for steps in by_rest.values():
         best = min(steps, key=lambda step: step.rows[0].median_s or 0.0).rows[0]
         name = Choice.of(best).name
-        rows = [row for row in chain.from_iterable(step.rows for step in steps) if Choice.of(row).name == name]
+        rows = []
+        for row in chain.from_iterable(step.rows for step in steps):
+            if Choice.of(row).name == name:
+                rows.append(row)
         costs = tuple(_bucket_cost(best, row) for row in sorted(rows, key=bucket_of) if row is not best)
         if not costs:
             continue
@@ -247,14 +264,18 @@ def _bucket_text(best: int, costs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _limit(limit: int) -> str:
-    return format_size(limit) if limit else "the default"
+    if not limit:
+        return "the default"
+    return format_size(limit)
 
 
 def _last_buckets(compared: Sequence[StepComparison], steps: Mapping[RowKey, StepTimes | None]) -> Iterator[Finding]:
     """Yield the last bucket of the first overlapped workload, if it is ready only after all computations."""
     for step in compared:
         times = steps[step.rows[0].key]
-        values = _last_bucket(times) if times and step.workload["overlap"] else None
+        values = None
+        if times and step.workload["overlap"]:
+            values = _last_bucket(times)
         if values:
             size = format_rounded_size(values["nbytes"])
             takes = f"{format_seconds(values['seconds'])} ({100 * values['share']:.0f} % of the step)"
@@ -313,7 +334,9 @@ def _codec_cost(step: StepComparison, name: str, row: Row, before: Row) -> Findi
     saved = (before.communication_s or 0.0) - (row.communication_s or 0.0)
     codec = row.codec_s or 0.0
     share = format_per_cent(longer / (before.median_s or 1.0))
-    less = f"{format_seconds(saved)} less" if saved > 0 else "no less"
+    less = "no less"
+    if saved > 0:
+        less = f"{format_seconds(saved)} less"
     text = (
         f"{step.title}: with {name} the step takes {format_seconds(longer)} ({share}) longer than uncompressed; codecs "
         f"take {format_seconds(codec)}, and collectives {less}."
@@ -373,7 +396,10 @@ def _overflow_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
 
 
 def _null_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
-    missing = [step for step in compared if all(row.exposed_s is None for row in step.rows)]
+    missing = []
+    for step in compared:
+        if all(row.exposed_s is None for row in step.rows):
+            missing.append(step)
     if missing:
         yield warning(
             "null_missing",
@@ -397,7 +423,9 @@ def _null_overhead(compared: Sequence[StepComparison]) -> Iterator[Finding]:
     if not late:
         return
     (excess, share), step = max(late, key=lambda pair: pair[0][1])
-    fewer = "start fewer ranks, which wait for a core here" if step.oversubscribed else "take an idle machine"
+    fewer = "take an idle machine"
+    if step.oversubscribed:
+        fewer = "start fewer ranks, which wait for a core here"
     where = worst_of(step, len(late), len(compared))
     text = (
         f"without communication the step takes {format_seconds(excess)} ({100 * share:.1f} %) more than its "

@@ -94,7 +94,9 @@ def _check_form(given: Sequence[str]) -> None:
 
 
 def _read(name: str, key: StepKey, given: str | bool | None) -> Any:
-    return key.read(option(name), given) if isinstance(given, str) else given
+    if isinstance(given, str):
+        return key.read(option(name), given)
+    return given
 
 
 class _Answer(NamedTuple):

@@ -131,7 +131,10 @@ class TrainCommand:
 def _end(shared: dict[str, list[Option]]) -> str:
     """Return the last lines of the help."""
     titles = list(shared)[:-1]
-    flags = [each.flags[0] for title in titles for each in shared[title]]
+    flags = []
+    for title in titles:
+        for each in shared[title]:
+            flags.append(each.flags[0])
     further = fill(f"Further options, as of 'hpccoll run': {', '.join(flags)}", 80)
     return f"{further}\n\n{EXAMPLES}"
 

@@ -53,7 +53,9 @@ def not_finite(values: Array, kind: str) -> int:
 def largest_magnitude(values: Floats) -> float:
     """Return the largest magnitude of the finite values; 0 of none."""
     largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))  # NaN if one value is
-    return largest if np.isfinite(largest) else float(np.abs(values[np.isfinite(values)]).max(initial=0))
+    if np.isfinite(largest):
+        return largest
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0))
 
 
 def largest_positions(values: Floats, kept: int) -> NDArray[np.int32]:
@@ -95,7 +97,8 @@ class Fp8:
             length = len(block)
             np.multiply(block, factor, out=scaled[:length])
             bits = scaled.view(np.uint32)[:length]
-            word, upper = words[:length], uppers[:length]
+            word = words[:length]
+            upper = uppers[:length]
             np.bitwise_and(bits, np.uint32(0xFFFF), out=word)
             word += np.uint32(0xFFFF)  # carries into the upper half if any bit is set
             word |= bits
@@ -227,7 +230,8 @@ class Fp8Codec(Codec):
         self.count_overflows(codes, self.compression.name)
 
     def sum(self) -> None:
-        factor, own = self.factor, self.messages[2].own
+        factor = self.factor
+        own = self.messages[2].own
         self.sums[:] = 0
         for codes in self.messages[1].arrived.view(np.uint8).reshape(self.ranks, self.part):
             self.type.add(codes, self.sums)
@@ -251,18 +255,22 @@ class Fp8Codec(Codec):
 
     @staticmethod
     def mean(compression: Compression, gradient: Gradient, seeds: Sequence[int]) -> Floats:
-        kind, of_seeds = fp8_type(compression.name), {}
+        kind = fp8_type(compression.name)
+        of_seeds = {}
         factor = kind.factor(max(float(np.float32(largest_magnitude(gradient(seed)))) for seed in {*seeds}))
         for seed in {*seeds}:
             values = gradient(seed)
             of_seeds[seed] = np.empty(len(values), np.uint8)
             kind.encode(values, factor, of_seeds[seed])
-        mean, part = np.zeros(len(values), np.float32), part_bytes(len(values), len(seeds))
+        mean = np.zeros(len(values), np.float32)
+        part = part_bytes(len(values), len(seeds))
         for seed in seeds:
             kind.add(of_seeds[seed], mean)
         for begin in range(0, len(mean), part):
-            sums, codes = mean[begin : begin + part], of_seeds[seeds[0]][begin : begin + part]
-            kind.decode(codes, kind.encode_sums(sums, factor, codes), sums)
+            sums = mean[begin : begin + part]
+            codes = of_seeds[seeds[0]][begin : begin + part]
+            sums_factor = kind.encode_sums(sums, factor, codes)
+            kind.decode(codes, sums_factor, sums)
         return mean
 
 

@@ -52,7 +52,8 @@ class Digits:
 
     def initial_weights(self) -> Floats:
         """Return the weights of a new network in one array: K. He et al., ICCV (2015); biases are 0."""
-        rng, weights = np.random.default_rng(self.seed), []
+        rng = np.random.default_rng(self.seed)
+        weights = []
         for inputs, outputs in pairwise(UNITS):
             drawn = rng.standard_normal(inputs * outputs, np.float32) * np.sqrt(np.float32(2 / inputs))
             weights += [drawn, np.zeros(outputs, np.float32)]

@@ -148,7 +148,10 @@ class DigitsTraining:
         mine = np.zeros(steps, RECORD)
         mine[: len(self._records)] = self._records[:steps]  # an aggregator has none
         gathered = sync.gather(mine.view(np.int64).reshape(steps, -1))
-        serial = self.serial_weights(steps) if gathered is not None else iter([self._initial] * steps)
+        if gathered is not None:
+            serial = self.serial_weights(steps)
+        else:
+            serial = iter([self._initial] * steps)
         first = last = self._initial
         for step, last in enumerate(serial):
             first = last.copy() if step == 0 else first
@@ -161,10 +164,15 @@ class DigitsTraining:
         assert self.replica  # noqa: S101  rank 0 is a worker
         difference = None if reasons else _part(self.replica.weights, last)
         reasons += self._wrong_alike(first, difference) if difference else ()
-        loss, accuracy = of["loss"].sum(1), of["accuracy"][:, 0]
-        phases = np.median(of["phases_ns"].max(1), axis=0) / 1e9
+        loss = of["loss"].sum(1)
+        accuracy = of["accuracy"][:, 0]
+        slowest_ns = of["phases_ns"].max(1)
+        phases = np.median(slowest_ns, axis=0) / 1e9
+        last_loss = None
+        if math.isfinite(loss[-1]):
+            last_loss = float(loss[-1])
         results = {
-            "loss": float(loss[-1]) if math.isfinite(loss[-1]) else None,
+            "loss": last_loss,
             "accuracy": float(accuracy[-1]),
             "diverged_steps": int(np.count_nonzero(differing)),
             "serial_difference": difference,
@@ -189,7 +197,8 @@ class DigitsTraining:
 
     def serial_weights(self, steps: int) -> Iterator[Floats]:
         """Yield the weights after each step of a run in one process, always the same array; only rank 0 calls this."""
-        weights, ranks = self._initial.copy(), range(self._workers)
+        weights = self._initial.copy()
+        ranks = range(self._workers)
         sizes = [len(each.gradient) for each in self._step.buckets]
         gradients = [[np.zeros(size, np.float32) for size in sizes] for _ in ranks]
         replicas = [self._replica(rank, gradients[rank], weights) for rank in ranks]
@@ -237,7 +246,9 @@ class DigitsTraining:
 
 def training_steps(effort: "Effort") -> int:
     """Return the steps of a training: STEPS, unless a number of iterations is given."""
-    return effort.max_iterations if effort.min_iterations == effort.max_iterations else STEPS
+    if effort.min_iterations == effort.max_iterations:
+        return effort.max_iterations
+    return STEPS
 
 
 def _part(found: Floats, right: Floats) -> float:
@@ -279,15 +290,21 @@ def _differing(digests: NDArray[np.void], name: Callable[[int], str]) -> tuple[N
 
     ``digests`` are [step, rank].
     """
-    differing, reasons = np.zeros(len(digests), np.int64), list[str]()
+    differing = np.zeros(len(digests), np.int64)
+    reasons = list[str]()
     for step in np.flatnonzero((digests != digests[:, :1]).any(1)).tolist():
         of_ranks = digests[step].tolist()
         (most, count), *others = Counter(of_ranks).most_common()
         differing[step] = len(of_ranks) - count
         if not reasons:
             alone = others[0][1] < count
-            named = [name(rank) for rank, each in enumerate(of_ranks) if each != most or not alone]
+            named = []
+            for rank, each in enumerate(of_ranks):
+                if each != most or not alone:
+                    named.append(name(rank))
             have = "has" if len(named) == 1 else "have"
-            than = f"other weights than the other {count} ranks" if alone else "different weights"
+            than = "different weights"
+            if alone:
+                than = f"other weights than the other {count} ranks"
             reasons.append(f"step {step + 1}: {join_words(named)} {have} {than}")
     return differing, reasons

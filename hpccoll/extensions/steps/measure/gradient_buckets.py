@@ -92,7 +92,9 @@ class GradientBucketBuffer:
         values = self._seeded(seed)
         assert self.codec  # noqa: S101  they are compressed
         values /= np.float32(self.codec.ranks)
-        return values if self.codec.residual is None else values + values[::-1] * np.float32(RESIDUAL)
+        if self.codec.residual is None:
+            return values
+        return values + values[::-1] * np.float32(RESIDUAL)
 
     def reset(self) -> None:
         """Restore seeded gradients, and what has been left out."""
@@ -110,7 +112,8 @@ class GradientBucketBuffer:
         """Return where means of seeded gradients are wrong, or None."""
         if not len(at := np.flatnonzero(self._differs())):
             return None
-        right, found = self._mean[at[0]], self.gradient[at[0]]
+        right = self._mean[at[0]]
+        found = self.gradient[at[0]]
         where = f"{len(at)} of {len(self.gradient)} means are wrong, the first at {at[0]}"
         return f"{self.bucket.label}: {where}: {found}, not {right} within {self._bound:.2g}"
 

@@ -61,7 +61,10 @@ def group_name(operation: StepOperation, stage: int) -> str:
     """
     if operation.peer is None:
         return operation.axis
-    ends = (stage, operation.peer) if operation.sends else (operation.peer, stage)
+    if operation.sends:
+        ends = (stage, operation.peer)
+    else:
+        ends = (operation.peer, stage)
     return f"pp {ends[0]} to {ends[1]}"
 
 
@@ -87,7 +90,9 @@ class StepGroups:
         name = group_name(operation, stage)
         peer = operation.peer
         if name not in self._groups:
-            pairs = None if peer is None else self._mesh.pairs(min(stage, peer), max(stage, peer))
+            pairs = None
+            if peer is not None:
+                pairs = self._mesh.pairs(min(stage, peer), max(stage, peer))
             self._groups[name] = self._new_group(pairs or self._mesh.groups(name))
         comm, layout = self._groups[name]
         if comm == MPI.COMM_NULL:
@@ -100,7 +105,10 @@ class StepGroups:
     def _new_group(self, groups: Sequence[Sequence[int]]) -> Group:
         if len(groups) == 1 and len(groups[0]) == self._layout.workers:  # with the aggregators
             is_taken = any(comm == self._comm for comm, _ in self._groups.values())
-            comm = self._comm if self._shares_world and not is_taken else self._comm.Dup()
+            if self._shares_world and not is_taken:
+                comm = self._comm
+            else:
+                comm = self._comm.Dup()
             return comm, self._layout
         me = self._comm.rank
         colour = MPI.UNDEFINED
@@ -192,7 +200,8 @@ class PreparedStep:
         seen: set[Hashable] = set()
         for stage, program in enumerate(self.programs):
             for number, operation in enumerate(program.operations):
-                group, key = self._groups.group(operation, stage), operation.buffers(stage, number)
+                group = self._groups.group(operation, stage)
+                key = operation.buffers(stage, number)
                 if key not in seen and not operation.is_codec:  # on all ranks
                     seen.add(key)
                     with self._agreed():
@@ -209,7 +218,10 @@ class PreparedStep:
         if self.program is None or self.workload.sharding != "none" or self.gpu is not None:
             return
         for number, bucket in enumerate(self.program.buckets):
-            cases = [each for operation, each in self._own if each and operation.belongs_to(bucket)]
+            cases = []
+            for operation, each in self._own:
+                if each and operation.belongs_to(bucket):
+                    cases.append(each)
             cases = [] if compression and self.floor else cases  # nothing arrives, and so nothing is encoded
             yield GradientBucketBuffer(bucket, number, cases, compression)
 
@@ -240,7 +252,9 @@ class PreparedStep:
         with self._agreed():
             operations = [self._drivable(*each) for each in self._own]
         replica = self.training.replica if self.training else None
-        thread = ComputingThread(replica.computations, replica.begin_step, replica.end_step) if replica else None
+        thread = None
+        if replica:
+            thread = ComputingThread(replica.computations, replica.begin_step, replica.end_step)
         return StepEngine(self.program, self.workload, operations, streams, thread)
 
     @property
@@ -288,8 +302,12 @@ class PreparedStep:
         Else compressed gradients have that of COUNTED, messages have MESSAGE, and others are native.
         """
         name = "broadcast" if operation.peer is not None else operation.collective  # of two ranks: one message
-        family, requested = collective(name), self.case.algorithm
-        other = MESSAGE if operation.peer is not None and requested != NATIVE else NATIVE
+        family = collective(name)
+        requested = self.case.algorithm
+        if operation.peer is not None and requested != NATIVE:
+            other = MESSAGE
+        else:
+            other = NATIVE
         if operation.is_bucket and requested != NATIVE and self.workload.compress != DENSE:
             other = COUNTED.get(name, other)
         algorithm = requested if is_measurable(requested, name) else other
@@ -301,11 +319,14 @@ class PreparedStep:
         root = None
         if operation.peer is not None:  # the rank of the earlier stage is rank 0 of the two
             root = int(operation.sends == (operation.peer < stage))
+        op = None
+        if family.has_op:
+            op = operation.op or self.case.op
+        padded_bytes = -(-operation.nbytes // grain) * grain
+        placements = distinct_placements(name, algorithm, (operation.is_bucket,))
         return Case(
             collective=name, algorithm=algorithm, transport=self.case.transport, device=self.case.device,
-            dtype=operation.dtype, op=operation.op or self.case.op if family.has_op else None,
-            bytes=-(-operation.nbytes // grain) * grain, root=root, params=params,
-            in_place=distinct_placements(name, algorithm, (operation.is_bucket,))[0],
+            dtype=operation.dtype, op=op, bytes=padded_bytes, root=root, params=params, in_place=placements[0],
         )  # fmt: skip
 
     def loop(self, sync: RankSync, _barrier: object, progress: RankProgress) -> PythonLoop:
@@ -338,11 +359,15 @@ class PreparedStep:
     @property
     def begin(self) -> Callable[[], None] | None:
         """What a rank does after steps that do not count: a training begins anew."""
-        return self.training.begin if self.training else None
+        if not self.training:
+            return None
+        return self.training.begin
 
     def effort(self, effort: Effort) -> Effort:
         """Return how long a round takes."""
-        return self.training.effort(effort) if self.training else effort.of_a_round
+        if self.training:
+            return self.training.effort(effort)
+        return effort.of_a_round
 
     def findings(
         self, sync: RankSync, iterations: int, name: Callable[[int], str], progress: RankProgress
@@ -403,7 +428,9 @@ class PreparedStep:
                 shares.append(number / prepared.layout.ranks)
         is_complete = len(shares) == len(self.inside)
         sums: list[float | None] = self.comm.allgather(sum(shares) if is_complete else None)
-        return None if None in sums else round(sum(filter(None, sums)))
+        if None in sums:
+            return None
+        return round(sum(filter(None, sums)))
 
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
         if not self.inside:
@@ -454,7 +481,10 @@ class PreparedStep:
             yield entry
 
     def _computations(self, program: StepProgram) -> Iterator[dict[str, Any]]:
-        phases = [instruction.phase for instruction in program.instructions if isinstance(instruction, Compute)]
+        phases = []
+        for instruction in program.instructions:
+            if isinstance(instruction, Compute):
+                phases.append(instruction.phase)
         if self.workload.compute != GEMM:
             for phase in phases:
                 yield {"phase": phase}

@@ -60,7 +60,9 @@ def phase_seconds(program: StepProgram, workload: TrainingStep) -> dict[str, flo
     """Return the seconds of a FLOP in each phase, so that the whole program computes as long as the workload says."""
     whole = {phase: program.flops(phase) for phase in ("forward", "backward")}
     total = sum(whole.values())
-    seconds = workload.compute_us * 1e-6 * workload.micro_batches if workload.compute == WAIT else 0.0
+    seconds = 0.0
+    if workload.compute == WAIT:
+        seconds = workload.compute_us * 1e-6 * workload.micro_batches
     return dict.fromkeys(whole, seconds / total if total and workload.compute != NOTHING else 0.0)
 
 
@@ -83,7 +85,8 @@ class ProgramRunner(ABC, Generic[Each]):
 
     def walk(self) -> None:
         """Follow the instructions; at the end wait for all operations."""
-        started, event = 0, 3 * len(self.operations)
+        started = 0
+        event = 3 * len(self.operations)
         for instruction in self.instructions:
             match instruction:
                 case Compute():

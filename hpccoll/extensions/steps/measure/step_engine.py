@@ -75,7 +75,9 @@ class StepEngine(ProgramRunner[Drivable]):
         super().__init__(program, operations)
         self.streams = streams
         self._compiled = all(isinstance(each, CompiledExecutor | CodecOperation) for each in operations)
-        of_products = Gemm(matrix_products(program, HOST_ROWS)) if program and workload.compute == GEMM else None
+        of_products = None
+        if program and workload.compute == GEMM:
+            of_products = Gemm(matrix_products(program, HOST_ROWS))
         self._thread = thread or of_products
         self._seconds = phase_seconds(program, workload) if program else {}
         self.times = np.zeros(self.events, np.int64)

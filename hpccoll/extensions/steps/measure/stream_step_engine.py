@@ -51,13 +51,18 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
         gpus: Sequence[Gpu], gpu: Gpu, order: Sequence[int], *, in_turns: bool,
     ) -> None:  # fmt: skip
         super().__init__(program, operations)
-        self._gpus, self._gpu = gpus, gpu
-        self._order, self._in_turns = order, in_turns
+        self._gpus = gpus
+        self._gpu = gpu
+        self._order = order
+        self._in_turns = in_turns
         self._launched = 0  # how many operations of the order the current run has launched
         self._started: dict[int, int | None] = {}  # those that it has started, and what each of them is after
         self._events = [gpu.event() for _ in range(self.events)]
         self._first, self._last = gpu.event(), gpu.event()
-        self._computations = _computations(gpu, program, workload) if program else iter(())
+        if program:
+            self._computations = _computations(gpu, program, workload)
+        else:
+            self._computations = iter(())
         self._wait: Wait = wait_with_limit
         self._unread: int | None = None  # the time at which the last run began, until its events are read
         self.current = "the step on the GPU"
@@ -65,7 +70,8 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
     def run(self) -> None:
         """Run the program once; ``read_events`` follows, outside of the time that is measured."""
         began = time.perf_counter_ns()
-        self._launched, self._started = 0, {}
+        self._launched = 0
+        self._started = {}
         self._gpu.record(self._first)
         self.walk()
         self._gpu.record(self._last)
@@ -130,7 +136,8 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
 def _computations(gpu: Gpu, program: StepProgram, workload: TrainingStep) -> Iterator[Sequence[Callable[[], object]]]:
     """Yield what queues each computation of a program in its order, the first one again after the last."""
     if workload.compute != GEMM:
-        seconds, pause_ns = phase_seconds(program, workload), pause(gpu)
+        seconds = phase_seconds(program, workload)
+        pause_ns = pause(gpu)
         computations = (each for each in program.instructions if isinstance(each, Compute))
         durations = [int(seconds[each.phase] * each.flops * 1e9) for each in computations]
         return cycle([[partial(pause_ns, duration)] if duration else [] for duration in durations])

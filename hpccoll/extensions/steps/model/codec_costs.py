@@ -114,5 +114,8 @@ def _slowdown(machine: MachineFile, layout: Layout) -> float:
     cpus = machine.machine().cpus
     if cpus is None:
         return 1.0
-    ranks = layout.workers if cpus.of == "machine" else layout.ranks_per_node or 1
+    if cpus.of == "machine":
+        ranks = layout.workers
+    else:
+        ranks = layout.ranks_per_node or 1
     return cpus.slowdown(ranks / cpus.cores)

@@ -55,7 +55,9 @@ class Wall:
     @property
     def links(self) -> int:
         """The links of a node that the all-reduce uses at once."""
-        return self.gpus_per_node if self.algorithm == "hierarchical" else 1
+        if self.algorithm == "hierarchical":
+            return self.gpus_per_node
+        return 1
 
     def point(self, gpus: int, least: int) -> "WallPoint":
         """Return the step on some GPUs; BadInputError if they do not fill nodes that the algorithm needs."""

@@ -61,7 +61,9 @@ def paying_rate(
         return paying_factor(longer_s)
 
     tried = {x: costs_on(x) for x in (1.0, OTHER)}
-    operations = {operation for program in dense for operation in program.operations}
+    operations = set()
+    for program in dense:
+        operations.update(program.operations)
     if all(tried[1.0](operation, "value") == tried[OTHER](operation, "value") for operation in operations):
         return None
     networks: Networks = tried

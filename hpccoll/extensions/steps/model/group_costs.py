@@ -108,7 +108,8 @@ def group_use(layout: Layout, groups: Sequence[Sequence[int]]) -> GroupUse:
     ranks_on_node = Counter(layout.node[me] for group in groups for me in group)
     of_first_on_node = Counter(layout.node[me] for me in first)
     node = max(ranks_on_node[node] / ranks for node, ranks in of_first_on_node.items())
-    return GroupUse(port, uplink, node, ranks=sum(map(len, groups)) / len(first))
+    ranks_of_all = sum(map(len, groups))
+    return GroupUse(port, uplink, node, ranks=ranks_of_all / len(first))
 
 
 def _ports(layout: Layout, group: Sequence[int]) -> set[tuple[int, int]]:
@@ -185,20 +186,28 @@ class GroupCosts:
         if peer is None:
             return key
         goes_forward = operation.phase == "forward"
-        earlier = peer - 1 if goes_forward == operation.sends else peer
+        if goes_forward == operation.sends:
+            earlier = peer - 1
+        else:
+            earlier = peer
         return *key, str(earlier), str(earlier + 1)
 
     def _padded(self, operation: StepOperation) -> int:
         """Return the size of an operation, padded to whole elements of all ranks, as frameworks do."""
         family = collective(operation.collective)
-        ranks = 2 if operation.peer is not None else self.mesh.size(operation.axis)
+        ranks = 2
+        if operation.peer is None:
+            ranks = self.mesh.size(operation.axis)
         grain = itemsize(operation.dtype) * family.blocks(ranks)
         return -(-operation.nbytes // grain) * grain
 
     def _group(self, key: tuple[str, ...]) -> "_Group":
         """Return the first of the groups that run an operation."""
         family, axis, dtype, *stages = key
-        groups = self.mesh.pairs(int(stages[0]), int(stages[1])) if stages else self.mesh.groups(axis)
+        if stages:
+            groups = self.mesh.pairs(int(stages[0]), int(stages[1]))
+        else:
+            groups = self.mesh.groups(axis)
         layout = self.layout.subset(groups[0]).renumbered()
         return _Group(f"{family} {axis}", family, dtype, layout, group_use(self.layout, groups))
 
@@ -237,9 +246,11 @@ class GroupCosts:
         names: Sequence[str]
         parameters: Mapping[str, Parameter]
         if self.algorithm is not None and self.algorithm in collective(family).components:
-            names, parameters = [self.algorithm], self.parameters
+            names = [self.algorithm]
+            parameters = self.parameters
         else:
-            names, parameters = USUAL_IN_STEPS[family], {}
+            names = USUAL_IN_STEPS[family]
+            parameters = {}
         simulations = {
             name: _GroupSimulation(
                 self.machine, family, name, group.layout, group.use, group.dtype, parameters, self.aggregators
@@ -293,7 +304,8 @@ class _GroupSimulation(AlgorithmSimulation):
         self, machine: MachineFile, family: str, name: str, layout: Layout, use: GroupUse, dtype: str,
         parameters: Mapping[str, Parameter], aggregators: int | None,
     ) -> None:  # fmt: skip
-        self.steps, self.ratio = 1.0, 1.0
+        self.steps = 1.0
+        self.ratio = 1.0
         arguments = dict(parameters)
         part = layout
         aggregates = collective(family).algorithm(name).aggregates

@@ -185,17 +185,23 @@ class StepPrediction:
     @property
     def compress(self) -> str | None:
         """How gradients are compressed, as text; None: not at all."""
-        return self.parallelism.compression.text if self.parallelism.compression else None
+        if not self.parallelism.compression:
+            return None
+        return self.parallelism.compression.text
 
     @property
     def communication_share(self) -> float:
         """The seconds of all collectives over those of the step."""
-        return self.step.communication_s / self.step.step_s if self.step.step_s else 0.0
+        if not self.step.step_s:
+            return 0.0
+        return self.step.communication_s / self.step.step_s
 
     @property
     def kind(self) -> str:
         """Modelled as soon as a collective is."""
-        return MODELLED if MODELLED in self.kinds else SIMULATED
+        if MODELLED in self.kinds:
+            return MODELLED
+        return SIMULATED
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -213,7 +219,8 @@ class StepPrediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units; absent values are None."""
-        step, (low, high) = self.step, self.interval or (None, None)
+        step = self.step
+        low, high = self.interval or (None, None)
         return {
             "gpus": self.layout.workers, "nodes": self.nodes, "ranks_per_node": self.layout.workers // self.nodes,
             "parallel": self.parallelism.mesh.text, "micro_batches": self.parallelism.micro_batches,
@@ -453,7 +460,8 @@ def hiding_factor(step: StepTimeline, communication_s: Callable[[float], float])
     """
     if not step.compute_s or not step.communication_s:
         return None
-    before, seconds_before = 1.0, step.communication_s
+    before = 1.0
+    seconds_before = step.communication_s
     x = step.communication_s / step.compute_s
     for _ in range(MOST_NETWORKS):
         seconds = communication_s(x)
@@ -479,7 +487,9 @@ def _gradient_busbw(mesh: Mesh, timeline: StepTimeline) -> float | None:
         if factor:
             moved += operation.nbytes * factor(mesh.size(operation.axis))
         taken += span.end_s - span.begin_s
-    return moved / taken if taken else None
+    if not taken:
+        return None
+    return moved / taken
 
 
 def _gradient_link(machine: MachineFile, layout: Layout, mesh: Mesh) -> tuple[float | None, int]:

@@ -168,7 +168,10 @@ def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> Scena
         for scenario, machine, request in steps:
             if progress:
                 progress(complete, len(steps), scenario.name)
-            compute = predictions[-1].prediction.compute if request.compute is AS_BEFORE else request.compute
+            if request.compute is AS_BEFORE:
+                compute = predictions[-1].prediction.compute
+            else:
+                compute = request.compute
             with _naming(path, scenario):
                 predicted = predict_steps(machine, replace(request, compute=compute))
             predictions += [ScenarioPrediction(scenario, machine, prediction) for prediction in predicted.predictions]
@@ -187,7 +190,10 @@ def _naming(path: Path, scenario: Any) -> Iterator[None]:
     try:
         yield
     except BadInputError as error:
-        key = error.key.removeprefix("--").replace("-", "_") if error.key.startswith("--") else error.key
+        if error.key.startswith("--"):
+            key = error.key.removeprefix("--").replace("-", "_")
+        else:
+            key = error.key
         raise error.with_key(f"{path}: {scenario.name}: {key}") from None
 
 

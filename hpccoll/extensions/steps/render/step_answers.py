@@ -61,11 +61,16 @@ def _step_line(comparison: StepComparison, busy: Collection[str]) -> AnswerLine:
     names = [f"`{Choice.of(row).name}`" for row in comparison.rows]
     why = untold(evidence, names)
     is_tie = evidence.strength == "none" and not why
-    gain = f": {as_fast_as_native(evidence.gain.factor)}" if evidence.gain else ""
+    gain = ""
+    if evidence.gain:
+        gain = f": {as_fast_as_native(evidence.gain.factor)}"
     if evidence.strength == "none":
         advice = why or f"{join_words(names)} differ by less than the noise"
     elif evidence.strength == "weak":
-        advice = f"{name} may be faster{gain}" if gain else f"{name} may be the best choice"
+        if gain:
+            advice = f"{name} may be faster{gain}"
+        else:
+            advice = f"{name} may be the best choice"
     else:
         advice = f"use {name}{gain}"
     figures = table_of(_COLUMNS, comparison.rows)
@@ -109,5 +114,7 @@ def exposed_words(row: Row) -> str:
         return ""
     if row.exposed_s <= 0:
         return f", no {what}"
-    noise = " (within the noise)" if row.exposed_low_s is not None and row.exposed_low_s <= 0 else ""
+    noise = ""
+    if row.exposed_low_s is not None and row.exposed_low_s <= 0:
+        noise = " (within the noise)"
     return f", {format_seconds(row.exposed_s)} ({format_per_cent(row.exposed_share)}) of it {what}{noise}"

@@ -90,12 +90,15 @@ def _share(point: SeriesPoint, part: str) -> tuple[float | None, Interval]:
     """Return the share of communication in the step, with its interval; None if it is unknown."""
     row, step = point.row, median_seconds(point)
     if part == ALL:
-        share = None if row.communication_s is None else row.communication_s / step
+        share = None
+        if row.communication_s is not None:
+            share = row.communication_s / step
         return share, None
     if row.exposed_s is None:
         return None, None
     share = max(0.0, row.exposed_s) / step
-    low, high = row.exposed_low_s, row.exposed_high_s
+    low = row.exposed_low_s
+    high = row.exposed_high_s
     if low is None or high is None:
         return share, None
     return share, (max(0.0, low / step), min(1.0, high / step))
@@ -115,7 +118,9 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
     if not data:
         return None
     divisors = ", ".join(str(scale) for scale in sorted(scales) if scale != 1)
-    scaled = f", of the full model: here divided by {divisors}" if divisors else ""
+    scaled = ""
+    if divisors:
+        scaled = f", of the full model: here divided by {divisors}"
     labels = json.dumps([format_size(limit) if limit else "default" for limit in limits])
     axis = alt.Axis(labelExpr=f"{labels}[datum.value]", labelAngle=0)
     x = alt.X("bucket:O", title=f"limit of a bucket{scaled}", axis=axis)
@@ -280,8 +285,10 @@ def _computed(step: StepTimes, position: int, row: int, longest: float) -> Itera
     length = float(step.step_s[0, position])
     pause = LEAST_PAUSE * length
     computations = step.computations(position)[0]
-    begins, ends = np.concatenate([computations, step.operations(position)[0][:, ::2]]).T
-    first, last = float(begins.min(initial=length)), float(ends.max(initial=0.0))
+    operations = step.operations(position)[0][:, ::2]
+    begins, ends = np.concatenate([computations, operations]).T
+    first = float(begins.min(initial=length))
+    last = float(ends.max(initial=0.0))
     passes = [("shard", 0.0, first)] if step.learned else []
     for phase, (begin, end) in zip(step.program(position).phases, computations.tolist(), strict=True):
         if passes and passes[-1][0] == phase and begin - passes[-1][2] < pause:
@@ -320,7 +327,8 @@ def _communicated(step: StepTimes, position: int, row: int, lanes: int, longest:
             yield _record("queued", name, ready, queued_until, bottom - height * 0.08, bottom)
         if is_receipt:
             continue
-        collective, size = operation["collective"], format_rounded_size(operation["bytes"])
+        collective = operation["collective"]
+        size = format_rounded_size(operation["bytes"])
         part = "codec" if collective == CODEC else "collective"
         call: ChartRecord = {"size": size, "collective": collective, "ready": format_seconds(ready)}
         yield _record(part, name, begin, end, top, bottom) | call | _label(size, begin, end, longest)

@@ -73,7 +73,9 @@ def _operation_json(operation: StepOperation, parallelism: Parallelism) -> dict[
 
 
 def _group_ranks(operation: StepOperation, parallelism: Parallelism) -> int:
-    return 2 if operation.peer is not None else parallelism.mesh.size(operation.axis)
+    if operation.peer is not None:
+        return 2
+    return parallelism.mesh.size(operation.axis)
 
 
 def dry_run_lines(
@@ -91,7 +93,9 @@ def dry_run_lines(
 
 
 def _model_lines(model: ModelShape, dtype: str, compress: str) -> Iterator[str]:
-    smaller = f", {model.scale} times smaller" if model.scale > 1 else ""
+    smaller = ""
+    if model.scale > 1:
+        smaller = f", {model.scale} times smaller"
     parameters = format_count(f"{model.parameters:,}", "parameter")
     tensors = format_count(len(model.tensors), "tensor")
     gradient_bytes = model.parameters * itemsize(dtype)
@@ -116,7 +120,9 @@ _MODULES: Columns[tuple[str, Sequence[Module]]] = (
 
 
 def _bucket_lines(programs: Sequence[StepProgram], parallelism: Parallelism, dtype: str) -> Iterator[str]:
-    rule = "one for each block" if parallelism.by_block else f"rule {parallelism.buckets.framework}"
+    rule = "one for each block"
+    if not parallelism.by_block:
+        rule = f"rule {parallelism.buckets.framework}"
     yield f"buckets of gradients ({rule}), in the order of their collectives"
     element_bytes = itemsize(dtype)
     if len(programs) == 1:
@@ -170,7 +176,9 @@ def _operation_name(operation: StepOperation) -> str:
         return operation.codec
     if operation.receives:
         return "receive"
-    return "send" if operation.sends else operation.collective
+    if operation.sends:
+        return "send"
+    return operation.collective
 
 
 _CALLS: Columns[tuple[tuple[str, ...], Counter[int]]] = (
@@ -190,7 +198,10 @@ def _alike(lines_of_stages: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, tu
     first = 0
     for lines, alike in groupby(lines_of_stages):
         last = first + len(list(alike)) - 1
-        stages = f"stage {first}" if first == last else f"stages {first} to {last}"
+        if first == last:
+            stages = f"stage {first}"
+        else:
+            stages = f"stages {first} to {last}"
         yield stages, lines
         first = last + 1
 

@@ -44,7 +44,10 @@ def write_step_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequence
     if len(rows) > 1 and not several:
         keys = {"exposed": "share", "all communication": "communication_share"}
         formulas_alone = {kind for row in rows for kind in row["kinds"]} == {chart_base.MODELLED}
-        line = chart_base.MODELLED if formulas_alone else chart_base.SIMULATED
+        if formulas_alone:
+            line = chart_base.MODELLED
+        else:
+            line = chart_base.SIMULATED
         shares = _over_gpus(rows, keys, "{:.1%}", line)
         charts.append(_curves(shares, chart_base.share_axis(SHARE)))
     _write_beside(charts, out, title, lines)
@@ -107,7 +110,10 @@ def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: i
     for row, name in zip(rows, names, strict=True):
         parts += _part_records(row, name, list(colours))
         share = f"{row['share']:.0%}"
-        label = share if len(rows) > MOST_LABELS else f"{format_seconds(row['step_s'])}, {share}"
+        if len(rows) > MOST_LABELS:
+            label = share
+        else:
+            label = f"{format_seconds(row['step_s'])}, {share}"
         totals.append({"name": name, "value": row["step_s"], "text": label})
     axis = alt.Axis(labelAngle=0, labelLimit=180, labelExpr="split(datum.label, ', ')")
     x = alt.X("name:N", title=title, sort=None, axis=axis)

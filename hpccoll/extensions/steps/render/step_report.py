@@ -33,7 +33,8 @@ BUBBLES = (4, 8, 16), (8, 32, 128)
 
 def step_lines(predicted: StepPredictions) -> Iterator[str]:
     """Yield the predicted steps as text."""
-    request, predictions = predicted.request, predicted.predictions
+    request = predicted.request
+    predictions = predicted.predictions
     first = predictions[0]
     yield from machine_lines(predicted.machine, predicted.kinds)
     yield ""
@@ -44,7 +45,9 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     yield from _meanings(columns)
     yield ""
     for compress, compressed in predicted.by_compression.items():
-        begin = f"{compress or DENSE}: " if len(request.compressions) > 1 else ""
+        begin = ""
+        if len(request.compressions) > 1:
+            begin = f"{compress or DENSE}: "
         yield from _wall_lines(compressed, begin)
     yield from _paying_lines((f"  {step.compress} on {step.layout.workers:,} GPUs", step) for step in predictions)
     for work, names in _names_by_work(predictions).items():
@@ -82,7 +85,9 @@ def _names_by_work(predictions: Iterable[StepPrediction]) -> dict[str, dict[str,
 
 def _formula_lines(machines: Iterable[MachineFile], predictions: Iterable[StepPrediction]) -> Iterator[str]:
     """Yield which algorithms are modelled, and where NCCL is slower than that; nothing without formulas."""
-    used = {name for names in _names_by_work(predictions).values() for name in names}
+    used = set[str]()
+    for names in _names_by_work(predictions).values():
+        used.update(names)
     modelled = [name for name in NAMES.values() if name in used]
     if modelled:
         yield f"{', '.join(modelled)}: modelled by NCCL's own formulas, which have no interval"
@@ -96,7 +101,9 @@ def _unmodelled_lines(predictions: Iterable[StepPrediction]) -> Iterator[str]:
     unmodelled = [call for step in predictions for call in step.unmodelled]
     sentences: dict[str, None] = {}
     for call in unmodelled:
-        instead = "our schedule stands in" if call.stands_in else "ring and tree are modelled"
+        instead = "ring and tree are modelled"
+        if call.stands_in:
+            instead = "our schedule stands in"
         missing = join_words(call.missing, "or")
         sentences[f"{call.work}: NCCL may take {missing}, which is not modelled; {instead}"] = None
     for sentence in sentences:
@@ -106,13 +113,16 @@ def _unmodelled_lines(predictions: Iterable[StepPrediction]) -> Iterator[str]:
 
 
 def _parallel_words(request: StepRequest, step: StepPrediction) -> Iterator[str]:
-    parallelism, transformer = step.parallelism, request.model.transformer
+    parallelism = step.parallelism
+    transformer = request.model.transformer
     yield request.parallel or "all ranks data parallel"
     if parallelism.sharding != "none":
         yield parallelism.sharding
     yield f"buckets {parallelism.buckets.framework}"
     yield format_count(parallelism.micro_batches, "micro-batch")
-    tokens = f" of {transformer.sequence:,} tokens" if transformer else ""
+    tokens = ""
+    if transformer:
+        tokens = f" of {transformer.sequence:,} tokens"
     yield f"{format_count(parallelism.samples, 'sample')}{tokens} each"
     if parallelism.sequence:
         yield "sequence parallel"
@@ -191,7 +201,8 @@ def _meanings(columns: Columns[StepPrediction]) -> Iterator[str]:
 
 
 def _wall_lines(predicted: StepPredictions, begin: str) -> Iterator[str]:
-    wall, last = predicted.wall_nodes, predicted.predictions[-1]
+    wall = predicted.wall_nodes
+    last = predicted.predictions[-1]
     if wall:
         yield f"{begin}communication takes longer than computation from {format_count(wall, 'node')} on"
     else:
@@ -236,7 +247,9 @@ def _bubble_line() -> str:
 
 def _seconds4(seconds: float) -> str:
     """Return seconds with four digits, for steps that are mostly communication."""
-    return f"{seconds:.4g} s" if seconds >= 1 else f"{seconds * 1e3:.4g} ms"
+    if seconds >= 1:
+        return f"{seconds:.4g} s"
+    return f"{seconds * 1e3:.4g} ms"
 
 
 def _busbw_of_links(point: WallPoint) -> str:

@@ -47,6 +47,9 @@ def _records(step: StepTimes | None, which: int) -> Iterator[ChartRecord]:
     values = step.learned[which]
     every = -(-len(values) // MAX_POINTS)
     for end in range(every, len(values) + 1, every):
-        value = float(np.mean(values[end - every : end])) if which == 0 else float(values[end - 1])
+        if which == 0:
+            value = float(np.mean(values[end - every : end]))
+        else:
+            value = float(values[end - 1])
         if np.isfinite(value) and value > 0:
             yield {"step": end, "value": value}

@@ -70,7 +70,10 @@ class StepTimes:
         event = kept.event_ns[:, columns]
         since = np.where(event < 0, np.nan, (event - start[:, :, None]) / 1e9)
         in_first_round = times.round == times.round[0]
-        figures = [figure for figure in (times.step_loss, times.step_accuracy) if len(figure)]
+        figures = []
+        for figure in (times.step_loss, times.step_accuracy):
+            if len(figure):
+                figures.append(figure)
         learned = tuple(figure[in_first_round] for figure in figures)
         return cls(ranks, stages, programs, since, (end - start) / 1e9, learned or None)
 
@@ -189,4 +192,6 @@ class StepTimes:
 
 def step_of(timeline: WorkloadTimeline | None) -> StepTimes | None:
     """Return a timeline that is of a training step; None for others."""
-    return timeline if isinstance(timeline, StepTimes) else None
+    if not isinstance(timeline, StepTimes):
+        return None
+    return timeline

@@ -167,7 +167,10 @@ def _is_sure(lag_s: Seconds, median: float) -> bool:
     1959). An outlier counts as two medians from the median.
     """
     freedom = len(lag_s) - 1
-    kept = np.clip(lag_s, -median, 3 * median) if median > 0 else lag_s
+    if median > 0:
+        kept = np.clip(lag_s, -median, 3 * median)
+    else:
+        kept = lag_s
     mean = kept.mean()
     if freedom < 1 or mean <= 0:
         return False

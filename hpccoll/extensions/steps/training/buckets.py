@@ -60,7 +60,10 @@ class BucketRule:
 
 
 def _ddp_limits(rule: BucketRule) -> tuple[int, int]:
-    first = max(1, rule.first // rule.scale) if rule.first else rule.limit_or(DDP_FIRST)
+    if rule.first:
+        first = max(1, rule.first // rule.scale)
+    else:
+        first = rule.limit_or(DDP_FIRST)
     return first, rule.limit_or(DDP_LIMIT)
 
 

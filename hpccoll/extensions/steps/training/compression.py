@@ -42,12 +42,16 @@ class Compression:
     @property
     def codec(self) -> str:
         """The codecs that it takes: ``fp16``, or ``fp16+feedback``."""
-        return f"{self.name}+feedback" if self.feedback else self.name
+        if self.feedback:
+            return f"{self.name}+feedback"
+        return self.name
 
     @property
     def text(self) -> str:
         """The compression as text: ``topk=1%``."""
-        return f"{self.name}={100 * self.kept:.12g}%" if self.name == TOP_K else self.name
+        if self.name == TOP_K:
+            return f"{self.name}={100 * self.kept:.12g}%"
+        return self.name
 
     def kept_of(self, elements: int) -> int:
         """Return how many of ``elements`` gradients topk keeps: at least one."""

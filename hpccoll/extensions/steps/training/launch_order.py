@@ -54,7 +54,10 @@ class _Stage:
         self.ready_at[number] = now
 
     def message(self, operation: StepOperation, peer: int) -> Message:
-        ends = (self.number, peer) if operation.sends else (peer, self.number)
+        if operation.sends:
+            ends = (self.number, peer)
+        else:
+            ends = (peer, self.number)
         self.messages[ends] += 1
         return *ends, self.messages[ends]
 
@@ -71,7 +74,10 @@ class _Walk:
         while self.ready:
             _, number = heapq.heappop(self.ready)
             self._advance(self.stages[number])
-        waiting = [stage.number for stage in self.stages if stage.awaited is not None]
+        waiting = []
+        for stage in self.stages:
+            if stage.awaited is not None:
+                waiting.append(stage.number)
         if waiting:
             raise RuntimeError(f"stages {waiting} wait for messages that no stage sends")
 

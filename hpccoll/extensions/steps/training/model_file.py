@@ -117,7 +117,9 @@ def models_from_json(contents: Mapping[str, object]) -> dict[str, ModelShape]:
 
 def model_file(name: str) -> Path | None:
     """Return the file of a user's own model, by its suffix; None for another name."""
-    return Path(name) if name not in MODELS and Path(name).suffix in MODEL_FILES else None
+    if name not in MODELS and Path(name).suffix in MODEL_FILES:
+        return Path(name)
+    return None
 
 
 def _model_name(file: Path, content: object) -> str:

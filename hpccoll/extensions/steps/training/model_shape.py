@@ -51,7 +51,9 @@ class Module:
     @property
     def ready(self) -> tuple[Tensor, ...]:
         """The tensors in the order in which their gradients become ready."""
-        return self.tensors if self.weight_first else self.tensors[::-1]
+        if self.weight_first:
+            return self.tensors
+        return self.tensors[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,8 @@ def scaled(model: ModelShape, factor: int) -> ModelShape:
 
 def _scaled_module(module: Module, factor: int) -> Module:
     tensors = tuple(replace(tensor, elements=max(1, tensor.elements // factor)) for tensor in module.tensors)
-    forward_flops, score_flops = module.forward_flops / factor, module.score_flops / factor
+    forward_flops = module.forward_flops / factor
+    score_flops = module.score_flops / factor
     return replace(module, tensors=tensors, forward_flops=forward_flops, score_flops=score_flops)
 
 

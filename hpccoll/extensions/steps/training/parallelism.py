@@ -281,7 +281,9 @@ def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:
     no more than others. What is before all blocks belongs to the first stage, what is after them to the last. Of the
     experts, those of the first rank stand for those of any: all compute as much, for tokens of all ranks.
     """
-    blocks = model.transformer.blocks if model.transformer else 1
+    blocks = 1
+    if model.transformer:
+        blocks = model.transformer.blocks
     begins = [-(-number * blocks // mesh.pp) for number in range(mesh.pp + 1)]
     seen_block = False
     modules = []
@@ -301,7 +303,10 @@ def _shard_of(module: Module, mesh: Mesh) -> Module:
     tensors: list[Tensor] = []
     if module.expert is None or module.expert % mesh.ep == 0:
         for tensor in module.tensors:
-            elements = -(-tensor.elements // mesh.tp) if tensor.split else tensor.elements
+            if tensor.split:
+                elements = -(-tensor.elements // mesh.tp)
+            else:
+                elements = tensor.elements
             tensors.append(replace(tensor, elements=elements))
     is_divided = module.part == "output" or any(tensor.split for tensor in module.tensors)
     divided = mesh.tp if is_divided else 1

@@ -39,7 +39,9 @@ class CompressionText(OneOfWords):
 
     def parse(self, text: str) -> str:
         """Return the text as files have it: ``topk=1%`` of ``topk=0.01``; BadInputError if it is not a compression."""
-        return text if text == DENSE else Compression.parse(text).text
+        if text == DENSE:
+            return text
+        return Compression.parse(text).text
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,9 @@ class StepKey:
     def help_text(self) -> str:
         """The help with the default in brackets."""
         says_default = "[" in self.help or self.default in (None, "") or self.kind is FLAG
-        return self.help if says_default else f"{self.help} [{self.default}]"
+        if says_default:
+            return self.help
+        return f"{self.help} [{self.default}]"
 
     def read(self, name: str, text: str) -> Any:
         """Parse a value; BadInputError if it is not valid."""
@@ -145,7 +149,10 @@ def parallelism_of(keys: Mapping[str, Any], **more: Any) -> Parallelism:
         keys["buckets"], keys["bucket"] or None, keys.get("first_bucket") or None, scale=keys.get("scale", 1)
     )
     text = keys.get("compress", DENSE)
-    compression = None if text == DENSE else Compression.parse(text, feedback=bool(keys.get("feedback")))
+    if text == DENSE:
+        compression = None
+    else:
+        compression = Compression.parse(text, feedback=bool(keys.get("feedback")))
     return Parallelism(
         compression=compression,
         buckets=rule,

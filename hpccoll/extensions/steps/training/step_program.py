@@ -66,7 +66,10 @@ class StepOperation:
             return stage, number
         if self.peer is None:
             return stage, self.collective, self.axis, self.nbytes, self.dtype
-        pair = (stage, self.peer) if self.sends else (self.peer, stage)
+        if self.sends:
+            pair = (stage, self.peer)
+        else:
+            pair = (self.peer, stage)
         return "message", pair, self.nbytes, self.dtype
 
     def belongs_to(self, bucket: "GradientBucket") -> bool:
@@ -146,5 +149,8 @@ class StepProgram:
 
     def flops(self, phase: str) -> float:
         """Return the FLOPs of a phase."""
-        computations = [instruction for instruction in self.instructions if isinstance(instruction, Compute)]
+        computations = []
+        for instruction in self.instructions:
+            if isinstance(instruction, Compute):
+                computations.append(instruction)
         return sum(computation.flops for computation in computations if computation.phase == phase)

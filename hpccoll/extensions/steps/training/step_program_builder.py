@@ -74,7 +74,8 @@ class _Builder:
     """Builds the program of one stage."""
 
     def __init__(self, model: ModelShape, parallelism: Parallelism, stage: int) -> None:
-        self.whole, self.parallelism = model, parallelism
+        self.whole = model
+        self.parallelism = parallelism
         self.stage, self.mesh = stage, parallelism.mesh
         self.model = part_of(model, self.mesh, stage)
         self.dtypes = parallelism.dtypes_of(model)
@@ -94,7 +95,10 @@ class _Builder:
             if number + ahead < micro_batches:
                 self.repeat(FORWARD, self.forward)
             synchronises = number == micro_batches - 1 or self.parallelism.sharding not in ("none", "zero1")
-            name = f"{BACKWARD}, synchronised" if synchronises else BACKWARD
+            if synchronises:
+                name = f"{BACKWARD}, synchronised"
+            else:
+                name = BACKWARD
             self.repeat(name, partial(self.backward, synchronises=synchronises))
         if self.parallelism.sharding in ("zero1", "zero2"):
             self.gather_parameters()
@@ -103,11 +107,14 @@ class _Builder:
     def repeat(self, name: str, append: Callable[[], None]) -> None:
         """Append a pass; ``append`` makes its instructions once for all micro-batches."""
         if name not in self.passes:
-            instructions, started = self.instructions, self.started
-            self.instructions, self.started = [], 0
+            instructions = self.instructions
+            started = self.started
+            self.instructions = []
+            self.started = 0
             append()
             self.passes[name] = list(_merged(self.instructions)), self.started
-            self.instructions, self.started = instructions, started
+            self.instructions = instructions
+            self.started = started
         of_pass, operations = self.passes[name]
         self.instructions += [_shifted(instruction, self.started) for instruction in of_pass]
         self.started += operations
@@ -138,7 +145,10 @@ class _Builder:
     ) -> None:  # fmt: skip
         """Append a pass through the modules of a unit, with the collectives inside of it."""
         phase = BACKWARD if again else direction
-        passes = 1 if direction == FORWARD else BACKWARD_OVER_FORWARD
+        if direction == FORWARD:
+            passes = 1
+        else:
+            passes = BACKWARD_OVER_FORWARD
         factor = self.parallelism.samples * passes
         for part, modules_of_part in groupby(modules, key=attrgetter("part")):
             self.part_begins(part, unit, direction, phase)
@@ -153,14 +163,22 @@ class _Builder:
     def part_begins(self, part: str, unit: str, direction: str, phase: str) -> None:
         if part == "experts":
             self.exchange_tokens(unit, phase)
-        gathering = COLUMNS_FIRST if direction == FORWARD else ROWS_LAST
+        if direction == FORWARD:
+            gathering = COLUMNS_FIRST
+        else:
+            gathering = ROWS_LAST
         if self.parallelism.sequence and part in gathering:
             self.run(self.operation(f"{unit} {part}", "all_gather", "tp", self.divided(part), phase))
 
     def part_ends(self, part: str, unit: str, direction: str, phase: str) -> None:
-        reducing = ROWS_LAST if direction == FORWARD else COLUMNS_FIRST
+        if direction == FORWARD:
+            reducing = ROWS_LAST
+        else:
+            reducing = COLUMNS_FIRST
         if part in reducing:
-            collective = "reduce_scatter" if self.parallelism.sequence else "all_reduce"
+            collective = "all_reduce"
+            if self.parallelism.sequence:
+                collective = "reduce_scatter"
             self.run(self.operation(f"{unit} {part}", collective, "tp", self.divided(part), phase))
         if part == "experts":
             self.exchange_tokens(unit, phase)
@@ -183,11 +201,15 @@ class _Builder:
 
     @property
     def routed_experts(self) -> int:
-        return self.whole.transformer.routed if self.whole.transformer else 0
+        if not self.whole.transformer:
+            return 0
+        return self.whole.transformer.routed
 
     @property
     def sequence_parts(self) -> int:
-        return self.mesh.tp if self.parallelism.sequence else 1
+        if not self.parallelism.sequence:
+            return 1
+        return self.mesh.tp
 
     def gathered_units(self, modules: Sequence[Module], phase: str) -> Iterator[tuple[str, list[Module]]]:
         """Yield the units of a pass; the parameters of each are gathered while the one before it is computed."""
@@ -205,7 +227,10 @@ class _Builder:
         """Return the all-gathers of the parameters of a unit: one for each tensor with zero3, else one."""
         if not self.parallelism.shards_parameters:
             return []
-        sizes = [(f"{module.name}.{tensor.name}", tensor.elements) for module in modules for tensor in module.tensors]
+        sizes = []
+        for module in modules:
+            for tensor in module.tensors:
+                sizes.append((f"{module.name}.{tensor.name}", tensor.elements))
         if self.parallelism.by_block and sizes:
             sizes = [(unit, sum(elements for _, elements in sizes))]
         return [self.operation(label, "all_gather", self.shard_axis, elements, phase) for label, elements in sizes]
@@ -246,7 +271,9 @@ class _Builder:
 
     def bucket_starts(self) -> dict[str, list[StepOperation]]:
         """Return the operations of the buckets, by the name of the module whose gradients complete each."""
-        collective = "all_reduce" if self.parallelism.sharding == "none" else "reduce_scatter"
+        collective = "reduce_scatter"
+        if self.parallelism.sharding == "none":
+            collective = "all_reduce"
         order = {module.name: number for number, module in enumerate(self.model.modules)}
         starts: defaultdict[str, list[StepOperation]] = defaultdict(list)
         for bucket in self.buckets:
@@ -305,7 +332,9 @@ class _Builder:
         return self.started - 1
 
     def wait(self, numbers: Iterable[int | None]) -> None:
-        self.instructions += [Wait(number) for number in numbers if number is not None]
+        for number in numbers:
+            if number is not None:
+                self.instructions.append(Wait(number))
 
     def run(self, operation: StepOperation) -> None:
         """Append an operation that the rank waits for."""
@@ -317,7 +346,10 @@ def _units(modules: Sequence[Module]) -> list[tuple[str, list[Module]]]:
     units = []
     for block, grouped in groupby(modules, key=attrgetter("block")):
         modules_of_unit = list(grouped)
-        name = modules_of_unit[0].name if block is None else f"block {block}"
+        if block is None:
+            name = modules_of_unit[0].name
+        else:
+            name = f"block {block}"
         units.append((name, modules_of_unit))
     return units
 
@@ -338,11 +370,16 @@ def _merged(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
         if phase is None:
             yield from consecutive
             continue
-        computations = [instruction for instruction in consecutive if isinstance(instruction, Compute)]
+        computations = []
+        for instruction in consecutive:
+            if isinstance(instruction, Compute):
+                computations.append(instruction)
         flops = sum(computation.flops for computation in computations)
         modules = chain.from_iterable(computation.modules for computation in computations)
         yield Compute(phase, flops, tuple(modules))
 
 
 def _phase_of_computation(instruction: Instruction) -> str | None:
-    return instruction.phase if isinstance(instruction, Compute) else None
+    if not isinstance(instruction, Compute):
+        return None
+    return instruction.phase

@@ -68,7 +68,9 @@ class StepTimeline:
     @property
     def share(self) -> float:
         """Exposed seconds over those of the step."""
-        return self.exposed_s / self.step_s if self.step_s else 0.0
+        if not self.step_s:
+            return 0.0
+        return self.exposed_s / self.step_s
 
     @property
     def bubble_s(self) -> float:
@@ -169,7 +171,10 @@ def _run(
     messages = Messages(deque)
     while any(stage.advance(seconds, cost, messages) for stage in stages):
         pass
-    stuck = [stage.program.stage for stage in stages if stage.at < len(stage.program.instructions)]
+    stuck = []
+    for stage in stages:
+        if stage.at < len(stage.program.instructions):
+            stuck.append(stage.program.stage)
     if stuck:
         raise RuntimeError(f"stages {stuck} wait for messages that no stage sends")
     return stages, max(max([stage.now, *stage.ended]) for stage in stages)

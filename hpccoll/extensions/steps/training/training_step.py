@@ -99,7 +99,10 @@ class TrainingStep:
         changed: dict[str, Any] = {}
         for name, dtype_of_name in types._asdict().items():
             is_needed = name in moved and dtype_of_name != types.gradient
-            changed[f"{name}_dtype"] = dtype_of_name if is_needed else ""
+            if is_needed:
+                changed[f"{name}_dtype"] = dtype_of_name
+            else:
+                changed[f"{name}_dtype"] = ""
         if self.sequence_length:
             transformer = self._unscaled(models).transformer
             if transformer and transformer.sequence == self.sequence_length:
@@ -153,7 +156,9 @@ class TrainingStep:
     def corrupted(self) -> tuple[int, int] | None:
         """The step, from 1, and the rank of the drill; None without one."""
         step, _, rank = self.corrupt.partition(":")
-        return (int(step), int(rank)) if step.isdecimal() and rank.isdecimal() else None
+        if step.isdecimal() and rank.isdecimal():
+            return (int(step), int(rank))
+        return None
 
     def _check_training(self, workers: int, dtype: str, op: str | None, device: str) -> None:
         """Check what is refused where ranks train a real network, and what only these have."""

@@ -36,7 +36,9 @@ def parse_json_lines(text: str) -> tuple[object, list[int]]:
             return f'"{line} {token[0][1:]}'
         if token["comment"]:
             comments.append(line)
-        return token[0] if token[0].startswith('"') else re.sub("[^\n]", " ", token[0])
+        if token[0].startswith('"'):
+            return token[0]
+        return re.sub("[^\n]", " ", token[0])
 
     try:
         return json.loads(_TOKEN.sub(replaced, text), object_pairs_hook=_members), comments

@@ -117,10 +117,12 @@ class _TreeReader:
 
     def _check(self, collective: str, word: str, line: int, failed: list[str]) -> str:
         """Check a condition, and return ``any`` if one of it and those before it always holds."""
-        kind, value = _kind(word), word[len(_kind(word)) :]
-        blocking = (
-            collective if collective in library_table()["mpich"]["conditions"]["total_msg_size"] else collective[1:]
-        )
+        kind = _kind(word)
+        value = word[len(_kind(word)) :]
+        if collective in library_table()["mpich"]["conditions"]["total_msg_size"]:
+            blocking = collective
+        else:
+            blocking = collective[1:]
         of = library_table()["mpich"]["conditions"].get(kind, [blocking])
         if word == "any" or value == "=any":
             return "any"
@@ -140,7 +142,9 @@ class _TreeReader:
         alternatives = {each.partition("=")[2] for each in failed if _kind(each) == kind}
         either = kind in _WORDS and {value[1:], *alternatives} >= {*_WORDS[kind][:2]}
         other = kind == "comm_hierarchy" and "parent" in alternatives  # the reader takes the other words for each other
-        return "any" if kind != "comm_size" and (either or other) else word
+        if kind != "comm_size" and (either or other):
+            return "any"
+        return word
 
     def _add(self, collective: str, name: str, line: int, node: object, path: tuple[str, ...]) -> None:
         if not self.whole:
@@ -157,8 +161,12 @@ class _TreeReader:
         for need in filter(_GUARDS.get, algorithm.needs):  # ccl itself finds whether its need is met
             guarded = _GUARDS[need] in path or any(f"not {other}" in path for other in _OTHERS.get(_GUARDS[need], ()))
             if not guarded and not (need == "pow2" and ranks[0] == ranks[1] and ranks[0] & (ranks[0] - 1) == 0):
-                words, severity = library_table()["needs"][need], "critical" if need in fatal else "warning"
-                outcome = "other calls abort or are wrong" if need in fatal else "other calls are wrong or slow"
+                words = library_table()["needs"][need]
+                severity = "warning"
+                outcome = "other calls are wrong or slow"
+                if need in fatal:
+                    severity = "critical"
+                    outcome = "other calls abort or are wrong"
                 guard = _GUARDS[need].replace("not count<pow2", "a condition behind count<pow2")
                 self.table.add("unguarded", line, name, need=words, severity=severity, outcome=outcome, guard=guard)
         measures = [kind for kind in ("avg_msg_size", "total_msg_size", "count") if _span(path, kind) != ANY]
@@ -193,7 +201,9 @@ def _kind(word: str) -> str:
 def _bound(word: str) -> int:
     """Return the largest number for which a condition holds; -1 if it is about none."""
     match = _BOUND.fullmatch(word)
-    return int(match[3]) - (match[2] == "<") if match else -1
+    if match:
+        return int(match[3]) - (match[2] == "<")
+    return -1
 
 
 def _span(path: Iterable[str], kind: str) -> Span:
@@ -231,7 +241,10 @@ def write_mpich_json(rules: Iterable[TuningRule], comment: str = "") -> str:
         first = intra[0].name if intra else "allcomm_nb"
         default = _decisions(collective, defaults.get(collective, first))
         branches = [(ranks, _sizes(collective, applying, default)) for ranks, applying in by_ranks.get(collective, ())]
-        chosen = _chain("comm_size", branches) if branches else default
+        if branches:
+            chosen = _chain("comm_size", branches)
+        else:
+            chosen = default
         if inter:
             chosen = {"comm_type=intra": chosen, "comm_type=inter": _leaf(collective, inter[0])}
         tree[f"collective={collective}"] = chosen
@@ -253,7 +266,10 @@ def write_mpich_compositions(rules: Iterable[TuningRule], comment: str = "") -> 
         branches = [
             (ranks, _sizes(collective, applying, default, whole)) for ranks, applying in by_ranks.get(collective, ())
         ]
-        chosen = _chain("comm_size", branches) if branches else default
+        if branches:
+            chosen = _chain("comm_size", branches)
+        else:
+            chosen = default
         tree[f"collective={collective}"] = {"comm_type=intra": chosen}
     return _head(comment) + json.dumps(tree, indent=1) + "\n"
 
@@ -263,7 +279,9 @@ def _composition(collective: str, word: str) -> dict[str, Any]:
 
 
 def _head(comment: str) -> str:
-    return f"/* {comment.replace('*/', '* /')} */\n" if comment else ""
+    if not comment:
+        return ""
+    return f"/* {comment.replace('*/', '* /')} */\n"
 
 
 def _chain(kind: str, branches: list[tuple[Span, Any]]) -> dict[str, Any]:
@@ -271,7 +289,10 @@ def _chain(kind: str, branches: list[tuple[Span, Any]]) -> dict[str, Any]:
     chain = {}
     for (first, last), below in branches:
         if last > 0 and first <= MAX_INT + 1:
-            condition = f"{kind}=any" if last > MAX_INT else f"{kind}<={last}"
+            if last > MAX_INT:
+                condition = f"{kind}=any"
+            else:
+                condition = f"{kind}<={last}"
             chain[condition] = below
     return chain
 
@@ -286,7 +307,9 @@ def _sizes(collective: str, rules: list[TuningRule], default: Any, chosen: Any =
         if rule:
             decision = chosen or _guarded(collective, rule, default)
         branches.append((span, decision))
-    return _chain(kind, branches) if len(branches) > 1 else branches[0][1]
+    if len(branches) > 1:
+        return _chain(kind, branches)
+    return branches[0][1]
 
 
 def _guarded(collective: str, rule: TuningRule, default: Any) -> Any:

@@ -113,7 +113,10 @@ def _offered(collective: str) -> list[tuple[str, str]]:
     offered = []
     for algorithm in facts["algorithms"]:
         if collective in facts["functions"][algorithm]:
-            protocols = facts["protocols"] if algorithm in facts["every_protocol"] else ["simple"]
+            if algorithm in facts["every_protocol"]:
+                protocols = facts["protocols"]
+            else:
+                protocols = ["simple"]
             offered += [(algorithm, protocol) for protocol in protocols]
     return offered
 
@@ -140,7 +143,9 @@ def _check_catch_all(table: TuningTable) -> None:
         whole = TuningRule(collective=collective, algorithm="")
         gaps = uncovered(ANY, (rule.bytes for rule in table.rules if rule.covers(whole)))
         if gaps:
-            kind = "no_rule" if table.format == "rccl-csv" else "no_catch_all"
+            kind = "no_catch_all"
+            if table.format == "rccl-csv":
+                kind = "no_rule"
             table.add(kind, 0, collective, span=" and ".join(map(span_words, gaps)))
 
 
@@ -158,7 +163,11 @@ def write_nccl_csv(rules: Iterable[TuningRule], comment: str = "") -> str:
     lines = [f"# {line}"[:MAX_LINE_CHARACTERS] for line in comment.splitlines()]
     for rule in (*rules, *others):
         given = {"protocol": "simple", "channels": 0, **rule.parameters}
-        sizes = -1 if rule.nodes == ANY else rule.nodes[0], -1 if rule.ranks == ANY else rule.ranks[0]
-        fields = (rule.collective, *rule.bytes, rule.algorithm, given["protocol"], given["channels"], *sizes)
+        nodes = ranks = -1
+        if rule.nodes != ANY:
+            nodes = rule.nodes[0]
+        if rule.ranks != ANY:
+            ranks = rule.ranks[0]
+        fields = (rule.collective, *rule.bytes, rule.algorithm, given["protocol"], given["channels"], nodes, ranks)
         lines.append(",".join(map(str, fields)))
     return "\n".join((*lines, ""))

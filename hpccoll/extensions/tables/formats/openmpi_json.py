@@ -63,7 +63,9 @@ def _typed(table: TuningTable, line: int, name: str, value: object, kind: type[_
     """Return a value that is to be a list, or a tuple for an object; an empty one, and a finding, for others."""
     if isinstance(value, kind):
         return value
-    why = "is not a list" if kind is list else "is not an object"
+    why = "is not an object"
+    if kind is list:
+        why = "is not a list"
     if value is None:
         why = "is missing"
     table.add("malformed", line, name, why=why, outcome=_IGNORED)
@@ -78,9 +80,12 @@ def _check_keys(table: TuningTable, value: object, known: tuple[str, ...]) -> No
 
 def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
     _check_keys(table, value, _OF_RANKS)
-    ranks, word = _span(table, value, *_OF_RANKS[:2]), value_of(value, "comm_rank_distribution", "any")
+    ranks = _span(table, value, *_OF_RANKS[:2])
+    word = value_of(value, "comm_rank_distribution", "any")
     if word not in _DISTRIBUTIONS:
-        outcome = "Open MPI takes it for any" if isinstance(word, str) else _IGNORED
+        outcome = "Open MPI takes it for any"
+        if not isinstance(word, str):
+            outcome = _IGNORED
         table.add("unknown_name", at, _shown(word), what="distribution", outcome=outcome, known=_DISTRIBUTIONS)
     conditions = (str(word),) if word in _DISTRIBUTIONS[1:] else ()
     algorithms = library_algorithms("openmpi").get(name, {})
@@ -90,7 +95,9 @@ def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
         chosen = value_of(rule, "alg")
         algorithm = "ignore"
         if type(chosen) not in (str, int):
-            why = "is missing" if chosen is None else "is neither a name nor a number"
+            why = "is neither a name nor a number"
+            if chosen is None:
+                why = "is missing"
             table.add("malformed", line, "alg", why=why, outcome="calls of this rule get the fixed decision")
         elif chosen not in ("ignore", 0):
             names = (listed.name for listed in algorithms.values() if chosen in (listed.name, listed.id))
@@ -125,7 +132,9 @@ def _shown(value: object) -> object:
     """Return a value as a finding shows it, without what is in it."""
     if isinstance(value, tuple):
         return "{...}"
-    return "[...]" if isinstance(value, list) else value
+    if isinstance(value, list):
+        return "[...]"
+    return value
 
 
 def _size_rule(collective: str, size: Span, rule: TuningRule) -> dict[str, object]:
@@ -151,7 +160,10 @@ def write_openmpi_json(rules: Iterable[TuningRule], comment: str = "") -> str:
     for name, spans in rules_by_ranks(rules).items():
         collectives[name] = []
         for (first, last), applying in spans:
-            size_rules = [_size_rule(name, size, rule) for size, rule in size_steps(applying) if rule]
+            size_rules = []
+            for size, rule in size_steps(applying):
+                if rule:
+                    size_rules.append(_size_rule(name, size, rule))
             if size_rules:
                 ends = {"comm_size_min": first, "comm_size_max": min(last, MAX_INT)}
                 collectives[name].append({**ends, "rules": size_rules})

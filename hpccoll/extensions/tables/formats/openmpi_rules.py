@@ -102,13 +102,15 @@ class _NumberReader:
 
     def _move(self, start: int, end: int) -> None:
         self.line += self.text.count("\n", self.counted, start)
-        self.place, self.counted = end, start
+        self.place = end
+        self.counted = start
 
 
 def read_openmpi_rules(text: str) -> TuningTable:
     """Read a rule file of component tuned, as Open MPI 5.0 does."""
     table = TuningTable("openmpi")
-    reader, version = _NumberReader(text, table), 1
+    reader = _NumberReader(text, table)
+    version = 1
     if match := _VERSION.match(text):
         version, reader.place = int(match[1]), match.end()
         table.add("version_2", 1, match[0])
@@ -126,13 +128,15 @@ def read_openmpi_rules(text: str) -> TuningTable:
 
 
 def _read_collective(reader: _NumberReader, name: str, version: int) -> None:
-    table, line = reader.table, reader.line
+    table = reader.table
+    line = reader.line
     if name not in library_algorithms("openmpi"):
         table.add("never_matches", line, name, why="component tuned has no algorithms of this collective")
     if any(rule.collective == name for rule in table.rules):
         table.add("never_matches", line, name, why="it comes twice, and only the last rules count")
         table.rules = [rule for rule in table.rules if rule.collective != name]
-    sizes, read = list[int](), list[list[TuningRule]]()
+    sizes = list[int]()
+    read = list[list[TuningRule]]()
     for _ in range(reader.number(f"the number of communicator sizes of {name}", MAX_INT)):
         sizes.append(reader.number("a communicator size", MAX_INT))
         reader.check_rising(sizes)
@@ -155,7 +159,8 @@ def _read_sizes(reader: _NumberReader, name: str, version: int) -> list[TuningRu
     known = library_algorithms("openmpi").get(name, {})
     for _ in range(reader.number("the number of message sizes", MAX_INT)):
         reader.read_size(sizes)
-        line, number = reader.line, reader.number("an algorithm")
+        line = reader.line
+        number = reader.number("an algorithm")
         algorithm = next((each for each in known.values() if each.id == number), None)
         if algorithm and algorithm.since > "4.1":
             table.add("newer_algorithm", line, number, name=algorithm.name, since=algorithm.since)
@@ -168,7 +173,10 @@ def _read_sizes(reader: _NumberReader, name: str, version: int) -> list[TuningRu
                 parameters["max_requests"] = reader.number("max_requests", MAX_INT)
             elif fifth["end"] is not None:  # one alone; four are the next rule
                 table.add("fifth_field", line, int(fifth[1][:40]))
-        word = algorithm.name if algorithm else str(number or "ignore")
+        if algorithm:
+            word = algorithm.name
+        else:
+            word = str(number or "ignore")
         rules.append(TuningRule(collective=name, algorithm=word, parameters=parameters, line=line))
     return [replace(rule, bytes=span) for rule, span in zip(rules, _ranges(sizes), strict=True)]
 
@@ -197,7 +205,9 @@ def write_openmpi_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
             lines += [f"{first}  # ranks and more", f"{len(steps)}  # message sizes"]
             for (size, _), rule in steps:
                 given = {**default_parameters("openmpi", name, rule.algorithm), **rule.parameters} if rule else {}
-                number = library_algorithms("openmpi")[name][rule.algorithm].id if rule else 0
+                number = 0
+                if rule:
+                    number = library_algorithms("openmpi")[name][rule.algorithm].id
                 fields = [size, number, given.get("faninout", 0), given.get("segsize", 0)]
                 fields += [given["max_requests"]] if "max_requests" in given else []
                 lines.append(f"{' '.join(map(str, fields))}  # {rule.algorithm if rule else 'the fixed decision'}")
@@ -213,7 +223,8 @@ def write_han_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
         rules: the rules of component tuned, each for one number of ranks.
         comment: lines for the head, without #.
     """
-    facts, lines = library_table()["han"], [f"# {line}" for line in comment.splitlines()]
+    facts = library_table()["han"]
+    lines = [f"# {line}" for line in comment.splitlines()]
     by_ranks = {name: spans for name, spans in rules_by_ranks(rules).items() if name in facts["collectives"]}
     lines.append(f"{len(by_ranks)}  # collectives")
     for name, spans in by_ranks.items():
@@ -222,7 +233,10 @@ def write_han_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
             steps = size_steps(applying)
             blocks = first if name in facts["sizes_of_a_block"] else 1
             lines += [f"{max(first, 1)}  # ranks and more", f"{len(steps)}  # message sizes"]
-            lines += [f"{-(-size // max(blocks, 1))} {'tuned' if rule else 'han'}" for (size, _), rule in steps]
+            for (size, _), rule in steps:
+                size_of_block = -(-size // max(blocks, 1))
+                component = "tuned" if rule else "han"
+                lines.append(f"{size_of_block} {component}")
     return "\n".join((*lines, ""))
 
 
@@ -240,23 +254,27 @@ def read_han_rules(text: str) -> TuningTable:
 
 
 def _read_han_collective(reader: _NumberReader) -> None:
-    facts, rules = library_table()["han"], reader.table.rules
+    facts = library_table()["han"]
+    rules = reader.table.rules
     name = reader.word("collective", library_table()["openmpi"]["ids"])
     if name not in facts["collectives"]:
         reader.table.add("never_matches", reader.line, name, why="han does not have this collective")
     for _ in range(reader.number("the number of levels")):
         level = reader.word("level", facts["levels"])
-        sizes, read = list[int](), list[list[TuningRule]]()
+        sizes = list[int]()
+        read = list[list[TuningRule]]()
         for _ in range(reader.number("the number of configurations")):
             sizes.append(reader.number("a configuration size"))
             if sizes[0] != 1:
                 reader.fail(sizes[0], "as first configuration size is not 1", "begin with a configuration of size 1")
             reader.check_rising(sizes)
-            begins, of_size = list[int](), list[TuningRule]()
+            begins = list[int]()
+            of_size = list[TuningRule]()
             for _ in range(reader.number("the number of message sizes")):
                 reader.read_size(begins)
                 what = "component of 5.0, whose reader takes no numbers"
-                component, line = reader.word(what, facts["components"], numbered=False), reader.line
+                component = reader.word(what, facts["components"], numbered=False)
+                line = reader.line
                 while match := _OPTIONAL.match(reader.text, reader.place):
                     reader.place = match.end()
                 of_size.append(TuningRule(collective=name, algorithm=component, conditions=(level,), line=line))

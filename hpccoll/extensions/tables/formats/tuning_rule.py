@@ -102,7 +102,10 @@ class TuningTable:
                 self.add("never_matches", rule.line, rule.algorithm, why=why)
                 continue
             earlier = [before for before in self.rules[:place] if before.covers(rule)]
-            lines = [before.line for before in earlier if before.bytes[0] <= rule.bytes[1]]
+            lines = []
+            for before in earlier:
+                if before.bytes[0] <= rule.bytes[1]:
+                    lines.append(before.line)
             left = uncovered(rule.bytes, (before.bytes for before in earlier))
             if not left:
                 self.add("never_matches", rule.line, rule.algorithm, why=f"line {lines[0]} comes first")
@@ -126,7 +129,9 @@ class TuningTable:
         holds = {"pow2": ranks and ranks & (ranks - 1) == 0, "even": ranks and ranks % 2 == 0, "two": ranks == 2}
         for need in algorithm.needs:
             if not holds.get(need, True):
-                kind = "needs_ranks_fatal" if need in facts.get("fatal_needs", ()) else "needs_ranks"
+                kind = "needs_ranks"
+                if need in facts.get("fatal_needs", ()):
+                    kind = "needs_ranks_fatal"
                 span = span_words(rule.ranks, "ranks")
                 self.add(kind, rule.line, rule.algorithm, need=library_table()["needs"][need], span=span)
 
@@ -135,12 +140,15 @@ def _subject(value: object) -> object:
     """Return how a finding begins that is about a value."""
     if value is None:
         return "it"
-    return value if isinstance(value, int) else format_value(value)
+    if isinstance(value, int):
+        return value
+    return format_value(value)
 
 
 def uncovered(whole: Span, parts: Iterable[Span]) -> list[Span]:
     """Return the ranges of a range that no part covers, ascending."""
-    gaps, start = list[Span](), whole[0]
+    gaps = list[Span]()
+    start = whole[0]
     for first, last in sorted(part for part in parts if part[0] <= part[1]):
         gaps.append((start, min(first - 1, whole[1])))
         start = max(start, last + 1)
@@ -151,7 +159,9 @@ def span_words(span: Span, unit: str = "bytes") -> str:
     """Return a range in words: ``1 to 4 bytes``, ``8 bytes and more``."""
     if span == ANY:
         return f"all {'sizes' if unit == 'bytes' else f'numbers of {unit}'}"
-    return f"{span[0]} {unit} and more" if span[1] == UNLIMITED else f"{span[0]} to {span[1]} {unit}"
+    if span[1] == UNLIMITED:
+        return f"{span[0]} {unit} and more"
+    return f"{span[0]} to {span[1]} {unit}"
 
 
 def rules_by_ranks(rules: Iterable[TuningRule]) -> dict[str, list[tuple[Span, list[TuningRule]]]]:

@@ -115,7 +115,10 @@ def _check_version(name: str, version: str) -> None:
 
 def _use(chosen: LibraryRange) -> str:
     """Return what is chosen, and from which size on."""
-    name = DEFAULT if chosen.choice.is_native else chosen.choice.name
+    if chosen.choice.is_native:
+        name = DEFAULT
+    else:
+        name = chosen.choice.name
     return f"{name} from {format_rounded_size(chosen.first)}"
 
 
@@ -132,7 +135,10 @@ def table_files(
         by_nodes: whether rules are for one number of nodes each.
     """
     table_format = FORMATS[name]
-    rules = [_rule(chosen, table_format.library, by_nodes=by_nodes) for chosen in ranges if not chosen.choice.is_native]
+    rules = []
+    for chosen in ranges:
+        if not chosen.choice.is_native:
+            rules.append(_rule(chosen, table_format.library, by_nodes=by_nodes))
     exports = []
     for template in table_format.variables:
         variable, value = template.format(path=path.resolve()).split("=", 1)
@@ -144,12 +150,17 @@ def table_files(
 
 def _rule(chosen: LibraryRange, library: str, *, by_nodes: bool) -> TuningRule:
     """Return the rule that makes a library take a choice."""
-    last = UNLIMITED if chosen.below is None else chosen.below - 1
+    last = UNLIMITED
+    if chosen.below is not None:
+        last = chosen.below - 1
+    nodes = ANY
+    if by_nodes:
+        nodes = (chosen.nodes[0], chosen.nodes[0])
     return TuningRule(
         collective=library_collective(library, chosen.collective) or "",
         algorithm=chosen.choice.algorithm,
         bytes=(chosen.first, last),
         ranks=(chosen.ranks, chosen.ranks),
-        nodes=(chosen.nodes[0], chosen.nodes[0]) if by_nodes else ANY,
+        nodes=nodes,
         parameters=dict(chosen.choice.params),
     )

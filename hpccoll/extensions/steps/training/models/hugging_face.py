@@ -145,7 +145,9 @@ def model_of_config(name: str, content: Config) -> ModelShape:
 
 def _dtype_of(content: Config) -> str:
     """Return the type of the parameters, which ``torch_dtype`` had before transformers 4.56: float32 by default."""
-    key = "dtype" if content.get("dtype") is not None else "torch_dtype"
+    key = "torch_dtype"
+    if content.get("dtype") is not None:
+        key = "dtype"
     value = content.get(key)
     if value is None:
         return "float32"
@@ -206,7 +208,8 @@ def _latent(config: Config) -> LatentAttention:
 
 
 def _mixtral_experts(config: Config) -> Experts:
-    number, routed = config["num_local_experts"], config["num_experts_per_tok"]
+    number = config["num_local_experts"]
+    routed = config["num_experts_per_tok"]
     return Experts(number, routed, config["intermediate_size"], range(config["num_hidden_layers"]))
 
 
