@@ -3,8 +3,8 @@
 import sys
 
 from hpccoll.cli.diagnose import main
-from hpccoll.host import process_facts
+from hpccoll.host import place_facts
 from hpccoll.measure.mpi_startup import launcher_rank
 
-process_facts.node_name = lambda: f"n{launcher_rank()}"
+place_facts.node_name = lambda: f"n{launcher_rank()}"
 sys.exit(main(sys.argv[1:]))

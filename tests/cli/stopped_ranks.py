@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 
 from hpccoll.cli import diagnose, job_program
-from hpccoll.host import process_facts
+from hpccoll.host import place_facts
 from hpccoll.measure import mpi_startup
 
 RANK, WHEN, COMMAND, *ARGUMENTS = sys.argv[1:]
 os.environ[mpi_startup.START_TIMEOUT_VARIABLE] = "8" if WHEN in ("before", "after") else "60"
 mpi_startup.LATE_INIT_S = 1.0
-process_facts.node_name = lambda: f"n{mpi_startup.launcher_rank()}"
+place_facts.node_name = lambda: f"n{mpi_startup.launcher_rank()}"
 
 
 MISSING_S = 120

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hpccoll.host import process_facts
+from hpccoll.host import place_facts
 from hpccoll.host.place_facts import is_oversubscribed, rack_name
 
 
@@ -54,4 +54,4 @@ def test_the_rack_of_a_node_is_what_is_above_it_in_slurms_topology(address, patt
 
 def test_a_process_without_mpi_has_the_name_of_the_kernel(monkeypatch):
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    assert process_facts.node_name() == platform.node()
+    assert place_facts.node_name() == platform.node()

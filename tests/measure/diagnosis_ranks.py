@@ -37,7 +37,7 @@ comm = mpi_startup.start_mpi("cpu")
 
 from mpi4py import MPI  # noqa: E402
 
-from hpccoll.measure import gpu_answer, provenance, ranks, roll_call  # noqa: E402  they start MPI
+from hpccoll.measure import gpu_liveness, provenance, ranks, roll_call  # noqa: E402  they start MPI
 from hpccoll.measure.diagnose import (  # noqa: E402  likewise
     diagnosis_leader,
     diagnosis_member,
@@ -244,7 +244,7 @@ if comm.rank == options.pop("fails_alone", None):
     diagnosis_runner.own_seconds = fail_alone
 gpu.device_count = count_gpus
 if (hangs := options.pop("gpu_hangs", None)) is not None:
-    gpu_answer.reason_gpu_hangs = lambda _: "it does not answer" if comm.rank == hangs else None
+    gpu_liveness.reason_gpu_hangs = lambda _: "it does not answer" if comm.rank == hangs else None
     if comm.rank == hangs:
         gpu.device_count = lambda: time.sleep(3600)
 if options.pop("leader_stops", False) and comm.rank == 0:

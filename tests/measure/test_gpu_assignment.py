@@ -243,12 +243,12 @@ def test_of_a_host_whose_driver_does_not_answer_nothing_is_asked(assignment, mon
 
 
 def test_a_driver_that_does_not_answer_in_time_is_left_alone(monkeypatch):
-    from hpccoll.measure import gpu_answer
+    from hpccoll.measure import gpu_liveness
 
-    monkeypatch.setattr(gpu_answer.gpu, "has_driver", lambda: True)
-    hangs = gpu_answer.reason_gpu_hangs(0, 0.2, ["sleep", "3600"])
+    monkeypatch.setattr(gpu_liveness.gpu, "has_driver", lambda: True)
+    hangs = gpu_liveness.reason_gpu_hangs(0, 0.2, ["sleep", "3600"])
     assert hangs == "the driver of its GPUs has not answered within 0.2 s"
-    assert gpu_answer.reason_gpu_hangs(0, 60, ["true"]) is None
-    assert gpu_answer.reason_gpu_hangs(0, 60, ["false"]) is None  # an error is an answer
-    monkeypatch.setattr(gpu_answer.gpu, "has_driver", lambda: False)
-    assert gpu_answer.reason_gpu_hangs(0, 0.2, ["sleep"]) is None
+    assert gpu_liveness.reason_gpu_hangs(0, 60, ["true"]) is None
+    assert gpu_liveness.reason_gpu_hangs(0, 60, ["false"]) is None  # an error is an answer
+    monkeypatch.setattr(gpu_liveness.gpu, "has_driver", lambda: False)
+    assert gpu_liveness.reason_gpu_hangs(0, 0.2, ["sleep"]) is None
