@@ -27,7 +27,8 @@ def prepared(here: Here, about: dict[str, Any]) -> "PreparedStep":
 
     from hpccoll.cases.case import Case
     from hpccoll.extensions.steps.measure.prepared_step import PreparedStep
-    from hpccoll.extensions.steps.training.training_step import TRAINING_STEP, TrainingStep
+    from hpccoll.extensions.steps.training import TRAINING_STEP
+    from hpccoll.extensions.steps.training.training_step import TrainingStep
     from hpccoll.measure.run.prepared_case import PreparedCase
     from hpccoll.schedule import Layout
 

@@ -7,9 +7,10 @@ import pytest
 from hpccoll.store.load_results import read_results
 
 PROGRAM = Path(__file__).with_name("late_ranks.py")
-LAG_US = 50_000
+LAG_US = 200_000
 SLOW_US = 400_000
-"""How long a slow rank's partner computes: other tests on the same cores delay both ranks by tens of milliseconds."""
+"""How late a rank comes, and how long a slow rank's partner computes: other programs on the same cores delay both ranks
+by tens of milliseconds."""
 STEP = "--scale", "4096", "-a", "ring,native,null", "-n", "6", "-w", "1", "--rounds", "1"
 
 
