@@ -17,12 +17,13 @@ def open(*paths: "PathLike | Iterable[PathLike]", rule: str = "max") -> "ResultS
 
     Args:
         paths: raw files (*.h5) or directories that hold some, or iterables of these.
-        rule: the rule for the time of an operation: ``max``, the longest duration over ranks, or ``span``, the latest
-            end minus the earliest start; ``max`` if a case has no span.
+        rule: the rule for the time of an operation: ``max``, the longest duration over ranks, or
+            ``span``, the latest end minus the earliest start; ``max`` if a case has no span.
 
     Raises:
-        BadInputError: if a path does not exist, none of the named files can be read, or the rule is unknown. It is a
-            ValueError of one line. Any other unreadable file becomes a warning, and its cases are in ``missing``.
+        BadInputError: if a path does not exist, none of the named files can be read, or the rule is
+            unknown. It is a ValueError of one line. Any other unreadable file becomes a warning,
+            and its cases are in ``missing``.
         ImportError: if pandas or xarray is not installed.
     """
     try:
@@ -30,5 +31,7 @@ def open(*paths: "PathLike | Iterable[PathLike]", rule: str = "max") -> "ResultS
     except ModuleNotFoundError as error:
         if error.name not in ("pandas", "xarray"):
             raise
-        raise ImportError(f"{error.name} is not installed: pip install 'hpccoll[analysis]'", name=error.name) from None
+        raise ImportError(
+            f"{error.name} is not installed: pip install 'hpccoll[analysis]'", name=error.name
+        ) from None
     return open_results(paths, rule)

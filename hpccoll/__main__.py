@@ -13,12 +13,16 @@ from hpccoll.common.terminal import OutputError, PrintableStream
 def main() -> None:
     """Run a command and exit; an error of the input or of the system is printed as one line.
 
-    stdout and stderr pass through streams that escape the control characters of files. A command whose stdout cannot be
-    written ends with 1; if the reader of a pipe has closed it, as ``head`` does, it ends without a message.
+    stdout and stderr pass through streams that escape the control characters of files. A command
+    whose stdout cannot be written ends with 1; if the reader of a pipe has closed it, as ``head``
+    does, it ends without a message.
     """
     _use_utf8()
     _open_streams()
-    with redirect_stdout(PrintableStream(sys.stdout)), redirect_stderr(PrintableStream(sys.stderr, must_succeed=False)):
+    with (
+        redirect_stdout(PrintableStream(sys.stdout)),
+        redirect_stderr(PrintableStream(sys.stderr, must_succeed=False)),
+    ):
         sys.exit(_exit_code())
 
 

@@ -19,16 +19,25 @@ from hpccoll.store.workload_figures import workload_figures
 PathLike = str | os.PathLike[str]
 
 _DTYPES: dict[object, str] = {
-    int: "int64", int | None: "Int64", float | None: "float64", bool: "bool", bool | None: "boolean",
-    str: "string", str | None: "string",
-}  # fmt: skip
+    int: "int64",
+    int | None: "Int64",
+    float | None: "float64",
+    bool: "bool",
+    bool | None: "boolean",
+    str: "string",
+    str | None: "string",
+}
 """The dtype of a column by the type of the field; a column of any other type holds Python objects."""
 
 _COMPARISON_DTYPES = {
-    **dict.fromkeys(("verdict", "case_id", "case", "collective", "algorithm"), "string"), "requested_bytes": "int64",
-    "in_place": "bool", "ranks": "int64", "nodes": "int64",
-    **dict.fromkeys(("old_s", "new_s", "factor", "low", "high", "p_value"), "float64"), "reason": "string",
-}  # fmt: skip
+    **dict.fromkeys(("verdict", "case_id", "case", "collective", "algorithm"), "string"),
+    "requested_bytes": "int64",
+    "in_place": "bool",
+    "ranks": "int64",
+    "nodes": "int64",
+    **dict.fromkeys(("old_s", "new_s", "factor", "low", "high", "p_value"), "float64"),
+    "reason": "string",
+}
 """The columns of a comparison."""
 
 _KEY = ["job", "run_id", "case_id"]
@@ -57,8 +66,10 @@ class ResultSet:
         results: the rows, runs and gaps; ``times`` reads the raw times from their files.
 
     Attributes:
-        rows: one row for each case, with the columns of ``hpccoll export``; their units are in ``rows.attrs["units"]``.
-        runs: one row for each launch; each value of its provenance has a column of its own, such as ``mpi.version``.
+        rows: one row for each case, with the columns of ``hpccoll export``; their units are in
+            ``rows.attrs["units"]``.
+        runs: one row for each launch; each value of its provenance has a column of its own, such as
+            ``mpi.version``.
         missing: the planned cases without a usable result, with the reason.
         skipped: the cases that planning or their job left out on purpose, with the reason.
     """
@@ -84,14 +95,17 @@ class ResultSet:
             lengths.append(f"{len(frame)} {name}")
         return f"<hpccoll.ResultSet: {', '.join(lengths)}>"
 
-    def times(self, cases: "pd.DataFrame | pd.Series | str | None" = None, *, per_rank: bool = True) -> xr.Dataset:
+    def times(
+        self, cases: "pd.DataFrame | pd.Series | str | None" = None, *, per_rank: bool = True
+    ) -> xr.Dataset:
         """Return the raw times of cases, as results/FILES.md describes them; only these are read from their files.
 
-        The dimensions are ``case`` (the index of ``rows``), ``round``, ``iteration`` in the round, and ``rank``. Absent
-        times are NaN. The median of ``time_s`` over ``iteration``, and then over ``round``, is ``median_s`` of the row.
+        The dimensions are ``case`` (the index of ``rows``), ``round``, ``iteration`` in the round,
+        and ``rank``. Absent times are NaN. The median of ``time_s`` over ``iteration``, and then
+        over ``round``, is ``median_s`` of the row.
 
-        A case with more than 2^22 samples has the times of every ``rank_stride``-th rank only, and a warning says so.
-        Variables without the dimension ``rank`` are of all workers nevertheless.
+        A case with more than 2^22 samples has the times of every ``rank_stride``-th rank only, and
+        a warning says so. Variables without the dimension ``rank`` are of all workers nevertheless.
 
         Args:
             cases: a selection of ``rows``, a single one of them, or a ``case_id`` [all rows].
@@ -105,27 +119,32 @@ class ResultSet:
         times = self._read_times(rows)
         strides = {row_times.times.rank_stride for row_times in times if row_times}
         if per_rank and max(strides, default=1) > 1:
-            warnings.warn("of some cases only every n-th rank has times: n is rank_stride", stacklevel=2)
+            warnings.warn(
+                "of some cases only every n-th rank has times: n is rank_stride", stacklevel=2
+            )
         return time_dataset(rows, times, per_rank=per_rank).assign_coords(case=positions)
 
     def timeline(self, case: "pd.DataFrame | pd.Series | str") -> pd.DataFrame:
         """Return when each part of a training step was ready, began and ended, in seconds since the start of the step.
 
-        One row is an operation, or a computation, of a rank; times are medians over all iterations. A computation has
-        no ``ready_s``. The times of each iteration are ``times(case).event_ns``.
+        One row is an operation, or a computation, of a rank; times are medians over all iterations.
+        A computation has no ``ready_s``. The times of each iteration are ``times(case).event_ns``.
 
         Args:
             case: a row of ``rows``, or a ``case_id``.
 
         Raises:
-            BadInputError: if several rows or none are selected, or the row is not a measured training step.
+            BadInputError: if several rows or none are selected, or the row is not a measured
+                training step.
         """
         rows = [self._results.rows[position] for position in self._select(case)]
         if len(rows) != 1:
             raise UnusableError("case", f"one row is needed, and {len(rows)} are selected")
         read = self._read_times(rows)[0]
         figures = workload_figures(rows[0].collective)
-        timeline = figures.timeline(read.times, read.program, rows[0].ranks) if read and figures else None
+        timeline = (
+            figures.timeline(read.times, read.program, rows[0].ranks) if read and figures else None
+        )
         if timeline is None:
             raise UnusableError("case", f"{rows[0].case_id} is not a measured training step")
         return pd.DataFrame(list(timeline.median_over_iterations().parts()))
@@ -133,17 +152,19 @@ class ResultSet:
     def compare(self, old: "ResultSet", tolerance: float = 0.05) -> pd.DataFrame:
         """Compare these results with those of an older run, as ``hpccoll compare`` does.
 
-        One row is a case, the worst first. ``factor`` is the new time over the old one, with the 95 % interval from
-        ``low`` to ``high``; ``verdict`` is regression, wrong, missing, improvement, undecided, unchanged or new. Of the
-        frame's ``attrs``, ``changes`` holds what else changed, with the old and the new value, and ``loads`` what
-        disturbed the old and the new run, None if nothing did.
+        One row is a case, the worst first. ``factor`` is the new time over the old one, with the 95
+        % interval from ``low`` to ``high``; ``verdict`` is regression, wrong, missing, improvement,
+        undecided, unchanged or new. Of the frame's ``attrs``, ``changes`` holds what else changed,
+        with the old and the new value, and ``loads`` what disturbed the old and the new run, None
+        if nothing did.
 
         Args:
             old: the results of the older run.
             tolerance: the smallest change that matters: 0.05 is five per cent.
 
         Raises:
-            BadInputError: if the results have no case in common, or the tolerance is not a share between 0 and 1.
+            BadInputError: if the results have no case in common, or the tolerance is not a share
+                between 0 and 1.
         """
         from hpccoll.judge.run_comparison import (  # scipy takes a fifth of a second to import
             check_tolerance,
@@ -169,17 +190,23 @@ class ResultSet:
             return self._positions_of_case(cases)
         frame = cases.to_frame().T if isinstance(cases, pd.Series) else cases
         if not set(_KEY) <= set(frame.columns):
-            raise UnusableError("cases", f"the columns {', '.join(_KEY)} are needed to find the rows")
+            raise UnusableError(
+                "cases", f"the columns {', '.join(_KEY)} are needed to find the rows"
+            )
         positions = []
         for key in dict.fromkeys(frame[_KEY].itertuples(index=False, name=None)):
             if key not in self._positions:
-                raise UnusableError("cases", f"no row has this job, run_id and case_id: {format_value(key)}")
+                raise UnusableError(
+                    "cases", f"no row has this job, run_id and case_id: {format_value(key)}"
+                )
             positions.append(self._positions[key])
         return positions
 
     def _positions_of_case(self, wanted: str) -> list[int]:
         """Return the positions of the rows of a case, by its case_id."""
-        positions = [position for (*_, case_id), position in self._positions.items() if case_id == wanted]
+        positions = [
+            position for (*_, case_id), position in self._positions.items() if case_id == wanted
+        ]
         if not positions:
             hint = did_you_mean(wanted, {row.case_id for row in self._results.rows})
             raise BadInputError("cases", wanted, f"{hint}the case_id of a row is needed")
@@ -200,7 +227,9 @@ class ResultSet:
         return [times.get(row.key) for row in rows]
 
 
-def _frame(kind: type[Row | Run | Gap], items: Sequence[object], names: Iterable[str] | None = None) -> pd.DataFrame:
+def _frame(
+    kind: type[Row | Run | Gap], items: Sequence[object], names: Iterable[str] | None = None
+) -> pd.DataFrame:
     """Return a frame with a column for each field of a dataclass, in the order of ``names`` if they are given."""
     dtypes = {field.name: _DTYPES.get(field.type, "object") for field in fields(kind)}
     columns = {}

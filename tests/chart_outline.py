@@ -1,9 +1,31 @@
 """What a chart shows, as lines of text."""
 
 SHOWN = (
-    "series", "at", "size", "line", "machine", "repeat", "value", "low", "high", "fill", "lead", "second", "clear",
-    "limit", "limit_name", "expected", "bucket", "part", "rank", "begin", "end", "top", "bottom", "label",
-)  # fmt: skip
+    "series",
+    "at",
+    "size",
+    "line",
+    "machine",
+    "repeat",
+    "value",
+    "low",
+    "high",
+    "fill",
+    "lead",
+    "second",
+    "clear",
+    "limit",
+    "limit_name",
+    "expected",
+    "bucket",
+    "part",
+    "rank",
+    "begin",
+    "end",
+    "top",
+    "bottom",
+    "label",
+)
 
 
 def values(specification):
@@ -27,10 +49,16 @@ def outline(chart):
         titles = {str(each[axis]["title"]) for each in channels if "title" in each.get(axis, {})}
         yield f"{axis}: {', '.join(sorted(titles))}"
     for name in ("color", "shape"):
-        scales = {str(each[name].get("scale")): each[name].get("scale") for each in channels if name in each}
+        scales = {
+            str(each[name].get("scale")): each[name].get("scale")
+            for each in channels
+            if name in each
+        }
         for scale in filter(None, scales.values()):
             pairs = (
-                zip(scale["domain"], scale["range"], strict=True) if len(scale["range"]) == len(scale["domain"]) else ()
+                zip(scale["domain"], scale["range"], strict=True)
+                if len(scale["range"]) == len(scale["domain"])
+                else ()
             )
             yield f"{name}: " + ", ".join(f"{series} {value}" for series, value in pairs)
     yield "marks: " + ", ".join(layer["mark"]["type"] for layer in layers(chart))
@@ -43,6 +71,7 @@ def point_lines(chart):
     for d in values(chart):
         shown = {name: d[name] for name in SHOWN if name in d}
         texts = (
-            f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}" for name, value in shown.items()
+            f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in shown.items()
         )
         yield f"  {d.get('panel') or 'one panel'}: {', '.join(texts)}"

@@ -31,7 +31,9 @@ class CommandResult:
     def is_bad_input(self, *words):
         """Check that it is bad input, reported in one line that contains ``words``."""
         lines = self.err.splitlines()
-        assert (self.code, len(lines), self.out) == (2, 1, ""), f"{self.code}\n{self.out}\n{self.err}"
+        assert (self.code, len(lines), self.out) == (2, 1, ""), (
+            f"{self.code}\n{self.out}\n{self.err}"
+        )
         assert lines[0].startswith("hpccoll: ")
         assert not [word for word in words if str(word) not in lines[0]], lines[0]
         return True
@@ -56,7 +58,8 @@ def invoke(*arguments):
         except SystemExit as end:
             return CommandResult(int(end.code or 0), out.getvalue(), err.getvalue())
         finally:
-            if signal.getsignal(signal.SIGINT) is not interrupted:  # in the main thread, where alone it is set
+            # in the main thread, where alone it is set
+            if signal.getsignal(signal.SIGINT) is not interrupted:
                 signal.signal(signal.SIGINT, interrupted)
             for family in COLLECTIVES.values():  # plans are algorithms of one process
                 for name in [name for name in family.algorithms if name.startswith(PLAN)]:
@@ -69,7 +72,13 @@ def spawn(*arguments, cwd=None, launcher=(), timeout=300, **variables):
     command = [*launcher, sys.executable, "-m", "hpccoll", *map(str, arguments)]
     environment = {**ENVIRONMENT, **variables}
     ended = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        command,
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
     return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
@@ -90,7 +99,13 @@ json.dump(answers, sys.stdout)
 def answers_of_a_rank(command, requested, cwd):
     """Return the results of ``run`` or ``train`` by the names of their arguments, from one process: MPI starts once."""
     ended = subprocess.run(
-        [sys.executable, "-c", EACH, command], input=json.dumps(requested), cwd=cwd, env=ENVIRONMENT,
-        capture_output=True, text=True, check=True, timeout=300,
-    )  # fmt: skip
+        [sys.executable, "-c", EACH, command],
+        input=json.dumps(requested),
+        cwd=cwd,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
     return {name: CommandResult(*answer) for name, answer in json.loads(ended.stdout).items()}

@@ -12,17 +12,25 @@ from subprocess import CompletedProcess
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Before NumPy is imported, here and by every process of a test: its BLAS starts a thread for each core, which spins.
+# Before NumPy is imported, here and by every process of a test: its BLAS starts a thread for each
+# core, which spins.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-# Ranks share cores with other tests: MPICH's wait yields with this level only. Guides run with the default.
+# Ranks share cores with other tests: MPICH's wait yields with this level only. Guides run with the
+# default.
 os.environ["MPI4PY_RC_THREAD_LEVEL"] = "multiple"
-sys.path.append(str(Path(__file__).parent))  # schedule_examples.py and others that several rooms of tests share
-pytest.register_assert_rewrite("golden_page", "page_elements", "imported_outputs")  # their failures show what differs
+# schedule_examples.py and others that several rooms of tests share
+sys.path.append(str(Path(__file__).parent))
+# their failures show what differs
+pytest.register_assert_rewrite("golden_page", "page_elements", "imported_outputs")
 
 settings.register_profile(
-    "hpccoll", deadline=None, max_examples=25, derandomize=True, database=None,
+    "hpccoll",
+    deadline=None,
+    max_examples=25,
+    derandomize=True,
+    database=None,
     suppress_health_check=[HealthCheck.too_slow],  # on a busy machine no limit of seconds decides
-)  # fmt: skip
+)
 settings.load_profile("hpccoll")
 
 WAITING = "slurm", "sweep", "mpi"
@@ -35,7 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     turns = dict.fromkeys((item.path for item in items), len(WAITING))
     for item in items:
         marks = (mark.name for mark in item.iter_markers())
-        turns[item.path] = min([turns[item.path], *(WAITING.index(name) for name in marks if name in WAITING)])
+        turns[item.path] = min(
+            [turns[item.path], *(WAITING.index(name) for name in marks if name in WAITING)]
+        )
     items.sort(key=lambda item: turns[item.path])
 
 
@@ -56,8 +66,9 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     """Give workers whole files in this order, and those of Slurm to one worker.
 
-    They wait half of their time, in which the other workers compute. Two of them at once would start two clusters, and
-    ranks that share the cores with those of other tests spin for several times as long.
+    They wait half of their time, in which the other workers compute. Two of them at once would
+    start two clusters, and ranks that share the cores with those of other tests spin for several
+    times as long.
     """
     from xdist.scheduler import LoadFileScheduling
 
@@ -91,14 +102,19 @@ def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     launcher = shutil.which("mpiexec", path=path)
     require(launcher, "there is no mpiexec")
-    library = subprocess.run([sys.executable, "-c", "import mpi4py.MPI"], capture_output=True, text=True, check=False)
-    require(library.returncode == 0, f"mpi4py finds no MPI library: {library.stderr.strip()[-200:]}")
+    library = subprocess.run(
+        [sys.executable, "-c", "import mpi4py.MPI"], capture_output=True, text=True, check=False
+    )
+    require(
+        library.returncode == 0, f"mpi4py finds no MPI library: {library.stderr.strip()[-200:]}"
+    )
     places = str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")
     environment = {
         **os.environ,
         "PATH": path,
         "PYTHONPATH": os.pathsep.join(filter(None, places)),
-        # Rank programs of tests do not start at hpccoll's entry point, which writes whole lines also if this is set.
+        # Rank programs of tests do not start at hpccoll's entry point, which writes whole lines
+        # also if this is set.
         "PYTHONUNBUFFERED": "",
         # Ranks share cores with one another and with other tests: while MPICH waits, they sleep.
         "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
@@ -106,7 +122,9 @@ def mpiexec(require) -> Callable[..., CompletedProcess[str]]:
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
 
-    def mpiexec(ranks: int, *arguments: str | Path, timeout: float = 240, **variables: str) -> CompletedProcess[str]:
+    def mpiexec(
+        ranks: int, *arguments: str | Path, timeout: float = 240, **variables: str
+    ) -> CompletedProcess[str]:
         command = [launcher, "-n", str(ranks), sys.executable, "-W", "error", *map(str, arguments)]
         with launched(command, env=environment | variables) as process:
             output = process.communicate(timeout=timeout)

@@ -1,7 +1,7 @@
 """Ranks whose GPU is the host, for cases of device cuda without one: mpiexec -n N python cpu_as_gpu_ranks.py DIRECTORY.
 
-Over NCCL, CuPy's and nccl4py's bindings are real (nccl_on_host.py); over MPI, folds and copies are queued. The kernels
-of the check are run as they are, and everything else is as on a GPU.
+Over NCCL, CuPy's and nccl4py's bindings are real (nccl_on_host.py); over MPI, folds and copies are
+queued. The kernels of the check are run as they are, and everything else is as on a GPU.
 """
 
 import sys
@@ -35,24 +35,44 @@ class Gpu(QueuedMemory):
 def cases():
     for number, (name, family) in enumerate(COLLECTIVES.items()):
         for algorithm in (*family.algorithms, "native"):
-            for transport in distinct_transports(name, algorithm, ("mpi", "staged", "nccl"), "cuda"):
+            for transport in distinct_transports(
+                name, algorithm, ("mpi", "staged", "nccl"), "cuda"
+            ):
                 dtypes = (*DTYPES, BFLOAT16) if transport == "nccl" else DTYPES
                 for in_place in distinct_placements(name, algorithm, (False, True)):
-                    if (name, algorithm, transport, in_place) == ("all_to_all", "native", "nccl", True):
+                    if (name, algorithm, transport, in_place) == (
+                        "all_to_all",
+                        "native",
+                        "nccl",
+                        True,
+                    ):
                         continue  # NCCL's is never in place
                     op = [*REDUCTIONS][number % len(REDUCTIONS)] if family.has_op else None
                     yield Case(
-                        collective=name, algorithm=algorithm, transport=transport, device="cuda", bytes=10_000,
-                        dtype=dtypes[number % len(dtypes)], op=op, in_place=in_place, root=0 if family.rooted else None,
-                    )  # fmt: skip
+                        collective=name,
+                        algorithm=algorithm,
+                        transport=transport,
+                        device="cuda",
+                        bytes=10_000,
+                        dtype=dtypes[number % len(dtypes)],
+                        op=op,
+                        in_place=in_place,
+                        root=0 if family.rooted else None,
+                    )
     for transport in (
         "mpi",
         "nccl",
     ):  # what sends nothing divides nothing: a third of the largest integer would show it
         yield Case(
-            collective="reduce", algorithm="null", transport=transport, device="cuda", bytes=10_000, dtype="int32",
-            op="avg", root=0,
-        )  # fmt: skip
+            collective="reduce",
+            algorithm="null",
+            transport=transport,
+            device="cuda",
+            bytes=10_000,
+            dtype="int32",
+            op="avg",
+            root=0,
+        )
 
 
 def flip_on_host(result):
@@ -99,7 +119,9 @@ def main(directory):
     for case in cases():
         if not unmet_needs(case, layout):
             with named(case):
-                check(case, layout, *((over_nccl, flip) if case.transport == "nccl" else (over_mpi,)))
+                check(
+                    case, layout, *((over_nccl, flip) if case.transport == "nccl" else (over_mpi,))
+                )
             ran.append((case.collective, case.algorithm, case.transport))
     communicators.close_all_worlds()
     if world.rank == 0:

@@ -19,7 +19,9 @@ def compiled(directory, name, text, *flags):
     library, program = directory / f"{name}.so", directory / f"{name}.cpp"
     if not library.exists():
         program.write_text(text)
-        subprocess.run(["g++", *flags, "-shared", "-fPIC", str(program), "-o", str(library)], check=True)
+        subprocess.run(
+            ["g++", *flags, "-shared", "-fPIC", str(program), "-o", str(library)], check=True
+        )
     return library
 
 
@@ -90,7 +92,9 @@ class HostGpu:
         """Return the C function that launches a kernel: (wide, high, threads, arguments of the kernel)."""
         if itemsize not in self.libraries:
             text = CHECK_SHIM % {"itemsize": itemsize, "source": CHECK}
-            library = compiled(self.directory, f"kernels-{itemsize}", text, "-O1", "-Wall", "-Werror")
+            library = compiled(
+                self.directory, f"kernels-{itemsize}", text, "-O1", "-Wall", "-Werror"
+            )
             self.libraries[itemsize] = ctypes.CDLL(str(library))
         return getattr(self.libraries[itemsize], f"host_{name}")
 
@@ -198,4 +202,6 @@ def pause_function(directory):
     source = PAUSE.read_text()
     assert source.count(TIMER) == 1
     text = PAUSE_SHIM + source.replace(TIMER, "now = host_nanoseconds();")
-    return ctypes.CDLL(str(compiled(directory, "pause", text, "-O2", "-Wall", "-Werror"))).hpccoll_pause
+    return ctypes.CDLL(
+        str(compiled(directory, "pause", text, "-O2", "-Wall", "-Werror"))
+    ).hpccoll_pause

@@ -15,7 +15,9 @@ def _nodes(ranks: int) -> Layout | None:
 def _racks(ranks: int) -> Layout | None:
     if ranks % 4 or ranks < 8:
         return None
-    return Layout(tuple(me // 2 for me in range(ranks)), tuple(me * 2 // ranks for me in range(ranks)))
+    return Layout(
+        tuple(me // 2 for me in range(ranks)), tuple(me * 2 // ranks for me in range(ranks))
+    )
 
 
 def _one_switch(ranks: int) -> Layout | None:
@@ -26,17 +28,24 @@ def _two_levels(ranks: int) -> Layout | None:
     return Layout.of(ranks - 3, 2, aggregators=3) if ranks > 5 else None
 
 
-PLACED: Mapping[str, tuple[str, Callable[[int], Layout | None], Callable[[int], Mapping[str, Parameter]]]] = {
+PLACED: Mapping[
+    str, tuple[str, Callable[[int], Layout | None], Callable[[int], Mapping[str, Parameter]]]
+] = {
     "nodes": ("all_reduce-hierarchical", _nodes, lambda _: {}),
     "racks": ("all_reduce-hierarchical", _racks, lambda _: {}),
     "flat": ("all_reduce-ring", _nodes, lambda _: {}),
     "one_switch": ("all_reduce-sharp_emulated", _one_switch, lambda _: {}),
-    "switches": ("all_reduce-sharp_emulated", _two_levels, lambda ranks: {"radix": (ranks - 2) // 2, "depth": 2}),
+    "switches": (
+        "all_reduce-sharp_emulated",
+        _two_levels,
+        lambda ranks: {"radix": (ranks - 2) // 2, "depth": 2},
+    ),
 }
 """An algorithm on a layout of its own for so many ranks (workers and aggregators), and its parameters."""
 
 NAMES = sorted(
-    {*ALGORITHMS, *EXAMPLES, *PLACED} - {algorithm for algorithm, (_, a) in ALGORITHMS.items() if a.aggregates}
+    {*ALGORITHMS, *EXAMPLES, *PLACED}
+    - {algorithm for algorithm, (_, a) in ALGORITHMS.items() if a.aggregates}
 )
 
 

@@ -2,10 +2,11 @@
 
 Each GPU has two streams, of which either may be ahead of the other, as far as events allow.
 
-A group ends when each of its messages has met its other end, which is in a group that its peer is at: nothing is
-buffered, and a message between two ranks meets the first one of the other end that is left. Where no stream can go on,
-that is a deadlock. What a group, or a wave of moves, may do in any order must come to the same in each: it is refused
-otherwise, and done in a random order.
+A group ends when each of its messages has met its other end, which is in a group that its peer is
+at: nothing is buffered, and a message between two ranks meets the first one of the other end that
+is left. Where no stream can go on,
+that is a deadlock. What a group, or a wave of moves, may do in any order must come to the same in
+each: it is refused otherwise, and done in a random order.
 """
 
 from collections import deque
@@ -98,7 +99,9 @@ class FakeDevice:
     def group_call(self, buffers, messages):
         requested = Group(buffers, [*messages])
         requested.check()
-        return lambda: self.queue(MESSAGES, lambda: Group(buffers, requested.messages, [*requested.messages]))
+        return lambda: self.queue(
+            MESSAGES, lambda: Group(buffers, requested.messages, [*requested.messages])
+        )
 
     def folds_after_messages(self):
         return self._in_order(MESSAGES, FOLDS)
@@ -159,9 +162,12 @@ class FakeGraph:
 
 def do(operation, buffers, move):
     """Do a move on buffers of NumPy."""
-    out, *inputs = (buffers[span.buffer][span.start : span.stop] for span in (move.out, *move.inputs))
+    out, *inputs = (
+        buffers[span.buffer][span.start : span.stop] for span in (move.out, *move.inputs)
+    )
     value = inputs[0].copy()
-    with np.errstate(all="ignore"):  # a first run, to warm up, folds whatever is there, and a GPU warns of nothing
+    # a first run, to warm up, folds whatever is there, and a GPU warns of nothing
+    with np.errstate(all="ignore"):
         for arrival in inputs[1:]:
             value = operation.reduction.fold(value, arrival)
         if move.divisor:
@@ -195,7 +201,9 @@ class Cluster:
             busy, queued = stream == MESSAGES and at[me] is not None, device.streams[stream]
             if busy:
                 went |= self._meet(me, at)
-            elif queued and not (isinstance(queued[0], Await) and queued[0].event.passed < queued[0].number):
+            elif queued and not (
+                isinstance(queued[0], Await) and queued[0].event.passed < queued[0].number
+            ):
                 work, went = queued.popleft(), True
                 if isinstance(work, Record):
                     work.event.passed += 1
@@ -243,6 +251,11 @@ def plans(cluster, asked, src, dst):
         device, dtype = cluster.devices[me], asked.dtype
         scratch = {name: device.empty(count, dtype) for name, count in lowering.lengths.items()}
         made.append(
-            stream_plan_of(device, lowering, lowering.stages(theirs), {"src": src[me], "dst": dst[me], **scratch})
+            stream_plan_of(
+                device,
+                lowering,
+                lowering.stages(theirs),
+                {"src": src[me], "dst": dst[me], **scratch},
+            )
         )
     return made

@@ -3,9 +3,11 @@
 GPUS = {f"dev/nvidia{number}": "" for number in range(8)} | {
     "dev/nvidiactl": "",
     "dev/nvidia-uvm": "",
-    **{f"proc/driver/nvidia/gpus/0000:{bus}:00.0/information": "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 18\n"
-       for bus in ("19", "3b")},
-}  # fmt: skip
+    **{
+        f"proc/driver/nvidia/gpus/0000:{bus}:00.0/information": "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 18\n"
+        for bus in ("19", "3b")
+    },
+}
 OPEN = {
     "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"
     "GCC version:  gcc version 13.2.0\n"
@@ -13,21 +15,29 @@ OPEN = {
 CLOSED = {
     "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15 UTC\n"
 }
-SWITCHES = {f"dev/nvidia-nvswitch{number}": "" for number in range(4)} | {"dev/nvidia-nvswitchctl": ""}
+SWITCHES = {f"dev/nvidia-nvswitch{number}": "" for number in range(4)} | {
+    "dev/nvidia-nvswitchctl": ""
+}
 MANAGED = {"proc/1234/comm": "nv-fabricmanage\n"}
 LINUX = {"proc/sys/kernel/osrelease": "6.8.0-40-generic\n"}
 
 
-def port(name, layer="InfiniBand", rate="400 Gb/sec (4X NDR)", state="4: ACTIVE", driver="mlx5_core"):
+def port(
+    name, layer="InfiniBand", rate="400 Gb/sec (4X NDR)", state="4: ACTIVE", driver="mlx5_core"
+):
     """Return the files of an adapter with a port; a value that ends in / is where a link leads."""
     place = f"sys/class/infiniband/{name}"
     return {
-        f"{place}/ports/1/link_layer": f"{layer}\n", f"{place}/ports/1/rate": f"{rate}\n",
-        f"{place}/ports/1/state": f"{state}\n", f"{place}/device/driver": f"sys/bus/pci/drivers/{driver}/",
-    }  # fmt: skip
+        f"{place}/ports/1/link_layer": f"{layer}\n",
+        f"{place}/ports/1/rate": f"{rate}\n",
+        f"{place}/ports/1/state": f"{state}\n",
+        f"{place}/device/driver": f"sys/bus/pci/drivers/{driver}/",
+    }
 
 
-RAILS = port("mlx5_0") | port("mlx5_1") | port("mlx5_2", "Ethernet", "100 Gb/sec (4X EDR)", "1: DOWN")
+RAILS = (
+    port("mlx5_0") | port("mlx5_1") | port("mlx5_2", "Ethernet", "100 Gb/sec (4X EDR)", "1: DOWN")
+)
 EFA = port("rdmap79s0", "Unspecified", "100 Gb/sec (4X EDR)", driver="efa")
 
 

@@ -14,11 +14,14 @@ class FakeHost:
             (self.sys / "class" / at).mkdir(parents=True, exist_ok=True)
             (self.sys / "class" / at / name).write_text(f"{content}\n")
 
-    def netdev(self, name, sent=0, received=0, *, kind=ETHERNET, flags="0x1003", hardware=True, **more):
+    def netdev(
+        self, name, sent=0, received=0, *, kind=ETHERNET, flags="0x1003", hardware=True, **more
+    ):
         at = f"net/{name}"
         self.put(at, type=kind, flags=flags, mtu=9000, speed=more.pop("speed", 100000))
         self.put(
-            f"{at}/statistics", **{"tx_bytes": sent, "rx_bytes": received, "tx_dropped": 0, "rx_dropped": 0, **more}
+            f"{at}/statistics",
+            **{"tx_bytes": sent, "rx_bytes": received, "tx_dropped": 0, "rx_dropped": 0, **more},
         )
         if hardware:
             (self.sys / "class" / at / "device").mkdir(exist_ok=True)

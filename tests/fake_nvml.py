@@ -16,7 +16,8 @@ class Nvml:
 
     Args:
         fields: the values of fields, by name and scope; those in ``short`` have 32 bits.
-        queries: the answers of functions without "nvmlDeviceGet", for all arguments or by (function, argument).
+        queries: the answers of functions without "nvmlDeviceGet", for all arguments or by
+            (function, argument).
     """
 
     NVMLError = NvmlError
@@ -50,4 +51,8 @@ class Nvml:
         key = name.removeprefix("NVML_FI_DEV_"), scope
         value_type = SHORT if key[0] in self.short else LONG
         value = SimpleNamespace(ullVal=self.fields.get(key))
-        return [SimpleNamespace(nvmlReturn=0 if key in self.fields else 3, valueType=value_type, value=value)]
+        return [
+            SimpleNamespace(
+                nvmlReturn=0 if key in self.fields else 3, valueType=value_type, value=value
+            )
+        ]

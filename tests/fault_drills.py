@@ -1,7 +1,7 @@
 """The drills of tests/slurm/test_life.py: what happens to a sweep on Slurm.
 
-Most of a drill is waiting. So all drills that the selected tests look at run at the same time, each on nodes and in a
-partition of its own, and a test sees what came of one: each drill is a fixture.
+Most of a drill is waiting. So all drills that the selected tests look at run at the same time, each
+on nodes and in a partition of its own, and a test sees what came of one: each drill is a fixture.
 """
 
 import itertools
@@ -90,8 +90,11 @@ def sandboxes(new_testbed, wanted, disk, tmp_path_factory, mpiexec):  # noqa: AR
         _, count, own_testbed = DRILLS[name]
         testbed = new_testbed(name.replace("_", "-")) if own_testbed else shared
         nodes = [f"n{next(beds[testbed])}" for _ in range(count)]
-        partition = "work" if own_testbed or name == "success" else name  # it alone outlives slurmctld
-        sandboxes[name] = SweepSandbox(testbed, tmp_path_factory.mktemp(name), name, nodes, disk, partition)
+        # it alone outlives slurmctld
+        partition = "work" if own_testbed or name == "success" else name
+        sandboxes[name] = SweepSandbox(
+            testbed, tmp_path_factory.mktemp(name), name, nodes, disk, partition
+        )
     for testbed, numbers in beds.items():
         testbed.up("--nodes", next(numbers) - 1, "--rate", "none")
         here = [sandbox for sandbox in sandboxes.values() if sandbox.testbed is testbed]
@@ -104,7 +107,8 @@ def sandboxes(new_testbed, wanted, disk, tmp_path_factory, mpiexec):  # noqa: AR
     yield sandboxes
     for testbed in beds:
         none = partial(testbed.slurm, "squeue", "--noheader")
-        wait(lambda none=none: none() == "", "jobs are left", ENDS_S, every=0.5)  # or cleared away still
+        # or cleared away still
+        wait(lambda none=none: none() == "", "jobs are left", ENDS_S, every=0.5)
         testbed.command("down")
 
 
@@ -112,10 +116,13 @@ def sandboxes(new_testbed, wanted, disk, tmp_path_factory, mpiexec):  # noqa: AR
 def running(sandboxes):
     """The drills, all ended; they began with the longest.
 
-    No test goes on before: between two of them pytest exchanges ``sys.stdout``, to which a drill's ``status`` prints.
+    No test goes on before: between two of them pytest exchanges ``sys.stdout``, to which a drill's
+    ``status`` prints.
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        drills = {name: pool.submit(hold, DRILLS[name][0], sandbox) for name, sandbox in sandboxes.items()}
+        drills = {
+            name: pool.submit(hold, DRILLS[name][0], sandbox) for name, sandbox in sandboxes.items()
+        }
         wait_for_all(drills.values())
         return drills
 
@@ -187,11 +194,19 @@ def no_controller(sandbox):
     results["interrupted"] = sandbox.end(sweep)
     kept = sandbox.measured()
     sandbox.testbed.restart("head", "slurmctld")
-    wait(lambda: sandbox.testbed.run("scontrol", "ping").code == 0, "slurmctld does not come back", every=0.5)
+    wait(
+        lambda: sandbox.testbed.run("scontrol", "ping").code == 0,
+        "slurmctld does not come back",
+        every=0.5,
+    )
 
     sweep = without_controller()
     sandbox.signal(signal.SIGCONT)
-    wait((sandbox.out / "raw" / "mpi.n2x1.h5").exists, "ranks do not go on without a controller", every=0.5)
+    wait(
+        (sandbox.out / "raw" / "mpi.n2x1.h5").exists,
+        "ranks do not go on without a controller",
+        every=0.5,
+    )
     sandbox.testbed.restart("head", "slurmctld")
     results["last"] = sandbox.end(sweep)
     return sandbox, results, kept
@@ -214,7 +229,11 @@ def near_time_limit(sandbox):
     sweep = sandbox.measuring(*arguments)
     sandbox.shorten(75)  # its signal is due 60 s before the end
     first = sandbox.interrupted(sweep)
-    status, kept, files = sandbox.status(), sandbox.measured(), sorted(path.name for path in sandbox.out.glob("raw/*"))
+    status, kept, files = (
+        sandbox.status(),
+        sandbox.measured(),
+        sorted(path.name for path in sandbox.out.glob("raw/*")),
+    )
     return sandbox, first, status, kept, files, sandbox.hpccoll("sweep", *arguments)
 
 
@@ -239,10 +258,20 @@ def plain(sandbox):
     """A sweep by Snakemake alone."""
     sandbox.plant()
     return sandbox, sandbox.run(
-        sys.executable, "-m", "snakemake", "-s", workflow_directory() / "Snakefile",
-        "--workflow-profile", workflow_directory() / "profiles" / "testbed", "--configfile", "s.yaml",
-        "--config", "profile=testbed", "out=results/s", "site=site.yaml",
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "snakemake",
+        "-s",
+        workflow_directory() / "Snakefile",
+        "--workflow-profile",
+        workflow_directory() / "profiles" / "testbed",
+        "--configfile",
+        "s.yaml",
+        "--config",
+        "profile=testbed",
+        "out=results/s",
+        "site=site.yaml",
+    )
 
 
 @drill(nodes=2)
@@ -297,7 +326,9 @@ def no_pmi(sandbox):
 @drill(nodes=4)
 def separate(sandbox):
     """A job for each size, one of them a single rank; a node is drained, and there never were as many as are asked."""
-    sandbox.testbed.slurm("scontrol", "update", f"nodename={sandbox.nodes[-1]}", "state=drain", "reason=drill")
+    sandbox.testbed.slurm(
+        "scontrol", "update", f"nodename={sandbox.nodes[-1]}", "state=drain", "reason=drill"
+    )
     arguments = sandbox.plant(nodes="1, 2, 4, 8", more="scaling: separate\n")
     return sandbox, sandbox.hpccoll("sweep", *arguments, "--", "--jobs", "2")
 
@@ -308,14 +339,26 @@ def wrong_launchers(sandbox):
     results = {}
     for name, launcher in LAUNCHERS.items():
         sandbox.hpccoll("plan", *sandbox.plant(launcher=launcher), "--out", name)
-        words = shlex.join([sys.executable, "-m", "hpccoll", "launch", f"{name}/plan.json", "mpi.n2x1"])
+        words = shlex.join(
+            [sys.executable, "-m", "hpccoll", "launch", f"{name}/plan.json", "mpi.n2x1"]
+        )
         job = sandbox.run(
-            "sbatch", "--parsable", f"--partition={sandbox.name}", "--nodes=2", "--ntasks-per-node=1", "--exclusive",
-            "--output=/dev/null", f"--wrap={words} --out {name}/raw/mpi.n2x1.h5",
-        )  # fmt: skip
+            "sbatch",
+            "--parsable",
+            f"--partition={sandbox.name}",
+            "--nodes=2",
+            "--ntasks-per-node=1",
+            "--exclusive",
+            "--output=/dev/null",
+            f"--wrap={words} --out {name}/raw/mpi.n2x1.h5",
+        )
         assert job.code == 0, job.err
         code = sandbox.testbed.end_of(job.out.strip())
-        results[name] = code, sandbox.status(name), list((sandbox.home / name / "raw").glob("*.journal"))
+        results[name] = (
+            code,
+            sandbox.status(name),
+            list((sandbox.home / name / "raw").glob("*.journal")),
+        )
     return results
 
 
@@ -338,11 +381,18 @@ def cancelled(sandbox):
 def job_without_a_node(sandbox):
     """One of the nodes that a job needs is gone before it starts; the monitor has little patience."""
     prefix = job_prefix(sandbox.out)
-    sandbox.testbed.slurm("scontrol", "update", f"nodename={sandbox.nodes[1]}", "state=drain", "reason=drill")
+    sandbox.testbed.slurm(
+        "scontrol", "update", f"nodename={sandbox.nodes[1]}", "state=drain", "reason=drill"
+    )
     sandbox.testbed.run(
-        "sbatch", f"--partition={sandbox.name}", "--nodes=2", f"--job-name={prefix}-x", "--output=/dev/null",
-        "--comment=rule_measure_wildcards_mpi.n2x1", "--wrap=true",
-    )  # fmt: skip
+        "sbatch",
+        f"--partition={sandbox.name}",
+        "--nodes=2",
+        f"--job-name={prefix}-x",
+        "--output=/dev/null",
+        "--comment=rule_measure_wildcards_mpi.n2x1",
+        "--wrap=true",
+    )
     sandbox.out.mkdir(parents=True)
     return sandbox, sandbox.run(sys.executable, "-c", WATCH_JOBS, sandbox.out), sandbox.queue()
 
@@ -373,8 +423,12 @@ def bad_input(sandbox):
     arguments = sandbox.plant(nodes="1")
     alone = sandbox.home / "bin"
     alone.mkdir()
-    results["PATH"] = sandbox.run("env", f"PATH={alone}", sys.executable, "-m", "hpccoll", "sweep", *arguments)
+    results["PATH"] = sandbox.run(
+        "env", f"PATH={alone}", sys.executable, "-m", "hpccoll", "sweep", *arguments
+    )
     conf = Path(f"/run/hpccoll-testbed/{sandbox.testbed.name}/etc/slurm.conf").read_text()
     (sandbox.home / "slurm.conf").write_text(re.sub("SlurmctldPort=.*", "SlurmctldPort=1", conf))
-    results["controller"] = sandbox.hpccoll("sweep", *arguments, SLURM_CONF=str(sandbox.home / "slurm.conf"))
+    results["controller"] = sandbox.hpccoll(
+        "sweep", *arguments, SLURM_CONF=str(sandbox.home / "slurm.conf")
+    )
     return sandbox, results, sandbox.queue()

@@ -36,7 +36,9 @@ def in_child(judge: Callable[[], str]) -> tuple[str, float]:
         before = _peak_mib()
         result = judge()
         growth = _peak_mib() - before
-        os.write(write, (f"it took {growth} MiB" if growth > GROWTH_MIB else result).encode()[:4000])
+        os.write(
+            write, (f"it took {growth} MiB" if growth > GROWTH_MIB else result).encode()[:4000]
+        )
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as pipe:
@@ -53,13 +55,18 @@ def _peak_mib() -> int:
 
 
 def main() -> int:
-    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parse.add_argument("fuzzer", choices=NUMBERS)
     parse.add_argument("--seed", type=int, default=1)
     parse.add_argument("--number", type=int, help=f"how many are tried {NUMBERS}")
     parse.add_argument("--only", help="inputs of this family of commands, or outputs of this suite")
     chosen = parse.parse_args()
-    number, only = chosen.number or NUMBERS[chosen.fuzzer], {"only": chosen.only} if chosen.only else {}
+    number, only = (
+        chosen.number or NUMBERS[chosen.fuzzer],
+        {"only": chosen.only} if chosen.only else {},
+    )
     counts: Counter[str] = Counter()
     defects = 0
     with tempfile.TemporaryDirectory() as directory:

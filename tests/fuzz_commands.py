@@ -1,7 +1,7 @@
 """Bad inputs to every command, and extreme numbers behind every option: ``python tests/fuzz.py commands``.
 
-A bad input must exit with 2, print one line per mistake and leave no file. An extreme option may also do well. Each
-command runs in a child of this process, with limits of time and memory.
+A bad input must exit with 2, print one line per mistake and leave no file. An extreme option may
+also do well. Each command runs in a child of this process, with limits of time and memory.
 """
 
 import json
@@ -62,7 +62,9 @@ class Input:
 
 def _yaml(keys: dict[str, object], **raw: str) -> str:
     """Return keys with their values as YAML, and some with a text as it stands."""
-    return "".join(f"{key}: {raw.get(key) or json.dumps(value)}\n" for key, value in {**keys, **raw}.items())
+    return "".join(
+        f"{key}: {raw.get(key) or json.dumps(value)}\n" for key, value in {**keys, **raw}.items()
+    )
 
 
 @cache
@@ -78,7 +80,11 @@ def bad_sweep(draw: random.Random) -> str:
     elif key in ("collectives", "algorithms", "devices", "transports", "dtypes", "ops", "mapping"):
         values += bad_inputs.NO_WORDS
     lines = [last_of_each_key(LEAST + draw.choice(bad_inputs.SWEEPS) + "\n") for _ in range(3)]
-    changed = [_yaml(draw.choice(_shipped(sweep_files(workflow_directory()))), **{key: draw.choice(values)})] * 4
+    changed = [
+        _yaml(
+            draw.choice(_shipped(sweep_files(workflow_directory()))), **{key: draw.choice(values)}
+        )
+    ] * 4
     return draw.choice([draw.choice(bad_inputs.FILES), *lines, *changed])
 
 
@@ -88,7 +94,9 @@ def bad_site(draw: random.Random) -> str:
     is_number = key in ("minutes", "cpus_per_task", "signal_s", "start_s")
     values = bad_inputs.VALUES + bad_inputs.NO_NUMBERS * is_number
     lines = last_of_each_key(_yaml(good) + draw.choice(bad_inputs.SITES) + "\n")
-    return draw.choice([draw.choice(bad_inputs.FILES), lines, *[_yaml(good, **{key: draw.choice(values)})] * 3])
+    return draw.choice(
+        [draw.choice(bad_inputs.FILES), lines, *[_yaml(good, **{key: draw.choice(values)})] * 3]
+    )
 
 
 def bad_json(draw: random.Random, good: object) -> str:
@@ -107,13 +115,22 @@ def bad_json(draw: random.Random, good: object) -> str:
 
 
 JOB = Job(
-    name="mpi.p2", ranks=2, environment={"A": "b"}, communicator={"max_ctas": 4}, variant="a",
+    name="mpi.p2",
+    ranks=2,
+    environment={"A": "b"},
+    communicator={"max_ctas": 4},
+    variant="a",
     cases=(Case(collective="all_reduce", algorithm="ring", bytes=8, params={"channels": 2}),),
-)  # fmt: skip
+)
 PLAN = Plan(
-    name="a", profile="local", jobs=(JOB,), skips=(), launcher=Launcher(command="mpiexec -n {ranks}"), resources={},
+    name="a",
+    profile="local",
+    jobs=(JOB,),
+    skips=(),
+    launcher=Launcher(command="mpiexec -n {ranks}"),
+    resources={},
     estimated_s=1.0,
-)  # fmt: skip
+)
 
 
 def bad_job(draw: random.Random) -> str:
@@ -122,7 +139,9 @@ def bad_job(draw: random.Random) -> str:
 
 def bad_plan(draw: random.Random) -> str:
     """Return a plan whose job is bad; a launch reads its own job and no other one."""
-    return json.dumps({**json.loads(PLAN.to_json()), "jobs": "@"}).replace('"@"', f"[{bad_job(draw)}]")
+    return json.dumps({**json.loads(PLAN.to_json()), "jobs": "@"}).replace(
+        '"@"', f"[{bad_job(draw)}]"
+    )
 
 
 @cache
@@ -130,15 +149,24 @@ def _table() -> dict[str, object]:
     """Return a table, less what is for people and no command looks at."""
     table = measured_table({"ring": {8: 1e-6, 1024: 3e-6}}).to_json()
     of_a_run = {"run_id", "machine", "mpi"}
-    return {**table, "runs": [{name: run[name] for name in of_a_run & run.keys()} for run in table["runs"]]}
+    return {
+        **table,
+        "runs": [{name: run[name] for name in of_a_run & run.keys()} for run in table["runs"]],
+    }
 
 
 FILES: dict[str, Callable[[random.Random], str | bytes]] = {
-    "a.yaml": lambda _: LEAST, "auto.yaml": lambda _: last_of_each_key(f"{LEAST}algorithms: auto\ntable: table.json"),
-    "sweep.yaml": bad_sweep, "site.yaml": bad_site, "table.json": lambda draw: bad_json(draw, _table()),
-    "job.json": bad_job, "plan.json": bad_plan, "good.json": lambda _: PLAN.to_json(), "a.log": lambda _: "x",
+    "a.yaml": lambda _: LEAST,
+    "auto.yaml": lambda _: last_of_each_key(f"{LEAST}algorithms: auto\ntable: table.json"),
+    "sweep.yaml": bad_sweep,
+    "site.yaml": bad_site,
+    "table.json": lambda draw: bad_json(draw, _table()),
+    "job.json": bad_job,
+    "plan.json": bad_plan,
+    "good.json": lambda _: PLAN.to_json(),
+    "a.log": lambda _: "x",
     "random": lambda draw: draw.randbytes(9999) + b"\xff",
-}  # fmt: skip
+}
 """The content of the files that command lines name."""
 NAMED = {"auto.yaml": ("auto.yaml", "table.json"), ".": ("plan.json",)}
 """What comes with some words, each the names of files."""
@@ -147,7 +175,8 @@ WORDS: dict[str, Sequence[str]] = {
     "PLANNER": ("plan", "plan", "sweep"), "READER": ("report", "export", "status", "fit"),
     "NO_FILE": NO_FILES, "PLANNING": bad_inputs.PLANNING, "NUMBER": bad_inputs.NUMBERS, "RESULTS": (RESULTS,),
     "COUNT": ("-b", "-e", "-f", "-n", "-w", "--seconds", "--timeout", "--rounds", "--seed", "--aggregators"),
-    "NO_COUNT": tuple(n for n in bad_inputs.NUMBERS if n not in ("1.5", "1e14", "1e20")),  # some may be fractions
+    # some may be fractions
+    "NO_COUNT": tuple(n for n in bad_inputs.NUMBERS if n not in ("1.5", "1e14", "1e20")),
     "CHOICE": ("-c", "-t", "-d", "-o", "--device", "--variant", "--mapping", "--network", "--shape", "-a"),
     "NO_CHOICE": ("rign", ESCAPE, LONG, "-", "9", bad_inputs.ALMOST), "NO_FORMAT": ("xml", "", LONG, ESCAPE),
     "PARAM": ("channels=0", "channels=99999999", "segment=99T", "chanels=1", "=", "channels=" + "9" * 5000),
@@ -193,7 +222,8 @@ def bad(draw: random.Random, family: str) -> Input:
         option, equals, value = word.rpartition("=")
         words.append(f"{option}{equals}{draw.choice(WORDS.get(value, [value]))}")
         files |= {name: FILES[name](draw) for name in NAMED.get(value, [value]) if name in FILES}
-    may_be_valid = words[0] == "launch"  # a variable may have a long value; the launch then lacks the file of its job
+    # a variable may have a long value; the launch then lacks the file of its job
+    may_be_valid = words[0] == "launch"
     return Input(tuple(words), files, may_be_valid)
 
 
@@ -207,8 +237,21 @@ COMMANDS = {
     "compare": ["compare", RESULTS, RESULTS],
     "accept": ["accept", RESULTS, "--cluster=1x25g-tcp"],
     "predict": ["predict", "--cluster=8xh100-400g", "--nodes=2", "-b8"],
-    "predict step": ["predict", "step", "--model=gpt2", "--cluster=8xh100-400g", "--nodes=2", "--compute=27ms"],
-    "predict step (closed form)": ["predict", "step", "--params=1e9", "--rate=400gbit", "--compute=27ms"],
+    "predict step": [
+        "predict",
+        "step",
+        "--model=gpt2",
+        "--cluster=8xh100-400g",
+        "--nodes=2",
+        "--compute=27ms",
+    ],
+    "predict step (closed form)": [
+        "predict",
+        "step",
+        "--params=1e9",
+        "--rate=400gbit",
+        "--compute=27ms",
+    ],
     "show": ["show", "ring", "-p", "4"],
     "show (as GOAL)": ["show", "ring", "-p", "4", "-b", "1K", "--format", "goal"],
     "import": ["import", OSU, "--out=F.h5"],
@@ -230,7 +273,9 @@ def extreme(draw: random.Random) -> Input:
     """Return a command with an extreme number behind an option."""
     command = draw.choice([*COMMANDS])
     option = draw.choice(options(command))
-    number = draw.choice([each for each in bad_inputs.EXTREMES if (option, each) != ("--out", "nan")])
+    number = draw.choice(
+        [each for each in bad_inputs.EXTREMES if (option, each) != ("--out", "nan")]
+    )
     value = f"{draw.choice(bad_inputs.PARAMETERS)}={number}" if option == "--param" else number
     word = f"{option}{'=' * option.startswith('--')}{value}"
     return Input((*COMMANDS[command], word), {"a.yaml": LEAST}, may_be_valid=True)
@@ -254,7 +299,9 @@ def fault(of: Input, result: CommandResult) -> str:
         return f"it ended with {result.code}: {result.err[-300:]}"
     if "Traceback" in result.err or "nan" in result.out.split():
         return "it printed a traceback, or nan"
-    if result.code == 2 and (result.out or not lines or any(not line.startswith("hpccoll: ") for line in lines)):
+    if result.code == 2 and (
+        result.out or not lines or any(not line.startswith("hpccoll: ") for line in lines)
+    ):
         return f"it did not say one line for each mistake: {result.out[:300]}{result.err[-300:]}"
     bad = [line for line in lines if not line.isprintable() or len(line) > MAX_LINE_CHARACTERS]
     return f"it printed control characters or a long line: {bad[0][:300]!r}" if bad else ""
@@ -274,9 +321,15 @@ def defect_of(tried: Input) -> str:
         return defect or (f"it left {sorted(map(str, left))[:5]}" if left else "")
 
 
-def trials(seed: int, number: int, _directory: Path, only: str | None = None) -> Iterator[tuple[str, str, bool]]:
+def trials(
+    seed: int, number: int, _directory: Path, only: str | None = None
+) -> Iterator[tuple[str, str, bool]]:
     """Yield inputs of all families or of one, the defect in the response to each, and whether there is one."""
     for each in islice(inputs(seed, [only] if only else FAMILIES), number):
         defect = in_child(lambda each=each: defect_of(each))[0]
         files = {name: content[:300] for name, content in each.files.items()}
-        yield f"{[word[:80] for word in each.arguments]} {files}", defect or "ended as they should", bool(defect)
+        yield (
+            f"{[word[:80] for word in each.arguments]} {files}",
+            defect or "ended as they should",
+            bool(defect),
+        )

@@ -1,9 +1,10 @@
 """Damaged raw files and journals, and how they are read: ``python tests/fuzz.py files``.
 
-A bit, bytes, a block of zeros, a cut, two swapped blocks; in journals also a line that is deleted, repeated, swapped
-with another, moved, or of another journal. Damage may be harmless: the results are unchanged. The reader may refuse the
-file in one line. In a journal it may lose lines that it names, while the others are unchanged. Anything else is a
-defect: a changed figure, another exception, a process that dies or hangs, changed lines that are not named.
+A bit, bytes, a block of zeros, a cut, two swapped blocks; in journals also a line that is deleted,
+repeated, swapped with another, moved, or of another journal. Damage may be harmless: the results
+are unchanged. The reader may refuse the file in one line. In a journal it may lose lines that it
+names, while the others are unchanged. Anything else is a defect: a changed figure, another
+exception, a process that dies or hangs, changed lines that are not named.
 """
 
 import random
@@ -31,8 +32,14 @@ def results(path: Path) -> RawResults:
     job = raw_examples.job(*cases, effort=Effort(rounds=2))
     evidence = {"record": {"nccl": "2.27"}, "why": None, "logs": "x.logs"}
     first = [raw_examples.round_outcome(1, case, iterations=20) for case in cases[:3]]
-    second = [raw_examples.round_outcome(2, cases[0], iterations=30, events=True), raw_examples.skipped(cases[3])]
-    attempts = [(raw_examples.attempt(1), first), (raw_examples.attempt(2, evidence=evidence), second)]
+    second = [
+        raw_examples.round_outcome(2, cases[0], iterations=30, events=True),
+        raw_examples.skipped(cases[3]),
+    ]
+    attempts = [
+        (raw_examples.attempt(1), first),
+        (raw_examples.attempt(2, evidence=evidence), second),
+    ]
     failures = [Failure(case_id=cases[2].id, rank=1, message="stuck", attempt=1)]
     return RawResults(path=path, job=job, attempts=attempts, failures=failures)
 
@@ -47,8 +54,12 @@ def write_examples(directory: Path) -> dict[str, Path]:
 
 def content(raw: RawResults) -> tuple[object, dict[tuple[int, str], object]]:
     """Return the job, attempts and failures of a file, and its outcomes by attempt and case."""
-    outcomes = {(a.number, o.case.id): raw_examples.comparable(o) for a, done in raw.attempts for o in done}
-    return raw_examples.comparable((raw.job, [attempt for attempt, _ in raw.attempts], raw.failures)), outcomes
+    outcomes = {
+        (a.number, o.case.id): raw_examples.comparable(o) for a, done in raw.attempts for o in done
+    }
+    return raw_examples.comparable(
+        (raw.job, [attempt for attempt, _ in raw.attempts], raw.failures)
+    ), outcomes
 
 
 def is_part(now: object, was: object) -> bool:
@@ -99,7 +110,12 @@ def lines_changed(draw: random.Random, content: bytes) -> bytes:
     one, other = sorted(draw.sample(range(len(lines)), 2))
     left, between, right = lines[:one], lines[one:other], lines[other:]
     first, *rest = between
-    changed = [[*left, *right], [*left, *rest, *right], [*left, first, *between, *right], [*left, *rest, first, *right]]
+    changed = [
+        [*left, *right],
+        [*left, *rest, *right],
+        [*left, first, *between, *right],
+        [*left, *rest, first, *right],
+    ]
     changed.append([*left, FOREIGN, *between, *right])
     return b"\n".join(draw.choice([*changed, [*left, right[0], *rest, first, *right[1:]]]))
 

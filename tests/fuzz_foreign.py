@@ -1,7 +1,8 @@
 """Files of other programs, damaged or costly, to every command that reads some: ``python tests/fuzz.py foreign``.
 
-Recorded jobs and archives of them, logs, tuning tables, plans, clusters, models, diagnoses. A command may read such a
-file, and otherwise refuses it in one line; it never takes more than the limits of a child of this process.
+Recorded jobs and archives of them, logs, tuning tables, plans, clusters, models, diagnoses. A
+command may read such a file, and otherwise refuses it in one line; it never takes more than the
+limits of a child of this process.
 """
 
 import io
@@ -36,18 +37,32 @@ def recorder_dump() -> dict[str, object]:
 
 def kineto_trace() -> dict[str, object]:
     """Return a trace of two steps with a collective each."""
-    events = [step(0, 0, 500), kernel("allreduce", 1, 100, 50), step(1, 500, 500), kernel("allreduce", 2, 600, 50)]
+    events = [
+        step(0, 0, 500),
+        kernel("allreduce", 1, 100, 50),
+        step(1, 500, 500),
+        kernel("allreduce", 2, 600, 50),
+    ]
     path = Path("kineto.json")
     content: dict[str, object] = json.loads(write_kineto(path, 0, events).read_text())
     path.unlink()
     return content
 
 
-MPICH_TABLE = {"collective=allreduce": {"comm_size<=8": {"algorithm=MPIR_Allreduce_intra_ring": {}}}}
+MPICH_TABLE = {
+    "collective=allreduce": {"comm_size<=8": {"algorithm=MPIR_Allreduce_intra_ring": {}}}
+}
 MODEL = {
-    "model_type": "llama", "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2, "vocab_size": 1000,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "tie_word_embeddings": True,
-}  # fmt: skip
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 256,
+    "num_hidden_layers": 2,
+    "vocab_size": 1000,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "tie_word_embeddings": True,
+}
 
 
 CLUSTER = Path(hpccoll.__file__).parent / "model/clusters/1x25g-tcp.yaml"
@@ -138,7 +153,13 @@ def _ranks_of_kineto(ranks: int, operations: int) -> bytes:
     """Return a trace whose collectives name as many ranks."""
     named = str([*range(ranks)])
     events = [
-        kernel("allreduce", number, 100 * number, 50, **{"Process Group Ranks": named, "Group size": ranks})
+        kernel(
+            "allreduce",
+            number,
+            100 * number,
+            50,
+            **{"Process Group Ranks": named, "Group size": ranks},
+        )
         for number in range(operations)
     ]
     return json.dumps({**kineto_trace(), "traceEvents": events}).encode()
@@ -207,10 +228,14 @@ def foreign(draw: random.Random) -> tuple[str, Input]:
         change = draw.choice([damaged, lines_changed]) if content.count(b"\n") > 1 else damaged
         content = change(draw, content)
     assert isinstance(content, str | bytes)
-    return what, Input(tuple(each.replace("FILE", name) for each in arguments), {name: content}, may_be_valid=True)
+    return what, Input(
+        tuple(each.replace("FILE", name) for each in arguments), {name: content}, may_be_valid=True
+    )
 
 
-def trials(seed: int, number: int, _directory: Path, only: str | None = None) -> Iterator[tuple[str, str, bool]]:
+def trials(
+    seed: int, number: int, _directory: Path, only: str | None = None
+) -> Iterator[tuple[str, str, bool]]:
     """Yield what was tried, the defect in the response, and whether there is one; ``only`` is a kind of file."""
     draw = random.Random(seed)  # noqa: S311  no secret
     tried = 0
@@ -219,4 +244,8 @@ def trials(seed: int, number: int, _directory: Path, only: str | None = None) ->
         if only in (None, what):
             tried += 1
             defect = in_child(lambda tries=tries: defect_of(tries))[0]
-            yield f"{what}: {' '.join(tries.arguments)}", defect or "ended as they should", bool(defect)
+            yield (
+                f"{what}: {' '.join(tries.arguments)}",
+                defect or "ended as they should",
+                bool(defect),
+            )

@@ -1,9 +1,10 @@
 """Damages correct outputs of other benchmarks, and checks that no import tells another number than was printed.
 
-``python tests/fuzz.py outputs`` damages one place of an output at a time: a line is lost, doubled or repeated, a device
-gets another number, a column is cut, digits are lost, or the end is missing. In some cases another output
-follows. The reader may refuse the output, and may lose results. What it returns must have the ranks, nodes, bytes and
-bandwidth of a result that was printed. tests/interop/test_import_properties.py runs fewer.
+``python tests/fuzz.py outputs`` damages one place of an output at a time: a line is lost, doubled
+or repeated, a device gets another number, a column is cut, digits are lost, or the end is missing.
+In some cases another output follows. The reader may refuse the output, and may lose results. What
+it returns must have the ranks, nodes, bytes and bandwidth of a result that was printed.
+tests/interop/test_import_properties.py runs fewer.
 """
 
 import re
@@ -57,7 +58,9 @@ def renumber(random: Random, lines: Lines, chosen: Sequence[int]) -> None:
 def lose_digits(random: Random, lines: Lines, chosen: Sequence[int]) -> None:
     """Lose one to three neighboring digits of a cell that keeps at least one."""
     at = random.choice(chosen)
-    cells = [found for found in re.finditer(r"(?<!\S)[\d.]{2,}(?!\S)", lines[at]) if "-" not in found[0]]
+    cells = [
+        found for found in re.finditer(r"(?<!\S)[\d.]{2,}(?!\S)", lines[at]) if "-" not in found[0]
+    ]
     if cells:
         cell = random.choice(cells)
         count = random.randrange(1, min(4, len(cell[0])))
@@ -67,7 +70,10 @@ def lose_digits(random: Random, lines: Lines, chosen: Sequence[int]) -> None:
 
 def cut_column(random: Random, lines: Lines, chosen: Sequence[int]) -> None:
     """Cut a column, by characters, out of all lines of tables, with or without the lines of headings."""
-    table = [*chosen, *(at for at, line in enumerate(lines) if re.search(r"#.*(ize|bytes|\(B\))", line))]
+    table = [
+        *chosen,
+        *(at for at, line in enumerate(lines) if re.search(r"#.*(ize|bytes|\(B\))", line)),
+    ]
     table = chosen if random.random() < 0.5 else table
     ends = [found.end() for found in re.finditer(r"\S+", lines[random.choice(chosen)])]
     place = random.randrange(len(ends))
@@ -101,8 +107,10 @@ def mutated(random: Random, suite: str) -> tuple[str, Output]:
         while second.given != first.given:  # what the user says must be true of both
             second = output(random, suite, like=first)
         name, lines, results = (
-            "two outputs, ", lines + second.text.splitlines(keepends=True), (*results, *second.results),
-        )  # fmt: skip
+            "two outputs, ",
+            lines + second.text.splitlines(keepends=True),
+            (*results, *second.results),
+        )
     possible = {each: at for each, (_, find) in MUTATIONS.items() if (at := find(lines))}
     chosen = random.choice(list(possible))
     MUTATIONS[chosen][0](random, lines, possible[chosen])
@@ -139,16 +147,27 @@ def mistakes(seed: int, suite: str, path: Path) -> tuple[str, bool, list[str]]:
         results = imported(made, path)
     except Exception as error:  # noqa: BLE001  any other exception is a defect
         return name, False, [f"{suite}, seed {seed}, {name}: {type(error).__name__}: {error}"]
-    return name, results is None, [
-        f"{suite}, seed {seed}, {name}: {each.case.collective} {each.case.bytes} B, {each.case.ranks} ranks on "
-        f"{each.case.nodes} nodes, {each.seconds * 1e6:.2f} us"
-        for each in results or () if not was_printed(each, made.results)
-    ]  # fmt: skip
+    return (
+        name,
+        results is None,
+        [
+            f"{suite}, seed {seed}, {name}: {each.case.collective} {each.case.bytes} B, {each.case.ranks} ranks on "
+            f"{each.case.nodes} nodes, {each.seconds * 1e6:.2f} us"
+            for each in results or ()
+            if not was_printed(each, made.results)
+        ],
+    )
 
 
-def trials(seed: int, number: int, directory: Path, only: str | None = None) -> Iterator[tuple[str, str, bool]]:
+def trials(
+    seed: int, number: int, directory: Path, only: str | None = None
+) -> Iterator[tuple[str, str, bool]]:
     """Yield the damage of outputs, the result of each, and whether that is a defect."""
     for each in range(seed * 1_000_000, seed * 1_000_000 + number):
         suite = only or list(SUITES)[each % len(SUITES)]
         name, refused, found = mistakes(each, suite, directory / "output.txt")
-        yield f"{suite}: {name}", found[0] if found else "refused" if refused else "read", bool(found)
+        yield (
+            f"{suite}: {name}",
+            found[0] if found else "refused" if refused else "read",
+            bool(found),
+        )

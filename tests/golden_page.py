@@ -12,4 +12,6 @@ def assert_golden(name, text, folder=FOLDER):
     page = folder / f"{name}.txt"
     if os.environ.get("HPCCOLL_WRITE_GOLDEN"):
         page.write_text(text)
-    assert text.splitlines() == page.read_text().splitlines(), f"{page} differs: HPCCOLL_WRITE_GOLDEN=1 writes it anew"
+    assert text.splitlines() == page.read_text().splitlines(), (
+        f"{page} differs: HPCCOLL_WRITE_GOLDEN=1 writes it anew"
+    )

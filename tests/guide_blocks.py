@@ -13,9 +13,18 @@ from shipped_sweeps import sweep_files
 
 ROOT = Path(__file__).parents[1]
 GUIDES = (
-    "README.md", "workflows/README.md", "slurm/README.md", "slurm/GPU.md", "results/README.md", "results/REPORT.md",
-    "results/CHOOSE.md", "results/PREDICT.md", "results/FILES.md", "results/ALL_IS_WELL.md", "hpccoll/README.md",
-)  # fmt: skip
+    "README.md",
+    "workflows/README.md",
+    "slurm/README.md",
+    "slurm/GPU.md",
+    "results/README.md",
+    "results/REPORT.md",
+    "results/CHOOSE.md",
+    "results/PREDICT.md",
+    "results/FILES.md",
+    "results/ALL_IS_WELL.md",
+    "hpccoll/README.md",
+)
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 ON_SLURM = (
@@ -29,26 +38,44 @@ ON_SLURM = (
 
 NOT_RUN = {
     ("README.md", "pip install -e '.[local,analysis]'"): "needs a network; prepare() sweeps",
-    ("README.md", "hpccoll doctor                                            #"): "needs slurmdbd and the site's MPI; "
+    (
+        "README.md",
+        "hpccoll doctor                                            #",
+    ): "needs slurmdbd and the site's MPI; "
     "slurm/README.md has the same commands for the profile slurm-nodbd",
     ("README.md", "pip install -e '.[cuda12]'"): "needs a network and GPUs",
-    ("README.md", "sbatch -N 64 slurm/diagnose.sbatch"): "has 64 nodes; tests/slurm/test_scripts.py runs it on fewer",
-    ("slurm/README.md", "slurm/testbed/testbed up --nodes 8 --cpus 1 --rate 1gbit --racks 2"): "has up to 11 hosts; "
-    "tests/slurm/test_fabric.py has racks, rails and aggregators on fewer",
-    ("results/PREDICT.md", "slurm/testbed/testbed up --nodes 8"): "has 8 hosts, and ping-pongs take minutes",
+    (
+        "README.md",
+        "sbatch -N 64 slurm/diagnose.sbatch",
+    ): "has 64 nodes; tests/slurm/test_scripts.py runs it on fewer",
+    (
+        "slurm/README.md",
+        "slurm/testbed/testbed up --nodes 8 --cpus 1 --rate 1gbit --racks 2",
+    ): "has up to 11 hosts; tests/slurm/test_fabric.py has racks, rails and aggregators on fewer",
+    (
+        "results/PREDICT.md",
+        "slurm/testbed/testbed up --nodes 8",
+    ): "has 8 hosts, and ping-pongs take minutes",
     ("slurm/GPU.md", "pip install"): "needs a network, GPUs and slurmdbd",
-    ("slurm/GPU.md", "sbatch -N 2 slurm/nccl.sbatch"): "needs GPUs; tests/slurm/test_scripts.py runs them with a "
-    "stand-in for srun",
+    (
+        "slurm/GPU.md",
+        "sbatch -N 2 slurm/nccl.sbatch",
+    ): "needs GPUs; tests/slurm/test_scripts.py runs them with a stand-in for srun",
     ("slurm/GPU.md", "NCCL_DEBUG=INFO"): "starts a training program on GPUs",
-    ("hpccoll/README.md", "python -m hpccoll.executor.build --sanitize"): "compiles and tests for minutes",
-    ("results/CHOOSE.md", "hpccoll compare --make-reference run1.txt"): "has six outputs; tests/cli/test_accept.py "
-    "runs it",
+    (
+        "hpccoll/README.md",
+        "python -m hpccoll.executor.build --sanitize",
+    ): "compiles and tests for minutes",
+    (
+        "results/CHOOSE.md",
+        "hpccoll compare --make-reference run1.txt",
+    ): "has six outputs; tests/cli/test_accept.py runs it",
     ("results/FILES.md", "h5dump"): "tests/analysis/test_files_guide.py runs it",
     ("results/CHOOSE.md", "hpccoll compare results/last-week"): "noise decides its exit code; "
     "tests/analysis/test_run_comparison.py compares",
     ("results/CHOOSE.md", "hpccoll accept"): "tests/cli/test_accept.py accepts",
     ("results/FILES.md", "hpccoll import"): "tests/interop imports outputs",
-}  # fmt: skip
+}
 """Blocks that run nowhere in the tests, or elsewhere, with the reason."""
 
 SHORT = {
@@ -69,7 +96,9 @@ class Block:
     before: str  # the text of the guide before it
 
     def is_in(self, table) -> bool:
-        return any(self.guide == guide and self.text.startswith(beginning) for guide, beginning in table)
+        return any(
+            self.guide == guide and self.text.startswith(beginning) for guide, beginning in table
+        )
 
     @property
     def path(self) -> str | None:
@@ -111,21 +140,33 @@ def write_files(home: Path, guide: str) -> None:
         if block.path and block.language == "python":
             name = Path(block.path).stem
             contents, readme = home / "hpccoll" / "algorithms" / "__init__.py", home / "README.md"
-            listed = contents.read_text().replace('"all_reduce": {', f'"all_reduce": {{\n        "{name}": "{name}",')
+            listed = contents.read_text().replace(
+                '"all_reduce": {', f'"all_reduce": {{\n        "{name}": "{name}",'
+            )
             contents.write_text(listed)
-            readme.write_text(readme.read_text().replace("2(n-1)/n | `ring`", f"2(n-1)/n | `{name}`, `ring`"))
+            readme.write_text(
+                readme.read_text().replace("2(n-1)/n | `ring`", f"2(n-1)/n | `{name}`, `ring`")
+            )
 
 
 def environment(home: Path) -> dict[str, str]:
     """Return the environment of commands that import the copy, with the thread level of MPI that a reader has."""
     changed = {"PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": ""}
-    return {name: value for name, value in ENVIRONMENT.items() if name != "MPI4PY_RC_THREAD_LEVEL"} | changed
+    return {
+        name: value for name, value in ENVIRONMENT.items() if name != "MPI4PY_RC_THREAD_LEVEL"
+    } | changed
 
 
 def run_here(text: str, home: Path) -> CommandResult:
     """Run commands in the copy with bash, until one fails."""
     ran = subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", text], cwd=home, env=environment(home), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+        ["bash", "-eo", "pipefail", "-c", text],
+        cwd=home,
+        env=environment(home),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     return CommandResult(ran.returncode, ran.stdout, ran.stderr)

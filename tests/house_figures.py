@@ -1,8 +1,9 @@
 """How the house reads: ``python tests/house_figures.py`` prints the density of each room, idioms, phrases and circles.
 
-A reader reads statements, and a formatter cannot change how many there are. The figures are those of function bodies,
-without docstrings. Rich, pytest, Typer and Snakemake have 9 to 10 syntax nodes a statement, and of 1,000 statements 11
-to 41 have a conditional expression, and 17 to 37 a comprehension.
+A reader reads statements, and a formatter cannot change how many there are. The figures are those
+of function bodies, without docstrings. Rich, pytest, Typer and Snakemake have 9 to 10 syntax nodes
+a statement, and of 1,000 statements 11 to 41 have a conditional expression, and 17 to 37 a
+comprehension.
 """
 
 import ast
@@ -53,7 +54,11 @@ class Density:
 
 def rooms() -> list[str]:
     """Return the rooms of the package: its directories, and the files beside them."""
-    return sorted(path.name for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())
+    return sorted(
+        path.name
+        for path in PACKAGE.iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").exists()
+    )
 
 
 def files(room: str) -> list[Path]:
@@ -113,7 +118,9 @@ def density_of_room(room: str) -> Density:
 
 def _is_list_of_one(node: ast.AST) -> bool:
     is_literal = isinstance(node, ast.comprehension) and isinstance(node.iter, ast.List | ast.Tuple)
-    return is_literal and len(node.iter.elts) == 1 and not isinstance(node.iter.elts[0], ast.Starred)
+    return (
+        is_literal and len(node.iter.elts) == 1 and not isinstance(node.iter.elts[0], ast.Starred)
+    )
 
 
 def _is_text_times_condition(node: ast.AST) -> bool:
@@ -121,7 +128,9 @@ def _is_text_times_condition(node: ast.AST) -> bool:
         return False
     sides = node.left, node.right
     is_text = any(isinstance(side, ast.JoinedStr) or _is_string(side) for side in sides)
-    is_condition = any(isinstance(side, ast.Compare | ast.BoolOp) or _is_bool(side) for side in sides)
+    is_condition = any(
+        isinstance(side, ast.Compare | ast.BoolOp) or _is_bool(side) for side in sides
+    )
     return is_text and is_condition
 
 
@@ -138,7 +147,9 @@ def _is_bool(node: ast.AST) -> bool:
 def _is_walrus_in_filter(node: ast.AST) -> bool:
     if not isinstance(node, ast.comprehension):
         return False
-    return any(isinstance(child, ast.NamedExpr) for condition in node.ifs for child in ast.walk(condition))
+    return any(
+        isinstance(child, ast.NamedExpr) for condition in node.ifs for child in ast.walk(condition)
+    )
 
 
 def _is_nested_conditional(node: ast.AST) -> bool:
@@ -264,7 +275,9 @@ def print_counts(title: str, counts: dict[str, int]) -> None:
 
 def print_density(name: str, density: Density) -> None:
     nodes, conditionals, comprehensions, dense = density.figures
-    print(f"{name:<12} {density.statements:>10} {nodes:>6} {conditionals:>13} {comprehensions:>15} {dense:>16}")
+    print(
+        f"{name:<12} {density.statements:>10} {nodes:>6} {conditionals:>13} {comprehensions:>15} {dense:>16}"
+    )
 
 
 if __name__ == "__main__":

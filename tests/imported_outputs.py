@@ -18,7 +18,11 @@ def given_for(name):
     """Return what the user says about an example: its ranks and nodes, if the output does not say them."""
     if name.startswith("osu"):
         return SuppliedMetadata(ranks=8, nodes=2)
-    return SuppliedMetadata(nodes=2) if name.startswith(("imb", "rccl_all_gather")) else SuppliedMetadata()
+    return (
+        SuppliedMetadata(nodes=2)
+        if name.startswith(("imb", "rccl_all_gather"))
+        else SuppliedMetadata()
+    )
 
 
 def read_example(name):
@@ -42,7 +46,9 @@ def refused(directory, text, **given):
 def import_files(out, *files, ranks=8, nodes=2, **options):
     """Run the command on files; ``ranks`` and ``nodes`` are left out where they are None."""
     options = {"ranks": ranks, "nodes": nodes} | options
-    words = [word for key, value in options.items() if value is not None for word in (f"--{key}", value)]
+    words = [
+        word for key, value in options.items() if value is not None for word in (f"--{key}", value)
+    ]
     return invoke("import", *files, *words, "--out", out)
 
 

@@ -20,9 +20,12 @@ from hpccoll.transports.transport_interface import aligned_empty
 RANKS = (2, 3, 4, 8)
 PARTS = 128
 OPS = ("sum", "prod", "min", "max", "avg")
-FOLDING = ("all_reduce", "reduce_scatter")  # a reduce is an all-reduce of which one rank has the result
+# a reduce is an all-reduce of which one rank has the result
+FOLDING = ("all_reduce", "reduce_scatter")
 MOVING = tuple(  # blocks of whole parts: unequal ones have the values of all_to_all
-    name for name, family in COLLECTIVES.items() if not family.reduces and "traffic" not in family.arguments
+    name
+    for name, family in COLLECTIVES.items()
+    if not family.reduces and "traffic" not in family.arguments
 )
 
 EVERY = (*DTYPES, BFLOAT16)
@@ -60,7 +63,13 @@ class Setting:
         return [replace(self.payload, me=me).source()[unit] for me in range(self.payload.p)]
 
     def counted(self, origin: int, times: int) -> np.ndarray:
-        return self.folded([c for me, c in enumerate(self.contributions) for _ in range(times if me == origin else 1)])
+        return self.folded(
+            [
+                c
+                for me, c in enumerate(self.contributions)
+                for _ in range(times if me == origin else 1)
+            ]
+        )
 
     def folded(self, contributions: list[np.ndarray]) -> np.ndarray:
         with np.errstate(all="ignore"):  # a flipped bit may make any number
@@ -85,7 +94,11 @@ def bit_flipped(s: Setting) -> Iterator[np.ndarray]:
 
 def one_ulp_off(s: Setting) -> Iterator[np.ndarray]:
     integer = np.issubdtype(s.right.dtype, np.integer)
-    yield s.right + s.right.dtype.type(1) if integer else np.nextafter(s.right, s.right.dtype.type(np.inf))
+    yield (
+        s.right + s.right.dtype.type(1)
+        if integer
+        else np.nextafter(s.right, s.right.dtype.type(np.inf))
+    )
 
 
 def right_of(s: Setting, **other: int) -> Iterator[np.ndarray]:
@@ -95,8 +108,12 @@ def right_of(s: Setting, **other: int) -> Iterator[np.ndarray]:
 
 Fault = Callable[[Setting], Iterable[np.ndarray]]
 FAULTS: dict[str, Fault] = {
-    "one rank's contribution missing": lambda s: (s.counted(origin, 0) for origin in range(s.payload.p)),
-    "one rank's contribution counted twice": lambda s: (s.counted(origin, 2) for origin in range(s.payload.p)),
+    "one rank's contribution missing": lambda s: (
+        s.counted(origin, 0) for origin in range(s.payload.p)
+    ),
+    "one rank's contribution counted twice": lambda s: (
+        s.counted(origin, 2) for origin in range(s.payload.p)
+    ),
     "never written": lambda s: [np.resize(s.payload.sentinel(), len(s.right))],
     "zeroed": lambda s: [np.zeros_like(s.right)],
     "two parts swapped": lambda s: [s.right.reshape(-1, 2, s.grain)[:, ::-1].ravel()],
@@ -112,7 +129,9 @@ FAULTS: dict[str, Fault] = {
 ALIKE = [fault for fault in FAULTS if "contribution" not in fault]
 """Faults that there are without folding, too."""
 
-IN_MESSAGE = [fault for fault in ALIKE if fault not in ("left by the last operation", "of another seed")]
+IN_MESSAGE = [
+    fault for fault in ALIKE if fault not in ("left by the last operation", "of another seed")
+]
 """Faults of one contribution before it is folded."""
 
 
@@ -134,8 +153,10 @@ SIZES: dict[str, Callable[[int], Iterable[int]]] = {
 
 
 WRITES = AFTER, BEFORE, IN_SRC = (
-    "written after the end of a buffer", "written before the beginning of a buffer", "src overwritten",
-)  # fmt: skip
+    "written after the end of a buffer",
+    "written before the beginning of a buffer",
+    "src overwritten",
+)
 """Writes outside the buffers, with a correct result."""
 
 
@@ -185,14 +206,18 @@ class Buffers:
 
         self.setting, self.gpu = setting, gpu
         dtype = bits(setting.right).dtype
-        self.made = {name: allocate_guarded(allocate, length, dtype) for name, length in _lengths(setting).items()}
+        self.made = {
+            name: allocate_guarded(allocate, length, dtype)
+            for name, length in _lengths(setting).items()
+        }
         self.check = self.check_of(len(setting.right))
 
     def check_of(self, length: int) -> Check | GpuCheck:
         """Return the check of a result of which the plan says that it has ``length`` elements, after the operation."""
         src, dst = self.made.values()
         result = dst.memory[dst.start : dst.start + length]
-        # A check is made of the payload of turn 0; its first operation is turn 1, that of the setting.
+        # A check is made of the payload of turn 0; its first operation is turn 1, that of the
+        # setting.
         buffers = replace(self.setting.payload, generation=0), src.buffer, dst.buffer, result
         guards = [*guards_of([src, dst], self.setting.payload.me)]
         if self.gpu:
@@ -229,7 +254,9 @@ class Buffers:
         """Yield whether each of the faults outside a correct result is detected, if the result alone is correct."""
         assert self.check.wrong() == 0
         for fault, lengths in SIZES.items():
-            yield from ((fault, self.size_seen(length)) for length in lengths(len(self.setting.right)))
+            yield from (
+                (fault, self.size_seen(length)) for length in lengths(len(self.setting.right))
+            )
         yield from ((fault, self.seen(*write)) for fault, *write in writes(self.setting))
         assert self.check.wrong() == 0
 

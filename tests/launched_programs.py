@@ -10,10 +10,13 @@ from contextlib import contextmanager, suppress
 def launched(command, **options):
     """Start a program as the leader of a process group; if the block fails, end the group, and note what it printed."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    with subprocess.Popen([*map(str, command)], text=True, start_new_session=True, **options) as process:
+    with subprocess.Popen(
+        [*map(str, command)], text=True, start_new_session=True, **options
+    ) as process:
         try:
             yield process
-        except BaseException as error:  # a launcher takes its ranks along, and if it cannot they go, too
+        # a launcher takes its ranks along, and if it cannot they go, too
+        except BaseException as error:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 error.add_note("".join(filter(None, process.communicate(timeout=10))))

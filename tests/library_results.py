@@ -21,22 +21,48 @@ def library_results(library, curves, *, half=0.02, environments=None, **changes)
     for variant, times in curves.items():
         run = f"run of {variant}"
         runs.append(
-            Run(run_id=run, job=f"job of {variant}", attempt=1, created="2026-01-05T10:00:00+00:00", status="complete",
-                kind="measured", machine="4 nodes", path="a.h5", provenance={"mpi": {"version": VERSIONS[library]}},
-                variant=variant, environment=(environments or {}).get(variant, {}))
-        )  # fmt: skip
+            Run(
+                run_id=run,
+                job=f"job of {variant}",
+                attempt=1,
+                created="2026-01-05T10:00:00+00:00",
+                status="complete",
+                kind="measured",
+                machine="4 nodes",
+                path="a.h5",
+                provenance={"mpi": {"version": VERSIONS[library]}},
+                variant=variant,
+                environment=(environments or {}).get(variant, {}),
+            )
+        )
         for size, time in times.items():
             seconds = time * 1e-6
-            asked = {name: value(variant, size) if callable(value) else value for name, value in changes.items()}
+            asked = {
+                name: value(variant, size) if callable(value) else value
+                for name, value in changes.items()
+            }
             about = {
-                "requested": None if variant.endswith("default") else variant.partition("-")[2], "executed": "unknown",
-                "ranks": 4, "nodes": 4, "ranks_per_node": 1, "transport": "nccl" if library == "nccl" else "mpi",
-            }  # fmt: skip
+                "requested": None if variant.endswith("default") else variant.partition("-")[2],
+                "executed": "unknown",
+                "ranks": 4,
+                "nodes": 4,
+                "ranks_per_node": 1,
+                "transport": "nccl" if library == "nccl" else "mpi",
+            }
             rows.append(
-                make_row("native", nbytes=size, seconds=seconds, half_interval=half, variant=variant, run_id=run,
-                         round_run_ids=(run,), round_medians_s=(seconds,),
-                         round_intervals_s=((seconds * (1 - half), seconds * (1 + half)),), **(about | asked))
-            )  # fmt: skip
+                make_row(
+                    "native",
+                    nbytes=size,
+                    seconds=seconds,
+                    half_interval=half,
+                    variant=variant,
+                    run_id=run,
+                    round_run_ids=(run,),
+                    round_medians_s=(seconds,),
+                    round_intervals_s=((seconds * (1 - half), seconds * (1 + half)),),
+                    **(about | asked),
+                )
+            )
     return Results(rows=tuple(rows), runs=tuple(runs), planned=len(rows))
 
 

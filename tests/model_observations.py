@@ -36,7 +36,15 @@ def observation(collective, algorithm, nbytes, seconds, layout=SIX_NODES, about=
 
 
 def observed(
-    collective, algorithm, layout=SIX_NODES, machine=MACHINE, sizes=SIZES, noise=0.0, rounds=5, about=(), **params
+    collective,
+    algorithm,
+    layout=SIX_NODES,
+    machine=MACHINE,
+    sizes=SIZES,
+    noise=0.0,
+    rounds=5,
+    about=(),
+    **params,
 ):
     """Return what an algorithm takes on a machine at every size: medians of rounds with relative ``noise``."""
     draw = np.random.default_rng([layout.ranks, *algorithm.encode()])
@@ -52,11 +60,21 @@ def raw_trips(executor="python", factor=1):
     """Return the raw results of ping-pongs by an executor, which take ``factor`` times as long."""
     outcomes = [
         outcome(
-            case(size, collective="send_recv", algorithm="ping_pong", op=None, root=0, params={"peer": -1}),
-            bytes=size, executor=executor, params={"peer": -1}, times=times_around(factor * (1e-6 + 1e-10 * size)),
+            case(
+                size,
+                collective="send_recv",
+                algorithm="ping_pong",
+                op=None,
+                root=0,
+                params={"peer": -1},
+            ),
+            bytes=size,
+            executor=executor,
+            params={"peer": -1},
+            times=times_around(factor * (1e-6 + 1e-10 * size)),
         )
         for size in (2**k for k in range(10, 16))
-    ]  # fmt: skip
+    ]
     measured = job(*(one.case for one in outcomes))
     run = attempt(run_id=f"run by {executor}")
     return RawResults(path=Path(f"{executor}.h5"), job=measured, attempts=[(run, outcomes)])

@@ -33,12 +33,18 @@ def whole_model():
         MACHINE,
         tiers={
             **MACHINE.tiers,
-            "rack": Tier((MessageCosts(latency_s=3e-5, byte_s=1e-15), MessageCosts(5000, 9e-5, byte_s=1e-15))),
+            "rack": Tier(
+                (MessageCosts(latency_s=3e-5, byte_s=1e-15), MessageCosts(5000, 9e-5, byte_s=1e-15))
+            ),
         },
         port_byte_s=8e-9,
         cpus=Cpus(2, 6e-9, "machine"),
     )
-    about, four, six = {"kind": "measured on a testbed", "cpus": 2}, Layout.of(4, 1), Layout.of(8, 1)
+    about, four, six = (
+        {"kind": "measured on a testbed", "cpus": 2},
+        Layout.of(4, 1),
+        Layout.of(8, 1),
+    )
     here = {"machine": machine, "noise": 0.01, "sizes": SIZES, "about": about}
     calibration = [
         *observed("send_recv", "ping_pong", four, **here),

@@ -19,10 +19,18 @@ def unshared(require, options, script, *, timeout=300, **variables):
         timeout: the limit of the script in seconds.
         variables: further environment variables.
     """
-    allowed = subprocess.run(["unshare", *options, "true"], capture_output=True, text=True, check=False)
-    require(allowed.returncode == 0, f"unshare {' '.join(options)} is refused: {allowed.stderr.strip()}")
+    allowed = subprocess.run(
+        ["unshare", *options, "true"], capture_output=True, text=True, check=False
+    )
+    require(
+        allowed.returncode == 0, f"unshare {' '.join(options)} is refused: {allowed.stderr.strip()}"
+    )
     ended = subprocess.run(
-        ["unshare", *options, "bash", "-c", script], capture_output=True, text=True, timeout=timeout, check=False,
+        ["unshare", *options, "bash", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
         env={**ENVIRONMENT, **variables},
-    )  # fmt: skip
+    )
     return CommandResult(ended.returncode, ended.stdout, ended.stderr)

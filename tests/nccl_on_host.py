@@ -1,7 +1,8 @@
 """CuPy's and nccl4py's own bindings of NCCL on ranks without a GPU: tests/gpu/libnccl is NCCL, host memory the GPU's.
 
-CuPy's arrays, communicators and groups and all of nccl4py are real. What CuPy needs of CUDA is replaced: a stream is a
-thread of the test library, kernels are compiled for the host and queued on it, and uploads are made at once.
+CuPy's arrays, communicators and groups and all of nccl4py are real. What CuPy needs of CUDA is
+replaced: a stream is a thread of the test library, kernels are compiled for the host and queued on
+it, and uploads are made at once.
 """
 
 import ctypes
@@ -52,13 +53,17 @@ class HostArray(cupy.ndarray):
 
 def array_of(values, owner=None):
     """Return an array of CuPy on the memory of ``values``, which keeps ``owner`` alive."""
-    memory = cupy.cuda.UnownedMemory(values.ctypes.data, values.nbytes, values if owner is None else owner, 0)
+    memory = cupy.cuda.UnownedMemory(
+        values.ctypes.data, values.nbytes, values if owner is None else owner, 0
+    )
     return HostArray(values.shape, values.dtype, cupy.cuda.MemoryPointer(memory, 0))
 
 
 def host_view(array):
     """Return the array of NumPy on the memory of an array of CuPy."""
-    return np.frombuffer((ctypes.c_char * array.nbytes).from_address(address(array)), array.dtype).reshape(array.shape)
+    return np.frombuffer(
+        (ctypes.c_char * array.nbytes).from_address(address(array)), array.dtype
+    ).reshape(array.shape)
 
 
 POLL_S = 5e-5
@@ -149,7 +154,11 @@ class HostGpu(gpu.Gpu):
         self._cupy, self.number, self.id = cupy, number, f"0000:{number:02x}:00.0"
         self.library = load(directory)
         self.select()
-        self.stream, self._kernels, self._directory = Stream(self.library), HostKernels(directory), directory
+        self.stream, self._kernels, self._directory = (
+            Stream(self.library),
+            HostKernels(directory),
+            directory,
+        )
         fold._function = queued_folds(directory)
 
     def calls(self):
@@ -176,7 +185,9 @@ class HostGpu(gpu.Gpu):
 
     def array_at(self, address, count, dtype, owner):
         element = gpu_dtype(dtype)
-        values = np.frombuffer((ctypes.c_char * (count * element.itemsize)).from_address(address), element)
+        values = np.frombuffer(
+            (ctypes.c_char * (count * element.itemsize)).from_address(address), element
+        )
         return array_of(values, owner)
 
     def upload(self, values):
@@ -205,9 +216,13 @@ class HostGpu(gpu.Gpu):
 
     def idle(self):
         if getattr(CURRENT, "device", 0) != self.number:
-            raise AssertionError(f"a query of a stream of GPU {self.number} creates a context on the current GPU")
+            raise AssertionError(
+                f"a query of a stream of GPU {self.number} creates a context on the current GPU"
+            )
         if self.broken:
-            raise GpuFailedError(f"GPU {self.id} of {platform.node()} failed: cudaErrorECCUncorrectable")
+            raise GpuFailedError(
+                f"GPU {self.id} of {platform.node()} failed: cudaErrorECCUncorrectable"
+            )
         done = self.stream.done
         if not done:
             time.sleep(POLL_S)

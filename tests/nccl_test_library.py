@@ -10,7 +10,17 @@ from cpu_kernels import HostGpu, compile_folds, pause_function
 
 SOURCE = Path(__file__).parent / "gpu" / "libnccl" / "nccl.c"
 NAME = "libnccl.so.2"
-FLAGS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fwrapv", "-shared", "-fPIC", "-pthread")
+FLAGS = (
+    "-std=gnu11",
+    "-O1",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-fwrapv",
+    "-shared",
+    "-fPIC",
+    "-pthread",
+)
 
 
 def missing():
@@ -34,7 +44,9 @@ def compile_all(directory):
 
 def compile_library(directory, *flags):
     """Compile the library alone."""
-    subprocess.run(["gcc", *FLAGS, *flags, f"-Wl,-soname,{NAME}", "-o", directory / NAME, SOURCE], check=True)
+    subprocess.run(
+        ["gcc", *FLAGS, *flags, f"-Wl,-soname,{NAME}", "-o", directory / NAME, SOURCE], check=True
+    )
 
 
 def load(directory):

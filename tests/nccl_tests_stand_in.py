@@ -1,7 +1,8 @@
 """Prints what sendrecv_perf of nccl-tests printed on two hosts, with times that faults of the machine stretch.
 
-It runs as the program does: a process on each of two hosts, the first of which prints. PAIR has the hosts, or Slurm's
-variables have them; FAULTS is JSON with ``slow`` (factors by host), ``broken``, ``wrong`` and ``silent`` (hosts).
+It runs as the program does: a process on each of two hosts, the first of which prints. PAIR has the
+hosts, or Slurm's variables have them; FAULTS is JSON with ``slow`` (factors by host), ``broken``,
+``wrong`` and ``silent`` (hosts).
 """
 
 import json
@@ -28,7 +29,9 @@ def hosts_of_step():
     if not (ranges := re.fullmatch(r"(\w+)\[(.*)\]", names)):
         return names.split(",")
     ends = [each.split("-") for each in ranges[2].split(",")]
-    return [f"{ranges[1]}{number}" for each in ends for number in range(int(each[0]), int(each[-1]) + 1)]
+    return [
+        f"{ranges[1]}{number}" for each in ends for number in range(int(each[0]), int(each[-1]) + 1)
+    ]
 
 
 def main():
@@ -50,7 +53,10 @@ def main():
     text = RECORDED.read_text().replace("all_reduce_perf", "sendrecv_perf")
     lines = [line for line in text.splitlines(keepends=True) if not re.match("#  Rank  [13]", line)]
     for rank, host in enumerate(hosts):
-        lines = [re.sub(rf"Rank  {2 * rank}(.*) node{rank} ", rf"Rank  {rank}\1 {host} ", line) for line in lines]
+        lines = [
+            re.sub(rf"Rank  {2 * rank}(.*) node{rank} ", rf"Rank  {rank}\1 {host} ", line)
+            for line in lines
+        ]
     rows = [number for number, line in enumerate(lines) if line.lstrip()[:1].isdigit()]
     for number in rows:
         cells = lines[number].split()

@@ -35,17 +35,25 @@ class Variant(NamedTuple):
 
     @property
     def label(self):
-        kind = {name: value for name, value in self.macros.items() if name not in ("THREADS", "UNROLL")}
+        kind = {
+            name: value for name, value in self.macros.items() if name not in ("THREADS", "UNROLL")
+        }
         return " ".join([self.source.name, *(f"{name}={value}" for name, value in kind.items())])
 
 
 def variants():
     """Return every source in the package with every set of macros with which it is compiled."""
     macros = {
-        "fold.cu": [kernel_macros(element, op) for element, op in product(KERNEL_TYPES, OPS.values())],
+        "fold.cu": [
+            kernel_macros(element, op) for element, op in product(KERNEL_TYPES, OPS.values())
+        ],
         "result_check.cu": [{"ITEMSIZE": str(size)} for size in ITEM_SIZES],
     }
-    return [Variant(source, each) for source in sorted(PACKAGE.rglob("*.cu")) for each in macros.get(source.name, [{}])]
+    return [
+        Variant(source, each)
+        for source in sorted(PACKAGE.rglob("*.cu"))
+        for each in macros.get(source.name, [{}])
+    ]
 
 
 class Nvrtc:
@@ -77,7 +85,9 @@ class Nvrtc:
         options = [f"-D{name}={value}" for name, value in variant.macros.items()]
         options += [f"--gpu-architecture={architecture}", *(more or ["--ptxas-options=-v"])]
         words = [option.encode() for option in options]
-        failed = nvrtc.nvrtcCompileProgram(program, len(words), (ctypes.c_char_p * len(words))(*words))
+        failed = nvrtc.nvrtcCompileProgram(
+            program, len(words), (ctypes.c_char_p * len(words))(*words)
+        )
         nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
         log = ctypes.create_string_buffer(size.value)
         nvrtc.nvrtcGetProgramLog(program, log)
@@ -87,7 +97,11 @@ class Nvrtc:
         if not failed:
             getattr(nvrtc, f"nvrtcGet{kind}")(program, code)
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-        said = [line for line in log.value.decode().splitlines() if line and "are deprecated and may be" not in line]
+        said = [
+            line
+            for line in log.value.decode().splitlines()
+            if line and "are deprecated and may be" not in line
+        ]
         return code.raw, "\n".join(said)
 
 
@@ -96,7 +110,11 @@ def complaints(said, kernels):
     others = [line for line in said.splitlines() if not line.startswith("ptxas")]
     frames = SPILLS.findall(said)
     missing = [] if others or len(frames) >= kernels else ["the assembler reports no stack frames"]
-    return [*others, *missing, *(f"{a} bytes of stack, {b} of spills" for a, b, _ in frames if int(a) or int(b))]
+    return [
+        *others,
+        *missing,
+        *(f"{a} bytes of stack, {b} of spills" for a, b, _ in frames if int(a) or int(b)),
+    ]
 
 
 def defect(nvrtc, variant, architecture):

@@ -28,7 +28,9 @@ class Element:
         found = []
         for part in self.inside:
             if isinstance(part, Element):
-                if tag in (None, part.tag) and all(part.has(name, value) for name, value in attributes.items()):
+                if tag in (None, part.tag) and all(
+                    part.has(name, value) for name, value in attributes.items()
+                ):
                     found.append(part)
                 found += part.all(tag, **attributes)
         return found
@@ -52,10 +54,15 @@ class Element:
             return
         if self.tag == "figure":
             yield f"[figure {self.attributes['id']}]"
-        elif self.tag in ("h1", "h2", "h3", "p", "li", "summary", "dt", "dd", "nav", "tr") and self.words:
+        elif (
+            self.tag in ("h1", "h2", "h3", "p", "li", "summary", "dt", "dd", "nav", "tr")
+            and self.words
+        ):
             cells = [cell.words for cell in self.all() if cell.tag in ("th", "td")]
             links = [f"({each.attributes['href']})" for each in self.all("a")]
-            yield " ".join([f"{self.tag}:", " | ".join(cells) if self.tag == "tr" else self.words, *links])
+            yield " ".join(
+                [f"{self.tag}:", " | ".join(cells) if self.tag == "tr" else self.words, *links]
+            )
         else:
             for part in self.inside:
                 yield from part.outline() if isinstance(part, Element) else ()

@@ -1,6 +1,7 @@
 """A second prover, as plain as one can be written: message by message, with a set of pairs in each unit.
 
-Tests hold ``hpccoll.schedule.prove`` to it on small schedules; it takes the fourth power of the number of ranks.
+Tests hold ``hpccoll.schedule.prove`` to it on small schedules; it takes the fourth power of the
+number of ranks.
 """
 
 from collections import defaultdict
@@ -32,7 +33,9 @@ class _Sets:
     def _defined(self, number, me, part):
         for unit in part.units:
             if not self.sets[me, part.buffer, unit]:
-                raise ScheduleError(f"round {number + 1}: rank {me} reads {part.buffer}[{unit}], which nothing has")
+                raise ScheduleError(
+                    f"round {number + 1}: rank {me} reads {part.buffer}[{unit}], which nothing has"
+                )
         return [self.sets[me, part.buffer, unit] for unit in part.units]
 
     def read(self, message):
@@ -46,7 +49,9 @@ class _Sets:
             mine = self._defined(number, me, message.operand)
             for held, arriving, unit in zip(mine, arrival, units, strict=True):
                 if held & arriving and not self.call.collective.idempotent:
-                    raise ScheduleError(f"round {number + 1}: rank {me} counts twice in unit {unit}")
+                    raise ScheduleError(
+                        f"round {number + 1}: rank {me} counts twice in unit {unit}"
+                    )
             arrival = [held | arriving for held, arriving in zip(mine, arrival, strict=True)]
         for unit, contributions in zip(units, arrival, strict=True):
             self.sets[me, message.landed.buffer, unit] = contributions

@@ -1,9 +1,9 @@
 """A machine that runs plans of MSCCL++ in random orders: what happens, and not what is proven.
 
-It runs a plan twice, as a program calls a collective twice: input and output are used by others in between. Between two
-``nop`` of a thread block its threads are not ordered: data moves in any order, also before a wait that stands earlier,
-and reads and writes of an operation are two events. Only what one thread does by itself, signals and waits of the same
-place in their lists, keeps its order.
+It runs a plan twice, as a program calls a collective twice: input and output are used by others in
+between. Between two ``nop`` of a thread block its threads are not ordered: data moves in any order,
+also before a wait that stands earlier, and reads and writes of an operation are two events. Only
+what one thread does by itself, signals and waits of the same place in their lists, keeps its order.
 """
 
 import json
@@ -56,7 +56,11 @@ class WrongResultError(Exception):
 def required(plan, me, number):
     """Return the contributions (rank, chunk of its input) that chunk ``number`` of the output of rank ``me`` has."""
     p, name = len(plan["gpus"]), plan["collective"]
-    block = plan["gpus"][me]["input_chunks"] if name == "allgather" else plan["gpus"][me]["output_chunks"]
+    block = (
+        plan["gpus"][me]["input_chunks"]
+        if name == "allgather"
+        else plan["gpus"][me]["output_chunks"]
+    )
     return {
         "allreduce": lambda: {(rank, number) for rank in range(p)},
         "allgather": lambda: {(number // block, number % block)},
@@ -109,7 +113,9 @@ class Machine:
                     segments.append([])
                 else:
                     segments[-1].append(one)
-            self.blocks.append({"me": me, "block": block, "segments": deque(s for s in segments if s), "now": None})
+            self.blocks.append(
+                {"me": me, "block": block, "segments": deque(s for s in segments if s), "now": None}
+            )
 
     def place(self, me, kind, number):
         """Return a chunk; in place, input and output are one buffer."""
@@ -127,8 +133,12 @@ class Machine:
         for each in one[side]:
             owner, name = me, each.get("type")
             if "buffer_id" in each:
-                refs = next(r for r in block["remote_buffer_refs"] if r["access_channel_type"] == kind)
-                remote = self.plan["gpus"][me]["remote_buffers"][refs["remote_buffer_ids"][each["buffer_id"]]]
+                refs = next(
+                    r for r in block["remote_buffer_refs"] if r["access_channel_type"] == kind
+                )
+                remote = self.plan["gpus"][me]["remote_buffers"][
+                    refs["remote_buffer_ids"][each["buffer_id"]]
+                ]
                 owner, name = remote["rank"], remote["type"]
             lists.append([self.place(owner, name, each["index"] + k) for k in range(each["size"])])
         return lists
@@ -142,7 +152,11 @@ class Machine:
         for one in segment:
             name = one["name"]
             if name.endswith(("signal", "wait")) and "channel_ids" in one:
-                ids = next(c["channel_ids"] for c in block["channels"] if c["channel_type"] == one["channel_type"])
+                ids = next(
+                    c["channel_ids"]
+                    for c in block["channels"]
+                    if c["channel_type"] == one["channel_type"]
+                )
                 for thread, local in enumerate(one["channel_ids"]):
                     channel = (one["channel_type"], me, ids[local])
                     act = self.signal if name.endswith("signal") else self.wait
@@ -150,11 +164,20 @@ class Machine:
             elif name.startswith("sem_"):
                 step = 1 if name == "sem_release" else -1
                 for thread, number in enumerate(one["semaphore_ids"]):
-                    threads[thread].append(lambda key=(me, number), step=step: self.semaphore(key, step))
+                    threads[thread].append(
+                        lambda key=(me, number), step=step: self.semaphore(key, step)
+                    )
             elif one.get("channel_type") == "port":
-                ids = next(c["channel_ids"] for c in block["channels"] if c["channel_type"] == "port")
-                ends = zip(*(self.chunks(block, me, one, side) for side in ("src_buff", "dst_buff")), strict=True)
-                for thread, (local, (source, target)) in enumerate(zip(one["channel_ids"], ends, strict=True)):
+                ids = next(
+                    c["channel_ids"] for c in block["channels"] if c["channel_type"] == "port"
+                )
+                ends = zip(
+                    *(self.chunks(block, me, one, side) for side in ("src_buff", "dst_buff")),
+                    strict=True,
+                )
+                for thread, (local, (source, target)) in enumerate(
+                    zip(one["channel_ids"], ends, strict=True)
+                ):
                     channel = ("port", me, ids[local])
                     threads[thread] += self.port(channel, source, target, name)
             else:
@@ -171,7 +194,9 @@ class Machine:
 
         def write():
             total = [sum(column, Counter()) for column in zip(*held, strict=True)]
-            for source, target in zip([total] * len(targets) if folds else held, targets, strict=True):
+            for source, target in zip(
+                [total] * len(targets) if folds else held, targets, strict=True
+            ):
                 self.memory.update(zip(target, source, strict=True))
 
         return [read, write]
@@ -214,7 +239,9 @@ class Machine:
         if not it["now"]:
             if not it["segments"]:
                 return False
-            it["now"] = [deque(c) for c in self.events(it["me"], it["block"], it["segments"][0]) if c]
+            it["now"] = [
+                deque(c) for c in self.events(it["me"], it["block"], it["segments"][0]) if c
+            ]
         chains = it["now"]
         self.random.shuffle(chains)
         for chain in chains:
@@ -235,7 +262,9 @@ class Machine:
             found = self.memory.get(self.place(me, "o", number))
             wanted = Counter({(run, *each): 1 for each in required(self.plan, me, number)})
             if found != wanted:
-                raise WrongResultError(f"rank {me}, chunk {number}, run {run}: {found}, not {wanted}")
+                raise WrongResultError(
+                    f"rank {me}, chunk {number}, run {run}: {found}, not {wanted}"
+                )
         self.run_of[me] += 1
         self.blocks = [b for b in self.blocks if b["me"] != me]
         if self.run_of[me] < 2:
@@ -245,7 +274,11 @@ class Machine:
         """Run the plan twice; raise WrongResultError, or TimeoutError if it never ends."""
         while self.blocks:
             moved = False
-            order = sorted(self.blocks, key=lambda b: self.random.random() ** (1 / self.speed[b["me"]]), reverse=True)
+            order = sorted(
+                self.blocks,
+                key=lambda b: self.random.random() ** (1 / self.speed[b["me"]]),
+                reverse=True,
+            )
             for queue in self.queues.values():
                 if queue and self.random.random() < 0.3:
                     queue.popleft()()

@@ -5,7 +5,9 @@ import raw_examples
 from hpccoll.store.journal import Journal
 
 TEXT = "algorithms: [ring, native]\nbytes: [8, 1K]\nranks: [2, 3]\nseed: 4\n"
-PARTITION = "PartitionName=work AllowAccounts=ALL Default=YES MaxNodes=UNLIMITED Nodes=n[1-6] State=UP\n"
+PARTITION = (
+    "PartitionName=work AllowAccounts=ALL Default=YES MaxNodes=UNLIMITED Nodes=n[1-6] State=UP\n"
+)
 STATES = {"n1": "idle", "n2": "mixed", "n3": "idle", "n4": "idle", "n5": "drained", "n6": "down*"}
 NODES = "".join(f"{node}|{state}|4|worker\n" for node, state in STATES.items())
 CLUSTER = "algorithms: [ring, native]\nbytes: [8, 1K]\nin_place: false\nnodes: [1, 2, 4, 6]\n"

@@ -10,23 +10,42 @@ SEGMENT = {
 }
 EXACT = {"latency_s": LATENCY, "bytes_per_s": RATE}
 """The costs of messages without their intervals."""
-NCCL = {"architecture": "hopper", "channels": 8, "intra_bytes_per_s": RATE / 8, "inter_bytes_per_s": RATE / 8}
+NCCL = {
+    "architecture": "hopper",
+    "channels": 8,
+    "intra_bytes_per_s": RATE / 8,
+    "inter_bytes_per_s": RATE / 8,
+}
 MEASURED = {
-    "kind": "measured", "machine": "here", "transport": "mpi", "executor": "compiled", "nodes": [2, 4],
-    "ranks_per_node": [1], "smallest_bytes": 1024, "largest_bytes": 1 << 20, "files": ["a.h5"],
-}  # fmt: skip
+    "kind": "measured",
+    "machine": "here",
+    "transport": "mpi",
+    "executor": "compiled",
+    "nodes": [2, 4],
+    "ranks_per_node": [1],
+    "smallest_bytes": 1024,
+    "largest_bytes": 1 << 20,
+    "files": ["a.h5"],
+}
 
 
 def cluster(**sections):
     """Return a described cluster: nodes of one rank, without contention, whose messages take n / RATE + LATENCY."""
-    about = {"name": "paper", "kind": "described", "layout": {"ranks_per_node": 1}, "tiers": {"rack": SEGMENT}}
+    about = {
+        "name": "paper",
+        "kind": "described",
+        "layout": {"ranks_per_node": 1},
+        "tiers": {"rack": SEGMENT},
+    }
     return MachineFile.of(**(about | sections))
 
 
 def in_racks(**sections):
     """Return a cluster of nodes of two ranks, two in a rack, with the costs of all tiers."""
     tiers = dict.fromkeys(("node", "rack", "fabric"), SEGMENT)
-    return cluster(**({"layout": {"ranks_per_node": 2, "nodes_per_rack": 2}, "tiers": tiers} | sections))
+    return cluster(
+        **({"layout": {"ranks_per_node": 2, "nodes_per_rack": 2}, "tiers": tiers} | sections)
+    )
 
 
 def fitted(**sections):

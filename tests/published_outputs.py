@@ -18,7 +18,16 @@ from hpccoll.schedule import NCCL_TESTS_NAMES
 from hpccoll.store.result_files import ResultFiles
 
 NAMES = {ours: theirs for theirs, ours in NCCL_TESTS_NAMES.items()}
-ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8}
+ITEMSIZE = {
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float64": 8,
+    "int8": 1,
+    "uint8": 1,
+    "int32": 4,
+    "int64": 8,
+}
 
 
 @dataclass(frozen=True)
@@ -35,9 +44,14 @@ H100 = "NVIDIA H100 80GB HBM3"
 NAMED = "nccl-headers=22707 nccl-library=22707"
 
 
-def printed(calls, nodes=2, gpus_per_node=8, collective="all_reduce", gpu=H100, warmup=5, library=NAMED):
+def printed(
+    calls, nodes=2, gpus_per_node=8, collective="all_reduce", gpu=H100, warmup=5, library=NAMED
+):
     """Return the text of an output with calls, those of one size and type in one line."""
-    ranks, program = nodes * gpus_per_node, next(name for name, ours in PROGRAMS.items() if ours == collective)
+    ranks, program = (
+        nodes * gpus_per_node,
+        next(name for name, ours in PROGRAMS.items() if ours == collective),
+    )
     factor, redop = BUSBW[collective](ranks), "sum" if "reduce" in collective else "none"
     lines = [
         f"# nccl-tests version 2.17.4 {library}",
@@ -51,9 +65,10 @@ def printed(calls, nodes=2, gpus_per_node=8, collective="all_reduce", gpu=H100, 
         lines.append(f"#  Rank {rank} Group 0 {place}")
     heading = "time algbw busbw #wrong"
     lines += [
-        "#   out-of-place   in-place", f"# size count type redop root {heading} {heading}",
+        "#   out-of-place   in-place",
+        f"# size count type redop root {heading} {heading}",
         "# (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)",
-    ]  # fmt: skip
+    ]
     by_size = {}
     for call in calls:
         by_size.setdefault((call.nbytes, call.dtype), {})[call.in_place] = call
@@ -74,13 +89,18 @@ def printed(calls, nodes=2, gpus_per_node=8, collective="all_reduce", gpu=H100, 
 def imported(path, text, **given):
     """Import a text, about which a user says what is given, and return what ``judge_rows`` takes."""
     path.write_text(text)
-    return ResultFiles(raw_results=[raw_results({path: read_output(path, SuppliedMetadata(**given))}, path)])
+    return ResultFiles(
+        raw_results=[raw_results({path: read_output(path, SuppliedMetadata(**given))}, path)]
+    )
 
 
 def log_of(calls, algorithm, nodes=2, ranks=16):
     """Return a log of NCCL that names the algorithm of calls of all-reduce."""
     head = "node-0:31000:31000 [0] NCCL INFO"
-    lines = [f"{head} NCCL version 2.27.7+cuda12.9", f"{head} comm 0x1 rank 0 nRanks {ranks} nNodes {nodes}"]
+    lines = [
+        f"{head} NCCL version 2.27.7+cuda12.9",
+        f"{head} comm 0x1 rank 0 nRanks {ranks} nNodes {nodes}",
+    ]
     lines += [
         f"{head} AllReduce: {call.nbytes} Bytes -> Algo {algorithm} proto SIMPLE channel{{Lo..Hi}}={{0..7}}"
         for call in calls
@@ -89,18 +109,35 @@ def log_of(calls, algorithm, nodes=2, ranks=16):
 
 
 MACHINES = {
-    r"AWS p4d": "aws-p4d", r"p5en": "aws-p5en", r"AWS p5": "aws-p5", r"p6-b200": "aws-p6-b200",
-    r"p6-b300": "aws-p6-b300", r"a3-high": "gcp-a3-high", r"a3-mega": "gcp-a3-mega", r"a4-high": "gcp-a4",
-    r"A4X Max": "gcp-a4x-max", r"GB200": "gb200-nvl72", r"GB300": "gb300-nvl72", r"BM\.GPU\.B4": "oci-a100",
-    r"MI300X": "8xmi300x-400g", r"MI325X": "8xmi325x-400g", r"MI350X": "8xmi350x-400g", r"MI355X": "8xmi355x-400g",
-    r"PCIe|GH200|L40S|RTX|H20\b|H800|A800|^H100$|4 IB NICs": "", r"A100": "8xa100-200g", r"H100": "8xh100-400g",
-    r"H200": "8xh200-400g", r"B200": "8xb200-400g", r"B300": "8xb300-800g",
-}  # fmt: skip
+    r"AWS p4d": "aws-p4d",
+    r"p5en": "aws-p5en",
+    r"AWS p5": "aws-p5",
+    r"p6-b200": "aws-p6-b200",
+    r"p6-b300": "aws-p6-b300",
+    r"a3-high": "gcp-a3-high",
+    r"a3-mega": "gcp-a3-mega",
+    r"a4-high": "gcp-a4",
+    r"A4X Max": "gcp-a4x-max",
+    r"GB200": "gb200-nvl72",
+    r"GB300": "gb300-nvl72",
+    r"BM\.GPU\.B4": "oci-a100",
+    r"MI300X": "8xmi300x-400g",
+    r"MI325X": "8xmi325x-400g",
+    r"MI350X": "8xmi350x-400g",
+    r"MI355X": "8xmi355x-400g",
+    r"PCIe|GH200|L40S|RTX|H20\b|H800|A800|^H100$|4 IB NICs": "",
+    r"A100": "8xa100-200g",
+    r"H100": "8xh100-400g",
+    r"H200": "8xh200-400g",
+    r"B200": "8xb200-400g",
+    r"B300": "8xb300-800g",
+}
 """The described cluster that is a published machine, by its name in the file; empty for those without a class."""
 
 FORCED = {
-    r"NCCL_ALGO=Ring|NCCL_NVLS_ENABLE=0|NVLS off|no NVLS|^Ring$|NCCL_ALGO=RING": "RING", "nvlstree forced": "NVLS_TREE",
-}  # fmt: skip
+    r"NCCL_ALGO=Ring|NCCL_NVLS_ENABLE=0|NVLS off|no NVLS|^Ring$|NCCL_ALGO=RING": "RING",
+    "nvlstree forced": "NVLS_TREE",
+}
 """The algorithm that settings choose; a setting that turns NVLS off leaves the ring to large sizes."""
 
 
@@ -146,7 +183,9 @@ class PublishedRow:
     def call(self):
         nbytes, ranks = int(self.cells["bytes"]), self.nodes * self.gpus_per_node
         time, printed = self.cells["time_us"], self.cells["busbw_GBps"]
-        busbw = nbytes * BUSBW[self.collective](ranks) / float(time) / 1e3 if time else float(printed)
+        busbw = (
+            nbytes * BUSBW[self.collective](ranks) / float(time) / 1e3 if time else float(printed)
+        )
         return Call(nbytes, busbw, self.cells["in_place"] == "yes")
 
     @property
@@ -161,11 +200,24 @@ class PublishedRow:
     @property
     def machine(self):
         """The described cluster that it was measured on, with its own network."""
-        name = next((name for pattern, name in MACHINES.items() if re.search(pattern, self.cells["machine"])), "")
+        name = next(
+            (
+                name
+                for pattern, name in MACHINES.items()
+                if re.search(pattern, self.cells["machine"])
+            ),
+            "",
+        )
         machine = read_machine(name or "8xh100-400g", "--cluster")
         of_class, rate = machine.machine_class, self.cells["network_gbps_per_gpu"]
         kind = of_class.network.partition("g")[2]
-        network = f"{rate}g{kind}" if rate else of_class.network if self.nodes <= of_class.fabric_nodes else None
+        network = (
+            f"{rate}g{kind}"
+            if rate
+            else of_class.network
+            if self.nodes <= of_class.fabric_nodes
+            else None
+        )
         of_class = of_class.model_copy(update={"network": network}) if name else None
         return machine.model_copy(update={"machine_class": of_class})
 
@@ -174,9 +226,18 @@ class PublishedRow:
         gpu = "AMD Radeon Graphics" if "MI3" in self.cells["machine"] else "NVIDIA Graphics Device"
         library = "MSCCL++" if "MSCCL++" in self.cells["nccl_version"] else None
         named = "" if library else NAMED
-        text = printed([self.call], self.nodes, self.gpus_per_node, self.collective, gpu, library=named)
+        text = printed(
+            [self.call], self.nodes, self.gpus_per_node, self.collective, gpu, library=named
+        )
         files = imported(directory / "out.txt", text, library=library)
-        forced = next((word for pattern, word in FORCED.items() if re.search(pattern, self.cells["settings"])), None)
+        forced = next(
+            (
+                word
+                for pattern, word in FORCED.items()
+                if re.search(pattern, self.cells["settings"])
+            ),
+            None,
+        )
         log = read_logs({"nccl.log": log_of([self.call], forced, self.nodes)}) if forced else None
         with without_source(self.origin):
             (judged,) = judge_rows(files, self.machine, log)
@@ -187,7 +248,9 @@ class PublishedRow:
 def without_source(origin):
     """Leave the figures of a source out of the table."""
     every = published_rates.figures_by_fabric
-    kept = {name: [one for one in figures if one.origin != origin] for name, figures in every().items()}
+    kept = {
+        name: [one for one in figures if one.origin != origin] for name, figures in every().items()
+    }
     published_rates.figures_by_fabric = lambda: kept
     try:
         yield

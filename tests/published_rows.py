@@ -32,14 +32,21 @@ class PublishedStep:
         self.model = (
             model_of(keys["model"])
             if "model" in keys
-            else gpt2(self.name, keys["blocks"], keys["hidden"], keys["vocabulary"], keys["sequence"])
+            else gpt2(
+                self.name, keys["blocks"], keys["hidden"], keys["vocabulary"], keys["sequence"]
+            )
         )
         parallelism = Parallelism(
-            mesh=self.mesh, buckets=BucketRule(keys.get("buckets", "megatron")), sharding=keys.get("sharding", "none"),
-            sequence=keys.get("sequence_parallel", False), overlap=keys.get("overlap", True),
-            micro_batches=keys["batch"] // self.mesh.dp // keys["samples"], samples=keys["samples"],
-            recompute=keys.get("recompute", False), dtypes=StepDtypes.of({}, "bfloat16"),
-        )  # fmt: skip
+            mesh=self.mesh,
+            buckets=BucketRule(keys.get("buckets", "megatron")),
+            sharding=keys.get("sharding", "none"),
+            sequence=keys.get("sequence_parallel", False),
+            overlap=keys.get("overlap", True),
+            micro_batches=keys["batch"] // self.mesh.dp // keys["samples"],
+            samples=keys["samples"],
+            recompute=keys.get("recompute", False),
+            dtypes=StepDtypes.of({}, "bfloat16"),
+        )
         self.programs = step_programs(self.model, parallelism)
         nodes = -(-self.gpus // GPUS_PER_NODE)
         layout = self.machine.layout(nodes, min(self.gpus, GPUS_PER_NODE))
@@ -56,7 +63,11 @@ class PublishedStep:
         if keys.get("flops") == "model":
             flops = 3 * self.model.forward_flops * keys["batch"]
         else:
-            tokens, blocks, hidden = keys["batch"] * keys["sequence"], keys["blocks"], keys["hidden"]
+            tokens, blocks, hidden = (
+                keys["batch"] * keys["sequence"],
+                keys["blocks"],
+                keys["hidden"],
+            )
             more = keys["sequence"] / (6 * hidden) + keys["vocabulary"] / (16 * blocks * hidden)
             flops = 96 * tokens * blocks * hidden**2 * (1 + more)
         return float(flops / (keys["tflops"] * 1e12 * self.gpus))

@@ -1,7 +1,7 @@
 """Memory as of a GPU: folds and copies in it are queued, and executed when a caller waits for it.
 
-Who lets MPI read it too early, or ends before the queue does, has a wrong result. Kernels are compiled for the host;
-NumPy's functions flush subnormal numbers in it, as CuPy's do.
+Who lets MPI read it too early, or ends before the queue does, has a wrong result. Kernels are
+compiled for the host; NumPy's functions flush subnormal numbers in it, as CuPy's do.
 """
 
 import ctypes

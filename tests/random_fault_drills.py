@@ -2,9 +2,10 @@
 
     python tests/random_fault_drills.py [--rounds 12] [--seed 1] [DRILL...]
 
-After each the same sweep again has to complete: nothing that was measured is lost or measured twice, nothing of ours is
-left running, exit codes are the documented ones, and no output holds a traceback. Ends with 1 where a round failed. It
-needs root for the file systems that it mounts; slurmd and slurmctld need the testbed, too.
+After each the same sweep again has to complete: nothing that was measured is lost or measured
+twice, nothing of ours is left running, exit codes are the documented ones, and no output holds a
+traceback. Ends with 1 where a round failed. It needs root for the file systems that it mounts;
+slurmd and slurmctld need the testbed, too.
 """
 
 import argparse
@@ -53,9 +54,14 @@ class Local:
 
     def start(self, *command: object, cwd: Path) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*map(str, command)], cwd=cwd, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [*map(str, command)],
+            cwd=cwd,
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
             start_new_session=True,
-        )  # fmt: skip
+        )
 
     def slurm(self, *_command: str) -> str:
         return ""
@@ -101,7 +107,9 @@ class Scene(SweepSandbox):
             return sweep.pid
         first = True
         while sweep.poll() is None:
-            pids = [pid for pid, about in processes_of_sweep(self.out).items() if PARTS[part](about)]
+            pids = [
+                pid for pid, about in processes_of_sweep(self.out).items() if PARTS[part](about)
+            ]
             if pids and (part == "snakemake" or not first):
                 return self.random.choice(pids)
             time.sleep(self.random.uniform(0, MEASURING_S) if pids else 0.2)
@@ -111,7 +119,9 @@ class Scene(SweepSandbox):
 
 PARTS: dict[str, Callable[[dict[str, str]], object]] = {
     "rank": lambda about: "PMI_RANK" in about and "hpccoll run" in about["command"],
-    "mpiexec": lambda about: "PMI_RANK" not in about and re.match(r"(\S+ )?\S*mpiexec -n ", about["command"]),
+    "mpiexec": lambda about: (
+        "PMI_RANK" not in about and re.match(r"(\S+ )?\S*mpiexec -n ", about["command"])
+    ),
     "snakemake": lambda about: "-m snakemake -s" in about["command"],
 }
 
@@ -163,12 +173,17 @@ def read_only(scene: Scene, sweep: subprocess.Popen[str]) -> None:
 
 
 def restart(
-    host: str, service: str, least_s: float, most_s: float, scene: Scene, _sweep: subprocess.Popen[str]
+    host: str,
+    service: str,
+    least_s: float,
+    most_s: float,
+    scene: Scene,
+    _sweep: subprocess.Popen[str],
 ) -> None:
     """Kill a service of Slurm's, and start it again after some seconds; then look after nodes, as operators have to.
 
-    A controller that has not written that a job runs starts it again when it is back; the node refuses the second copy,
-    and is drained for it, until somebody resumes it.
+    A controller that has not written that a job runs starts it again when it is back; the node
+    refuses the second copy, and is drained for it, until somebody resumes it.
     """
     scene.testbed.kill(host, service)
     away_s = scene.random.uniform(least_s, most_s)
@@ -177,7 +192,9 @@ def restart(
     scene.testbed.restart(host, service)
     until = time.monotonic() + SETTLES_S
     while time.monotonic() < until:
-        for line in scene.testbed.run("sinfo", "--noheader", "--Node", "--format=%N %T").out.splitlines():
+        for line in scene.testbed.run(
+            "sinfo", "--noheader", "--Node", "--format=%N %T"
+        ).out.splitlines():
             node, state = line.split()
             if state.startswith("drain"):
                 scene.testbed.run("scontrol", "update", f"nodename={node}", "state=resume")
@@ -192,11 +209,12 @@ class Drill:
     hit: Callable[[Scene, subprocess.Popen[str]], None]
     codes: frozenset[int] = frozenset({0, 3})
     slurm: bool = False
-    measuring: bool = False  # whether it is for what lives only while it measures, and chooses its time itself
+    # whether it is for what lives only while it measures, and chooses its time itself
+    measuring: bool = False
 
 
-# Where it was so early that nothing could be written below --out: 1 of a full disk, which is no fault of the input, and
-# 2 of a directory that the user may not write.
+# Where it was so early that nothing could be written below --out: 1 of a full disk, which is no
+# fault of the input, and 2 of a directory that the user may not write.
 FULL = frozenset({0, 1, 3})
 READ_ONLY = frozenset({0, 2, 3})
 DRILLS = {
@@ -210,7 +228,9 @@ DRILLS = {
     "full-disk": Drill(full_disk, FULL),
     "read-only": Drill(read_only, READ_ONLY),
     "slurmd": Drill(partial(restart, "n2", "slurmd", 0, 30), slurm=True),
-    "slurmctld": Drill(partial(restart, "head", "slurmctld", 15, 40), frozenset({0, 2}), slurm=True),
+    "slurmctld": Drill(
+        partial(restart, "head", "slurmctld", 15, 40), frozenset({0, 2}), slurm=True
+    ),
 }
 
 
@@ -237,7 +257,11 @@ def held(drill: Drill, scene: Scene, after_s: float) -> None:
             sweep.kill()
             sweep.communicate()
     now = scene.kept()
-    if f"{CASES} of {CASES} cases" not in output or len(now) != CASES or len({case for case, _ in now}) != CASES:
+    if (
+        f"{CASES} of {CASES} cases" not in output
+        or len(now) != CASES
+        or len({case for case, _ in now}) != CASES
+    ):
         raise FailedError(f"not complete, or measured twice: {sorted(now)}\n{output}")
     if not kept.items() <= now.items():
         raise FailedError(f"lost: {sorted(kept.keys() - now.keys())}")
@@ -280,27 +304,38 @@ def rounds(name: str, count: int, seed: int) -> int:
             after_s = draw.uniform(0.1, life_s)
             try:
                 held(drill, scene, after_s)
-                while not scene.hit:  # it had ended before: the same sweep again, from its beginning
+                # it had ended before: the same sweep again, from its beginning
+                while not scene.hit:
                     shutil.rmtree(scene.out)
                     after_s *= 0.7
                     held(drill, scene, after_s)
             except FailedError as failure:
-                print(f"{name} {number}, after {after_s:.2f} s ({', '.join(scene.notes)}): {failure}", flush=True)
+                print(
+                    f"{name} {number}, after {after_s:.2f} s ({', '.join(scene.notes)}): {failure}",
+                    flush=True,
+                )
             else:
                 passed += 1
-                print(f"{name} {number}, after {after_s:.2f} s ({', '.join(scene.notes)}): passed", flush=True)
+                print(
+                    f"{name} {number}, after {after_s:.2f} s ({', '.join(scene.notes)}): passed",
+                    flush=True,
+                )
     return passed
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("drills", nargs="*", metavar="DRILL", help=", ".join(DRILLS))
     arguments = parser.parse_args()
     if unknown := set(arguments.drills) - DRILLS.keys():
         parser.error(f"no such drill: {', '.join(sorted(unknown))}; valid: {', '.join(DRILLS)}")
-    table = {name: rounds(name, arguments.rounds, arguments.seed) for name in arguments.drills or DRILLS}
+    table = {
+        name: rounds(name, arguments.rounds, arguments.seed) for name in arguments.drills or DRILLS
+    }
     print("\n| drill | times | passed |\n| --- | --- | --- |")
     for name, passed in table.items():
         print(f"| {name} | {arguments.rounds} | {passed} |")

@@ -34,19 +34,33 @@ class Bench:
     def __post_init__(self):
         one = self.payload
         self.operation = Operation(
-            call=one.call, layout=Layout.of(one.p, aggregators=AGGREGATORS), slices=(), count=one.count,
-            dtype=one.dtype, reduction=one.reduction, in_place=self.in_place,
-        )  # fmt: skip
+            call=one.call,
+            layout=Layout.of(one.p, aggregators=AGGREGATORS),
+            slices=(),
+            count=one.count,
+            dtype=one.dtype,
+            reduction=one.reduction,
+            in_place=self.in_place,
+        )
         self.guarded = [
-            allocate_guarded(np.ones, self.operation.elements(name, one.me), one.dtype, front=self.front)
+            allocate_guarded(
+                np.ones, self.operation.elements(name, one.me), one.dtype, front=self.front
+            )
             for name in ("src", "dst")
         ]
         self.src, self.dst = (made.buffer for made in self.guarded)
         self.guards = [*guards_of(self.guarded, one.me)]
-        self.filled_units = self.operation.span("dst", one.filled_units(in_place=self.in_place), one.me)
+        self.filled_units = self.operation.span(
+            "dst", one.filled_units(in_place=self.in_place), one.me
+        )
         self.result = self.operation.result(self.dst, one.me)
         self.check = Check(
-            one, self.src, self.dst[self.filled_units], self.result, in_place=self.in_place, guards=self.guards
+            one,
+            self.src,
+            self.dst[self.filled_units],
+            self.result,
+            in_place=self.in_place,
+            guards=self.guards,
         )
         self.check.reset()
         self.right = self.expected()
@@ -63,9 +77,13 @@ class Bench:
 
 
 @st.composite
-def benches(draw, names=tuple(COLLECTIVES), least=1, *, workers_only=False, dtypes=DTYPES, most=150):
+def benches(
+    draw, names=tuple(COLLECTIVES), least=1, *, workers_only=False, dtypes=DTYPES, most=150
+):
     family = COLLECTIVES[draw(st.sampled_from(names))]
-    p = draw(st.integers(max(least, 2 if family.arguments.keys() & {"peer", "concurrent"} else 1), 6))
+    p = draw(
+        st.integers(max(least, 2 if family.arguments.keys() & {"peer", "concurrent"} else 1), 6)
+    )
     root = draw(st.integers(0, p - 1))
     arguments = {}
     if "traffic" in family.arguments:
@@ -75,7 +93,13 @@ def benches(draw, names=tuple(COLLECTIVES), least=1, *, workers_only=False, dtyp
     if "concurrent" in family.arguments:
         arguments["concurrent"] = draw(st.integers(0, p // 2))
     one = payload(
-        family.name, p, draw(st.integers(0, p - workers_only)), root=root, op=draw(st.sampled_from([*REDUCTIONS])),
-        dtype=draw(st.sampled_from(dtypes)), count=draw(st.integers(32, most)), **arguments,
-    )  # fmt: skip
+        family.name,
+        p,
+        draw(st.integers(0, p - workers_only)),
+        root=root,
+        op=draw(st.sampled_from([*REDUCTIONS])),
+        dtype=draw(st.sampled_from(dtypes)),
+        count=draw(st.integers(32, most)),
+        **arguments,
+    )
     return Bench(one, family.in_place and draw(st.booleans()), front=draw(st.booleans()))

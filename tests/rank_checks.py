@@ -21,7 +21,10 @@ def run_on_all(comm, main):
     try:
         main()
     except BaseException:  # noqa: BLE001  whatever it is
-        print(f"r{comm.rank} | {main.__name__.replace('_', ' ')}\n{traceback.format_exc()}", flush=True)
+        print(
+            f"r{comm.rank} | {main.__name__.replace('_', ' ')}\n{traceback.format_exc()}",
+            flush=True,
+        )
         abort_job(comm)
 
 

@@ -23,7 +23,10 @@ def job(*cases, ranks=2, **more):
 
 
 def attempt(number=1, ranks=2, **more):
-    places = tuple(RankLocation(host=f"n{me}", node=me, clock=0, pid=100 + me, affinity="0-1") for me in range(ranks))
+    places = tuple(
+        RankLocation(host=f"n{me}", node=me, clock=0, pid=100 + me, affinity="0-1")
+        for me in range(ranks)
+    )
     about = {
         "run_id": f"run-{number}", "number": number, "kind": "measured", "machine": "2 nodes", "ranks": ranks,
         "nodes": min(2, ranks), "ranks_per_node": 1, "mapping": "block", "aggregators": 0, "oversubscribed": False,
@@ -34,16 +37,30 @@ def attempt(number=1, ranks=2, **more):
 
 
 def times(
-    iterations=4, ranks=2, limit=1 << 22, *, one_clock=True, first=10**15, workers=None, number=1, events=False,
+    iterations=4,
+    ranks=2,
+    limit=1 << 22,
+    *,
+    one_clock=True,
+    first=10**15,
+    workers=None,
+    number=1,
+    events=False,
     has_mean=False,
-):  # fmt: skip
+):
     start = first + np.arange(iterations)[:, None] * 1000 + np.arange(ranks)
     end = start + 100 + (np.arange(iterations * ranks).reshape(iterations, ranks) * 7919) % 97
     device = end - start - 50 if events else None
     return CaseTimes.from_samples(
-        start, end, one_clock=one_clock, limit=limit, workers=workers, round_number=number, device_ns=device,
+        start,
+        end,
+        one_clock=one_clock,
+        limit=limit,
+        workers=workers,
+        round_number=number,
+        device_ns=device,
         has_mean=has_mean,
-    )  # fmt: skip
+    )
 
 
 def moved_bytes(of, workers=2):
@@ -92,12 +109,17 @@ def comparable(value):
         value = value.read()
     if hasattr(value, "__dataclass_fields__"):
         return tuple(
-            (field.name, comparable(getattr(value, field.name))) for field in fields(value) if field.name != "path"
+            (field.name, comparable(getattr(value, field.name)))
+            for field in fields(value)
+            if field.name != "path"
         )
     return value
 
 
-texts = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cc", "Cs"]), max_size=20)
+texts = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=["Cc", "Cs"]),
+    max_size=20,
+)
 optional_texts = st.none() | texts.filter(bool)
 params = st.dictionaries(
     st.sampled_from(["channels", "window", "radix", "peer", "traffic"]),
@@ -123,42 +145,83 @@ def outcomes(draw, of, ranks, workers):
     for number in draw(st.lists(st.integers(1, ROUNDS), unique=True, min_size=1, max_size=3)):
         n = draw(st.integers(1, 6))
         limit, first = draw(st.sampled_from([1 << 22, n * 2, 1])), draw(st.integers(0, 2**62))
-        how = {"one_clock": one_clock, "first": first, "workers": workers, "number": number, "events": events}
+        how = {
+            "one_clock": one_clock,
+            "first": first,
+            "workers": workers,
+            "number": number,
+            "events": events,
+        }
         how["has_mean"] = of.timing in LOOPS_OF_PROGRAMS
         parts.append(times(n, ranks, limit, **how))
     taken = reduce(CaseTimes.merge, parts)
     cpu_s = draw(st.lists(st.floats(0, 10), min_size=ranks, max_size=ranks))
     known = st.none() | st.floats(0, 1e15)
-    wire = draw(st.just([()]) | st.lists(st.tuples(*[known] * ranks).filter(any), min_size=1, max_size=2))
+    wire = draw(
+        st.just([()]) | st.lists(st.tuples(*[known] * ranks).filter(any), min_size=1, max_size=2)
+    )
     several = st.lists(st.tuples(known, known), min_size=ranks, max_size=ranks)
-    ports = draw(st.just([]) | several.filter(lambda nodes: any(value is not None for node in nodes for value in node)))
-    counters = st.dictionaries(st.sampled_from(["operations", "tx_dropped"]), st.none() | st.integers(0, 2**63))
+    ports = draw(
+        st.just([])
+        | several.filter(lambda nodes: any(value is not None for node in nodes for value in node))
+    )
+    counters = st.dictionaries(
+        st.sampled_from(["operations", "tx_dropped"]), st.none() | st.integers(0, 2**63)
+    )
     wrong = draw(st.none() | st.just(0) | st.integers(1, 2**40))
     per_rank = {
         name: draw(st.just(()) | st.tuples(*[st.none() | values] * ranks).filter(any_known))
-        for name, values in (("gpu_sm_clock", st.floats(0, 1e10)), ("gpu_clock_events", st.integers(0, 2**40)))
+        for name, values in (
+            ("gpu_sm_clock", st.floats(0, 1e10)),
+            ("gpu_clock_events", st.integers(0, 2**40)),
+        )
     }
     return Outcome(
-        case=of, status="wrong" if wrong else "ok", reason=draw(optional_texts),
-        bytes=moved_bytes(of, workers), params=draw(params), wrong=wrong,
-        converged=draw(st.booleans()), wire_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
-        wire_bytes_measured=draw(st.none() | st.integers(0, 2**50)), wire_sent=wire[0], wire_received=wire[-1],
-        workers_sent_predicted=draw(st.none() | st.integers(0, 2**50)), port_sent=tuple(ports), port_received=(),
+        case=of,
+        status="wrong" if wrong else "ok",
+        reason=draw(optional_texts),
+        bytes=moved_bytes(of, workers),
+        params=draw(params),
+        wrong=wrong,
+        converged=draw(st.booleans()),
+        wire_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
+        wire_bytes_measured=draw(st.none() | st.integers(0, 2**50)),
+        wire_sent=wire[0],
+        wire_received=wire[-1],
+        workers_sent_predicted=draw(st.none() | st.integers(0, 2**50)),
+        port_sent=tuple(ports),
+        port_received=(),
         rack_bytes_predicted=draw(st.none() | st.integers(0, 2**50)),
-        counters=draw(st.none() | counters), requested=draw(optional_texts),
-        executed=draw(texts.filter(bool)), evidence=draw(optional_texts),
-        operations=draw(st.integers(1, 99)) if of.timing in BACK_TO_BACK else draw(st.sampled_from([None, 1])),
-        floor=draw(st.booleans()), times=taken, cpu_s=np.array(cpu_s), **per_rank,
-    )  # fmt: skip
+        counters=draw(st.none() | counters),
+        requested=draw(optional_texts),
+        executed=draw(texts.filter(bool)),
+        evidence=draw(optional_texts),
+        operations=draw(st.integers(1, 99))
+        if of.timing in BACK_TO_BACK
+        else draw(st.sampled_from([None, 1])),
+        floor=draw(st.booleans()),
+        times=taken,
+        cpu_s=np.array(cpu_s),
+        **per_rank,
+    )
 
 
 @st.composite
 def raw_results(draw):
     """Draw results of a job: several attempts of different shapes, with subsampled ranks and without some cases."""
     sizes = draw(st.lists(st.integers(1, 2**40), unique=True, min_size=1, max_size=5))
-    choices = {"op": st.sampled_from(["sum", None]), "in_place": st.booleans(), "root": st.none() | st.integers(0, 9)}
-    choices |= {"mapping": st.sampled_from([None, "block", "cyclic"]), "timing": st.sampled_from(TIMINGS)}
-    cases = [case(size, params=draw(params), **draw(st.fixed_dictionaries(choices))) for size in sizes]
+    choices = {
+        "op": st.sampled_from(["sum", None]),
+        "in_place": st.booleans(),
+        "root": st.none() | st.integers(0, 9),
+    }
+    choices |= {
+        "mapping": st.sampled_from([None, "block", "cyclic"]),
+        "timing": st.sampled_from(TIMINGS),
+    }
+    cases = [
+        case(size, params=draw(params), **draw(st.fixed_dictionaries(choices))) for size in sizes
+    ]
     attempts, left = [], list(cases)
     for number in range(1, draw(st.integers(1, 3)) + 1):
         ranks = draw(st.integers(1, 5))
@@ -166,11 +229,17 @@ def raw_results(draw):
         if done:
             aggregators = draw(st.integers(0, ranks - 1))
             shape = {
-                "ranks_per_node": draw(st.none() | st.integers(1, 8)), "oversubscribed": draw(st.booleans()),
+                "ranks_per_node": draw(st.none() | st.integers(1, 8)),
+                "oversubscribed": draw(st.booleans()),
                 "aggregators": aggregators,
                 "evidence": draw(st.none() | st.dictionaries(texts, texts, max_size=2)),
-            }  # fmt: skip
+            }
             attempts.append(
-                (attempt(number, ranks, **shape), [draw(outcomes(of, ranks, ranks - aggregators)) for of in done])
+                (
+                    attempt(number, ranks, **shape),
+                    [draw(outcomes(of, ranks, ranks - aggregators)) for of in done],
+                )
             )
-    return RawResults(path=Path("here.h5"), job=job(*cases, effort=Effort(rounds=ROUNDS)), attempts=attempts)
+    return RawResults(
+        path=Path("here.h5"), job=job(*cases, effort=Effort(rounds=ROUNDS)), attempts=attempts
+    )

@@ -14,7 +14,10 @@ from hpccoll.store.rows import Gap, Results, Run
 
 MODELS = {  # alpha in s and beta in s per byte, from p
     "ring": (lambda p: 2 * (p - 1) * 1.8e-6, lambda p: 2 * (p - 1) / p * 2.6e-10),
-    "recursive_doubling": (lambda p: (p - 1).bit_length() * 2.4e-6, lambda p: (p - 1).bit_length() * 3.1e-10),
+    "recursive_doubling": (
+        lambda p: (p - 1).bit_length() * 2.4e-6,
+        lambda p: (p - 1).bit_length() * 3.1e-10,
+    ),
     "native": (lambda p: 1.3e-6 * p, lambda p: 2 * (p - 1) / p * 3.9e-10),
     "null": (lambda _p: 4e-7, lambda _p: 0.0),
 }
@@ -26,10 +29,24 @@ CROSSED = {  # bytes over the wires by all nodes together, over S, from p
 CORES = 2
 SIZES = (*(8 * 4**i for i in range(10)), 4 << 20)
 MISSING = (
-    Gap(case="ring 4 MiB 4 ranks in place", job="local", status="failed", reason="rank 2 was killed"),
-    Gap(case="ring 4 MiB 4 ranks", job="local", status="not run", reason="the job reached its time limit"),
+    Gap(
+        case="ring 4 MiB 4 ranks in place", job="local", status="failed", reason="rank 2 was killed"
+    ),
+    Gap(
+        case="ring 4 MiB 4 ranks",
+        job="local",
+        status="not run",
+        reason="the job reached its time limit",
+    ),
 )
-SKIPPED = (Gap(case="recursive_doubling 3 ranks", job="local", status="left out", reason="needs a power of two"),)
+SKIPPED = (
+    Gap(
+        case="recursive_doubling 3 ranks",
+        job="local",
+        status="left out",
+        reason="needs a power of two",
+    ),
+)
 
 
 def modelled_seconds(algorithm, ranks, nbytes, in_place, noise):
@@ -63,10 +80,16 @@ def make_run():
 
     def make(**changes):
         run = Run(
-            run_id="run-1", job="local", attempt=1, created="2026-01-05T10:00:00Z", status="complete", kind="measured",
-            machine="2 cores of Intel Xeon Platinum 8481C on 1 node (alpha)", path="results/quick/raw/local.h5",
+            run_id="run-1",
+            job="local",
+            attempt=1,
+            created="2026-01-05T10:00:00Z",
+            status="complete",
+            kind="measured",
+            machine="2 cores of Intel Xeon Platinum 8481C on 1 node (alpha)",
+            path="results/quick/raw/local.h5",
             provenance={"python": "3.12.3", "mpi": {"library": "MPICH 5.0.2"}, "hosts": ["alpha"]},
-        )  # fmt: skip
+        )
         return replace(run, **changes)
 
     return make
@@ -80,7 +103,12 @@ def of_rows(make_run):
         runs = (make_run(),) if runs is None else tuple(runs)
         planned = len(rows) + len(missing)
         return Results(
-            rows=rows, runs=runs, planned=planned, missing=missing, skipped=skipped, scheduled=tuple(scheduled)
+            rows=rows,
+            runs=runs,
+            planned=planned,
+            missing=missing,
+            skipped=skipped,
+            scheduled=tuple(scheduled),
         )
 
     return make
@@ -99,8 +127,18 @@ def group_of(of_rows):
 
 def bed(**changes):
     """What a testbed of 100 Mbit/s says of itself; anything may be changed."""
-    calibration = [{"bytes": n, "Bps": rate} for n, rate in ((1 << 18, 12780000), (1 << 20, 12500000), (4 << 20, WIRE))]
-    facts = {"name": "bed", "nodes": 8, "cpus": 2, "rate": "100mbit", "rate_bps": 100_000_000, "mtu": 9000}
+    calibration = [
+        {"bytes": n, "Bps": rate}
+        for n, rate in ((1 << 18, 12780000), (1 << 20, 12500000), (4 << 20, WIRE))
+    ]
+    facts = {
+        "name": "bed",
+        "nodes": 8,
+        "cpus": 2,
+        "rate": "100mbit",
+        "rate_bps": 100_000_000,
+        "mtu": 9000,
+    }
     return facts | {"wire_Bps": WIRE, "calibration": calibration} | changes
 
 
@@ -115,7 +153,12 @@ def make_bed_run(make_run):
         provenance = {
             "hosts": hosts or [f"n{i + 1}" for i in range(nodes)],
             "testbed": bed(**changes),
-            "ports": [{"hosts": ["n1"], "ports": [{"name": "eth0", "kind": "netdev", "mtu": 9000, "speed": 10000}]}],
+            "ports": [
+                {
+                    "hosts": ["n1"],
+                    "ports": [{"name": "eth0", "kind": "netdev", "mtu": 9000, "speed": 10000}],
+                }
+            ],
         }
         machine = "cluster bed, 2 CPUs of AMD EPYC a node"
         kind = "measured on a testbed"
@@ -131,13 +174,18 @@ def make_node_row(make_row):
     def make(algorithm="ring", nodes=2, nbytes=4 << 20, **changes):
         crossed = CROSSED[algorithm](nodes) * nbytes
         usual = {
-            "ranks": nodes, "nodes": nodes, "ranks_per_node": 1, "oversubscribed": False, "job": "mpi.n8x1",
-            "kind": "measured on a testbed", "wire_bytes_predicted": None if algorithm == "native" else crossed,
+            "ranks": nodes,
+            "nodes": nodes,
+            "ranks_per_node": 1,
+            "oversubscribed": False,
+            "job": "mpi.n8x1",
+            "kind": "measured on a testbed",
+            "wire_bytes_predicted": None if algorithm == "native" else crossed,
             "wire_bytes_measured": round(add_headers(crossed, 9000)),
             "worker_sent_predicted": None if algorithm == "native" else crossed / nodes,
             "worker_sent_measured": add_headers(crossed, 9000) / nodes,
             "port_sent": {"eth0": add_headers(crossed, 9000) / nodes},
-        }  # fmt: skip
+        }
         return make_row(algorithm, nbytes=nbytes, **(usual | changes))
 
     return make
@@ -162,7 +210,14 @@ def results(make_row, of_rows):
     """A sweep as the product measures it: two ranks fit on the cores, three and four do not."""
     noise = random.Random(7)  # noqa: S311 - not cryptography
     rows = [
-        make_row(algorithm, ranks, nbytes, in_place, seconds, noise.uniform(0.01, 0.1 if ranks <= CORES else 0.2))
+        make_row(
+            algorithm,
+            ranks,
+            nbytes,
+            in_place,
+            seconds,
+            noise.uniform(0.01, 0.1 if ranks <= CORES else 0.2),
+        )
         for ranks in (2, 3, 4)
         for nbytes in SIZES
         for algorithm in MODELS

@@ -12,7 +12,16 @@ from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce
 from hpccoll.algorithms.ring import ring
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.errors import BadInputError
-from hpccoll.schedule import REDUCTIONS, Algorithm, Layout, Parameter, Schedule, in_groups, out_of_place, then
+from hpccoll.schedule import (
+    REDUCTIONS,
+    Algorithm,
+    Layout,
+    Parameter,
+    Schedule,
+    in_groups,
+    out_of_place,
+    then,
+)
 from hpccoll.schedule.collective import Collective, CollectiveCall, check_parameters
 from hpccoll.schedule.collective_table import all_gather, all_reduce, broadcast
 from hpccoll.schedule.lazy_table import LazyTable
@@ -23,7 +32,8 @@ from hpccoll.schedule.unequal_blocks import PATTERNS
 
 Array = np.ndarray
 
-# ---- a schedule, and the call whose postcondition it meets -----------------------------------------------------------
+# ---- a schedule, and the call whose postcondition it meets
+# -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -44,24 +54,38 @@ class Case:
 
     def prove(self, turn: int | None = None) -> None:
         """Prove the postcondition in place and out of place, or one of the two in turn."""
-        placements = self.placements if turn is None else [self.placements[turn % len(self.placements)]]
+        placements = (
+            self.placements if turn is None else [self.placements[turn % len(self.placements)]]
+        )
         for in_place in placements:
-            placed = self.slices if in_place else [out_of_place(self.call, each) for each in self.slices]
+            placed = (
+                self.slices if in_place else [out_of_place(self.call, each) for each in self.slices]
+            )
             prove(self.call, placed, in_place=in_place)
 
-    def operation(self, count: int, dtype="int64", op="sum", *, in_place=None, channels=1, window=1) -> Operation:
+    def operation(
+        self, count: int, dtype="int64", op="sum", *, in_place=None, channels=1, window=1
+    ) -> Operation:
         """Return the case as an operation; a token is one byte a unit, and is not cut."""
         token, idempotent = self.call.collective.token, self.call.collective.idempotent
         in_place = self.placements[0] if in_place is None else in_place and self.placements[0]
         count, dtype, channels = (self.call.p, "uint8", 1) if token else (count, dtype, channels)
         reduction = REDUCTIONS["max" if idempotent else op]
         return Operation(
-            self.call, self.layout, self.slices, count, np.dtype(dtype), reduction, in_place=in_place,
-            channels=channels, window=window,
-        )  # fmt: skip
+            self.call,
+            self.layout,
+            self.slices,
+            count,
+            np.dtype(dtype),
+            reduction,
+            in_place=in_place,
+            channels=channels,
+            window=window,
+        )
 
 
-# ---- every call of every algorithm ----------------------------------------------------------------------------------
+# ---- every call of every algorithm
+# ----------------------------------------------------------------------------------
 
 ALGORITHMS = {
     f"{collective.name}-{algorithm.name}": (collective, algorithm)
@@ -76,7 +100,8 @@ def held(collective: Collective, algorithm: Algorithm) -> Collective:
     """Return what an algorithm is held to: a floor leaves the buffer unchanged."""
     if not algorithm.floor:
         return collective
-    arguments = {name: value for name, value in collective.arguments.items() if name != "traffic"}  # equal blocks
+    # equal blocks
+    arguments = {name: value for name, value in collective.arguments.items() if name != "traffic"}
     unchanged = {"target": collective.source, "result": lambda _call, me, unit: (me, unit)}
     return replace(collective, **unchanged, arguments=arguments)
 
@@ -86,7 +111,11 @@ def calls_of(collective: Collective, p: int) -> Iterator[CollectiveCall]:
     some = sorted({0, 1, p - 1} & set(range(p)))
     for root in some if collective.rooted else [None]:
         pairs = range(p // 2 + 1 if p > 1 else 0)
-        values = {"peer": [peer for peer in some if peer != root], "traffic": list(PATTERNS), "concurrent": pairs}
+        values = {
+            "peer": [peer for peer in some if peer != root],
+            "traffic": list(PATTERNS),
+            "concurrent": pairs,
+        }
         for chosen in product(*(values[name] for name in collective.arguments)):
             yield collective.call(p, root, **dict(zip(collective.arguments, chosen, strict=True)))
 
@@ -96,7 +125,9 @@ def places(algorithm: Algorithm, p: int) -> Layout:
     return Layout.of(p, aggregators=AGGREGATORS if algorithm.aggregates else 0)
 
 
-def cases(collective: Collective, algorithm: Algorithm, layout: Layout, **parameters: Parameter) -> Iterator[Case]:
+def cases(
+    collective: Collective, algorithm: Algorithm, layout: Layout, **parameters: Parameter
+) -> Iterator[Case]:
     """Yield the calls of an algorithm on a layout, none where it does not meet the needs."""
     if algorithm.unmet(layout, **parameters):
         return
@@ -126,7 +157,8 @@ def variants(algorithm: Algorithm, layout: Layout) -> Iterator[Mapping[str, Para
             yield parameters
 
 
-# ---- small schedules that use what no algorithm of the suite uses ---------------------------------------------------
+# ---- small schedules that use what no algorithm of the suite uses
+# ---------------------------------------------------
 
 
 def two_way_ring(layout: Layout, me: Index) -> Iterator[Step]:
@@ -136,14 +168,18 @@ def two_way_ring(layout: Layout, me: Index) -> Iterator[Step]:
     for arrive, first in ((RecvReduce, 1), (Recv, 0)):
         for step in range(first, p - 1 + first):
             sends = Send(right, (me - step) % p), Send(left, p + (me + step) % p)
-            yield Step(*sends, arrive(left, (me - step - 1) % p), arrive(right, p + (me + step + 1) % p))
+            yield Step(
+                *sends, arrive(left, (me - step - 1) % p), arrive(right, p + (me + step + 1) % p)
+            )
 
 
 def all_at_once(layout: Layout, me: Index) -> Iterator[Step]:
     """All-gather in one step with a message to everyone."""
     p = layout.workers
     sends = [Send((me + distance) % p, me) for distance in range(1, p)]
-    yield Step(*sends, *(Recv((me - distance) % p, (me - distance) % p) for distance in range(1, p)))
+    yield Step(
+        *sends, *(Recv((me - distance) % p, (me - distance) % p) for distance in range(1, p))
+    )
 
 
 def shift_by_one(layout: Layout, me: Index) -> Iterator[Step]:
@@ -153,8 +189,13 @@ def shift_by_one(layout: Layout, me: Index) -> Iterator[Step]:
         yield Step(Send((me + 1) % p, dst[0:2]), Recv((me - 1) % p, dst[0:2]))
 
 
-shift = replace(all_reduce, name="shift", result=lambda call, me, unit: ((me - 1) % call.p, unit), reduces=False,
-                _algorithms=LazyTable())  # fmt: skip
+shift = replace(
+    all_reduce,
+    name="shift",
+    result=lambda call, me, unit: ((me - 1) % call.p, unit),
+    reduces=False,
+    _algorithms=LazyTable(),
+)
 shift("shift_by_one")(shift_by_one)
 
 
@@ -175,7 +216,10 @@ def halves_then_whole(layout: Layout, me: Index) -> Iterator[Step]:
         yield Step(Send((me + 1) % p, me), Recv((me - 1) % p, (me - 1) % p))
     for step in range(1, p - 1):
         new = (me - step) % p
-        yield Step(Send((me + 1) % p, dst[me] + dst[new]), Recv((me - 1) % p, dst[(me - 1) % p] + dst[(new - 1) % p]))
+        yield Step(
+            Send((me + 1) % p, dst[me] + dst[new]),
+            Recv((me - 1) % p, dst[(me - 1) % p] + dst[(new - 1) % p]),
+        )
 
 
 def of(
@@ -188,7 +232,9 @@ def of(
 
     def make(layout: Layout) -> Schedule:
         p = layout.workers
-        return Schedule(layout, p if units is None else units(p), lambda me: program(layout, me), vectorised)
+        return Schedule(
+            layout, p if units is None else units(p), lambda me: program(layout, me), vectorised
+        )
 
     return make
 
@@ -268,7 +314,8 @@ def case_of(name: str, ranks: int) -> Case | None:
     return None
 
 
-# ---- data, and what NumPy says --------------------------------------------------------------------------------------
+# ---- data, and what NumPy says
+# --------------------------------------------------------------------------------------
 
 _NUMPY = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum, "avg": np.add}
 
@@ -285,7 +332,11 @@ def _lengths(operation: Operation, me: int, *, sends: bool) -> list[int]:
 
 def _slice(lengths: Sequence[int], units: range, first: int = 0) -> slice:
     """Return where ``units`` lie in a buffer that begins with unit ``first``."""
-    return slice(sum(lengths[first : units.start]), sum(lengths[first : units.stop])) if units else slice(0, 0)
+    return (
+        slice(sum(lengths[first : units.start]), sum(lengths[first : units.stop]))
+        if units
+        else slice(0, 0)
+    )
 
 
 def contributions(operation: Operation, *, exact: bool = True) -> list[Array]:
@@ -322,10 +373,15 @@ def result(operation: Operation, inputs: Sequence[Array], me: int) -> Array:
 
     def contributed(origin: int, unit: int) -> Array:
         source = call.source(origin, units)
-        return inputs[origin][_slice(_lengths(operation, origin, sends=True), range(unit, unit + 1), source.start)]
+        return inputs[origin][
+            _slice(_lengths(operation, origin, sends=True), range(unit, unit + 1), source.start)
+        ]
 
     folded = [
-        fold(_NUMPY[operation.reduction.name], [contributed(*one) for one in sorted(call.result(me, unit))])
+        fold(
+            _NUMPY[operation.reduction.name],
+            [contributed(*one) for one in sorted(call.result(me, unit))],
+        )
         for unit in call.target(me, units)
     ]
     whole = np.concatenate([*folded, np.empty(0, operation.dtype)])
@@ -361,7 +417,9 @@ def copies_beside_arrivals(ranks):
         right, left = (me + 1) % ranks, (me - 1) % ranks
         yield Step(*(Copy(dst[me], dst[unit]) for unit in range(ranks) if unit != me))
         if ranks > 1:
-            yield Step(Recv(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right]))
+            yield Step(
+                Recv(left, me), Copy(dst[me], tmp[0]), Send(right, me), Copy(dst[left], dst[right])
+            )
         yield Step(Copy(tmp[0], dst[me]), Copy(dst[me], tmp[0]))
 
     return Schedule(Layout.of(ranks), ranks, steps)

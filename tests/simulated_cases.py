@@ -36,7 +36,9 @@ def equal_cut(case: Case, channels: int = 1, grains: int = 1) -> Cut:
     """Return a cut into pieces of as many times 128 bytes, so that no piece is larger than another."""
     units, lanes = case.slices[0].units, len(case.slices) * channels
     pieces = lanes * (units if case.call.collective.units == "divisible" else 1)
-    return Cut(case.call, 1 if case.call.collective.token else 128 * grains * pieces, units, lanes, 1)
+    return Cut(
+        case.call, 1 if case.call.collective.token else 128 * grains * pieces, units, lanes, 1
+    )
 
 
 def size_of(cut: Cut) -> int:
@@ -45,9 +47,13 @@ def size_of(cut: Cut) -> int:
 
 
 def simulated(
-    case: Case, machine: Machine, channels: int = 1, window: int = 1, grains: int = 1,
+    case: Case,
+    machine: Machine,
+    channels: int = 1,
+    window: int = 1,
+    grains: int = 1,
     simulation: Simulation = simulate_events,
-) -> float:  # fmt: skip
+) -> float:
     """Return the seconds of a case that is cut into equal pieces."""
     return simulation(case.slices, equal_cut(case, channels, grains), machine, window)
 
@@ -57,7 +63,9 @@ def simulated_steps(
 ) -> float:
     """Return the seconds of a broadcast whose steps are a generator of the rank; a unit has ``nbytes`` bytes."""
     call, units = COLLECTIVES["broadcast"].call(layout.workers), layout.workers
-    return simulation([Schedule(layout, units, steps)], Cut(call, nbytes * units, units, 1, 1), machine)
+    return simulation(
+        [Schedule(layout, units, steps)], Cut(call, nbytes * units, units, 1, 1), machine
+    )
 
 
 def every_step(schedules: Sequence[Schedule]) -> tuple[Schedule, ...]:
@@ -76,14 +84,17 @@ def in_racks(nodes: int, ranks_per_node: int, nodes_per_rack: int, rails: int = 
 _SHORT = MessageCosts(latency_s=3e-6, overhead_s=7e-7, gap_s=2e-7, byte_s=1.1e-10)
 _LONG = replace(_SHORT, from_bytes=4096, latency_s=6e-6, overhead_s=9e-7, synchronous=True)
 _TIERS = {
-    "node": Tier((MessageCosts(latency_s=5e-7, overhead_s=2e-7, byte_s=3e-11),)), "rack": Tier((_SHORT, _LONG)),
+    "node": Tier((MessageCosts(latency_s=5e-7, overhead_s=2e-7, byte_s=3e-11),)),
+    "rack": Tier((_SHORT, _LONG)),
     "fabric": Tier((replace(_SHORT, latency_s=8e-6), replace(_LONG, latency_s=9e-6))),
-}  # fmt: skip
+}
 _FOLD_S = {"float32": 4e-11}
 MACHINES_THAT_SHARE = {
     "nothing": Machine(_TIERS, _FOLD_S),
     "ports": Machine(_TIERS, _FOLD_S, port_byte_s=8e-11, uplink_byte_s=1.2e-10),
-    "memory": Machine(_TIERS, _FOLD_S, port_byte_s=8e-11, uplink_byte_s=1.2e-10, memory_byte_s=1e-11),
+    "memory": Machine(
+        _TIERS, _FOLD_S, port_byte_s=8e-11, uplink_byte_s=1.2e-10, memory_byte_s=1e-11
+    ),
     "cpus": Machine(_TIERS, _FOLD_S, port_byte_s=8e-11, cpus=Cpus(3, 1e-11)),
     "machine": Machine(_TIERS, _FOLD_S, cpus=Cpus(3, 1e-12, of="machine")),
 }

@@ -1,32 +1,40 @@
 """Recorded jobs that are simulated: training steps of many ranks, as the recorders of PyTorch and NCCL write them down.
 
-What a job does is simulated first, without any thought of who reads it; recorders then see only what real ones see.
-The assumptions:
+What a job does is simulated first, without any thought of who reads it; recorders then see only
+what real ones see. The assumptions:
 
-- A step is computation between collectives. What a part of it takes is log-normal, alike for all ranks of a stage, by
-  0.1 to 2 %; now and then (1 % of the steps of a rank) a rank takes 5 to 40 % of a step longer (the host, the file
-  system). GPUs differ all the time by 0.3 % (standard deviation).
-- A kernel of a communicator begins once its rank has enqueued it and the kernel before it on the stream has ended. A
-  synchronising collective ends at all ranks when the last one has come and the data has been transferred, but for some
-  microseconds, which depend on the place of the rank. With unequal blocks each rank ends after its own part. A root
-  waits for none; a message is of two ranks. Transfers vary by 2 % from call to call.
-- Shapes: data parallel with buckets that computation hides (ddp); all-gathers and reduce-scatters of each layer, on two
-  communicators and streams (fsdp); tensor times data parallel (tp); stages of a pipeline with messages, reduced by
-  stage and over all ranks (pipeline); experts, whose all-to-alls have other blocks in each step (moe); embedding
-  tables, all-to-alls of blocks that are unequal all the time, unequal all-gathers and reduce-scatters (dlrm).
-- A late rank needs 5 to 30 % of a step more in each step: before its first operation (as a slow loader of data does),
-  or spread over all of its computation (a slow GPU; in pipelines always). Nothing else is wrong. In a pipeline whose
-  stages differ, the waiting of its stage hides a part of that.
-- The last and the first stage of a pipeline also reduce among themselves (tied embeddings) if messages are recorded.
-- Hosts have 1, 2, 4 or 8 ranks. Their clocks differ by milliseconds to seconds, and drift by up to 20 ppm.
-- PyTorch's profiler (Kineto) records some steps, those of a few ranks from another operation on, with kernels in tenths
-  of microseconds; traces of 2023 have no arguments, and no host is named before 2.13. The recorder may start while its
-  rank works: then that rank is late once.
-- Flight Recorder keeps the latest entries, whose durations are measured on the device; its watchdog notices begins and
-  ends every 100 ms. An all-to-all with splits has the plain name, an unequal all-gather is a batch of broadcasts. The
-  dumps of a running job may be of different moments, some ranks being ahead.
-- NCCL's Inspector writes whole microseconds, a file for each process, or all in one; kernels of messages only if asked
-  for; it may keep the latest operations only, or samples, and lose the ends of some ranks.
+- A step is computation between collectives. What a part of it takes is log-normal, alike for all
+  ranks of a stage, by 0.1 to 2 %; now and then (1 % of the steps of a rank) a rank takes 5 to 40 %
+  of a step longer (the host, the file system). GPUs differ all the time by 0.3 % (standard
+  deviation).
+- A kernel of a communicator begins once its rank has enqueued it and the kernel before it on the
+  stream has ended. A synchronising collective ends at all ranks when the last one has come and the
+  data has been transferred, but for some microseconds, which depend on the place of the rank. With
+  unequal blocks each rank ends after its own part. A root waits for none; a message is of two
+  ranks. Transfers vary by 2 % from call to call.
+- Shapes: data parallel with buckets that computation hides (ddp); all-gathers and reduce-scatters
+  of each layer, on two communicators and streams (fsdp); tensor times data parallel (tp); stages of
+  a pipeline with messages, reduced by stage and over all ranks (pipeline); experts, whose
+  all-to-alls have other blocks in each step (moe); embedding tables, all-to-alls of blocks that are
+  unequal all the time, unequal all-gathers and reduce-scatters (dlrm).
+- A late rank needs 5 to 30 % of a step more in each step: before its first operation (as a slow
+  loader of data does), or spread over all of its computation (a slow GPU; in pipelines always).
+  Nothing else is wrong. In a pipeline whose stages differ, the waiting of its stage hides a part of
+  that.
+- The last and the first stage of a pipeline also reduce among themselves (tied embeddings) if
+  messages are recorded.
+- Hosts have 1, 2, 4 or 8 ranks. Their clocks differ by milliseconds to seconds, and drift by up to
+  20 ppm.
+- PyTorch's profiler (Kineto) records some steps, those of a few ranks from another operation on,
+  with kernels in tenths of microseconds; traces of 2023 have no arguments, and no host is named
+  before 2.13. The recorder may start while its rank works: then that rank is late once.
+- Flight Recorder keeps the latest entries, whose durations are measured on the device; its watchdog
+  notices begins and ends every 100 ms. An all-to-all with splits has the plain name, an unequal
+  all-gather is a batch of broadcasts. The dumps of a running job may be of different moments, some
+  ranks being ahead.
+- NCCL's Inspector writes whole microseconds, a file for each process, or all in one; kernels of
+  messages only if asked for; it may keep the latest operations only, or samples, and lose the ends
+  of some ranks.
 - A log of NCCL counts calls; it may begin late, after a log was rotated.
 """
 
@@ -38,7 +46,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 SHAPES = "ddp", "fsdp", "tp", "pipeline", "moe", "dlrm"
-FORMATS = "kineto", "kineto of 2023", "flight recorder", "inspector", "verbose inspector", "nccl log"
+FORMATS = (
+    "kineto",
+    "kineto of 2023",
+    "flight recorder",
+    "inspector",
+    "verbose inspector",
+    "nccl log",
+)
 WITH_TIMES = FORMATS[:-1]
 STEPS = {
     "kineto": (5, 12), "kineto of 2023": (5, 12), "flight recorder": (12, 24), "inspector": (12, 24),
@@ -48,8 +63,10 @@ STEPS = {
 
 UNSEEN = {
     "kineto of 2023": ("tp", "pipeline", "fsdp"),  # the groups of kernels
-    "inspector": ("moe", "dlrm"), "verbose inspector": ("moe", "dlrm"),  # all-to-alls, but for messages of one rank
-    "flight recorder": ("dlrm",),  # when kernels begin, without which a short one may have little data
+    # all-to-alls, but for messages of one rank
+    "inspector": ("moe", "dlrm"), "verbose inspector": ("moe", "dlrm"),
+    # when kernels begin, without which a short one may have little data
+    "flight recorder": ("dlrm",),
 }  # fmt: skip
 """What a recorder does not say, so that a late rank is drawn for another one."""
 
@@ -78,7 +95,8 @@ class Call:
     number: int  # of the communicator
     transfer_s: float
     elements: dict[int, tuple[int, int]]  # by rank: what goes in, and what comes out
-    parts: dict[int, float] = field(default_factory=dict)  # by rank: its part of the transfer, of unequal blocks
+    # by rank: its part of the transfer, of unequal blocks
+    parts: dict[int, float] = field(default_factory=dict)
     root: int | None = None
     begin_s: dict[int, float] = field(default_factory=dict)
     end_s: dict[int, float] = field(default_factory=dict)
@@ -127,18 +145,22 @@ class JobPlan:
     noise: float  # of the time of a part of a step
     late: int | None
     lag: float  # of the late rank, as a part of a step
-    is_spread: bool  # whether it is late by all of its computation, or before the first operation of a step
+    # whether it is late by all of its computation, or before the first operation of a step
+    is_spread: bool
     has_messages: bool  # whether the recorder records messages
 
 
 def drawn_plan(seed: int, *, is_late: bool) -> JobPlan:
     """Return the plan of a job.
 
-    A late rank is drawn where its recorder sees in which operations others wait for it (``UNSEEN``), and in a pipeline
-    only if a second one does the same.
+    A late rank is drawn where its recorder sees in which operations others wait for it
+    (``UNSEEN``), and in a pipeline only if a second one does the same.
     """
     chance = np.random.default_rng([seed, is_late])
-    shape, recorder = str(chance.choice(SHAPES)), str(chance.choice(WITH_TIMES if is_late else FORMATS))
+    shape, recorder = (
+        str(chance.choice(SHAPES)),
+        str(chance.choice(WITH_TIMES if is_late else FORMATS)),
+    )
     ranks = int(chance.choice([2, 4, 8, 16], p=[0.25, 0.4, 0.3, 0.05]))
     if shape == "tp":
         ranks = max(ranks, 4)
@@ -146,16 +168,28 @@ def drawn_plan(seed: int, *, is_late: bool) -> JobPlan:
         ranks = max(ranks, 4 + 4 * is_late)
     if is_late and shape in UNSEEN.get(recorder, ()):
         recorder = "kineto"
-    has_messages = "kineto" in recorder or recorder == "flight recorder" or is_late or bool(chance.random() < 0.5)
+    has_messages = (
+        "kineto" in recorder
+        or recorder == "flight recorder"
+        or is_late
+        or bool(chance.random() < 0.5)
+    )
     fewest, most = STEPS[recorder]
     steps = int(chance.integers(fewest, most + 1))
     return JobPlan(
-        seed, shape, recorder, ranks, int(chance.choice([1, 2, 4, 8])), steps,
+        seed,
+        shape,
+        recorder,
+        ranks,
+        int(chance.choice([1, 2, 4, 8])),
+        steps,
         float(np.exp(chance.uniform(np.log(0.02), np.log(2.0)))),
         float(np.exp(chance.uniform(np.log(0.001), np.log(0.02)))),
-        int(chance.integers(ranks)) if is_late else None, float(chance.uniform(0.05, 0.3)),
-        bool(chance.random() < 0.5) or shape == "pipeline", has_messages,
-    )  # fmt: skip
+        int(chance.integers(ranks)) if is_late else None,
+        float(chance.uniform(0.05, 0.3)),
+        bool(chance.random() < 0.5) or shape == "pipeline",
+        has_messages,
+    )
 
 
 class Simulation:
@@ -167,7 +201,9 @@ class Simulation:
         self.chance = np.random.default_rng([plan.seed, 2])
         self.is_ideal = is_ideal
         ranks = plan.ranks
-        self.speed = np.ones(ranks) if is_ideal else np.exp(0.003 * self.chance.standard_normal(ranks))
+        self.speed = (
+            np.ones(ranks) if is_ideal else np.exp(0.003 * self.chance.standard_normal(ranks))
+        )
         self.skew_s = self.structure.uniform(0, 5e-6, ranks).tolist()
         self.programs: list[Program] = [[] for _ in range(ranks)]
         self.calls: list[Call] = []
@@ -177,7 +213,8 @@ class Simulation:
         self.communicates = float(self.structure.uniform(0.05, 0.35))
         disturbed, place = self.structure.random() < 0.3, int(self.structure.integers(ranks))
         is_disturbed = disturbed and "kineto" in plan.format and not is_ideal
-        self.disturbed = place if is_disturbed else None  # the rank that its recorder disturbs, once
+        # the rank that its recorder disturbs, once
+        self.disturbed = place if is_disturbed else None
         self.draw_shape = getattr(self, f"_{plan.shape}")
         self.traits = self.draw_traits()
 
@@ -186,12 +223,16 @@ class Simulation:
         chance, ranks = self.structure, self.plan.ranks
         sizes = [each for each in (2, 4) if ranks % each == 0 and ranks // each >= 2]
         return {
-            "parts": int(chance.integers(3, 7)), "split": int(chance.choice(sizes)) if sizes else 2,
-            "weights": chance.uniform(0.2, 1.0, ranks), "broadcasts": bool(chance.random() < 0.3),
-            "overlaps": bool(chance.random() < 0.5), "stages": chance.uniform(0.92, 1.08, ranks),
-            "is_balanced": bool(chance.random() < 0.5), "micro": int(chance.integers(4, 9)),
+            "parts": int(chance.integers(3, 7)),
+            "split": int(chance.choice(sizes)) if sizes else 2,
+            "weights": chance.uniform(0.2, 1.0, ranks),
+            "broadcasts": bool(chance.random() < 0.3),
+            "overlaps": bool(chance.random() < 0.5),
+            "stages": chance.uniform(0.92, 1.08, ranks),
+            "is_balanced": bool(chance.random() < 0.5),
+            "micro": int(chance.integers(4, 9)),
             "sizes": 2 ** chance.integers(18, 26, 12),
-        }  # fmt: skip
+        }
 
     def run(self, steps: int) -> "Simulation":
         if self.disturbed is not None:
@@ -227,13 +268,21 @@ class Simulation:
         self.programs[rank].append(Compute(float(seconds)))
 
     def call(
-        self, ring: Ring, collective: str, part: float, size: int, parts: Sequence[float] = (), root: int | None = None
+        self,
+        ring: Ring,
+        collective: str,
+        part: float,
+        size: int,
+        parts: Sequence[float] = (),
+        root: int | None = None,
     ) -> Call:
         """Return a new operation, which takes a part of what communication takes in a step."""
         seconds = part * self.communicates * self.plan.step_s
         seconds *= 1.0 if self.is_ideal else float(np.exp(0.02 * self.chance.standard_normal()))
         count, of_rank = len(ring.ranks), dict(zip(ring.ranks, parts, strict=False))
-        elements = {rank: _elements(collective, size, count, of_rank.get(rank, 1.0)) for rank in ring.ranks}
+        elements = {
+            rank: _elements(collective, size, count, of_rank.get(rank, 1.0)) for rank in ring.ranks
+        }
         self.counts[ring.name] += 1
         largest = max(of_rank.values(), default=1.0)
         scaled = {rank: each / largest for rank, each in of_rank.items()}
@@ -260,7 +309,11 @@ class Simulation:
         return Ring(name, tuple(ranks), stream, description)
 
     def _ddp(self) -> None:
-        world, parts, sizes = self.ring("0", self.everyone, 0, "default_pg"), self.traits["parts"], self.traits["sizes"]
+        world, parts, sizes = (
+            self.ring("0", self.everyone, 0, "default_pg"),
+            self.traits["parts"],
+            self.traits["sizes"],
+        )
         if self.traits["broadcasts"]:
             self.start(self.call(world, "broadcast", 0.02, 1 << 16, root=0), waits=True)
         for rank in self.everyone:
@@ -269,7 +322,9 @@ class Simulation:
         for bucket in range(parts):
             for rank in self.everyone:
                 self.compute(rank, 0.6 / parts)
-            buckets.append(self.start(self.call(world, "all_reduce", 1 / parts, int(sizes[bucket]))))
+            buckets.append(
+                self.start(self.call(world, "all_reduce", 1 / parts, int(sizes[bucket])))
+            )
         for each in buckets:
             self.wait(each)
         for rank in self.everyone:
@@ -301,9 +356,15 @@ class Simulation:
             self.compute(rank, 0.07)
 
     def _tp(self) -> None:
-        split, layers, size = self.traits["split"], self.traits["parts"], int(self.traits["sizes"][0])
+        split, layers, size = (
+            self.traits["split"],
+            self.traits["parts"],
+            int(self.traits["sizes"][0]),
+        )
         ranks = self.plan.ranks
-        rows = [self.ring(f"{10 + n}", range(n, n + split), 0, "tp") for n in range(0, ranks, split)]
+        rows = [
+            self.ring(f"{10 + n}", range(n, n + split), 0, "tp") for n in range(0, ranks, split)
+        ]
         columns = [self.ring(f"{40 + n}", range(n, ranks, split), 1, "dp") for n in range(split)]
         for backward in (0, 1):
             for _ in range(layers):
@@ -314,7 +375,10 @@ class Simulation:
         reduced = [self.start(self.call(column, "all_reduce", 0.3, 4 * size)) for column in columns]
         for each in reduced:
             self.wait(each)
-        self.start(self.call(self.ring("0", self.everyone, 2, "default_pg"), "all_reduce", 0.001, 1), waits=True)
+        self.start(
+            self.call(self.ring("0", self.everyone, 2, "default_pg"), "all_reduce", 0.001, 1),
+            waits=True,
+        )
         for rank in self.everyone:
             self.compute(rank, 0.07)
 
@@ -328,18 +392,26 @@ class Simulation:
         for copy in range(copies):
             members = [stage * copies + copy for stage in range(stages)]
             self._one_forward_one_backward(members, copy, micro, weights, size)
-        columns = [self.ring(f"{70 + n}", range(n * copies, (n + 1) * copies), 9, "dp") for n in range(stages)]
+        columns = [
+            self.ring(f"{70 + n}", range(n * copies, (n + 1) * copies), 9, "dp")
+            for n in range(stages)
+        ]
         for column in columns:
             self.start(self.call(column, "all_reduce", 0.4, 4 * size), waits=True)
         if stages > 2 and self.plan.has_messages:
             for copy in range(copies):
                 tied = self.ring(f"{90 + copy}", (copy, (stages - 1) * copies + copy), 10, "embd")
                 self.start(self.call(tied, "all_reduce", 0.02, size), waits=True)
-        self.start(self.call(self.ring("0", self.everyone, 11, "default_pg"), "all_reduce", 0.001, 1), waits=True)
+        self.start(
+            self.call(self.ring("0", self.everyone, 11, "default_pg"), "all_reduce", 0.001, 1),
+            waits=True,
+        )
         for rank in self.everyone:
             self.compute(rank, 0.05)
 
-    def _one_forward_one_backward(self, members: Sequence[int], copy: int, micro: int, weights: Any, size: int) -> None:
+    def _one_forward_one_backward(
+        self, members: Sequence[int], copy: int, micro: int, weights: Any, size: int
+    ) -> None:
         stages = len(members)
         pipe = f"{100 + copy}"
         messages: dict[tuple[int, int, int], Call] = {}  # by sender, receiver and micro-batch
@@ -349,7 +421,9 @@ class Simulation:
             if key not in messages:
                 stream = 20 + 2 * min(source, target) + (source > target)
                 ring = Ring(pipe, (members[source], members[target]), stream, "pp", tuple(members))
-                messages[key] = self.call(ring, "message", 0.4 / micro / stages, size, root=members[source])
+                messages[key] = self.call(
+                    ring, "message", 0.4 / micro / stages, size, root=members[source]
+                )
             return messages[key]
 
         for stage, rank in enumerate(members):
@@ -370,14 +444,20 @@ class Simulation:
                     program.append(Start(message(stage, after, number)))
 
     def _moe(self) -> None:
-        world, layers, size = self.ring("0", self.everyone, 0, "default_pg"), 3, int(self.traits["sizes"][0])
+        world, layers, size = (
+            self.ring("0", self.everyone, 0, "default_pg"),
+            3,
+            int(self.traits["sizes"][0]),
+        )
         for _ in range(layers):
             for part in (0.1, 0.2):
                 for rank in self.everyone:
                     self.compute(rank, part * 0.9)
                 parts = self.chance.uniform(0.6, 1.4, self.plan.ranks)
                 self.start(self.call(world, "all_to_all", 0.12, size, parts.tolist()), waits=True)
-        reduced = self.start(self.call(self.ring("1", self.everyone, 1, "dp"), "all_reduce", 0.28, 4 * size))
+        reduced = self.start(
+            self.call(self.ring("1", self.everyone, 1, "dp"), "all_reduce", 0.28, 4 * size)
+        )
         self.wait(reduced)
         for rank in self.everyone:
             self.compute(rank, 0.1)
@@ -389,7 +469,8 @@ class Simulation:
             self.traits["weights"],
         )
         first = self.start(
-            self.call(world, "all_to_all", 0.3, size, weights.tolist()), waits=not self.traits["overlaps"]
+            self.call(world, "all_to_all", 0.3, size, weights.tolist()),
+            waits=not self.traits["overlaps"],
         )
         for rank in self.everyone:
             self.compute(rank, 0.4)
@@ -398,7 +479,9 @@ class Simulation:
         for rank in self.everyone:
             self.compute(rank, 0.3)
         self.start(self.call(world, "all_to_all", 0.3, size, weights.tolist()), waits=True)
-        self.start(self.call(world, "reduce_scatter", 0.1, size, weights[::-1].tolist()), waits=True)
+        self.start(
+            self.call(world, "reduce_scatter", 0.1, size, weights[::-1].tolist()), waits=True
+        )
         for rank in self.everyone:
             self.compute(rank, 0.2)
         self.start(self.call(world, "all_reduce", 0.2, size), waits=True)

@@ -16,13 +16,15 @@ SECONDS = 0.02
 class Environment:
     """How the times of a healthy machine vary: logarithms of factors, standard deviations unless they say otherwise."""
 
-    noise: float = 0.03  # of one transfer; half of its variance is common to both directions of a pair
+    # of one transfer; half of its variance is common to both directions of a pair
+    noise: float = 0.03
     spikes: float = 0.05  # share of the pairs that take longer: exponential, with a mean of 0.5
     spread: float = 0.0  # of nodes, for good
     far: float = 0.0  # cost of a transfer across racks
     drift: float = 0.0  # of a step of the random walk of the whole machine, from slot to slot
     rack: int = 0  # nodes of a rack; 0: all are in one
-    uplinks: int = 0  # of a rack, on which its transfers are distributed at random; 0: as many as nodes
+    # of a rack, on which its transfers are distributed at random; 0: as many as nodes
+    uplinks: int = 0
     racks_known: bool = True  # whether the diagnosis is given the racks
 
 
@@ -37,7 +39,8 @@ class SimulatedMachine:
     Args:
         nodes: how many there are.
         environment: how times vary.
-        faults: slow components, and by how many per cent their rates are lower; of a rail: on a machine with rails.
+        faults: slow components, and by how many per cent their rates are lower; of a rail: on a
+            machine with rails.
         hung: nodes that do not answer.
         seed: of the random numbers.
     """
@@ -51,7 +54,9 @@ class SimulatedMachine:
         hung: Iterable[int] = (),
     ) -> None:
         self.nodes, self.environment, self.rng = nodes, environment, rng
-        self.racks = np.arange(nodes) // environment.rack if environment.rack else np.zeros(nodes, np.int64)
+        self.racks = (
+            np.arange(nodes) // environment.rack if environment.rack else np.zeros(nodes, np.int64)
+        )
         self.faults = {component: slower(percent) for component, percent in faults}
         self.hung, self.level = [*hung], 0.0
         self.send, self.receive = np.tile(rng.normal(0, environment.spread, nodes), (2, 1))
@@ -69,7 +74,9 @@ class SimulatedMachine:
     @property
     def known_racks(self) -> list[int] | None:
         """The racks that a diagnosis is given."""
-        return self.racks.tolist() if self.environment.rack and self.environment.racks_known else None
+        return (
+            self.racks.tolist() if self.environment.rack and self.environment.racks_known else None
+        )
 
     def measure(self, slots: Slots) -> Floats:
         """Return the times of slots, as ranks would measure them."""
@@ -77,7 +84,9 @@ class SimulatedMachine:
         shape, rng = partners.shape, self.rng
         far = self.racks[partners] != self.racks
         times = np.maximum(self.send, self.receive[partners])
-        times = np.where(far, np.maximum(times, np.maximum(self.uplinks, self.uplinks[partners])), times)
+        times = np.where(
+            far, np.maximum(times, np.maximum(self.uplinks, self.uplinks[partners])), times
+        )
         for component, slow in self.faults.items():
             if component.kind == "link":
                 one, other = component.where
@@ -86,7 +95,9 @@ class SimulatedMachine:
                     times[together, end] = np.maximum(times[together, end], slow)
         of_pair = rng.normal(0, around.noise * math.sqrt(0.5), shape)
         of_pair += (rng.random(shape) < around.spikes) * rng.exponential(0.5, shape)
-        times += around.far * far + np.take_along_axis(of_pair, np.minimum(np.arange(self.nodes), partners), 1)
+        times += around.far * far + np.take_along_axis(
+            of_pair, np.minimum(np.arange(self.nodes), partners), 1
+        )
         times += rng.normal(0, around.noise * math.sqrt(0.5), shape)
         if around.drift:
             walk = self.level + np.cumsum(rng.normal(0, around.drift, len(partners)))
@@ -103,7 +114,9 @@ class SimulatedMachine:
         most = np.ones(partners.shape)
         for rack in (self.racks, self.racks[partners]):
             slot = np.arange(len(partners))[:, None]
-            uplink = (slot * racks + rack) * uplinks + self.rng.integers(uplinks, size=partners.shape)
+            uplink = (slot * racks + rack) * uplinks + self.rng.integers(
+                uplinks, size=partners.shape
+            )
             flows = np.bincount(uplink[far], minlength=len(partners) * racks * uplinks)
             most = np.where(far, np.maximum(most, flows[uplink]), most)
         return most

@@ -1,8 +1,8 @@
 """Situations that a command cannot choose: streams, disks, directories, limits, variables and locales.
 
-A table of situations and a table of commands. By hand, ``python tests/situations.py`` tries every command in every
-situation that concerns it; the suite takes a sample. In each, a command does what it usually does, or says in one line
-what is in its way.
+A table of situations and a table of commands. By hand, ``python tests/situations.py`` tries every
+command in every situation that concerns it; the suite takes a sample. In each, a command does what
+it usually does, or says in one line what is in its way.
 """
 
 import atexit
@@ -36,19 +36,31 @@ POWERLESS = "setpriv --inh-caps=-all --bounding-set=-all"
 SWEEP = "algorithms: [ring]\nbytes: [8]\nranks: [2]\nrounds: 1\neffort: {min_iterations: 2, max_iterations: 2}\n"
 
 COMMANDS = {
-    "list": "list", "show-svg": "show ring -p 4 --out out/ring.svg", "show-png": "show ring -p 4 --out out/ring.png",
-    "status": "status results", "report": "report results --out out/report",
-    "export": "export results --format csv", "compare": "compare results other --out out/compared.html",
+    "list": "list",
+    "show-svg": "show ring -p 4 --out out/ring.svg",
+    "show-png": "show ring -p 4 --out out/ring.png",
+    "status": "status results",
+    "report": "report results --out out/report",
+    "export": "export results --format csv",
+    "compare": "compare results other --out out/compared.html",
     "accept": "accept nccl.txt --cluster 8xh100-400g --out out/accepted.html",
     "tune": "tune results --out out/table.json",
     "predict-raw": "predict --cluster 8xh100-400g --nodes 2 -b 1M --out out/predicted.h5",
-    "import": "import nccl.txt --out out/imported.h5", "evidence": "evidence nccl.log", "plan": "plan sweep.yaml",
-    "plan-files": "plan sweep.yaml --out out/planned", "run": "run -a native -b 8 -e 8 --rounds 1 -n 5",
-    "run-raw": "run -a native -b 8 -e 8 --rounds 1 -n 5 --out out/run.h5", "run-check": "run --check",
-    "train-dry": "train --model resnet50 --dry-run", "doctor": "doctor", "named": "report résultats --out out/ré",
+    "import": "import nccl.txt --out out/imported.h5",
+    "evidence": "evidence nccl.log",
+    "plan": "plan sweep.yaml",
+    "plan-files": "plan sweep.yaml --out out/planned",
+    "run": "run -a native -b 8 -e 8 --rounds 1 -n 5",
+    "run-raw": "run -a native -b 8 -e 8 --rounds 1 -n 5 --out out/run.h5",
+    "run-check": "run --check",
+    "train-dry": "train --model resnet50 --dry-run",
+    "doctor": "doctor",
+    "named": "report résultats --out out/ré",
     "sweep": "sweep sweep.yaml --out out/sweep",
-}  # fmt: skip
-WRITERS = tuple(name for name, words in COMMANDS.items() if "out/" in words and not name.startswith("sweep"))
+}
+WRITERS = tuple(
+    name for name, words in COMMANDS.items() if "out/" in words and not name.startswith("sweep")
+)
 PLAIN = tuple(name for name in COMMANDS if name not in ("doctor", "sweep"))
 FEW = ("list", "show-svg", "report", "export", "predict-raw", "import", "plan-files", "run-raw")
 FEW_MORE = (*FEW, "show-png", "compare", "tune", "evidence", "status", "named")
@@ -59,7 +71,8 @@ class Situation:
     """What surrounds a command."""
 
     shell: str  # a script for bash; ``$HPCCOLL`` stands for the command and its arguments
-    codes: tuple[int | None, ...] = (None,)  # the exit codes that are right; none stand for the usual one
+    # the exit codes that are right; none stand for the usual one
+    codes: tuple[int | None, ...] = (None,)
     commands: tuple[str, ...] = FEW  # the names of the commands that it concerns
     word: str = ""  # what a line that refuses names
     unread: bool = False  # whether stdout is a pipe that nobody reads
@@ -67,7 +80,9 @@ class Situation:
     root: bool = False  # whether only root can bring it about
 
 
-def _variables(*words: str, commands: tuple[str, ...] = FEW, **more: object) -> dict[str, Situation]:
+def _variables(
+    *words: str, commands: tuple[str, ...] = FEW, **more: object
+) -> dict[str, Situation]:
     return {word: Situation(f"env {word} $HPCCOLL", commands=commands, **more) for word in words}
 
 
@@ -78,7 +93,9 @@ def _small_disk(free: str) -> Situation:
         "rm -f out/free; $HPCCOLL; code=$?; mkdir -p after; cp -a out/. after/ 2> /dev/null; "
         "rm -f after/fill; exit $code"
     )
-    return Situation(f"unshare -m bash -c {shlex.quote(script)}", (None, 1), WRITERS, "No space left", root=True)
+    return Situation(
+        f"unshare -m bash -c {shlex.quote(script)}", (None, 1), WRITERS, "No space left", root=True
+    )
 
 
 SITUATIONS = {
@@ -155,7 +172,10 @@ class Ended:
 @cache
 def prepared(name: str) -> tuple[Path, Ended]:
     """Return a directory with the inputs of a command and its output, and how the command usually ends in it."""
-    directory, inputs = Path(tempfile.mkdtemp(prefix=f"hpccoll-{name}-")), Path(__file__).with_name("inputs")
+    directory, inputs = (
+        Path(tempfile.mkdtemp(prefix=f"hpccoll-{name}-")),
+        Path(__file__).with_name("inputs"),
+    )
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     shutil.copy(inputs / "nccl-plain-for-comparison.txt", directory / "nccl.txt")
     shutil.copy(inputs / "nccl-plain-for-comparison.log", directory / "nccl.log")
@@ -207,16 +227,22 @@ def _start(directory: Path, name: str, situation: Situation) -> Ended:
     os.close(reading)
     try:
         ended = subprocess.run(
-            ["bash", "-c", script], cwd=directory, env={**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
-            stdout=writing if situation.unread else subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S,
+            ["bash", "-c", script],
+            cwd=directory,
+            env={**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=writing if situation.unread else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=LIMIT_S,
             check=False,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         return Ended(124, err="it hangs")
     finally:
         os.close(writing)
     return Ended(
-        ended.returncode, (ended.stdout or b"").decode(errors="replace"), ended.stderr.decode(errors="replace")
+        ended.returncode,
+        (ended.stdout or b"").decode(errors="replace"),
+        ended.stderr.decode(errors="replace"),
     )
 
 

@@ -45,8 +45,11 @@ class Testbed:
         """Call the testbed's command line."""
         ended = subprocess.run(
             [self.program, command, "--name", self.name, *map(str, arguments)],
-            capture_output=True, text=True, timeout=timeout, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
         return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
     def up(self, *arguments):
@@ -69,9 +72,15 @@ class Testbed:
     def start(self, *command, cwd=None, stdin=None, **variables):
         """Start a command on the head host, as the leader of a process group; the caller ends it."""
         return subprocess.Popen(
-            [self.program, "run", "--name", self.name, *map(str, command)], cwd=cwd, env={**ENVIRONMENT, **variables},
-            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0,
-        )  # fmt: skip
+            [self.program, "run", "--name", self.name, *map(str, command)],
+            cwd=cwd,
+            env={**ENVIRONMENT, **variables},
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            process_group=0,
+        )
 
     def scene(self, command):
         """Return what there is to see where a command does not end: jobs, hosts, processes, and the logs of a sweep."""
@@ -83,7 +92,10 @@ class Testbed:
         )
         outs = [Path(place) for word, place in pairwise(map(str, command)) if word == "--out"]
         logs = [log for out in outs for log in sorted((out / "logs").rglob("*.log"))]
-        seen = [subprocess.run(look, capture_output=True, text=True, check=False).stdout for look in looks]
+        seen = [
+            subprocess.run(look, capture_output=True, text=True, check=False).stdout
+            for look in looks
+        ]
         seen += [f"{log}\n{log.read_text(errors='replace')[-3000:]}" for log in logs]
         return "\n".join(seen)
 
@@ -112,6 +124,10 @@ class Testbed:
         init = str(self.status()["hosts"][host]["init"])
         command = ["nsenter", "--target", init, "--all", "setsid", "--fork", *words]
         subprocess.run(
-            command, env={"PATH": os.defpath + ":/usr/sbin"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, check=True,
-        )  # fmt: skip
+            command,
+            env={"PATH": os.defpath + ":/usr/sbin"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )

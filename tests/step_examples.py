@@ -31,7 +31,13 @@ def step_case(algorithm="ring", **workload):
 def stage(buckets=BUCKETS, phases=("forward", "backward", "backward", "backward"), products=None):
     """Return a stage as the program of a raw file has it: an all-reduce of each bucket, and computations."""
     operations = [
-        {"label": f"bucket {number}", "collective": "all_reduce", "axis": "dp", "bytes": size, "phase": "backward"}
+        {
+            "label": f"bucket {number}",
+            "collective": "all_reduce",
+            "axis": "dp",
+            "bytes": size,
+            "phase": "backward",
+        }
         for number, size in enumerate(buckets, 1)
     ]
     computations = [{"phase": phase} for phase in phases]
@@ -44,19 +50,40 @@ CHAIN = (("encode", "codec", 16_000), ("", "all_reduce", 8000), ("decode", "code
 """The operations of a bucket in fp16, with the bytes of each."""
 
 
-def compressed_step(codec_ms, wire_ms, *, ready_ms=30, path="compressed.h5", attempt=(), **workload):
+def compressed_step(
+    codec_ms, wire_ms, *, ready_ms=30, path="compressed.h5", attempt=(), **workload
+):
     """Return the raw results of a step whose one bucket is compressed: two codecs, and the all-reduce between them."""
     operations = [
-        {"label": f"bucket 1 {work}".strip(), "collective": name, "axis": "dp", "bytes": size, "phase": "backward"}
+        {
+            "label": f"bucket 1 {work}".strip(),
+            "collective": name,
+            "axis": "dp",
+            "bytes": size,
+            "phase": "backward",
+        }
         for work, name, size in CHAIN
     ]
     program = [[*operations, {"phase": "forward"}, {"phase": "backward"}]]
-    ends = [ready_ms + after for after in (0, codec_ms / 2, codec_ms / 2 + wire_ms, codec_ms + wire_ms)]
-    events = [*(moment for begin, end in pairwise(ends) for moment in (ready_ms, begin, end)), 0, 10, 10, 30]
-    results = {name: workload.pop(name) for name in ("overflowed", "not_finite") if name in workload}
+    ends = [
+        ready_ms + after for after in (0, codec_ms / 2, codec_ms / 2 + wire_ms, codec_ms + wire_ms)
+    ]
+    events = [
+        *(moment for begin, end in pairwise(ends) for moment in (ready_ms, begin, end)),
+        0,
+        10,
+        10,
+        30,
+    ]
+    results = {
+        name: workload.pop(name) for name in ("overflowed", "not_finite") if name in workload
+    }
     case = step_case(**{"compress": "fp16", **workload})
     raw = steps({"ring": 12}, path=path, run_id=path, **dict(attempt))
-    raw.attempts[0] = raw.attempts[0][0], [step_outcome(case, step_times([events] * 2), program, **results)]
+    raw.attempts[0] = (
+        raw.attempts[0][0],
+        [step_outcome(case, step_times([events] * 2), program, **results)],
+    )
     raw.job = raw_examples.job(case, ranks=2, effort=raw.job.effort)
     return raw
 
@@ -64,14 +91,20 @@ def compressed_step(codec_ms, wire_ms, *, ready_ms=30, path="compressed.h5", att
 def timeline_ms(communication_ms, *, overlap=True, buckets=BUCKETS):
     """Return the events of a rank in milliseconds: all buckets take as long, and end the backward pass in turn."""
     part = BACKWARD_MS / len(buckets)
-    computed = [(0, FORWARD_MS), *((FORWARD_MS + n * part, FORWARD_MS + (n + 1) * part) for n in range(len(buckets)))]
+    computed = [
+        (0, FORWARD_MS),
+        *((FORWARD_MS + n * part, FORWARD_MS + (n + 1) * part) for n in range(len(buckets))),
+    ]
     last, operations = 0.0, []
     for number in range(len(buckets)):
         ready = computed[number + 1][1] if overlap else FORWARD_MS + BACKWARD_MS
         begin = max(ready, last)
         last = begin + communication_ms / len(buckets)
         operations.append((ready, begin, last))
-    return [*(moment for each in operations for moment in each), *(moment for each in computed for moment in each)]
+    return [
+        *(moment for each in operations for moment in each),
+        *(moment for each in computed for moment in each),
+    ]
 
 
 def step_times(events_ms, end_ms=None, *, iterations=6, number=1, start_ns=10**15):
@@ -79,7 +112,9 @@ def step_times(events_ms, end_ms=None, *, iterations=6, number=1, start_ns=10**1
     end_ms = [max(events) for events in events_ms] if end_ms is None else end_ms
     longest = max(map(len, events_ms))
     start = start_ns + np.arange(iterations)[:, None] * 10**9 + np.zeros(len(events_ms), np.int64)
-    padded = np.array([[*events, *[np.nan] * (longest - len(events))] for events in events_ms]) * 1e6
+    padded = (
+        np.array([[*events, *[np.nan] * (longest - len(events))] for events in events_ms]) * 1e6
+    )
     since = np.nan_to_num(padded, nan=-1).astype(np.int64)
     events = np.where(np.isnan(padded), -1, start[:, :, None] + since)
     end = start + (np.array(end_ms) * 1e6).astype(np.int64)
@@ -88,14 +123,33 @@ def step_times(events_ms, end_ms=None, *, iterations=6, number=1, start_ns=10**1
 
 def step_outcome(of, times, program=None, **more):
     about = {
-        "case": of, "status": "ok", "bytes": of.bytes, "params": dict(of.params), "wrong": 0, "converged": True,
-        "executed": of.algorithm, "evidence": "its schedule", "floor": of.algorithm == "null", "times": times,
-        "program": json.dumps(program or [stage()]), "cpu_s": np.full(times.start_ns.shape[1], 1e-3),
-    }  # fmt: skip
+        "case": of,
+        "status": "ok",
+        "bytes": of.bytes,
+        "params": dict(of.params),
+        "wrong": 0,
+        "converged": True,
+        "executed": of.algorithm,
+        "evidence": "its schedule",
+        "floor": of.algorithm == "null",
+        "times": times,
+        "program": json.dumps(program or [stage()]),
+        "cpu_s": np.full(times.start_ns.shape[1], 1e-3),
+    }
     return Outcome(**{**about, **more})
 
 
-def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, products=None, iterations=6, **attempt):
+def steps(
+    milliseconds,
+    workloads=({},),
+    *,
+    ranks=2,
+    path="here.h5",
+    rounds=1,
+    products=None,
+    iterations=6,
+    **attempt,
+):
     """Return the raw results of steps of each workload by each algorithm."""
     outcomes = []
     for workload in workloads:
@@ -110,11 +164,15 @@ def steps(milliseconds, workloads=({},), *, ranks=2, path="here.h5", rounds=1, p
                 for number in range(1, rounds + 1)
             ]
             outcomes.append(reduce(Outcome.merge, parts))
-    job = raw_examples.job(*(each.case for each in outcomes), ranks=ranks, effort=Effort(rounds=rounds))
+    job = raw_examples.job(
+        *(each.case for each in outcomes), ranks=ranks, effort=Effort(rounds=rounds)
+    )
     of = raw_examples.attempt(ranks=ranks, **{"nodes": ranks, **attempt})
     return RawResults(path=Path(path), job=job, attempts=[(of, outcomes)])
 
 
 def step_rows(*raw_results):
     """Return the rows of raw results by algorithm."""
-    return {row.algorithm: row for row in to_results(ResultFiles(raw_results=list(raw_results))).rows}
+    return {
+        row.algorithm: row for row in to_results(ResultFiles(raw_results=list(raw_results))).rows
+    }

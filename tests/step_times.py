@@ -22,6 +22,8 @@ def are_in_order(step):
     follow = all(
         before[END] <= after[BEGIN]
         for stream in set(step["streams"])
-        for before, after in pairwise(each for each, name in zip(ran, step["streams"], strict=True) if name == stream)
+        for before, after in pairwise(
+            each for each, name in zip(ran, step["streams"], strict=True) if name == stream
+        )
     )
     return follow and all(each[READY] <= each[BEGIN] <= each[END] for each in ran)

@@ -77,8 +77,8 @@ def processes(mark):
 def processes_of_sweep(out):
     """Return the processes of sweeps in ``out``, on all hosts, without a job's own Snakemake.
 
-    Where that outlives the script that started it, proctrack/linuxproc of the testbed loses sight of it, and Slurm does
-    not kill it as it would in a control group.
+    Where that outlives the script that started it, proctrack/linuxproc of the testbed loses sight
+    of it, and Slurm does not kill it as it would in a control group.
     """
     found = processes(f"HPCCOLL_SWEEP={out}")
     return {pid: about for pid, about in found.items() if " --mode remote" not in about["command"]}
@@ -87,13 +87,19 @@ def processes_of_sweep(out):
 def start_times(raw):
     """Return the start times of what was measured, by case and attempt."""
     outcomes = ((attempt, each) for attempt, of_attempt in raw.attempts for each in of_attempt)
-    return {(each.case.id, a.number): each.times.start_ns.tobytes() for a, each in outcomes if each.times is not None}
+    return {
+        (each.case.id, a.number): each.times.start_ns.tobytes()
+        for a, each in outcomes
+        if each.times is not None
+    }
 
 
 def logs_of(out):
     """Return the ends of the logs of a sweep."""
     logs = [out / "logs" / "snakemake.log", *out.glob("logs/**/*.log")]
-    return "\n".join(f"{path}:\n{path.read_text(errors='replace')[-1500:]}" for path in logs if path.exists())
+    return "\n".join(
+        f"{path}:\n{path.read_text(errors='replace')[-1500:]}" for path in logs if path.exists()
+    )
 
 
 @dataclass
@@ -118,7 +124,9 @@ class SweepSandbox:
 
     def site(self, **keys):
         (self.home / "site.yaml").write_text(
-            json.dumps({"partition": self.partition, "launcher": "srun --mpi=pmi2", "minutes": 30, **keys})
+            json.dumps(
+                {"partition": self.partition, "launcher": "srun --mpi=pmi2", "minutes": 30, **keys}
+            )
         )
         return ["s.yaml", "--profile", "testbed", "--site", "site.yaml"]
 
@@ -131,7 +139,9 @@ class SweepSandbox:
 
     def start(self, *arguments):
         """Start a sweep."""
-        sweep = self.testbed.start(sys.executable, "-m", "hpccoll", "sweep", *arguments, cwd=self.home)
+        sweep = self.testbed.start(
+            sys.executable, "-m", "hpccoll", "sweep", *arguments, cwd=self.home
+        )
         self.started.append(sweep)
         return sweep
 
@@ -146,7 +156,11 @@ class SweepSandbox:
 
     def measuring(self, *arguments, case=3):
         """Start a sweep, wait until its job on two nodes begins such a case of its own, and stop its ranks in there."""
-        attempts, before, sweep = self.events("attempt"), self.events("start"), self.start(*arguments)
+        attempts, before, sweep = (
+            self.events("attempt"),
+            self.events("start"),
+            self.start(*arguments),
+        )
 
         def more(kind, number):
             assert sweep.poll() is None, sweep.communicate()
@@ -164,18 +178,29 @@ class SweepSandbox:
 
     def events(self, kind, job="mpi.n2x1"):
         journal = self.out / "raw" / f"{job}.h5.journal"
-        return sum(starts_with_key(line, kind) for line in journal.read_bytes().split(b"\n")) if journal.exists() else 0
+        return (
+            sum(starts_with_key(line, kind) for line in journal.read_bytes().split(b"\n"))
+            if journal.exists()
+            else 0
+        )
 
     def measured(self, job="mpi.n2x1"):
         """Return the start times of every case that has an outcome, by case and attempt."""
         whole = self.out / "raw" / f"{job}.h5"
-        raw = hdf5.read_raw_file(whole) if whole.exists() else read_journal(whole.with_name(whole.name + ".journal"))
+        raw = (
+            hdf5.read_raw_file(whole)
+            if whole.exists()
+            else read_journal(whole.with_name(whole.name + ".journal"))
+        )
         return start_times(raw)
 
     def ranks(self):
         """Return the processes of the ranks, by rank, as they are numbered outside of their hosts."""
         found = processes(f"HPCCOLL_SWEEP={self.out}")
-        ranks = {pid: v for pid, v in found.items() if " run --shape" in v["command"] and "PMI_RANK" in v}  # not srun
+        # not srun
+        ranks = {
+            pid: v for pid, v in found.items() if " run --shape" in v["command"] and "PMI_RANK" in v
+        }
         return {int(variables["PMI_RANK"]): pid for pid, variables in ranks.items()}
 
     def signal(self, number):
@@ -193,17 +218,26 @@ class SweepSandbox:
 
     def on_head(self, words):
         found = processes(f"HPCCOLL_SWEEP={self.out}")
-        return [pid for pid, v in found.items() if words in v["command"] and "SLURM_JOB_ID" not in v]
+        return [
+            pid for pid, v in found.items() if words in v["command"] and "SLURM_JOB_ID" not in v
+        ]
 
     def queue(self):
         """Return Slurm's number and state of each job in the partition, the latest first.
 
-        Five minutes after its end, Slurm forgets a job: a drill asks while it runs, not a test that looks at it later.
+        Five minutes after its end, Slurm forgets a job: a drill asks while it runs, not a test that
+            looks at it later.
         """
         output = self.testbed.slurm(
-            "squeue", "--states=all", "--noheader", f"--partition={self.partition}", "--format=%i %T"
+            "squeue",
+            "--states=all",
+            "--noheader",
+            f"--partition={self.partition}",
+            "--format=%i %T",
         )
-        return dict(sorted((line.split() for line in output.splitlines()), key=lambda row: -int(row[0])))
+        return dict(
+            sorted((line.split() for line in output.splitlines()), key=lambda row: -int(row[0]))
+        )
 
     def shorten(self, seconds):
         """Have the job that runs end after so many seconds, as an operator may; Slurm looks every 30 s."""
@@ -211,11 +245,17 @@ class SweepSandbox:
         self.testbed.slurm("scontrol", "update", f"jobid={number}", f"endtime=now+{seconds}")
 
     def alive(self):
-        return {number: state for number, state in self.queue().items() if state in ("PENDING", "RUNNING")}
+        return {
+            number: state
+            for number, state in self.queue().items()
+            if state in ("PENDING", "RUNNING")
+        }
 
     def left(self):
         """Return what has not ended: Slurm's jobs, and the processes of sweeps here."""
-        return self.alive() | {pid: about["command"] for pid, about in processes_of_sweep(self.out.parent).items()}
+        return self.alive() | {
+            pid: about["command"] for pid, about in processes_of_sweep(self.out.parent).items()
+        }
 
     def init(self, node):
         """Return the first process of a node: whoever kills it pulls the plug."""

@@ -28,7 +28,9 @@ def times_around(seconds, spread=0.0, drift=(1,), iterations=20):
     ns = np.round(seconds * 1e9 * (1 + spread * np.linspace(-1, 1, iterations))).astype(np.int64)
     start = np.zeros((iterations, 2), np.int64)
     rounds = (
-        CaseTimes.from_samples(start, np.repeat(ns[:, None] * factor, 2, axis=1), one_clock=True, round_number=number)
+        CaseTimes.from_samples(
+            start, np.repeat(ns[:, None] * factor, 2, axis=1), one_clock=True, round_number=number
+        )
         for number, factor in enumerate(drift, 1)
     )
     return reduce(CaseTimes.merge, rounds)
@@ -38,7 +40,8 @@ def measured_results(curves, *, spread=0.0, number=1, about=(), drift=(1,), iter
     """Return the results of one attempt at cases with chosen times.
 
     Args:
-        curves: the seconds by size, for each algorithm with its parameters: ``{"ring channels=4": {1024: 1e-5}}``.
+        curves: the seconds by size, for each algorithm with its parameters:
+            ``{"ring channels=4": {1024: 1e-5}}``.
         spread: the relative half width of the times.
         number: the number of the run.
         about: fields of the attempt.
@@ -46,14 +49,24 @@ def measured_results(curves, *, spread=0.0, number=1, about=(), drift=(1,), iter
         iterations: the number in each round.
         more: fields of all cases, and of all outcomes.
     """
-    case_fields = {name: more.pop(name) for name in list(more) if name in Case.__dataclass_fields__ and name != "bytes"}
+    case_fields = {
+        name: more.pop(name)
+        for name in list(more)
+        if name in Case.__dataclass_fields__ and name != "bytes"
+    }
     outcomes = []
     for label, curve in curves.items():
         algorithm, *params = label.split()
         for size, seconds in curve.items():
-            one = case(size, algorithm=algorithm, **{"params": dict(map(parse_parameter, params)), **case_fields})
+            one = case(
+                size,
+                algorithm=algorithm,
+                **{"params": dict(map(parse_parameter, params)), **case_fields},
+            )
             times = times_around(seconds, spread, drift, iterations)
-            outcomes.append(outcome(one, bytes=size, times=times, floor=algorithm == "null", **more))
+            outcomes.append(
+                outcome(one, bytes=size, times=times, floor=algorithm == "null", **more)
+            )
     launch = attempt(number, **dict(about))
     of = job(*(o.case for o in outcomes), effort=Effort(rounds=len(drift)))
     raw = RawResults(path=Path("here.h5"), job=of, attempts=[(launch, outcomes)])
@@ -64,7 +77,9 @@ def measured_results(curves, *, spread=0.0, number=1, about=(), drift=(1,), iter
 def merged_results(*several):
     """Return the results of several attempts as one."""
     rows = tuple(row for results in several for row in results.rows)
-    return Results(rows=rows, runs=tuple(run for results in several for run in results.runs), planned=len(rows))
+    return Results(
+        rows=rows, runs=tuple(run for results in several for run in results.runs), planned=len(rows)
+    )
 
 
 def measured_table(curves, **more):

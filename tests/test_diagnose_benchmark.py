@@ -15,7 +15,18 @@ from simulated_machine import Environment, SimulatedMachine, components
 sys.path.append(str(Path(__file__).parent / "benchmarks"))
 
 import diagnose as bench
-from diagnose import HEALTHY, MOST_LAUNCHES, ONE, TWO, Run, Score, Setting, is_missing, read_records, runs_of
+from diagnose import (
+    HEALTHY,
+    MOST_LAUNCHES,
+    ONE,
+    TWO,
+    Run,
+    Score,
+    Setting,
+    is_missing,
+    read_records,
+    runs_of,
+)
 from resampled_times import RecordedRun, ResampledTimes, UsedUpError
 
 from hpccoll.diagnosis.diagnosis_file import write_diagnosis
@@ -42,7 +53,9 @@ def healthy():
 
 
 def replay(runs, number):
-    return components(complete(diagnose(NODES, seed=100 + number), ResampledTimes(runs, number).measure))
+    return components(
+        complete(diagnose(NODES, seed=100 + number), ResampledTimes(runs, number).measure)
+    )
 
 
 def test_replays_of_a_healthy_machine_are_healthy_and_those_of_a_slow_node_name_it(healthy):
@@ -54,8 +67,13 @@ def test_replays_of_a_healthy_machine_are_healthy_and_those_of_a_slow_node_name_
 @pytest.mark.parametrize("percent", [8, 15])
 def test_noise_that_lasts_a_whole_run_alarms_in_replays_as_often_as_in_runs(percent):
     places = np.random.default_rng(2).integers(NODES, size=60).tolist()
-    disturbed = [[(Component("node", (place,)), percent)] * (number % 4 == 0) for number, place in enumerate(places)]
-    runs, found = zip(*(recorded(number, *faults) for number, faults in enumerate(disturbed)), strict=True)
+    disturbed = [
+        [(Component("node", (place,)), percent)] * (number % 4 == 0)
+        for number, place in enumerate(places)
+    ]
+    runs, found = zip(
+        *(recorded(number, *faults) for number, faults in enumerate(disturbed)), strict=True
+    )
     assert sum(map(bool, found)) == 15
     assert [replay(runs, number) for number in range(len(runs))] == [*found]
 
@@ -106,15 +124,30 @@ def test_faults_are_of_all_kinds_on_different_hosts_and_follow_from_the_seed():
     for one, other in drawn(SETTING, 2):
         assert not SETTING.members(one.component) & SETTING.members(other.component)
     few = Setting(6, 1000, 0, "none")
-    assert {fault.component.kind for (fault,) in drawn(few, 1)} == {"node", "send", "receive", "link"}
+    assert {fault.component.kind for (fault,) in drawn(few, 1)} == {
+        "node",
+        "send",
+        "receive",
+        "link",
+    }
     assert {fault.component.kind for pair in drawn(few, 2) for fault in pair} == {"node"}
 
 
 def test_rank_0_is_on_each_host_in_turn_and_a_given_loss_of_rate_is_that_of_a_wire():
     setting = Setting(6, 1000, 0, "none", busy=8, slow=40)
-    assert [setting.ranks(number)[0] for number in range(7)] == ["n1", "n2", "n3", "n4", "n5", "n6", "n1"]
+    assert [setting.ranks(number)[0] for number in range(7)] == [
+        "n1",
+        "n2",
+        "n3",
+        "n4",
+        "n5",
+        "n6",
+        "n1",
+    ]
     assert all(sorted(setting.ranks(number)) == sorted(setting.ranks(0)) for number in range(7))
-    assert {(fault.component.kind, fault.percent) for (fault,) in drawn(setting, 1)} == {("node", 40)}
+    assert {(fault.component.kind, fault.percent) for (fault,) in drawn(setting, 1)} == {
+        ("node", 40)
+    }
     assert setting.directory != replace(setting, busy=0).directory
 
 
@@ -143,7 +176,11 @@ SEVERAL = named("node", "n3", "n4", candidates=[[named("node", "n3")], [named("n
         (NODE, [named("node", "n3"), LOADED], (False, True, False)),
         (NODE, [named("send", "n5"), LOADED], (False, False, True)),
         ([("link", [1, 11], 15)], [named("link", "n2", "n12")], (True, False, False)),
-        ([("rack", [1], 15)], [named("rack", "n5", "n6", "n7", "n8", rack="rack2")], (True, False, False)),
+        (
+            [("rack", [1], 15)],
+            [named("rack", "n5", "n6", "n7", "n8", rack="rack2")],
+            (True, False, False),
+        ),
         ([("rack", [1], 15)], [named("node", "n5"), named("node", "n7")], (False, False, False)),
         ([("uplink", [1], 15)], [named("node", "n5")], (False, False, True)),
     ],
@@ -170,7 +207,11 @@ def test_shards_share_all_runs_and_a_line_that_was_cut_off_is_measured_again(tmp
     assert not read_records(tmp_path, [Run(HEALTHY, 0, 44)])
 
 
-CRASHED, ENDED, JUDGED = {"verdict": None, "code": 137}, {"verdict": None, "code": 3}, {"verdict": {}, "code": 137}
+CRASHED, ENDED, JUDGED = (
+    {"verdict": None, "code": 137},
+    {"verdict": None, "code": 3},
+    {"verdict": {}, "code": 137},
+)
 
 
 @pytest.mark.parametrize(
@@ -198,13 +239,35 @@ def read(tmp_path, monkeypatch, capsys):
         directory.mkdir()
         verdict = {"verdicts": [], "complete": True, "too_many": False}
         records = [
-            {**Run(HEALTHY, number, 43)._asdict(), "code": 0, "seconds": 1.0, "planted": [], "verdict": verdict}
+            {
+                **Run(HEALTHY, number, 43)._asdict(),
+                "code": 0,
+                "seconds": 1.0,
+                "planted": [],
+                "verdict": verdict,
+            }
             for number in numbers
         ]
-        (directory / "1-of-1.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        (directory / "1-of-1.jsonl").write_text(
+            "".join(json.dumps(record) + "\n" for record in records)
+        )
         for number in files:
-            write_diagnosis(recorded_diagnosis(8, seed=number), directory / f"{Run(HEALTHY, number, 43).name}.h5")
-        words = ["--hosts", "8", "--faults", "0", "--two", "0", "--healthy", "4", "--bootstrap", "6"]
+            write_diagnosis(
+                recorded_diagnosis(8, seed=number),
+                directory / f"{Run(HEALTHY, number, 43).name}.h5",
+            )
+        words = [
+            "--hosts",
+            "8",
+            "--faults",
+            "0",
+            "--two",
+            "0",
+            "--healthy",
+            "4",
+            "--bootstrap",
+            "6",
+        ]
         monkeypatch.setattr(sys, "argv", ["diagnose.py", *words, "--keep", str(tmp_path), "--read"])
         code = bench.main()
         asked = [line for line in capsys.readouterr().out.splitlines() if line.startswith("- ")]
@@ -213,7 +276,9 @@ def read(tmp_path, monkeypatch, capsys):
     return read
 
 
-def test_what_is_asked_is_reached_only_if_all_runs_are_recorded_and_all_healthy_ones_have_files(read):
+def test_what_is_asked_is_reached_only_if_all_runs_are_recorded_and_all_healthy_ones_have_files(
+    read,
+):
     assert read(0, 1, 2, 3, files=(0, 1, 2, 3)) == (0, [True] * 4)
 
 

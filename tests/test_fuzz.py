@@ -21,14 +21,18 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize("kind", fuzz_files.ALLOWED)
 def test_damage_is_harmless_refused_or_named(whole, kind):
     damaged = fuzz_files.damaged_files(whole[kind], 40, seed=13)
-    assert not {what: verdict for what, verdict in damaged if verdict not in fuzz_files.ALLOWED[kind]}
+    assert not {
+        what: verdict for what, verdict in damaged if verdict not in fuzz_files.ALLOWED[kind]
+    }
 
 
 def test_a_changed_figure_and_a_process_that_dies_or_takes_much_memory_are_defects(whole, tmp_path):
     other = fuzz_files.results(tmp_path / "other.h5")
     other.attempts[0][1].pop()
     fuzz_files.hdf5.write_raw_file(other, other.path)
-    assert fuzz_files.verdict(other.path, fuzz_files.read_raw(whole["raw file"])).startswith("other figures")
+    assert fuzz_files.verdict(other.path, fuzz_files.read_raw(whole["raw file"])).startswith(
+        "other figures"
+    )
     assert in_child(lambda: os._exit(3))[0].startswith("its process ended with 3")
     assert in_child(lambda: str(len(b"1" * (GROWTH_MIB + 9 << 20))))[0].startswith("it took 5")
 
@@ -36,10 +40,14 @@ def test_a_changed_figure_and_a_process_that_dies_or_takes_much_memory_are_defec
 @pytest.mark.parametrize(("fuzzer", "number"), [("commands", 70), ("foreign", 15)])
 def test_bad_inputs_extreme_options_and_files_of_others_end_in_lines_or_well(fuzzer, number):
     assert all(map(options, COMMANDS))
-    # In a process that has drawn nothing: a child of one with V8's threads would wait for them when it draws a chart.
+    # In a process that has drawn nothing: a child of one with V8's threads would wait for them when
+    # it draws a chart.
     words = fuzzer, "--seed", "20261122", "--number", str(number)
     fuzzed = subprocess.run(
-        [sys.executable, Path(__file__).with_name("fuzz.py"), *words], check=False, capture_output=True, text=True
+        [sys.executable, Path(__file__).with_name("fuzz.py"), *words],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert fuzzed.returncode == 0, fuzzed.stdout + fuzzed.stderr
     assert f"{number} tried: {number} ended as they should" in fuzzed.stdout
@@ -48,7 +56,9 @@ def test_bad_inputs_extreme_options_and_files_of_others_end_in_lines_or_well(fuz
 @pytest.mark.parametrize("shape", ["a group of 100,000 ranks", "archive of 50,000 links"])
 def test_what_a_small_file_says_costs_no_more_than_it_holds(shape):
     arguments, name, make = fuzz_foreign.SHAPES[shape]
-    tried = Input(tuple(each.replace("FILE", name) for each in arguments), {name: make()}, may_be_valid=True)
+    tried = Input(
+        tuple(each.replace("FILE", name) for each in arguments), {name: make()}, may_be_valid=True
+    )
     assert in_child(lambda: defect_of(tried))[0] == ""
 
 

@@ -35,7 +35,17 @@ from verdicts import MISSED, NOT_RUN, REACHED, WRONG, Verdict  # noqa: E402
 from hpccoll.transports.nccl.pause import pause  # noqa: E402
 
 PROGRAM = BENCHMARKS / "gpu.py"
-WITHOUT_MPI = "fold", "check", "bandwidth", "costs", "order", "failure", "nccl", "facts", "sanitizer"
+WITHOUT_MPI = (
+    "fold",
+    "check",
+    "bandwidth",
+    "costs",
+    "order",
+    "failure",
+    "nccl",
+    "facts",
+    "sanitizer",
+)
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 BLOCKER = """
 import sys
@@ -53,13 +63,18 @@ sys.meta_path[:] = [BuiltinImporter, FrozenImporter, Finder]
 
 def call(*words, **more):
     return subprocess.run(
-        [sys.executable, PROGRAM, *map(str, words)], capture_output=True, text=True, check=False,
+        [sys.executable, PROGRAM, *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, **NO_GPU, **more},
-    )  # fmt: skip
+    )
 
 
 def on_host(directory, out, only, *words, minutes=60, **more):
-    return call("--on-host", directory, "--out", out, "--minutes", minutes, "--only", only, *words, **more)
+    return call(
+        "--on-host", directory, "--out", out, "--minutes", minutes, "--only", only, *words, **more
+    )
 
 
 def records(out):
@@ -92,7 +107,8 @@ def test_parts_over_nccl_without_ranks_run_on_the_test_library(nccl_library, tmp
     assert not [line for line in statuses.get(MISSED, []) if not line.startswith("pause of")], (
         statuses
     )  # on a busy host
-    assert [line.split(":")[0].split()[0] for line in statuses[NOT_RUN]] == ["costs", "hpccoll"]  # and NCCL's log
+    # and NCCL's log
+    assert [line.split(":")[0].split()[0] for line in statuses[NOT_RUN]] == ["costs", "hpccoll"]
     assert len(statuses["beyond"]) == 1
     page = (tmp_path / "README.md").read_text()
     assert page.startswith("# NCCL test library, in host memory: no figure here is of a GPU\n")
@@ -111,7 +127,13 @@ def test_parts_with_ranks_run_on_the_test_library(mpiexec, nccl_library, tmp_pat
     assert sum("ranks on 1 GPU" in line for line in statuses["reached"]) == 6
     assert sum("times between GPUs" in line for line in statuses["reached"]) == 1
     assert sum("communicators that each rank" in line for line in statuses["reached"]) == 2
-    assert sum(line.startswith(("a rank without GPU memory", "a rank that stops")) for line in statuses["reached"]) == 2
+    assert (
+        sum(
+            line.startswith(("a rank without GPU memory", "a rank that stops"))
+            for line in statuses["reached"]
+        )
+        == 2
+    )
     assert len(statuses[NOT_RUN]) == 2  # the rate of products, and what only NCCL's log shows
 
 
@@ -120,11 +142,15 @@ def test_parts_without_ranks_need_numpy_cupy_and_msgspec_alone(nccl_library, tmp
     (tmp_path / "sitecustomize.py").write_text(BLOCKER % ", ".join(map(repr, sorted(ours))))
     ran = on_host(nccl_library, tmp_path, "check,order,nccl,train", PYTHONPATH=str(tmp_path))
     statuses = by_status(tmp_path)
-    assert not [line for line in statuses.get(MISSED, []) if "comes to its end" in line], ran.stdout + ran.stderr
+    assert not [line for line in statuses.get(MISSED, []) if "comes to its end" in line], (
+        ran.stdout + ran.stderr
+    )
     assert any("nccl4py is not installed" in line for line in statuses[NOT_RUN])
     assert any(line.startswith("train: ") and "mpi4py" in line for line in statuses[NOT_RUN])
     modules = sorted({part.module for name, part in benchmark.PARTS.items() if name in WITHOUT_MPI})
-    program = f"import sys; sys.path[:0] = {[str(BENCHMARKS), str(HERE)]}; import {', '.join(modules)}"
+    program = (
+        f"import sys; sys.path[:0] = {[str(BENCHMARKS), str(HERE)]}; import {', '.join(modules)}"
+    )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(HERE.parent)])}
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)
 
@@ -140,7 +166,9 @@ def changed_library(nccl_library, tmp_path):
         assert source.count(before) == 1
         (directory / "fold.cu").write_text(source.replace(before, after))
         flags = ["-O0", "-w", "-fwrapv", "-ffp-contract=off", "-shared", "-fPIC"]
-        subprocess.run(["g++", *flags, "-o", directory / "fold.so", directory / "fold.cpp"], check=True)
+        subprocess.run(
+            ["g++", *flags, "-o", directory / "fold.so", directory / "fold.cpp"], check=True
+        )
         return directory
 
     return changed
@@ -162,12 +190,17 @@ def test_a_wrong_result_ends_the_call_at_once(changed_library, tmp_path):
 
 
 def arguments(directory, *, shard=(1, 1)):
-    return argparse.Namespace(shard=shard, keyword=None, on_host=directory, minutes=9, no_mps=False, only=None)
+    return argparse.Namespace(
+        shard=shard, keyword=None, on_host=directory, minutes=9, no_mps=False, only=None
+    )
 
 
-def test_a_part_that_hangs_is_ended_with_what_it_had_and_one_without_time_is_listed(changed_library, tmp_path):
+def test_a_part_that_hangs_is_ended_with_what_it_had_and_one_without_time_is_listed(
+    changed_library, tmp_path
+):
     kernel = "const long long elements = row[3],"
-    hung = changed_library(kernel, f"while (sizeof(STORED) == 4) {{}} {kernel}")  # uint8 comes before int32
+    # uint8 comes before int32
+    hung = changed_library(kernel, f"while (sizeof(STORED) == 4) {{}} {kernel}")
     found = [*benchmark.in_own_process("fold", 30, tmp_path, arguments(hung), {})]
     assert [verdict.status for verdict in found] == ["reached", MISSED]
     assert found[-1].got.startswith("ended after 30 s")
@@ -231,14 +264,18 @@ tell = lambda verdict: print(verdict.what, verdict.got, sep="; ", file=sys.stder
 """
 
 
-def test_a_failed_test_has_its_last_error_in_the_verdict_and_its_report_in_the_log_at_once(tmp_path):
+def test_a_failed_test_has_its_last_error_in_the_verdict_and_its_report_in_the_log_at_once(
+    tmp_path,
+):
     place = tmp_path / "tests" / "gpu" / "test_some.py"
     place.parent.mkdir(parents=True)
     place.write_text(TESTS_THAT_FAIL)
     log, started = tmp_path / "log", tmp_path / "started"
     with log.open("w") as said:
         program = [sys.executable, "-c", SUITE, BENCHMARKS]
-        running = subprocess.Popen(program, cwd=tmp_path, stdout=said, stderr=subprocess.PIPE, text=True)
+        running = subprocess.Popen(
+            program, cwd=tmp_path, stdout=said, stderr=subprocess.PIPE, text=True
+        )
     try:
         lines = [running.stderr.readline() for _ in range(3)]
         known = log.read_text()
@@ -250,18 +287,31 @@ def test_a_failed_test_has_its_last_error_in_the_verdict_and_its_report_in_the_l
         running.communicate(timeout=60)
     assert [line.rpartition(" ")[0].rpartition(" ")[0] for line in lines] == [
         "test_some.py::test_of_ranks; RuntimeError: all_reduce ring: too late",
-        "test_some.py::test_of_a_warning; RuntimeWarning: overflow", "test_some.py::test_of_values; assert 1 == 2",
-    ]  # fmt: skip
-    for words in ("test_some.py::test_of_ranks\n", "Traceback (most recent call last)", "said by the test"):
+        "test_some.py::test_of_a_warning; RuntimeWarning: overflow",
+        "test_some.py::test_of_values; assert 1 == 2",
+    ]
+    for words in (
+        "test_some.py::test_of_ranks\n",
+        "Traceback (most recent call last)",
+        "said by the test",
+    ):
         assert words in known
     with pytest.raises(ProcessLookupError):  # the test that hung has ended what it started
         os.kill(int(started.read_text()), 0)
 
 
 FIRST = (
-    "native_stall", "every_case", "one_gpu", "variants", "figures", "costs", "nccl_tests", "phases", "silent",
+    "native_stall",
+    "every_case",
+    "one_gpu",
+    "variants",
+    "figures",
+    "costs",
+    "nccl_tests",
+    "phases",
+    "silent",
     "launch_order",
-)  # fmt: skip
+)
 """The parts that decide something that no call has decided yet, in their order."""
 
 
@@ -281,13 +331,21 @@ def test_every_part_has_a_function_and_files_that_exist():
             assert any(HERE.parent.glob(pattern)), (name, pattern)
 
 
-@pytest.mark.parametrize(("no_mps", "shares", "said"), [
-    (False, benchmark.SERVED, "under MPS"), (False, benchmark.IN_TURNS, "in turns, as"),
-    (True, benchmark.SERVED, "in turns: --no-mps"),
-])  # fmt: skip
-def test_ranks_share_a_gpu_under_mps_unless_the_call_or_the_part_has_them_take_turns(monkeypatch, no_mps, shares, said):
+@pytest.mark.parametrize(
+    ("no_mps", "shares", "said"),
+    [
+        (False, benchmark.SERVED, "under MPS"),
+        (False, benchmark.IN_TURNS, "in turns, as"),
+        (True, benchmark.SERVED, "in turns: --no-mps"),
+    ],
+)
+def test_ranks_share_a_gpu_under_mps_unless_the_call_or_the_part_has_them_take_turns(
+    monkeypatch, no_mps, shares, said
+):
     served = {"CUDA_MPS_PIPE_DIRECTORY": "there"}
-    monkeypatch.setattr(benchmark, "mps_server", lambda: contextlib.nullcontext((served, "under MPS")))
+    monkeypatch.setattr(
+        benchmark, "mps_server", lambda: contextlib.nullcontext((served, "under MPS"))
+    )
     part = benchmark.PARTS["ranks"]._replace(shares=shares)
     with contextlib.ExitStack() as stack:
         more, how = benchmark.sharing(part, stack, no_mps=no_mps)
@@ -306,7 +364,8 @@ def played(monkeypatch, tmp_path):
         def in_own_process(name, limit, *_):
             ran.append((name, limit))
             page = (tmp_path / "README.md").read_text()
-            assert all(f"of {earlier}" in page for earlier, _ in ran[:-1])  # the page has what was reached before
+            # the page has what was reached before
+            assert all(f"of {earlier}" in page for earlier, _ in ran[:-1])
             yield Verdict(f"of {name}", statuses.get(name, REACHED))
 
         monkeypatch.setattr(benchmark, "in_own_process", in_own_process)
@@ -360,7 +419,8 @@ def test_a_digest_changes_with_a_file_or_its_name_and_with_nothing_else(tmp_path
 @pytest.mark.long
 def test_parts_on_ranks_that_share_a_gpu_run_on_the_test_library(mpiexec, nccl_library, tmp_path):  # noqa: ARG001
     ran = on_host(nccl_library, tmp_path, "one_gpu,variants,phases,silent,launch_order")
-    assert ran.returncode == 1, ran.stdout + ran.stderr  # the library knows no peers, and one algorithm
+    # the library knows no peers, and one algorithm
+    assert ran.returncode == 1, ran.stdout + ran.stderr
     statuses = by_status(tmp_path)
     assert WRONG not in statuses
     text = "\n".join(statuses["reached"])
@@ -372,8 +432,14 @@ def test_parts_on_ranks_that_share_a_gpu_run_on_the_test_library(mpiexec, nccl_l
         assert words in text
     assert text.count("10 steps of tp=2, pp=2 on 4 ranks") == 2
     assert sum("a step with graph=" in line for line in statuses["recorded"]) == 4
-    assert not any("passes of cases" in line and line.startswith("0 ") for line in statuses["recorded"])
-    assert {path.name for path in (tmp_path / "logs").iterdir()} > {"peers", "nccl-tree", "nccl-nvls"}
+    assert not any(
+        "passes of cases" in line and line.startswith("0 ") for line in statuses["recorded"]
+    )
+    assert {path.name for path in (tmp_path / "logs").iterdir()} > {
+        "peers",
+        "nccl-tree",
+        "nccl-nvls",
+    }
 
 
 @pytest.fixture
@@ -391,7 +457,9 @@ def command(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("serves", "said"), [(True, "under MPS"), (False, "in turns")])
-def test_a_server_of_mps_has_directories_of_its_own_and_is_ended_by_quit(command, tmp_path, monkeypatch, serves, said):
+def test_a_server_of_mps_has_directories_of_its_own_and_is_ended_by_quit(
+    command, tmp_path, monkeypatch, serves, said
+):
     log = tmp_path / "control.log"
     says = 'echo "$* $CUDA_MPS_PIPE_DIRECTORY $(test -d "$CUDA_MPS_LOG_DIRECTORY" && echo there)"'
     command(mps.CONTROL, f'{says} >> {log}\ntest "$1" = -d || cat >> {log}')
@@ -411,11 +479,15 @@ def test_a_server_of_mps_has_directories_of_its_own_and_is_ended_by_quit(command
 @pytest.mark.parametrize(
     ("text", "statuses"),
     [
-        ("exit 0", ["reached", "reached"]), ("echo '========= Invalid __global__ write error'; exit 9", [WRONG, WRONG]),
-        ("exit 1", [NOT_RUN, NOT_RUN]), (None, [NOT_RUN, NOT_RUN]),
+        ("exit 0", ["reached", "reached"]),
+        ("echo '========= Invalid __global__ write error'; exit 9", [WRONG, WRONG]),
+        ("exit 1", [NOT_RUN, NOT_RUN]),
+        (None, [NOT_RUN, NOT_RUN]),
     ],
-)  # fmt: skip
-def test_what_compute_sanitizer_finds_is_a_wrong_result(command, tmp_path, monkeypatch, text, statuses):
+)
+def test_what_compute_sanitizer_finds_is_a_wrong_result(
+    command, tmp_path, monkeypatch, text, statuses
+):
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     if text:
@@ -459,7 +531,9 @@ def test_calls_are_timed_back_to_back_when_the_host_has_queued_all_of_them(host,
 def test_a_step_of_products_is_held_against_the_same_products_alone(host, monkeypatch):
     queued = []
     monkeypatch.setattr(
-        type(host.gpu), "products", lambda _gpu, most: lambda rows, number: queued.append((rows, number, most))
+        type(host.gpu),
+        "products",
+        lambda _gpu, most: lambda rows, number: queued.append((rows, number, most)),
     )
     step = steps.prepared(host, {**steps.MULTIPLIED, "scale": 1 << 12})
     in_step = queued.copy()
@@ -478,7 +552,10 @@ def test_a_step_of_products_is_held_against_the_same_products_alone(host, monkey
 @pytest.mark.parametrize("major", LIBRARIES)
 def test_the_kernels_of_the_benchmark_compile(require, tmp_path, major):
     nvrtc = Nvrtc(major)
-    require(nvrtc.library, f"NVRTC {major} is not installed: pip install 'hpccoll[test]' does so on Linux")
+    require(
+        nvrtc.library,
+        f"NVRTC {major} is not installed: pip install 'hpccoll[test]' does so on Linux",
+    )
     for number, text in enumerate((costs.EMPTY, order.TICKS, order.STORE)):
         source = tmp_path / f"{number}.cu"
         source.write_text(text)

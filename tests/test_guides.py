@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 import yaml
 from cli_runner import ENVIRONMENT
-from guide_blocks import GUIDES, NOT_RUN, ON_SLURM, ROOT, blocks, copy_working_directory, run_here, write_files
+from guide_blocks import (
+    GUIDES,
+    NOT_RUN,
+    ON_SLURM,
+    ROOT,
+    blocks,
+    copy_working_directory,
+    run_here,
+    write_files,
+)
 
 from hpccoll.cli.commands import find_command
 from hpccoll.cli.diagnose import build_diagnose_parser
@@ -79,7 +88,12 @@ def commands(text):
 
 
 NEXT_TO_GPUS = {
-    "srun": ["--distribution=block:block", "--gpu-bind=none", "--gpus-per-node=", "--cpus-per-task="],
+    "srun": [
+        "--distribution=block:block",
+        "--gpu-bind=none",
+        "--gpus-per-node=",
+        "--cpus-per-task=",
+    ],
     "mpiexec": ["--map-by slot:PE="],
 }
 """What puts ranks next to their GPUs, by the launcher: nccl.sbatch has the reasons."""
@@ -87,7 +101,11 @@ NEXT_TO_GPUS = {
 
 @pytest.mark.parametrize("guide", ["README.md", "slurm/GPU.md"])
 def test_every_run_on_gpus_in_a_guide_binds_ranks_next_to_them_also_by_srun(guide):
-    lines = [line for block in blocks("sh", guide) for line in block.text.replace("\\\n", " ").splitlines()]
+    lines = [
+        line
+        for block in blocks("sh", guide)
+        for line in block.text.replace("\\\n", " ").splitlines()
+    ]
     runs = [line for line in lines if " --device cuda" in line and "hpccoll run" in line]
     launchers = [line.split()[0] for line in runs]
     assert "srun" in launchers
@@ -120,7 +138,11 @@ def home(tmp_path_factory, require):
 @pytest.mark.mpi
 @pytest.mark.sweep
 @pytest.mark.parametrize(
-    "guide", [pytest.param(name, marks=[pytest.mark.long] if name in LONG_GUIDES else []) for name in GUIDES]
+    "guide",
+    [
+        pytest.param(name, marks=[pytest.mark.long] if name in LONG_GUIDES else [])
+        for name in GUIDES
+    ],
 )
 def test_the_commands_of_a_guide_run(guide, home):
     write_files(home, guide)
@@ -143,10 +165,20 @@ def prepare(guide, home):
 def test_each_test_that_shows_what_all_is_well_rests_on_exists():
     page = (ROOT / "results" / "ALL_IS_WELL.md").read_text()
     named = re.findall(r"`(tests/\S+\.py)::(test_\w+)`", page)
-    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith(("| rests", "| ---"))]
+    rows = [
+        line
+        for line in page.splitlines()
+        if line.startswith("| ") and not line.startswith(("| rests", "| ---"))
+    ]
     assert len(named) == len(rows)
     missing = [test for file, test in named if f"def {test}(" not in (ROOT / file).read_text()]
     assert missing == []
     assert re.findall("## `hpccoll (\\w+)`", page) == [
-        "trace", "evidence", "accept", "compare", "diagnose", "doctor", "status",
-    ]  # fmt: skip
+        "trace",
+        "evidence",
+        "accept",
+        "compare",
+        "diagnose",
+        "doctor",
+        "status",
+    ]

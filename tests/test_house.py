@@ -11,7 +11,17 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from house_figures import PACKAGE, circle, density_of_room, executed, files, idioms, import_graph, modules, rooms
+from house_figures import (
+    PACKAGE,
+    circle,
+    density_of_room,
+    executed,
+    files,
+    idioms,
+    import_graph,
+    modules,
+    rooms,
+)
 
 from hpccoll.store.call_key import CallKey
 
@@ -56,12 +66,24 @@ MAY_IMPORT = {
 """For each room: the rooms below it and the libraries that it may import, besides itself and the standard library."""
 
 LIGHT = (
-    "__main__.py", "cli/rank_program.py", "cli/job_program.py", "cli/run_options.py", "cli/diagnose.py",
-    "measure", "evidence", "cases", "host", "executor", "diagnosis",
-    "extensions/steps/training", "extensions/steps/measure",
-    "extensions/plans/mscclpp_reader.py", "extensions/tables/recognition.py",
-    "render/run_table.py", "render/printed_evidence.py",
-)  # fmt: skip
+    "__main__.py",
+    "cli/rank_program.py",
+    "cli/job_program.py",
+    "cli/run_options.py",
+    "cli/diagnose.py",
+    "measure",
+    "evidence",
+    "cases",
+    "host",
+    "executor",
+    "diagnosis",
+    "extensions/steps/training",
+    "extensions/steps/measure",
+    "extensions/plans/mscclpp_reader.py",
+    "extensions/tables/recognition.py",
+    "render/run_table.py",
+    "render/printed_evidence.py",
+)
 """The rooms and modules that a rank process begins with, thousands of times at once on one file system."""
 
 LATER = PACKAGE / "diagnosis" / "diagnosis_file.py"
@@ -71,9 +93,25 @@ DOOR = PACKAGE / "common" / "extensions.py"
 """The one file of the core that knows where extensions are."""
 
 HEAVY = (
-    "shtab", "rich", "pydantic", "altair", "jinja2", "vl_convert", "snakemake", "yaml", "scipy", "h5py",
-    "cupy", "cupyx", "nccl", "pynvml", "ml_dtypes", "hatchling", "pandas", "xarray",
-)  # fmt: skip
+    "shtab",
+    "rich",
+    "pydantic",
+    "altair",
+    "jinja2",
+    "vl_convert",
+    "snakemake",
+    "yaml",
+    "scipy",
+    "h5py",
+    "cupy",
+    "cupyx",
+    "nccl",
+    "pynvml",
+    "ml_dtypes",
+    "hatchling",
+    "pandas",
+    "xarray",
+)
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -100,16 +138,19 @@ def test_every_room_is_in_the_table():
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_imports_only_go_down(room):
     allowed = {*MAY_IMPORT[room].split(), room.removesuffix(".py")}
-    strange = {f"{path.relative_to(PACKAGE)}: {name}" for path in files(room) for name in imported(path)} - {
-        f"{path.relative_to(PACKAGE)}: {name}" for path in files(room) for name in allowed
-    }
+    strange = {
+        f"{path.relative_to(PACKAGE)}: {name}" for path in files(room) for name in imported(path)
+    } - {f"{path.relative_to(PACKAGE)}: {name}" for path in files(room) for name in allowed}
     assert not strange
 
 
 def test_the_table_itself_only_goes_down():
     below = {room.removesuffix(".py"): set(words.split()) for room, words in MAY_IMPORT.items()}
     settled: set[str] = set()
-    while fresh := {room for room, words in below.items() if words & below.keys() <= settled} - settled:
+    while (
+        fresh := {room for room, words in below.items() if words & below.keys() <= settled}
+        - settled
+    ):
         settled |= fresh
     assert settled == below.keys()
 
@@ -134,7 +175,11 @@ def test_the_core_names_no_extension():
 
 def test_one_module_fills_the_registry():
     importers = [
-        path for room in rooms() if room != "algorithms" for path in files(room) if "algorithms" in imported(path)
+        path
+        for room in rooms()
+        if room != "algorithms"
+        for path in files(room)
+        if "algorithms" in imported(path)
     ]
     assert importers == [PACKAGE / "cases" / "algorithm_registry.py"]
 
@@ -144,7 +189,11 @@ def test_planning_imports_nothing_that_measures(room):
     below, found = set(), {room}
     while found:
         below |= found
-        found = {name for each in found for name in MAY_IMPORT.get(each, MAY_IMPORT.get(f"{each}.py", "")).split()}
+        found = {
+            name
+            for each in found
+            for name in MAY_IMPORT.get(each, MAY_IMPORT.get(f"{each}.py", "")).split()
+        }
         found = {name for name in found - below if {name, f"{name}.py"} & MAY_IMPORT.keys()}
     assert below.isdisjoint({"measure", "transports"})
 
@@ -154,13 +203,19 @@ def test_a_rank_process_imports_nothing_heavy():
     parts = [path.relative_to(PACKAGE.parent).with_suffix("").parts for path in paths]
     modules = sorted({".".join(part for part in path if part != "__init__") for path in parts})
     program = f"import sys\nfor name in {modules}: __import__(name)\nprint(*(set({HEAVY}) & sys.modules.keys()))"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert (ran.stdout.split(), ran.stderr) == ([], "")
 
 
 def test_no_two_public_classes_have_one_name():
     nodes = (node for path in modules().values() for node in ast.parse(path.read_text()).body)
-    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))
+    names = Counter(
+        node.name
+        for node in nodes
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
     assert [name for name, count in names.items() if count > 1] == []
 
 
@@ -174,8 +229,17 @@ SEVERAL_OF_ONE_NAME = {
 
 def functions_of_commands(module: ast.Module) -> set[str]:
     """Return the names of the functions that are commands, in a module."""
-    calls = (node for node in ast.walk(module) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Command")
-    return {ast.unparse(keyword.value) for call in calls for keyword in call.keywords if keyword.arg == "run"}
+    calls = (
+        node
+        for node in ast.walk(module)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Command"
+    )
+    return {
+        ast.unparse(keyword.value)
+        for call in calls
+        for keyword in call.keywords
+        if keyword.arg == "run"
+    }
 
 
 def test_no_two_public_functions_have_one_name():
@@ -183,7 +247,11 @@ def test_no_two_public_functions_have_one_name():
     names: Counter[str] = Counter()
     for path in modules().values():
         module = ast.parse(path.read_text())
-        functions = [node for node in module.body if isinstance(node, ast.FunctionDef) and not node.decorator_list]
+        functions = [
+            node
+            for node in module.body
+            if isinstance(node, ast.FunctionDef) and not node.decorator_list
+        ]
         public = {function.name for function in functions if not function.name.startswith("_")}
         names.update(public - functions_of_commands(module))
     assert {name for name, count in names.items() if count > 1} == SEVERAL_OF_ONE_NAME.keys()
@@ -209,7 +277,8 @@ def test_no_chain_of_imports_in_a_room_is_long():
     for module in TopologicalSorter(graph).static_order():
         room = room_of(module)
         below = (chains[other] for other in graph[module] if room_of(other) == room)
-        page = () if modules()[module].name == "__init__.py" else (module,)  # a table of contents is no page
+        # a table of contents is no page
+        page = () if modules()[module].name == "__init__.py" else (module,)
         chains[module] = (*page, *max(below, key=len, default=()))
     assert [chain for chain in chains.values() if len(chain) > LONGEST_CHAIN] == []
 
@@ -217,7 +286,9 @@ def test_no_chain_of_imports_in_a_room_is_long():
 def row_fields(node: ast.Tuple) -> int:
     """Return how many elements of a tuple are fields of a row, or of a point with a row, that a CallKey has."""
     names = {field.name for field in fields(CallKey)}
-    attributes = [each for each in node.elts if isinstance(each, ast.Attribute) and each.attr in names]
+    attributes = [
+        each for each in node.elts if isinstance(each, ast.Attribute) and each.attr in names
+    ]
     owners = [ast.unparse(each.value).rpartition(".")[2] for each in attributes]
     return sum(owner in {"row", "first", "point", "p", "r"} for owner in owners)
 
@@ -274,8 +345,12 @@ DENSEST = {
 @pytest.mark.parametrize("room", DENSEST)
 def test_no_room_becomes_denser(room):
     density = density_of_room(room)
-    above = [figure for figure, most in zip(density.figures, DENSEST[room], strict=True) if figure > most]
-    assert not above, f"{density.figures} of at most {DENSEST[room]}; dense: {density.dense_functions}"
+    above = [
+        figure for figure, most in zip(density.figures, DENSEST[room], strict=True) if figure > most
+    ]
+    assert not above, (
+        f"{density.figures} of at most {DENSEST[room]}; dense: {density.dense_functions}"
+    )
 
 
 def test_the_density_of_every_room_is_limited():
@@ -299,11 +374,41 @@ def test_no_idiom_at_which_readers_stop_spreads():
 
 
 PRIVATE_WORDS = {
-    "crew", "sitting", "patient", "maker", "unmade", "varied", "unvaried", "told", "telling", "deed", "deeds",
-    "looks", "marks", "story", "stories", "holdings", "strangers", "natives", "stretch", "contest", "doublings",
-    "kin", "promise", "surroundings", "follower", "wholes", "lack", "lacks", "crowd", "crowds", "poison", "apart",
-    "somebody", "nobody",
-}  # fmt: skip
+    "crew",
+    "sitting",
+    "patient",
+    "maker",
+    "unmade",
+    "varied",
+    "unvaried",
+    "told",
+    "telling",
+    "deed",
+    "deeds",
+    "looks",
+    "marks",
+    "story",
+    "stories",
+    "holdings",
+    "strangers",
+    "natives",
+    "stretch",
+    "contest",
+    "doublings",
+    "kin",
+    "promise",
+    "surroundings",
+    "follower",
+    "wholes",
+    "lack",
+    "lacks",
+    "crowd",
+    "crowds",
+    "poison",
+    "apart",
+    "somebody",
+    "nobody",
+}
 """Metaphors that once named things here; a reader who knows MPI, NCCL, Slurm and statistics cannot guess them."""
 
 
@@ -341,5 +446,7 @@ def test_what_is_missing_skips_with_the_reason_unless_all_is_required(require, m
     with pytest.raises(pytest.skip.Exception, match="there is no such tool"):
         require(False, "there is no such tool")
     monkeypatch.setenv("HPCCOLL_REQUIRE_ALL", "1")
-    with pytest.raises(pytest.fail.Exception, match="HPCCOLL_REQUIRE_ALL is set, and there is no such tool"):
+    with pytest.raises(
+        pytest.fail.Exception, match="HPCCOLL_REQUIRE_ALL is set, and there is no such tool"
+    ):
         require(False, "there is no such tool")

@@ -20,7 +20,10 @@ from nvrtc_kernels import (
 @pytest.fixture(scope="module", params=LIBRARIES, ids="CUDA {}".format)
 def nvrtc(request, require):
     nvrtc = Nvrtc(request.param)
-    require(nvrtc.library, f"NVRTC {request.param} is not installed: pip install 'hpccoll[test]' does so on Linux")
+    require(
+        nvrtc.library,
+        f"NVRTC {request.param} is not installed: pip install 'hpccoll[test]' does so on Linux",
+    )
     return nvrtc
 
 
@@ -29,7 +32,9 @@ def test_every_architecture_is_compiled_for_and_every_kernel_without_spills(nvrt
     names, made = nvrtc.architectures, variants()
     turns = [*islice(zip(cycle(names), cycle(made)), max(len(names), len(made)))]
     assert {variant.source for variant in made} == {*PACKAGE.rglob("*.cu")}
-    assert len({variant.label for variant in made}) >= len(KERNEL_TYPES) * len(OPS) + len(ITEM_SIZES)
+    assert len({variant.label for variant in made}) >= len(KERNEL_TYPES) * len(OPS) + len(
+        ITEM_SIZES
+    )
     assert {*names} >= {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}
     assert [*filter(None, (defect(nvrtc, variant, name) for name, variant in turns))] == []
 
@@ -42,7 +47,10 @@ def test_every_kernel_compiles_for_every_architecture_without_spills(nvrtc):
 
 def test_no_kernel_takes_subnormals_for_zeros_as_cupy_compiles_it(nvrtc):
     """CuPy compiles with -ftz=true, under which arithmetic of float that is not in PTX becomes .ftz."""
-    ptx = {variant.label: nvrtc.compile(variant, "compute_90", "-ftz=true")[0].decode() for variant in variants()}
+    ptx = {
+        variant.label: nvrtc.compile(variant, "compute_90", "-ftz=true")[0].decode()
+        for variant in variants()
+    }
     assert all(".entry" in code for code in ptx.values())
     assert [label for label, code in ptx.items() if ".ftz" in code] == []
 

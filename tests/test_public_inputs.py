@@ -1,7 +1,8 @@
 """Outputs, logs, traces and tables after public reports: what a command must say about each, and its exit code.
 
-The inputs are those of HPCCOLL_DATA/inputs/more; ``expected`` are facts that the answer must contain, such as ranks,
-hosts and figures, and ``wrong`` what it must not say. Kinds of faults have tests of their own beside their modules.
+The inputs are those of HPCCOLL_DATA/inputs/more; ``expected`` are facts that the answer must
+contain, such as ranks, hosts and figures, and ``wrong`` what it must not say. Kinds of faults have
+tests of their own beside their modules.
 """
 
 import os
@@ -14,7 +15,9 @@ import pytest
 from cli_runner import ENVIRONMENT, invoke
 
 INPUTS = Path(os.environ.get("HPCCOLL_DATA", "/nowhere")) / "inputs" / "more"
-pytestmark = pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of inputs")
+pytestmark = pytest.mark.skipif(
+    "HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of inputs"
+)
 
 
 class PublicCase(NamedTuple):
@@ -103,18 +106,27 @@ def test_a_public_input_has_its_right_answer(case, tmp_path):
     )
     ended = invoke(command, *options, INPUTS / name)
     answer = ended.out + ended.err
-    assert (ended.code, [word for word in case.expected if word not in answer]) == (case.code, []), answer
+    assert (ended.code, [word for word in case.expected if word not in answer]) == (
+        case.code,
+        [],
+    ), answer
     assert [word for word in case.wrong if word in answer] == []
 
 
 SCRIPTS = {
-    "predict-one-node-small.sh": (0, ("128 B all_reduce on 1 node x 8", "without the launch and the 6.6 to 14 us")),
+    "predict-one-node-small.sh": (
+        0,
+        ("128 B all_reduce on 1 node x 8", "without the launch and the 6.6 to 14 us"),
+    ),
     "predict-8x100g.sh": (0, ("nccl_ring",)),
     "predict-own-port.sh": (2, ("--rate x0.5",)),
     "predict-step-7b-fsdp.sh": (0, ("837 ms",)),
     "slurm-node-inval.sh": (2, ("4 nodes, 2 of them down or drained",)),
     "slurm-array-task.sh": (0, ("measured: 4 nodes", "no node or link is slow")),
-    "slurm-refusals.sh": (2, ("GPU32 Account", "Invalid qos specification", "Invalid account", "number of tasks")),
+    "slurm-refusals.sh": (
+        2,
+        ("GPU32 Account", "Invalid qos specification", "Invalid account", "number of tasks"),
+    ),
     "slurm-salloc.sh": (1, ("--ntasks-per-node",)),
     "slurm-node-with-blanks.sh": (0, ("{'n1': ['n1-ib']}",)),
     "sweep-home-not-writable.sh": (0, ("2 of 2 cases", "rc 0")),
@@ -135,7 +147,9 @@ def test_a_public_situation_has_its_right_answer(name):
         check=False,
     )
     answer = ended.stdout + ended.stderr
-    assert (ended.returncode, [word for word in expected if word not in answer]) == (code, []), answer
+    assert (ended.returncode, [word for word in expected if word not in answer]) == (code, []), (
+        answer
+    )
 
 
 def test_a_notebook_reads_a_file_by_h5py_and_hpccoll_at_once(tmp_path):
@@ -160,7 +174,11 @@ def test_frames_can_be_exported_as_people_do_it_in_notebooks(tmp_path):
 @pytest.mark.long
 def test_a_sweep_whose_plan_has_times_in_the_future_measures_nothing_again():
     ended = subprocess.run(
-        ["bash", INPUTS / "sweep-clock-ahead.sh"], env=ENVIRONMENT, capture_output=True, text=True, check=False
+        ["bash", INPUTS / "sweep-clock-ahead.sh"],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     before, after = ended.stdout.splitlines()
     assert before == after

@@ -46,7 +46,13 @@ def records(frame):
 @pytest.fixture
 def file(tmp_path):
     """A file of a correct case, a wrong one and a skipped one."""
-    rooted = {"collective": "broadcast", "algorithm": "binomial", "op": None, "in_place": True, "root": 1}
+    rooted = {
+        "collective": "broadcast",
+        "algorithm": "binomial",
+        "op": None,
+        "in_place": True,
+        "root": 1,
+    }
     cases = [raw_examples.case(8), raw_examples.case(16, **rooted), raw_examples.case(32)]
     outcomes = (
         raw_examples.outcome(cases[0]),
@@ -71,9 +77,16 @@ def test_columns_have_the_same_types_with_and_without_values(file, tmp_path):
     assert hpccoll.open(nothing).rows.dtypes.to_dict() == rows.dtypes.to_dict()
     assert len(hpccoll.open(nothing).missing) == 1
     expected = {
-        "bytes": "int64", "root": "Int64", "wrong": "Int64", "median_s": "float64", "in_place": "bool",
-        "converged": "boolean", "reason": "string", "algorithm": "string", "params": "object",
-    }  # fmt: skip
+        "bytes": "int64",
+        "root": "Int64",
+        "wrong": "Int64",
+        "median_s": "float64",
+        "in_place": "bool",
+        "converged": "boolean",
+        "reason": "string",
+        "algorithm": "string",
+        "params": "object",
+    }
     assert {name: str(rows.dtypes[name]) for name in expected} == expected
     assert rows.root.isna().tolist() == [True, True, False]
     assert rows.loc[rows.status == "skipped", "wrong"].isna().all()
@@ -87,7 +100,8 @@ def test_a_relative_path_outlives_a_change_of_the_directory(file, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("paths", "options"), [((), {}), (("none.h5",), {}), (("page.yaml",), {}), (("F.h5",), {"rule": "mean"})]
+    ("paths", "options"),
+    [((), {}), (("none.h5",), {}), (("page.yaml",), {}), (("F.h5",), {"rule": "mean"})],
 )
 def test_what_cannot_be_opened_is_an_error_of_one_line(file, monkeypatch, paths, options):
     monkeypatch.chdir(file.parent)
@@ -108,13 +122,17 @@ def test_a_damaged_file_is_a_warning_and_a_gap(file):
 
 def test_the_package_is_imported_without_any_library():
     program = "import hpccoll, sys; print(*({'numpy', 'pandas', 'xarray', 'h5py'} & sys.modules.keys()), hpccoll.open)"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.startswith("<function open")
 
 
 @pytest.mark.parametrize("library", ["pandas", "xarray"])
 def test_a_missing_library_names_the_extra(monkeypatch, library):
-    for name in [name for name in sys.modules if name.startswith(("hpccoll.analysis", "hpccoll.result_set"))]:
+    for name in [
+        name for name in sys.modules if name.startswith(("hpccoll.analysis", "hpccoll.result_set"))
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match=rf"{library}.*hpccoll\[analysis\]"):
@@ -127,12 +145,20 @@ def test_a_timeline_has_each_part_of_a_single_training_step_on_each_rank(tmp_pat
     (case,) = results.rows.case_id[results.rows.algorithm == "ring"]
     timeline = results.timeline(case)
     buckets = timeline[(timeline["rank"] == 1) & (timeline.operation == "bucket 3")]
-    assert buckets[["ready_s", "begin_s", "end_s"]].iloc[0].tolist() == pytest.approx([0.030, 0.030, 0.034])
-    assert buckets[["collective", "bytes", "phase"]].iloc[0].tolist() == ["all_reduce", 8000, "backward"]
+    assert buckets[["ready_s", "begin_s", "end_s"]].iloc[0].tolist() == pytest.approx(
+        [0.030, 0.030, 0.034]
+    )
+    assert buckets[["collective", "bytes", "phase"]].iloc[0].tolist() == [
+        "all_reduce",
+        8000,
+        "backward",
+    ]
     computed = timeline[timeline.operation == "computation"]
     assert computed.groupby("phase").size().to_dict() == {"forward": 2, "backward": 6}
     assert computed.end_s.max() == pytest.approx(0.030)
-    assert results.timeline(results.rows.set_index("case_id", drop=False).loc[case]).equals(timeline)
+    assert results.timeline(results.rows.set_index("case_id", drop=False).loc[case]).equals(
+        timeline
+    )
     for wrong, words in ((results.rows, "2 are selected"), (results.rows[:0], "selected")):
         with pytest.raises(BadInputError, match=words):
             results.timeline(wrong)
@@ -146,7 +172,9 @@ def test_a_comparison_is_a_frame_with_the_worst_case_first(tmp_path):
     new = hpccoll.open(write_run(tmp_path / "new.h5", slower, seed=2, provenance={"kernel": "6.2"}))
     frame = new.compare(old)
     compared = compare(old._results, new._results)
-    assert records(frame) == [{"verdict": str(held.verdict), **plain(held.to_json())} for held in compared.cases]
+    assert records(frame) == [
+        {"verdict": str(held.verdict), **plain(held.to_json())} for held in compared.cases
+    ]
     assert frame.verdict.tolist()[:3] == ["regression", "missing", "improvement"]
     assert frame.attrs["changes"] == {"kernel": {"old": "6.1", "new": "6.2"}}
     assert frame.attrs["loads"] == {"old": None, "new": None}

@@ -33,7 +33,9 @@ def compiled(case: Case) -> None:
     count = 2 * case.call.p if case.call.collective.units == "divisible" else 2
     requested = case.operation(count, channels=2, window=2, in_place=False)
     lowering = MpiLowering(
-        0, requested, *(np.zeros(requested.elements(name, 0), requested.dtype) for name in ("src", "dst"))
+        0,
+        requested,
+        *(np.zeros(requested.elements(name, 0), requested.dtype) for name in ("src", "dst")),
     )
     lowering.sequences()
     for datatype in lowering.datatypes:

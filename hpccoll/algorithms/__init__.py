@@ -1,10 +1,11 @@
 """The algorithms, one textbook page each. PAGES is the table of contents; a page is imported when it is needed.
 
-On every page p is the number of ranks and S the bytes of the vector. A message costs alpha, a byte that is sent beta,
-a byte that is folded gamma; a cost is that of the critical path, where a rank sends and receives at once, and messages
-that leave together count one alpha. Channels are segments of the vector, slices parts of a channel with schedules of
-their own, units the pieces that a schedule cuts its slice into (schedule/lanes.py). The actions of a Step happen at
-once: sends read the buffers as they were before it.
+On every page p is the number of ranks and S the bytes of the vector. A message costs alpha, a byte
+that is sent beta, a byte that is folded gamma; a cost is that of the critical path, where a rank
+sends and receives at once, and messages that leave together count one alpha. Channels are segments
+of the vector, slices parts of a channel with schedules of their own, units the pieces that a
+schedule cuts its slice into (schedule/lanes.py). The actions of a Step happen at once: sends read
+the buffers as they were before it.
 """
 
 from importlib import import_module

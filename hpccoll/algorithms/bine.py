@@ -1,6 +1,7 @@
 """Bine tree: a binomial tree of negabinary numbers, whose edges are a third shorter and go both ways round.
 
-At p = 8, broadcast, which ranks have the message of the root; a binomial tree has the distances 4, 2 and 1:
+At p = 8, broadcast, which ranks have the message of the root; a binomial tree has the distances 4,
+2 and 1:
 
     rank         0       1       2       3       4       5       6       7
     start        x       .       .       .       .       .       .       .
@@ -8,21 +9,24 @@ At p = 8, broadcast, which ranks have the message of the root; a binomial tree h
     distance 1   x       .       .       x       x       .       .       x       0 -> 7, 3 -> 4
     distance 1   x       x       x       x       x       x       x       x       0 -> 1, 3 -> 2, 4 -> 5, 7 -> 6
 
-In base -2 a rank has digits of weights 1, -2, 4, ... modulo p, with a 0 before the first. In round k, which falls to 0,
-the ranks whose last k + 2 digits are alike have the message, and send it to where the last k + 1 of them are flipped:
-(1 - (-2)^(k + 1))/3 ranks on if they were 0, as far back if they were 1. Ranks that differ in their last k digits only
-are consecutive, modulo p: scatter sends the blocks of such 2^k ranks. Reduce and gather are the two backwards.
+In base -2 a rank has digits of weights 1, -2, 4, ... modulo p, with a 0 before the first. In round
+k, which falls to 0, the ranks whose last k + 2 digits are alike have the message, and send it to
+where the last k + 1 of them are flipped: (1 - (-2)^(k + 1))/3 ranks on if they were 0, as far back
+if they were 1. Ranks that differ in their last k digits only are consecutive, modulo p: scatter
+sends the blocks of such 2^k ranks. Reduce and gather are the two backwards.
 
-Where all ranks exchange, even ones go on and odd ones back: the distances of Swing. All-reduce exchanges whole vectors,
-far first, so that all ranks add up alike. Reduce-scatter is Swing's, near first; all-gather is that backwards, and the
-two, as ``reduce_scatter_all_gather``, are the all-reduce of large vectors, Swing again. Only all-reduce takes other
-numbers of ranks than powers of two, as recursive doubling does. On racks of 5, 16, 16, 16 and 11 ranks up to 40 % less
-crosses between racks than in the best binomial order, on four full ones more (``hpccoll show --racks``).
+Where all ranks exchange, even ones go on and odd ones back: the distances of Swing. All-reduce
+exchanges whole vectors, far first, so that all ranks add up alike. Reduce-scatter is Swing's, near
+first; all-gather is that backwards, and the two, as ``reduce_scatter_all_gather``, are the
+all-reduce of large vectors, Swing again. Only all-reduce takes other numbers of ranks than powers
+of two, as recursive doubling does. On racks of 5, 16, 16, 16 and 11 ranks up to 40 % less crosses
+between racks than in the best binomial order, on four full ones more (``hpccoll show --racks``).
 
 Cost: that of the binomial tree, of recursive doubling and of recursive halving.
 
-D. De Sensi, S. Pasqualoni, L. Piarulli, T. Bonato, S. Ba, M. Turisini, J. Domke, T. Hoefler: Bine trees: enhancing
-collective operations by optimizing communication locality, SC (2025), arXiv:2508.17311.
+D. De Sensi, S. Pasqualoni, L. Piarulli, T. Bonato, S. Ba, M. Turisini, J. Domke, T. Hoefler: Bine
+trees: enhancing collective operations by optimizing communication locality, SC (2025),
+arXiv:2508.17311.
 """
 
 from collections.abc import Iterator
@@ -31,8 +35,26 @@ from hpccoll.algorithms.binomial import binomial_broadcast, binomial_reduce, bin
 from hpccoll.algorithms.recursive_doubling import recursive_doubling, recursive_doubling_all_gather
 from hpccoll.algorithms.swing import partner_of, swing_reduce_scatter
 from hpccoll.schedule import Layout, Regularity, Schedule, on_power_of_two, power_of_two, reverse
-from hpccoll.schedule.collective_table import all_gather, all_reduce, broadcast, gather, reduce, reduce_scatter, scatter
-from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, Truth, dst, floor_log2, peer_if
+from hpccoll.schedule.collective_table import (
+    all_gather,
+    all_reduce,
+    broadcast,
+    gather,
+    reduce,
+    reduce_scatter,
+    scatter,
+)
+from hpccoll.schedule.step import (
+    Index,
+    Recv,
+    RecvReduce,
+    Send,
+    Step,
+    Truth,
+    dst,
+    floor_log2,
+    peer_if,
+)
 
 BACK = 0xAAAA_AAAA
 """The digits of base -2 whose weights are negative: flipped, they turn a rank into rank + BACK in base 2."""
@@ -68,9 +90,12 @@ def bine_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     for k in reversed(range(floor_log2(p))):
         child, parent = _ends(me, k, p)
         partner = partner_of(me, k, p)
-        theirs = partner - (partner + BACK) % (1 << k)  # the first of the 2^k ranks that differ in their last k digits
+        # the first of the 2^k ranks that differ in their last k digits
+        theirs = partner - (partner + BACK) % (1 << k)
         mine = me - (me + BACK) % (1 << k)
-        yield Step(Send(child, dst.around(theirs, 1 << k, p)), Recv(parent, dst.around(mine, 1 << k, p)))
+        yield Step(
+            Send(child, dst.around(theirs, 1 << k, p)), Recv(parent, dst.around(mine, 1 << k, p))
+        )
 
 
 @gather("bine", needs=[power_of_two], cost=binomial_scatter.cost)
@@ -80,7 +105,9 @@ def bine_gather(layout: Layout) -> Schedule:
 
 @all_reduce("bine", cost=recursive_doubling.cost)
 def bine(layout: Layout) -> Schedule:
-    return on_power_of_two(layout, lambda core: Schedule.of(core, _exchanges, regularity=Regularity(period=1)))
+    return on_power_of_two(
+        layout, lambda core: Schedule.of(core, _exchanges, regularity=Regularity(period=1))
+    )
 
 
 def _exchanges(layout: Layout, me: Index) -> Iterator[Step]:

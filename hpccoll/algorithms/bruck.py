@@ -8,19 +8,20 @@ All-gather at p = 5, which blocks a rank has:
     distance 2   0123    1234    2340    3401    4012      2 further on,
     distance 4   01234   12340   23401   34012   40123     4 further on, the one block that is missing
 
-All-to-all at p = 4: block j of a rank is for the rank j further on, and waits in place j of tmp. In round k all blocks
-whose j has bit k set move 2^k ranks on in one message; arrivals take their places. At the end place j holds the block
-from the rank j before, and a copy sorts them:
+All-to-all at p = 4: block j of a rank is for the rank j further on, and waits in place j of tmp. In
+round k all blocks whose j has bit k set move 2^k ranks on in one message; arrivals take their
+places. At the end place j holds the block from the rank j before, and a copy sorts them:
 
     for j =      0       1       2       3
     bit 0        stays   +1      stays   +1        ranks further on
     bit 1        stays   stays   +2      +2
 
-Cost: of all-gather ceil(log2 p) alpha + (p - 1)/p S beta; of all-to-all ceil(log2 p) alpha + about log2(p)/2 S beta:
-few messages, and every block is sent as many times as its j has bits set, with two copies of S on the rank itself.
+Cost: of all-gather ceil(log2 p) alpha + (p - 1)/p S beta; of all-to-all ceil(log2 p) alpha + about
+log2(p)/2 S beta: few messages, and every block is sent as many times as its j has bits set, with
+two copies of S on the rank itself.
 
-J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all communications in
-multiport message-passing systems, IEEE TPDS 8 (1997) 1143-1156.
+J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all
+communications in multiport message-passing systems, IEEE TPDS 8 (1997) 1143-1156.
 """
 
 from collections.abc import Iterator

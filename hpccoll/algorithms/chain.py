@@ -10,11 +10,11 @@ At p = 4 with three channels, which of the segments a rank has:
     round 4      012     012     012     01
     round 5      012     012     012     012
 
-Cost: (p - 1) (alpha + S beta) in one piece; in c segments (c + p - 2) (alpha + S/c beta), which for many segments is
-S beta whatever p is.
+Cost: (p - 1) (alpha + S beta) in one piece; in c segments (c + p - 2) (alpha + S/c beta), which for
+many segments is S beta whatever p is.
 
-J. Watts, R. van de Geijn: A pipelined broadcast for multidimensional meshes, Parallel Processing Letters 5 (1995)
-281-292.
+J. Watts, R. van de Geijn: A pipelined broadcast for multidimensional meshes, Parallel Processing
+Letters 5 (1995) 281-292.
 """
 
 from collections.abc import Iterator

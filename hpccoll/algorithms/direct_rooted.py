@@ -6,14 +6,15 @@ At p = 4, scatter, which block a rank has:
     start        0123    .       .       .
     step 1       0123    1       2       3         0 -> 1, 0 -> 2, 0 -> 3
 
-Gather is the reverse. In a reduce every vector goes to the root, which folds them in the order of the ranks; in
-a broadcast its vector goes to all of them.
+Gather is the reverse. In a reduce every vector goes to the root, which folds them in the order of
+the ranks; in a broadcast its vector goes to all of them.
 
-Cost: of scatter and gather alpha + (p - 1)/p S beta; of reduce alpha + (p - 1) S (beta + gamma), of broadcast alpha +
-(p - 1) S beta: all of it at the root, into whose port the others send at once (incast).
+Cost: of scatter and gather alpha + (p - 1)/p S beta; of reduce alpha + (p - 1) S (beta + gamma), of
+broadcast alpha + (p - 1) S beta: all of it at the root, into whose port the others send at once
+(incast).
 
-E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, and experience, CCPE
-19 (2007) 1749-1783.
+E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice,
+and experience, CCPE 19 (2007) 1749-1783.
 """
 
 from collections.abc import Iterator

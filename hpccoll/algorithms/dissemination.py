@@ -15,7 +15,18 @@ D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, IJ
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Index, Layout, RecvReduce, Regularity, Send, Step, barrier, ceil_log2, dst
+from hpccoll.schedule import (
+    Cost,
+    Index,
+    Layout,
+    RecvReduce,
+    Regularity,
+    Send,
+    Step,
+    barrier,
+    ceil_log2,
+    dst,
+)
 
 
 @barrier(

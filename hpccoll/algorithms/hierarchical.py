@@ -1,6 +1,7 @@
 """Hierarchical: reduce-scatter inside the nodes, all-reduce between them, all-gather inside.
 
-At 2 nodes of 2 ranks, who has folded what of the two halves of the vector (.: not used any more, *: abcd):
+At 2 nodes of 2 ranks, who has folded what of the two halves of the vector (.: not used any more, *:
+abcd):
 
     node         0               1
     rank         0       1       2       3
@@ -9,19 +10,21 @@ At 2 nodes of 2 ranks, who has folded what of the two halves of the vector (.: n
     between      * .     . *     * .     . *               all-reduce of half i among the local ranks i of all nodes
     inside       * *     * *     * *     * *               all-gather: the reduce-scatter backwards
 
-``inner`` names the reduce-scatter inside (the all-gather is the same backwards), ``outer`` the all-reduce between. With
-racks, "between" has three parts again: reduce-scatter among the nodes of a rack, all-reduce between racks, all-gather.
-Every node needs the same number of ranks, every rack the same number of nodes; ``levels`` 2 ignores racks, 1 nodes too.
+``inner`` names the reduce-scatter inside (the all-gather is the same backwards), ``outer`` the
+all-reduce between. With racks, "between" has three parts again: reduce-scatter among the nodes of a
+rack, all-reduce between racks, all-gather. Every node needs the same number of ranks, every rack
+the same number of nodes; ``levels`` 2 ignores racks, 1 nodes too.
 
-Cost: with rings, m ranks a node and n nodes, 2 (m + n - 2) alpha instead of 2 (m n - 1), 2 (m - 1)/m S beta inside and
-2 (n - 1)/n S/m beta between, each with a beta of its own, (p - 1)/p S gamma. Through the port of a node go only
-2 (n - 1)/n S, as from one rank in a ring of nodes. A flat ring sends 2 (p - 1)/p S there where the ranks fill one node
-after the other, and m times that where all neighbours are on other nodes. With ``inner`` direct and ``outer``
-recursive_doubling, (log2(n) + 2) alpha, and log2(n) S/m beta between: the choice of NVRAR for small vectors on GPUs.
+Cost: with rings, m ranks a node and n nodes, 2 (m + n - 2) alpha instead of 2 (m n - 1), 2 (m -
+1)/m S beta inside and 2 (n - 1)/n S/m beta between, each with a beta of its own, (p - 1)/p S gamma.
+Through the port of a node go only 2 (n - 1)/n S, as from one rank in a ring of nodes. A flat ring
+sends 2 (p - 1)/p S there where the ranks fill one node after the other, and m times that where all
+neighbours are on other nodes. With ``inner`` direct and ``outer`` recursive_doubling, (log2(n) + 2)
+alpha, and log2(n) S/m beta between: the choice of NVRAR for small vectors on GPUs.
 
-M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: decomposing all-reduce for deep learning on
-heterogeneous network hierarchy, IBM J. Res. Dev. 63 (2019). P. Singhania et al.: LLM inference beyond a single node,
-arXiv:2511.09557 (2025).
+M. Cho, U. Finkler, M. Serrano, D. Kung, H. Hunter: BlueConnect: decomposing all-reduce for deep
+learning on heterogeneous network hierarchy, IBM J. Res. Dev. 63 (2019). P. Singhania et al.: LLM
+inference beyond a single node, arXiv:2511.09557 (2025).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +52,10 @@ def _even(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
     return True
 
 
-@all_reduce("hierarchical", needs=[Requirement("as many ranks on every node, as many nodes in every rack", _even)])
+@all_reduce(
+    "hierarchical",
+    needs=[Requirement("as many ranks on every node, as many nodes in every rack", _even)],
+)
 def hierarchical(
     layout: Layout,
     *,
@@ -63,7 +69,9 @@ def hierarchical(
     def over(part: Layout, tiers: Sequence[str]) -> tuple[Schedule, ...]:
         if not tiers:
             return between.slices(part)
-        return three_phases(part, part.groups(tiers[0]), scatter.schedule, lambda peers: over(peers, tiers[1:]))
+        return three_phases(
+            part, part.groups(tiers[0]), scatter.schedule, lambda peers: over(peers, tiers[1:])
+        )
 
     return over(layout, _tiers(layout, levels))
 
@@ -84,8 +92,11 @@ def three_phases(
         return then(
             in_groups(layout, units, nodes, reduce_scatter),
             in_groups(layout, units, peers, lambda part: all_reduce(part)[number], share=True),
-            in_groups(layout, units, nodes, lambda part: reverse(reduce_scatter(part))),  # the all-gather
+            # the all-gather
+            in_groups(layout, units, nodes, lambda part: reverse(reduce_scatter(part))),
         )
 
     slices = all_reduce(layout.subset(peers[0]))
-    return tuple(slice_of(number, len(peers) * schedule.units) for number, schedule in enumerate(slices))
+    return tuple(
+        slice_of(number, len(peers) * schedule.units) for number, schedule in enumerate(slices)
+    )

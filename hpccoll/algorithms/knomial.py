@@ -7,14 +7,16 @@ At p = 9 and radix k = 3, broadcast, which ranks have the message of the root:
     distance 3   x    .    .    x    .    .    x    .    .     0 -> 3, 0 -> 6
     distance 1   x    x    x    x    x    x    x    x    x     0 -> 1, 0 -> 2; 3 -> 4, 3 -> 5; 6 -> 7, 6 -> 8
 
-Reduce is the same backwards: a rank folds what its k - 1 children send. ``radix`` is k: 2 is the binomial tree.
+Reduce is the same backwards: a rank folds what its k - 1 children send. ``radix`` is k: 2 is the
+binomial tree.
 
-Cost: with L = ceil(log_k p) rounds and m = ceil(p / k^(L - 1)) - 1 children of the root in the first of them, L alpha +
-((L - 1) (k - 1) + m) S beta; of reduce as much S gamma more. Fewer rounds for more bytes through the port of the root:
-a gain for messages so small that those which leave together cost little more than one.
+Cost: with L = ceil(log_k p) rounds and m = ceil(p / k^(L - 1)) - 1 children of the root in the
+first of them, L alpha + ((L - 1) (k - 1) + m) S beta; of reduce as much S gamma more. Fewer rounds
+for more bytes through the port of the root: a gain for messages so small that those which leave
+together cost little more than one.
 
-M. Wilkins, H. Wang, P. Liu, B. Pham, Y. Guo, R. Thakur, P. Dinda, N. Hardavellas: Generalized collective algorithms for
-the exascale era, CLUSTER (2023).
+M. Wilkins, H. Wang, P. Liu, B. Pham, Y. Guo, R. Thakur, P. Dinda, N. Hardavellas: Generalized
+collective algorithms for the exascale era, CLUSTER (2023).
 """
 
 from collections.abc import Iterator
@@ -36,12 +38,15 @@ def _cost(p: int, radix: int = 4) -> Cost:
 
 
 @broadcast("knomial", cost=_cost)
-def knomial_broadcast(layout: Layout, me: Index, *, radix: Annotated[int, range(2, 65)] = 4) -> Iterator[Step]:
+def knomial_broadcast(
+    layout: Layout, me: Index, *, radix: Annotated[int, range(2, 65)] = 4
+) -> Iterator[Step]:
     p = layout.workers
     for distance in _distances(p, radix):
         away = me % (radix * distance)  # from the first rank of my group: it has the message
         sends = (
-            Send(peer_if((away == 0) & (me + i * distance < p), me + i * distance), dst.all) for i in range(1, radix)
+            Send(peer_if((away == 0) & (me + i * distance < p), me + i * distance), dst.all)
+            for i in range(1, radix)
         )
         yield Step(*sends, Recv(peer_if((away > 0) & (away % distance == 0), me - away), dst.all))
 

@@ -6,20 +6,33 @@ What a rank has of its partner, at p = 6:
     start        .       .       .       .       .       .
     exchange     d       e       f       a       b       c
 
-Ping-pong: those of the first half send, and then receive. Exchange: both at once. Of an odd number of ranks the last
-one is idle; so are the pairs after the first ``concurrent`` ones. In block order on two nodes all pairs share the ports
-of the nodes, on two racks the uplinks: with more pairs at once, the time shows the rate of a process, and of a port.
+Ping-pong: those of the first half send, and then receive. Exchange: both at once. Of an odd number
+of ranks the last one is idle; so are the pairs after the first ``concurrent`` ones. In block order
+on two nodes all pairs share the ports of the nodes, on two racks the uplinks: with more pairs at
+once, the time shows the rate of a process, and of a port.
 
 Cost: of ping-pong 2 (alpha + S beta), of exchange alpha + S beta, if the pairs do not share a port.
 
-W. Gropp, L. N. Olson, P. Samfass: Modeling MPI communication performance on SMP nodes: is it time to retire the
-ping pong test, EuroMPI (2016) 41-50; the pairs are those of osu_mbw_mr (OSU Micro-Benchmarks).
+W. Gropp, L. N. Olson, P. Samfass: Modeling MPI communication performance on SMP nodes: is it time
+to retire the ping pong test, EuroMPI (2016) 41-50; the pairs are those of osu_mbw_mr (OSU
+Micro-Benchmarks).
 """
 
 from collections.abc import Iterator
 
 from hpccoll.algorithms.point_to_point import exchange, ping_pong
-from hpccoll.schedule import Index, Layout, Recv, Send, Step, at_least, dst, multi_pair, peer_if, src
+from hpccoll.schedule import (
+    Index,
+    Layout,
+    Recv,
+    Send,
+    Step,
+    at_least,
+    dst,
+    multi_pair,
+    peer_if,
+    src,
+)
 
 
 @multi_pair("ping_pong", needs=[at_least(2)], cost=ping_pong.cost)

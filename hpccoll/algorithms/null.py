@@ -7,7 +7,8 @@ At p = 4:
 
 Cost: 0. Its postcondition is that the buffer is unchanged, so it stays out of every comparison.
 
-The idea of timing an empty command: hyperfine, https://github.com/sharkdp/hyperfine (calibration of its shell).
+The idea of timing an empty command: hyperfine, https://github.com/sharkdp/hyperfine (calibration of
+its shell).
 """
 
 from collections.abc import Iterator

@@ -7,14 +7,15 @@ At p = 4, whom a rank meets:
     step 2       2       3       0       1
     step 3       3       2       1       0
 
-Where p is not a power of two, partner = (step - rank) mod p, and each rank rests once. An exchange works in place: the
-block that leaves makes room for the one that comes. Blocks may be unequal (all-to-all-v), but then not in place.
+Where p is not a power of two, partner = (step - rank) mod p, and each rank rests once. An exchange
+works in place: the block that leaves makes room for the one that comes. Blocks may be unequal
+(all-to-all-v), but then not in place.
 
-Cost: (p - 1) alpha + (p - 1)/p S beta, the least bytes there are; where p is not a power of two p alpha + S beta, for
-in every step some rank is busy.
+Cost: (p - 1) alpha + (p - 1)/p S beta, the least bytes there are; where p is not a power of two p
+alpha + S beta, for in every step some rank is busy.
 
-R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005)
-49-66.
+R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH,
+IJHPCA 19 (2005) 49-66.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """Parallel aggregated trees (PAT): each block goes down a binomial tree of its own, and trees share messages.
 
-All-gather at p = 8, of block 0, which reaches rank d from rank d without its lowest set bit; block b does the same,
-b ranks further on. A message has the blocks of up to ``aggregation`` trees, here of 2:
+All-gather at p = 8, of block 0, which reaches rank d from rank d without its lowest set bit; block
+b does the same, b ranks further on. A message has the blocks of up to ``aggregation`` trees, here
+of 2:
 
     rank         0    1    2    3    4    5    6    7
     start        x    .    .    .    .    .    .    .
@@ -10,17 +11,18 @@ b ranks further on. A message has the blocks of up to ``aggregation`` trees, her
     distance 1   x    .    x    x    x    .    x    x     2 -> 3 and 6 -> 7
     distance 1   x    x    x    x    x    x    x    x     0 -> 1 and 4 -> 5
 
-With A blocks a message, P the smallest power of two that is not below p: the far distances, P/2 to P/A, take log2(A)
-rounds of 1, 2, ... A/2 blocks. Then the trees among the P/A ranks between go side by side, a round for each edge, a
-subtree at a time, so that few blocks wait on their way. ``aggregation`` 0 is the most, P/2, and 1 is as many rounds as
-a ring has. Other numbers are rounded down to a power of two. Reduce-scatter is the same backwards, with partial sums.
+With A blocks a message, P the smallest power of two that is not below p: the far distances, P/2 to
+P/A, take log2(A) rounds of 1, 2, ... A/2 blocks. Then the trees among the P/A ranks between go side
+by side, a round for each edge, a subtree at a time, so that few blocks wait on their way.
+``aggregation`` 0 is the most, P/2, and 1 is as many rounds as a ring has. Other numbers are rounded
+down to a power of two. Reduce-scatter is the same backwards, with partial sums.
 
-Cost: of all-gather (log2(A) + min(P/A, p) - 1) alpha + (p - 1)/p S beta; of reduce-scatter (p - 1)/p S gamma more. With
-the most blocks that is Bruck's, but the half of the blocks that the last round carries goes to the next rank, not half
-way round.
+Cost: of all-gather (log2(A) + min(P/A, p) - 1) alpha + (p - 1)/p S beta; of reduce-scatter (p -
+1)/p S gamma more. With the most blocks that is Bruck's, but the half of the blocks that the last
+round carries goes to the next rank, not half way round.
 
-S. Jeaugey: PAT: a new algorithm for all-gather and reduce-scatter operations at scale, arXiv:2506.20252 (2025). In NCCL
-from 2.23 on, with one rank a node.
+S. Jeaugey: PAT: a new algorithm for all-gather and reduce-scatter operations at scale,
+arXiv:2506.20252 (2025). In NCCL from 2.23 on, with one rank a node.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,7 +64,9 @@ def _edges(first: int, ranks: int) -> Iterator[tuple[int, int]]:
 
 
 @all_gather("pat", cost=_cost, regularity=Regularity(period=1, shifts=1))
-def pat_all_gather(layout: Layout, me: Index, *, aggregation: Annotated[int, range(1 << 16)] = 0) -> Iterator[Step]:
+def pat_all_gather(
+    layout: Layout, me: Index, *, aggregation: Annotated[int, range(1 << 16)] = 0
+) -> Iterator[Step]:
     p = layout.workers
     for distance, away in _rounds(p, *_split(p, aggregation)):
         if away:
@@ -74,5 +78,7 @@ def pat_all_gather(layout: Layout, me: Index, *, aggregation: Annotated[int, ran
 
 
 @reduce_scatter("pat", cost=lambda p, aggregation=0: _cost(p, aggregation).folding())
-def pat_reduce_scatter(layout: Layout, *, aggregation: Annotated[int, range(1 << 16)] = 0) -> Schedule:
+def pat_reduce_scatter(
+    layout: Layout, *, aggregation: Annotated[int, range(1 << 16)] = 0
+) -> Schedule:
     return reverse(pat_all_gather.schedule(layout, aggregation=aggregation), RecvReduce)

@@ -9,10 +9,11 @@ What rank 0 and rank 1 have of the other:
 
 For another pair, the root of the case plays rank 0, and its peer rank 1. All others rest.
 
-Cost: of ping-pong 2 (alpha + S beta): its time is of the round trip, not half of it; of both at once alpha + S beta.
+Cost: of ping-pong 2 (alpha + S beta): its time is of the round trip, not half of it; of both at
+once alpha + S beta.
 
-R. W. Hockney: The communication challenge for MPP: Intel Paragon and Meiko CS-2, Parallel Computing 20 (1994) 389-398,
-which measures alpha and beta in this way.
+R. W. Hockney: The communication challenge for MPP: Intel Paragon and Meiko CS-2, Parallel Computing
+20 (1994) 389-398, which measures alpha and beta in this way.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """Rabenseifner: reduce-scatter by recursive halving, then all-gather by recursive doubling.
 
-At p = 4, the units that a rank still folds (+: partial sums), and then those of the sum that it has:
+At p = 4, the units that a rank still folds (+: partial sums), and then those of the sum that it
+has:
 
     rank         0       1       2       3
     start        0123+   0123+   0123+   0123+
@@ -9,18 +10,29 @@ At p = 4, the units that a rank still folds (+: partial sums), and then those of
     distance 1   01      01      23      23        0 <-> 1, 2 <-> 3, a quarter that replaces
     distance 2   0123    0123    0123    0123      0 <-> 2, 1 <-> 3, half
 
-Where p is not a power of two, let p' be the largest one below it. First rank p' + i sends its vector to rank i, which
-folds it; the ranks 0 to p' - 1 do the above with p' units; at the end rank i sends the sum back.
+Where p is not a power of two, let p' be the largest one below it. First rank p' + i sends its
+vector to rank i, which folds it; the ranks 0 to p' - 1 do the above with p' units; at the end rank
+i sends the sum back.
 
-Cost: where p is a power of two, 2 log2(p) alpha + 2 (p - 1)/p S beta + (p - 1)/p S gamma: the bytes of a ring in far
-fewer messages. Else that of p', and 2 alpha + 2 S beta + S gamma more: up to twice the bytes of a ring.
+Cost: where p is a power of two, 2 log2(p) alpha + 2 (p - 1)/p S beta + (p - 1)/p S gamma: the bytes
+of a ring in far fewer messages. Else that of p', and 2 alpha + 2 S beta + S gamma more: up to twice
+the bytes of a ring.
 
 R. Rabenseifner: Optimization of collective reduction operations, ICCS (2004), LNCS 3036, 1-9.
 """
 
 from hpccoll.algorithms.recursive_doubling import recursive_doubling_all_gather
 from hpccoll.algorithms.recursive_halving import recursive_halving
-from hpccoll.schedule import Cost, Layout, Schedule, all_reduce, floor_log2, is_power_of_two, on_power_of_two, then
+from hpccoll.schedule import (
+    Cost,
+    Layout,
+    Schedule,
+    all_reduce,
+    floor_log2,
+    is_power_of_two,
+    on_power_of_two,
+    then,
+)
 
 
 def _cost(p: int) -> Cost:

@@ -7,22 +7,41 @@ At p = 4, all-reduce, who has folded what (the whole vector):
     distance 1   ab      ab      cd      cd        0 <-> 1, 2 <-> 3
     distance 2   abcd    abcd    abcd    abcd      0 <-> 2, 1 <-> 3
 
-All-gather is the same with blocks put side by side instead of folded, so that a message doubles in every round; it
-needs a power of two here. In all-reduce, where p is not one, let p' be the largest one below it: first rank p' + i
-sends its vector to rank i, which folds it; the ranks 0 to p' - 1 do the above; at the end rank i sends the sum back.
+All-gather is the same with blocks put side by side instead of folded, so that a message doubles in
+every round; it needs a power of two here. In all-reduce, where p is not one, let p' be the largest
+one below it: first rank p' + i sends its vector to rank i, which folds it; the ranks 0 to p' - 1 do
+the above; at the end rank i sends the sum back.
 
-Cost: of all-reduce log2(p) (alpha + S beta + S gamma), the fewest rounds there are, for messages so small that their
-number is what counts; where p is not a power of two, that of p', and 2 alpha + 2 S beta + S gamma more. Of all-gather
-log2(p) alpha + (p - 1)/p S beta.
+Cost: of all-reduce log2(p) (alpha + S beta + S gamma), the fewest rounds there are, for messages so
+small that their number is what counts; where p is not a power of two, that of p', and 2 alpha + 2 S
+beta + S gamma more. Of all-gather log2(p) alpha + (p - 1)/p S beta.
 
-R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005)
-49-66.
+R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH,
+IJHPCA 19 (2005) 49-66.
 """
 
 from collections.abc import Iterator
 
-from hpccoll.schedule import Cost, Layout, Regularity, Schedule, all_gather, all_reduce, on_power_of_two, power_of_two
-from hpccoll.schedule.step import Index, Recv, RecvReduce, Send, Step, dst, floor_log2, is_power_of_two
+from hpccoll.schedule import (
+    Cost,
+    Layout,
+    Regularity,
+    Schedule,
+    all_gather,
+    all_reduce,
+    on_power_of_two,
+    power_of_two,
+)
+from hpccoll.schedule.step import (
+    Index,
+    Recv,
+    RecvReduce,
+    Send,
+    Step,
+    dst,
+    floor_log2,
+    is_power_of_two,
+)
 
 
 def _cost(p: int) -> Cost:
@@ -33,7 +52,9 @@ def _cost(p: int) -> Cost:
 
 @all_reduce("recursive_doubling", cost=_cost)
 def recursive_doubling(layout: Layout) -> Schedule:
-    return on_power_of_two(layout, lambda core: Schedule.of(core, _doubling, regularity=Regularity(period=1)))
+    return on_power_of_two(
+        layout, lambda core: Schedule.of(core, _doubling, regularity=Regularity(period=1))
+    )
 
 
 def _doubling(layout: Layout, me: Index) -> Iterator[Step]:
@@ -53,7 +74,11 @@ def recursive_doubling_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for k in range(floor_log2(p)):
         distance = 1 << k
-        mine = me & -distance  # I have the blocks of the aligned group of `distance` ranks that I am in
+        # I have the blocks of the aligned group of `distance` ranks that I am in
+        mine = me & -distance
         theirs = mine ^ distance
         partner = me ^ distance
-        yield Step(Send(partner, dst[mine : mine + distance]), Recv(partner, dst[theirs : theirs + distance]))
+        yield Step(
+            Send(partner, dst[mine : mine + distance]),
+            Recv(partner, dst[theirs : theirs + distance]),
+        )

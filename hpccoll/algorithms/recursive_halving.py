@@ -9,8 +9,8 @@ At p = 4, the units that a rank still folds; its partial sums are of 1, 2, and a
 
 Cost: log2(p) alpha + (p - 1)/p S (beta + gamma), for powers of two.
 
-R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005)
-49-66.
+R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH,
+IJHPCA 19 (2005) 49-66.
 """
 
 from collections.abc import Iterator
@@ -43,4 +43,7 @@ def recursive_halving(layout: Layout, me: Index) -> Iterator[Step]:
         mine = me & -distance  # the half that I keep begins here
         theirs = mine ^ distance
         partner = me ^ distance
-        yield Step(Send(partner, dst[theirs : theirs + distance]), RecvReduce(partner, dst[mine : mine + distance]))
+        yield Step(
+            Send(partner, dst[theirs : theirs + distance]),
+            RecvReduce(partner, dst[mine : mine + distance]),
+        )

@@ -7,17 +7,20 @@ At p = 6 and radix k = 3, who has folded what (the whole vector), in groups of 3
     distance 1   abc     abc     abc     def     def     def     0 <-> 1, 0 <-> 2, 1 <-> 2; 3, 4, 5 likewise
     distance 3   abcdef  abcdef  abcdef  abcdef  abcdef  abcdef  0 <-> 3, 1 <-> 4, 2 <-> 5
 
-The groups are as large as the factors of p: the largest divisor that is no more than the radix, and again of what is
-left. Where a prime factor of p is more than the radix, let p' be the largest power of the radix below p: first the
-ranks beyond p' send their vectors to rank r mod p', which folds them; the ranks 0 to p' - 1 do the above; at the end
-they send the sum back. ``radix`` 2 is recursive doubling. In groups of more than two, ranks fold in different orders:
-the last bits of a sum of floats may differ from rank to rank.
+The groups are as large as the factors of p: the largest divisor that is no more than the radix, and
+again of what is left. Where a prime factor of p is more than the radix, let p' be the largest power
+of the radix below p: first the ranks beyond p' send their vectors to rank r mod p', which folds
+them; the ranks 0 to p' - 1 do the above; at the end they send the sum back. ``radix`` 2 is
+recursive doubling. In groups of more than two, ranks fold in different orders: the last bits of a
+sum of floats may differ from rank to rank.
 
-Cost: a group of f takes alpha + (f - 1) S (beta + gamma); where p' is less than p, the first step alpha + (ceil(p/p') -
-1) S (beta + gamma) more, the last one as much without gamma. Fewer rounds than recursive doubling for more bytes.
+Cost: a group of f takes alpha + (f - 1) S (beta + gamma); where p' is less than p, the first step
+alpha + (ceil(p/p') - 1) S (beta + gamma) more, the last one as much without gamma. Fewer rounds
+than recursive doubling for more bytes.
 
-M. Ruefenacht, M. Bull, S. Booth: Generalisation of recursive doubling for AllReduce: now with simulation, Parallel
-Computing 69 (2017) 24-44: the groups. The rule for the ranks beyond p' is that of MPICH's recursive multiplying.
+M. Ruefenacht, M. Bull, S. Booth: Generalisation of recursive doubling for AllReduce: now with
+simulation, Parallel Computing 69 (2017) 24-44: the groups. The rule for the ranks beyond p' is that
+of MPICH's recursive multiplying.
 """
 
 from collections.abc import Iterator
@@ -49,7 +52,9 @@ def _cost(p: int, radix: int = 4) -> Cost:
 @all_reduce("recursive_multiplying", cost=_cost)
 def recursive_multiplying(layout: Layout, *, radix: Annotated[int, range(2, 65)] = 4) -> Schedule:
     groups = _groups(layout.workers, radix)
-    return on_some_workers(layout, prod(groups), lambda core: Schedule.of(core, partial(_exchanges, groups)))
+    return on_some_workers(
+        layout, prod(groups), lambda core: Schedule.of(core, partial(_exchanges, groups))
+    )
 
 
 def _exchanges(groups: list[int], _layout: Layout, me: Index) -> Iterator[Step]:
@@ -57,5 +62,7 @@ def _exchanges(groups: list[int], _layout: Layout, me: Index) -> Iterator[Step]:
     for group in groups:
         mine = me // distance % group
         peers = [me + ((mine + i) % group - mine) * distance for i in range(1, group)]
-        yield Step(*(Send(peer, dst.all) for peer in peers), *(RecvReduce(peer, dst.all) for peer in peers))
+        yield Step(
+            *(Send(peer, dst.all) for peer in peers), *(RecvReduce(peer, dst.all) for peer in peers)
+        )
         distance *= group

@@ -7,15 +7,25 @@ At p = 4, the units of the sum that a rank has:
     scattered    0       1       2       3         reduce-scatter: unit r is complete at rank r
     gathered     0123    0123    0123    0123      all-gather
 
-Cost: the sum of the two. With two rings it is the ring; with recursive halving and doubling it is Rabenseifner's.
+Cost: the sum of the two. With two rings it is the ring; with recursive halving and doubling it is
+Rabenseifner's.
 
-E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, and experience, CCPE
-19 (2007) 1749-1783.
+E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice,
+and experience, CCPE 19 (2007) 1749-1783.
 """
 
 from typing import Annotated
 
-from hpccoll.schedule import Cost, Layout, Schedule, all_gather, all_reduce, reduce_scatter, then, total_cost
+from hpccoll.schedule import (
+    Cost,
+    Layout,
+    Schedule,
+    all_gather,
+    all_reduce,
+    reduce_scatter,
+    then,
+    total_cost,
+)
 
 
 def _cost(p: int, scatter: str = "ring", gather: str = "bruck") -> Cost | None:
@@ -29,4 +39,7 @@ def reduce_scatter_all_gather(
     scatter: Annotated[str, reduce_scatter] = "ring",
     gather: Annotated[str, all_gather] = "bruck",
 ) -> Schedule:
-    return then(reduce_scatter.component(scatter).schedule(layout), all_gather.component(gather).schedule(layout))
+    return then(
+        reduce_scatter.component(scatter).schedule(layout),
+        all_gather.component(gather).schedule(layout),
+    )

@@ -9,11 +9,11 @@ At p = 4, which units a rank has:
 
 Any all-gather will do; ``gather`` names it.
 
-Cost: the sum of the two; with the ring, (ceil(log2 p) + p - 1) alpha + 2 (p - 1)/p S beta, where a binomial tree sends
-all of S ceil(log2 p) times.
+Cost: the sum of the two; with the ring, (ceil(log2 p) + p - 1) alpha + 2 (p - 1)/p S beta, where a
+binomial tree sends all of S ceil(log2 p) times.
 
-M. Barnett, L. Shuler, S. Gupta, D. G. Payne, R. van de Geijn, J. Watts: Building a high-performance collective
-communication library, Supercomputing (1994).
+M. Barnett, L. Shuler, S. Gupta, D. G. Payne, R. van de Geijn, J. Watts: Building a high-performance
+collective communication library, Supercomputing (1994).
 """
 
 from typing import Annotated

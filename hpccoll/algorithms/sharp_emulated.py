@@ -7,19 +7,22 @@ At 4 workers and one switch (rank 4), who has folded what:
     up           a       b       c       d       abcd      0 -> 4, 1 -> 4, 2 -> 4, 3 -> 4
     down         abcd    abcd    abcd    abcd    abcd      4 -> 0, 4 -> 1, 4 -> 2, 4 -> 3
 
-Switches form a tree: each serves ``radix`` workers, or switches of the level below; the tree has as many levels as that
-takes, but at least ``depth``. A worker sends its vector once and receives the sum once; a ring sends nearly twice as
-much. The vector is streamed in segments (channels), with a window of them in flight: a sum that arrives is a worker's
-credit for its next segment, which prevents incast at a switch. The switches are processes with ports of their own, so
-this shows what in-network aggregation does to the bytes; it does not measure switches.
+Switches form a tree: each serves ``radix`` workers, or switches of the level below; the tree has as
+many levels as that takes, but at least ``depth``. A worker sends its vector once and receives the
+sum once; a ring sends nearly twice as much. The vector is streamed in segments (channels), with a
+window of them in flight: a sum that arrives is a worker's credit for its next segment, which
+prevents incast at a switch. The switches are processes with ports of their own, so this shows what
+in-network aggregation does to the bytes; it does not measure switches.
 
-Cost: with L levels 2 L alpha and, if a switch has the bandwidth for its radix, 2 L S beta in one piece, about S beta up
-and down at once in many segments. Emulated, a switch is a rank with one port that receives k vectors: the first of c
-segments takes 2 L alpha + 2 (sum of k) S/c beta + (sum of k - 1) S/c gamma, and each further one what its busiest
+Cost: with L levels 2 L alpha and, if a switch has the bandwidth for its radix, 2 L S beta in one
+piece, about S beta up
+and down at once in many segments. Emulated, a switch is a rank with one port that receives k
+vectors: the first of c segments takes 2 L alpha + 2 (sum of k) S/c beta + (sum of k - 1) S/c gamma,
+and each further one what its busiest
 switch does: 2 alpha + (k + 1) S/c beta + (k - 1) S/c gamma, at the top 1 alpha and k S/c beta.
 
-R. L. Graham et al.: Scalable hierarchical aggregation protocol (SHArP): a hardware architecture for efficient data
-reduction, COMHPC (2016) 1-10.
+R. L. Graham et al.: Scalable hierarchical aggregation protocol (SHArP): a hardware architecture for
+efficient data reduction, COMHPC (2016) 1-10.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,7 +50,8 @@ def _enough(layout: Layout, parameters: Mapping[str, Parameter]) -> bool:
 
 
 def _cost(p: int, channels: int = 1, radix: int = 32, depth: int = 1) -> Cost:
-    inputs = [min(radix, len(level)) for level in _levels(p, radix, depth)[:-1]]  # vectors, by a switch of each level
+    # vectors, by a switch of each level
+    inputs = [min(radix, len(level)) for level in _levels(p, radix, depth)[:-1]]
     further = channels - 1  # segments after the first
     *below_top, at_top = inputs
     rounds_of_further = 2 if below_top else 1
@@ -78,7 +82,11 @@ def _cost(p: int, channels: int = 1, radix: int = 32, depth: int = 1) -> Cost:
     ),
 )
 def sharp_emulated(
-    layout: Layout, me: Index, *, radix: Annotated[int, range(2, 1 << 16)] = 32, depth: Annotated[int, range(1, 17)] = 1
+    layout: Layout,
+    me: Index,
+    *,
+    radix: Annotated[int, range(2, 1 << 16)] = 32,
+    depth: Annotated[int, range(1, 17)] = 1,
 ) -> Iterator[Step]:
     levels = _levels(layout.workers, radix, depth)
     rank = int(me)

@@ -7,10 +7,11 @@ At p = 4, who has folded what (the whole vector):
     step 1       abcd    b       c       d         1 -> 0, 2 -> 0, 3 -> 0
     step 2       abcd    abcd    abcd    abcd      0 -> 1, 0 -> 2, 0 -> 3
 
-Cost: 2 alpha + 2 (p - 1) S beta + (p - 1) S gamma: two rounds, and all of the bytes through the port of one rank.
+Cost: 2 alpha + 2 (p - 1) S beta + (p - 1) S gamma: two rounds, and all of the bytes through the
+port of one rank.
 
-A parameter server of one server: M. Li et al., Scaling distributed machine learning with the parameter server, OSDI
-(2014).
+A parameter server of one server: M. Li et al., Scaling distributed machine learning with the
+parameter server, OSDI (2014).
 """
 
 from hpccoll.algorithms.direct_rooted import direct_reduce

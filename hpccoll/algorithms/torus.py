@@ -1,6 +1,7 @@
 """Torus: ranks in rows and columns; reduce-scatter along the rows, all-reduce along the columns, all-gather back.
 
-At p = 6, two rows of three, who has folded what of each third of the vector (.: not used any more, *: abcdef):
+At p = 6, two rows of three, who has folded what of each third of the vector (.: not used any more,
+*: abcdef):
 
     row          0                                   1
     rank         0           1           2           3           4           5
@@ -9,14 +10,16 @@ At p = 6, two rows of three, who has folded what of each third of the vector (.:
     columns      *   . .     . *   .     . . *       *   . .     . *   .     . . *       of two: 0, 3; 1, 4; 2, 5
     rows         * * *       * * *       * * *       * * *       * * *       * * *
 
-A second slice, the other half of the vector, does the columns first, then the rows, so that the links of both
-dimensions are in use at once. Unless ``rows`` is given, the grid is as square as can be; a prime p makes one row.
+A second slice, the other half of the vector, does the columns first, then the rows, so that the
+links of both dimensions are in use at once. Unless ``rows`` is given, the grid is as square as can
+be; a prime p makes one row.
 
-Cost: with r rows and c columns, 2 (r + c - 2) alpha instead of the ring's 2 (r c - 1), and as many bytes.
+Cost: with r rows and c columns, 2 (r + c - 2) alpha instead of the ring's 2 (r c - 1), and as many
+bytes.
 
-H. Mikami, H. Suganuma, P. U-chupala, Y. Tanaka, Y. Kageyama: Massively distributed SGD: ImageNet/ResNet-50 training in
-a flash, arXiv:1811.05233 (2018). M. Barnett, R. Littlefield, D. G. Payne, R. van de Geijn: Global combine on mesh
-architectures with wormhole routing, IPPS (1993).
+H. Mikami, H. Suganuma, P. U-chupala, Y. Tanaka, Y. Kageyama: Massively distributed SGD:
+ImageNet/ResNet-50 training in a flash, arXiv:1811.05233 (2018). M. Barnett, R. Littlefield, D. G.
+Payne, R. van de Geijn: Global combine on mesh architectures with wormhole routing, IPPS (1993).
 """
 
 from collections.abc import Mapping
@@ -47,7 +50,9 @@ def _cost(p: int, rows: int = 0) -> Cost:
     return Cost(rounds=2 * (r + c - 2), sent=2 * (p - 1) / p, reduced=(p - 1) / p)
 
 
-@all_reduce("torus", cost=_cost, needs=[Requirement("a number of workers that its rows divide", _divides)])
+@all_reduce(
+    "torus", cost=_cost, needs=[Requirement("a number of workers that its rows divide", _divides)]
+)
 def torus(layout: Layout, *, rows: Annotated[int, range(1 << 20)] = 0) -> tuple[Schedule, ...]:
     p = layout.workers
     columns = p // _rows(p, rows)

@@ -10,9 +10,9 @@ What rank 1 has of rank 0, and rank 0 of rank 1, with 4 messages:
     message 4    .       aaaa
     reply        bbbb    aaaa
 
-The root sends S in n ``messages`` of S/n bytes, each in a step of its own. Before each of them it copies S ``copies``
-times, as a delay: d = T(1, c) - T(1, 0), where T(n, c) is the time with n messages and c copies. Then, if G is the time
-of a byte,
+The root sends S in n ``messages`` of S/n bytes, each in a step of its own. Before each of them it
+copies S ``copies`` times, as a delay: d = T(1, c) - T(1, 0), where T(n, c) is the time with n
+messages and c copies. Then, if G is the time of a byte,
 
     the gap g between messages is   (T(n, 0) - T(1, 0)) / (n - 1): the bytes, and the reply, are the same;
     the overhead o of a send is     (T(n, c) - T(1, c)) / (n - 1) + (S/n) G - d, with c so large that d > g + (S/n) G:
@@ -20,8 +20,9 @@ of a byte,
 
 Cost: (n + 1) alpha + 2 S beta; with copies none is declared.
 
-T. Hoefler, A. Lichei, W. Rehm: Low-overhead LogGP parameter assessment for modern interconnection networks, IPDPS
-(2007): its PRTT(n, d, s), except that the reply has the bytes of all messages, and a delay also precedes the first one.
+T. Hoefler, A. Lichei, W. Rehm: Low-overhead LogGP parameter assessment for modern interconnection
+networks, IPDPS (2007): its PRTT(n, d, s), except that the reply has the bytes of all messages, and
+a delay also precedes the first one.
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,10 @@ def _cost(_p: int, messages: int = MESSAGES, copies: int = 0) -> Cost | None:
 
 @send_recv("train", needs=[at_least(2)], cost=_cost)
 def train(
-    layout: Layout, *, messages: Annotated[int, range(1, 65)] = MESSAGES, copies: Annotated[int, range(257)] = 0
+    layout: Layout,
+    *,
+    messages: Annotated[int, range(1, 65)] = MESSAGES,
+    copies: Annotated[int, range(257)] = 0,
 ) -> Schedule:
     return Schedule(layout, messages, partial(_steps, messages, copies), vectorised=True)
 

@@ -1,7 +1,8 @@
 """Groups of rows that may share a chart, with the names of their series and the entries of their legends.
 
-Rows share a chart if they have the same collective and agree in every coordinate that is neither an axis nor part of
-the name of a series. Series are named after transport, parameters and so on only if these differ.
+Rows share a chart if they have the same collective and agree in every coordinate that is neither an
+axis nor part of the name of a series. Series are named after transport, parameters and so on only
+if these differ.
 """
 
 from collections import defaultdict
@@ -15,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from hpccoll.analysis.row_labels import fell_back, has_size, placement_label
 from hpccoll.analysis.series_names import group_file_names, setting_keys
-from hpccoll.analysis.series_points import SeriesPoint, best_placements, median_seconds, mixed_hosts, series_points
+from hpccoll.analysis.series_points import (
+    SeriesPoint,
+    best_placements,
+    median_seconds,
+    mixed_hosts,
+    series_points,
+)
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import COLLECTIVES, emulations, is_workload
 from hpccoll.cases.case import SINGLE
@@ -38,7 +45,11 @@ FAMILIES = (
 )  # fmt: skip
 """Families of algorithms, which have a hue each in all charts; any other algorithm is a family of its own."""
 
-MEMBERS = {name: (number, member) for number, names in enumerate(FAMILIES) for member, name in enumerate(names)}
+MEMBERS = {
+    name: (number, member)
+    for number, names in enumerate(FAMILIES)
+    for member, name in enumerate(names)
+}
 FAMILY_NUMBERS = {name: number for name, (number, _) in MEMBERS.items()}
 MOST_MEMBERS = max(map(len, FAMILIES))
 
@@ -51,9 +62,11 @@ class LegendEntry:
     """What distinguishes a series in all charts of a report."""
 
     number: int = -1  # that of its family from 0; -1 of the library's own, and of floors
-    member: int = 0  # its number in the family: other algorithms of it, other transports and parameters
+    # its number in the family: other algorithms of it, other transports and parameters
+    member: int = 0
     is_floor: bool = False  # whether it is a floor
-    is_predicted: bool = False  # whether it was predicted: it has the number of the series that it predicts
+    # whether it was predicted: it has the number of the series that it predicts
+    is_predicted: bool = False
     is_pale: bool = False  # whether it is in the background of a chart of many series
 
 
@@ -65,16 +78,19 @@ class ChartGroup:
     collective: str  # the collective of all rows
     kind: str  # the kind of all rows, such as ``measured``
     setting: str  # the other coordinates that all rows share, in words
-    points: tuple[SeriesPoint, ...]  # the measured rows, in the order in which their runs were created
+    # the measured rows, in the order in which their runs were created
+    points: tuple[SeriesPoint, ...]
     # the entry of every series of the report, the same in all charts, in the order of legends
     legend: Mapping[str, LegendEntry]
     recommendations: tuple["Recommendation", ...] = ()  # what to use, in each setting of these rows
-    series_of_row: Mapping[RowKey, str] = field(default_factory=dict)  # the series of every row of the report
-    # the rows of other programs, which charts of times draw solid, and predicted ones, which they draw dashed; nothing
-    # else takes them
+    # the series of every row of the report
+    series_of_row: Mapping[RowKey, str] = field(default_factory=dict)
+    # the rows of other programs, which charts of times draw solid, and predicted ones, which they
+    # draw dashed; nothing else takes them
     imports: tuple[SeriesPoint, ...] = ()
     predictions: tuple[SeriesPoint, ...] = ()
-    whole: "ChartGroup | None" = None  # the group that this is a part of, whose names of shapes and machines hold
+    # the group that this is a part of, whose names of shapes and machines hold
+    whole: "ChartGroup | None" = None
 
     @cached_property
     def fitting(self) -> "ChartGroup":
@@ -100,11 +116,18 @@ class ChartGroup:
             return shape in own_shapes or (not crowded and shape not in other_shapes)
 
         points = tuple(point for point in self.points if point.row.oversubscribed == crowded)
-        advice = tuple(advice for advice in self.recommendations if advice.measured.oversubscribed == crowded)
+        advice = tuple(
+            advice for advice in self.recommendations if advice.measured.oversubscribed == crowded
+        )
         imports = tuple(filter(belongs_here, self.imports))
         predictions = tuple(filter(belongs_here, self.predictions))
         return replace(
-            self, points=points, imports=imports, predictions=predictions, recommendations=advice, whole=self
+            self,
+            points=points,
+            imports=imports,
+            predictions=predictions,
+            recommendations=advice,
+            whole=self,
         )
 
     @cached_property
@@ -147,8 +170,8 @@ class ChartGroup:
     def series_tones(self) -> Mapping[str, bool]:
         """The series to draw of more than MOST_SERIES, and whether each is pale; empty if all can be drawn.
 
-        What is recommended comes first, then the library's own and floors. The others are pale, the series that come
-        closest to the fastest one at any size before those that stay behind.
+        What is recommended comes first, then the library's own and floors. The others are pale, the
+        series that come closest to the fastest one at any size before those that stay behind.
         """
         if len(self.series) <= MOST_SERIES:
             return {}
@@ -157,7 +180,9 @@ class ChartGroup:
         first = [name for name in foremost if name in self.series]
         timed = [point for point in self.drawn if not point.row.predicted] or self.drawn
         distance = _distance_to_fastest(timed)
-        others = sorted(self.series.difference(first), key=lambda name: (distance.get(name, inf), name))
+        others = sorted(
+            self.series.difference(first), key=lambda name: (distance.get(name, inf), name)
+        )
         free = max(0, MOST_SERIES - len(first))
         return dict.fromkeys(first, False) | dict.fromkeys(others[:free], True)
 
@@ -170,10 +195,13 @@ class ChartGroup:
     def series_of(self, choice: Choice, recommendation: "Recommendation") -> str:
         """Return the name of the series of a choice in a setting.
 
-        The choice may have been measured with another element type or root, whose rows are of another group.
+        The choice may have been measured with another element type or root, whose rows are of
+        another group.
         """
         choice_of_row = recommendation.measured.rows
-        key = next(key for key, measured_choice in choice_of_row.items() if measured_choice == choice)
+        key = next(
+            key for key, measured_choice in choice_of_row.items() if measured_choice == choice
+        )
         return self.series_of_row[key]
 
     def distinguishing_setting(self, shared: Collection[str]) -> str:
@@ -353,7 +381,9 @@ def _distance_to_fastest(points: Iterable[SeriesPoint]) -> dict[str, float]:
     for point in points:
         name = point.measured_series
         if not point.row.floor:
-            times = seconds[point.key.only("machine", "nodes", "ranks", "requested_bytes", "in_place")]
+            times = seconds[
+                point.key.only("machine", "nodes", "ranks", "requested_bytes", "in_place")
+            ]
             times[name] = min(times.get(name, inf), median_seconds(point))
     distance: dict[str, float] = {}
     for times in seconds.values():
@@ -370,12 +400,14 @@ def shared_words(groups: Iterable[ChartGroup]) -> set[str]:
 
 
 def chart_groups(
-    results: Results, recommendations: Sequence["Recommendation"] = (), inputs: Mapping[str, str] = MappingProxyType({})
+    results: Results,
+    recommendations: Sequence["Recommendation"] = (),
+    inputs: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[ChartGroup, ...]:
     """Return the groups of ``results``: collectives in the order of their table, settings by their number of rows.
 
-    Settings with other timings than of single operations follow. ``inputs`` has the name of the input of each run, by
-    run_id; it follows the names of series.
+    Settings with other timings than of single operations follow. ``inputs`` has the name of the
+    input of each run, by run_id; it follows the names of series.
     """
     points = series_points(results, inputs)
     series_of_row = {point.row.key: point.series for point in points}
@@ -416,7 +448,9 @@ def _members_by_key(points: Sequence[SeriesPoint]) -> dict[tuple[str, ...], "_Me
     calls = setting_keys(rows, loosely=True)
     members: dict[tuple[str, ...], _Members] = {}
     members_of_calls: dict[tuple[str, ...], dict[tuple[str, ...], _Members]] = defaultdict(dict)
-    placed = sorted(zip(points, settings, calls, strict=True), key=lambda entry: entry[0].row.precedence)
+    placed = sorted(
+        zip(points, settings, calls, strict=True), key=lambda entry: entry[0].row.precedence
+    )
     for point, setting, call in placed:
         kind = "predicted" if point.row.predicted else point.kind
         labels = call if point.row.imported else setting
@@ -500,18 +534,25 @@ class _Members:
         return next(chain.from_iterable(self.of_kinds))
 
 
-def _groups_joined(point: SeriesPoint, members_of_call: Mapping[tuple[str, ...], _Members]) -> list[tuple[str, ...]]:
+def _groups_joined(
+    point: SeriesPoint, members_of_call: Mapping[tuple[str, ...], _Members]
+) -> list[tuple[str, ...]]:
     """Return the keys of the groups that an imported or predicted point joins; measured points join none.
 
-    These are groups of its own call, ``members_of_call``, that have as many ranks on a node. Groups of measured rows
-    come before those of imported ones, and groups whose elements and timing are alike before others. A prediction joins
-    those of the machine that it was fitted to; any other point, and one that was fitted to none of them, the first.
+    These are groups of its own call, ``members_of_call``, that have as many ranks on a node. Groups
+    of measured rows come before those of imported ones, and groups whose elements and timing are
+    alike before others. A prediction joins those of the machine that it was fitted to; any other
+    point, and one that was fitted to none of them, the first.
     """
     row = point.row
     candidates: dict[tuple[str, ...], _Facts] = {}
     for kind in range(row.precedence):
         facts_of_group = {key: members.facts[kind] for key, members in members_of_call.items()}
-        candidates = {key: facts for key, facts in facts_of_group.items() if row.ranks_per_node in facts.ranks_per_node}
+        candidates = {
+            key: facts
+            for key, facts in facts_of_group.items()
+            if row.ranks_per_node in facts.ranks_per_node
+        }
         if candidates:
             break
     likeness = {key: facts.likeness(row) for key, facts in candidates.items()}
@@ -521,13 +562,16 @@ def _groups_joined(point: SeriesPoint, members_of_call: Mapping[tuple[str, ...],
     return fitted or closest[:1]
 
 
-def _legend_entries(points: Iterable[SeriesPoint], answers: Collection[str]) -> dict[str, LegendEntry]:
+def _legend_entries(
+    points: Iterable[SeriesPoint], answers: Collection[str]
+) -> dict[str, LegendEntry]:
     """Return the entry of every series, in the order of legends.
 
-    Series of different collectives may share a number, because the palette is limited; ``answers`` are those that share
-    the charts of all collectives.
+    Series of different collectives may share a number, because the palette is limited; ``answers``
+    are those that share the charts of all collectives.
     """
-    points = sorted(points, key=lambda point: -point.row.precedence)  # the rows of measured series count
+    # the rows of measured series count
+    points = sorted(points, key=lambda point: -point.row.precedence)
     rows: dict[str, Row] = {}
     charts: dict[str, set[str]] = defaultdict(set)
     predictions: dict[str, str] = {}
@@ -597,7 +641,9 @@ def predicted_entries(algorithms: Iterable[str]) -> dict[str, LegendEntry]:
 
 
 def _assign_numbers(
-    names: Iterable[str], groups: Iterable[Iterable[str]], fixed: Mapping[str, int] = MappingProxyType({})
+    names: Iterable[str],
+    groups: Iterable[Iterable[str]],
+    fixed: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, int]:
     """Return for each name without a ``fixed`` number the lowest that no other name in one of its groups has."""
     neighbours: Mapping[str, set[str]] = defaultdict(set)

@@ -1,7 +1,7 @@
 """A tune table: the choice of algorithm by setting and size, its JSON format, and ``auto``, which looks it up.
 
-``hpccoll tune`` makes it, and results/CHOOSE.md describes its format. A job contains its table, so that ranks need no
-other file; a look-up needs neither raw files nor a fit.
+``hpccoll tune`` makes it, and results/CHOOSE.md describes its format. A job contains its table, so
+that ranks need no other file; a look-up needs neither raw files nor a fit.
 """
 
 import json
@@ -27,9 +27,11 @@ from hpccoll.schedule.collective import AUTO
 VALID_TABLE = "a table that 'hpccoll tune PATHS --out TABLE.json' makes of raw files"
 
 _SETTING_NAMES: Mapping[str, Collection[object]] = {
-    "device": DEVICES, "arithmetic": (*ARITHMETIC, None),
-    "mapping": (*MAPPINGS, "mixed"), "timing": TIMINGS,
-}  # fmt: skip
+    "device": DEVICES,
+    "arithmetic": (*ARITHMETIC, None),
+    "mapping": (*MAPPINGS, "mixed"),
+    "timing": TIMINGS,
+}
 """The valid names in a setting."""
 
 Ratio = Annotated[float, PositiveNumber(1e9).meta]
@@ -43,11 +45,12 @@ class ChoiceRange:
     below: Size | None  # the first size of the next range; None for the last range
     choice: Choice
     sizes: tuple[Size, ...]  # the measured sizes in the range, in bytes
-    over_best: Ratio  # its time over that of the best choice of each size: geometric mean over these sizes
+    # its time over that of the best choice of each size: geometric mean over these sizes
+    over_best: Ratio
     # its time over that of the library's own algorithm, likewise; None if that was not measured
     over_native: Ratio | None = None
-    # the labels of choices that no launch measured together with this one, at one or more of these sizes: comparisons
-    # with them include differences between launches
+    # the labels of choices that no launch measured together with this one, at one or more of these
+    # sizes: comparisons with them include differences between launches
     unpaired: tuple[Line, ...] = ()
     # how strong the evidence for the choice is; None if that is unknown
     strength: Strength | None = None
@@ -152,7 +155,8 @@ class TuneTable:
                 check_algorithm(choice.algorithm, [entry.setting.collective])
 
     def to_json(self) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(json.dumps(to_builtins(self)))  # lists, as a reader has them
+        # lists, as a reader has them
+        document: dict[str, Any] = json.loads(json.dumps(to_builtins(self)))
         return document
 
     def conditions(self, entry: TableEntry) -> list[str]:
@@ -175,7 +179,8 @@ class TuneTable:
         """Return the choices of ``setting``, or those of both placements; those of another layout do not apply.
 
         Raises:
-            BadInputError: if the table has none; names its settings of the same call, of the same collective, or all.
+            BadInputError: if the table has none; names its settings of the same call, of the same
+                collective, or all.
         """
         entry = self.find(setting)
         if entry is not None:
@@ -221,19 +226,27 @@ def check_table_given(key: str, table: str | None, algorithms: Sequence[str]) ->
     if AUTO in algorithms and table is None:
         raise BadInputError(key, None, f"{VALID_TABLE}, for the algorithm {AUTO} to choose by")
     if AUTO not in algorithms and table is not None:
-        raise BadInputError(key, table, f"left out: it is for the algorithm {AUTO}, which is not requested")
+        raise BadInputError(
+            key, table, f"left out: it is for the algorithm {AUTO}, which is not requested"
+        )
 
 
 def resolve_auto(
-    case: Case, layout: Layout, table: TuneTable | None, variant: str | None = None, conditions: str | None = None
+    case: Case,
+    layout: Layout,
+    table: TuneTable | None,
+    variant: str | None = None,
+    conditions: str | None = None,
 ) -> tuple[Case, str | None]:
     """Return the concrete case for ``case`` on ``layout``, and for ``auto`` the reason of the choice.
 
-    A training step remains as it is: the choice is made for each of its collectives. If the ``conditions`` of this run
-    (machine, MPI library and executor) differ from those of the table, the reason names both.
+    A training step remains as it is: the choice is made for each of its collectives. If the
+    ``conditions`` of this run (machine, MPI library and executor) differ from those of the table,
+    the reason names both.
 
     Raises:
-        BadInputError: if the case is ``auto`` and there is no table, or the table has no entry for this setting.
+        BadInputError: if the case is ``auto`` and there is no table, or the table has no entry for
+            this setting.
     """
     if case.algorithm != AUTO or is_workload(case.collective):
         return case, None
@@ -250,4 +263,6 @@ def resolve_auto(
     if conditions is not None and made_on and conditions not in made_on:
         reason += f", made on {' and '.join(made_on)}, not on {conditions}"
     params = {**case.params, **dict(choice.params)}
-    return replace(case, algorithm=choice.algorithm, transport=choice.transport, params=params), reason
+    return replace(
+        case, algorithm=choice.algorithm, transport=choice.transport, params=params
+    ), reason

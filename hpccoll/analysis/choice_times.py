@@ -19,7 +19,9 @@ class ComparedTime:
     chosen: bool  # whether the recommendation has it at this size
 
 
-def choice_times(measured: MeasuredSetting, chosen: Mapping[int, Choice]) -> dict[int, dict[Choice, ComparedTime]]:
+def choice_times(
+    measured: MeasuredSetting, chosen: Mapping[int, Choice]
+) -> dict[int, dict[Choice, ComparedTime]]:
     """Return the times of all choices by size in bytes, ascending; those of a size are sorted, the fastest first.
 
     ``chosen`` has the recommended choice of each size.
@@ -30,7 +32,9 @@ def choice_times(measured: MeasuredSetting, chosen: Mapping[int, Choice]) -> dic
     return times
 
 
-def _compared(times: Mapping[Choice, ChoiceTime], chosen: Choice | None) -> dict[Choice, ComparedTime]:
+def _compared(
+    times: Mapping[Choice, ChoiceTime], chosen: Choice | None
+) -> dict[Choice, ComparedTime]:
     seconds = comparable_seconds(times)
     fastest = min(seconds.values())
     compared = {}

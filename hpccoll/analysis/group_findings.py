@@ -31,7 +31,9 @@ def group_findings(group: ChartGroup) -> list[Finding]:
     Warnings come first. A workload has findings of its own instead of those of collectives.
     """
     findings_of_workload = contributed("findings", group.collective)
-    make_findings: Callable[[ChartGroup], Iterable[Finding]] = findings_of_workload or _collective_findings
+    make_findings: Callable[[ChartGroup], Iterable[Finding]] = (
+        findings_of_workload or _collective_findings
+    )
     findings = [*make_findings(group), *quality_findings(group)]
     return sorted(findings, key=lambda finding: finding.severity == "info")
 
@@ -64,7 +66,10 @@ def _highest_busbw(group: ChartGroup) -> Iterator[Finding]:
         algbw = best.row.algbw_Bps or 0.0
         text += f", algbw {format_rate(algbw)}: where switches reduce, busbw assumes bytes that no link carries"
     text += "."
-    auto = max((point.row.busbw_Bps or 0.0 for point in with_busbw if point.row.algorithm == AUTO), default=0.0)
+    auto = max(
+        (point.row.busbw_Bps or 0.0 for point in with_busbw if point.row.algorithm == AUTO),
+        default=0.0,
+    )
     if auto:
         text += f" auto, which chooses among these and is left out, reached {format_rate(auto)}."
     yield info(
@@ -82,7 +87,8 @@ def _highest_busbw(group: ChartGroup) -> Iterator[Finding]:
 def _certain_busbw(point: SeriesPoint) -> tuple[bool, bool, float]:
     """Return the sort key of the highest busbw: with cores for all ranks, then by the lower end of its interval.
 
-    A noisy case has a wide interval, and so a low end. A point without an interval counts only if no other has one.
+    A noisy case has a wide interval, and so a low end. A point without an interval counts only if
+    no other has one.
     """
     has_cores = not point.row.oversubscribed
     ends = busbw_interval(point)
@@ -122,7 +128,9 @@ def _limit_shares(group: ChartGroup) -> Iterator[Finding]:
             best[key] = max(best.get(key, (limit, point)), (limit, point), key=rank)
     in_order = sorted(best.items(), key=order)
     for kind, title in SHARE_TITLES.items():
-        shares = [_share(group, limit, point) for _, (limit, point) in in_order if limit.kind == kind]
+        shares = [
+            _share(group, limit, point) for _, (limit, point) in in_order if limit.kind == kind
+        ]
         if not shares:
             continue
         text = f"{'; '.join(map(_share_text, shares))}."

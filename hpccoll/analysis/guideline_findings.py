@@ -1,8 +1,9 @@
 """Findings where a library's call is slower than a detour through its other calls: it breaks a guideline.
 
-The guidelines are those of J. L. Träff, W. D. Gropp, R. Thakur, Self-Consistent MPI Performance Guidelines, IEEE TPDS
-21(5), 2010, and of PGMPI (S. Hunold, A. Carpen-Amarie, 2016): a call takes no longer than other calls of its library
-that one after the other give its result, and no longer than itself with a larger message.
+The guidelines are those of J. L. Träff, W. D. Gropp, R. Thakur, Self-Consistent MPI Performance
+Guidelines, IEEE TPDS 21(5), 2010, and of PGMPI (S. Hunold, A. Carpen-Amarie, 2016): a call takes no
+longer than other calls of its library that one after the other give its result, and no longer than
+itself with a larger message.
 """
 
 import re
@@ -22,7 +23,8 @@ from hpccoll.common.units import format_factor, format_size
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.rows import Results, Row
 
-Detour: TypeAlias = tuple[str, ...]  # collectives whose calls, one after the other, give the result of another
+# collectives whose calls, one after the other, give the result of another
+Detour: TypeAlias = tuple[str, ...]
 LARGER: Detour = ()  # the detour of every collective: itself with a larger message
 DETOURS: Mapping[str, Sequence[Detour]] = {
     "all_reduce": (("reduce", "broadcast"), ("reduce_scatter", "all_gather")),
@@ -37,20 +39,25 @@ DETOURS: Mapping[str, Sequence[Detour]] = {
 
 MAX_SHAPES = 3  # in a sentence; the values of the finding have all
 
-Series: TypeAlias = tuple[CallKey, str, str]  # own calls: their key without the size; the library; the run_id
+# own calls: their key without the size; the library; the run_id
+Series: TypeAlias = tuple[CallKey, str, str]
 Curves: TypeAlias = Mapping[Series, Mapping[int, Row]]  # by requested size, ascending
 
 
 def guideline_findings(results: Results) -> Iterator[Finding]:
     """Yield a finding for each series of a library's own calls and each detour that is faster.
 
-    A detour is faster if the upper ends of its 95 % intervals add up to less than the lower end of the call's, in every
-    launch that measured it. All calls have the same launch, ranks, variant, element type, reduction, root and placement
-    of buffers. The shapes of a series share a finding, which marks those with more ranks than cores.
+    A detour is faster if the upper ends of its 95 % intervals add up to less than the lower end of
+    the call's, in every launch that measured it. All calls have the same launch, ranks, variant,
+    element type, reduction, root and placement of buffers. The shapes of a series share a finding,
+    which marks those with more ranks than cores.
     """
     curves = _own_curves(results)
-    # the time over that of the fastest detour, 0 if none is faster, by series, detour, shape and size
-    factors: dict[tuple[CallKey, str, Detour], dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    # the time over that of the fastest detour, 0 if none is faster, by series, detour, shape and
+    # size
+    factors: dict[tuple[CallKey, str, Detour], dict[str, dict[int, float]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for series, curve in curves.items():
         key, library, _ = series
         shape = _shape_in_words(key, curve.values())
@@ -126,7 +133,8 @@ def _part(key: CallKey, name: str, *, in_place: bool) -> CallKey:
 def _factor(own: Row, parts: Sequence[Row]) -> float:
     """Return the time over that of the parts together; 0 if intervals do not show that these are faster.
 
-    A part that moved fewer bytes, because blocks are whole elements, counts as if its time grew in proportion.
+    A part that moved fewer bytes, because blocks are whole elements, counts as if its time grew in
+    proportion.
     """
     medians = []
     highs = []
@@ -154,7 +162,9 @@ def _findings(
         if not slower:
             continue
         ends = min(slower.values()), max(slower.values())
-        shapes.append({"shape": shape, "ends": ends, "sizes": tuple(slower), "compared": len(factor_of_size)})
+        shapes.append(
+            {"shape": shape, "ends": ends, "sizes": tuple(slower), "compared": len(factor_of_size)}
+        )
         some = ""
         if len(slower) < len(factor_of_size):
             some = f"{len(slower)} of {len(factor_of_size)} sizes"
@@ -162,7 +172,9 @@ def _findings(
         clauses.append(where + in_brackets(some, shape))
     if not shapes:
         return
-    details = key.label(compared for compared in compared_keys if compared.collective == key.collective)
+    details = key.label(
+        compared for compared in compared_keys if compared.collective == key.collective
+    )
     what = "with a larger message"
     if detour:
         together = " together" if len(detour) > 1 else ""

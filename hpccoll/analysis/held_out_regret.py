@@ -1,10 +1,11 @@
 """The lower estimate of a regret: what a choice costs compared with what other rounds would have chosen.
 
-Noise makes a regret too large: compared with the fastest of several noisy times, every choice seems slow. Therefore
-each round is left out once: the other rounds select the best choice, and the round left out compares the two
-(cross-validation: M. Stone, Cross-validatory choice and assessment of statistical predictions, J. R. Stat. Soc. B 36
-(1974)). The choice so selected may be slower than the best one, so that this estimate is at most the regret. If the
-rounds agree, both are equal.
+Noise makes a regret too large: compared with the fastest of several noisy times, every choice seems
+slow. Therefore
+each round is left out once: the other rounds select the best choice, and the round left out
+compares the two (cross-validation: M. Stone, Cross-validatory choice and assessment of statistical
+predictions, J. R. Stat. Soc. B 36 (1974)). The choice so selected may be slower than the best one,
+so that this estimate is at most the regret. If the rounds agree, both are equal.
 """
 
 import math
@@ -16,14 +17,20 @@ Option = TypeVar("Option", bound=Hashable)
 Round = TypeVar("Round", bound=Hashable)
 
 
-def held_out_regret(seconds: Mapping[Option, Mapping[Round, float]], chosen: Option) -> float | None:
+def held_out_regret(
+    seconds: Mapping[Option, Mapping[Round, float]], chosen: Option
+) -> float | None:
     """Return the lower estimate of the regret of ``chosen``, as a ratio: the geometric mean over rounds left out.
 
-    Options that share fewer than two rounds with ``chosen`` are ignored; None is returned if no other option is left.
-    ``seconds`` has the median time of every round, by option.
+    Options that share fewer than two rounds with ``chosen`` are ignored; None is returned if no
+    other option is left. ``seconds`` has the median time of every round, by option.
     """
     own_times = seconds[chosen]
-    rivals = {option: times for option, times in seconds.items() if len(times.keys() & own_times.keys()) > 1}
+    rivals = {
+        option: times
+        for option, times in seconds.items()
+        if len(times.keys() & own_times.keys()) > 1
+    }
     common = sorted(set(own_times).intersection(*rivals.values()), key=str)
     if len(common) < 2 or len(rivals) < 2:
         return None

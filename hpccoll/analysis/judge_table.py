@@ -1,6 +1,7 @@
 """The regret of a tune table: the time of its choices over that of the best choices, in results not used to make it.
 
-Noise makes it too large; a lower estimate (hpccoll/analysis/held_out_regret.py) says by how much at most.
+Noise makes it too large; a lower estimate (hpccoll/analysis/held_out_regret.py) says by how much at
+most.
 """
 
 import math
@@ -12,7 +13,12 @@ from typing import Any
 
 from hpccoll.analysis.choice_table import TableEntry, TuneTable
 from hpccoll.analysis.held_out_regret import held_out_regret
-from hpccoll.analysis.measured_choices import ChoiceTime, MeasuredSetting, comparable_seconds, measured_settings
+from hpccoll.analysis.measured_choices import (
+    ChoiceTime,
+    MeasuredSetting,
+    comparable_seconds,
+    measured_settings,
+)
 from hpccoll.analysis.recommendations import lone_rank_reason
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.common.errors import BadInputError
@@ -32,7 +38,8 @@ class SizeRegret:
     best: Choice  # the best choice in these results
     best_seconds: float  # the time of the best
     held_out: float  # the lower estimate of the regret, by cross-validation over rounds
-    unpaired: bool = False  # whether no launch measured both: the regret then includes differences between launches
+    # whether no launch measured both: the regret then includes differences between launches
+    unpaired: bool = False
     noise: float = 0.0  # the relative uncertainty of the regret
     extrapolated: bool = False  # whether the size lies outside those from which the table was made
 
@@ -69,10 +76,11 @@ class TableJudgement:
 
     regrets: tuple[SizeRegret, ...]  # the regret at each judged size
     unjudged: tuple[str, ...]  # sentences about settings and sizes that could not be judged
-    # sentences about settings whose machine, MPI library or executor is not that of the table, and about results from
-    # which the table was made
+    # sentences about settings whose machine, MPI library or executor is not that of the table, and
+    # about results from which the table was made
     other_conditions: tuple[str, ...] = ()
-    # for each setting, the best of the choices that serve all sizes, and the geometric mean of its regrets
+    # for each setting, the best of the choices that serve all sizes, and the geometric mean of its
+    # regrets
     single_choices: Mapping[Setting, tuple[Choice, float]] = field(default_factory=dict)
 
     @property
@@ -130,7 +138,9 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
     other_conditions: dict[str, None] = {}
     measured_runs = {row.run_id for row in results.rows}
     if any(run.run_id in measured_runs for run in table.runs):
-        same_results = "the table was made from these results, so that noise makes its choices look too good"
+        same_results = (
+            "the table was made from these results, so that noise makes its choices look too good"
+        )
         other_conditions[same_results] = None
     for setting, measured in measured_settings(results).items():
         entry = table.find(setting)
@@ -140,17 +150,23 @@ def judge_table(table: TuneTable, results: Results) -> TableJudgement:
         made_on = table.conditions(entry)
         conditions = measured.conditions.label
         if made_on and conditions not in made_on:
-            other_conditions[f"the table was made on {' and '.join(made_on)}, and these results on {conditions}"] = None
+            other_conditions[
+                f"the table was made on {' and '.join(made_on)}, and these results on {conditions}"
+            ] = None
         seconds, reasons = _comparable_sizes(measured, entry)
         for size, seconds_of_choice in seconds.items():
-            regrets.append(_size_regret(setting, entry, size, measured.times_at(size), seconds_of_choice))
+            regrets.append(
+                _size_regret(setting, entry, size, measured.times_at(size), seconds_of_choice)
+            )
         single_choice = _best_single_choice(seconds)
         if single_choice:
             single_choices[setting] = single_choice
         unjudged += (f"{setting.label}: {reason}" for reason in reasons)
     if not regrets:
         reason = "; ".join(unjudged) or lone_rank_reason(results.ours.rows) or "no rows"
-        raise BadInputError("PATHS", reason, "results in which choices of the table were measured next to others")
+        raise BadInputError(
+            "PATHS", reason, "results in which choices of the table were measured next to others"
+        )
     return TableJudgement(tuple(regrets), tuple(unjudged), tuple(other_conditions), single_choices)
 
 
@@ -169,12 +185,18 @@ def _comparable_sizes(
             not_judged[f"only {choice.label} was measured"].append(size)
         else:
             seconds[size] = comparable_seconds(times)
-    reasons = [f"{why} at {', '.join(map(format_size, sizes))}" for why, sizes in not_judged.items()]
+    reasons = [
+        f"{why} at {', '.join(map(format_size, sizes))}" for why, sizes in not_judged.items()
+    ]
     return seconds, reasons
 
 
 def _size_regret(
-    setting: Setting, entry: TableEntry, size: int, times: Mapping[Choice, ChoiceTime], seconds: Mapping[Choice, float]
+    setting: Setting,
+    entry: TableEntry,
+    size: int,
+    times: Mapping[Choice, ChoiceTime],
+    seconds: Mapping[Choice, float],
 ) -> SizeRegret:
     choice = entry.range_of(size).choice
     best = min(seconds, key=seconds.__getitem__)
@@ -203,7 +225,9 @@ def _size_regret(
     )
 
 
-def _best_single_choice(seconds: Mapping[int, Mapping[Choice, float]]) -> tuple[Choice, float] | None:
+def _best_single_choice(
+    seconds: Mapping[int, Mapping[Choice, float]],
+) -> tuple[Choice, float] | None:
     """Return the best choice that serves all sizes, and its mean regret; None with fewer than two sizes or choices."""
     if len(seconds) < 2:
         return None
@@ -212,5 +236,7 @@ def _best_single_choice(seconds: Mapping[int, Mapping[Choice, float]]) -> tuple[
         return None
     means = {}
     for choice in sorted(common, key=str):
-        means[choice] = geometric_mean(times[choice] / min(times.values()) for times in seconds.values())
+        means[choice] = geometric_mean(
+            times[choice] / min(times.values()) for times in seconds.values()
+        )
     return min(means.items(), key=lambda item: item[1])

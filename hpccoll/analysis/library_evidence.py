@@ -26,7 +26,9 @@ def expected_s(probe: ProbeResult, row: Row) -> float | None:
     is_own_call = row.algorithm == NATIVE and row.transport == "nccl"
     if probe.record is None or not is_own_call or row.kind == ON_SHARED_GPU:
         return None
-    return probe.record.modelled_seconds(row.collective, row.bytes, row.ranks, dtype=row.dtype, op=row.op)
+    return probe.record.modelled_seconds(
+        row.collective, row.bytes, row.ranks, dtype=row.dtype, op=row.op
+    )
 
 
 def nccl_name(run: Run) -> str:
@@ -48,7 +50,9 @@ def collective_variables(run: Run) -> dict[str, str]:
     if isinstance(recorded, Mapping):
         variables |= recorded
     variables |= run.environment
-    return {name: value for name, value in variables.items() if COLLECTIVE_VARIABLES.fullmatch(name)}
+    return {
+        name: value for name, value in variables.items() if COLLECTIVE_VARIABLES.fullmatch(name)
+    }
 
 
 def library_summary(probe: ProbeResult) -> str:

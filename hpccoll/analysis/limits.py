@@ -30,7 +30,11 @@ def limit_of(point: SeriesPoint) -> Limit | None:
     if busbw := wire_limit(row, point.wire):
         kind = WIRE
         rails = rails_in_use(row, point.wire)
-        name, label = ("wire", "the calibrated wire") if rails == 1 else (f"{rails} wires", f"{rails} calibrated wires")
+        name, label = (
+            ("wire", "the calibrated wire")
+            if rails == 1
+            else (f"{rails} wires", f"{rails} calibrated wires")
+        )
     elif busbw := memory_limit(row, point.memory):
         kind = MEMORY
         name, label = "memory", "what memory allows"

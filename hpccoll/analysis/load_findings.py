@@ -19,8 +19,9 @@ Chosen: TypeAlias = Callable[[Setting, int], Choice | None]
 def load_findings(settings: Mapping[Setting, MeasuredSetting], chosen: Chosen) -> Iterator[Finding]:
     """Yield where the choice under load differs from the idle one, and what the idle one loses there.
 
-    The choice under load must be faster there by more than the 95 % intervals of all rounds, and by more than two
-    launches easily differ. Where ranks outnumber cores, they wait for each other whatever is chosen: nothing is said.
+    The choice under load must be faster there by more than the 95 % intervals of all rounds, and by
+    more than two launches easily differ. Where ranks outnumber cores, they wait for each other
+    whatever is chosen: nothing is said.
     """
     same = Counter[str]()
     crowded = Counter[str]()
@@ -49,7 +50,13 @@ def load_findings(settings: Mapping[Setting, MeasuredSetting], chosen: Chosen) -
         yield info("load_same", text, f"load {load}", sizes=count)
     for load, count in crowded.items():
         text = f"{format_count(count, 'setting')} had more ranks than cores, where no choice under load is advised."
-        yield info("load_crowded", text, f"load {load}", "Start at most as many ranks as cores.", settings=count)
+        yield info(
+            "load_crowded",
+            text,
+            f"load {load}",
+            "Start at most as many ranks as cores.",
+            settings=count,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,9 @@ def _loss(idle: ChoiceTime, loaded: ChoiceTime) -> _Loss | None:
     return _Loss(ratio, idle_low / loaded_high, idle_high / loaded_low)
 
 
-def _load_finding(setting: Setting, idle: Choice, loaded: Choice, losses: Mapping[int, _Loss]) -> Finding:
+def _load_finding(
+    setting: Setting, idle: Choice, loaded: Choice, losses: Mapping[int, _Loss]
+) -> Finding:
     factors = []
     values = []
     for size, loss in losses.items():

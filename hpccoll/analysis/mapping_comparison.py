@@ -21,8 +21,8 @@ MAX_SIZES = 4
 def mapping_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     """Return headings and lines of a table: the time of each series over the fastest of its run; bytes between racks.
 
-    There is a line for each series on each number of ranks, ordered by the time at the largest size; no lines if no
-    run measured several mappings.
+    There is a line for each series on each number of ranks, ordered by the time at the largest
+    size; no lines if no run measured several mappings.
     """
     by_work = _comparable_points(group)
     rows = [point.row for point in chain.from_iterable(by_work)]
@@ -67,20 +67,29 @@ def _faster_of_each(points: Sequence[SeriesPoint]) -> list[SeriesPoint]:
     return list(best.values())
 
 
-def _table_lines(group: ChartGroup, points: Sequence[SeriesPoint], sizes: Sequence[int]) -> Iterator[list[str]]:
+def _table_lines(
+    group: ChartGroup, points: Sequence[SeriesPoint], sizes: Sequence[int]
+) -> Iterator[list[str]]:
     ratios = _ratios_to_fastest(points)
 
     def order(point: SeriesPoint) -> tuple[int, float]:
         size = point.row.requested_bytes
         return -size, ratios[point.series, size]
 
-    largest = {point.series: point for point in sorted(points, key=lambda point: point.row.requested_bytes)}
+    largest = {
+        point.series: point for point in sorted(points, key=lambda point: point.row.requested_bytes)
+    }
     for point in sorted(largest.values(), key=order):
         cells = []
         for size in sizes:
             ratio = ratios.get((point.series, size))
             cells.append("" if ratio is None else f"{ratio:.2f}x")
-        yield [point.series, group.shape_and_machine(point), *cells, _bytes_between_racks(point.row)]
+        yield [
+            point.series,
+            group.shape_and_machine(point),
+            *cells,
+            _bytes_between_racks(point.row),
+        ]
 
 
 def _bytes_between_racks(row: Row) -> str:
@@ -115,12 +124,18 @@ def mapping_findings(group: ChartGroup) -> Iterator[Finding]:
         if not compared:
             continue
         largest = max(nbytes for nbytes, _ in compared)
-        costs = [_cost(name, members) for (nbytes, name), members in compared.items() if nbytes == largest]
+        costs = [
+            _cost(name, members)
+            for (nbytes, name), members in compared.items()
+            if nbytes == largest
+        ]
         shape = group.shape_and_machine(points[0])
         title = ", ".join(filter(None, ("Mapping", group.size_label(largest), shape)))
         text = "; ".join(map(_cost_text, costs))
         nbytes = largest if group.has_size else None
-        yield info("mapping_cost", f"{text}.", title, nbytes=nbytes, shape=shape, series=tuple(costs))
+        yield info(
+            "mapping_cost", f"{text}.", title, nbytes=nbytes, shape=shape, series=tuple(costs)
+        )
 
 
 def _cost_text(cost: Mapping[str, Any]) -> str:

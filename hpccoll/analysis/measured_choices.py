@@ -27,8 +27,11 @@ class ChoiceTime:
     """The time of a choice at one size."""
 
     seconds: float  # the median; for several runs or calls the geometric mean of their medians
-    noise: float  # its relative uncertainty: half its 95 % interval, or half the spread between runs if that is more
-    rounds: Mapping[RoundOfCall, RoundStatistics] = field(default_factory=dict)  # each round that measured it
+    # its relative uncertainty: half its 95 % interval, or half the spread between runs if that is
+    # more
+    noise: float
+    # each round that measured it
+    rounds: Mapping[RoundOfCall, RoundStatistics] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "ChoiceTime":
@@ -67,8 +70,9 @@ class ChoiceTime:
     def ratio_noise(self, other: "ChoiceTime") -> float:
         """Return the relative uncertainty of the ratio to another time.
 
-        If both were measured in two rounds or more, it is half the spread of their ratios over these rounds: whatever
-        slows the machine for a while slows both. Otherwise the noises of the two add as independent values.
+        If both were measured in two rounds or more, it is half the spread of their ratios over
+        these rounds: whatever slows the machine for a while slows both. Otherwise the noises of the
+        two add as independent values.
         """
         ratios = list(self.round_ratios(other).values())
         if len(ratios) > 1:
@@ -78,7 +82,8 @@ class ChoiceTime:
     def ratio(self, other: "ChoiceTime") -> float:
         """Return the ratio of this time to another.
 
-        It is the median of the ratios over common rounds; without common rounds it is the ratio of the medians.
+        It is the median of the ratios over common rounds; without common rounds it is the ratio of
+        the medians.
         """
         ratios = list(self.round_ratios(other).values())
         if not ratios:
@@ -95,7 +100,9 @@ class ChoiceTime:
         pairs = [(mine, theirs) for _, mine, theirs in self._common_rounds(other)]
         return is_clear_lead(pairs)
 
-    def _common_rounds(self, other: "ChoiceTime") -> Iterator[tuple[RoundOfCall, RoundStatistics, RoundStatistics]]:
+    def _common_rounds(
+        self, other: "ChoiceTime"
+    ) -> Iterator[tuple[RoundOfCall, RoundStatistics, RoundStatistics]]:
         """Yield each round that measured both, with what it measured of this time and of the other one."""
         for key, mine in self.rounds.items():
             theirs = other.rounds.get(key)
@@ -111,7 +118,8 @@ class ChoiceTime:
 def comparable_seconds(times: Mapping[Choice, ChoiceTime]) -> dict[Choice, float]:
     """Return the seconds of each choice at one size as if all had been measured in the rounds of the fastest.
 
-    A round that was slow for all choices thus does not count against those that were measured in it.
+    A round that was slow for all choices thus does not count against those that were measured in
+    it.
     """
     fastest = min(times.values(), key=lambda time: time.seconds)
     seconds = {}
@@ -132,7 +140,8 @@ class MeasuredSetting:
     rows: Mapping[RowKey, Choice]  # the choice of each row, in the order of runs
     conditions: Conditions  # the machine, the MPI library and the executor
     oversubscribed: bool = False  # whether there were more ranks than cores
-    # the times of the algorithm ``auto`` by requested size in bytes; it is not a choice, because it runs one
+    # the times of the algorithm ``auto`` by requested size in bytes; it is not a choice, because it
+    # runs one
     auto: Mapping[int, ChoiceTime] = field(default_factory=dict)
 
     @classmethod
@@ -148,7 +157,9 @@ class MeasuredSetting:
             choice = Choice.of(row)
             choice_of_row[row.key] = choice
             rows_of_choice[choice].append(row)
-        curves = {choice: _curve(rows_of_choice[choice]) for choice in sorted(rows_of_choice, key=str)}
+        curves = {
+            choice: _curve(rows_of_choice[choice]) for choice in sorted(rows_of_choice, key=str)
+        }
         is_oversubscribed = any(row.oversubscribed for row in rows)
         return cls(curves, choice_of_row, conditions, is_oversubscribed, _curve(rows_of_auto))
 
@@ -186,7 +197,8 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
     """Return the measurements among which a table can choose: those of ``rows_by_setting`` without ``auto``.
 
     Raises:
-        BadInputError: if a setting was measured on several machines, with several MPI libraries or by both executors.
+        BadInputError: if a setting was measured on several machines, with several MPI libraries or
+            by both executors.
     """
     grouped = rows_by_setting(results)
     by_setting: dict[Setting, list[Conditions]] = defaultdict(list)
@@ -194,7 +206,9 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
         by_setting[setting].append(conditions)
     for setting, several in by_setting.items():
         if len(several) > 1:
-            labels = [", ".join((conditions.label, *conditions.words[3:])) for conditions in several]
+            labels = [
+                ", ".join((conditions.label, *conditions.words[3:])) for conditions in several
+            ]
             expected = f"results of one machine, MPI library and executor for {setting.label}"
             raise BadInputError("PATHS", "; ".join(sorted(labels)), expected)
     settings = {}
@@ -206,8 +220,8 @@ def measured_settings(results: Results) -> dict[Setting, MeasuredSetting]:
 def rows_by_setting(results: Results) -> dict[tuple[Setting, Conditions], list[Row]]:
     """Return the rows among which a table can choose, and those of ``auto`` next to them, by setting and conditions.
 
-    Training steps and single ranks are left out, and so are settings in which nothing but ``auto`` was measured. A
-    call of the library that has one buffer stands in both placements.
+    Training steps and single ranks are left out, and so are settings in which nothing but ``auto``
+    was measured. A call of the library that has one buffer stands in both placements.
     """
     results = results.ours.without_workloads
     runs = {run.run_id: run for run in results.runs}

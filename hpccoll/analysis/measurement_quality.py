@@ -41,10 +41,15 @@ def _wide_intervals(group: ChartGroup) -> Iterator[Finding]:
     loose = [row for row in rows if row.converged is False and row.interval]
     if loose:
         oversubscribed = any(row.oversubscribed for row in loose)
-        fewer = "start fewer ranks, which wait for a core here" if oversubscribed else "take an idle machine"
+        fewer = (
+            "start fewer ranks, which wait for a core here"
+            if oversubscribed
+            else "take an idle machine"
+        )
         text = f"the 95 % interval of {len(loose)} {all_rows} did not become narrow enough in time."
         remedy = (
-            f"Give each case more time (seconds and max_iterations of effort; --seconds of hpccoll run), or {fewer}."
+            f"Give each case more time (seconds and max_iterations of effort; "
+            f"--seconds of hpccoll run), or {fewer}."
         )
         yield info(
             "not_converged",
@@ -61,7 +66,9 @@ def _between_launches(group: ChartGroup) -> Finding:
     repeats = repeated_points(group.points)
     if not repeats:
         return _measured_once(group)
-    disagreeing = sorted((repeat for repeat in repeats if repeat.disagrees), key=lambda repeat: -repeat.time_ratio)
+    disagreeing = sorted(
+        (repeat for repeat in repeats if repeat.disagrees), key=lambda repeat: -repeat.time_ratio
+    )
     text = (
         f"{format_count(len(repeats), 'point')} measured more than once, {len(disagreeing)} of them with disjoint "
         "intervals"
@@ -73,7 +80,12 @@ def _between_launches(group: ChartGroup) -> Finding:
         text += f"; the largest difference is {worst.time_ratio:.2f}x: {where}"
         values = {"max_ratio": worst.time_ratio, **group.coordinates(worst.fastest)}
     return info(
-        "repeated_points", f"{text}.", title=LAUNCHES, points=len(repeats), disagreeing=len(disagreeing), **values
+        "repeated_points",
+        f"{text}.",
+        title=LAUNCHES,
+        points=len(repeats),
+        disagreeing=len(disagreeing),
+        **values,
     )
 
 
@@ -134,7 +146,13 @@ def _weaknesses(group: ChartGroup) -> Iterator[Finding]:
         if aggregators:
             processes += f" and {format_count(aggregators, 'aggregator')}"
         text = f"with {processes} there are more processes than cores: times include waiting for a core."
-        yield warning("oversubscribed", text, title="Oversubscribed", ranks=tuple(ranks), aggregators=aggregators)
+        yield warning(
+            "oversubscribed",
+            text,
+            title="Oversubscribed",
+            ranks=tuple(ranks),
+            aggregators=aggregators,
+        )
     if len(group.machines) > 1:
         text = f"lines and comparisons are separate for each of {'; '.join(group.machines)}."
         yield warning("several_machines", text, title="Several machines", machines=group.machines)
@@ -185,16 +203,21 @@ def lowered_clocks(results: Results) -> Iterator[Finding]:
         counts.update(chain.from_iterable(rounds.values()))
     if not lowered:
         return
-    limits = ", ".join(f"{limit} in {format_count(count, 'round')}" for limit, count in counts.most_common())
+    limits = ", ".join(
+        f"{limit} in {format_count(count, 'round')}" for limit, count in counts.most_common()
+    )
     text = f"A limit lowered the clock of a GPU in {lowered} of {format_count(measured, 'round')} of cases: {limits}."
     remedy = "Such rounds are slower: compare rounds (lowered_rounds), or set clocks that hold (nvidia-smi -lgc)."
-    yield info("clocks_lowered", text, remedy=remedy, rounds=lowered, limits=tuple(counts.most_common()))
+    yield info(
+        "clocks_lowered", text, remedy=remedy, rounds=lowered, limits=tuple(counts.most_common())
+    )
 
 
 def noise_note(results: Results) -> str:
     """Return one sentence on how far the rounds of a case differ, and how many intervals are wide; empty without rows.
 
-    Floors, rows without a correct time and rows of single ranks, from which nothing follows, are left out.
+    Floors, rows without a correct time and rows of single ranks, from which nothing follows, are
+    left out.
     """
     measured = results.ours.rows
     rows = [row for row in measured if row.may_answer]

@@ -1,7 +1,7 @@
 """Bandwidth of the memory that ranks of one node share: what a single copy of the data needs at the rate of a copy.
 
-The rate is measured in each launch (measure/run/copy_rates.py), for several sizes, because caches that hold the data
-are faster than memory. The bytes are those of ``Collective.memory``.
+The rate is measured in each launch (measure/run/copy_rates.py), for several sizes, because caches
+that hold the data are faster than memory. The bytes are those of ``Collective.memory``.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,8 @@ class CopyRates:
 
     ranks: int = 0  # the ranks that copied
     sizes: tuple[float, ...] = ()  # the bytes of the two buffers of a rank, ascending
-    rates: tuple[float, ...] = ()  # for each, the bytes per second that all ranks together read and wrote
+    # for each, the bytes per second that all ranks together read and wrote
+    rates: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, run: "Run | None") -> "CopyRates":
@@ -47,8 +48,9 @@ class CopyRates:
     def rate(self, nbytes: float) -> float | None:
         """Return the rate for two buffers of ``nbytes``: logarithmic between sizes.
 
-        It is None below the smallest: there the time of a call is not that of its bytes. Above the largest it is the
-        rate of that one, or None if caches may have held it, because memory did not suffice for larger ones.
+        It is None below the smallest: there the time of a call is not that of its bytes. Above the
+        largest it is the rate of that one, or None if caches may have held it, because memory did
+        not suffice for larger ones.
         """
         if not self.sizes or nbytes < self.sizes[0] or self.sizes[-1] < min(nbytes, BEYOND_CACHES):
             return None
@@ -62,7 +64,8 @@ UNKNOWN_RATES = CopyRates()
 def memory_limit(row: "Row", memory: CopyRates) -> float | None:
     """Return the busbw of a single copy of the data of ``row`` at the rate of a copy; None if either is unknown.
 
-    All ranks of the launch must take part, on one node, with a core each and with their buffers in its memory.
+    All ranks of the launch must take part, on one node, with a core each and with their buffers in
+    its memory.
     """
     collective = COLLECTIVES.get(row.collective)
     if collective is None or collective.memory is None or collective.busbw is None or row.floor:

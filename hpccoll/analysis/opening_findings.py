@@ -178,7 +178,9 @@ def _busy_machine(results: Results) -> Iterator[Finding]:
     where = f"in {len(busy)} of {format_count(len(timed), 'run')}"
     text = f"{load[:1].upper()}{load[1:]}, {where}."
     remedy = "Small leads may be chance; measure again on an idle machine."
-    yield warning("busy_machine", text, remedy=remedy, launches=len(busy), all_launches=len(timed), load=load)
+    yield warning(
+        "busy_machine", text, remedy=remedy, launches=len(busy), all_launches=len(timed), load=load
+    )
 
 
 def _slow_gpus(results: Results) -> Iterator[Finding]:
@@ -210,7 +212,9 @@ def _throttled_gpus(reasons: Mapping[str, Sequence[Sequence[str]]], all_cases: i
         cases = len(reasons_of_cases)
         why = tuple(dict.fromkeys(chain.from_iterable(reasons_of_cases)))
         gpus.append((gpu, cases, why))
-        sentences.append(f"{gpu} in {cases} of {format_count(all_cases, 'case')} ({', '.join(why)})")
+        sentences.append(
+            f"{gpu} in {cases} of {format_count(all_cases, 'case')} ({', '.join(why)})"
+        )
     text = f"Clocks of GPUs were lowered: {'; '.join(first_few(sentences, MAX_GPUS, 'GPU'))}."
     remedy = "Check cooling and power supply, and measure again."
     return warning("gpus_throttled", text, remedy=remedy, gpus=tuple(gpus))
@@ -219,7 +223,9 @@ def _throttled_gpus(reasons: Mapping[str, Sequence[Sequence[str]]], all_cases: i
 def _slower_clocks(gpus: Sequence[tuple[str, int, float]]) -> Finding:
     sentences = []
     for gpu, cases, share in gpus:
-        sentences.append(f"{gpu} at {100 * share:.0f} % of the median clock in {format_count(cases, 'case')}")
+        sentences.append(
+            f"{gpu} at {100 * share:.0f} % of the median clock in {format_count(cases, 'case')}"
+        )
     text = (
         f"Clocks of GPUs are more than {100 * CLOCK_SHARE:g} % below those of the others: "
         f"{'; '.join(first_few(sentences, MAX_GPUS, 'GPU'))}. A collective waits for the slowest GPU."
@@ -236,10 +242,17 @@ def _network_findings(run: Run, record: LogRecord) -> Iterator[Finding]:
     mismatch = network_mismatch(record, expected)
     if mismatch:
         mismatch = mismatch.rstrip(".")
-        yield critical("network_mismatch", f"{mismatch}. Expected, because {reason}.", mismatch=mismatch, reason=reason)
+        yield critical(
+            "network_mismatch",
+            f"{mismatch}. Expected, because {reason}.",
+            mismatch=mismatch,
+            reason=reason,
+        )
 
 
-def _variant_findings(run: Run, record: LogRecord, logged_variants: Collection[str | None]) -> Iterator[Finding]:
+def _variant_findings(
+    run: Run, record: LogRecord, logged_variants: Collection[str | None]
+) -> Iterator[Finding]:
     name = run.variant or ""
     variant = known_variant(run.variant, {**run.environment, **run.communicator})
     if variant is None or not variant.shows_in_logs:
@@ -255,7 +268,9 @@ def _variant_findings(run: Run, record: LogRecord, logged_variants: Collection[s
         text = f"The variant {name} does not show its expected evidence: {expected}."
         if failure:
             text += f" The probe {failure}."
-        yield critical("evidence_missing", text, variant=name, expected=expected, probe_failure=failure)
+        yield critical(
+            "evidence_missing", text, variant=name, expected=expected, probe_failure=failure
+        )
     elif variant.control and variant.control not in logged_variants:
         text = f"{name} has no negative control: {variant.control}, which must not show its evidence, left no logs."
         yield critical("control_missing", text, variant=name, control=variant.control)

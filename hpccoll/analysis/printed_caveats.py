@@ -19,8 +19,10 @@ _REPETITIONS = ITERATIONS, "Iterations", "#repetitions"
 """The columns that count the operations of a time: of nccl-tests, OSU (option -f) and IMB."""
 
 _SLOWEST = {
-    "Avg Latency(us)": "Max Latency(us)", "Pure Comm.(us)": "Max Comm.(us)", "t_avg[usec]": "t_max[usec]",
-}  # fmt: skip
+    "Avg Latency(us)": "Max Latency(us)",
+    "Pure Comm.(us)": "Max Comm.(us)",
+    "t_avg[usec]": "t_max[usec]",
+}
 """The columns of OSU and IMB whose number is the mean over ranks, with those of the slowest rank."""
 _NEAR_MEAN = 1.05
 """The time of the slowest rank over the mean, up to which the mean stands for it."""
@@ -35,7 +37,10 @@ def unreliable(cells: Mapping[str, str]) -> Iterator[str]:
     """Yield why the time of a result, from its columns as printed, is that of no operation in a steady state."""
     if cells.get(WARMUP) == "0":
         yield "it has no warm-up (-w 0)"
-    if any(cells.get(name) == "1" for name in _REPETITIONS) and cells.get(AGGREGATED_OPERATIONS, "1") == "1":
+    if (
+        any(cells.get(name) == "1" for name in _REPETITIONS)
+        and cells.get(AGGREGATED_OPERATIONS, "1") == "1"
+    ):
         yield "it is the time of a single operation"
 
 

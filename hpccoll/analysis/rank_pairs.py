@@ -37,7 +37,9 @@ class MedianPair:
 
 def median_pairs(points: Iterable[SeriesPoint]) -> tuple[MedianPair, ...]:
     """Return the pairs of each machine, series, number of ranks and size; of a repeated pair, the last point."""
-    by_series: dict[tuple[str, CallKey], dict[tuple[int, int] | None, SeriesPoint]] = defaultdict(dict)
+    by_series: dict[tuple[str, CallKey], dict[tuple[int, int] | None, SeriesPoint]] = defaultdict(
+        dict
+    )
     for point in points:
         pairs = by_series[point.series, point.key.without("pair")]
         pairs[rank_pair(point.row)] = point
@@ -86,7 +88,9 @@ def _machine_and_shape(point: SeriesPoint) -> CallKey:
     return point.key.only("machine", "ranks", "nodes")
 
 
-def smallest_and_largest(points: Iterable[SeriesPoint]) -> tuple[list[SeriesPoint], list[SeriesPoint]]:
+def smallest_and_largest(
+    points: Iterable[SeriesPoint],
+) -> tuple[list[SeriesPoint], list[SeriesPoint]]:
     """Return the points of the smallest and of the largest size."""
     by_size: dict[int, list[SeriesPoint]] = defaultdict(list)
     for point in points:
@@ -150,7 +154,12 @@ class _PairsAtSize:
     def values(self) -> dict[str, Any]:
         row = self.point.row
         slow = asdict(self.slow) if self.slow else None
-        return {"nbytes": row.requested_bytes, "median_s": row.median_s, "pairs": self.pairs, "slow": slow}
+        return {
+            "nbytes": row.requested_bytes,
+            "median_s": row.median_s,
+            "pairs": self.pairs,
+            "slow": slow,
+        }
 
 
 def _at_size(group: ChartGroup, points: Sequence[SeriesPoint]) -> _PairsAtSize:
@@ -193,7 +202,9 @@ def _pair_finding(group: ChartGroup, sizes: Sequence[_PairsAtSize]) -> Finding:
             accused |= dict.fromkeys(size.slow.names[0])
     remedy = ""
     if accused:
-        remedy = f"Measure without {join_words(accused)}: the cause is there if no pair is slow then."
+        remedy = (
+            f"Measure without {join_words(accused)}: the cause is there if no pair is slow then."
+        )
     text = "; ".join(size.text for size in sizes)
     shape = group.shape_label(point.row)
     finding = warning if is_severe else info

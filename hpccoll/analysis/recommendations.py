@@ -28,8 +28,8 @@ from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Results, Row
 
 Verdict: TypeAlias = Literal["clear", "tie", "behind", "alone"]
-"""How sure a choice is at a size: clearly the fastest; not clearly faster or slower than another; clearly slower than
-another, by less than ranges of their own would cost; the only choice."""
+"""How sure a choice is at a size: clearly the fastest; not clearly faster or slower than another;
+clearly slower than another, by less than ranges of their own would cost; the only choice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,17 @@ class SizeVerdict:
     nbytes: int  # the size S, in bytes
     choice: Choice
     seconds: float  # its median time
-    # the fastest of the other choices that leave the verdict open, or of all if it is clear; None without one
+    # the fastest of the other choices that leave the verdict open, or of all if it is clear; None
+    # without one
     runner_up: Choice | None
-    lead: float | None  # the time of the runner-up over that of the choice, round by round; None without a runner-up
+    # the time of the runner-up over that of the choice, round by round; None without a runner-up
+    lead: float | None
     verdict: Verdict  # how sure the choice is
-    # whether the choice is clearly faster than native; None for native, and if native was not measured
+    # whether the choice is clearly faster than native; None for native, and if native was not
+    # measured
     beats_native: bool | None = None
-    # native's time over that of the choice, round by round; None for native, and if native was not measured
+    # native's time over that of the choice, round by round; None for native, and if native was not
+    # measured
     over_native: float | None = None
     # the fewest rounds in which a launch measured the choice and another one; 0 if none did
     rounds: int = 0
@@ -104,7 +108,8 @@ class AutoResult:
 class Recommendation:
     """What to use in one setting."""
 
-    setting: Setting  # the setting; its ``in_place`` is None if one set of ranges serves both placements
+    # the setting; its ``in_place`` is None if one set of ranges serves both placements
+    setting: Setting
     measured: MeasuredSetting  # the measurements, of both placements in that case
     ranges: tuple[RecommendedRange, ...]  # the ranges of sizes, ascending
     auto: AutoResult | None  # how fast ``auto`` was; None unless native and ``auto`` were measured
@@ -144,7 +149,11 @@ class Recommendation:
         """Return how many times as long the slowest of some choices takes as the fastest, at the worst of ``sizes``."""
         largest = 1.0
         for size in sizes:
-            times = {choice: time for choice, time in self.measured.times_at(size).items() if choice in choices}
+            times = {
+                choice: time
+                for choice, time in self.measured.times_at(size).items()
+                if choice in choices
+            }
             if times:
                 seconds = comparable_seconds(times).values()
                 largest = max(largest, max(seconds) / min(seconds))
@@ -183,31 +192,40 @@ class Advice:
 def recommend(results: Results) -> tuple[Recommendation, ...]:
     """Return what to use in every measured setting, separately for each machine, MPI library and executor.
 
-    Tables of ``hpccoll tune`` and reports both come from here, so that they agree. A placement in which nothing but
-    calls of the library with one buffer were measured has no recommendation of its own if the other placement has one,
-    because that is compared with these calls, too. If ``rank_pairs`` has a finding for a group of pairs of ranks, these
-    pairs have no recommendations either.
+    Tables of ``hpccoll tune`` and reports both come from here, so that they agree. A placement in
+    which nothing but calls of the library with one buffer were measured has no recommendation of
+    its own if the other placement has one, because that is compared with these calls, too. If
+    ``rank_pairs`` has a finding for a group of pairs of ranks, these pairs have no recommendations
+    either.
     """
     return _of_report(results, recommend_placements(results))
 
 
-def _of_report(results: Results, placements: Iterable[Recommendation]) -> tuple[Recommendation, ...]:
+def _of_report(
+    results: Results, placements: Iterable[Recommendation]
+) -> tuple[Recommendation, ...]:
     recommendations = _without_many_pairs(results, placements)
     settings = set()
     for recommendation in recommendations:
         settings.add((recommendation.setting, recommendation.measured.conditions))
     kept = []
     for recommendation in recommendations:
-        other_placement = _other_placement(recommendation.setting), recommendation.measured.conditions
+        other_placement = (
+            _other_placement(recommendation.setting),
+            recommendation.measured.conditions,
+        )
         if not (recommendation.has_one_buffer and other_placement in settings):
             kept.append(recommendation)
     return tuple(kept)
 
 
-def _without_many_pairs(results: Results, placements: Iterable[Recommendation]) -> list[Recommendation]:
+def _without_many_pairs(
+    results: Results, placements: Iterable[Recommendation]
+) -> list[Recommendation]:
     """Return the recommendations but those of pairs of ranks for which a finding on their tier answers.
 
-    It has the pairs of a choice at the smallest size, if these are several: see ``rank_pairs.pair_findings``.
+    It has the pairs of a choice at the smallest size, if these are several: see
+    ``rank_pairs.pair_findings``.
     """
     tiers = {row.key: tier_label(row) for row in results.rows}
     calls = defaultdict[tuple[Setting, Conditions], list[tuple[str, Recommendation]]](list)
@@ -238,7 +256,9 @@ def recommend_placements(results: Results) -> tuple[Recommendation, ...]:
     A table needs these, because a case is looked up with its placement.
     """
     busy = busy_runs(results)
-    placements: dict[tuple[Setting, Conditions], list[tuple[Setting, list[Row]]]] = defaultdict(list)
+    placements: dict[tuple[Setting, Conditions], list[tuple[Setting, list[Row]]]] = defaultdict(
+        list
+    )
     for (setting, conditions), rows in rows_by_setting(results).items():
         call = replace(setting, in_place=None)
         placements[call, conditions].append((setting, rows))
@@ -248,16 +268,21 @@ def recommend_placements(results: Results) -> tuple[Recommendation, ...]:
     return tuple(recommendations)
 
 
-def ranges_by_setting(recommendations: Sequence[Recommendation]) -> dict[tuple[Setting, int], RecommendedRange]:
+def ranges_by_setting(
+    recommendations: Sequence[Recommendation],
+) -> dict[tuple[Setting, int], RecommendedRange]:
     """Return the range of each setting, of one placement, and measured size in bytes.
 
-    The ranges of a single placement serve the other one, too, if calls of the library have one buffer.
+    The ranges of a single placement serve the other one, too, if calls of the library have one
+    buffer.
     """
     settings = {recommendation.setting for recommendation in recommendations}
     ranges: dict[tuple[Setting, int], RecommendedRange] = {}
     for recommendation in recommendations:
         setting = recommendation.setting
-        is_alone = collective(setting.collective).one_buffer and _other_placement(setting) not in settings
+        is_alone = (
+            collective(setting.collective).one_buffer and _other_placement(setting) not in settings
+        )
         serves_both = setting.in_place is None or is_alone
         for in_place in (False, True) if serves_both else (setting.in_place,):
             placed = replace(setting, in_place=in_place)
@@ -272,7 +297,10 @@ def _other_placement(setting: Setting) -> Setting:
 
 
 def _recommend(
-    call: Setting, conditions: Conditions, placements: Sequence[tuple[Setting, list[Row]]], busy: Collection[str]
+    call: Setting,
+    conditions: Conditions,
+    placements: Sequence[tuple[Setting, list[Row]]],
+    busy: Collection[str],
 ) -> list[Recommendation]:
     """Return a recommendation for each placement of a call, or one for both if that costs little more."""
     all_measured: list[MeasuredSetting] = []
@@ -284,7 +312,9 @@ def _recommend(
         all_measured.append(measured)
         costs.append(ranges.cost)
         separate.append(_recommendation(setting, measured, ranges, busy))
-    common_choices = set(all_measured[0].curves).intersection(*(measured.curves for measured in all_measured))
+    common_choices = set(all_measured[0].curves).intersection(
+        *(measured.curves for measured in all_measured)
+    )
     same_sizes = all_measured[0].sizes == all_measured[-1].sizes
     has_one_buffer = any(recommendation.has_one_buffer for recommendation in separate)
     if len(placements) == 1 or not common_choices or not same_sizes or has_one_buffer:
@@ -303,7 +333,9 @@ def _recommendation(
     return Recommendation(setting, measured, ranges, _auto_result(measured, busy))
 
 
-def _recommended_range(measured: MeasuredSetting, sizes: ChoiceRange, busy: Collection[str]) -> RecommendedRange:
+def _recommended_range(
+    measured: MeasuredSetting, sizes: ChoiceRange, busy: Collection[str]
+) -> RecommendedRange:
     choice = sizes.choice
     verdicts: list[SizeVerdict] = []
     own_times: list[ChoiceTime] = []

@@ -68,8 +68,8 @@ def clearly_faster_anywhere(row: Row, other: Row) -> bool:
 def is_clear_lead(pairs: Sequence[tuple[RoundStatistics, RoundStatistics]]) -> bool:
     """Return whether the first of each pair is clearly faster: in every round its median is below the other's interval.
 
-    With one round, the intervals must be disjoint, because chance alone often puts a median below an interval. A round
-    without an interval has no winner.
+    With one round, the intervals must be disjoint, because chance alone often puts a median below
+    an interval. A round without an interval has no winner.
     """
     if not pairs:
         return False

@@ -34,7 +34,9 @@ def rail_findings(group: ChartGroup) -> Iterator[Finding]:
     by_algorithm = defaultdict[tuple[Choice, CallKey], list[SeriesPoint]](list)
     for point in points:
         if point.row.ranks == most:
-            by_algorithm[Choice.of(point.row), point.key.without("variant", "in_place")].append(point)
+            by_algorithm[Choice.of(point.row), point.key.without("variant", "in_place")].append(
+                point
+            )
     usages: list[dict[str, Any]] = []
     for points_of_algorithm in by_algorithm.values():
         usages += _port_usage(group, points_of_algorithm)
@@ -108,7 +110,8 @@ def largest_points(group: ChartGroup) -> list[SeriesPoint]:
 def sent_bytes_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
     """Return headings and lines of the table: the bytes of each series at its largest size.
 
-    If reduction by switches was requested, rows of the library have the bytes with and without switches instead.
+    If reduction by switches was requested, rows of the library have the bytes with and without
+    switches instead.
     """
     points = _points_at_largest_sizes(group)
     has_aggregators = any(point.row.aggregators for point in points)
@@ -144,7 +147,11 @@ def _points_at_largest_sizes(group: ChartGroup) -> list[SeriesPoint]:
         return places[point.series], point.row.ranks, point.row.bytes
 
     points = group.best_placements
-    measured = [point for point in points if in_units_of_size(point.row, point.row.worker_sent_measured) is not None]
+    measured = [
+        point
+        for point in points
+        if in_units_of_size(point.row, point.row.worker_sent_measured) is not None
+    ]
     largest: dict[tuple[str, int], SeriesPoint] = {}
     for point in sorted(measured, key=order):
         largest[point.series, point.row.ranks] = point

@@ -38,8 +38,9 @@ _SERIES_DETAILS: Mapping[str, Callable[[Row], str | None]] = {
 def series_namer(rows: Iterable[Row]) -> Callable[[Row], str]:
     """Return a function that names the series of a row: its algorithm, what ran instead, and what differs.
 
-    If a collective has several transports, all of its algorithms that move bytes are named with theirs. If both
-    executors measured buffers of one device, all rows of the Python executor are marked.
+    If a collective has several transports, all of its algorithms that move bytes are named with
+    theirs. If both executors measured buffers of one device, all rows of the Python executor are
+    marked.
     """
     seen: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for row in rows:
@@ -88,8 +89,9 @@ def call_label(params: Mapping[str, object]) -> str:
 def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[str, ...]]:
     """Return the key of the setting of each row: its collective, and the labels of its setting.
 
-    Only the foremost rows of a collective matter for labels (see ``OfKind.precedence``): others join their settings.
-    Keys that compare ``loosely`` leave out how operations were timed, and types of elements that nothing reduces.
+    Only the foremost rows of a collective matter for labels (see ``OfKind.precedence``): others
+    join their settings. Keys that compare ``loosely`` leave out how operations were timed, and
+    types of elements that nothing reduces.
     """
     rows = list(rows)
     shape_labels: dict[str, Callable[[Row], tuple[str, str]]] = {}
@@ -101,7 +103,9 @@ def setting_keys(rows: Iterable[Row], *, loosely: bool = False) -> list[tuple[st
     loaded = {row.collective for row in rows if row.load}
 
     def key(row: Row) -> tuple[str, ...]:
-        call = _call_labels(row, names_root=row.collective in rooted, names_load=row.collective in loaded)
+        call = _call_labels(
+            row, names_root=row.collective in rooted, names_load=row.collective in loaded
+        )
         silent = _silent_fields(row, loosely=loosely)
         if len(mappings[row.collective]) > 1:
             silent.add("mapping")  # series are named after it, because mappings are compared
@@ -116,7 +120,9 @@ def _foremost_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Return the rows of each collective that have the lowest precedence of all of its rows."""
     precedence: dict[str, int] = {}
     for row in rows:
-        precedence[row.collective] = min(precedence.get(row.collective, row.precedence), row.precedence)
+        precedence[row.collective] = min(
+            precedence.get(row.collective, row.precedence), row.precedence
+        )
     foremost: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if row.precedence == precedence[row.collective]:
@@ -162,7 +168,8 @@ def _shape_labels(rows: Sequence[Row]) -> Callable[[Row], tuple[str, str]]:
     names_number = len(counts - {0}) == 1 or positive_counts_differ
 
     def aggregator_label(row: Row) -> str:
-        # Idle aggregators take no time: rows of other kinds without any join the measured rows with the fewest.
+        # Idle aggregators take no time: rows of other kinds without any join the measured rows with
+        # the fewest.
         number = row.aggregators or (0 if row.ours else min(counts))
         if not number:
             return "no aggregators"
@@ -192,7 +199,8 @@ def group_file_names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], s
     """Return a file name for each key: the collective, and the labels in which its groups differ."""
     names: dict[tuple[str, ...], str] = {}
     uses: Counter[str] = Counter()
-    words_at = defaultdict[tuple[str, int], set[str]](set)  # the words of a collective at each place of its keys
+    # the words of a collective at each place of its keys
+    words_at = defaultdict[tuple[str, int], set[str]](set)
     for key in keys:
         for place, word in enumerate(key):
             words_at[key[0], place].add(word)

@@ -42,7 +42,8 @@ class SeriesPoint:
     colour_of: str = ""  # the series whose colour a prediction has, measured or not
     prediction: str = ""  # the machine file of a prediction, and its error on held-out measurements
     fitted_to: str = ""  # the machine whose measurements a prediction was fitted to
-    timeline: WorkloadTimeline | None = field(default=None, compare=False)  # of a workload, one iteration
+    # of a workload, one iteration
+    timeline: WorkloadTimeline | None = field(default=None, compare=False)
 
     @cached_property
     def key(self) -> CallKey:
@@ -99,7 +100,8 @@ def series_points(results: Results, inputs: Mapping[str, str]) -> list[SeriesPoi
     incomplete = {run_id for run_id, run in runs.items() if run.rank_loss}  # see opening_findings
     complete = (row for row in results.rows if row.run_id not in incomplete)
     rows = sorted(complete, key=lambda row: created.get(row.run_id, ""))
-    measured_name = series_namer(row for row in rows if row.ours)  # other kinds change no measured name
+    # other kinds change no measured name
+    measured_name = series_namer(row for row in rows if row.ours)
     name = _point_namer(rows, runs, measured_name)
     probes = {run_id: probe_of_run(run) for run_id, run in runs.items()}
     names = canonical_hosts(host for run in runs.values() for host in run.hosts)
@@ -198,7 +200,8 @@ def busbw_interval(point: SeriesPoint) -> Interval:
 def split_by_launch(points: Iterable[SeriesPoint]) -> list[list[SeriesPoint]]:
     """Return the points in parts that have no launch in common.
 
-    Points of one run are in one part, and so are those of a resumed job, whose rounds belong to several runs.
+    Points of one run are in one part, and so are those of a resumed job, whose rounds belong to
+    several runs.
     """
     parts: list[tuple[set[str], list[SeriesPoint]]] = []
     for point in points:
@@ -234,7 +237,9 @@ def best_placements(points: Iterable[SeriesPoint]) -> tuple[SeriesPoint, ...]:
 
 def mixed_hosts(points: Iterable[SeriesPoint]) -> tuple[tuple[str, frozenset[str]], ...]:
     """Return jobs and hosts of launches that a curve joins, if not all ran on a subset of the hosts of the largest."""
-    curves: dict[tuple[str, CallKey, int], dict[tuple[str, frozenset[str]], None]] = defaultdict(dict)
+    curves: dict[tuple[str, CallKey, int], dict[tuple[str, frozenset[str]], None]] = defaultdict(
+        dict
+    )
     times: Counter[tuple[str, CallKey]] = Counter()
     for point in points:
         if point.row.usable and point.hosts:

@@ -28,12 +28,13 @@ class Setting:
 
     collective: Name  # the collective, by name
     device: Name  # the device of the buffers
-    # the kind of arithmetic: ``half`` for float16 and ``bfloat16``, which CPUs convert, ``full`` for all other types;
-    # None for a collective without a reduction
+    # the kind of arithmetic: ``half`` for float16 and ``bfloat16``, which CPUs convert, ``full``
+    # for all other types; None for a collective without a reduction
     arithmetic: Name | None
-    in_place: bool | None  # whether contribution and result share a buffer; None for both placements
-    # the arguments of the call: ``traffic``, ``concurrent``, or ``root`` and ``peer`` of two ranks that exchange
-    # messages, and ``load`` unless the ranks were idle
+    # whether contribution and result share a buffer; None for both placements
+    in_place: bool | None
+    # the arguments of the call: ``traffic``, ``concurrent``, or ``root`` and ``peer`` of two ranks
+    # that exchange messages, and ``load`` unless the ranks were idle
     arguments: tuple[tuple[Name, Value], ...]
     ranks: Ranks  # the number of workers
     nodes: Ranks  # the number of nodes of the workers
@@ -66,7 +67,9 @@ class Setting:
         """Return the setting of a case on the ranks as they were launched, in the environment ``variant``."""
         key = CallKey.of_case(replace(case, ranks=layout.workers, nodes=layout.nodes))
         mapping = case.mapping or layout.mapping
-        placed = replace(key, ranks_per_node=layout.ranks_per_node, racks=layout.racks, mapping=mapping)
+        placed = replace(
+            key, ranks_per_node=layout.ranks_per_node, racks=layout.racks, mapping=mapping
+        )
         return cls.of_key(replace(placed, aggregators=layout.aggregators, variant=variant))
 
     @property
@@ -144,7 +147,9 @@ class Setting:
         return details
 
 
-_SHARED_FIELDS = tuple(field.name for field in fields(Setting) if field.name not in ("arithmetic", "arguments"))
+_SHARED_FIELDS = tuple(
+    field.name for field in fields(Setting) if field.name not in ("arithmetic", "arguments")
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -153,7 +158,8 @@ class Choice:
 
     algorithm: Name
     transport: Name
-    params: tuple[tuple[Name, Value], ...] = ()  # the parameters that the measured case set, sorted by name
+    # the parameters that the measured case set, sorted by name
+    params: tuple[tuple[Name, Value], ...] = ()
 
     @classmethod
     def of(cls, row: Row) -> "Choice":
@@ -187,7 +193,8 @@ class Conditions:
     machine: str  # the machine, in a line; empty if unknown
     mpi: str  # the version text of the MPI library; empty if unknown
     executor: str
-    kind: str | None = None  # the kind of the measurements; None of a choice that was not measured yet
+    # the kind of the measurements; None of a choice that was not measured yet
+    kind: str | None = None
     rule: str | None = None  # the rule for the time of an operation, likewise
 
     @property

@@ -1,22 +1,28 @@
 """The shift of a case between two runs, by the medians of rounds, or between several runs and a further one.
 
-Iterations of a round are correlated, so that the unit is the round: its median is one sample. Shifts are differences of
-the logarithms of round medians. A case has few rounds, and its own variance says little; the variances of all cases of
-both runs say how large they usually are. Each is therefore shrunk towards that common value, as much as the spread of
-the variances allows (moderated t-statistics): if all cases are alike, their variance is pooled. Where cases differ, a
-case that scatters more than others keeps its own variance: noise of machines comes in bursts, and some cases have more.
+Iterations of a round are correlated, so that the unit is the round: its median is one sample.
+Shifts are differences of the logarithms of round medians. A case has few rounds, and its own
+variance says little; the variances of all cases of both runs say how large they usually are. Each
+is therefore shrunk towards that common value, as much as the spread of
+the variances allows (moderated t-statistics): if all cases are alike, their variance is pooled.
+Where cases differ, a
+case that scatters more than others keeps its own variance: noise of machines comes in bursts, and
+some cases have more.
 
-Runs of one sweep on one machine differ by more than the rounds of a run: buffers, ranks and links are placed anew, and
-what makes a run slow makes all of its cases slow. The logarithm of the time of a case in a run is therefore the sum of
-that of the case, an effect of the run, which its cases share, and one of the case in the run. The effect of a run is
-the median over cases of their deviations, which single cases that changed do not move; its variance has as many degrees
-of freedom as there are runs but one. What is left is each case's own, and its variance moderated as above. The variance
-of a further run is the sum of both, with the degrees of freedom of Satterthwaite's approximation.
+Runs of one sweep on one machine differ by more than the rounds of a run: buffers, ranks and links
+are placed anew, and what makes a run slow makes all of its cases slow. The logarithm of the time of
+a case in a run is therefore the sum of that of the case, an effect of the run, which its cases
+share, and one of the case in the run. The effect of a run is the median over cases of their
+deviations, which single cases that changed do not move; its variance has as many degrees of freedom
+as there are runs but one. What is left is each case's own, and its variance moderated as above. The
+variance of a further run is the sum of both, with the degrees of freedom of Satterthwaite's
+approximation.
 
-G. Smyth: Linear models and empirical Bayes methods for assessing differential expression in microarray experiments,
-Statistical Applications in Genetics and Molecular Biology 3 (2004), article 3, section 6.2. Y. Benjamini, Y. Hochberg:
-Controlling the false discovery rate, Journal of the Royal Statistical Society B 57 (1995) 289-300. F. E. Satterthwaite:
-An approximate distribution of estimates of variance components, Biometrics Bulletin 2 (1946) 110-114.
+G. Smyth: Linear models and empirical Bayes methods for assessing differential expression in
+microarray experiments, Statistical Applications in Genetics and Molecular Biology 3 (2004), article
+3, section 6.2. Y. Benjamini, Y. Hochberg: Controlling the false discovery rate, Journal of the
+Royal Statistical Society B 57 (1995) 289-300. F. E. Satterthwaite: An approximate distribution of
+estimates of variance components, Biometrics Bulletin 2 (1946) 110-114.
 """
 
 import math
@@ -48,17 +54,20 @@ VARIANCE_FLOOR = 1e-12
 class Shift:
     """The shift of a case."""
 
-    factor: float  # the new time over the old one: the ratio of the geometric means of round medians
+    # the new time over the old one: the ratio of the geometric means of round medians
+    factor: float
     low: float  # the lower end of its 95 % interval
     high: float  # the upper end
-    p_value: float  # the probability of a factor so far from 1 without a change, adjusted for the number of cases
+    # the probability of a factor so far from 1 without a change, adjusted for the number of cases
+    p_value: float
     deviation: float  # the standard deviation of the logarithm of a round median, moderated
     freedom: float  # its degrees of freedom
 
     def rounds_to_decide(self, tolerance: float) -> int:
         """Return about how many rounds of each run decide whether a change exceeds the tolerance, such as 0.05."""
         distance = abs(abs(math.log(self.factor)) - math.log1p(tolerance))
-        half = max(distance, math.log1p(tolerance) / 4)  # a shift near the tolerance would need any number
+        # a shift near the tolerance would need any number
+        half = max(distance, math.log1p(tolerance) / 4)
         quantile = float(half_width(self.freedom))
         return math.ceil(2 * (quantile * self.deviation / half) ** 2)
 
@@ -87,7 +96,9 @@ def shifts(old: Sequence[Sequence[float]], new: Sequence[Sequence[float]]) -> li
     if not any(freedom):
         return by_case
     variance, degrees = moderated(np.array(squares), np.array(freedom, float))
-    shifts_of_usable = shifts_of_estimates(np.array(estimates), variance, np.array(samples), degrees)
+    shifts_of_usable = shifts_of_estimates(
+        np.array(estimates), variance, np.array(samples), degrees
+    )
     for case, shift in zip(usable, shifts_of_usable, strict=True):
         by_case[case] = shift
     return by_case
@@ -98,13 +109,16 @@ def _squared_deviations(values: Floats) -> float:
     return float((deviations**2).sum())
 
 
-def shifts_of_estimates(estimates: Floats, variance: Floats, samples: Floats, degrees: Floats) -> list[Shift]:
+def shifts_of_estimates(
+    estimates: Floats, variance: Floats, samples: Floats, degrees: Floats
+) -> list[Shift]:
     """Return the shift of every case, with its interval and its p-value.
 
     Args:
         estimates: the differences of the logarithms.
         variance: the variance of a sample.
-        samples: what the variance of a sample is multiplied with to be that of the estimate: 1/n + 1/m.
+        samples: what the variance of a sample is multiplied with to be that of the estimate: 1/n +
+            1/m.
         degrees: the degrees of freedom of the variance.
     """
     widths = np.sqrt(variance * samples)
@@ -159,8 +173,9 @@ def moderated(squares: Floats, freedom: Floats) -> tuple[Floats, Floats]:
 def _prior(variances: Floats, freedom: Floats) -> tuple[float, float]:
     """Return the common variance and its degrees of freedom, from the spread of the variances of cases.
 
-    The logarithm of a variance with d degrees of freedom has the mean log(s^2) + digamma(d/2) - log(d/2) and the
-    variance trigamma(d/2); what its spread has beyond that is trigamma of half the degrees of the prior.
+    The logarithm of a variance with d degrees of freedom has the mean log(s^2) + digamma(d/2) -
+    log(d/2) and the variance trigamma(d/2); what its spread has beyond that is trigamma of half the
+    degrees of the prior.
     """
     halves = freedom / 2
     logs = np.log(np.maximum(variances, VARIANCE_FLOOR))
@@ -200,8 +215,8 @@ def benjamini_hochberg(p_values: Floats) -> Floats:
 
 
 LEAST_SIMILAR = 4
-"""The fewest cases whose median is what a run has in common for all of them; with three, bounds of three runs held one
-more in 90 % of simulations, and not in 95 %."""
+"""The fewest cases whose median is what a run has in common for all of them; with three, bounds of
+three runs held one more in 90 % of simulations, and not in 95 %."""
 
 ALIKE = 1.5
 """Neighbouring sizes whose times differ by less than this factor are disturbed alike: the latency sets both."""
@@ -210,7 +225,8 @@ ALIKE = 1.5
 def _similar(sizes: Sequence[int], middle: Floats) -> list[list[int]]:
     """Return the numbers of cases of similar sizes, the largest first.
 
-    Neighbouring sizes are together until they are LEAST_SIMILAR cases, and as long as they take about as long.
+    Neighbouring sizes are together until they are LEAST_SIMILAR cases, and as long as they take
+    about as long.
 
     Args:
         sizes: the size of each case in bytes.
@@ -249,8 +265,9 @@ class RunSpread:
     def of(cls, times: Sequence[Sequence[float]], sizes: Sequence[int] = ()) -> "RunSpread":
         """Return the spread of at least two runs, from the seconds of each case in each run: [case][run].
 
-        What disturbs a run disturbs cases of similar sizes alike: a busy CPU multiplies the times of small messages
-        and adds little to those that the wire sets. Without ``sizes``, those of the cases, all are similar.
+        What disturbs a run disturbs cases of similar sizes alike: a busy CPU multiplies the times
+        of small messages and adds little to those that the wire sets. Without ``sizes``, those of
+        the cases, all are similar.
         """
         logs = np.log(np.array(times, float))
         middle = logs.mean(axis=1)
@@ -264,7 +281,8 @@ class RunSpread:
                 shared = np.median(deviations[cases], axis=0)
                 common_deviations[cases] = shared - shared.mean()
                 sharers[cases] = len(cases)
-        share = np.where(sharers > 1, 1 - 1 / sharers, 1.0)  # a median over cases takes some of their freedom
+        # a median over cases takes some of their freedom
+        share = np.where(sharers > 1, 1 - 1 / sharers, 1.0)
         own_squares = ((deviations - common_deviations) ** 2).sum(axis=1)
         own, own_degrees = moderated(own_squares, (runs - 1) * share)
         chance = np.zeros(len(logs))  # what the median has of the cases' own

@@ -1,7 +1,7 @@
 """The choice of ranges of sizes: where each choice gains more than the noise.
 
-Between measured sizes, times are interpolated linearly in log(time) over log(bytes); a cut between two ranges lies at
-the crossing of the lines of their choices.
+Between measured sizes, times are interpolated linearly in log(time) over log(bytes); a cut between
+two ranges lies at the crossing of the lines of their choices.
 """
 
 from collections.abc import Iterator, Sequence
@@ -88,14 +88,18 @@ def choose_ranges(*placements: MeasuredSetting) -> SizeRanges:
 def _common_choices(placements: Sequence[MeasuredSetting]) -> list[Choice]:
     """Return the choices that were measured in all placements, in the order of the first one."""
     first, *others = placements
-    return [choice for choice in first.curves if all(choice in measured.curves for measured in others)]
+    return [
+        choice for choice in first.curves if all(choice in measured.curves for measured in others)
+    ]
 
 
-def _mean_log_times(placements: Sequence[MeasuredSetting], choices: Sequence[Choice]) -> tuple[Times, Times]:
+def _mean_log_times(
+    placements: Sequence[MeasuredSetting], choices: Sequence[Choice]
+) -> tuple[Times, Times]:
     """Return means over placements, each as [choice, size].
 
-    The first are the logarithms of the times over the best time, which may be of a choice that is not in all
-    placements; the second are the logarithms of the times.
+    The first are the logarithms of the times over the best time, which may be of a choice that is
+    not in all placements; the second are the logarithms of the times.
     """
     sizes = placements[0].sizes
     excess, logs = [], []
@@ -118,7 +122,9 @@ def log_times(curves: Curves, sizes: Sequence[int]) -> Times:
     rows = []
     for choice, curve in curves.items():
         log_seconds = np.log([seconds[size][choice] for size in curve])
-        rows.append(np.interp(log_sizes, np.log(list(curve)), log_seconds, left=np.inf, right=np.inf))
+        rows.append(
+            np.interp(log_sizes, np.log(list(curve)), log_seconds, left=np.inf, right=np.inf)
+        )
     return np.array(rows)
 
 
@@ -157,8 +163,8 @@ def _cheapest_rows(excess: Times, price: float, entry: Times) -> list[int]:
 def _cut(sizes: Sequence[int], before: Times, after: Times) -> int:
     """Return the first size of the choice ``after``: the crossing of its line with that of ``before``.
 
-    If only one of them was measured at both sizes, the other takes over where its measurements end; if neither was,
-    the cut lies in the middle.
+    If only one of them was measured at both sizes, the other takes over where its measurements end;
+    if neither was, the cut lies in the middle.
     """
     fraction = _crossing(before, after)
     cut = sizes[0] * (sizes[1] / sizes[0]) ** fraction
@@ -179,7 +185,9 @@ def _crossing(before: Times, after: Times) -> float:
     return 0.0 if was_measured else 0.5
 
 
-def _unpaired_labels(placements: Sequence[MeasuredSetting], choice: Choice, sizes: Sequence[int]) -> tuple[str, ...]:
+def _unpaired_labels(
+    placements: Sequence[MeasuredSetting], choice: Choice, sizes: Sequence[int]
+) -> tuple[str, ...]:
     """Return the labels of choices that no launch measured together with ``choice`` in one of the placements."""
     labels: list[str] = []
     for measured in placements:

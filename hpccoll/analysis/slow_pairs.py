@@ -1,6 +1,7 @@
 """Slow ones among pairs of ranks, and what explains them: hosts, groups of hosts such as racks, ranks, or few links.
 
-The explanation is what the slow pairs have in common, without an estimate of its certainty: measure again without it.
+The explanation is what the slow pairs have in common, without an estimate of its certainty: measure
+again without it.
 """
 
 from collections import Counter, defaultdict
@@ -36,22 +37,24 @@ class SlowPairs:
     count: int  # how many are slow
     factor: float  # their median time over that of the other pairs
     explanation: Explanation
-    names: tuple[Names, ...] = ()  # of each group; of all members that explain them; of each slow pair
+    # of each group; of all members that explain them; of each slow pair
+    names: tuple[Names, ...] = ()
 
 
 def slow_pairs(points: Sequence[SeriesPoint]) -> SlowPairs | None:
     """Return the slow ones of pairs, and what explains them; None if no pair is slow.
 
-    A pair is slow if it takes at least SLOW times as long as the pair at the lower quartile, and is clearly slower than
-    that. Unlike the median, that pair is not slow if one of three or more hosts is: the pairs of one host are two
-    thirds of all pairs of three hosts, half of those of four.
+    A pair is slow if it takes at least SLOW times as long as the pair at the lower quartile, and is
+    clearly slower than that. Unlike the median, that pair is not slow if one of three or more hosts
+    is: the pairs of one host are two thirds of all pairs of three hosts, half of those of four.
 
     The first explanation that holds is the one returned, for hosts and then for ranks:
 
     - racks: the slow pairs are exactly those between racks;
-    - groups: they are exactly those between other groups, and at least two groups have several members;
-    - members: every slow pair contains one of the fewest members, at most MAX_NAMES and half of all; each is in several
-      slow pairs, and more than half of its pairs are slow;
+    - groups: they are exactly those between other groups, and at least two groups have several
+      members;
+    - members: every slow pair contains one of the fewest members, at most MAX_NAMES and half of
+      all; each is in several slow pairs, and more than half of its pairs are slow;
     - links: at most MAX_NAMES pairs are slow;
     - nothing.
 
@@ -71,7 +74,9 @@ def slow_pairs(points: Sequence[SeriesPoint]) -> SlowPairs | None:
         if groups:
             hosts = set(chain.from_iterable(groups))
             are_racks = set(_racks(ordered[0], hosts)) == set(groups)
-            return SlowPairs(count, factor, "racks" if are_racks else "groups", _sorted_names(groups))
+            return SlowPairs(
+                count, factor, "racks" if are_racks else "groups", _sorted_names(groups)
+            )
         members = _members(ends_of_slow, ends_of_others)
         if members:
             return SlowPairs(count, factor, "members", _sorted_names([members]))
@@ -152,7 +157,9 @@ def _members(slow: Sequence[Ends], others: Sequence[Ends]) -> Ends | None:
     """Return the fewest members that explain all slow pairs; None if none do."""
     slow_counts = Counter(chain.from_iterable(slow))
     other_counts = Counter(chain.from_iterable(others))
-    mostly_slow = [member for member, count in slow_counts.most_common() if 1 < count > other_counts[member]]
+    mostly_slow = [
+        member for member, count in slow_counts.most_common() if 1 < count > other_counts[member]
+    ]
     all_members = {*slow_counts, *other_counts}
     most = min(MAX_NAMES, len(all_members) // 2)
     for number in range(1, most + 1):

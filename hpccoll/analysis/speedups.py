@@ -1,7 +1,7 @@
 """Comparisons of series: pure functions over points.
 
-A comparison is made within one launch, round by round. The floor and ``auto`` are left out. What to use is the business
-of ``hpccoll.analysis.recommendations``.
+A comparison is made within one launch, round by round. The floor and ``auto`` are left out. What to
+use is the business of ``hpccoll.analysis.recommendations``.
 """
 
 from collections import defaultdict
@@ -38,8 +38,8 @@ class Efficiency:
 def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
     """Return how many times as long as each point the library's own collective takes, in the same placement.
 
-    Both were measured by one launch in the same variant. If the library was measured over several transports, its
-    fastest call counts. A call with one buffer is compared with both placements.
+    Both were measured by one launch in the same variant. If the library was measured over several
+    transports, its fastest call counts. A call with one buffer is compared with both placements.
     """
     usable = [point for point in points if point.row.ranked]
     own_calls: dict[CallKey, list[SeriesPoint]] = defaultdict(list)
@@ -52,7 +52,9 @@ def speedups(points: Sequence[SeriesPoint]) -> tuple[Speedup, ...]:
             continue
         placements = placement_label(point.row), ""
         own_points = own_calls[point.key.without("in_place")]
-        same_placement = (native for native in own_points if placement_label(native.row) in placements)
+        same_placement = (
+            native for native in own_points if placement_label(native.row) in placements
+        )
         rivals = [native for native in same_placement if paired_rounds(point.row, native.row)]
         if rivals:
             native = min(rivals, key=median_seconds)
@@ -73,7 +75,9 @@ def efficiencies(points: Iterable[SeriesPoint]) -> tuple[Efficiency, ...]:
     for curve in curves.values():
         base = min(curve, key=lambda point: point.row.ranks)
         base_busbw = base.row.busbw_Bps or 0.0
-        made += [Efficiency(point, base, (point.row.busbw_Bps or 0.0) / base_busbw) for point in curve]
+        made += [
+            Efficiency(point, base, (point.row.busbw_Bps or 0.0) / base_busbw) for point in curve
+        ]
     return tuple(made)
 
 

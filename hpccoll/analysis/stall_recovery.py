@@ -7,7 +7,9 @@ RECOVERS = "multiple"
 """The thread level of MPI that recovery needs: the watchdog's thread looks for messages of the other ranks."""
 
 
-def level_without_recovery(provenance: Mapping[str, object], ranks: int, transports: Iterable[str]) -> str | None:
+def level_without_recovery(
+    provenance: Mapping[str, object], ranks: int, transports: Iterable[str]
+) -> str | None:
     """Return the thread level of MPI if a rank that stalls in NCCL ends the launch because of it, else None.
 
     Args:

@@ -7,9 +7,10 @@
 | fair | clear at half of the compared sizes; a gain beyond the noise of the rounds; 3 rounds; a core for each rank |
 | strong | clear at every compared size; 5 comparisons; a gain of 1.05x in every round; an otherwise idle machine |
 
-``CONDITIONS`` is this table for programs. At a size the choice is clear if it is clearly faster than every other
-choice, or than native while no other is clearly faster than it (``round_comparison.is_clear_lead``). What is native, or
-was not compared with native, has no gain, and needs none.
+``CONDITIONS`` is this table for programs. At a size the choice is clear if it is clearly faster
+than every other choice, or than native while no other is clearly faster than it
+(``round_comparison.is_clear_lead``). What is native, or was not compared with native, has no gain,
+and needs none.
 """
 
 import math
@@ -36,8 +37,8 @@ MIN_ROUNDS = 3
 """Rounds from which on evidence is fair: with three or more, a median tolerates one disturbed round."""
 
 MIN_AGREEMENTS = 5
-"""Comparisons, one for each round of each size, that a strong choice wins: equal choices do so once in 2^5 = 32 times,
-which is less than 5 % (a sign test). With three rounds that takes two sizes."""
+"""Comparisons, one for each round of each size, that a strong choice wins: equal choices do so once
+in 2^5 = 32 times, which is less than 5 % (a sign test). With three rounds that takes two sizes."""
 
 NOTICEABLE = 1.05
 """The least gain of a round from which on evidence is strong: another launch easily differs by a few per cent."""
@@ -47,10 +48,11 @@ NOTICEABLE = 1.05
 class Gain:
     """How many times as long native takes in a range of sizes, and its ends by round.
 
-    The factor is the geometric mean, over the sizes, of the median of the rounds at each. An end is the factor times
-    what the ratios of its round are of these medians: their geometric mean over the sizes that the round measured, and
-    1 if all rounds are on one side of the medians. The factor thus lies between its ends; if every round measured every
-    size, the ends are the geometric means of the rounds of the least and of the most gain.
+    The factor is the geometric mean, over the sizes, of the median of the rounds at each. An end is
+    the factor times what the ratios of its round are of these medians: their geometric mean over
+    the sizes that the round measured, and 1 if all rounds are on one side of the medians. The
+    factor thus lies between its ends; if every round measured every size, the ends are the
+    geometric means of the rounds of the least and of the most gain.
     """
 
     factor: float
@@ -62,7 +64,8 @@ class Gain:
         """Return the gain, from how many times as long native takes at one size or more.
 
         Args:
-            sizes: for each size the median of the ratios of the rounds, and these; a round has one for each call.
+            sizes: for each size the median of the ratios of the rounds, and these; a round has one
+                for each call.
         """
         over_medians: dict[RoundKey, list[float]] = defaultdict(list)
         for median, ratios in sizes:
@@ -102,14 +105,19 @@ class Evidence:
     compared: int  # the sizes at which another choice was measured, too
     clear: int  # those of them at which the choice is clear
     rounds: int  # the fewest rounds of such a size in which a launch measured it and another choice
-    gain: Gain | None  # its gain over native; None for native itself, and where native was not measured
+    # its gain over native; None for native itself, and where native was not measured
+    gain: Gain | None
     has_intervals: bool = True  # whether times have 95 % intervals
     oversubscribed: bool = False  # whether there were more ranks than cores
     busy: bool = False  # whether something else used the machine in one of the compared rounds
 
     @property
     def strength(self) -> Strength:
-        failed = [STRENGTHS.index(condition.strength) for condition in CONDITIONS if not condition.holds(self)]
+        failed = [
+            STRENGTHS.index(condition.strength)
+            for condition in CONDITIONS
+            if not condition.holds(self)
+        ]
         lowest = min(failed, default=len(STRENGTHS))
         return STRENGTHS[lowest - 1]
 
@@ -139,16 +147,32 @@ class Condition:
 
 CONDITIONS = (
     Condition("weak", "another choice to compare with", lambda e: e.compared > 0),
-    Condition("weak", f"95 % intervals ({LEAST_ITERATIONS} iterations in a round)", lambda e: e.has_intervals),
+    Condition(
+        "weak",
+        f"95 % intervals ({LEAST_ITERATIONS} iterations in a round)",
+        lambda e: e.has_intervals,
+    ),
     Condition("weak", "a clear lead at one size", lambda e: e.clear > 0),
     Condition("weak", "a median gain over native", lambda e: e.gain is None or e.gain.factor > 1),
     Condition("fair", "a clear lead at half of the sizes", lambda e: 2 * e.clear >= e.compared),
-    Condition("fair", "a gain beyond the noise of the rounds", lambda e: e.gain is None or e.gain.exceeds_noise),
+    Condition(
+        "fair",
+        "a gain beyond the noise of the rounds",
+        lambda e: e.gain is None or e.gain.exceeds_noise,
+    ),
     Condition("fair", f"{MIN_ROUNDS} rounds", lambda e: e.rounds >= MIN_ROUNDS),
     Condition("fair", "a core for each rank", lambda e: not e.oversubscribed),
     Condition("strong", "a clear lead at every size", lambda e: e.clear == e.compared),
-    Condition("strong", f"{MIN_AGREEMENTS} won rounds over all sizes", lambda e: e.clear * e.rounds >= MIN_AGREEMENTS),
-    Condition("strong", f"a gain of {NOTICEABLE}x in every round", lambda e: e.gain is None or e.gain.is_noticeable),
+    Condition(
+        "strong",
+        f"{MIN_AGREEMENTS} won rounds over all sizes",
+        lambda e: e.clear * e.rounds >= MIN_AGREEMENTS,
+    ),
+    Condition(
+        "strong",
+        f"a gain of {NOTICEABLE}x in every round",
+        lambda e: e.gain is None or e.gain.is_noticeable,
+    ),
     Condition("strong", "an otherwise idle machine", lambda e: not e.busy),
 )
 """The conditions of each strength; it has those of the weaker ones, too."""

@@ -18,7 +18,8 @@ class JobStatus:
     """The state of a job, or of the job of a raw file."""
 
     name: str  # the name of the job; the path of a raw file that belongs to no sweep
-    state: str  # complete, partial, running, damaged (it cannot be read), or planned (it has no file)
+    # complete, partial, running, damaged (it cannot be read), or planned (it has no file)
+    state: str
     results: CaseStates  # those of this job
     log: Path | None = None  # the output of its ranks
 
@@ -139,4 +140,7 @@ def _state(raw: RawResults) -> str:
 
 def _measurements(progress: Collection[JobProgress]) -> dict[str, int]:
     """Return the numbers of planned and of finished measurements of jobs."""
-    return {"measurements": sum(job.total for job in progress), "measured": sum(job.done for job in progress)}
+    return {
+        "measurements": sum(job.total for job in progress),
+        "measured": sum(job.done for job in progress),
+    }

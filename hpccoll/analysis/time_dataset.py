@@ -19,11 +19,36 @@ from hpccoll.store.schema import COLUMNS
 
 _PER_ITERATION = ("min_ns", "median_ns", "max_ns", "span_ns", "mean_ns", "slowest_rank")
 _COORDINATES = (
-    "case_id", "job", "collective", "algorithm", "transport", "device", "dtype", "op", "in_place", "mapping", "root",
-    "params", "variant", "bytes", "ranks", "nodes", "executor", "kind", "status", "timing", "rule",
-)  # fmt: skip
+    "case_id",
+    "job",
+    "collective",
+    "algorithm",
+    "transport",
+    "device",
+    "dtype",
+    "op",
+    "in_place",
+    "mapping",
+    "root",
+    "params",
+    "variant",
+    "bytes",
+    "ranks",
+    "nodes",
+    "executor",
+    "kind",
+    "status",
+    "timing",
+    "rule",
+)
 """The columns of rows that are coordinates of their times."""
-_DTYPES = {"in_place": np.bool_, "root": np.int64, "bytes": np.int64, "ranks": np.int64, "nodes": np.int64}
+_DTYPES = {
+    "in_place": np.bool_,
+    "root": np.int64,
+    "bytes": np.int64,
+    "ranks": np.int64,
+    "nodes": np.int64,
+}
 """The types of coordinates that are not text."""
 
 _MEANINGS = {
@@ -48,7 +73,8 @@ class RowTimes:
 
     times: CaseTimes  # the times of all rounds in the file
     attempts: Mapping[int, Attempt]  # the attempt that measured each round of the row
-    program: str  # of a training step, its operations and computations as JSON; empty for other rows
+    # of a training step, its operations and computations as JSON; empty for other rows
+    program: str
 
     def rounds(self) -> Iterator[tuple[int, Attempt, NDArray[np.bool_]]]:
         """Yield each round of the row, its attempt, and which iterations belong to it."""
@@ -70,8 +96,8 @@ class RowTimes:
 def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) -> Iterator[RowTimes]:
     """Yield the raw times of timed rows, in their order.
 
-    If the job of the file has ended since, the raw file replaces the journal. Only the launches ``run_ids``, which were
-    read for the rows, count.
+    If the job of the file has ended since, the raw file replaces the journal. Only the launches
+    ``run_ids``, which were read for the rows, count.
 
     Raises:
         BadInputError: if the file cannot be read or no longer holds the rows.
@@ -81,10 +107,20 @@ def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) ->
     by_run = {attempt.run_id: (attempt, outcomes) for attempt, outcomes in read}
     opened = RawResults(path=raw.path, job=raw.job, attempts=list(by_run.values()))
     for row in rows:
-        launches = {number: run_id for number, run_id in enumerate(row.round_run_ids, 1) if run_id is not None}
+        launches = {
+            number: run_id
+            for number, run_id in enumerate(row.round_run_ids, 1)
+            if run_id is not None
+        }
         history = next(opened.histories(row.case_id), None)
-        if history is None or history.outcome.times is None or not launches.items() <= history.runs.items():
-            raise UnusableError("path", f"{format_value(str(path))} has changed since it was opened; open it again")
+        if (
+            history is None
+            or history.outcome.times is None
+            or not launches.items() <= history.runs.items()
+        ):
+            raise UnusableError(
+                "path", f"{format_value(str(path))} has changed since it was opened; open it again"
+            )
         attempts: dict[int, Attempt] = {}
         for number, run_id in launches.items():
             attempt, _ = by_run[run_id]
@@ -92,7 +128,9 @@ def read_row_times(path: Path, run_ids: Collection[str], rows: Sequence[Row]) ->
         yield RowTimes(history.outcome.times.in_memory(), attempts, history.outcome.program or "")
 
 
-def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_rank: bool) -> xr.Dataset:
+def time_dataset(
+    rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_rank: bool
+) -> xr.Dataset:
     """Return the raw times of rows, padded with NaN to the longest round; a row without times has NaN only."""
     timed = [(case, row_times) for case, row_times in enumerate(times) if row_times]
     rounds = max((len(row.round_medians_s) for row in rows), default=0)
@@ -124,7 +162,10 @@ def time_dataset(rows: Sequence[Row], times: Sequence[RowTimes | None], *, per_r
         "run_id": _variable("run_id", run_ids, "case", "round"),
         "attempt": _variable("attempt", numbers, "case", "round"),
     }
-    variables = {name: _variable(name, values, "case", "round", "iteration") for name, values in measured.items()}
+    variables = {
+        name: _variable(name, values, "case", "round", "iteration")
+        for name, values in measured.items()
+    }
     dataset = xr.Dataset(variables, coordinates)
     return dataset.merge(_rank_dataset(timed, shape)) if per_rank else dataset
 
@@ -172,8 +213,13 @@ class _RankArrays:
     def of(cls, shape: tuple[int, int, int], ranks: int, events: int) -> "_RankArrays":
         cases, rounds, _ = shape
         return cls(
-            times={name: np.full((*shape, ranks), np.nan) for name in ("start_ns", "end_ns", "device_ns")},
-            locations={name: np.full((cases, rounds, ranks), -1) for name in ("zero_ns", "node", "clock")},
+            times={
+                name: np.full((*shape, ranks), np.nan)
+                for name in ("start_ns", "end_ns", "device_ns")
+            },
+            locations={
+                name: np.full((cases, rounds, ranks), -1) for name in ("zero_ns", "node", "clock")
+            },
             hosts=np.full((cases, rounds, ranks), "", object),
             event_ns=np.full((*shape, ranks, events), np.nan),
             programs=np.full(cases, "", object),

@@ -10,7 +10,12 @@ from pathlib import Path
 
 from hpccoll.analysis.choice_table import TableEntry, TableRun, TuneTable, load_table
 from hpccoll.analysis.load_findings import load_findings
-from hpccoll.analysis.recommendations import Advice, Recommendation, lone_rank_reason, ranges_by_setting
+from hpccoll.analysis.recommendations import (
+    Advice,
+    Recommendation,
+    lone_rank_reason,
+    ranges_by_setting,
+)
 from hpccoll.analysis.setting import Choice, Setting, machine_name, recorded_mpi_version
 from hpccoll.analysis.size_ranges import RULE, ratio_noise
 from hpccoll.cases.algorithm_registry import PLAN
@@ -36,7 +41,8 @@ def build_table(results: Results, advice: Advice | None = None) -> TuneTable:
     """Return the tune table of the measured choices; pass the ``advice`` of the results if it was computed already.
 
     Raises:
-        BadInputError: if the results have no choices, or mix machines, MPI libraries or executors within a setting.
+        BadInputError: if the results have no choices, or mix machines, MPI libraries or executors
+            within a setting.
     """
     advice = advice or Advice(results)
     _ = advice.settings  # refuses mixed results
@@ -49,7 +55,9 @@ def build_table(results: Results, advice: Advice | None = None) -> TuneTable:
         used.update(entry.runs)
     runs = tuple(_table_run(run) for run in results.runs if run.run_id in used)
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    return TuneTable(created=created, hpccoll_version=__version__, rule=RULE, runs=runs, entries=entries)
+    return TuneTable(
+        created=created, hpccoll_version=__version__, rule=RULE, runs=runs, entries=entries
+    )
 
 
 def _no_choices(results: Results) -> UnusableError:
@@ -118,10 +126,13 @@ def write_table(table: TuneTable, out: Path) -> None:
 def check_over(out: Path, check: Callable[[], object]) -> None:
     """Raise BadInputError if a file at ``out`` must not be replaced, for which ``check`` raises one."""
     try:
-        if out.is_file() and out.stat().st_size:  # it may be a raw file, even one from which the table is made
+        # it may be a raw file, even one from which the table is made
+        if out.is_file() and out.stat().st_size:
             check()
     except BadInputError:
-        raise BadInputError("--out", str(out), "a new file, or a table: it holds something else") from None
+        raise BadInputError(
+            "--out", str(out), "a new file, or a table: it holds something else"
+        ) from None
 
 
 def write_over(out: Path, text: str, check: Callable[[], object]) -> None:
@@ -144,7 +155,9 @@ def table_warnings(results: Results, advice: Advice | None = None) -> Iterator[s
     if results.missing:
         cases = f"{len(results.missing)} of {results.planned} cases"
         yield f"partial: {cases} are missing, and the table does not consider them"
-    ranges = list(chain.from_iterable(recommendation.ranges for recommendation in advice.recommendations))
+    ranges = list(
+        chain.from_iterable(recommendation.ranges for recommendation in advice.recommendations)
+    )
     unsure = sum(not recommended.is_advice for recommended in ranges)
     if unsure:
         yield (
@@ -154,7 +167,9 @@ def table_warnings(results: Results, advice: Advice | None = None) -> Iterator[s
     noise_percent: dict[Setting, float] = {}
     for setting, measured in advice.settings.items():
         noise_percent[setting] = 100 * ratio_noise(measured)
-    noisy = [setting for setting, percent in noise_percent.items() if percent >= NOISE_WARNING_PERCENT]
+    noisy = [
+        setting for setting, percent in noise_percent.items() if percent >= NOISE_WARNING_PERCENT
+    ]
     if noisy:
         worst = max(noisy, key=noise_percent.__getitem__)
         yield (

@@ -12,13 +12,15 @@ from hpccoll.store.rows import Results
 class Unmeasured:
     """What the answers of a collective do not cover: all but what is listed, and what is said to be missing."""
 
-    sizes: tuple[int, ...]  # the measured sizes, in bytes, ascending; empty if the collective has none
+    # the measured sizes, in bytes, ascending; empty if the collective has none
+    sizes: tuple[int, ...]
     # the nodes and ranks that were measured with a core for each rank, ascending
     shapes: tuple[tuple[int, int], ...]
     crowded: tuple[tuple[int, int], ...]  # those that were measured with more ranks than cores only
     dtypes: tuple[str, ...]  # the measured element types; empty if the collective has none
     ops: tuple[str, ...]  # the measured reductions; likewise
-    # the placement that was not measured, ``in place`` or ``out of place``; empty if both were; None if there is one
+    # the placement that was not measured, ``in place`` or ``out of place``; empty if both were;
+    # None if there is one
     placement: str | None
     native: bool  # whether the library's own call was not measured
 

@@ -16,8 +16,9 @@ from hpccoll.store.schema import ON_SHARED_GPU
 TOLERANCE = 0.02
 """Tolerance of a calibrated wire relative to the TCP rate, and of the calibration of a size relative to the wire's."""
 IPV4_BYTES, TCP_BYTES, ETHERNET_BYTES = 20, 32, 14
-"""Header bytes of a frame: RFC 791; RFC 9293 with the timestamps of RFC 7323; IEEE 802.3. The counters of network
-devices leave out preamble, checksum and gap (Documentation/networking/statistics.rst of Linux)."""
+"""Header bytes of a frame: RFC 791; RFC 9293 with the timestamps of RFC 7323; IEEE 802.3. The
+counters of network devices leave out preamble, checksum and gap
+(Documentation/networking/statistics.rst of Linux)."""
 IP_HEADER_BYTES = IPV4_BYTES + TCP_BYTES
 FRAME_HEADER_BYTES = IP_HEADER_BYTES + ETHERNET_BYTES
 FRAMES_PER_ACKNOWLEDGEMENT = 2
@@ -29,16 +30,21 @@ class Wire:
     """The wires of a run."""
 
     rate_label: str = ""  # the rate of the wires of a testbed, in words; empty on real machines
-    mtu: int | None = None  # the MTU of all ports in bytes; None if they differ, or if a port is not an Ethernet port
+    # the MTU of all ports in bytes; None if they differ, or if a port is not an Ethernet port
+    mtu: int | None = None
     # bytes per second of one wire; None unless it was calibrated and reaches its TCP rate
     calibrated_rate: float | None = None
     rails: int = 1  # the number of wires of each node
-    # the smallest message for which ``calibrated_rate`` holds; smaller ones may be faster, as a burst
+    # the smallest message for which ``calibrated_rate`` holds; smaller ones may be faster, as a
+    # burst
     min_bytes: int = 0
-    rate_ratio: float | None = None  # the calibrated part of the TCP rate, if that is not nearly 1; else None
-    # the bytes per second of all ports, as their drivers say; None on a testbed, if unknown, or if ports differ
+    # the calibrated part of the TCP rate, if that is not nearly 1; else None
+    rate_ratio: float | None = None
+    # the bytes per second of all ports, as their drivers say; None on a testbed, if unknown, or if
+    # ports differ
     port_rate: float | None = None
-    # the bytes per second at which a wire is set, or what it carried if that is more; None without a rate
+    # the bytes per second at which a wire is set, or what it carried if that is more; None without
+    # a rate
     line_rate: float | None = None
 
     @classmethod
@@ -118,9 +124,10 @@ def ports_used(row: Row) -> dict[str, float]:
 def wire_ceiling(row: Row, wire: Wire) -> float | None:
     """Return the total rate of the wires that ``row`` used, calibrated or as set; None if busbw may exceed it.
 
-    The rails of a testbed are equal, and one of them is calibrated. With one rank on each node, busbw is at most the
-    total rate of its wires. Ranks that share wires may exceed it, and so may aggregation by ranks or by switches, which
-    sends a vector once. Ranks that share a GPU do not wait for wires.
+    The rails of a testbed are equal, and one of them is calibrated. With one rank on each node,
+    busbw is at most the total rate of its wires. Ranks that share wires may exceed it, and so may
+    aggregation by ranks or by switches, which sends a vector once. Ranks that share a GPU do not
+    wait for wires.
     """
     if offloaded(row) or row.kind == ON_SHARED_GPU:
         return None
@@ -128,7 +135,8 @@ def wire_ceiling(row: Row, wire: Wire) -> float | None:
     rate = wire.calibrated_rate or wire.line_rate
     if rate is None or not rails or row.nodes < 2 or row.ranks != row.nodes:
         return None
-    if row.collective == "all_to_all_v":  # busbw uses the mean bytes, and the busiest rank sets the time
+    # busbw uses the mean bytes, and the busiest rank sets the time
+    if row.collective == "all_to_all_v":
         return None
     return None if _aggregated(row) else rate * rails
 
@@ -147,7 +155,12 @@ def rails_in_use(row: Row, wire: Wire) -> int:
 
 def _aggregated(row: Row) -> bool:
     """Return whether aggregators save a worker a part of the bytes that busbw assumes it sends."""
-    if not row.aggregators or row.worker_sent_predicted is None or not row.algbw_Bps or not row.busbw_Bps:
+    if (
+        not row.aggregators
+        or row.worker_sent_predicted is None
+        or not row.algbw_Bps
+        or not row.busbw_Bps
+    ):
         return False
     sent_share = row.worker_sent_predicted / row.bytes
     return sent_share < 0.999 * row.busbw_Bps / row.algbw_Bps
@@ -156,7 +169,8 @@ def _aggregated(row: Row) -> bool:
 def add_headers(payload_bytes: float, mtu: int) -> float:
     """Return the bytes that the ports of all hosts send for ``payload_bytes`` of messages, in full TCP frames.
 
-    The result holds for messages of many frames: a small message has a frame, and the MPI library's header, to itself.
+    The result holds for messages of many frames: a small message has a frame, and the MPI library's
+    header, to itself.
 
     Args:
         payload_bytes: the bytes of all messages.
@@ -169,7 +183,12 @@ def add_headers(payload_bytes: float, mtu: int) -> float:
 
 def measured_to_counted(row: Row, wire: Wire) -> float | None:
     """Return the bytes that the ports sent over those counted from the schedule with headers; None without both."""
-    if row.nodes < 2 or not row.wire_bytes_predicted or wire.mtu is None or row.wire_bytes_measured is None:
+    if (
+        row.nodes < 2
+        or not row.wire_bytes_predicted
+        or wire.mtu is None
+        or row.wire_bytes_measured is None
+    ):
         return None
     return row.wire_bytes_measured / add_headers(row.wire_bytes_predicted, wire.mtu)
 

@@ -72,7 +72,9 @@ def _format_of(path: Path, text: str, key: str) -> tuple[str, AlgorithmFormat]:
             return table, brought
         valid.append(brought.valid)
     if not valid:
-        raise UnusableError(key, f"{path} is a file, and no extension that reads algorithms from files is installed")
+        raise UnusableError(
+            key, f"{path} is a file, and no extension that reads algorithms from files is installed"
+        )
     raise BadInputError(key, str(path), " or ".join(valid))
 
 
@@ -90,7 +92,8 @@ def read_files(paths: Mapping[str, str]) -> dict[str, ReadFile]:
     Each file is read once in a process; one rank reads it for all.
 
     Raises:
-        BadInputError: if a file cannot be read, its content is not valid, or its name has the digest of something else.
+        BadInputError: if a file cannot be read, its content is not valid, or its name has the
+            digest of something else.
     """
     files: dict[str, ReadFile] = {}
     for name, path in paths.items():
@@ -109,7 +112,8 @@ def register_files(files: Mapping[str, ReadFile]) -> None:
 def with_files(names: Iterable[str], directory: Path = Path()) -> list[str]:
     """Register the files among ``names`` of algorithms, file:PATH from a directory; return each name once.
 
-    That of a file is its name with a digest, file:PLAN.json#1a2b3c4d, and the same in every directory.
+    That of a file is its name with a digest, file:PLAN.json#1a2b3c4d, and the same in every
+    directory.
 
     Raises:
         BadInputError: if ``read_files`` raises it.

@@ -1,9 +1,9 @@
 """The registry: the table of collectives with the algorithms of all pages, and the workloads, which run them.
 
-This is the only module that imports pages, each when an algorithm of it is first asked for. Code that needs
-``Collective.algorithms`` takes the table from here. Algorithms and workloads of extensions follow those of hpccoll;
-their tables are read if a name is not one of hpccoll's own, or all names are asked for. Those of other packages are
-looked for last.
+This is the only module that imports pages, each when an algorithm of it is first asked for. Code
+that needs ``Collective.algorithms`` takes the table from here. Algorithms and workloads of
+extensions follow those of hpccoll; their tables are read if a name is not one of hpccoll's own, or
+all names are asked for. Those of other packages are looked for last.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,8 @@ def _register(family: str, algorithm: str, page: str) -> None:
     """Import the page that registers an algorithm.
 
     Raises:
-        UnusableError: if the page, which a user may have added, cannot be imported or does not register it.
+        UnusableError: if the page, which a user may have added, cannot be imported or does not
+            register it.
     """
     try:
         import_page(page)
@@ -39,7 +40,8 @@ def _register(family: str, algorithm: str, page: str) -> None:
         raise UnusableError("hpccoll/algorithms", fault_with_line(error)) from error
     if not COLLECTIVES[family].has_registered(algorithm):
         raise UnusableError(
-            "hpccoll/algorithms", f"{page}.py registers no algorithm {algorithm} of {family}, which PAGES names"
+            "hpccoll/algorithms",
+            f"{page}.py registers no algorithm {algorithm} of {family}, which PAGES names",
         )
 
 
@@ -54,7 +56,9 @@ def _register_of_extension(table: str, family: str, algorithm: str, page: str) -
     except Exception as error:
         raise UnusableError(f"extension {table}", fault_with_line(error)) from error
     if not COLLECTIVES[family].has_registered(algorithm):
-        raise UnusableError(f"extension {table}", f"{page} does not register the algorithm {algorithm} of {family}")
+        raise UnusableError(
+            f"extension {table}", f"{page} does not register the algorithm {algorithm} of {family}"
+        )
 
 
 def _announce_pages() -> None:
@@ -73,7 +77,9 @@ def _announce_algorithms(tables: Callable[[], Mapping[str, Extension]], family: 
             raise BadInputError(f"extension {table}: collective", min(unknown), COLLECTIVES)
         for algorithm, page in extension.algorithms.get(family, {}).items():
             if algorithm in PAGES[family] or (family, algorithm) in _TABLES:
-                raise UnusableError(f"extension {table}", f"{family} has an algorithm {algorithm} already")
+                raise UnusableError(
+                    f"extension {table}", f"{family} has an algorithm {algorithm} already"
+                )
             register = partial(_register_of_extension, table, family, algorithm, page)
             COLLECTIVES[family].announce(algorithm, register)
             _TABLES[family, algorithm] = table

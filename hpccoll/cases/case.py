@@ -23,8 +23,8 @@ EXECUTORS = COMPILED, PYTHON
 
 SINGLE, AGGREGATED, NCCL_TESTS, OSU = "single", "aggregated", "nccl-tests", "osu"
 TIMINGS = SINGLE, AGGREGATED, NCCL_TESTS, OSU
-"""How operations are timed: each after a barrier; on a GPU's stream many back to back; or by the loop of another
-program, as the sources of imported results are called."""
+"""How operations are timed: each after a barrier; on a GPU's stream many back to back; or by the
+loop of another program, as the sources of imported results are called."""
 LOOPS_OF_PROGRAMS = NCCL_TESTS, OSU
 """The timings whose time is a mean over operations and ranks."""
 BACK_TO_BACK = AGGREGATED, NCCL_TESTS
@@ -48,7 +48,8 @@ PASS_S = 0.05
 SETTLE_S = 0.011
 """Seconds between the last operation of that pass and the second reading of the counters.
 
-hw_counters are read from the device again when they are older than their ``lifespan``, 10 ms (sysfs-class-infiniband).
+hw_counters are read from the device again when they are older than their ``lifespan``, 10 ms
+(sysfs-class-infiniband).
 """
 
 
@@ -57,26 +58,28 @@ class Case:
     """One point of a sweep."""
 
     collective: limits.Name  # the name of the collective, such as ``all_reduce``
-    # the registered name of the algorithm, ``native`` for the library's own collective, or ``auto`` for the choice of
-    # the job's table
+    # the registered name of the algorithm, ``native`` for the library's own collective, or ``auto``
+    # for the choice of the job's table
     algorithm: limits.Name
     # how bytes move: ``mpi``, ``shm`` or ``tiered``; between GPUs ``nccl``, ``mpi`` or ``staged``
     transport: limits.Name = "mpi"
     device: limits.Name = "cpu"  # where the buffers are: ``cpu`` or ``cuda``
     dtype: limits.Name = "float32"  # the type of the elements, a name of NumPy or ``bfloat16``
     op: limits.Name | None = "sum"  # the reduction; None if the collective does not reduce
-    bytes: (
-        limits.Size
-    )  # the requested size S in bytes, as nccl-tests counts it; the case moves as many whole elements as fit
+    # the requested size S in bytes, as nccl-tests counts it; the case moves the whole elements that fit
+    bytes: limits.Size
     in_place: bool = False  # whether the contribution and the result share a buffer
     # the root of a rooted collective, or the first of two ranks; None for other collectives
     root: Annotated[int, limits.RANK.meta] | None = None
-    # the requested parameters of the algorithm, of any schedule (``channels``, ``window``, ``segment``) and of the
-    # transport (``graph``), and the arguments of the collective (``peer``, ``traffic``, ``concurrent``, ``load``)
+    # the requested parameters of the algorithm, of any schedule (``channels``, ``window``,
+    # ``segment``) and of the transport (``graph``), and the arguments of the collective (``peer``,
+    # ``traffic``, ``concurrent``, ``load``)
     params: limits.Values = field(default_factory=dict)
     ranks: limits.Ranks | None = None  # the number of workers; None for all workers of the job
-    nodes: limits.Ranks | None = None  # the number of nodes with workers; None for all nodes of the job
-    # how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None for the launcher's order
+    # the number of nodes with workers; None for all nodes of the job
+    nodes: limits.Ranks | None = None
+    # how ranks are numbered over racks and nodes: ``block``, ``cyclic``, or None for the launcher's
+    # order
     mapping: limits.Name | None = None
     timing: limits.Name = SINGLE  # how operations are timed, one of TIMINGS
 
@@ -89,9 +92,18 @@ class Case:
     def all_but_size(self) -> tuple[object, ...]:
         """All that was requested except the size, to recognise cases that differ in it alone."""
         return (
-            self.collective, self.algorithm, self.transport, self.device, self.dtype, self.op, self.in_place, self.root,
-            self.mapping, self.timing, *self.params.items(),
-        )  # fmt: skip
+            self.collective,
+            self.algorithm,
+            self.transport,
+            self.device,
+            self.dtype,
+            self.op,
+            self.in_place,
+            self.root,
+            self.mapping,
+            self.timing,
+            *self.params.items(),
+        )
 
     @cached_property
     def id(self) -> str:
@@ -103,7 +115,8 @@ class Case:
         if self.root is not None:
             fields.append(f"root{self.root}")
         for name, value in sorted(self.params.items()):
-            # The id becomes part of file names: a parameter that is a path contributes only the name of its file.
+            # The id becomes part of file names: a parameter that is a path contributes only the
+            # name of its file.
             file_name = str(value).rpartition("/")[2]
             fields.append(f"{name}={file_name}")
         if self.ranks is not None:
@@ -135,16 +148,19 @@ class Effort:
 
     def __post_init__(self) -> None:
         if self.max_iterations < self.min_iterations:
-            raise BadInputError("effort.max_iterations", self.max_iterations, f"at least {self.min_iterations}")
-        for name in ("seconds", "precision", "timeout"):  # 1 and 1.0 are one effort, and differ in the digest of a job
+            raise BadInputError(
+                "effort.max_iterations", self.max_iterations, f"at least {self.min_iterations}"
+            )
+        # 1 and 1.0 are one effort, and differ in the digest of a job
+        for name in ("seconds", "precision", "timeout"):
             object.__setattr__(self, name, float(getattr(self, name)))
 
     @property
     def of_a_round(self) -> "Effort":
         """The effort of one round.
 
-        A round has enough iterations for an interval of their median, unless fewer were requested. The warm-up is not
-        divided: each round has all of it.
+        A round has enough iterations for an interval of their median, unless fewer were requested.
+        The warm-up is not divided: each round has all of it.
         """
         share = -(-self.min_iterations // self.rounds)
         least = min(self.min_iterations, max(share, LEAST_ITERATIONS))
@@ -160,8 +176,8 @@ class Shape:
     nodes: int  # the number of nodes with workers
     ranks: int  # the number of workers
     aggregators: int = 0  # the number of ranks after the workers that only aggregate: ``1x4+1``
-    # whether each aggregator has a host of its own next to the nodes. It only says how the shape is launched: shapes
-    # that differ in it alone are equal
+    # whether each aggregator has a host of its own next to the nodes. It only says how the shape is
+    # launched: shapes that differ in it alone are equal
     dedicated_aggregators: bool = field(default=False, compare=False)
 
     @property
@@ -192,7 +208,9 @@ class Shape:
     @property
     def text(self) -> str:
         ranks, nodes = format_count(self.ranks, "rank"), format_count(self.nodes, "node")
-        with_aggregators = f" and {format_count(self.aggregators, 'aggregator')}" if self.aggregators else ""
+        with_aggregators = (
+            f" and {format_count(self.aggregators, 'aggregator')}" if self.aggregators else ""
+        )
         if self.aggregators and self.dedicated_aggregators:
             return f"{ranks} on {nodes}{with_aggregators} on other hosts"
         return f"{ranks}{with_aggregators} on {nodes}"
@@ -202,8 +220,8 @@ class Shape:
 class Job:
     """One allocation, one environment and many cases; ``seed`` determines their order in each round.
 
-    Each shape of its cases is one launch, on the first nodes of the allocation: a scaling curve thus compares the same
-    nodes.
+    Each shape of its cases is one launch, on the first nodes of the allocation: a scaling curve
+    thus compares the same nodes.
     """
 
     schema: Literal["hpccoll-job 2.0"] = "hpccoll-job 2.0"
@@ -213,28 +231,40 @@ class Job:
     aggregators: limits.Aggregators = 0  # ranks after the workers
     dedicated_aggregators: bool = False  # whether each aggregator has a host of its own
     variant: limits.Name | None = None
-    environment: Annotated[Mapping[limits.Name, limits.LongLine], Meta(max_length=limits.MAX_NAMES)] = field(
-        default_factory=dict
-    )
+    environment: Annotated[
+        Mapping[limits.Name, limits.LongLine], Meta(max_length=limits.MAX_NAMES)
+    ] = field(default_factory=dict)
     """The variables of the variant."""
-    communicator: limits.Values = field(default_factory=dict)  # the settings of its NCCL communicators
+    # the settings of its NCCL communicators
+    communicator: limits.Values = field(default_factory=dict)
     seed: Annotated[int, limits.SEED.meta] = 1
     effort: Effort = field(default_factory=Effort)
-    table: Mapping[str, Any] | None = None  # the JSON of a table of 'hpccoll tune', if a case is auto
-    executor: limits.Name | None = None  # one of EXECUTORS; None for the compiled one where it is available
-    models: Mapping[str, Any] = field(default_factory=dict)  # the user's own models of training steps, by name
-    # where the files of algorithms are, by the name of the algorithm: in job files only, no part of a job's identity
-    plans: Annotated[Mapping[limits.Name, limits.LongLine], Meta(max_length=limits.MAX_NAMES)] = field(
-        default_factory=dict, compare=False
+    # the JSON of a table of 'hpccoll tune', if a case is auto
+    table: Mapping[str, Any] | None = None
+    # one of EXECUTORS; None for the compiled one where it is available
+    executor: limits.Name | None = None
+    # the user's own models of training steps, by name
+    models: Mapping[str, Any] = field(default_factory=dict)
+    # where the files of algorithms are, by the name of the algorithm: in job files only, no part of
+    # a job's identity
+    plans: Annotated[Mapping[limits.Name, limits.LongLine], Meta(max_length=limits.MAX_NAMES)] = (
+        field(default_factory=dict, compare=False)
     )
-    # the tables of the extensions that its cases need on ranks, as entry points name them; no key of JSON if they need
-    # none, so that the digests of such jobs stay
-    extensions: Annotated[tuple[limits.Name, ...], Meta(max_length=limits.MAX_NAMES)] | UnsetType = UNSET
+    # the tables of the extensions that its cases need on ranks, as entry points name them; no key
+    # of JSON if they need none, so that the digests of such jobs stay
+    extensions: (
+        Annotated[tuple[limits.Name, ...], Meta(max_length=limits.MAX_NAMES)] | UnsetType
+    ) = UNSET
     cases: Annotated[tuple[Case, ...], Meta(max_length=limits.MAX_CASES)]
 
     def shape(self, case: Case) -> Shape:
         """Return the ranks and nodes of ``case``."""
-        return Shape(case.nodes or self.nodes, case.ranks or self.ranks, self.aggregators, self.dedicated_aggregators)
+        return Shape(
+            case.nodes or self.nodes,
+            case.ranks or self.ranks,
+            self.aggregators,
+            self.dedicated_aggregators,
+        )
 
     @property
     def sets(self) -> Mapping[str, Parameter]:

@@ -92,8 +92,8 @@ def check_job(job: Job) -> None:
 def check_case(case: Case) -> None:
     """Check that every value of ``case`` is valid.
 
-    Many programs read a job, and only those that run it read the files of its algorithms; others do not check the
-    parameters of these.
+    Many programs read a job, and only those that run it read the files of its algorithms; others do
+    not check the parameters of these.
 
     Raises:
         BadInputError: names the invalid value and the valid ones.
@@ -138,7 +138,9 @@ def _check_all_but_size(case: Case) -> None:
     for key, (value, valid) in values.items():
         if value not in valid:
             raise BadInputError(key, value, valid)
-    transports = distinct_transports(case.collective, case.algorithm, (case.transport,), case.device)
+    transports = distinct_transports(
+        case.collective, case.algorithm, (case.transport,), case.device
+    )
     if case.transport not in transports:
         raise BadInputError(f"transport of {case.algorithm}", case.transport, transports)
     _check_call(case)
@@ -160,14 +162,18 @@ def _check_call(case: Case) -> None:
     if case.mapping not in distinct_mappings(case.collective, case.algorithm, (case.mapping,)):
         raise BadInputError("mapping", case.mapping, f"none: {case.collective} names its two ranks")
     if case.in_place not in distinct_placements(case.collective, case.algorithm, (case.in_place,)):
-        expected = f"{not case.in_place}: the only placement of {case.algorithm} of {case.collective}"
+        expected = (
+            f"{not case.in_place}: the only placement of {case.algorithm} of {case.collective}"
+        )
         raise BadInputError("in_place", case.in_place, expected)
 
 
 def _check_parameters(case: Case) -> None:
     if "segment" in case.params and "channels" in case.params:
         raise BadInputError(
-            "parameter segment", case.params["segment"], "segment or channels: the segment determines the channels"
+            "parameter segment",
+            case.params["segment"],
+            "segment or channels: the segment determines the channels",
         )
     for name, value in case.params.items():
         if name == LOAD:
@@ -177,18 +183,26 @@ def _check_parameters(case: Case) -> None:
             continue
         known = known_parameters(case.collective, case.algorithm)
         if name not in known:
-            raise BadInputError(f"parameter of {case.algorithm}", name, known or "none: it has no parameters")
+            raise BadInputError(
+                f"parameter of {case.algorithm}", name, known or "none: it has no parameters"
+            )
         if name == GRAPH and (value not in (0, 1) or (value and case.transport != "nccl")):
-            raise BadInputError("parameter graph", value, "0, or over nccl 1, for replay as a CUDA graph")
+            raise BadInputError(
+                "parameter graph", value, "0, or over nccl 1, for replay as a CUDA graph"
+            )
         if name in RUN_PARAMETERS:
             RUN_PARAMETERS[name].check(f"parameter {name}", value)
     if case.algorithm in collective(case.collective).algorithms:
-        check_parameters(collective(case.collective).algorithm(case.algorithm), own_parameters(case))
+        check_parameters(
+            collective(case.collective).algorithm(case.algorithm), own_parameters(case)
+        )
 
 
 def algorithms_of(name: str) -> tuple[str, ...]:
     """Return the algorithms of a collective without floors, and ``native``."""
-    names = [algorithm.name for algorithm in collective(name).algorithms.values() if not algorithm.floor]
+    names = [
+        algorithm.name for algorithm in collective(name).algorithms.values() if not algorithm.floor
+    ]
     return (*names, NATIVE)
 
 
@@ -201,12 +215,15 @@ def check_algorithm(algorithm: str, names: Sequence[str]) -> None:
     """Check that at least one of the collectives ``names`` has ``algorithm``.
 
     Raises:
-        BadInputError: if none has it; names the valid algorithms, and the collectives that have this one.
+        BadInputError: if none has it; names the valid algorithms, and the collectives that have
+            this one.
     """
     if any(is_measurable(algorithm, name) for name in names):
         return
     valid_names = dict.fromkeys(chain.from_iterable(map(measurable_names, names)))
-    raise BadInputError("algorithm", algorithm, format_choices(algorithm, valid_names, _hint(algorithm)))
+    raise BadInputError(
+        "algorithm", algorithm, format_choices(algorithm, valid_names, _hint(algorithm))
+    )
 
 
 def is_measurable(algorithm: str, name: str) -> bool:
@@ -260,10 +277,14 @@ def parameters_by_algorithm(
     for algorithm in algorithms:
         names = set(known_parameters(name, algorithm)).difference(keys)
         valid_names |= names
-        selected[algorithm] = {parameter: value for parameter, value in parameters.items() if parameter in names}
+        selected[algorithm] = {
+            parameter: value for parameter, value in parameters.items() if parameter in names
+        }
     for parameter in parameters:
         if parameter not in valid_names:
-            raise BadInputError("parameter", parameter, sorted(valid_names) or f"left out: {name} has none")
+            raise BadInputError(
+                "parameter", parameter, sorted(valid_names) or f"left out: {name} has none"
+            )
     return selected
 
 
@@ -291,7 +312,9 @@ def distinct_placements(name: str, algorithm: str, requested: Sequence[bool]) ->
     return requested[:1] if _floor(family, algorithm) else requested
 
 
-def distinct_mappings(name: str, algorithm: str, requested: Sequence[str | None]) -> Sequence[str | None]:
+def distinct_mappings(
+    name: str, algorithm: str, requested: Sequence[str | None]
+) -> Sequence[str | None]:
     """Return those of the mappings ``requested`` that differ; none if the call names its two ranks."""
     family = collective(name)
     if "peer" in family.arguments:
@@ -314,10 +337,13 @@ def _floor(family: Collective, algorithm: str) -> bool:
     return algorithm in family.algorithms and family.algorithms[algorithm].floor
 
 
-def distinct_transports(name: str, algorithm: str, requested: Sequence[str], device: str = "cpu") -> Sequence[str]:
+def distinct_transports(
+    name: str, algorithm: str, requested: Sequence[str], device: str = "cpu"
+) -> Sequence[str]:
     """Return those of the transports ``requested`` that differ for an algorithm: one for floors and ``auto``.
 
-    The library's own collectives use messages on the host, and each of the requested transports on a GPU.
+    The library's own collectives use messages on the host, and each of the requested transports on
+    a GPU.
 
     Raises:
         BadInputError: if the device does not have a transport, even if that makes no difference.
@@ -339,7 +365,11 @@ def choice_parameters(name: str, params: Mapping[str, Parameter]) -> dict[str, P
     arguments = {LOAD}
     if name in COLLECTIVES or is_workload(name):
         arguments.update(collective(name).arguments)
-    return {key: value for key, value in params.items() if key not in arguments and (key, value) != (GRAPH, 0)}
+    return {
+        key: value
+        for key, value in params.items()
+        if key not in arguments and (key, value) != (GRAPH, 0)
+    }
 
 
 def call_of(case: Case, p: int) -> CollectiveCall:

@@ -25,7 +25,8 @@ class CommunicatorSetting:
     values: Mapping[str, int] = field(default_factory=dict)
     # the first version that has a value, for values that are newer than the setting
     value_since: Mapping[str, int] = field(default_factory=dict)
-    library_only: bool = False  # whether it changes NCCL's own collectives only, not sends and receives
+    # whether it changes NCCL's own collectives only, not sends and receives
+    library_only: bool = False
 
     @property
     def effect(self) -> str:
@@ -78,7 +79,8 @@ COMMUNICATOR_SETTINGS: Mapping[str, CommunicatorSetting] = {
     "graph_usage_mode": CommunicatorSetting(
         "1: one CUDA graph at a time; 2 (default): graphs mixed with other launches", 22900,
         "NCCL_GRAPH_MIXING_SUPPORT",
-        IntegerRange(1, 2),  # with 0, no graphs, a case with graph=1 may hang (src/plugin/profiler.cc of 2.29.2)
+        # with 0, no graphs, a case with graph=1 may hang (src/plugin/profiler.cc of 2.29.2)
+        IntegerRange(1, 2),
     ),
     BUFFERS: CommunicatorSetting(
         "memory of ncclMemAlloc: allocated (and no more), registered, or in symmetric windows", 22700,
@@ -92,7 +94,8 @@ def check_settings(key: str, settings: Mapping[str, object]) -> None:
     """Check the names and values of settings, which messages call ``key``.
 
     Raises:
-        BadInputError: names the first setting that is not known or has a value that NCCL does not take.
+        BadInputError: names the first setting that is not known or has a value that NCCL does not
+            take.
     """
     for name, value in settings.items():
         if name not in COMMUNICATOR_SETTINGS:
@@ -100,7 +103,9 @@ def check_settings(key: str, settings: Mapping[str, object]) -> None:
         COMMUNICATOR_SETTINGS[name].kind.check(f"{key}.{name}", value)
 
 
-def overridden_settings(variables: Collection[str], settings: Iterable[str]) -> Iterator[tuple[str, str]]:
+def overridden_settings(
+    variables: Collection[str], settings: Iterable[str]
+) -> Iterator[tuple[str, str]]:
     """Yield each of ``settings`` that one of the environment's ``variables`` overrides, and that variable."""
     for name in settings:
         known = COMMUNICATOR_SETTINGS.get(name)

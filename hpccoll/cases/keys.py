@@ -1,6 +1,7 @@
 """One table of keys and bounds: sweep files, job files and the options of ``hpccoll run`` are declared here, once.
 
-The rank program reads the table as it is; the models of sweep files take descriptions, bounds and defaults from it.
+The rank program reads the table as it is; the models of sweep files take descriptions, bounds and
+defaults from it.
 """
 
 from collections.abc import Mapping
@@ -15,17 +16,34 @@ DEFAULT_OPERATIONS = 20
 
 EFFORT: Mapping[str, Key] = {
     "warmup": Key("warm-up iterations in each round of a case, not timed", 5, limits.WARMUP),
-    "min_iterations": Key("fewest timed iterations of a case, over all rounds", 10, limits.ITERATIONS),
-    "max_iterations": Key("most timed iterations of a case, over all rounds", 1000, limits.ITERATIONS),
-    "seconds": Key("wall time of a case in seconds; its fewest iterations may take longer", 0.5, limits.SECONDS),
-    "precision": Key(
-        "half width of the 95 % interval, relative to the median, at which a round stops", 0.02, limits.PRECISION
+    "min_iterations": Key(
+        "fewest timed iterations of a case, over all rounds", 10, limits.ITERATIONS
     ),
-    "timeout": Key("seconds without progress after which a rank counts as stuck", 120.0, limits.SECONDS),
-    "operations": Key("operations of an iteration if the timing is aggregated", DEFAULT_OPERATIONS, limits.OPERATIONS),
-    "loop_warmup": Key("-w of nccl-tests, -x of OSU, in their timings; if left out, theirs", bound=limits.WARMUP),
+    "max_iterations": Key(
+        "most timed iterations of a case, over all rounds", 1000, limits.ITERATIONS
+    ),
+    "seconds": Key(
+        "wall time of a case in seconds; its fewest iterations may take longer", 0.5, limits.SECONDS
+    ),
+    "precision": Key(
+        "half width of the 95 % interval, relative to the median, at which a round stops",
+        0.02,
+        limits.PRECISION,
+    ),
+    "timeout": Key(
+        "seconds without progress after which a rank counts as stuck", 120.0, limits.SECONDS
+    ),
+    "operations": Key(
+        "operations of an iteration if the timing is aggregated",
+        DEFAULT_OPERATIONS,
+        limits.OPERATIONS,
+    ),
+    "loop_warmup": Key(
+        "-w of nccl-tests, -x of OSU, in their timings; if left out, theirs", bound=limits.WARMUP
+    ),
     "loop_iterations": Key(
-        "-n of nccl-tests, -i of OSU, in their timings; if left out, theirs", bound=limits.ITERATIONS
+        "-n of nccl-tests, -i of OSU, in their timings; if left out, theirs",
+        bound=limits.ITERATIONS,
     ),
 }
 """The keys of ``effort`` in a sweep file and a job file."""
@@ -49,9 +67,12 @@ SWEEP: Mapping[str, Key] = {
         required=True,
     ),
     "devices": Key("devices of the buffers: cpu, cuda", ("cpu",)),
-    "transports": Key("transports: mpi, shm, tiered; on device cuda nccl, mpi (CUDA-aware), staged", ("mpi",)),
+    "transports": Key(
+        "transports: mpi, shm, tiered; on device cuda nccl, mpi (CUDA-aware), staged", ("mpi",)
+    ),
     "dtypes": Key(
-        "element types: int32, int64, float16, float32, float64, bfloat16 (on device cpu not for native)", ("float32",)
+        "element types: int32, int64, float16, float32, float64, bfloat16 (on device cpu not for native)",
+        ("float32",),
     ),
     "ops": Key("reductions: sum, prod, min, max, avg", ("sum",)),
     "bytes": Key("sizes: a list, or {from: 8, to: 4M, factor: 2}; required, except for workloads"),
@@ -59,22 +80,37 @@ SWEEP: Mapping[str, Key] = {
     "ranks": Key("numbers of ranks on one node, a job for each", bound=limits.RANKS_PER_NODE),
     "nodes": Key("numbers of nodes, instead of 'ranks'", bound=limits.RANKS),
     "ranks_per_node": Key(
-        "with 'nodes': ranks on each node: numbers, or gpus, a rank for each GPU", (1,), limits.RANKS_PER_NODE
+        "with 'nodes': ranks on each node: numbers, or gpus, a rank for each GPU",
+        (1,),
+        limits.RANKS_PER_NODE,
     ),
     "scaling": Key(
-        "with 'nodes': nested (all sizes on the first nodes of one allocation) or separate allocations", "nested"
+        "with 'nodes': nested (all sizes on the first nodes of one allocation) or separate allocations",
+        "nested",
     ),
-    "mapping": Key("rank order over racks and nodes: block (neighbours together), cyclic; if left out, as launched"),
+    "mapping": Key(
+        "rank order over racks and nodes: block (neighbours together), cyclic; if left out, as launched"
+    ),
     "roots": Key("roots of rooted collectives", (0,), limits.RANK),
-    "pairs": Key("pairs of ranks for point to point: ends (first and last), all, or a list such as [[0, 1]]", "ends"),
-    "concurrent": Key("numbers of pairs of ranks at once in multi_pair; 0: all of them", (0,), limits.RANK),
-    "traffic": Key("block sizes of all_to_all_v: uniform, zipf, random, or a file *.csv of p x p weights", ("zipf",)),
+    "pairs": Key(
+        "pairs of ranks for point to point: ends (first and last), all, or a list such as [[0, 1]]",
+        "ends",
+    ),
+    "concurrent": Key(
+        "numbers of pairs of ranks at once in multi_pair; 0: all of them", (0,), limits.RANK
+    ),
+    "traffic": Key(
+        "block sizes of all_to_all_v: uniform, zipf, random, or a file *.csv of p x p weights",
+        ("zipf",),
+    ),
     "aggregators": Key(
         "ranks in addition to the workers that only aggregate; with 'nodes', each on its own host",
         0,
         limits.AGGREGATORS,
     ),
-    "params": Key("parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"),
+    "params": Key(
+        "parameters by algorithm, each with the values to try: {ring: {channels: [1, 4]}}"
+    ),
     "table": Key("table for the algorithm auto: a file of 'hpccoll tune'"),
     "variants": Key(
         "environments to compare, a job for each: {name: {VARIABLE: value}}; names of 'hpccoll list', such as "
@@ -84,14 +120,21 @@ SWEEP: Mapping[str, Key] = {
         "timings: single; over nccl also aggregated (operations back to back), nccl-tests (its loop); over mpi osu",
         ("single",),
     ),
-    "load": Key("what ranks compute meanwhile: idle (nothing), gemm (products of matrices, on device cpu)", ("idle",)),
-    "executor": Key("executor of cases in host memory: compiled, python; if left out, compiled if it is built"),
+    "load": Key(
+        "what ranks compute meanwhile: idle (nothing), gemm (products of matrices, on device cpu)",
+        ("idle",),
+    ),
+    "executor": Key(
+        "executor of cases in host memory: compiled, python; if left out, compiled if it is built"
+    ),
     "diagnose": Key(
         "with 'nodes': the nodes of each job are diagnosed before it measures; options of 'hpccoll diagnose': "
         "{links: true, racks: FILE}, or {}"
     ),
     "effort": Key("measuring time of each case"),
-    "rounds": Key("passes over all cases, each in another order; they share the effort", 3, limits.ROUNDS),
+    "rounds": Key(
+        "passes over all cases, each in another order; they share the effort", 3, limits.ROUNDS
+    ),
     "seed": Key("seed of the random order of the cases", 1, limits.SEED),
 }
 """The keys of a sweep file."""

@@ -7,7 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_WORD = re.compile(r"(?P<name>[^:=@]+)(?::(?P<needs>[^=@]+))?(?:=(?P<schedule>[^@]+))?(?:@(?P<since>.+))?")
+_WORD = re.compile(
+    r"(?P<name>[^:=@]+)(?::(?P<needs>[^=@]+))?(?:=(?P<schedule>[^@]+))?(?:@(?P<since>.+))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,9 @@ def library_algorithms(library: str) -> Mapping[str, Mapping[str, LibraryAlgorit
     first = 1 if library == "openmpi" else 0
     by_collective = {}
     for collective, text in library_table()[library]["algorithms"].items():
-        by_collective[collective] = {algorithm.name: algorithm for algorithm in _parse_algorithms(text, first)}
+        by_collective[collective] = {
+            algorithm.name: algorithm for algorithm in _parse_algorithms(text, first)
+        }
     return by_collective
 
 
@@ -50,7 +54,9 @@ def library_collective(library: str, collective: str) -> str | None:
     For reduce_scatter that is the call with blocks of equal size, where a library has one.
     """
     table = library_table()
-    names = table["nccl"]["collectives"] if library == "nccl" else table[library]["algorithms"].keys()
+    names = (
+        table["nccl"]["collectives"] if library == "nccl" else table[library]["algorithms"].keys()
+    )
     for name, ours in reversed(table["collectives"].items()):
         if ours == collective and name in names:
             return str(name)

@@ -35,23 +35,34 @@ WINDOW_COLLECTIVES = (None, "all_reduce", "reduce_scatter", "all_gather")
 """The collectives for which NCCL has kernels on symmetric windows; None is any collective."""
 
 _SHARP_SWITCHES = {
-    "NCCL_COLLNET_ENABLE": "0", "HCOLL_ENABLE_SHARP": "0", "MVP_ENABLE_SHARP": "0", "MV2_ENABLE_SHARP": "0",
-}  # fmt: skip
+    "NCCL_COLLNET_ENABLE": "0",
+    "HCOLL_ENABLE_SHARP": "0",
+    "MVP_ENABLE_SHARP": "0",
+    "MV2_ENABLE_SHARP": "0",
+}
 """Variables that request SHARP with any value but this."""
 
-_UCC_LAYERS = ("UCC_CL_BASIC_TLS", "UCC_TLS", "UCC_CL_HIER_NODE_LEADERS_SBGP_TLS", "UCC_CL_HIER_NET_SBGP_TLS")
+_UCC_LAYERS = (
+    "UCC_CL_BASIC_TLS",
+    "UCC_TLS",
+    "UCC_CL_HIER_NODE_LEADERS_SBGP_TLS",
+    "UCC_CL_HIER_NET_SBGP_TLS",
+)
 """Variables that name the transport layers of UCC."""
 
 
-def forced_algorithms(environment: Mapping[str, str], collective: str | None = None) -> tuple[str, ...]:
+def forced_algorithms(
+    environment: Mapping[str, str], collective: str | None = None
+) -> tuple[str, ...]:
     """Return the algorithms to which NCCL_ALGO restricts a collective; an empty tuple if it does not restrict it.
 
-    The grammar is ``[list];function:list;...``; a list that begins with ``^`` names the excluded algorithms.
+    The grammar is ``[list];function:list;...``; a list that begins with ``^`` names the excluded
+    algorithms.
 
     Args:
         environment: the variables.
-        collective: the collective, by the project's name. For None, entries for single functions count only if there
-            is one entry in all.
+        collective: the collective, by the project's name. For None, entries for single functions
+            count only if there is one entry in all.
     """
     forced: tuple[str, ...] = ()
     items = environment.get("NCCL_ALGO", "").lower().split(";")
@@ -73,19 +84,22 @@ def forced_algorithms(environment: Mapping[str, str], collective: str | None = N
 
 
 def requested_by_environment(
-    environment: Mapping[str, str], collective: str | None = None, communicator: CommunicatorSettings | None = None
+    environment: Mapping[str, str],
+    collective: str | None = None,
+    communicator: CommunicatorSettings | None = None,
 ) -> str | None:
     """Return the request in one word; None if the library has the choice.
 
     Args:
         environment: the variables.
-        collective: the collective, by the project's name: NCCL_ALGO may differ between collectives. None is the
-            request for all collectives, or for the only one that NCCL_ALGO names.
+        collective: the collective, by the project's name: NCCL_ALGO may differ between collectives.
+            None is the request for all collectives, or for the only one that NCCL_ALGO names.
         communicator: the settings of NCCL's communicators.
 
     Returns:
-        An algorithm of NCCL; ``sharp`` if SHARP is requested and no other single algorithm is forced; or
-        ``symmetric`` for kernels on symmetric windows, which take precedence over forced algorithms.
+        An algorithm of NCCL; ``sharp`` if SHARP is requested and no other single algorithm is
+        forced; or ``symmetric`` for kernels on symmetric windows, which take precedence over forced
+        algorithms.
     """
     settings = communicator or {}
     if not environment and not settings:
@@ -100,7 +114,11 @@ def requested_by_environment(
         not (layers := environment.get(name, "")).startswith("^") and "sharp" in layers.split(",")
         for name in _UCC_LAYERS
     )
-    if sharp and set(algorithms) <= {*SWITCH_ALGORITHMS, "nvls"} and (len(algorithms) != 1 or algorithms == ("nvls",)):
+    if (
+        sharp
+        and set(algorithms) <= {*SWITCH_ALGORITHMS, "nvls"}
+        and (len(algorithms) != 1 or algorithms == ("nvls",))
+    ):
         return "sharp"
     return algorithms[0] if len(algorithms) == 1 else None
 
@@ -114,7 +132,11 @@ def forced_by_mpi(environment: Mapping[str, str], collective: str | None = None)
         return None  # most ranks need no table
     words = set[str]()
     for library, names in library_table()["variants"].items():
-        if "switch" in names and environment.get(names["switch"], "0").lower() in ("0", "false", "no"):
+        if "switch" in names and environment.get(names["switch"], "0").lower() in (
+            "0",
+            "false",
+            "no",
+        ):
             continue
         for word, calls in algorithms_by_word(library).items():
             for ours, algorithm in calls.items():

@@ -91,7 +91,9 @@ def _transports(mpi_missing: Sequence[str], root: Path) -> Iterator[dict[str, An
 def _variants(mpi_missing: Sequence[str], root: Path) -> Iterator[dict[str, Any]]:
     for name, variant in named_variants().items():
         missing = [*mpi_missing, *missing_requirements(variant.requirements, root)]
-        algorithms = {collective: asdict(algorithm) for collective, algorithm in variant.algorithms.items()}
+        algorithms = {
+            collective: asdict(algorithm) for collective, algorithm in variant.algorithms.items()
+        }
         yield {
             "name": name,
             "what": variant.purpose,
@@ -109,7 +111,10 @@ def _variants(mpi_missing: Sequence[str], root: Path) -> Iterator[dict[str, Any]
 
 def _workload_keys(name: str) -> dict[str, dict[str, Any]]:
     meanings = workload(name).help
-    return {key: {"meaning": meanings[key], "default": default} for key, default in WORKLOADS[name].arguments.items()}
+    return {
+        key: {"meaning": meanings[key], "default": default}
+        for key, default in WORKLOADS[name].arguments.items()
+    }
 
 
 def _tables_of_workloads() -> dict[str, Any]:
@@ -123,7 +128,8 @@ def _tables_of_workloads() -> dict[str, Any]:
 def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> dict[str, Any]:
     """Return the entries of a kind, such as ``variants``, or those whose name or description contains a word.
 
-    A collective keeps all of its algorithms if its own name does. In a description, a word may have another end.
+    A collective keeps all of its algorithms if its own name does. In a description, a word may have
+    another end.
 
     Raises:
         BadInputError: if there are none.
@@ -136,12 +142,18 @@ def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> 
         else:
             selected[kind] = [row for row in tables[kind] if _matches(row, word)]
     if not any(selected.values()):
-        names = {row["name"] for kind in kinds for row in tables[kind]} | tables["collectives"].keys()
+        names = {row["name"] for kind in kinds for row in tables[kind]} | tables[
+            "collectives"
+        ].keys()
         valid = dict.fromkeys([*kinds, *others])
         meant = did_you_mean(word, [*valid, *names])
-        raise BadInputError("list", word, f"{meant}a word of what 'hpccoll list' prints, or {', '.join(valid)}")
+        raise BadInputError(
+            "list", word, f"{meant}a word of what 'hpccoll list' prints, or {', '.join(valid)}"
+        )
     names_of_collectives = {row["collective"] for row in selected["algorithms"]}
-    collectives = {name: row for name, row in tables["collectives"].items() if name in names_of_collectives}
+    collectives = {
+        name: row for name, row in tables["collectives"].items() if name in names_of_collectives
+    }
     return {"collectives": collectives, **selected}
 
 
@@ -210,7 +222,9 @@ def listing_lines(tables: Mapping[str, Any], *, described: bool = False) -> Iter
         yield from workload(name).table_lines(tables)
     for row in tables.get("clusters", ()):
         yield f"cluster {row['name']} ({row['meaning']})"
-    yield from _missing_lines(chain(tables["algorithms"], tables["policies"], tables["transports"], variants))
+    yield from _missing_lines(
+        chain(tables["algorithms"], tables["policies"], tables["transports"], variants)
+    )
 
 
 def _variant_lines(row: Mapping[str, Any]) -> Iterator[str]:
@@ -245,7 +259,9 @@ def _merge_algorithms(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
             for name, algorithm in row["algorithms"].items():
                 words[name].append(algorithm["name"])
         what = f"an algorithm of {MPI_LIBRARIES[library][0]} and no other; 'hpccoll list NAME' has its settings"
-        lines = [f"    for {name}: {', '.join(words[name])}" for name in COLLECTIVES if name in words]
+        lines = [
+            f"    for {name}: {', '.join(words[name])}" for name in COLLECTIVES if name in words
+        ]
         yield {**members[0], "name": f"{library}-ALGORITHM", "what": what, "lines": lines}
 
 

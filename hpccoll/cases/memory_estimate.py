@@ -22,12 +22,12 @@ SAMPLE_ELEMENTS = 1 << 20
 """The elements of the mean block with which the inequality of blocks is computed."""
 
 PERIOD = 65521
-"""The number of elements after which the values in buffers repeat: a prime, so that any displacement by whole cache
-lines below 8 MiB is detected."""
+"""The number of elements after which the values in buffers repeat: a prime, so that any
+displacement by whole cache lines below 8 MiB is detected."""
 
 GENERATIONS = 16
-"""The number of operations after which the values repeat: a result that one of the last 15 operations left in a buffer
-is not taken for the result of this one."""
+"""The number of operations after which the values repeat: a result that one of the last 15
+operations left in a buffer is not taken for the result of this one."""
 
 SHORT_BLOCK = PERIOD // GENERATIONS
 """The elements of the largest block whose values do not repeat within one operation."""
@@ -35,8 +35,9 @@ VECTOR_BYTES = 16
 """The bytes that a GPU thread of the check moves at once."""
 
 GPU_SPARE_FRACTION = 0.1
-"""The fraction of a GPU's free memory that cases leave to libraries: NCCL and MPI allocate buffers when they connect,
-for eight ranks of NCCL one or two GiB, and the tables of reductions take some MiB."""
+"""The fraction of a GPU's free memory that cases leave to libraries: NCCL and MPI allocate buffers
+when they connect, for eight ranks of NCCL one or two GiB, and the tables of reductions take some
+MiB."""
 
 
 class _AlgorithmMemory(NamedTuple):
@@ -50,7 +51,10 @@ class _AlgorithmMemory(NamedTuple):
 
 @lru_cache
 def _algorithm_memory(
-    algorithm: Algorithm, workers: int, aggregators: int, parameters: tuple[tuple[str, "Parameter"], ...]
+    algorithm: Algorithm,
+    workers: int,
+    aggregators: int,
+    parameters: tuple[tuple[str, "Parameter"], ...],
 ) -> _AlgorithmMemory:
     layout = Layout.of(workers, aggregators=aggregators)
     values = dict(parameters)
@@ -79,36 +83,49 @@ def _memory_of_rank(slices: tuple[Schedule, ...], rank: int) -> tuple[bool, floa
                     continue
                 part = action.target if isinstance(action, Copy) else action.part
                 has_tmp |= part.buffer == "tmp"
-                units += sum(int(unit_range.last) - int(unit_range.first) for unit_range in part.ranges)
+                units += sum(
+                    int(unit_range.last) - int(unit_range.first) for unit_range in part.ranges
+                )
             arrivals = max(arrivals, units / schedule.units)
     return has_tmp, arrivals
 
 
 def memory_needed(
-    case: "Case", workers: int, ranks: int, device: str = "cpu", aggregators: int = 0,
+    case: "Case",
+    workers: int,
+    ranks: int,
+    device: str = "cpu",
+    aggregators: int = 0,
     models: Mapping[str, Any] | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """Return the bytes that ``ranks`` ranks of a node or a GPU need for ``case``, whichever of its ranks they are.
 
-    Each rank has both buffers, scratch, the values to fill and to compare, and the check; a root receives more at once.
-    An aggregator has one buffer and all data that its children send at once, which may be more than a worker has. On a
-    GPU the values to fill and to compare are periodic tables for each unit. A workload has the buffers of all its
-    operations, each estimated as those of an all-reduce of S bytes. ``models`` are the files of the user that it names.
+    Each rank has both buffers, scratch, the values to fill and to compare, and the check; a root
+    receives more at once. An aggregator has one buffer and all data that its children send at once,
+    which may be more than a worker has. On a GPU the values to fill and to compare are periodic
+    tables for each unit. A workload has the buffers of all its operations, each estimated as those
+    of an all-reduce of S bytes. ``models`` are the files of the user that it names.
 
-    ``device`` is that of the memory: of a case on a GPU, ``cpu`` has the staged buffers, and ``cuda`` all others.
+    ``device`` is that of the memory: of a case on a GPU, ``cpu`` has the staged buffers, and
+    ``cuda`` all others.
     """
     family = collective(case.collective)
     if is_workload(case.collective):
         try:
-            case = replace(case, bytes=workload(case.collective).buffer_bytes(case, workers, models or {}))
+            case = replace(
+                case, bytes=workload(case.collective).buffer_bytes(case, workers, models or {})
+            )
         except BadInputError:
             return 0  # the case will be skipped
-    # The expected values of blocks are copied once more, before the check allocates one byte per element.
+    # The expected values of blocks are copied once more, before the check allocates one byte per
+    # element.
     check = 1 / itemsize(case.dtype) if family.units == "divisible" else 1
     memory = _AlgorithmMemory()
     if case.algorithm in family.algorithms:
         parameters = tuple(sorted(own_parameters(case).items()))
-        memory = _algorithm_memory(family.algorithm(case.algorithm), workers, aggregators, parameters)
+        memory = _algorithm_memory(
+            family.algorithm(case.algorithm), workers, aggregators, parameters
+        )
     tmp, arrivals, gathered, slices = memory
     buffers = 6 + check
     tables = 0.0
@@ -132,7 +149,9 @@ def memory_needed(
         return 0  # the case will be skipped
     if unequal is None:
         at_once = _in_flight(case, workers, slices) if gathered else 0.0
-        of_aggregators = sum(max(0.0, 1 + at_once * share - of_a_rank) for share in gathered[:ranks])
+        of_aggregators = sum(
+            max(0.0, 1 + at_once * share - of_a_rank) for share in gathered[:ranks]
+        )
         return int(case.bytes * (ranks * of_a_rank + arrivals - 1 + of_aggregators) + tables)
     largest_src = float((unequal.sum(1) / unequal.sum() * workers).max())
     largest_dst = float((unequal.sum(0) / unequal.sum() * workers).max())
@@ -145,7 +164,9 @@ def _in_flight(case: "Case", workers: int, slices: tuple[Schedule, ...]) -> floa
     pipelined = collective(case.collective).algorithm(case.algorithm).pipelined
     queued = case.transport == "nccl"
     layout = Layout.of(workers)
-    channels, window = choose_channels(case.params, case.bytes, layout, slices, pipelined=pipelined, queued=queued)
+    channels, window = choose_channels(
+        case.params, case.bytes, layout, slices, pipelined=pipelined, queued=queued
+    )
     return min(1.0, window / channels)
 
 
@@ -161,9 +182,9 @@ def _tables(case: "Case", workers: int) -> float:
 def table_bytes(elements: float) -> float:
     """Return the maximum number of bytes of the check's table of a unit on a GPU.
 
-    The table of a short unit has one row per generation with up to 8 bytes per element; any other table has PERIOD
-    vectors. The smaller bound is concave in the number of elements, so that the mean unit is enough for several
-    lengths.
+    The table of a short unit has one row per generation with up to 8 bytes per element; any other
+    table has PERIOD vectors. The smaller bound is concave in the number of elements, so that the
+    mean unit is enough for several lengths.
     """
     long_unit = PERIOD * VECTOR_BYTES
     short_unit = long_unit / (SHORT_BLOCK - GENERATIONS) * elements + 2 * GENERATIONS * VECTOR_BYTES
@@ -171,9 +192,14 @@ def table_bytes(elements: float) -> float:
 
 
 def check_memory(
-    cases: Iterable["Case"], workers: int, ranks: int, available: int, device: str = "cpu", aggregators: int = 0,
+    cases: Iterable["Case"],
+    workers: int,
+    ranks: int,
+    available: int,
+    device: str = "cpu",
+    aggregators: int = 0,
     models: Mapping[str, Any] | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Check that the largest of the cases fits into the memory of ``ranks`` ranks of one node or GPU.
 
     On a GPU a fraction of the free memory is left to libraries.
@@ -181,7 +207,9 @@ def check_memory(
     Raises:
         BadInputError: if it does not fit; names the needed and the free memory.
     """
-    estimates = ((memory_needed(case, workers, ranks, device, aggregators, models), case) for case in cases)
+    estimates = (
+        (memory_needed(case, workers, ranks, device, aggregators, models), case) for case in cases
+    )
     needed, case = max(estimates, key=itemgetter(0))
     usable = available
     free = f"{available / 2**30:.3g} GiB are free"
@@ -191,4 +219,6 @@ def check_memory(
     if needed > usable:
         largest = case.bytes * usable // needed
         expected = f"{ranks} ranks need {needed / 2**30:.3g} GiB for it and {free}: at most about "
-        raise BadInputError("bytes", format_size(case.bytes), f"{expected}{largest / 2**20:.0f} MiB")
+        raise BadInputError(
+            "bytes", format_size(case.bytes), f"{expected}{largest / 2**20:.0f} MiB"
+        )

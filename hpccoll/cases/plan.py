@@ -41,19 +41,24 @@ class Skip:
 class Launcher:
     """How the ranks of a job are started."""
 
-    # the launcher and its options, with ``{nodes}``, ``{ranks}``, ``{ranks_per_node}``, ``{hosts}`` and ``{order}``
-    # where a launch puts its shape, its hosts, and how ranks are dealt out to them
+    # the launcher and its options, with ``{nodes}``, ``{ranks}``, ``{ranks_per_node}``, ``{hosts}``
+    # and ``{order}`` where a launch puts its shape, its hosts, and how ranks are dealt out to them
     command: limits.LongLine
-    program: limits.LongLine = "hpccoll"  # what each rank executes, inside a container where there is one
-    setup: tuple[limits.LongLine, ...] = ()  # lines of shell that come first, such as ``module load openmpi``
+    # what each rank executes, inside a container where there is one
+    program: limits.LongLine = "hpccoll"
+    # lines of shell that come first, such as ``module load openmpi``
+    setup: tuple[limits.LongLine, ...] = ()
     slurm: bool = False  # whether it runs inside a Slurm job
-    # seconds in which two ranks must find each other. If the launcher and the MPI library speak different PMI versions,
-    # they never do
+    # seconds in which two ranks must find each other. If the launcher and the MPI library speak
+    # different PMI versions, they never do
     start_timeout_s: Annotated[float, limits.PositiveNumber(limits.START_S.maximum).meta] = 60.0
-    # the path of Slurm's configuration if its commands need one; Snakemake hides the variable from jobs
+    # the path of Slurm's configuration if its commands need one; Snakemake hides the variable from
+    # jobs
     slurm_conf: limits.Line | None = None
-    aggregator: limits.Line | None = None  # the Slurm feature of the hosts of aggregators; None if there are none
-    # how srun distributes the ranks of a node over its sockets, such as ``:block``; empty for Slurm's default
+    # the Slurm feature of the hosts of aggregators; None if there are none
+    aggregator: limits.Line | None = None
+    # how srun distributes the ranks of a node over its sockets, such as ``:block``; empty for
+    # Slurm's default
     socket_distribution: limits.Line = ""
     # the network between nodes that the site expects, ``rdma`` or ``tcp``; None if it does not say
     network: limits.Line | None = None
@@ -66,30 +71,42 @@ class Launcher:
     def line(self, shape: Shape, hosts: Sequence[str] = ()) -> str:
         """Return the command line that starts ``shape``, up to the arguments of the program.
 
-        Slurm sorts the hosts of a step by name, which may put aggregators anywhere. If they have dedicated hosts, ranks
-        are therefore placed on the hosts in the order given, and each host is named as often as it has ranks.
+        Slurm sorts the hosts of a step by name, which may put aggregators anywhere. If they have
+        dedicated hosts, ranks are therefore placed on the hosts in the order given, and each host
+        is named as often as it has ranks.
         """
         each = shape.ranks_per_node
         block = f"--ntasks-per-node={each} --distribution=block{self.socket_distribution}"
         order = "--distribution=arbitrary" if shape.dedicated_aggregators else block
         if shape.dedicated_aggregators:
-            hosts = [*(host for host in hosts[: shape.nodes] for _ in range(each)), *hosts[shape.nodes :]]
+            hosts = [
+                *(host for host in hosts[: shape.nodes] for _ in range(each)),
+                *hosts[shape.nodes :],
+            ]
         numbers = {"nodes": shape.hosts, "ranks": shape.processes, "ranks_per_node": each}
         return f"{self.command.format(**numbers, hosts=','.join(hosts) or '...', order=order)} {self.program}"
 
 
 Resources = Annotated[
-    Mapping[limits.Name, Annotated[int, limits.NUMBER.meta] | limits.LongLine], Meta(max_length=limits.MAX_NAMES)
+    Mapping[limits.Name, Annotated[int, limits.NUMBER.meta] | limits.LongLine],
+    Meta(max_length=limits.MAX_NAMES),
 ]
 
 UNSET_VALUES = (None, 0, -1)
 """Values for which an option of sbatch is left out."""
 
 SBATCH_OPTIONS = {
-    "nodes": "--nodes", "tasks": "--ntasks", "gres": "--gres", "runtime": "--time", "slurm_partition": "--partition",
-    "slurm_account": "--account", "qos": "--qos", "constraint": "--constraint", "mem_mb": "--mem",
+    "nodes": "--nodes",
+    "tasks": "--ntasks",
+    "gres": "--gres",
+    "runtime": "--time",
+    "slurm_partition": "--partition",
+    "slurm_account": "--account",
+    "qos": "--qos",
+    "constraint": "--constraint",
+    "mem_mb": "--mem",
     "cpus_per_task": "--cpus-per-task",
-}  # fmt: skip
+}
 """The options of sbatch by the resource names of Snakemake's Slurm plugin."""
 
 
@@ -120,11 +137,15 @@ class Plan:
     jobs: Annotated[tuple[Job, ...], Meta(max_length=limits.MAX_JOBS)]
     skips: Annotated[tuple[Skip, ...], Meta(max_length=limits.MAX_CASES)]
     launcher: Launcher
-    resources: Mapping[str, Resources]  # of each job, by the names of Snakemake and its Slurm plugin
-    estimated_s: Annotated[float, limits.PositiveNumber(1e12).meta]  # an estimate, without waiting time in the queue
-    offline: bool = False  # whether it was made without asking a scheduler: such a plan can be read, but not run
+    # of each job, by the names of Snakemake and its Slurm plugin
+    resources: Mapping[str, Resources]
+    # an estimate, without waiting time in the queue
+    estimated_s: Annotated[float, limits.PositiveNumber(1e12).meta]
+    # whether it was made without asking a scheduler: such a plan can be read, but not run
+    offline: bool = False
     notes: tuple[limits.LongLine, ...] = ()  # sentences to read before anything runs
-    # the options of the diagnosis that precedes the launches of every job on several nodes; None without a diagnosis
+    # the options of the diagnosis that precedes the launches of every job on several nodes; None
+    # without a diagnosis
     diagnose: tuple[limits.LongLine, ...] | None = None
 
     def to_json(self) -> str:
@@ -136,7 +157,8 @@ class Plan:
 
         Args:
             path: the file.
-            only: the name of the one job to read, without the skipped cases: a launch needs no other one.
+            only: the name of the one job to read, without the skipped cases: a launch needs no
+                other one.
 
         Raises:
             BadInputError: if it is not a plan, or has no such job.
@@ -144,7 +166,9 @@ class Plan:
         what = "a plan as 'hpccoll plan' writes it"
         select = dict if only is None else partial(_with_one_job, only)
         # 'hpccoll plan --json' has the evidence as well
-        plan = load_record(path, "plan", limits.JOB_BYTES, cls, what, ignored=("evidence",), select=select)
+        plan = load_record(
+            path, "plan", limits.JOB_BYTES, cls, what, ignored=("evidence",), select=select
+        )
         try:
             plan.check()
         except BadInputError as error:

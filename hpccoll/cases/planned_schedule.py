@@ -26,7 +26,10 @@ from hpccoll.schedule.collective import CollectiveCall
 
 @lru_cache
 def cached_slices(
-    call: CollectiveCall, algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
+    call: CollectiveCall,
+    algorithm: Algorithm,
+    layout: Layout,
+    parameters: tuple[tuple[str, Parameter], ...],
 ) -> tuple[Schedule, ...]:
     """Return the slices of an algorithm, shared by all sizes of a job, and with them the results cached for them."""
     return call.slices(algorithm, layout, **dict(parameters))
@@ -76,7 +79,12 @@ def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
         size = itemsize(case.dtype)
         nbytes = call.bytes(call.collective.elements(case.bytes, size, layout.workers), size)
         channels, window = choose_channels(
-            case.params, nbytes, layout, slices, pipelined=algorithm.pipelined, queued=case.transport == "nccl"
+            case.params,
+            nbytes,
+            layout,
+            slices,
+            pipelined=algorithm.pipelined,
+            queued=case.transport == "nccl",
         )
     return PlannedSchedule(algorithm, slices, channels, window)
 
@@ -84,8 +92,8 @@ def planned_schedule(case: Case, layout: Layout) -> PlannedSchedule | None:
 def smallest_message(case: Case, layout: Layout) -> int | None:
     """Return the bytes of the smallest message of a case; None if its blocks are unequal, and for workloads.
 
-    For the library's own calls this is the block of a rank, which is a message if they send blocks. Units that are
-    smaller than others by rounding are not considered.
+    For the library's own calls this is the block of a rank, which is a message if they send blocks.
+    Units that are smaller than others by rounding are not considered.
     """
     call = call_of(case, layout.workers)
     size = itemsize(case.dtype)
@@ -106,40 +114,42 @@ _smallest_message_units = lru_cache(smallest_message_units)
 
 
 CHANNEL_UNIT = 1 << 20
-"""The bytes of a unit per further channel inside a node: the reduction of one channel then overlaps the transfer of
-another, in cache.
+"""The bytes of a unit per further channel inside a node: the reduction of one channel then overlaps
+the transfer of another, in cache.
 
-64 MiB on 2 ranks of a node, over messages and in shared memory: with 16 or 32 channels and the best window 4 to 10 %
-slower than the best of 1 to 256; with 128 channels 28 % slower and more.
+64 MiB on 2 ranks of a node, over messages and in shared memory: with 16 or 32 channels and the best
+window 4 to 10 % slower than the best of 1 to 256; with 128 channels 28 % slower and more.
 """
 
 WIRE_UNIT, WIRE_CHANNELS = 1 << 15, 4
-"""The bytes of a unit per additional channel between nodes, and the number of such channels: while one channel waits
-for its next step, another transfers.
+"""The bytes of a unit per additional channel between nodes, and the number of such channels: while
+one channel waits for its next step, another transfers.
 
-Times in ms with 4, 8 and 16 channels. 4 nodes of 1 Gbit/s, 16 MiB: ring 218, 217 and 215 (wire: 207), rabenseifner 236,
-221 and 221; with 2 ranks per node hierarchical, tiered, 221, 216 and 217 (wire: 204). 8 nodes of 100 Mbit/s, 4 MiB:
-ring 610, 605 and 597 (wire: 594), rabenseifner 698, 673 and 633.
+Times in ms with 4, 8 and 16 channels. 4 nodes of 1 Gbit/s, 16 MiB: ring 218, 217 and 215 (wire:
+207), rabenseifner 236, 221 and 221; with 2 ranks per node hierarchical, tiered, 221, 216 and 217
+(wire: 204). 8 nodes of 100 Mbit/s, 4 MiB: ring 610, 605 and 597 (wire: 594), rabenseifner 698, 673
+and 633.
 """
 
 WIRE_MESSAGE, WIRE_CHANNELS_MOST = 1 << 19, 16
-"""The smallest message in bytes that more channels may leave, and the maximum number of channels: UCX sends a message
-of up to 256 KiB over a single rail.
+"""The smallest message in bytes that more channels may leave, and the maximum number of channels:
+UCX sends a message of up to 256 KiB over a single rail.
 
-4 MiB between 2 nodes with two rails of 100 Mbit/s: 187 ms in 4 channels, half over each rail; 344 to 384 ms in 8 to 32
-channels.
+4 MiB between 2 nodes with two rails of 100 Mbit/s: 187 ms in 4 channels, half over each rail; 344
+to 384 ms in 8 to 32 channels.
 """
 
 WINDOW = 4
-"""The default number of channels in flight. Of 16 channels, for the cases above, 2 instead of 4 in flight: the ring
-takes the same time; rabenseifner, whose messages differ in size, 715 ms instead of 633, and 228 instead of 221. Of 4
-channels, hierarchical 223 ms instead of 221."""
+"""The default number of channels in flight. Of 16 channels, for the cases above, 2 instead of 4 in
+flight: the ring takes the same time; rabenseifner, whose messages differ in size, 715 ms instead of
+633, and 228 instead of 221. Of 4 channels, hierarchical 223 ms instead of 221."""
 
 SEGMENT, SEGMENTS = 1 << 17, 64
 """The bytes of a segment of a pipeline, and the maximum number of segments.
 
-4 MiB on 4 nodes of 100 Mbit/s, in one piece and in 32 segments: a chain takes 1025 and 362 ms (wire: 341), a double
-binary tree 1549 and 717 ms (682). With a window of 1 the tree takes 1217 ms; with 4 as long as with 2.
+4 MiB on 4 nodes of 100 Mbit/s, in one piece and in 32 segments: a chain takes 1025 and 362 ms
+(wire: 341), a double binary tree 1549 and 717 ms (682). With a window of 1 the tree takes 1217 ms;
+with 4 as long as with 2.
 """
 
 QUEUED_SEGMENT = 1 << 22
@@ -147,9 +157,14 @@ QUEUED_SEGMENT = 1 << 22
 
 
 def choose_channels(
-    requested: Mapping[str, int | str], nbytes: int, layout: Layout, schedules: Sequence[Schedule], *,
-    pipelined: bool, queued: bool,
-) -> tuple[int, int]:  # fmt: skip
+    requested: Mapping[str, int | str],
+    nbytes: int,
+    layout: Layout,
+    schedules: Sequence[Schedule],
+    *,
+    pipelined: bool,
+    queued: bool,
+) -> tuple[int, int]:
     """Return the number of channels of a case that moves ``nbytes``, and the number of channels in flight.
 
     ``pipelined`` channels are segments of one pipeline; ``queued`` ones run over NCCL.
@@ -164,11 +179,14 @@ def choose_channels(
     return channels, int(requested.get("window", min(channels, WINDOW)))
 
 
-def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False, queued: bool = False) -> int:
+def default_channels(
+    nbytes: int, layout: Layout, *, pipelined: bool = False, queued: bool = False
+) -> int:
     """Return the default number of channels for ``nbytes``; over NCCL one, unless the algorithm is pipelined.
 
-    Over NCCL a second channel lets folds overlap messages, at twice the number of groups; whether that gains anything
-    is unknown, because it has not run on several GPUs. NCCL cuts each message into channels of its own.
+    Over NCCL a second channel lets folds overlap messages, at twice the number of groups; whether
+    that gains anything is unknown, because it has not run on several GPUs. NCCL cuts each message
+    into channels of its own.
     """
     if pipelined:
         segment = QUEUED_SEGMENT if queued else SEGMENT
@@ -179,4 +197,8 @@ def default_channels(nbytes: int, layout: Layout, *, pipelined: bool = False, qu
     in_a_node = max(1, min(64, unit // CHANNEL_UNIT))
     if layout.nodes == 1:
         return in_a_node
-    return max(in_a_node, min(WIRE_CHANNELS, unit // WIRE_UNIT), min(WIRE_CHANNELS_MOST, unit // WIRE_MESSAGE))
+    return max(
+        in_a_node,
+        min(WIRE_CHANNELS, unit // WIRE_UNIT),
+        min(WIRE_CHANNELS_MOST, unit // WIRE_MESSAGE),
+    )

@@ -15,8 +15,14 @@ def requested_algorithm(job: Job, case: Case) -> str | None:
     if case.algorithm != NATIVE:
         return None
     by_nccl = case.transport == "nccl"
-    variables = {name: value for name, value in job.environment.items() if name.startswith("NCCL_") == by_nccl}
-    request = requested_by_environment(variables, case.collective, job.communicator if by_nccl else None)
+    variables = {
+        name: value
+        for name, value in job.environment.items()
+        if name.startswith("NCCL_") == by_nccl
+    }
+    request = requested_by_environment(
+        variables, case.collective, job.communicator if by_nccl else None
+    )
     if by_nccl or request:
         return request
     return forced_by_mpi(variables, case.collective)
@@ -31,15 +37,20 @@ def has_library_logs(job: Job, case: Case) -> bool:
         return False
     known = named_variants().get(job.variant) if job.variant else None
     expects_evidence = known is not None and known.transport == "mpi" and known.shows_in_logs
-    return case.transport == "nccl" or expects_evidence or requested_algorithm(job, case) in SWITCH_REQUESTS
+    return (
+        case.transport == "nccl"
+        or expects_evidence
+        or requested_algorithm(job, case) in SWITCH_REQUESTS
+    )
 
 
 def probe_cases(job: Job, shape: Shape) -> list[Case]:
     """Return the cases of ``shape`` to be logged, each once: no library chooses by the placement or by how it is timed.
 
-    If only our own schedules run over NCCL, return one of them: the log names the network that all of them use.
-    Training steps are left out: a log tells nothing of a step as a whole. A case is logged in place only if its call
-    knows nothing else, such as one with one buffer.
+    If only our own schedules run over NCCL, return one of them: the log names the network that all
+    of them use.
+    Training steps are left out: a log tells nothing of a step as a whole. A case is logged in place
+    only if its call knows nothing else, such as one with one buffer.
     """
     cases: dict[str, Case] = {}
     for case in job.cases:

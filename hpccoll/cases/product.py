@@ -35,14 +35,18 @@ from hpccoll.schedule import Collective, unequal_blocks
 class CaseRequest:
     """Lists whose combinations are cases; no list has an entry twice. ``keys.SWEEP`` explains them.
 
-    Each collective has those of the algorithms that exist for it, and each device those of the transports that move its
-    buffers. A barrier has the first of the sizes, in bytes; a workload has its own.
+    Each collective has those of the algorithms that exist for it, and each device those of the
+    transports that move its buffers. A barrier has the first of the sizes, in bytes; a workload has
+    its own.
     """
 
     collectives: Sequence[str] = ()
     # by the name of a workload, such as a training step, its requests: lists of values by its keys
-    workloads: Mapping[str, Sequence[Mapping[str, Sequence[Parameter]]]] = field(default_factory=dict)
-    models: Mapping[str, Any] = field(default_factory=dict)  # the files of the user that they name, as JSON by name
+    workloads: Mapping[str, Sequence[Mapping[str, Sequence[Parameter]]]] = field(
+        default_factory=dict
+    )
+    # the files of the user that they name, as JSON by name
+    models: Mapping[str, Any] = field(default_factory=dict)
     algorithms: Sequence[str]
     devices: Sequence[str] = ("cpu",)
     transports: Sequence[str] = ("mpi",)
@@ -80,7 +84,8 @@ def expand_cases(request: CaseRequest, p: int) -> Iterator[Case]:
     """Yield the cases on ``p`` ranks.
 
     Raises:
-        BadInputError: if a name is unknown, a collective has none of the algorithms, or a case is invalid.
+        BadInputError: if a name is unknown, a collective has none of the algorithms, or a case is
+            invalid.
     """
     yield from checked_cases(_unchecked_cases(request, p))
 
@@ -132,7 +137,9 @@ def _case(
     )
 
 
-def _blocks(request: CaseRequest, p: int) -> Iterator[tuple[Collective, str, str, dict[str, _Axis]]]:
+def _blocks(
+    request: CaseRequest, p: int
+) -> Iterator[tuple[Collective, str, str, dict[str, _Axis]]]:
     """Yield the axes of each collective, device and algorithm; the cases are the product of their values."""
     transports = transports_by_device(request.devices, request.transports)
     for name, algorithms in _algorithms_by_collective(request).items():
@@ -154,7 +161,9 @@ def _blocks(request: CaseRequest, p: int) -> Iterator[tuple[Collective, str, str
                 "dtype": _listed(dtypes),
                 "op": _listed(ops),
                 "size": _listed(sizes),
-                "transport": _listed(distinct_transports(name, algorithm, transports[device], device)),
+                "transport": _listed(
+                    distinct_transports(name, algorithm, transports[device], device)
+                ),
                 "in_place": _listed(distinct_placements(name, algorithm, request.in_place)),
                 "call": _calls(request, family, algorithm, p),
                 "params": _parameters(parameters),
@@ -217,7 +226,9 @@ def _calls(request: CaseRequest, family: Collective, algorithm: str, p: int) -> 
     """Return the calls of a collective."""
     if is_workload(family.name):
         counts = [prod(map(len, lists.values())) for lists in request.workloads[family.name]]
-        return _Axis(sum(counts) * len(request.dtypes), _calls_of_workload(request, family.name, algorithm))
+        return _Axis(
+            sum(counts) * len(request.dtypes), _calls_of_workload(request, family.name, algorithm)
+        )
     if "peer" in family.arguments:
         pairs = _pairs(request, p)
         return _Axis(pairs.length, (_Call(root, {"peer": peer}) for root, peer in pairs.values))
@@ -252,7 +263,9 @@ def _parameters(lists: Mapping[str, Sequence[Parameter]]) -> _Axis:
     return _Axis(combinations_of_values, _distinct_parameters(lists))
 
 
-def _distinct_parameters(lists: Mapping[str, Sequence[Parameter]]) -> Iterator[dict[str, Parameter]]:
+def _distinct_parameters(
+    lists: Mapping[str, Sequence[Parameter]],
+) -> Iterator[dict[str, Parameter]]:
     """Yield every combination of values once: 64K and 65536 are the same value."""
     distinct: dict[tuple[tuple[str, Parameter], ...], dict[str, Parameter]] = {}
     for values in product(*lists.values()):

@@ -67,7 +67,8 @@ def requested_schedule(
 class RequestedOperation(NamedTuple):
     """A schedule for messages of a size."""
 
-    schedules: tuple[Schedule, ...]  # the schedules of the slices, out of place if the collective has no in-place form
+    # the schedules of the slices, out of place if the collective has no in-place form
+    schedules: tuple[Schedule, ...]
     cut: Cut  # the positions of the units
     window: int  # the number of channels in flight
     words: str  # the schedule in words, one line
@@ -89,7 +90,9 @@ def requested_operation(
         BadInputError: if an argument is invalid, or the algorithm cannot run on the layout.
     """
     own = {name: value for name, value in parameters.items() if name not in ("channels", "window")}
-    call, _, slices = requested_schedule(algorithm, collective_name, layout, root=root, parameters=own)
+    call, _, slices = requested_schedule(
+        algorithm, collective_name, layout, root=root, parameters=own
+    )
     family = call.collective
     size = itemsize(dtype)
     for name in [name for name in parameters if name not in own]:
@@ -132,7 +135,12 @@ def _first_with(algorithm: str) -> Collective:
 
 
 def requested_layout(
-    workers: int, ranks_per_node: int | None, racks: str, aggregators: int, max_workers: int, mapping: str = "block"
+    workers: int,
+    ranks_per_node: int | None,
+    racks: str,
+    aggregators: int,
+    max_workers: int,
+    mapping: str = "block",
 ) -> Layout:
     """Return a layout with as many workers on each node but the last, nodes in blocks of racks, and aggregators.
 
@@ -145,10 +153,15 @@ def requested_layout(
         mapping: the order in which ranks are numbered, a word of MAPPINGS.
 
     Raises:
-        BadInputError: if a number is out of range, there are more racks than nodes, or a node is in two racks.
+        BadInputError: if a number is out of range, there are more racks than nodes, or a node is in
+            two racks.
     """
     sizes = [int(size) for size in racks.split(",") if size.isdecimal() and len(size) < 10]
-    if len(sizes) != racks.count(",") + 1 or 0 in sizes or (len(sizes) > 1 and sum(sizes) != workers):
+    if (
+        len(sizes) != racks.count(",") + 1
+        or 0 in sizes
+        or (len(sizes) > 1 and sum(sizes) != workers)
+    ):
         expected = f"a number of racks, or the workers in each, {workers} together: 6,16,10"
         raise BadInputError("--racks", racks, expected)
     count = len(sizes)
@@ -158,8 +171,10 @@ def requested_layout(
     if per_node is None:
         per_node = workers if count == 1 else 1
     for key, number, least in (
-        ("--workers", workers, 1), ("--ranks-per-node", per_node, 1), ("--aggregators", aggregators, 0),
-    ):  # fmt: skip
+        ("--workers", workers, 1),
+        ("--ranks-per-node", per_node, 1),
+        ("--aggregators", aggregators, 0),
+    ):
         if not least <= number <= max_workers:
             raise BadInputError(key, number, f"a number from {least} to {max_workers}")
     if mapping not in MAPPINGS:

@@ -19,7 +19,9 @@ MPI_VERSION_PROGRAM = "from mpi4py import MPI; print(MPI.Get_library_version())"
 def mpi_version() -> str:
     """Return the version string of the MPI library, empty without one; a child asks, as MPI starts once per process."""
     code = f"import mpi4py; mpi4py.rc.initialize = False; {MPI_VERSION_PROGRAM}"
-    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    child = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     return child.stdout
 
 
@@ -52,7 +54,10 @@ def _needs(found: Callable[[Path], object], reason: str) -> Callable[[Path], str
 
 
 def _library(name: str) -> Callable[[Path], str | None]:
-    return _needs(lambda root: gpu_stack.find_libraries(f"{name}*", root=root), f"no {name} where the loader looks")
+    return _needs(
+        lambda root: gpu_stack.find_libraries(f"{name}*", root=root),
+        f"no {name} where the loader looks",
+    )
 
 
 MPI_LIBRARIES = {
@@ -87,7 +92,9 @@ REQUIREMENTS: Mapping[str, Callable[[Path], str | None]] = {
     ),
     "nccl-2.27": _older_nccl,
     "infiniband": _needs(
-        lambda root: any(port.active and port.driver != "efa" for port in gpu_stack.rdma_ports(root)),
+        lambda root: any(
+            port.active and port.driver != "efa" for port in gpu_stack.rdma_ports(root)
+        ),
         "no InfiniBand or RoCE port in use",
     ),
     "nvswitch": _no_multicast,
@@ -95,7 +102,8 @@ REQUIREMENTS: Mapping[str, Callable[[Path], str | None]] = {
         lambda root: any(kind == "SHARP" for _, kind in gpu_stack.nccl_plugins(root)),
         "no SHARP plugin of NCCL where the loader looks",
     ),
-    "sharp-fabric": _library("libsharp_coll.so"),  # only a job can test whether the switches take part
+    # only a job can test whether the switches take part
+    "sharp-fabric": _library("libsharp_coll.so"),
     "ucc": _library("libucc.so"),
     "hcoll": _library("libhcoll.so"),
     **{library: _mpi(library) for library in MPI_LIBRARIES},

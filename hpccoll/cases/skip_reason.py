@@ -1,7 +1,7 @@
 """Why a case is not measured: needs that the ranks do not meet, variants without effect, equal mappings, equal plans.
 
-The planner, the rank program and the factory of cases ask in this order. Plans leave such cases out, and launches by
-hand skip them: every row with the name of a variant was affected by it.
+The planner, the rank program and the factory of cases ask in this order. Plans leave such cases
+out, and launches by hand skip them: every row with the name of a variant was affected by it.
 """
 
 import re
@@ -36,8 +36,8 @@ COLLECTIVE_VARIABLES = re.compile(
 )
 """The variables that affect a library's own collectives only, and not the sends and receives of our schedules.
 
-The protocol of NCCL's sends and receives depends on NCCL_P2P_LL_THRESHOLD instead (addP2pToPlan in src/enqueue.cc,
-2.20.5 to 2.30.7).
+The protocol of NCCL's sends and receives depends on NCCL_P2P_LL_THRESHOLD instead (addP2pToPlan in
+src/enqueue.cc, 2.20.5 to 2.30.7).
 """
 
 
@@ -53,16 +53,21 @@ class LaunchFacts:
     """What is known of a launch when its cases are chosen: at planning less than on its ranks."""
 
     shape: Shape  # its ranks and nodes
-    variant: str | None = None  # the name of a known variant or of one of the sweep, None for no variant
+    # the name of a known variant or of one of the sweep, None for no variant
+    variant: str | None = None
     # the environment variables and communicator settings of the variant
     sets: Mapping[str, object] = field(default_factory=dict)
-    # its nodes as NCCL counts them; None if unknown: any number of its hosts may be of one NVLink domain
+    # its nodes as NCCL counts them; None if unknown: any number of its hosts may be of one NVLink
+    # domain
     nccl_nodes: NodeView | None = None
     mpi: str | None = None  # the version string of the MPI library; None if unknown
-    racks_known: bool = True  # whether the layout has the racks of the nodes, on which the numbers of ranks depend
+    # whether the layout has the racks of the nodes, on which the numbers of ranks depend
+    racks_known: bool = True
 
 
-def skip_reason(case: Case, layout: Layout, facts: LaunchFacts, resolved: Case | None = None) -> str | None:
+def skip_reason(
+    case: Case, layout: Layout, facts: LaunchFacts, resolved: Case | None = None
+) -> str | None:
     """Return the reason why ``case`` is not measured in a launch, None if it can be.
 
     A reason that holds on every machine comes first; callers add what their machine lacks.
@@ -141,7 +146,9 @@ def redundant_mapping(case: Case, layout: Layout) -> str | None:
 
     It is skipped if another mapping, which is measured, numbers the ranks alike.
     """
-    if case.mapping in (None, FIRST_MAPPING) or numbering(layout, case.mapping) != numbering(layout, FIRST_MAPPING):
+    if case.mapping in (None, FIRST_MAPPING) or numbering(layout, case.mapping) != numbering(
+        layout, FIRST_MAPPING
+    ):
         return None
     racks = len(layout.groups("rack"))
     distributions = {layout.workers: "one on each node", 1: "all on one node"}
@@ -175,7 +182,9 @@ def _affected_transport(variant: Variant | None, sets: Mapping[str, object]) -> 
     """Return the transport that a variant, or settings without a known one, change; None if that is unknown."""
     if variant:
         return variant.transport
-    is_of_nccl = sets and all(name.startswith("NCCL_") or name in COMMUNICATOR_SETTINGS for name in sets)
+    is_of_nccl = sets and all(
+        name.startswith("NCCL_") or name in COMMUNICATOR_SETTINGS for name in sets
+    )
     return "nccl" if is_of_nccl else None
 
 
@@ -187,7 +196,8 @@ def _exceeded_limit(variant: Variant, case: Case, layout: Layout, facts: LaunchF
         view = facts.nccl_nodes or NodeView((1, shape.nodes), (shape.ranks_per_node, shape.ranks))
     message = smallest_message(case, layout) if variant.limits_messages else None
     call = None
-    if case.algorithm == NATIVE and case.transport == variant.transport:  # over staged, MPI's on host memory is called
+    # over staged, MPI's on host memory is called
+    if case.algorithm == NATIVE and case.transport == variant.transport:
         call = case.collective, case.dtype, case.op
     return variant.violation(call, view, message)
 
@@ -203,11 +213,13 @@ HOLDS: Mapping[str, Callable[[Case, Layout, int], bool]] = {
     "gpu": lambda case, *_: case.device == "cuda" and case.transport != "staged",
     "parent": lambda _case, layout, _: layout.nodes < layout.workers,
 }
-"""Whether a case meets a need of ``library_algorithms.toml``, by the elements of its call. All operations of ours meet
-the needs of operations."""
+"""Whether a case meets a need of ``library_algorithms.toml``, by the elements of its call. All
+operations of ours meet the needs of operations."""
 
 
-def _unmet_by_algorithm(variant: Variant, case: Case, layout: Layout, mpi: str | None) -> str | None:
+def _unmet_by_algorithm(
+    variant: Variant, case: Case, layout: Layout, mpi: str | None
+) -> str | None:
     """Return why the library of a variant cannot run ``case`` with its algorithm, and would run another one or fail."""
     library = variant.requirements[0]
     algorithm = variant.algorithms.get(case.collective)
@@ -224,7 +236,9 @@ def _unmet_by_algorithm(variant: Variant, case: Case, layout: Layout, mpi: str |
 
 def unmet_need(algorithm: LibraryAlgorithm, case: Case, layout: Layout) -> str | None:
     """Return what an algorithm of a library needs and ``case`` does not give, as a noun; None if it gives all."""
-    elements = collective(case.collective).elements(case.bytes, itemsize(case.dtype), layout.workers)
+    elements = collective(case.collective).elements(
+        case.bytes, itemsize(case.dtype), layout.workers
+    )
     for need in algorithm.needs:
         if need in HOLDS and not HOLDS[need](case, layout, elements):
             return str(library_table()["needs"][need])
@@ -241,9 +255,9 @@ def _of_collectives(name: str) -> bool:
 class MeasuredPlans:
     """The plans of the cases of one launch over NCCL that are measured: of equal plans, the first.
 
-    Over other transports, equal plans are measured under each name: on two ranks, most algorithms of a textbook
-    coincide, and whoever compares them there sees the noise between runs of one plan. Over NCCL, a case costs GPU time,
-    and its variants multiply the cases.
+    Over other transports, equal plans are measured under each name: on two ranks, most algorithms
+    of a textbook coincide, and whoever compares them there sees the noise between runs of one plan.
+    Over NCCL, a case costs GPU time, and its variants multiply the cases.
     """
 
     def __init__(self, layout: Layout, shape: Shape) -> None:
@@ -254,7 +268,8 @@ class MeasuredPlans:
     def skip_reason(self, case: Case) -> str | None:
         """Return the reason if ``case`` has the plan of an earlier one; else remember it as measured and return None.
 
-        Cases are given in the order of the job, if they can run and are not skipped for another reason.
+        Cases are given in the order of the job, if they can run and are not skipped for another
+        reason.
         """
         if case.transport != "nccl":
             return None
@@ -262,13 +277,18 @@ class MeasuredPlans:
         if planned is None or planned.algorithm.floor:
             return None
         same = (*collective(case.collective).arguments, GRAPH)
-        same_but_plan = replace(case, algorithm="", params={}).id, *(case.params.get(name) or 0 for name in same)
+        same_but_plan = (
+            replace(case, algorithm="", params={}).id,
+            *(case.params.get(name) or 0 for name in same),
+        )
         cut = len(planned.slices), planned.channels, min(planned.window, planned.channels)
         earlier = self._measured.setdefault((*same_but_plan, *cut), [])
         for name, slices in earlier:
             if all(map(_have_same_steps, slices, planned.slices)):
                 return f"the same plan as {name} on {self._shape}: {name} is measured"
-        parameters = [f"{name}={value}" for name, value in sorted(case.params.items()) if name not in same]
+        parameters = [
+            f"{name}={value}" for name, value in sorted(case.params.items()) if name not in same
+        ]
         name = " ".join([case.algorithm, *parameters])
         earlier.append((name, planned.slices))
         return None

@@ -1,7 +1,7 @@
 """The table of transports: what each can carry, and which class implements it.
 
-This module imports neither MPI nor CuPy, so that login nodes can plan. ``measure/run/prepared_case.py`` imports the
-classes when it creates a transport.
+This module imports neither MPI nor CuPy, so that login nodes can plan.
+``measure/run/prepared_case.py`` imports the classes when it creates a transport.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,19 +23,24 @@ ALL_DTYPES = (*DTYPES, BFLOAT16)
 class TransportSpec:
     """A row of the table: one transport."""
 
-    # for each device whose buffers this transport moves, the class that runs schedules, as ``module:Class``
+    # for each device whose buffers this transport moves, the class that runs schedules, as
+    # ``module:Class``
     schedules: Mapping[str, str]
-    # likewise, the class that calls the library's own collectives, for each device on which they are measured over this
-    # transport
+    # likewise, the class that calls the library's own collectives, for each device on which they
+    # are measured over this transport
     native: Mapping[str, str] = field(default_factory=dict)
     # the requirements on the machine besides MPI, by their names in ``requirements.REQUIREMENTS``
     hardware: tuple[str, ...] = ()
     needs: tuple[Requirement, ...] = ()  # the requirements on the layout of the ranks
     # the element types of schedules, for each device
-    dtypes: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: {"cpu": ALL_DTYPES, "cuda": DTYPES})
+    dtypes: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: {"cpu": ALL_DTYPES, "cuda": DTYPES}
+    )
     native_dtypes: tuple[str, ...] = DTYPES  # the element types of the library's own collectives
-    timings: tuple[str, ...] = (SINGLE,)  # the timings of TIMINGS that its operations can have, SINGLE first
-    # the environment variable that must be 1 for several ranks to share a GPU; None if they always may
+    # the timings of TIMINGS that its operations can have, SINGLE first
+    timings: tuple[str, ...] = (SINGLE,)
+    # the environment variable that must be 1 for several ranks to share a GPU; None if they always
+    # may
     gpu_sharing_variable: str | None = None
 
     def dtypes_on(self, device: str, *, native: bool) -> tuple[str, ...]:
@@ -57,18 +62,25 @@ REFUSAL_PREFIX = "NCCL refuses it"
 """The beginning of the reason of a case that NCCL refuses."""
 
 SHARED_GPU_CHOICES = (
-    f"NCCL 2.30 or newer with {NCCL_GPU_SHARING_VARIABLE}=1", "NCCL_HOSTID=<different for each rank>",
+    f"NCCL 2.30 or newer with {NCCL_GPU_SHARING_VARIABLE}=1",
+    "NCCL_HOSTID=<different for each rank>",
     "transport staged or mpi",
-)  # fmt: skip
-"""How ranks can share a GPU, or be on slices of one: as NCCL allows it (initTransportsRank in src/init.cc of 2.30.7),
-as ranks of different hosts, or without NCCL."""
+)
+"""How ranks can share a GPU, or be on slices of one: as NCCL allows it (initTransportsRank in
+src/init.cc of 2.30.7), as ranks of different hosts, or without NCCL."""
 
 _MPI, _NCCL = "hpccoll.transports.mpi", "hpccoll.transports.nccl"
 
 TRANSPORTS: Mapping[str, TransportSpec] = {
     "mpi": TransportSpec(
-        schedules={"cpu": f"{_MPI}.transport:MpiTransport", "cuda": f"{_MPI}.gpu_memory:GpuMpiTransport"},
-        native={"cpu": f"{_MPI}.vendor:MpiVendorTransport", "cuda": f"{_MPI}.gpu_memory:GpuVendorTransport"},
+        schedules={
+            "cpu": f"{_MPI}.transport:MpiTransport",
+            "cuda": f"{_MPI}.gpu_memory:GpuMpiTransport",
+        },
+        native={
+            "cpu": f"{_MPI}.vendor:MpiVendorTransport",
+            "cuda": f"{_MPI}.gpu_memory:GpuVendorTransport",
+        },
         timings=(SINGLE, OSU),
     ),
     "shm": TransportSpec(
@@ -77,7 +89,12 @@ TRANSPORTS: Mapping[str, TransportSpec] = {
     ),
     "tiered": TransportSpec(
         schedules={"cpu": f"{_MPI}.transport:TieredTransport"},
-        needs=(Requirement("several nodes, and several ranks on one of them", lambda layout, _: _has_tiers(layout)),),
+        needs=(
+            Requirement(
+                "several nodes, and several ranks on one of them",
+                lambda layout, _: _has_tiers(layout),
+            ),
+        ),
     ),
     "staged": TransportSpec(
         schedules={"cuda": f"{_MPI}.gpu_memory:StagedMpiTransport"},
@@ -94,9 +111,9 @@ TRANSPORTS: Mapping[str, TransportSpec] = {
         gpu_sharing_variable=NCCL_GPU_SHARING_VARIABLE,
     ),
 }
-"""The transports by name. ``tiered`` uses shared memory inside nodes and messages between them; ``shm`` is the same on
-one node. Buffers on GPUs: ``mpi`` passes them to a CUDA-aware MPI, ``staged`` copies them to the host for MPI, and
-``nccl`` passes them to NCCL."""
+"""The transports by name. ``tiered`` uses shared memory inside nodes and messages between them;
+``shm`` is the same on one node. Buffers on GPUs: ``mpi`` passes them to a CUDA-aware MPI,
+``staged`` copies them to the host for MPI, and ``nccl`` passes them to NCCL."""
 
 NATIVE_TRANSPORT = "mpi"
 """The transport of the library's own collectives on the host."""
@@ -106,7 +123,9 @@ def _has_tiers(layout: Layout) -> bool:
     return 1 < len(set(layout.node)) < layout.ranks
 
 
-def transports_of_device(device: str, requested: Sequence[str] = tuple(TRANSPORTS)) -> tuple[str, ...]:
+def transports_of_device(
+    device: str, requested: Sequence[str] = tuple(TRANSPORTS)
+) -> tuple[str, ...]:
     """Return those of the transports ``requested`` that move buffers on ``device``."""
     return tuple(name for name in requested if device in TRANSPORTS[name].devices)
 
@@ -115,9 +134,12 @@ def check_transport(transport: str, devices: Sequence[str]) -> None:
     """Check that a transport moves buffers on at least one of ``devices``.
 
     Raises:
-        BadInputError: if it moves none of them; names the transports that do, and the devices of this one.
+        BadInputError: if it moves none of them; names the transports that do, and the devices of
+            this one.
     """
-    valid = tuple(name for name, spec in TRANSPORTS.items() if not set(devices).isdisjoint(spec.devices))
+    valid = tuple(
+        name for name, spec in TRANSPORTS.items() if not set(devices).isdisjoint(spec.devices)
+    )
     if transport not in valid:
         hint = ""
         if transport in TRANSPORTS and TRANSPORTS[transport].devices:
@@ -152,12 +174,14 @@ VALID_TIMINGS = _valid_timings()
 """The timings of each transport, in words."""
 
 
-def transports_by_device(devices: Sequence[str], requested: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def transports_by_device(
+    devices: Sequence[str], requested: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
     """Return, for each device, those of the transports ``requested`` that move its buffers.
 
     Raises:
-        BadInputError: if a name is unknown, if a transport moves the buffers of none of the devices, or if none of the
-            transports moves the buffers of a device.
+        BadInputError: if a name is unknown, if a transport moves the buffers of none of the
+            devices, or if none of the transports moves the buffers of a device.
     """
     for device in devices:
         if device not in DEVICES:
@@ -168,7 +192,9 @@ def transports_by_device(devices: Sequence[str], requested: Sequence[str]) -> di
     for device, transports in by_device.items():
         if not transports:
             raise BadInputError(
-                "device", device, f"left out, or give it a transport: {', '.join(transports_of_device(device))}"
+                "device",
+                device,
+                f"left out, or give it a transport: {', '.join(transports_of_device(device))}",
             )
     return by_device
 
@@ -176,8 +202,8 @@ def transports_by_device(devices: Sequence[str], requested: Sequence[str]) -> di
 def transports_of_native(native: bool, device: str, requested: Sequence[str]) -> Sequence[str]:
     """Return those of the transports ``requested`` over which an algorithm is measured that has no schedule.
 
-    The library's own collectives (``native``) always use ``mpi`` on the host. For a floor or ``auto``, whose result
-    does not depend on the transport, one transport is enough.
+    The library's own collectives (``native``) always use ``mpi`` on the host. For a floor or
+    ``auto``, whose result does not depend on the transport, one transport is enough.
     """
     over = tuple(name for name in requested if device in TRANSPORTS[name].native)
     if not over:
@@ -186,9 +212,13 @@ def transports_of_native(native: bool, device: str, requested: Sequence[str]) ->
 
 
 def unmet_by_transport(
-    transport: str, device: str, dtypes: Sequence[str], timing: str, layout: Layout,
+    transport: str,
+    device: str,
+    dtypes: Sequence[str],
+    timing: str,
+    layout: Layout,
     parameters: Mapping[str, int | str] | None,
-) -> str | None:  # fmt: skip
+) -> str | None:
     """Return the reason why ``transport`` cannot run a case that moves elements of ``dtypes``, None if it can.
 
     The library's own collectives have None as ``parameters``.

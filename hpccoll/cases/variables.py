@@ -46,10 +46,14 @@ SITE_VARIABLES = ("NCCL_IB_HCA", "NCCL_IB_TC", "UCX_MAX_RNDV_RAILS")
 """Variables whose values in the table of variants are examples: a sweep replaces them by those of its site."""
 
 FABRIC_VARIABLES = (
-    *SITE_VARIABLES, "NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_CROSS_NIC", "SHARP_COLL_LOG_LEVEL",
-)  # fmt: skip
-"""Variables that describe the network: a site may set them for all jobs, and variants are then compared on top of them.
-The other variables choose how collectives run."""
+    *SITE_VARIABLES,
+    "NCCL_NET",
+    "NCCL_NET_GDR_LEVEL",
+    "NCCL_CROSS_NIC",
+    "SHARP_COLL_LOG_LEVEL",
+)
+"""Variables that describe the network: a site may set them for all jobs, and variants are then
+compared on top of them. The other variables choose how collectives run."""
 
 NCCL_PREFIX = "NCCL_"
 
@@ -74,8 +78,9 @@ LIST_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "NCCL_ALGO": ("Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"),
     "NCCL_PROTO": ("LL", "LL128", "Simple"),
 }
-"""Variables that hold a list of these words, in any case. The grammar is that of NCCL 2.24: ``a,b``; ``^a`` for all
-others; ``allreduce:a;allgather:b``. NCCL 2.24 and later refuse an unknown word; earlier versions ignore it silently."""
+"""Variables that hold a list of these words, in any case. The grammar is that of NCCL 2.24:
+``a,b``; ``^a`` for all others; ``allreduce:a;allgather:b``. NCCL 2.24 and later refuse an unknown
+word; earlier versions ignore it silently."""
 
 _PATH_TYPES = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", *"012345")
 """Distances by the names of NCCL's path types, and the numbers that older versions had for some of them."""
@@ -121,7 +126,9 @@ def _check_list(key: str, text: str, valid_names: tuple[str, ...]) -> None:
         for name in names.removeprefix("^").split(","):  # no blanks: NCCL does not strip them
             if name.lower() not in {word.lower() for word in valid_names}:
                 near = did_you_mean(name.strip(), valid_names)
-                grammar = "in a list, such as {0},{1}, ^{0} or allreduce:{0};allgather:{1}".format(*valid_names)
+                grammar = "in a list, such as {0},{1}, ^{0} or allreduce:{0};allgather:{1}".format(
+                    *valid_names
+                )
                 raise BadInputError(key, text, f"{near}one of {', '.join(valid_names)}, {grammar}")
 
 
@@ -132,4 +139,6 @@ def unknown_nccl_variables(variables: Mapping[str, object]) -> Iterator[str]:
             without_prefix = name.upper().removeprefix(NCCL_PREFIX)
             known = sorted(known.removeprefix(NCCL_PREFIX) for known in nccl_names())
             near = did_you_mean(without_prefix, known).replace("mean ", f"mean {NCCL_PREFIX}")
-            yield f"{name} is not in our list of NCCL's variables (NCCL {NCCL_VERSIONS}); {near}".strip("; ")
+            yield f"{name} is not in our list of NCCL's variables (NCCL {NCCL_VERSIONS}); {near}".strip(
+                "; "
+            )

@@ -1,7 +1,7 @@
 """Named variants: environments that a sweep compares, each with the evidence that its logs must show.
 
-The table of the named variants is ``variants.toml``, with those of the algorithms in ``library_algorithms.toml``;
-``evidence.expected_evidence`` tests logs for the evidence.
+The table of the named variants is ``variants.toml``, with those of the algorithms in
+``library_algorithms.toml``; ``evidence.expected_evidence`` tests logs for the evidence.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from hpccoll.cases.communicator_settings import CommunicatorSettings, check_settings
-from hpccoll.cases.library_algorithms import LibraryAlgorithm, algorithms_by_word, forcing_variable, library_table
+from hpccoll.cases.library_algorithms import (
+    LibraryAlgorithm,
+    algorithms_by_word,
+    forcing_variable,
+    library_table,
+)
 from hpccoll.cases.library_request import forced_by_mpi, requested_by_environment
 from hpccoll.cases.requirements import MPI_LIBRARIES
 from hpccoll.cases.variables import SITE_VARIABLES, check_variables
@@ -39,7 +44,8 @@ class NodeView:
     """The nodes of a launch as a library counts them: for NCCL, all hosts of one NVLink domain are one node."""
 
     nodes: tuple[int, int]  # the smallest and the largest possible number of nodes
-    ranks_per_node: tuple[int, int]  # the smallest and the largest possible number of ranks on a node
+    # the smallest and the largest possible number of ranks on a node
+    ranks_per_node: tuple[int, int]
     nccl: tuple[int, ...] | None = None  # the version of NCCL, such as (2, 28, 9); None if unknown
 
     @classmethod
@@ -51,7 +57,8 @@ class NodeView:
 class VariantLimit:
     """A limit on the cases for which a variant makes sense; None does not limit."""
 
-    for_collectives: tuple[str, ...] | None = None  # the collectives to which the limit applies; None for all
+    # the collectives to which the limit applies; None for all
+    for_collectives: tuple[str, ...] | None = None
     for_dtypes: tuple[str, ...] | None = None  # the element types to which it applies
     # the version of NCCL, such as ``2.29``, from which on it does not apply; None for all versions
     before: str | None = None
@@ -62,9 +69,10 @@ class VariantLimit:
     most_nodes: int | None = None  # the largest number of nodes on which it runs
     least_per_node: int = 1  # the smallest number of ranks on a node
     most_per_node: int | None = None  # the largest number of ranks on a node
-    most_message: int | None = None  # the bytes of the largest message between two ranks that it changes
-    # whether cases beyond the limit run, only not otherwise than without the variant. The limit then does not hold if a
-    # sweep adds variables, which may affect them
+    # the bytes of the largest message between two ranks that it changes
+    most_message: int | None = None
+    # whether cases beyond the limit run, only not otherwise than without the variant. The limit
+    # then does not hold if a sweep adds variables, which may affect them
     unaffected: bool = False
 
     def shape_limits(self) -> Iterator[tuple[str, Callable[[NodeView], bool]]]:
@@ -76,13 +84,21 @@ class VariantLimit:
         if least_nodes > 1:
             yield f"at least {least_nodes} nodes", lambda view: view.nodes[1] < least_nodes
         if most_nodes is not None:
-            yield f"at most {format_count(most_nodes, 'node')}", lambda view: view.nodes[0] > most_nodes
+            yield (
+                f"at most {format_count(most_nodes, 'node')}",
+                lambda view: view.nodes[0] > most_nodes,
+            )
         if least > 1:
             yield f"at least {least} ranks per node", lambda view: view.ranks_per_node[1] < least
         if most is not None:
-            yield f"at most {format_count(most, 'rank')} per node", lambda view: view.ranks_per_node[0] > most
+            yield (
+                f"at most {format_count(most, 'rank')} per node",
+                lambda view: view.ranks_per_node[0] > most,
+            )
 
-    def violation(self, call: Call | None, view: NodeView, message: int | None = None) -> str | None:
+    def violation(
+        self, call: Call | None, view: NodeView, message: int | None = None
+    ) -> str | None:
         """Return how a case exceeds the limit, as a sentence; None if it does not; see ``Variant.violation``."""
         if not self._applies_to(call) or not self._applies_before(view.nccl):
             return None
@@ -130,7 +146,9 @@ class Variant:
     """A named environment."""
 
     purpose: str  # the purpose in one line
-    transport: str  # the transport of the library calls that it changes: ``nccl``, or ``mpi`` for a library below MPI
+    # the transport of the library calls that it changes: ``nccl``, or ``mpi`` for a library below
+    # MPI
+    transport: str
     # the variables and their values; ``variables`` explains each
     environment: Mapping[str, str] = field(default_factory=dict)
     # the settings of NCCL's communicators; ``communicator_settings`` explains each
@@ -138,12 +156,14 @@ class Variant:
     # the evidence that its logs must show: a kind, and its arguments such as the algorithm
     expected_evidence: tuple[str, ...]
     evidence_text: str  # that evidence, for people
-    requirements: tuple[str, ...]  # what the machine must have, by the names of ``cases.requirements``
-    limits: tuple[VariantLimit, ...] = ()  # the limits on the cases for which it makes sense; a case must exceed none
+    # what the machine must have, by the names of ``cases.requirements``
+    requirements: tuple[str, ...]
+    # the limits on the cases for which it makes sense; a case must exceed none
+    limits: tuple[VariantLimit, ...] = ()
     # the negative control: a variant that turns the feature off, whose logs must lack the evidence
     control: str | None = None
-    # the algorithm that it forces an MPI library to take, for each collective that has it; its first requirement is the
-    # library
+    # the algorithm that it forces an MPI library to take, for each collective that has it; its
+    # first requirement is the library
     algorithms: Mapping[str, LibraryAlgorithm] = field(default_factory=dict)
 
     @property
@@ -173,13 +193,15 @@ class Variant:
         """Whether the size of messages is limited."""
         return any(limit.most_message is not None for limit in self.limits)
 
-    def violation(self, call: Call | None, view: NodeView, message: int | None = None) -> str | None:
+    def violation(
+        self, call: Call | None, view: NodeView, message: int | None = None
+    ) -> str | None:
         """Return which limit a case exceeds, as a sentence; None if it exceeds none.
 
         Args:
-            call: the library's own call; None for one of our schedules. Its nodes and messages are limited as those of
-                the library are. Collectives, types and reductions are not, nor is anything that holds for some of them:
-                these are limits of the library's kernels.
+            call: the library's own call; None for one of our schedules. Its nodes and messages are
+                limited as those of the library are. Collectives, types and reductions are not, nor
+                is anything that holds for some of them: these are limits of the library's kernels.
             view: the nodes as the library counts them.
             message: the bytes of its smallest message; None if unknown.
         """
@@ -213,7 +235,9 @@ def _nccl_rows() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a row of the table for each algorithm of NCCL with each of its protocols: ``nccl-ring-ll128``."""
     facts = library_table()["nccl"]
     for algorithm, protocol in product(facts["every_protocol"], facts["protocols"]):
-        collectives = [library_table()["collectives"][name] for name in facts["functions"][algorithm]]
+        collectives = [
+            library_table()["collectives"][name] for name in facts["functions"][algorithm]
+        ]
         algo = algorithm.title()  # in the words of NCCL_ALGO and NCCL_PROTO
         proto = protocol.upper()
         yield (
@@ -235,7 +259,8 @@ def _algorithm_rows() -> Iterator[tuple[str, dict[str, Any]]]:
         title, _ = MPI_LIBRARIES[library]
         first_version = table.get("since", "")
         for word, algorithms in algorithms_by_word(library).items():
-            # An older Open MPI complains of a number that it does not know, even if the case is skipped.
+            # An older Open MPI complains of a number that it does not know, even if the case is
+            # skipped.
             oldest = min(algorithm.since for algorithm in algorithms.values())
             environment = dict(table["environment"])
             rows: dict[str, dict[str, Any]] = {}
@@ -243,7 +268,9 @@ def _algorithm_rows() -> Iterator[tuple[str, dict[str, Any]]]:
                 if algorithm.since == oldest:
                     variable, value = forcing_variable(library, collective, algorithm)
                     environment[variable] = value
-                    rows[collective] = asdict(replace(algorithm, since=algorithm.since or first_version))
+                    rows[collective] = asdict(
+                        replace(algorithm, since=algorithm.since or first_version)
+                    )
             yield (
                 f"{library}-{word}",
                 {
@@ -258,7 +285,9 @@ def _algorithm_rows() -> Iterator[tuple[str, dict[str, Any]]]:
             )
 
 
-def _variant(row: Mapping[str, Any], shared_limits: Mapping[str, Any], texts: Mapping[str, str]) -> Variant:
+def _variant(
+    row: Mapping[str, Any], shared_limits: Mapping[str, Any], texts: Mapping[str, str]
+) -> Variant:
     limits = row.get("limits", [])
     if isinstance(limits, str):
         limits = shared_limits[limits]
@@ -273,7 +302,8 @@ def _variant(row: Mapping[str, Any], shared_limits: Mapping[str, Any], texts: Ma
 def known_variant(name: str | None, sets: Mapping[str, object]) -> Variant | None:
     """Return the named variant ``name``; None if there is none, or if the sweep overrides one of its values.
 
-    ``sets`` are its variables and communicator settings in the sweep: more may be added, and examples replaced.
+    ``sets`` are its variables and communicator settings in the sweep: more may be added, and
+    examples replaced.
     """
     variant = named_variants().get(name) if name else None
     if variant is None:
@@ -292,23 +322,36 @@ def variant_environment(
     Numbers are as YAML reads them; ``settings`` are the communicator settings in the sweep file.
 
     Raises:
-        BadInputError: if the name is not in the table and sets nothing (unless it says so with ``{}`` and is not
-            similar to one of the table); if a value contradicts the variant of the table; if the library does not
-            know a value.
+        BadInputError: if the name is not in the table and sets nothing (unless it says so with
+            ``{}`` and is not similar to one of the table); if a value contradicts the variant of
+            the table; if the library does not know a value.
     """
     table = named_variants()
-    if name not in table and variables == {} and not settings and (near := did_you_mean(name, table, SIMILAR_NAME)):
-        raise BadInputError("variants", name, f"{near}a variant without variables needs a less similar name")
+    if (
+        name not in table
+        and variables == {}
+        and not settings
+        and (near := did_you_mean(name, table, SIMILAR_NAME))
+    ):
+        raise BadInputError(
+            "variants", name, f"{near}a variant without variables needs a less similar name"
+        )
     if name not in table and variables is None:
         near = did_you_mean(name, table)
-        raise BadInputError("variants", name, f"{near}variables to set, or a named variant: {', '.join(short_names())}")
+        raise BadInputError(
+            "variants",
+            name,
+            f"{near}variables to set, or a named variant: {', '.join(short_names())}",
+        )
     defined = table[name].environment if name in table else {}
     _check_unchanged(f"variants.{name}", name, defined, variables or {})
     check_variables(f"variants.{name}", variables or {})
     return {**defined, **(variables or {})}
 
 
-def variant_communicator(name: str | None, settings: Mapping[str, object], key: str) -> Mapping[str, Any]:
+def variant_communicator(
+    name: str | None, settings: Mapping[str, object], key: str
+) -> Mapping[str, Any]:
     """Return the communicator settings of a variant: those of the table with ``settings``, by ``key`` in messages.
 
     Raises:
@@ -321,7 +364,9 @@ def variant_communicator(name: str | None, settings: Mapping[str, object], key: 
     return {**defined, **settings}
 
 
-def _check_unchanged(key: str, variant: str, defined: Mapping[str, object], given: Mapping[str, object]) -> None:
+def _check_unchanged(
+    key: str, variant: str, defined: Mapping[str, object], given: Mapping[str, object]
+) -> None:
     """Refuse ``given`` values that override ``defined`` ones of the table: rows would carry another variant's name."""
     for name, value in given.items():
         if name in defined and name not in EXAMPLES and str(value) != str(defined[name]):

@@ -36,9 +36,12 @@ class Workload(Protocol):
         """Return a line of ``hpccoll list`` for each row of these tables, some of which may have been left out."""
 
     def calls(
-        self, requests: Sequence[Mapping[str, Sequence["Parameter"]]], dtypes: Sequence[str], algorithm: str,
+        self,
+        requests: Sequence[Mapping[str, Sequence["Parameter"]]],
+        dtypes: Sequence[str],
+        algorithm: str,
         files: Mapping[str, Any],
-    ) -> Sequence[WorkloadCall]:  # fmt: skip
+    ) -> Sequence[WorkloadCall]:
         """Return the calls that differ: of each request the combinations of the values of its keys.
 
         Raises:

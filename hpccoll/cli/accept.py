@@ -41,11 +41,12 @@ def accept(
 ) -> int:
     """Judge whether measured numbers are normal.
 
-    Each row passes or fails, or the output says what is missing to judge it. A row is held against what was published
-    of machines of its class, against your own reference, or against a model; the output says which. Causes of fails
-    have the command that checks them. Ends with 3 if a row fails, if a file is damaged or cut short, if too little can
-    be told, or with --require unless every run passes at its large sizes. With --ratios and a cluster or machine, it
-    says instead how long each algorithm takes over what is expected of it.
+    Each row passes or fails, or the output says what is missing to judge it. A row is held against
+    what was published of machines of its class, against your own reference, or against a model; the
+    output says which. Causes of fails have the command that checks them. Ends with 3 if a row
+    fails, if a file is damaged or cut short, if too little can be told, or with --require unless
+    every run passes at its large sizes. With --ratios and a cluster or machine, it says instead how
+    long each algorithm takes over what is expected of it.
     """
     from hpccoll.common.units import format_count
     from hpccoll.interop.any_results import read_any
@@ -61,7 +62,9 @@ def accept(
     read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
     if ratios:
         if isinstance(against, Reference) or log or out or require is not None:
-            raise UnusableError("--ratios", "with --cluster or --machine, and without --log, --require and --out")
+            raise UnusableError(
+                "--ratios", "with --cluster or --machine, and without --log, --require and --out"
+            )
         code = show_ratios(read.files, against, "FILES", as_json=as_json)
         return code or common.report_truncated(read.truncated)
     evidence = _read_log(log, read.ranks) if log else None
@@ -115,7 +118,12 @@ ACCEPT = Command(
             common.MACHINE,
         ),
         OPTIONS: (
-            Option(("--reference",), "reference, of hpccoll compare --make-reference", metavar="F.json", kind="path"),
+            Option(
+                ("--reference",),
+                "reference, of hpccoll compare --make-reference",
+                metavar="F.json",
+                kind="path",
+            ),
             Option(
                 ("--require",),
                 "rows of each file that must be judged, else it ends with 3 [half, unless large sizes pass]",
@@ -133,7 +141,11 @@ ACCEPT = Command(
             common.RUN_NODES,
             common.LIBRARY,
             common.PROGRAM,
-            Option(("--ratios",), "measured over expected times by algorithm and size, no verdicts", kind="flag"),
+            Option(
+                ("--ratios",),
+                "measured over expected times by algorithm and size, no verdicts",
+                kind="flag",
+            ),
             common.JSON_IN_SI,
             Option(("--out",), "page, or chart only", metavar="F.html|svg|png", kind="path"),
         ),
@@ -176,7 +188,10 @@ def show_ratios(files: "ResultFiles", machine: "MachineFile", key: str, *, as_js
     damaged = common.report_damaged(files)
     common.report_loaded(files)
     if interrupted:
-        print(f"hpccoll: left out: all but {format_count(len(held), 'comparison')}: interrupted", file=sys.stderr)
+        print(
+            f"hpccoll: left out: all but {format_count(len(held), 'comparison')}: interrupted",
+            file=sys.stderr,
+        )
         return INTERRUPTED
     return damaged
 
@@ -208,7 +223,10 @@ def _read_log(paths: list[Path], ranks: set[int]) -> "LogRecord":
     records = [launch.record for launch in read_log_files(paths).launches]
     fitting = [record for record in records if record.ranks is None or record.ranks in ranks]
     if len(fitting) != 1:
-        logged = ", ".join(format_count(record.ranks or "unknown", "rank") for record in records) or "none"
+        logged = (
+            ", ".join(format_count(record.ranks or "unknown", "rank") for record in records)
+            or "none"
+        )
         needed = f"logs of one run of {format_counts(sorted(ranks), 'rank')} are needed"
         raise UnusableError("--log", f"{needed}: these are of runs of {logged}")
     return fitting[0]

@@ -22,16 +22,17 @@ class OptionsOfExtensions:
 class Command:
     """A command of the command line. The docstring of its function is its help.
 
-    The parameters of the function are the names of arguments and options. One called ``given`` gets the options that
-    were typed, one called ``rest`` the words after ``--``, and one called ``of_extensions`` the values of options that
-    extensions add, by their long flags.
+    The parameters of the function are the names of arguments and options. One called ``given`` gets
+    the options that were typed, one called ``rest`` the words after ``--``, and one called
+    ``of_extensions`` the values of options that extensions add, by their long flags.
     """
 
     name: str  # a word, or two: ``predict step``
     run: Callable[..., int | None]  # returns the exit code; None is 0
     example: str  # the last lines of its help
     arguments: Sequence[PositionalArgument] = ()
-    options: Mapping[str, Sequence[Option]] = field(default_factory=dict)  # by the titles of the groups of its help
+    # by the titles of the groups of its help
+    options: Mapping[str, Sequence[Option]] = field(default_factory=dict)
     further: OptionsOfExtensions | None = None
     words: Callable[[], Mapping[str, str]] | None = None  # what stands for ``{name}`` in its texts
     subcommands: Callable[[], "Mapping[str, Command]"] = dict  # by the second word of their names
@@ -60,16 +61,27 @@ class Command:
     def parser(self) -> OptionParser:
         """Return the parser of its words."""
         words = self._words
-        arguments = [replace(argument, help=self._completed(argument.help, words)) for argument in self.arguments]
+        arguments = [
+            replace(argument, help=self._completed(argument.help, words))
+            for argument in self.arguments
+        ]
         groups: dict[str, list[Option]] = {}
         for title, options in self.options.items():
-            groups[title] = [replace(option, help=self._completed(option.help, words)) for option in options]
+            groups[title] = [
+                replace(option, help=self._completed(option.help, words)) for option in options
+            ]
         if self.further:
             groups.setdefault(self.further.group, []).extend(self.further.options())
         commands = {word: command.summary for word, command in self.subcommands().items()}
         end = self._completed(self.example, words)
         return OptionParser(
-            self.name, self._completed(self._help, words), groups, None, end, arguments=arguments, commands=commands
+            self.name,
+            self._completed(self._help, words),
+            groups,
+            None,
+            end,
+            arguments=arguments,
+            commands=commands,
         )
 
     def main(self, words: Sequence[str]) -> int:
@@ -89,7 +101,9 @@ class Command:
         values = self._values(parser, own_words)
         if self.further:
             options = self.further.options()
-            values["of_extensions"] = {option.long_flag: values.pop(option.parameter) for option in options}
+            values["of_extensions"] = {
+                option.long_flag: values.pop(option.parameter) for option in options
+            }
         if self._passes_on:
             values["rest"] = rest
         if "given" in inspect.signature(self.run).parameters:

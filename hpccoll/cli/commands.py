@@ -7,7 +7,12 @@ from typing import Protocol
 from hpccoll.cli.extension_commands import WordsCommand, extension_command, extension_commands
 from hpccoll.cli.job_program import main as run_job
 from hpccoll.common.errors import UnusableError, did_you_mean
-from hpccoll.common.extensions import bundled_contribution, bundled_names, contributed_names, imported_object
+from hpccoll.common.extensions import (
+    bundled_contribution,
+    bundled_names,
+    contributed_names,
+    imported_object,
+)
 
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "Measure": {
@@ -98,7 +103,8 @@ def shown_commands() -> Iterator[tuple[str, str, NamedCommand]]:
     Those of other packages come last.
 
     Raises:
-        UnusableError: if such a package cannot be imported, or has a command with the name of one of hpccoll.
+        UnusableError: if such a package cannot be imported, or has a command with the name of one
+            of hpccoll.
     """
     for title, of_group in COMMANDS.items():
         for name in of_group:
@@ -107,7 +113,9 @@ def shown_commands() -> Iterator[tuple[str, str, NamedCommand]]:
                 yield from _job_commands(title)
     for name, command in extension_commands():
         if name in own_commands():
-            raise UnusableError(f"command {name} of an extension", "hpccoll has a command of this name")
+            raise UnusableError(
+                f"command {name} of an extension", "hpccoll has a command of this name"
+            )
         yield OF_EXTENSIONS, name, command
 
 

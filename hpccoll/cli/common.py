@@ -16,23 +16,44 @@ if TYPE_CHECKING:
     from hpccoll.store.result_files import ResultFiles
     from hpccoll.store.rows import Results
 
-PATHS = PositionalArgument("paths", "raw files, or directories with raw files", "PATHS...", "path", repeated=True)
-PROFILE = Option(("--profile",), "local, slurm, slurm-nodbd or testbed; see hpccoll doctor", "local", metavar="NAME")
-SITE = Option(("--site",), "site file, or the name of one in slurm/sites [Slurm's defaults]", metavar="NAME|F.yaml")
+PATHS = PositionalArgument(
+    "paths", "raw files, or directories with raw files", "PATHS...", "path", repeated=True
+)
+PROFILE = Option(
+    ("--profile",),
+    "local, slurm, slurm-nodbd or testbed; see hpccoll doctor",
+    "local",
+    metavar="NAME",
+)
+SITE = Option(
+    ("--site",),
+    "site file, or the name of one in slurm/sites [Slurm's defaults]",
+    metavar="NAME|F.yaml",
+)
 WHERE, OUTPUT = "Where", "Output"
 """Titles of groups of options in the help."""
 MACHINE = Option(("--machine",), "fitted machine, of hpccoll fit", metavar="M.json", kind="path")
-CLUSTER = Option(("--cluster",), "cluster of 'hpccoll list clusters', or a file F.yaml", metavar="NAME|F.yaml")
+CLUSTER = Option(
+    ("--cluster",), "cluster of 'hpccoll list clusters', or a file F.yaml", metavar="NAME|F.yaml"
+)
 NODES = Option(("--nodes",), "numbers of nodes: 2,8, or 2-64 doubled", "2,8,64", metavar="N,..")
 JSON = Option(("--json",), "JSON output", name="as_json", kind="flag")
 JSON_IN_SI = Option(("--json",), "JSON output, in SI units", name="as_json", kind="flag")
-RUN_RANKS = Option(("--ranks",), "ranks of the run [as the output says]", metavar="N", kind="number")
-RUN_NODES = Option(("--nodes",), "nodes of the run [as the output says]", metavar="N", kind="number")
+RUN_RANKS = Option(
+    ("--ranks",), "ranks of the run [as the output says]", metavar="N", kind="number"
+)
+RUN_NODES = Option(
+    ("--nodes",), "nodes of the run [as the output says]", metavar="N", kind="number"
+)
 LIBRARY = Option(
-    ("--library",), "communication library, such as 'Open MPI 5.0.3' [as the output says]", metavar="LIBRARY"
+    ("--library",),
+    "communication library, such as 'Open MPI 5.0.3' [as the output says]",
+    metavar="LIBRARY",
 )
 PROGRAM = Option(
-    ("--program",), "program of nccl-tests before 2.17, such as all_reduce [as the output says]", metavar="PROGRAM"
+    ("--program",),
+    "program of nccl-tests before 2.17, such as all_reduce [as the output says]",
+    metavar="PROGRAM",
 )
 """What a user says about an output of another program that does not say it."""
 INCOMPLETE = 3
@@ -70,7 +91,9 @@ def report_loaded(files: "ResultFiles") -> None:
 
     every = (history.outcome for raw in files.raw_results for history in raw.histories())
     if loaded := sum(bool(outcome.load) for outcome in every):
-        print(f"hpccoll: note: {format_count(loaded, 'result')} under load left out", file=sys.stderr)
+        print(
+            f"hpccoll: note: {format_count(loaded, 'result')} under load left out", file=sys.stderr
+        )
 
 
 def supplied_metadata(
@@ -95,7 +118,9 @@ def report_truncated(paths: "Iterable[Path]") -> int:
     return INCOMPLETE if truncated else 0
 
 
-def read_machine_or_cluster(machine: Path | None, cluster: str | None, factor: float | None = None) -> "MachineFile":
+def read_machine_or_cluster(
+    machine: Path | None, cluster: str | None, factor: float | None = None
+) -> "MachineFile":
     """Read the machine of --machine or of --cluster, with a network ``factor`` times as fast.
 
     Raises:
@@ -107,7 +132,9 @@ def read_machine_or_cluster(machine: Path | None, cluster: str | None, factor: f
         return read_machine(machine, "--machine").with_network(factor)
     if cluster and not machine:
         return read_machine(cluster, "--cluster").with_network(factor)
-    raise UnusableError("hpccoll predict", "exactly one of --machine (fitted) and --cluster (described)")
+    raise UnusableError(
+        "hpccoll predict", "exactly one of --machine (fitted) and --cluster (described)"
+    )
 
 
 def parse_counts(text: str, key: str) -> list[int]:
@@ -124,6 +151,8 @@ def parse_counts(text: str, key: str) -> list[int]:
         least = RANKS.read(key, first.strip())
         most = RANKS.read(key, last.strip()) if dash else least
         if most < least:
-            raise BadInputError(key, part, "numbers such as 2,8,64, or an ascending range such as 2-64")
+            raise BadInputError(
+                key, part, "numbers such as 2,8,64, or an ascending range such as 2-64"
+            )
         counts |= {least << power for power in range((most // least).bit_length())} | {most}
     return sorted(counts)

@@ -44,9 +44,9 @@ def compare(
 ) -> int:
     """Report which cases changed between two runs.
 
-    The medians of rounds are compared: a shift is a regression if it is significant and at least the tolerance. A
-    reference holds the variation between runs of one sweep. Ends with 3 if a case became slower or wrong or is missing,
-    or if most cases are too noisy to tell.
+    The medians of rounds are compared: a shift is a regression if it is significant and at least
+    the tolerance. A reference holds the variation between runs of one sweep. Ends with 3 if a case
+    became slower or wrong or is missing, or if most cases are too noisy to tell.
     """
     from hpccoll.judge.reference import compare_with_reference, read_reference
     from hpccoll.judge.run_comparison import check_tolerance
@@ -98,7 +98,10 @@ COMPARE = Command(
     options={
         OPTIONS: (
             Option(
-                ("--reference",), "reference to compare with, made by --make-reference", metavar="F.json", kind="path"
+                ("--reference",),
+                "reference to compare with, made by --make-reference",
+                metavar="F.json",
+                kind="path",
             ),
             Option(
                 ("--tolerance",),
@@ -114,7 +117,11 @@ COMPARE = Command(
                 kind="number",
                 key=COUNT,
             ),
-            Option(("--make-reference",), "make a reference of several runs of one sweep, into --out", kind="flag"),
+            Option(
+                ("--make-reference",),
+                "make a reference of several runs of one sweep, into --out",
+                kind="flag",
+            ),
             JSON_IN_SI,
             Option(
                 ("--out",),
@@ -127,7 +134,9 @@ COMPARE = Command(
 )
 
 
-def _check_paths(paths: list[Path], reference: Path | None, *, make_reference: bool, as_json: bool) -> None:
+def _check_paths(
+    paths: list[Path], reference: Path | None, *, make_reference: bool, as_json: bool
+) -> None:
     if make_reference and (reference or as_json):
         other = "--reference" if reference else "--json"
         raise UnusableError("hpccoll compare", f"--make-reference and {other} exclude each other")
@@ -145,7 +154,11 @@ def _read_runs(paths: "Sequence[Path]") -> "tuple[list[Results], list[int]]":
 
     given = supplied_metadata(None, None, None, None)
     every = [read_any([path], given) for path in paths]
-    codes = [code for read in every for code in (report_damaged(read.files), report_truncated(read.truncated))]
+    codes = [
+        code
+        for read in every
+        for code in (report_damaged(read.files), report_truncated(read.truncated))
+    ]
     return [to_results(read.files, [path]) for read, path in zip(every, paths, strict=True)], codes
 
 
@@ -166,9 +179,13 @@ def _make_reference(paths: list[Path], out: Path | None) -> int:
         f"{format_factor(highs[len(highs) // 2])} as long (median of the cases; at most "
         f"{format_factor(highs[-1])})"
     )
-    timed = {key for read in results for key, case in cases_of_rows(read.rows).items() if case.timed}
+    timed = {
+        key for read in results for key, case in cases_of_rows(read.rows).items() if case.timed
+    }
     if left_out := len(timed) - len(made.cases):
-        print(f"left out: {format_count(left_out, 'case')} with a correct result in some of the runs only")
+        print(
+            f"left out: {format_count(left_out, 'case')} with a correct result in some of the runs only"
+        )
     return max(codes)
 
 
@@ -192,8 +209,9 @@ def import_outputs(
 ) -> int:
     """Import the output of other benchmarks.
 
-    Its results become rows next to ours: report and compare show them with what each number means, and never rank
-    them, because they are timed differently. Ends with 3 if an output ends before its last line.
+    Its results become rows next to ours: report and compare show them with what each number means,
+    and never rank them, because they are timed differently. Ends with 3 if an output ends before
+    its last line.
     """
     from hpccoll.interop.import_results import imported_lines, notes, raw_results, read_output
     from hpccoll.store.hdf5 import check_replaceable, write_raw_file

@@ -51,4 +51,6 @@ def _parser_of_ranks(name: str) -> argparse.ArgumentParser | None:
     return command.build_parser()
 
 
-COMPLETION = WordsCommand("Print the script that completes commands and options in a shell.", print_completion)
+COMPLETION = WordsCommand(
+    "Print the script that completes commands and options in a shell.", print_completion
+)

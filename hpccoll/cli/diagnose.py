@@ -60,7 +60,10 @@ PAGES = ".html", ".svg", ".png"
 WITH_REPORT = "report", "out", "json"
 """The options that may stand beside --report, and itself."""
 
-ONLY_WITH_PROGRAM, NOT_WITH_PROGRAM = ("hosts", "launch"), ("rate", "device", "directions", "seconds")
+ONLY_WITH_PROGRAM, NOT_WITH_PROGRAM = (
+    ("hosts", "launch"),
+    ("rate", "device", "directions", "seconds"),
+)
 """The options that need --with, and those that may not stand beside it: the program decides what is transferred."""
 
 OPTIONS: Mapping[str, tuple[Option, ...]] = {
@@ -131,7 +134,9 @@ class DiagnosisProgram:
         self._program: str | None = getattr(given, "with")
         changed = [name for name, value in vars(given).items() if value != parser.get_default(name)]
         refused = {
-            "not with --report, which measures nothing": {*changed} - {*WITH_REPORT} if given.report else (),
+            "not with --report, which measures nothing": {*changed} - {*WITH_REPORT}
+            if given.report
+            else (),
             "not with --with, whose program transfers": NOT_WITH_PROGRAM if self._program else (),
             "only with --with": () if self._program else ONLY_WITH_PROGRAM,
         }
@@ -145,9 +150,13 @@ class DiagnosisProgram:
             raise BadInputError("--directions", given.directions, DIRECTIONS)
         suffixes = PAGES if given.report else (".h5",)
         if given.out and given.out.suffix not in suffixes:
-            raise BadInputError("--out", str(given.out), f"a file name that ends with {join_words(suffixes, 'or')}")
+            raise BadInputError(
+                "--out", str(given.out), f"a file name that ends with {join_words(suffixes, 'or')}"
+            )
         from hpccoll.cases.transport_table import DEVICES
-        from hpccoll.diagnosis.recorded import DiagnosisOptions  # it imports NumPy, which --help does not need
+
+        # it imports NumPy, which --help does not need
+        from hpccoll.diagnosis.recorded import DiagnosisOptions
 
         if given.device not in (None, *DEVICES):
             raise BadInputError("--device", given.device, DEVICES)
@@ -168,14 +177,20 @@ class DiagnosisProgram:
         if not first:
             return 0
         if self.arguments.report:
-            return print_recorded(self.arguments.report, self.arguments.out, as_json=self.arguments.json)
+            return print_recorded(
+                self.arguments.report, self.arguments.out, as_json=self.arguments.json
+            )
         from hpccoll.sweep.pair_launches import SRUN, diagnose_with, hosts_to_diagnose
 
         hosts, launch = hosts_to_diagnose(self.arguments.hosts), self.arguments.launch or SRUN
         options, program = self._prepare(), str(self._program)
         with stop_requests(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1) as stop:
             code = self._conclude(
-                _displayed(lambda show: diagnose_with(program, options, hosts, launch=launch, progress=show, stop=stop))
+                _displayed(
+                    lambda show: diagnose_with(
+                        program, options, hosts, launch=launch, progress=show, stop=stop
+                    )
+                )
             )
         self._write_page()
         return code
@@ -187,11 +202,14 @@ class DiagnosisProgram:
         from hpccoll.measure.roll_call import NamingComm
 
         ranks = Ranks(NamingComm(ranks.comm))  # until rank 0 leads with deadlines of its own
-        options = ranks.run_at_root(self._prepare)  # only rank 0 reads files: they may exist on one node only
+        # only rank 0 reads files: they may exist on one node only
+        options = ranks.run_at_root(self._prepare)
         try:
             with stop.measuring():
                 self._recorded = _displayed(
-                    lambda show: run_diagnosis(ranks, options, progress=show, stop=lambda: stop.signal, keep=self._keep)
+                    lambda show: run_diagnosis(
+                        ranks, options, progress=show, stop=lambda: stop.signal, keep=self._keep
+                    )
                 )
         finally:
             OWN_LOG.end()
@@ -241,7 +259,8 @@ class DiagnosisProgram:
         try:
             if out:
                 with writing(out):
-                    self._file = write_diagnosis(recorded, out, verdict)  # first: the reader of stdout may have gone
+                    # first: the reader of stdout may have gone
+                    self._file = write_diagnosis(recorded, out, verdict)
         except BadInputError as error:
             problem = error
         code = print_verdict(verdict or verdict_of(recorded), as_json=self.arguments.json)
@@ -255,9 +274,17 @@ class DiagnosisProgram:
     def _write_page(self) -> None:
         """Have another process write the page beside the file: a rank imports nothing that draws, nor dies of it."""
         if self._file:
-            options = ["--report", str(self._file), "--out", str(self._file.with_suffix(".html")), "--json"]
+            options = [
+                "--report",
+                str(self._file),
+                "--out",
+                str(self._file.with_suffix(".html")),
+                "--json",
+            ]
             command = [sys.executable, "-m", "hpccoll", "diagnose", *options]
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+            subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
+            )
 
 
 def _displayed(measure: "Callable[[Callable[[int, int, Purpose], None]], Answer]") -> "Answer":
@@ -277,15 +304,20 @@ def check_new(out: Path) -> None:
     """Check that a diagnosis may be written to a file: one that has ended is never replaced, nor the page of others.
 
     Raises:
-        BadInputError: if the file exists, and holds anything else than an interrupted diagnosis, or only its page does.
+        BadInputError: if the file exists, and holds anything else than an interrupted diagnosis, or
+            only its page does.
     """
     from hpccoll.diagnosis.diagnosis_file import is_taken
 
     page = out.with_suffix(".html")
     if is_taken(out):
-        raise BadInputError("--out", str(out), "a new file: it exists, and each diagnosis has a file of its own")
+        raise BadInputError(
+            "--out", str(out), "a new file: it exists, and each diagnosis has a file of its own"
+        )
     if page.exists() and not out.exists():
-        raise BadInputError("--out", str(out), f"another name: {page} exists, and would be replaced by its page")
+        raise BadInputError(
+            "--out", str(out), f"another name: {page} exists, and would be replaced by its page"
+        )
 
 
 def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
@@ -305,9 +337,17 @@ def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) ->
             write_page(found[0], verdict, out)
     else:
         if out:
-            raise BadInputError("--out", str(out), f"left out: a page is of one diagnosis, and there are {len(found)}")
+            raise BadInputError(
+                "--out",
+                str(out),
+                f"left out: a page is of one diagnosis, and there are {len(found)}",
+            )
         history = MachineHistory.of(found)
-        _print(history.to_json(), history_lines(history, shutil.get_terminal_size().columns), as_json=as_json)
+        _print(
+            history.to_json(),
+            history_lines(history, shutil.get_terminal_size().columns),
+            as_json=as_json,
+        )
         code = 0 if history.is_healthy else INCOMPLETE
     return INCOMPLETE if damaged else code
 

@@ -4,7 +4,12 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from hpccoll.common.extensions import bundled_contribution, bundled_extensions, contributed, contributed_names
+from hpccoll.common.extensions import (
+    bundled_contribution,
+    bundled_extensions,
+    contributed,
+    contributed_names,
+)
 
 if TYPE_CHECKING:
     from hpccoll.cases.product import CaseRequest

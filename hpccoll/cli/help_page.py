@@ -24,14 +24,21 @@ def help_page(usage: str, summary: str, groups: Mapping[str, Entries], end: str)
         end: lines that are printed as they are, such as examples.
     """
     columns = min(shutil.get_terminal_size().columns, MAX_COLUMNS)
-    first, *others = (fill(" ".join(each.split()), columns, break_on_hyphens=False) for each in summary.split("\n\n"))
+    first, *others = (
+        fill(" ".join(each.split()), columns, break_on_hyphens=False)
+        for each in summary.split("\n\n")
+    )
     parts = [f"Usage: {usage}\n{first}", *others]
     tables = {title: [*entries] for title, entries in groups.items()}
     names = [name for entries in tables.values() for name, _ in entries]
     width = max((len(name) for name in names if len(name) <= MAX_NAME_COLUMNS), default=0)
     for title, entries in tables.items():
         if entries:
-            parts.append("\n".join([f"{title}:", *(_entry(name, text, width, columns) for name, text in entries)]))
+            parts.append(
+                "\n".join(
+                    [f"{title}:", *(_entry(name, text, width, columns) for name, text in entries)]
+                )
+            )
     return "\n\n".join([*parts, end.rstrip()])
 
 

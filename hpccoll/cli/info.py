@@ -24,8 +24,8 @@ WHAT, EXPORT = "Of an algorithm", "For another program"
 def list_(word: str | None = None, name: str | None = None, *, as_json: bool = False) -> None:
     """List algorithms, transports, variants, models and described clusters.
 
-    Each with what this machine lacks for it; variants with their settings and requirements, in --json also with the
-    evidence that they require.
+    Each with what this machine lacks for it; variants with their settings and requirements, in
+    --json also with the evidence that they require.
     """
     if name is not None:
         _show_cluster(word, name, as_json=as_json)
@@ -35,13 +35,16 @@ def list_(word: str | None = None, name: str | None = None, *, as_json: bool = F
 
     if word and word in REFERENCES:
         entries = [*REFERENCES[word]()]
-        rows = [{"name": entry.name, "meaning": entry.meaning, **entry.details} for entry in entries]
+        rows = [
+            {"name": entry.name, "meaning": entry.meaning, **entry.details} for entry in entries
+        ]
         show_found(rows, reference_lines(entries), as_json=as_json)
     else:
         tables = listing()
         if word:
             clusters = [
-                {"name": entry.name, "meaning": entry.meaning.partition(". ")[0]} for entry in REFERENCES["clusters"]()
+                {"name": entry.name, "meaning": entry.meaning.partition(". ")[0]}
+                for entry in REFERENCES["clusters"]()
             ]
             tables = select(tables | {"clusters": clusters}, word, REFERENCES)
         show_found(tables, listing_lines(tables, described=bool(word)), as_json=as_json)
@@ -70,11 +73,19 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
     from hpccoll.model.machine_file import read_machine
 
     if word != "clusters":
-        raise BadInputError("NAME", name, f"nothing after {word}: only 'list clusters NAME' has a second word")
+        raise BadInputError(
+            "NAME", name, f"nothing after {word}: only 'list clusters NAME' has a second word"
+        )
     if name not in (known := cluster_names()):
-        raise BadInputError("NAME", name, f"{did_you_mean(name, known)}a name that 'hpccoll list clusters' prints")
+        raise BadInputError(
+            "NAME", name, f"{did_you_mean(name, known)}a name that 'hpccoll list clusters' prints"
+        )
     content = read_machine(name, "NAME").model_dump(mode="json", by_alias=True, exclude_none=True)
-    show_found(content, machine_path(name, "NAME").read_text(encoding="utf-8").splitlines(), as_json=as_json)
+    show_found(
+        content,
+        machine_path(name, "NAME").read_text(encoding="utf-8").splitlines(),
+        as_json=as_json,
+    )
 
 
 def show(
@@ -118,18 +129,29 @@ def show(
         from hpccoll.render.pictures.schedule_view import view_of
 
         view = view_of(
-            algorithm, collective, workers, ranks_per_node=ranks_per_node, racks=racks, aggregators=aggregators,
-            root=root, parameters=param or (), mapping=mapping,
-        )  # fmt: skip
+            algorithm,
+            collective,
+            workers,
+            ranks_per_node=ranks_per_node,
+            racks=racks,
+            aggregators=aggregators,
+            root=root,
+            parameters=param or (),
+            mapping=mapping,
+        )
         return _describe(view, unit, out)
     from hpccoll.cases.requested_schedule import requested_layout, requested_operation
     from hpccoll.common.units import parse_parameter, parse_size
 
     written_as = schedule_format(format_, of_extensions)
     operation = requested_operation(
-        algorithm, collective, requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum, mapping),
-        parse_size(nbytes or "", "--bytes"), root=root, parameters=dict(map(parse_parameter, param or ())),
-    )  # fmt: skip
+        algorithm,
+        collective,
+        requested_layout(workers, ranks_per_node, racks, aggregators, RANKS.maximum, mapping),
+        parse_size(nbytes or "", "--bytes"),
+        root=root,
+        parameters=dict(map(parse_parameter, param or ())),
+    )
     texts = written_as.texts(operation, of_extensions, printed=out is None)
     return _write(texts, operation.schedules[0].layout.ranks, out)
 
@@ -142,25 +164,62 @@ SHOW = Command(
     example="""Examples:
   hpccoll show ring -p 8 --out ring.svg
   hpccoll show bine -c broadcast -p 64 --racks 8,16,16,16,8{examples}""",
-    arguments=(PositionalArgument("algorithm", "algorithm, see hpccoll list{files}", "ALGORITHM|FILE"),),
+    arguments=(
+        PositionalArgument("algorithm", "algorithm, see hpccoll list{files}", "ALGORITHM|FILE"),
+    ),
     options={
         WHAT: (
             Option(("-p", "--workers"), "number of workers", metavar="N", kind="number"),
-            Option(("-c", "--collective"), "collective [the first with this algorithm]", metavar="NAME"),
-            Option(("--ranks-per-node",), "workers per node [all; in racks: one]", metavar="N", kind="number"),
+            Option(
+                ("-c", "--collective"), "collective [the first with this algorithm]", metavar="NAME"
+            ),
+            Option(
+                ("--ranks-per-node",),
+                "workers per node [all; in racks: one]",
+                metavar="N",
+                kind="number",
+            ),
             Option(("--racks",), "number of racks, or workers in each: 6,16,10", "1", metavar="N"),
-            Option(("--mapping",), "rank order over racks and nodes: block, cyclic", "block", metavar="NAME"),
-            Option(("--aggregators",), "number of aggregators, each on its own node", 0, metavar="N", kind="number"),
-            Option(("-r", "--root"), "root of a rooted collective [0]", metavar="RANK", kind="number"),
+            Option(
+                ("--mapping",),
+                "rank order over racks and nodes: block, cyclic",
+                "block",
+                metavar="NAME",
+            ),
+            Option(
+                ("--aggregators",),
+                "number of aggregators, each on its own node",
+                0,
+                metavar="N",
+                kind="number",
+            ),
+            Option(
+                ("-r", "--root"), "root of a rooted collective [0]", metavar="RANK", kind="number"
+            ),
             Option(("--param",), "parameter of the algorithm", metavar="K=V", kind="list"),
-            Option(("--unit",), "unit of the table [the most informative one]", metavar="N", kind="number"),
+            Option(
+                ("--unit",),
+                "unit of the table [the most informative one]",
+                metavar="N",
+                kind="number",
+            ),
         ),
         EXPORT: (
             Option(("--format",), "{formats}", name="format_", metavar="NAME"),
-            Option(("-b", "--bytes"), "message size, such as 64K, of float32", name="nbytes", metavar="SIZE"),
+            Option(
+                ("-b", "--bytes"),
+                "message size, such as 64K, of float32",
+                name="nbytes",
+                metavar="SIZE",
+            ),
         ),
         OPTIONS: (
-            Option(("--out",), "drawing, or with --format the schedule [stdout]", metavar="F.svg|F.png|F", kind="path"),
+            Option(
+                ("--out",),
+                "drawing, or with --format the schedule [stdout]",
+                metavar="F.svg|F.png|F",
+                kind="path",
+            ),
         ),
     },
 )
@@ -204,10 +263,11 @@ def _write(texts: "Iterator[str]", ranks: int, out: Path | None) -> int:
 def evidence(logs: list[Path], *, network: str | None = None, as_json: bool = False) -> int:
     """Report what libraries executed, from their logs.
 
-    Logs of NCCL, RCCL, UCC and SHARP are read. The report names the algorithm, the network and the reason of a
-    fallback, separately for each launch. Dumps of NCCL's topology among the logs show whether each GPU has a NIC as
-    near as its peers'. Ends with 3 if the logs name another network between nodes than --network, if a library
-    failed, such as at the creation of a communicator, or if PyTorch's watchdog timed out.
+    Logs of NCCL, RCCL, UCC and SHARP are read. The report names the algorithm, the network and the
+    reason of a fallback, separately for each launch. Dumps of NCCL's topology among the logs show
+    whether each GPU has a NIC as near as its peers'. Ends with 3 if the logs name another network
+    between nodes than --network, if a library failed, such as at the creation of a communicator, or
+    if PyTorch's watchdog timed out.
     """
     from hpccoll.evidence.log_set import read_log_files
     from hpccoll.render import log_report
@@ -215,7 +275,11 @@ def evidence(logs: list[Path], *, network: str | None = None, as_json: bool = Fa
     if network not in (None, "rdma", "tcp"):
         raise BadInputError("--network", network, ["rdma", "tcp"])
     log_set = read_log_files(logs)
-    show_found(log_report.logs_json(log_set, network), log_report.log_lines(log_set, network), as_json=as_json)
+    show_found(
+        log_report.logs_json(log_set, network),
+        log_report.log_lines(log_set, network),
+        as_json=as_json,
+    )
     if not log_report.has_critical_findings(log_set, network):
         return 0
     return INCOMPLETE
@@ -227,10 +291,16 @@ EVIDENCE = Command(
     example="""Example: hpccoll evidence logs --network rdma
 
 of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log""",
-    arguments=(PositionalArgument("logs", "logs, or directories with logs", "LOGS...", kind="path", repeated=True),),
+    arguments=(
+        PositionalArgument(
+            "logs", "logs, or directories with logs", "LOGS...", kind="path", repeated=True
+        ),
+    ),
     options={
         OPTIONS: (
-            Option(("--network",), "expected network between nodes: rdma or tcp", metavar="NETWORK"),
+            Option(
+                ("--network",), "expected network between nodes: rdma or tcp", metavar="NETWORK"
+            ),
             JSON,
         )
     },
@@ -240,8 +310,9 @@ of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log""",
 def doctor() -> int:
     """Check MPI, its launcher, Snakemake, Slurm, GPUs and RDMA.
 
-    Each line is ok, none (not installed, with what to install), warn (usable with a restriction), or WRONG (a sweep
-    cannot run before it is fixed). The last line names the profile to use. Ends with 1 if a line is WRONG.
+    Each line is ok, none (not installed, with what to install), warn (usable with a restriction),
+    or WRONG (a sweep cannot run before it is fixed). The last line names the profile to use. Ends
+    with 1 if a line is WRONG.
     """
     from hpccoll.common.text import finding_line
     from hpccoll.sweep.doctor import examine

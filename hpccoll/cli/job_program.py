@@ -45,8 +45,8 @@ class JobProgram:
 
     def __init__(self, argv: Sequence[str], command: str) -> None:
         if not {"--job", "--compute"} & {each.partition("=")[0] for each in argv}:
-            # Only workloads multiply large matrices; NumPy, which these commands import, would start a useless thread
-            # per core in every rank.
+            # Only workloads multiply large matrices; NumPy, which these commands import, would
+            # start a useless thread per core in every rank.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         self.arguments = _parser(command).parse_args(argv)
         self.runner: JobRunner | None = None
@@ -76,7 +76,8 @@ class JobProgram:
             from hpccoll.cases.variants import named_variants
 
             ranks = mpi_startup.count_ranks(mpi_startup.LAUNCHERS)
-            if not named_variants()[arguments.variant].fails_everywhere(ranks):  # then all cases are skipped
+            # then all cases are skipped
+            if not named_variants()[arguments.variant].fails_everywhere(ranks):
                 os.environ.update(environment)
         return None
 
@@ -95,9 +96,11 @@ class JobProgram:
             from hpccoll.measure.run.gpu_pair_trial import try_gpu_pair
 
             return try_gpu_pair(ranks, arguments.try_gpu_pair)
-        # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on all ranks.
+        # Only rank 0 reads the job file: it may exist on one node only, and an error is raised on
+        # all ranks.
         job = ranks.run_at_root(lambda: run_options.job_from_args(arguments, ranks.layout(0)))
-        use_only(job.extensions or ())  # before any rank asks for a name that hpccoll itself does not know
+        # before any rank asks for a name that hpccoll itself does not know
+        use_only(job.extensions or ())
         job = _with_files(ranks, job)
         if run_options.takes_sizes_that_fit(arguments):
             from hpccoll.measure.run.fitting_sizes import job_of_fitting_sizes
@@ -112,10 +115,14 @@ class JobProgram:
 
             self._table = PrintedTable()
         launch = Launch(
-            show=self._show, pending_signal=lambda: stop.signal, exit_limit=mpi_startup.deadline,
-            network=arguments.network, probe=_probe_in_launch(arguments, ranks, job),
-            probe_result=_load_evidence(arguments, ranks), gpu_pair=_load_gpu_pair(arguments, ranks),
-        )  # fmt: skip
+            show=self._show,
+            pending_signal=lambda: stop.signal,
+            exit_limit=mpi_startup.deadline,
+            network=arguments.network,
+            probe=_probe_in_launch(arguments, ranks, job),
+            probe_result=_load_evidence(arguments, ranks),
+            gpu_pair=_load_gpu_pair(arguments, ranks),
+        )
         self.runner = JobRunner(ranks, job, arguments.out, launch)
         with _log_of_nccl(job):
             return self._measure(stop)
@@ -132,7 +139,8 @@ class JobProgram:
                 return 0 if runner.run() or self.arguments.exit_zero else 3
             finally:
                 if self._table is not None:
-                    from hpccoll.cli.run_output import print_results, warn_if_busy  # other ranks print nothing
+                    # other ranks print nothing
+                    from hpccoll.cli.run_output import print_results, warn_if_busy
 
                     print_results(runner, self._table)
                     warn_if_busy(runner)
@@ -199,7 +207,9 @@ def _with_files(ranks: "Ranks", job: Job) -> Job:
     return replace(job, plans={})
 
 
-def _probe(ranks: "Ranks", job: Job, stop: mpi_startup.StopSignal, arguments: argparse.Namespace) -> int:
+def _probe(
+    ranks: "Ranks", job: Job, stop: mpi_startup.StopSignal, arguments: argparse.Namespace
+) -> int:
     from hpccoll.evidence import log_settings
     from hpccoll.measure.gpu_assignment import RankGpus
     from hpccoll.measure.run.log_probe import probe

@@ -11,7 +11,12 @@ INCOMPLETE = 3
 
 def is_of_workflow(words: Sequence[str]) -> bool:
     """Return whether a command line is ``launch --out=F -- PLAN JOB``, as workflows/rules/measure.smk has it."""
-    return len(words) == 5 and words[0] == "launch" and words[1].startswith("--out=") and words[2] == "--"
+    return (
+        len(words) == 5
+        and words[0] == "launch"
+        and words[1].startswith("--out=")
+        and words[2] == "--"
+    )
 
 
 def start_job(words: Sequence[str]) -> int:

@@ -66,7 +66,8 @@ def tables_that_read(path: Path, name: str | None, option: str) -> LibraryTables
     """Return the tables with the format of a name, or else with that of the content of a file.
 
     Raises:
-        BadInputError: if no extension reads it, or the file cannot be read; ``option`` is the one that names the file.
+        BadInputError: if no extension reads it, or the file cannot be read; ``option`` is the one
+            that names the file.
     """
     brought = _library_tables()
     if name:

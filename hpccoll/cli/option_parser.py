@@ -46,16 +46,27 @@ class OptionParser(argparse.ArgumentParser):
     """
 
     def __init__(
-        self, command: str, summary: str, groups: Mapping[str, Sequence[Option]], more: Collection[str] | None,
-        end: str, *, arguments: Sequence[PositionalArgument] = (), commands: Mapping[str, str] | None = None,
+        self,
+        command: str,
+        summary: str,
+        groups: Mapping[str, Sequence[Option]],
+        more: Collection[str] | None,
+        end: str,
+        *,
+        arguments: Sequence[PositionalArgument] = (),
+        commands: Mapping[str, str] | None = None,
         launcher: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         # With a width, argparse does not ask for that of the terminal, and every rank imports less.
         formatter = partial(argparse.HelpFormatter, width=HELP_COLUMNS)
         super().__init__(
-            f"hpccoll {command}".rstrip(), description=summary, epilog=end, allow_abbrev=False, add_help=False,
+            f"hpccoll {command}".rstrip(),
+            description=summary,
+            epilog=end,
+            allow_abbrev=False,
+            add_help=False,
             formatter_class=formatter,
-        )  # fmt: skip
+        )
         self.groups = groups
         self.more = more
         self.arguments = arguments
@@ -66,7 +77,13 @@ class OptionParser(argparse.ArgumentParser):
         for option in chain.from_iterable(groups.values()):
             self.add_argument(*option.flags, **_argument(option))
         help_flags = (HELP,) if more is None else ("-h", HELP, HELP_ALL)
-        self.add_argument(*help_flags, action=_HelpAction, nargs=0, dest=argparse.SUPPRESS, default=argparse.SUPPRESS)
+        self.add_argument(
+            *help_flags,
+            action=_HelpAction,
+            nargs=0,
+            dest=argparse.SUPPRESS,
+            default=argparse.SUPPRESS,
+        )
 
     def page(self, *, everything: bool) -> str:
         """Return the help, with or without the groups that are ``more``."""
@@ -79,7 +96,9 @@ class OptionParser(argparse.ArgumentParser):
         last = OPTIONS
         for title, options in self.groups.items():
             if everything or title not in (self.more or ()):
-                groups[title] = [(_name(option), option.help_text) for option in options if not option.hidden]
+                groups[title] = [
+                    (_name(option), option.help_text) for option in options if not option.hidden
+                ]
                 last = title
         of_help = (HELP, "this page")
         if self.more is not None:
@@ -88,7 +107,9 @@ class OptionParser(argparse.ArgumentParser):
         command_word = "[COMMAND]" if self.commands else ""
         metavars = (argument.metavar for argument in self.arguments)
         words = (self.launcher, self.prog, command_word, *metavars, "[OPTIONS]")
-        return help_page(" ".join(filter(None, words)), self.description or "", groups, self.epilog or "")
+        return help_page(
+            " ".join(filter(None, words)), self.description or "", groups, self.epilog or ""
+        )
 
     def given_options(self, words: Sequence[str]) -> list[str]:
         """Return the long flags of the options that were typed, whatever their values."""
@@ -100,7 +121,10 @@ class OptionParser(argparse.ArgumentParser):
         finally:
             for action in self._actions:
                 action.default = defaults[action.dest]
-        by_name = {option.parameter: option.long_flag for option in chain.from_iterable(self.groups.values())}
+        by_name = {
+            option.parameter: option.long_flag
+            for option in chain.from_iterable(self.groups.values())
+        }
         return [by_name[name] for name in typed if name in by_name]
 
     def check_bounds(self, values: Mapping[str, Any]) -> None:
@@ -120,14 +144,20 @@ class OptionParser(argparse.ArgumentParser):
         near = ""
         if unknown:
             near = did_you_mean(unknown[1], names).replace("mean ", "mean --")
-        raise UnusableError(self.prog.removeprefix("hpccoll "), f"{message}: {near}see '{self.prog} --help'")
+        raise UnusableError(
+            self.prog.removeprefix("hpccoll "), f"{message}: {near}see '{self.prog} --help'"
+        )
 
 
 class _HelpAction(argparse.Action):
     """Prints the help, and ends the program."""
 
     def __call__(
-        self, parser: argparse.ArgumentParser, _namespace: object, _values: object, option_string: str | None = None
+        self,
+        parser: argparse.ArgumentParser,
+        _namespace: object,
+        _values: object,
+        option_string: str | None = None,
     ) -> None:
         assert isinstance(parser, OptionParser)  # noqa: S101
         print(parser.page(everything=option_string == HELP_ALL))
@@ -156,7 +186,9 @@ def _path(text: str) -> Path:
     path = Path(text)
     if not text:
         raise argparse.ArgumentTypeError("the name of the file is empty")
-    if len(os.fsencode(text)) > MAX_PATH_BYTES or any(len(os.fsencode(p)) > MAX_NAME_BYTES for p in path.parts):
+    if len(os.fsencode(text)) > MAX_PATH_BYTES or any(
+        len(os.fsencode(p)) > MAX_NAME_BYTES for p in path.parts
+    ):
         raise argparse.ArgumentTypeError(f"{abbreviate(text)} is too long for the name of a file")
     return path
 

@@ -51,10 +51,11 @@ def predict(
 ) -> int:
     """Predict the times of algorithms on any number of nodes.
 
-    Schedules are simulated on a fitted machine or a described cluster. Each of these times has an interval, and its
-    distance from the nearest measurement. --out F.h5 writes a raw file: report draws its times dashed, formulas dotted,
-    and answers leave them out. With --against, measured times are compared with predicted ones, as by accept --ratios;
-    ends with 3 if a file cannot be read. Ctrl-C prints what is complete, and ends with 130.
+    Schedules are simulated on a fitted machine or a described cluster. Each of these times has an
+    interval, and its distance from the nearest measurement. --out F.h5 writes a raw file: report
+    draws its times dashed, formulas dotted, and answers leave them out. With --against, measured
+    times are compared with predicted ones, as by accept --ratios; ends with 3 if a file cannot be
+    read. Ctrl-C prints what is complete, and ends with 130.
     """
     from hpccoll.cases.algorithm_files import with_files
     from hpccoll.common.quantities import TIMES
@@ -77,10 +78,16 @@ def predict(
         return show_ratios(read_all(against), model, "--against", as_json=as_json)
     names, sizes = _names_and_sizes(algorithms, begin, end, factor, collective)
     request = Request(
-        nodes=common.parse_counts(nodes, "--nodes"), sizes=sizes, collective=collective, algorithms=with_files(names),
-        ranks_per_node=ranks_per_node, dtype=DTYPE.read("-d", dtype), aggregators=aggregators, mapping=mapping,
+        nodes=common.parse_counts(nodes, "--nodes"),
+        sizes=sizes,
+        collective=collective,
+        algorithms=with_files(names),
+        ranks_per_node=ranks_per_node,
+        dtype=DTYPE.read("-d", dtype),
+        aggregators=aggregators,
+        mapping=mapping,
         parameters=dict(map(parse_parameter, param or ())),
-    )  # fmt: skip
+    )
     _check_out(out, model, request)
     with progress_counter("predictions") as progress, interruptible(SIGINT, SIGTERM):
         plan = PredictionPlan.of(model, request, progress)
@@ -100,22 +107,42 @@ PREDICT = Command(
             common.MACHINE,
             common.CLUSTER,
             common.NODES,
-            Option(("--ranks-per-node",), "ranks on each node [the machine's]", metavar="N", kind="number"),
-            Option(("--aggregators",), "aggregators [none; switches: as needed]", metavar="N", kind="number"),
-            Option(("--mapping",), "rank order over racks and nodes: block, cyclic", metavar="NAME"),
+            Option(
+                ("--ranks-per-node",),
+                "ranks on each node [the machine's]",
+                metavar="N",
+                kind="number",
+            ),
+            Option(
+                ("--aggregators",),
+                "aggregators [none; switches: as needed]",
+                metavar="N",
+                kind="number",
+            ),
+            Option(
+                ("--mapping",), "rank order over racks and nodes: block, cyclic", metavar="NAME"
+            ),
             Option(("--rate",), "factor of all rates of the network: x2", metavar="xN"),
         ),
         WHAT: (
             Option(("-c", "--collective"), "collective", "all_reduce", metavar="NAME"),
-            Option(("-a", "--algorithms"), "algorithms, or all [usual ones]; NCCL's are added", metavar="A,.."),
+            Option(
+                ("-a", "--algorithms"),
+                "algorithms, or all [usual ones]; NCCL's are added",
+                metavar="A,..",
+            ),
             Option(("-b", "--begin"), "smallest message size [1K]", metavar="SIZE"),
             Option(("-e", "--end"), "largest message size [1G; with -b that size]", metavar="SIZE"),
             Option(("-f", "--factor"), "ratio of one size to the one before", "4", metavar="N"),
             Option(("-d", "--dtype"), "element type", "float32", metavar="TYPE"),
-            Option(("--param",), "parameter of the algorithms: channels=4", metavar="K=V", kind="list"),
+            Option(
+                ("--param",), "parameter of the algorithms: channels=4", metavar="K=V", kind="list"
+            ),
         ),
         common.OUTPUT: (
-            Option(("--question",), "best: a line for each size and number of nodes", metavar="best"),
+            Option(
+                ("--question",), "best: a line for each size and number of nodes", metavar="best"
+            ),
             Option(
                 ("--against",),
                 "results to compare with predictions of the same cases",
@@ -123,13 +150,20 @@ PREDICT = Command(
                 kind="path-list",
             ),
             common.JSON_IN_SI,
-            Option(("--out",), "picture, or raw file for report", metavar="F.html|svg|png|h5", kind="path"),
+            Option(
+                ("--out",),
+                "picture, or raw file for report",
+                metavar="F.html|svg|png|h5",
+                kind="path",
+            ),
         ),
     },
 )
 
 
-def _show(predicted: "Predictions", question: str | None, out: Path | None, *, as_json: bool) -> int:
+def _show(
+    predicted: "Predictions", question: str | None, out: Path | None, *, as_json: bool
+) -> int:
     """Show predictions as lines, JSON or a file, and return the exit code."""
     from hpccoll.model.best_choice import question_rows
     from hpccoll.render import prediction_report
@@ -138,9 +172,13 @@ def _show(predicted: "Predictions", question: str | None, out: Path | None, *, a
     if out:
         _write(predicted, out)
     if question:
-        common.show_found(question_rows(predicted), prediction_report.question_lines(predicted), as_json=as_json)
+        common.show_found(
+            question_rows(predicted), prediction_report.question_lines(predicted), as_json=as_json
+        )
     else:
-        common.show_found(predicted.predictions, prediction_report.prediction_lines(predicted), as_json=as_json)
+        common.show_found(
+            predicted.predictions, prediction_report.prediction_lines(predicted), as_json=as_json
+        )
     if as_json or question:
         for line in prediction_report.left_out_lines(predicted.left_out):
             print(f"hpccoll: {line}", file=sys.stderr)
@@ -174,7 +212,11 @@ def _write(predicted: "Predictions", out: Path) -> None:
         rows = [one.to_json() for one in predicted.predictions]
         title = f"{predicted.request.collective} on {predicted.machine.name}: {join_words(predicted.kinds)}"
         write_prediction_chart(
-            rows, map_cells(predicted), out, title, machine_lines(predicted.machine, predicted.kinds)
+            rows,
+            map_cells(predicted),
+            out,
+            title,
+            machine_lines(predicted.machine, predicted.kinds),
         )
 
 

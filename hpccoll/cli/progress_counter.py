@@ -27,7 +27,9 @@ class ProgressDisplay:
         self.state: tuple[int, int | None, str, float | None] | None = None
         self.stream, self.ended, self.lock = sys.stderr, Event(), Lock()
 
-    def __call__(self, done: int, of: int | None = None, doing: str = "", left_s: float | None = None) -> None:
+    def __call__(
+        self, done: int, of: int | None = None, doing: str = "", left_s: float | None = None
+    ) -> None:
         """Take note of how many of how many are done, of what is being done, and of the estimated seconds left."""
         self.state = done, of, doing, left_s
 

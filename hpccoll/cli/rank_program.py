@@ -49,7 +49,8 @@ class RankProgram(Protocol):
 def run_rank(argv: Sequence[str], make: Callable[[Sequence[str]], RankProgram]) -> int:
     """Run the program that ``make`` returns for the options ``argv`` on this rank, and return its exit code.
 
-    Only rank 0 prints errors of the input; any other exception aborts all ranks after its traceback.
+    Only rank 0 prints errors of the input; any other exception aborts all ranks after its
+    traceback.
     """
     try:
         code = _run(argv, make)
@@ -88,7 +89,8 @@ def _run_ranks(program: RankProgram) -> int:
     check_resources("MPI", files=16, threads=4)
     stop = mpi_startup.StopSignal()
     mpi_startup.start_deadline()
-    comm = mpi_startup.start_mpi(program.device)  # only now: --help and errors of options need no MPI
+    # only now: --help and errors of options need no MPI
+    comm = mpi_startup.start_mpi(program.device)
     from hpccoll.measure.ranks import Ranks, abort_job
     from hpccoll.measure.roll_call import call_roll
 
@@ -109,12 +111,15 @@ def _run_ranks(program: RankProgram) -> int:
     return code
 
 
-def _report_failure(runner: "JobRunner | None", error: BaseException, *, alone: bool = False) -> bool:
+def _report_failure(
+    runner: "JobRunner | None", error: BaseException, *, alone: bool = False
+) -> bool:
     """Report the exception that ends this rank: in one line if the rank stalled, or if its GPU or the system failed.
 
     Any other exception is reported with its traceback.
 
-    Return whether it shall be raised: what the system refuses to a rank that is ``alone``, for which no other waits.
+    Return whether it shall be raised: what the system refuses to a rank that is ``alone``, for
+    which no other waits.
     """
     refusal = refusal_of(error)
     if alone and refusal:

@@ -15,14 +15,19 @@ class Entry(NamedTuple):
 
     name: str  # a key, a column, a variable or a setting
     meaning: str  # what it is, as a phrase
-    details: Mapping[str, str | bool]  # what else is known of it, such as its default, its type and its unit
+    # what else is known of it, such as its default, its type and its unit
+    details: Mapping[str, str | bool]
 
 
 def reference_lines(entries: list[Entry]) -> Iterator[str]:
     """Yield a line for each entry: its name, its meaning, and the details in brackets."""
     width = max(len(entry.name) for entry in entries)
     for entry in entries:
-        known = (name if value is True else f"{name} {value}" for name, value in entry.details.items() if value)
+        known = (
+            name if value is True else f"{name} {value}"
+            for name, value in entry.details.items()
+            if value
+        )
         yield f"{entry.name:<{width}}  {entry.meaning}{in_brackets('; '.join(known))}"
 
 
@@ -35,7 +40,12 @@ def _columns() -> Iterator[Entry]:
         if column.absent is not None:
             absent = str(column.absent) or "empty"
         kind = stored.get(column.dtype, column.dtype)
-        details = {"type": kind, "unit": column.unit, "absent": absent, "by": ", ".join(column.dims)}
+        details = {
+            "type": kind,
+            "unit": column.unit,
+            "absent": absent,
+            "by": ", ".join(column.dims),
+        }
         yield Entry(column.name, column.meaning, details)
 
 
@@ -58,7 +68,11 @@ def _machine() -> Iterator[Entry]:
     from hpccoll.model.machine_sections import Quantity
 
     parts = tuple(f".{key}" for key in Quantity.model_fields)  # of every number; listed once
-    yield from (entry for entry in _keys(MachineFile) if entry.name.count(".") < 2 or not entry.name.endswith(parts))
+    yield from (
+        entry
+        for entry in _keys(MachineFile)
+        if entry.name.count(".") < 2 or not entry.name.endswith(parts)
+    )
     yield from _keys(Quantity, "NUMBER.")
 
 
@@ -94,7 +108,9 @@ def _plain(default: object) -> str:
         values = [default]
     if not all(isinstance(value, bool | int | float | str) for value in values):
         return ""
-    return ", ".join(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
+    return ", ".join(
+        str(value).lower() if isinstance(value, bool) else str(value) for value in values
+    )
 
 
 def _sections_of(module: str, name: str) -> Callable[[], Iterator[Entry]]:
@@ -102,8 +118,13 @@ def _sections_of(module: str, name: str) -> Callable[[], Iterator[Entry]]:
 
 
 REFERENCES: Mapping[str, Callable[[], Iterator[Entry]]] = {
-    "sweep": _sections_of("sweep_file", "Sweep"), "site": _sections_of("site_file", "Site"), "machine": _machine,
-    "clusters": _clusters, "columns": _columns, "variables": _variables, "settings": _settings,
-}  # fmt: skip
-"""The tables: keys of sweep files, of site files and of machine files; described clusters; datasets of raw files;
-environment variables of named variants; settings of NCCL's communicators."""
+    "sweep": _sections_of("sweep_file", "Sweep"),
+    "site": _sections_of("site_file", "Site"),
+    "machine": _machine,
+    "clusters": _clusters,
+    "columns": _columns,
+    "variables": _variables,
+    "settings": _settings,
+}
+"""The tables: keys of sweep files, of site files and of machine files; described clusters; datasets
+of raw files; environment variables of named variants; settings of NCCL's communicators."""

@@ -19,11 +19,15 @@ def report(paths: list[Path], out: Path | None = None) -> int:
     directory = out or default_directory(paths)
     lost = other_inputs(paths, directory)
     if lost and out is None:
-        raise BadInputError("--out", str(directory), f"another directory: it contains the report of {lost}")
+        raise BadInputError(
+            "--out", str(directory), f"another directory: it contains the report of {lost}"
+        )
     where = "; --out DIR chooses another directory"
     if out or paths[0].is_dir():
         where = ""
-    return write_report(paths, directory, f"{where}; it replaces the report of {lost}" if lost else where)
+    return write_report(
+        paths, directory, f"{where}; it replaces the report of {lost}" if lost else where
+    )
 
 
 REPORT = Command(
@@ -90,9 +94,18 @@ EXPORT = Command(
     options={
         OPTIONS: (
             Option(
-                ("--format",), "output format: json, csv, nccl-tests or lines", "json", name="format_", metavar="FORMAT"
+                ("--format",),
+                "output format: json, csv, nccl-tests or lines",
+                "json",
+                name="format_",
+                metavar="FORMAT",
             ),
-            Option(("--rule", "--timing"), "rule for the time of an operation: max or span", "max", metavar="RULE"),
+            Option(
+                ("--rule", "--timing"),
+                "rule for the time of an operation: max or span",
+                "max",
+                metavar="RULE",
+            ),
         )
     },
 )
@@ -101,8 +114,8 @@ EXPORT = Command(
 def status(paths: list[Path] | None = None, *, as_json: bool = False) -> int:
     """Show progress, gaps and damage of results.
 
-    Each job or raw file has a line with its cases, and the reasons of those that are missing. Ends with 3 if something
-    is missing or damaged.
+    Each job or raw file has a line with its cases, and the reasons of those that are missing. Ends
+    with 3 if something is missing or damaged.
     """
     from hpccoll.analysis.sweep_status import sweep_statuses
     from hpccoll.cases.plan import PLAN_FILE
@@ -115,7 +128,12 @@ def status(paths: list[Path] | None = None, *, as_json: bool = False) -> int:
     from hpccoll.sweep.workflow import is_running
 
     paths = paths or [newest_sweep(Path("results"))]
-    paths += [plan.parent for path in paths if path.is_dir() for plan in sorted(path.glob(f"*/{PLAN_FILE}"))]
+    paths += [
+        plan.parent
+        for path in paths
+        if path.is_dir()
+        for plan in sorted(path.glob(f"*/{PLAN_FILE}"))
+    ]
     directories = [path for path in paths if path.is_dir()]
     running = [path for path in directories if is_running(path)]
     for path in directories:
@@ -123,8 +141,12 @@ def status(paths: list[Path] | None = None, *, as_json: bool = False) -> int:
             SlurmMonitor(path).poll_now()  # the sweep that recorded them has ended
     files = read_all(paths, shows_damage=True)
     statuses = sweep_statuses(files, running)
-    show_found(statuses, (line for each in statuses for line in status_lines(each)), as_json=as_json)
-    return report_damaged(files) or (0 if all(each.is_complete for each in statuses) else INCOMPLETE)
+    show_found(
+        statuses, (line for each in statuses for line in status_lines(each)), as_json=as_json
+    )
+    return report_damaged(files) or (
+        0 if all(each.is_complete for each in statuses) else INCOMPLETE
+    )
 
 
 STATUS = Command(

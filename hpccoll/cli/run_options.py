@@ -42,7 +42,9 @@ Every result is checked; native is the library's own call; 1K is 1024 bytes.
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = OptionParser("run", RUN_SUMMARY, RUN_OPTIONS, (FOR_THE_WORKFLOW,), RUN_END, launcher=MPIEXEC)
+    parser = OptionParser(
+        "run", RUN_SUMMARY, RUN_OPTIONS, (FOR_THE_WORKFLOW,), RUN_END, launcher=MPIEXEC
+    )
     parser.set_defaults(command=None, dry_run=False)
     return parser
 
@@ -51,7 +53,8 @@ def job_from_args(arguments: argparse.Namespace, launched: "Layout") -> Job:
     """Return the job that the command line describes, for the layout of the running ranks.
 
     Raises:
-        BadInputError: if a value is invalid, or a variable of this process overrides a setting of NCCL's communicators.
+        BadInputError: if a value is invalid, or a variable of this process overrides a setting of
+            NCCL's communicators.
     """
     from hpccoll.analysis.choice_table import TuneTable
     from hpccoll.cases.catalogue import load_job
@@ -97,11 +100,20 @@ def _job_from_options(arguments: argparse.Namespace, launched: "Layout") -> Job:
         raise BadInputError("--executor", arguments.executor, EXECUTORS)
     cases = tuple(expand_cases(request, layout.workers))
     job = Job(
-        name=RUN_JOB, ranks=layout.workers, nodes=layout.nodes, aggregators=layout.aggregators,
-        **variant_settings(arguments), seed=read_option("--seed", arguments.seed), effort=_effort(arguments),
-        table=table, executor=arguments.executor, models=request.models, plans=file_paths(cases),
-        extensions=tables_of_cases(cases), cases=cases,
-    )  # fmt: skip
+        name=RUN_JOB,
+        ranks=layout.workers,
+        nodes=layout.nodes,
+        aggregators=layout.aggregators,
+        **variant_settings(arguments),
+        seed=read_option("--seed", arguments.seed),
+        effort=_effort(arguments),
+        table=table,
+        executor=arguments.executor,
+        models=request.models,
+        plans=file_paths(cases),
+        extensions=tables_of_cases(cases),
+        cases=cases,
+    )
     check_job(job)
     return job
 
@@ -117,7 +129,9 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     if arguments.root and not family.rooted:
         raise BadInputError("root", root, f"none: {family.name} has no root")
     if arguments.in_place and not family.in_place:
-        expected = "left out: the contribution and the result of this collective have separate buffers"
+        expected = (
+            "left out: the contribution and the result of this collective have separate buffers"
+        )
         raise BadInputError("--in-place", family.name, expected)
     common = common_lists(arguments)
     timings = split_words(given_or_usual(arguments.timing, _default_timing(common["transports"])))
@@ -132,14 +146,21 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     given = parameter_values(arguments.param)
     calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
     return CaseRequest(
-        **common, collectives=[family.name], algorithms=algorithms, timings=timings, roots=[root],
+        **common,
+        collectives=[family.name],
+        algorithms=algorithms,
+        timings=timings,
+        roots=[root],
         loads=split_words(arguments.load),
         sizes=sizes_between(arguments.begin, largest, read_option("-f", arguments.factor)),
         in_place=(True,) if arguments.in_place else (False, True),
-        pairs=list(dict.fromkeys((root, _rank_from_end(peer, workers)) for peer in calls.get("peer", []))),
-        concurrent=calls.get("concurrent", []), traffic=calls.get("traffic", []),
+        pairs=list(
+            dict.fromkeys((root, _rank_from_end(peer, workers)) for peer in calls.get("peer", []))
+        ),
+        concurrent=calls.get("concurrent", []),
+        traffic=calls.get("traffic", []),
         params=parameters_of(family.name, algorithms, given),
-    )  # fmt: skip
+    )
 
 
 def given_or_usual(value: str | None, usual: str) -> str:
@@ -171,10 +192,12 @@ def common_lists(arguments: argparse.Namespace) -> dict[str, Any]:
     from hpccoll.schedule import DTYPE
 
     return {
-        "devices": [arguments.device], "transports": split_words(arguments.transport),
-        "dtypes": [DTYPE.read("-d", arguments.dtype)], "ops": [arguments.op],
+        "devices": [arguments.device],
+        "transports": split_words(arguments.transport),
+        "dtypes": [DTYPE.read("-d", arguments.dtype)],
+        "ops": [arguments.op],
         "mappings": [None] if arguments.mapping is None else split_words(arguments.mapping),
-    }  # fmt: skip
+    }
 
 
 def parameters_of(
@@ -207,11 +230,12 @@ def split_words(text: str) -> list[str]:
 def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the variant of a command line, its variables, and its settings of NCCL's communicators.
 
-    Settings without --variant form a variant of their own, named after them, so that no row is mistaken for NCCL's
-    defaults.
+    Settings without --variant form a variant of their own, named after them, so that no row is
+    mistaken for NCCL's defaults.
 
     Raises:
-        BadInputError: if the variant or a setting is unknown, or a variable of the variant overrides a setting.
+        BadInputError: if the variant or a setting is unknown, or a variable of the variant
+            overrides a setting.
     """
     if arguments.variant is None and not arguments.communicator:
         return {"variant": None, "environment": {}, "communicator": {}}
@@ -220,12 +244,16 @@ def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
     if arguments.variant is not None and arguments.variant not in named_variants():
         near = did_you_mean(arguments.variant, named_variants())
-        raise BadInputError("--variant", arguments.variant, f"{near}choose from {', '.join(short_names())}")
+        raise BadInputError(
+            "--variant", arguments.variant, f"{near}choose from {', '.join(short_names())}"
+        )
     settings = dict(parse_parameter(text, "--communicator") for text in arguments.communicator)
     environment = named_variants()[arguments.variant].environment if arguments.variant else {}
     communicator = variant_communicator(arguments.variant, settings, "--communicator")
     for setting, name in overridden_settings(environment, communicator):
-        expected = f"no such setting with --variant {arguments.variant}, whose {name} would override it"
+        expected = (
+            f"no such setting with --variant {arguments.variant}, whose {name} would override it"
+        )
         raise BadInputError(f"--communicator.{setting}", communicator[setting], expected)
     return {
         "variant": arguments.variant or ",".join(arguments.communicator) or None,
@@ -236,7 +264,9 @@ def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def parse_shape(text: str) -> Shape:
     found = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?:\+([0-9]{1,6}))?", text)
-    nodes, per_node, aggregators = (int(number or 0) for number in found.groups()) if found else (0, 0, 0)
+    nodes, per_node, aggregators = (
+        (int(number or 0) for number in found.groups()) if found else (0, 0, 0)
+    )
     if not 0 < nodes * per_node <= RANKS.maximum:
         expected = f"NODESxRANKS_PER_NODE, such as 4x2, or 1x4+1 with an aggregator; at most {RANKS.maximum} ranks"
         raise BadInputError("--shape", text, expected)
@@ -246,9 +276,10 @@ def parse_shape(text: str) -> Shape:
 def _effort(arguments: argparse.Namespace) -> Effort:
     effort = Effort(
         rounds=read_option("--rounds", arguments.rounds),
-        seconds=read_option("--seconds", arguments.seconds), timeout=read_option("--timeout", arguments.timeout),
+        seconds=read_option("--seconds", arguments.seconds),
+        timeout=read_option("--timeout", arguments.timeout),
         operations=read_option("--operations", arguments.operations),
-    )  # fmt: skip
+    )
     if arguments.warmup is not None:
         warmup = read_option("-w", arguments.warmup)
         effort = replace(effort, warmup=warmup, loop_warmup=warmup)

@@ -76,5 +76,7 @@ def print_ranks(ranks: "Ranks") -> None:
     if ranks.comm.size > 1:
         print(f"# {ranks.comm.size} ranks are connected: {counts}")
     else:
-        print(f"# MPI works, and this rank is alone: {counts}; do: start two ranks to check their connection,")
+        print(
+            f"# MPI works, and this rank is alone: {counts}; do: start two ranks to check their connection,"
+        )
         print("# such as mpiexec -n 2 hpccoll run --check")

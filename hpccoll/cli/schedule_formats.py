@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 class ScheduleTexts(Protocol):
     """Returns the parts of a text that says a schedule in a format."""
 
-    def __call__(self, operation: "RequestedOperation", options: Mapping[str, str], *, printed: bool) -> Iterator[str]:
+    def __call__(
+        self, operation: "RequestedOperation", options: Mapping[str, str], *, printed: bool
+    ) -> Iterator[str]:
         """Return the parts, at most one for each rank; the first has the head.
 
         Args:
@@ -44,16 +46,22 @@ def schedule_format(name: str, options: Mapping[str, str]) -> ScheduleFormat:
     Raises:
         BadInputError: if no extension brings the format, or an option is of another one.
     """
-    formats: dict[str, ScheduleFormat] = {brought.name: brought for brought in contributions("schedule_formats")}
+    formats: dict[str, ScheduleFormat] = {
+        brought.name: brought for brought in contributions("schedule_formats")
+    }
     if not formats:
-        raise UnusableError("--format", "no extension that writes schedules for other programs is installed")
+        raise UnusableError(
+            "--format", "no extension that writes schedules for other programs is installed"
+        )
     if name not in formats:
         raise BadInputError("--format", name, formats)
     for brought in formats.values():
         for option in brought.options:
             value = options[option.flags[-1]]
             if brought.name != name and value != option.default:
-                raise BadInputError(option.flags[-1], value, f"left out: it is an option of --format {brought.name}")
+                raise BadInputError(
+                    option.flags[-1], value, f"left out: it is an option of --format {brought.name}"
+                )
     return formats[name]
 
 

@@ -33,7 +33,8 @@ def sweep(
 ) -> int:
     """Measure the cases of a sweep file, and write a report.
 
-    Cases with results are not measured again. Arguments after -- are passed to Snakemake; -- -n is a dry run.
+    Cases with results are not measured again. Arguments after -- are passed to Snakemake; -- -n is
+    a dry run.
     """
     from hpccoll.render.plan_text import plan_summary
     from hpccoll.sweep import workflow
@@ -54,7 +55,9 @@ def sweep(
         monitor = None
         if plan.launcher.slurm:
             monitor = SlurmMonitor(out, every_s)
-        orphans = workflow.kill_orphans(out) + (monitor.cancel_and_wait("the next sweep ended it") if monitor else [])
+        orphans = workflow.kill_orphans(out) + (
+            monitor.cancel_and_wait("the next sweep ended it") if monitor else []
+        )
         for orphan in orphans:
             print(f"ended an orphan of an earlier sweep: {orphan}", file=sys.stderr)
         write_plan(plan, out)
@@ -65,12 +68,16 @@ def sweep(
             show(counter.count())
         if code not in (0, INTERRUPTED):
             last_line = to_one_line(workflow.last_log_line(out))
-            print(f"snakemake ended with {code} ({last_line}): see {out}/logs/snakemake.log", file=sys.stderr)
+            print(
+                f"snakemake ended with {code} ({last_line}): see {out}/logs/snakemake.log",
+                file=sys.stderr,
+            )
         slow = plan.diagnose is not None and print_diagnoses(plan, out)
         print("writing the report", file=sys.stderr)
         try:
             return write_report([out], out / "report") or (INCOMPLETE if code or slow else 0)
-        except BadInputError as error:  # such as a full disk; the results remain for 'hpccoll report'
+        # such as a full disk; the results remain for 'hpccoll report'
+        except BadInputError as error:
             print(f"hpccoll: {error}", file=sys.stderr)
             return INCOMPLETE
 
@@ -79,12 +86,21 @@ SWEEP = Command(
     name="sweep",
     run=sweep,
     example="Example: hpccoll sweep my.yaml --out results/tuesday -- --cores 1",
-    arguments=(PositionalArgument("config", "sweep file [a small sweep of about a minute]", "[CONFIG]", kind="path"),),
+    arguments=(
+        PositionalArgument(
+            "config", "sweep file [a small sweep of about a minute]", "[CONFIG]", kind="path"
+        ),
+    ),
     options={
         OPTIONS: (
             PROFILE,
             SITE,
-            Option(("--out",), "directory of the results [results/NAME of the sweep file]", metavar="DIR", kind="path"),
+            Option(
+                ("--out",),
+                "directory of the results [results/NAME of the sweep file]",
+                metavar="DIR",
+                kind="path",
+            ),
         )
     },
 )
@@ -114,12 +130,18 @@ def print_diagnoses(plan: "Plan", out: Path) -> int:
 
 
 def plan(
-    config: Path, profile: str | None = None, site: str | None = None, out: Path | None = None, *, as_json: bool = False
+    config: Path,
+    profile: str | None = None,
+    site: str | None = None,
+    out: Path | None = None,
+    *,
+    as_json: bool = False,
 ) -> None:
     """Show the jobs of a sweep file and the skipped cases.
 
-    Each job is shown with its environment and the evidence that it requires. Nothing is submitted. Without --profile, a
-    sweep over nodes or for a --site is planned offline, on any machine; with a Slurm profile the cluster is queried.
+    Each job is shown with its environment and the evidence that it requires. Nothing is submitted.
+    Without --profile, a sweep over nodes or for a --site is planned offline, on any machine; with a
+    Slurm profile the cluster is queried.
     """
     from hpccoll.render.plan_text import plan_json, plan_lines
     from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
@@ -139,9 +161,15 @@ PLAN = Command(
     arguments=(PositionalArgument("config", "sweep file", "CONFIG", kind="path"),),
     options={
         OPTIONS: (
-            Option(("--profile",), "local, slurm, slurm-nodbd or testbed [for a cluster: offline]", metavar="NAME"),
+            Option(
+                ("--profile",),
+                "local, slurm, slurm-nodbd or testbed [for a cluster: offline]",
+                metavar="NAME",
+            ),
             SITE,
-            Option(("--out",), "directory for plan.json and the job files", metavar="DIR", kind="path"),
+            Option(
+                ("--out",), "directory for plan.json and the job files", metavar="DIR", kind="path"
+            ),
             JSON,
         )
     },
@@ -168,7 +196,9 @@ LAUNCH = Command(
         PositionalArgument("plan_file", "plan.json of a sweep", "PLAN", kind="path"),
         PositionalArgument("job", "name of one of its jobs", "JOB"),
     ),
-    options={OPTIONS: (Option(("--out",), "raw file", metavar="F.h5", kind="path", required=True),)},
+    options={
+        OPTIONS: (Option(("--out",), "raw file", metavar="F.h5", kind="path", required=True),)
+    },
 )
 
 

@@ -30,15 +30,20 @@ def _print_damaged(lines: Sequence[str]) -> None:
 
 
 def trace(
-    files: list[Path], *, against: list[Path] | None = None, out: Path | None = None, as_json: bool = False
+    files: list[Path],
+    *,
+    against: list[Path] | None = None,
+    out: Path | None = None,
+    as_json: bool = False,
 ) -> int:
     """Show who waits for whom in a recorded job, and what is slow.
 
-    It reads dumps of PyTorch's Flight Recorder, reports of ncclras, traces of PyTorch's profiler and its execution
-    traces, files of NCCL's Inspector, and logs of NCCL. Dumps, reports or logs of two times tell late ranks from absent
-    ones: give the files of both. Nothing in a file is executed. Ends with 3 if an operation cannot end because a rank
-    is missing or failed, if a file cannot be read, or if no operation is recorded of a rank or of the whole job. A late
-    rank slows the job, and the command ends with 0.
+    It reads dumps of PyTorch's Flight Recorder, reports of ncclras, traces of PyTorch's profiler
+    and its execution traces, files of NCCL's Inspector, and logs of NCCL. Dumps, reports or logs of
+    two times tell late ranks from absent ones: give the files of both. Nothing in a file is
+    executed. Ends with 3 if an operation cannot end because a rank is missing or failed, if a file
+    cannot be read, or if no operation is recorded of a rank or of the whole job. A late rank slows
+    the job, and the command ends with 0.
     """
     from hpccoll.common.memory import collector_paused
     from hpccoll.judge.against_curve import against_curves

@@ -4,7 +4,12 @@ from pathlib import Path
 
 from hpccoll.cli.command import Command
 from hpccoll.cli.common import JSON_IN_SI, PATHS, report_damaged, report_loaded, show_found
-from hpccoll.cli.library_tables import OWN_FORMAT, tables_that_read, tables_that_write, words_of_tables
+from hpccoll.cli.library_tables import (
+    OWN_FORMAT,
+    tables_that_read,
+    tables_that_write,
+    words_of_tables,
+)
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import BadInputError, UnusableError
@@ -24,15 +29,19 @@ def tune(
 ) -> int:
     """Build a table of the best algorithms, judge one, or check one of {libraries}.
 
-    The algorithm auto selects by this table, size by size. With --format, the table is for programs that use that
-    library, of its own algorithms. Judge a table by other results than those it was built from. Ends with 3 if a file
-    cannot be read, or a checked table does not do what it says.
+    The algorithm auto selects by this table, size by size. With --format, the table is for programs
+    that use that library, of its own algorithms. Judge a table by other results than those it was
+    built from. Ends with 3 if a file cannot be read, or a checked table does not do what it says.
     """
-    if (lint and (paths or out or judge or verify)) or (table_format and not (lint or out or verify)):
+    if (lint and (paths or out or judge or verify)) or (
+        table_format and not (lint or out or verify)
+    ):
         why = "--lint F with --format and --json alone, and --format with --out, --lint or --verify"
         raise UnusableError("hpccoll tune", why)
     if lint:
-        return tables_that_read(lint, table_format, "--lint").lint(lint, table_format, as_json=as_json)
+        return tables_that_read(lint, table_format, "--lint").lint(
+            lint, table_format, as_json=as_json
+        )
     from hpccoll.analysis.choice_table import TuneTable, load_table
     from hpccoll.analysis.judge_table import judge_table
     from hpccoll.analysis.recommendations import Advice
@@ -56,7 +65,9 @@ def tune(
     results = read_results(paths)
     if verify:
         tables = tables_that_read(verify, table_format, "--verify")
-        return tables.verify(results, verify, table_format, as_json=as_json) or report_damaged(results)
+        return tables.verify(results, verify, table_format, as_json=as_json) or report_damaged(
+            results
+        )
     if out and table_format and for_library:
         tables_that_write(table_format).write(results, table_format, out, as_json=as_json)
     elif judge:
@@ -66,10 +77,15 @@ def tune(
         kept = without_plans(results)
         advice = Advice(kept)
         write_table(build_table(kept, advice), out)
-        lines = [*choice_table_lines(kept, Answers(advice.recommendations)), *table_warnings(kept, advice)]
+        lines = [
+            *choice_table_lines(kept, Answers(advice.recommendations)),
+            *table_warnings(kept, advice),
+        ]
         lines += [finding.with_remedy for finding in table_load_findings(kept, advice)]
         if count := len(results.rows) - len(kept.rows):
-            lines.append(f"left out: {format_count(count, 'result')} of plans, which a table cannot name")
+            lines.append(
+                f"left out: {format_count(count, 'result')} of plans, which a table cannot name"
+            )
         print("\n".join((*lines, f"table: {out}")))
     return report_damaged(results)
 
@@ -81,7 +97,11 @@ TUNE = Command(
     example="Example: hpccoll tune results/default --out table.json",
     arguments=(
         PositionalArgument(
-            "paths", "raw files, or directories with raw files", "[PATHS...]", kind="path", repeated=True
+            "paths",
+            "raw files, or directories with raw files",
+            "[PATHS...]",
+            kind="path",
+            repeated=True,
         ),
     ),
     options={
@@ -93,7 +113,12 @@ TUNE = Command(
                 metavar="TABLE.json",
                 kind="path",
             ),
-            Option(("--lint",), "tuning table of another library to check, instead of PATHS", metavar="F", kind="path"),
+            Option(
+                ("--lint",),
+                "tuning table of another library to check, instead of PATHS",
+                metavar="F",
+                kind="path",
+            ),
             Option(
                 ("--verify",),
                 "such a table: does the library do in PATHS what it says, and what does it gain",
@@ -107,18 +132,29 @@ TUNE = Command(
                 name="table_format",
                 metavar="NAME",
             ),
-            Option(("--json",), "JSON output; of --out, with --format only", name="as_json", kind="flag"),
+            Option(
+                ("--json",),
+                "JSON output; of --out, with --format only",
+                name="as_json",
+                kind="flag",
+            ),
         )
     },
 )
 
 
-def fit(paths: list[Path], out: Path | None = None, declare: Path | None = None, *, as_json: bool = False) -> int:
+def fit(
+    paths: list[Path],
+    out: Path | None = None,
+    declare: Path | None = None,
+    *,
+    as_json: bool = False,
+) -> int:
     """Fit a machine to ping-pongs and other patterns.
 
-    Its predictions are compared with all other measurements: the output begins with the errors on these. Measure
-    workflows/config/calibrate.yaml on few nodes, and the cases to predict on more nodes. Ends with 3 if a file cannot
-    be read.
+    Its predictions are compared with all other measurements: the output begins with the errors on
+    these. Measure workflows/config/calibrate.yaml on few nodes, and the cases to predict on more
+    nodes. Ends with 3 if a file cannot be read.
     """
     from hpccoll.common.yaml_model import load_yaml
     from hpccoll.model.machine_file import write_machine
@@ -137,7 +173,9 @@ def fit(paths: list[Path], out: Path | None = None, declare: Path | None = None,
         fitted = [each for each in models if each.machine]
         if len(fitted) > 1:
             several = ", ".join(f"{each.measured_on[1]} over {each.over}" for each in fitted)
-            raise BadInputError("--out", str(out), f"results of one machine and transport, not of {several}")
+            raise BadInputError(
+                "--out", str(out), f"results of one machine and transport, not of {several}"
+            )
         write_machine(fitted[0].machine_file(), out)
     show_found(models, (line for each in models for line in model_lines(each)), as_json=as_json)
     if out and not as_json:
@@ -153,7 +191,12 @@ FIT = Command(
     arguments=(PATHS,),
     options={
         OPTIONS: (
-            Option(("--out",), "file of the fitted machine, for predict", metavar="MACHINE.json", kind="path"),
+            Option(
+                ("--out",),
+                "file of the fitted machine, for predict",
+                metavar="MACHINE.json",
+                kind="path",
+            ),
             Option(
                 ("--declare",),
                 "sections cpus, uplink, memory, aggregators or layout of a machine file",

@@ -30,6 +30,8 @@ class DecidedCases:
         needed = str(self.required)
         if self.required is None:
             needed = f"at least {LEAST_SHARE:.0%}"
-        counted = f"{self.decided} of {format_count(self.cases, self.noun)} decided, {needed} required"
+        counted = (
+            f"{self.decided} of {format_count(self.cases, self.noun)} decided, {needed} required"
+        )
         remedy = "see the reasons above, measure more rounds where it is too noisy, or require another number"
         return f"not decided: {counted}; do: {remedy} by --require N"

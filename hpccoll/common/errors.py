@@ -127,9 +127,18 @@ class ResourceError(UnusableError):
 
 
 PATH_ERRNOS = (
-    errno.ENOENT, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM,
-    errno.EROFS, errno.ENXIO, errno.EINVAL,
-)  # fmt: skip
+    errno.ENOENT,
+    errno.EEXIST,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENXIO,
+    errno.EINVAL,
+)
 """Errors of a name or of permissions, which the user who gave the name can correct."""
 
 _LIMITS = {
@@ -139,7 +148,15 @@ _LIMITS = {
 """The limit of a process behind an error: its option of ulimit, its number, and the bytes in a unit of ulimit."""
 
 
-_SYSTEM_ERRNOS = (*_LIMITS, *PATH_ERRNOS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENFILE, errno.ESTALE)
+_SYSTEM_ERRNOS = (
+    *_LIMITS,
+    *PATH_ERRNOS,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EIO,
+    errno.ENFILE,
+    errno.ESTALE,
+)
 """Errors for which the system or the user is at fault; any other error of a call is a fault of the program."""
 
 
@@ -171,7 +188,8 @@ def check_resources(
     """
     descriptors, started, done = list[int](), list[Thread](), Event()
     try:
-        mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()  # takes no memory
+        # takes no memory
+        mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()
         _check_file_size(file_bytes)
         descriptors.extend(os.dup(0) for _ in range(files))
         for _ in range(threads):
@@ -180,11 +198,15 @@ def check_resources(
             started.append(thread)
     except (OSError, RuntimeError) as error:
         needed = {
-            "KiB of address space": nbytes >> 10, "more open files": files, "more threads": threads,
+            "KiB of address space": nbytes >> 10,
+            "more open files": files,
+            "more threads": threads,
             "KiB in a file": file_bytes >> 10,
-        }  # fmt: skip
+        }
         words = ", ".join(f"{count} {what}" for what, count in needed.items() if count)
-        raise ResourceError(key, f"{describe_errno(_errno_of(error) or errno.ENOMEM)}; needed: {words}") from None
+        raise ResourceError(
+            key, f"{describe_errno(_errno_of(error) or errno.ENOMEM)}; needed: {words}"
+        ) from None
     finally:
         done.set()
         for thread in started:
@@ -224,8 +246,8 @@ def writing(out: Path) -> Iterator[None]:
 def refusal_of(error: BaseException) -> BadInputError | None:
     """Return the error that one line reports if the input or the system is at fault; None for a fault of the program.
 
-    The system is at fault if it refuses a file, a process, memory or an output stream; libraries report the lack of
-    memory, open files or processes in the text of exceptions of their own.
+    The system is at fault if it refuses a file, a process, memory or an output stream; libraries
+    report the lack of memory, open files or processes in the text of exceptions of their own.
     """
     match error:
         case BadInputError():
@@ -233,12 +255,16 @@ def refusal_of(error: BaseException) -> BadInputError | None:
         case OutputError():
             return ResourceError("stdout", f"cannot be written: {describe_errno(error.number)}")
         case OSError(filename=str() | bytes() | os.PathLike()):
-            if not Path(path := os.fsdecode(error.filename)).is_relative_to(PACKAGE):  # else the installation is broken
+            # else the installation is broken
+            if not Path(path := os.fsdecode(error.filename)).is_relative_to(PACKAGE):
                 return file_error("path", path, error, "used")
-        case RuntimeError() if str(error).startswith("Symlink loop"):  # of pathlib before Python 3.13
+        # of pathlib before Python 3.13
+        case RuntimeError() if str(error).startswith("Symlink loop"):
             return UnusableError("path", str(error))
         case FileNotFoundError():  # of getcwd
-            return UnusableError("working directory", "it no longer exists; do: change to one that exists")
+            return UnusableError(
+                "working directory", "it no longer exists; do: change to one that exists"
+            )
     number = _errno_of(error)
     return ResourceError("system", describe_errno(number)) if number else None
 

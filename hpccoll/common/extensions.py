@@ -1,14 +1,15 @@
 """The door for extensions: packages that bring what the core of hpccoll does not know.
 
-An extension is a package with a table of what it brings (``Extension``). Three come with hpccoll; a site's own package
-names its table in its pyproject.toml, as an entry point::
+An extension is a package with a table of what it brings (``Extension``). Three come with hpccoll; a
+site's own package names its table in its pyproject.toml, as an entry point::
 
     [project.entry-points."hpccoll.extensions"]
     site = "hpccoll_site:EXTENSION"
 
-The core asks the door for the contributions of a kind, and imports what a table names when it is needed. Ranks start by
-the thousand on one file system, so that they never look for entry points: they know the extensions that come with
-hpccoll, and those that their job file names. A rank that a person starts looks for them only if a name is unknown.
+The core asks the door for the contributions of a kind, and imports what a table names when it is
+needed. Ranks start by the thousand on one file system, so that they never look for entry points:
+they know the extensions that come with hpccoll, and those that their job file names. A rank that a
+person starts looks for them only if a name is unknown.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,7 +55,8 @@ class Extension:
     algorithm_formats: Sequence[str] = ()  # each a ``cases.algorithm_files.AlgorithmFormat``
     recognisers: Sequence[str] = ()  # each a ``measure.run.call_evidence.Recogniser``
     importers: Sequence[str] = ()  # each an ``interop.benchmark_output.Importer``
-    commands: Mapping[str, str] = field(default_factory=dict)  # a ``cli.extension_commands.WordsCommand`` by name
+    # a ``cli.extension_commands.WordsCommand`` by name
+    commands: Mapping[str, str] = field(default_factory=dict)
     library_tables: Sequence[str] = ()  # each a ``cli.library_tables.LibraryTables``
     schedule_formats: Sequence[str] = ()  # each a ``cli.schedule_formats.ScheduleFormat``
 

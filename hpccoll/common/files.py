@@ -1,8 +1,10 @@
 """Readers of whole files that people or programs wrote: regular files of at most ``max_bytes`` bytes, text and JSON.
 
-Text is UTF-8, or what its byte order mark names: Windows PowerShell redirects output to files in UTF-16.
+Text is UTF-8, or what its byte order mark names: Windows PowerShell redirects output to files in
+UTF-16.
 
-The ``key`` is the option or key that names the file (``CONFIG``, ``--job``, ``table``); it begins each message.
+The ``key`` is the option or key that names the file (``CONFIG``, ``--job``, ``table``); it begins
+each message.
 """
 
 import codecs
@@ -28,9 +30,12 @@ MAX_CONTAINERS = 1_000_000
 """The maximum number of lists and objects in a JSON text; each takes 30 times the memory of its brackets."""
 
 _KINDS = {
-    stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
-}  # fmt: skip
+}
 
 
 def open_regular(path: Path, key: str) -> BinaryIO:
@@ -43,7 +48,9 @@ def open_regular(path: Path, key: str) -> BinaryIO:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno == errno.ENXIO:  # open() of a socket
-            raise _refusal(key, path, "cannot be read: it is a socket, not a regular file") from None
+            raise _refusal(
+                key, path, "cannot be read: it is a socket, not a regular file"
+            ) from None
         raise file_error(key, path, error) from None
     except ValueError:  # a NUL, or a surrogate that no file system accepts
         raise _refusal(key, path, "is not the name of a file") from None
@@ -51,7 +58,9 @@ def open_regular(path: Path, key: str) -> BinaryIO:
     if kind == stat.S_IFREG:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
-    raise _refusal(key, path, f"cannot be read: it is {_KINDS.get(kind, 'something else')}, not a regular file")
+    raise _refusal(
+        key, path, f"cannot be read: it is {_KINDS.get(kind, 'something else')}, not a regular file"
+    )
 
 
 def _refusal(key: str, path: Path, why: str) -> UnusableError:
@@ -67,7 +76,9 @@ def with_digest(name: str, key: str, max_bytes: int) -> str:
     path = without_digest(name)
     actual = hashlib.sha256(read_bytes(Path(path), key, max_bytes)).hexdigest()[:8]
     if name not in (path, f"{path}#{actual}"):
-        raise BadInputError(key, name, f"the file as it was planned; it has changed since (now #{actual})")
+        raise BadInputError(
+            key, name, f"the file as it was planned; it has changed since (now #{actual})"
+        )
     return f"{path}#{actual}"
 
 
@@ -80,7 +91,8 @@ def read_bytes(path: Path, key: str, max_bytes: int) -> bytes:
     """Return the content of a regular file.
 
     Raises:
-        UnusableError: if the file cannot be read, is not a regular file, or has more than ``max_bytes`` bytes.
+        UnusableError: if the file cannot be read, is not a regular file, or has more than
+            ``max_bytes`` bytes.
     """
     with open_regular(path, key) as file:
         try:
@@ -93,7 +105,10 @@ def read_bytes(path: Path, key: str, max_bytes: int) -> bytes:
 
 
 _PACKED = (
-    ((b"\x1f\x8b", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd"), "it is compressed; do: decompress it"),
+    (
+        (b"\x1f\x8b", b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd"),
+        "it is compressed; do: decompress it",
+    ),
     ((b"PK\x03\x04",), "it is a zip archive; do: unpack it"),
 )
 """First bytes of files that hold text in another form (gzip, xz, bzip2, zstd; zip), and what to do."""
@@ -110,7 +125,11 @@ def unpacking_hint(path: Path, key: str) -> str:
     return next((f": {hint}" for begins, hint in _PACKED if begin.startswith(begins)), "")
 
 
-_ENCODINGS = {codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16", codecs.BOM_UTF8: "UTF-8-sig"}
+_ENCODINGS = {
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+    codecs.BOM_UTF8: "UTF-8-sig",
+}
 """The codecs of texts that begin with a byte order mark."""
 
 
@@ -138,7 +157,8 @@ def read_text(path: Path, key: str, max_bytes: int, errors: str = "strict") -> s
     """Return the text of a regular file; bytes that are not text are an error (``strict``) or U+FFFD (``replace``).
 
     Raises:
-        UnusableError: if the file cannot be read, is not a regular file, is too large or is not text.
+        UnusableError: if the file cannot be read, is not a regular file, is too large or is not
+            text.
     """
     content = read_bytes(path, key, max_bytes)
     encoding = text_encoding(content)
@@ -160,7 +180,8 @@ def read_lines(path: Path, key: str, max_bytes: int) -> Iterator[str]:
     """Yield the lines of a regular file that may be large; U+FFFD replaces bytes that are not text.
 
     Raises:
-        UnusableError: if the file cannot be read, is not a regular file, or has more than ``max_bytes`` bytes.
+        UnusableError: if the file cannot be read, is not a regular file, or has more than
+            ``max_bytes`` bytes.
     """
     with open_regular(path, key) as file:
         try:
@@ -202,7 +223,8 @@ def parse_json(text: str) -> Any:
     """Return the value of a JSON text.
 
     Raises:
-        ValueError: if the text is not JSON (NaN and Infinity are not), or too deeply nested or too large.
+        ValueError: if the text is not JSON (NaN and Infinity are not), or too deeply nested or too
+            large.
     """
     if text.count("[") + text.count("{") > MAX_CONTAINERS:
         raise ValueError(f"it holds more than {MAX_CONTAINERS} lists and objects")

@@ -4,7 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def hashed_words(seed: int, origin: int | NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.uint64]:
+def hashed_words(
+    seed: int, origin: int | NDArray[np.int64], positions: NDArray[np.int64]
+) -> NDArray[np.uint64]:
     """Return hashes (the finaliser of SplitMix64: Steele, Lea, Flood, OOPSLA 2014).
 
     Args:

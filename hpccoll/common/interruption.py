@@ -45,11 +45,13 @@ def interruptible(*numbers: signal.Signals) -> Iterator[None]:
 
 
 @contextmanager
-def _handled(handler: Callable[[int, FrameType | None], None], numbers: Iterable[signal.Signals]) -> Iterator[None]:
+def _handled(
+    handler: Callable[[int, FrameType | None], None], numbers: Iterable[signal.Signals]
+) -> Iterator[None]:
     """Handle signals, also SIGINT where a shell has started this process in the background.
 
-    Such a shell starts it with SIGINT ignored. Python lets only the main thread decide on signals: others change
-    nothing.
+    Such a shell starts it with SIGINT ignored. Python lets only the main thread decide on signals:
+    others change nothing.
     """
     before = {}
     if current_thread() is main_thread():

@@ -95,7 +95,11 @@ class PositiveNumber(Kind[float]):
         return Meta(gt=0, le=self.maximum)
 
     def accepts(self, value: object) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= self.maximum
+        return (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and 0 < value <= self.maximum
+        )
 
     def parse(self, text: str) -> float | None:
         with suppress(ValueError):
@@ -143,7 +147,11 @@ class PrintableText(Kind[str]):
         return Meta(min_length=self.minimum, max_length=self.maximum, pattern=_PRINTABLE)
 
     def accepts(self, value: object) -> bool:
-        return isinstance(value, str) and self.minimum <= len(value) <= self.maximum and value.isprintable()
+        return (
+            isinstance(value, str)
+            and self.minimum <= len(value) <= self.maximum
+            and value.isprintable()
+        )
 
 
 Bound = IntegerRange | PositiveNumber

@@ -1,9 +1,11 @@
 """The prefixes that launchers, container runtimes and collectors of logs put before the lines of a program.
 
-A prefix is not recognised by its form, because there are many: Open MPI's ``--tag-output`` and ``--timestamp-output``,
-``srun -l``, Hydra's ``-prepend-rank``, ``kubectl logs --prefix --timestamps``, stern, docker compose, ``ts``, journald,
-torchrun, Ray, ... It is the text before the first words of a line that the program is known to print, its anchor.
-Times in it differ from line to line, and blanks pad it; the rest names the process that wrote the line.
+A prefix is not recognised by its form, because there are many: Open MPI's ``--tag-output`` and
+``--timestamp-output``, ``srun -l``, Hydra's ``-prepend-rank``,
+``kubectl logs --prefix --timestamps``, stern, docker compose, ``ts``, journald, torchrun, Ray, ...
+It is the text before the first words of a line that the program is known to print, its anchor.
+Times in it differ from line to line, and blanks pad it; the rest names the process that wrote the
+line.
 """
 
 import html
@@ -13,7 +15,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|\ufeff")
+_CONTROLS = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|\ufeff"
+)
 """Escape sequences of terminals (ECMA-48), such as colours, and the byte order mark."""
 
 _CLOCK = (
@@ -71,7 +75,11 @@ def time_of_day_s(text: str) -> float | None:
     hours = int(time["hours"])
     if time["half"]:
         hours = hours % 12 + (12 if time["half"] == "P" else 0)
-    return hours * 3600 + int(time["minutes"]) * 60 + float(f"{time['seconds']}.{time['fraction'] or 0}")
+    return (
+        hours * 3600
+        + int(time["minutes"]) * 60
+        + float(f"{time['seconds']}.{time['fraction'] or 0}")
+    )
 
 
 class PrefixReader:
@@ -84,8 +92,8 @@ class PrefixReader:
     def split(self, line: str) -> tuple[str, str]:
         """Return the writer of a line and its text.
 
-        The writer is the prefix without times; empty if no known prefix begins the line. The text has no escape
-        sequences; one that a collector of logs repeats after ``|`` comes once.
+        The writer is the prefix without times; empty if no known prefix begins the line. The text
+        has no escape sequences; one that a collector of logs repeats after ``|`` comes once.
         """
         text = _CONTROLS.sub("", line)
         first = match.end() if (match := _FIRST_TIME.match(text)) else 0
@@ -109,7 +117,8 @@ class PrefixReader:
                 form = _SECONDS
                 if time["clock"]:
                     form = _CLOCK
-                    if time["year"]:  # a year only if there is one here: a number may follow the prefix
+                    # a year only if there is one here: a number may follow the prefix
+                    if time["year"]:
                         form += _YEAR
                 pattern += rf"\s*(?:{form})\s*"
                 begin = time.end()

@@ -25,9 +25,11 @@ class Option:
 
     flags: tuple[str, ...]  # the short and the long form
     help: str  # a noun phrase
-    default: str | float | bool | None = None  # what is read if it is absent; None: absence has a meaning of its own
+    # what is read if it is absent; None: absence has a meaning of its own
+    default: str | float | bool | None = None
     shown_default: str | None = None  # the default in the help text, if it differs from ``default``
-    key: Key | None = None  # the key of the same meaning, whose bound holds for the option; None for other options
+    # the key of the same meaning, whose bound holds for the option; None for other options
+    key: Key | None = None
     metavar: str | None = None  # the placeholder of the value in the help text
     kind: OptionKind = "value"
     name: str = ""  # of the parameter of the command's function [the long flag]

@@ -4,7 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hpccoll.common.limits import MAX_BYTES, IntegerRange, PositiveNumber
-from hpccoll.common.units import MAX_FACTOR, MAX_QUANTITY, parse_factor, parse_rate, parse_seconds, parse_size
+from hpccoll.common.units import (
+    MAX_FACTOR,
+    MAX_QUANTITY,
+    parse_factor,
+    parse_rate,
+    parse_seconds,
+    parse_size,
+)
 
 
 @dataclass(frozen=True, slots=True)

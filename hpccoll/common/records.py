@@ -36,7 +36,9 @@ def to_builtins(record: object, encode: Callable[[Any], Any] | None = None) -> A
     return msgspec.to_builtins(record, enc_hook=encode)
 
 
-def from_builtins(values: object, kind: type[Record], key: str = "", decode: Decoder | None = None) -> Record:
+def from_builtins(
+    values: object, kind: type[Record], key: str = "", decode: Decoder | None = None
+) -> Record:
     """Return the record of a JSON value; ``key`` is its name in messages, ``decode`` is for types that JSON lacks.
 
     Raises:
@@ -53,13 +55,18 @@ def from_builtins(values: object, kind: type[Record], key: str = "", decode: Dec
 
 
 def load_record(
-    path: Path, key: str, max_bytes: int, kind: type[Record], what: str, ignored: Sequence[str] = (),
+    path: Path,
+    key: str,
+    max_bytes: int,
+    kind: type[Record],
+    what: str,
+    ignored: Sequence[str] = (),
     select: Callable[[dict[str, Any]], dict[str, Any]] = dict,
-) -> Record:  # fmt: skip
+) -> Record:
     """Return the record of a JSON file (see ``read_json``) whose key ``schema`` names its format and version.
 
-    In messages ``what`` says what such a file is; ``ignored`` keys may be in it. ``select`` returns the values that are
-    decoded and checked: of a large file perhaps a part.
+    In messages ``what`` says what such a file is; ``ignored`` keys may be in it. ``select`` returns
+    the values that are decoded and checked: of a large file perhaps a part.
 
     Raises:
         BadInputError: if the file cannot be read, is of an earlier version, or has a wrong value.
@@ -71,7 +78,10 @@ def load_record(
     (schema,) = get_args(*_parts(kind, "schema"))
     if isinstance(values, dict) and (found := values.get("schema")) != schema:
         known = {*get_type_hints(kind)}
-        if str(found or schema).startswith(schema.split()[0]) and len(known & values.keys()) > len(known) // 2:
+        if (
+            str(found or schema).startswith(schema.split()[0])
+            and len(known & values.keys()) > len(known) // 2
+        ):
             raise outdated(path, key)
         raise BadInputError(key, str(path), f"{what} (its schema is {format_value(found)})")
     if isinstance(values, dict):
@@ -88,7 +98,8 @@ def outdated(path: Path, key: str) -> UnusableError:
     """Return the error of a file that an earlier version of hpccoll wrote."""
     why = f"{format_value(str(path))} is of schema 1, and this version of hpccoll reads schema 2"
     return UnusableError(
-        key, f"{why}; do: measure anew, or read it by the last version: pip install {LAST_OF_SCHEMA_1}"
+        key,
+        f"{why}; do: measure anew, or read it by the last version: pip install {LAST_OF_SCHEMA_1}",
     )
 
 
@@ -112,7 +123,9 @@ def _parts(kind: Any, name: str = "") -> tuple[Any, ...]:
     return arguments
 
 
-def _to_bad_input(error: msgspec.ValidationError, values: Any, kind: Any, key: str) -> BadInputError:
+def _to_bad_input(
+    error: msgspec.ValidationError, values: Any, kind: Any, key: str
+) -> BadInputError:
     """Return the error of a value, whose place msgspec names as ``$.cases[0].bytes`` at the end of its message."""
     message, _, place = str(error).partition(" - at ")
     names = []
@@ -157,23 +170,35 @@ def _wrong_entry(values: Mapping[str, Any], kind: Any) -> tuple[str, Any]:
 def _describe(shape: inspect.Type) -> str:
     if isinstance(shape, inspect.UnionType):
         return " or ".join(map(_describe, shape.types))
-    return next((describe(shape) for kind, describe in _WORDS.items() if isinstance(shape, kind)), "a value")
+    return next(
+        (describe(shape) for kind, describe in _WORDS.items() if isinstance(shape, kind)), "a value"
+    )
 
 
 _WORDS: Mapping[type, Callable[[Any], str]] = {
     inspect.NoneType: lambda _: "null",
     inspect.BoolType: lambda _: "true or false",
     inspect.LiteralType: lambda shape: f"choose from {', '.join(map(str, shape.values))}",
-    inspect.IntType: lambda shape: "a whole number" + ("" if shape.ge is None else f" from {shape.ge} to {shape.le}"),
-    inspect.FloatType: lambda shape: "a number" + ("" if shape.le is None else f" above 0, at most {shape.le:g}"),
+    inspect.IntType: lambda shape: (
+        "a whole number" + ("" if shape.ge is None else f" from {shape.ge} to {shape.le}")
+    ),
+    inspect.FloatType: lambda shape: (
+        "a number" + ("" if shape.le is None else f" above 0, at most {shape.le:g}")
+    ),
     inspect.StrType: lambda shape: (
         f"a text of {shape.min_length or 0} to {shape.max_length} printable characters"
         if shape.max_length
         else "a text"
     ),
-    inspect.DictType: lambda shape: f"names{_at_most(shape)}, each with {_describe(shape.value_type)}",
-    inspect.CollectionType: lambda shape: f"a list{_at_most(shape)}, each {_describe(shape.item_type)}",
-    inspect.DataclassType: lambda shape: f"keys and values: {', '.join(field.encode_name for field in shape.fields)}",
+    inspect.DictType: lambda shape: (
+        f"names{_at_most(shape)}, each with {_describe(shape.value_type)}"
+    ),
+    inspect.CollectionType: lambda shape: (
+        f"a list{_at_most(shape)}, each {_describe(shape.item_type)}"
+    ),
+    inspect.DataclassType: lambda shape: (
+        f"keys and values: {', '.join(field.encode_name for field in shape.fields)}"
+    ),
 }
 """What values of a type are, in words."""
 
@@ -190,7 +215,9 @@ def _alternatives(shape: inspect.Type) -> tuple[inspect.Type, ...]:
     return (shape,)
 
 
-def _unknown_keys(value: Any, shape: inspect.Type, key: str) -> Iterator[tuple[str, str, list[str]]]:
+def _unknown_keys(
+    value: Any, shape: inspect.Type, key: str
+) -> Iterator[tuple[str, str, list[str]]]:
     """Yield the place of each key that a record lacks, the key, and the known ones: it may be a misspelt one."""
     for alternative in _alternatives(shape):
         if isinstance(alternative, inspect.DataclassType) and isinstance(value, dict):
@@ -202,7 +229,9 @@ def _unknown_keys(value: Any, shape: inspect.Type, key: str) -> Iterator[tuple[s
                 if part is not None and name in value:
                     place = f"{key}.{name}" if key else name
                     yield from _unknown_keys(value[name], part, place)
-        elif isinstance(alternative, inspect.ListType | inspect.VarTupleType) and isinstance(value, list | tuple):
+        elif isinstance(alternative, inspect.ListType | inspect.VarTupleType) and isinstance(
+            value, list | tuple
+        ):
             for number, item in enumerate(value):
                 yield from _unknown_keys(item, alternative.item_type, f"{key}.{number}")
 
@@ -211,12 +240,18 @@ def _unknown_keys(value: Any, shape: inspect.Type, key: str) -> Iterator[tuple[s
 def _record_parts(kind: type[Any]) -> Mapping[str, inspect.Type | None]:
     """Return the type of each field of a dataclass that holds records; None for other fields."""
     fields: Any = _shape_of(kind)
-    return {field.encode_name: field.type if _holds_records(field.type) else None for field in fields.fields}
+    return {
+        field.encode_name: field.type if _holds_records(field.type) else None
+        for field in fields.fields
+    }
 
 
 def _holds_records(shape: inspect.Type) -> bool:
     return any(
         isinstance(one, inspect.DataclassType)
-        or (isinstance(one, inspect.ListType | inspect.VarTupleType) and _holds_records(one.item_type))
+        or (
+            isinstance(one, inspect.ListType | inspect.VarTupleType)
+            and _holds_records(one.item_type)
+        )
         for one in _alternatives(shape)
     )

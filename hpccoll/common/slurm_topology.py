@@ -1,9 +1,10 @@
 """Slurm's topology: the lines of topology.conf, and those of ``scontrol show topology [NAME]``.
 
-topology/tree has ``SwitchName=s0 Level=0 LinkSpeed=1 Nodes=dev[0-5]``; topology/block, from Slurm 23.11 on, has
-``BlockName=block1 BlockIndex=0 Nodes=node[1-32] BlockSize=32`` (without the size before 24.11) and ``AggregatedBlock=``
-for blocks of blocks; topology/ring (26.05) has ``RingName=ring0 Nodes=node[01-08] RingSize=8``. Without arguments
-scontrol prints the default topology, with a name one of those of topology.yaml (25.05). Sources: topology.conf(5),
+topology/tree has ``SwitchName=s0 Level=0 LinkSpeed=1 Nodes=dev[0-5]``; topology/block, from Slurm
+23.11 on, has ``BlockName=block1 BlockIndex=0 Nodes=node[1-32] BlockSize=32`` (without the size
+before 24.11) and ``AggregatedBlock=`` for blocks of blocks; topology/ring (26.05) has
+``RingName=ring0 Nodes=node[01-08] RingSize=8``. Without arguments scontrol prints the default
+topology, with a name one of those of topology.yaml (25.05). Sources: topology.conf(5),
 topology.yaml(5), scontrol(1), and _print_topo_record in src/plugins/topology/*/topology_*.c.
 """
 
@@ -22,7 +23,13 @@ TREE, BLOCK, RING, FLAT = "topology/tree", "topology/block", "topology/ring", "t
 RACK_NOUNS = {TREE: "leaf switch", BLOCK: "block", RING: "ring"}
 """What a rack is, by plugin."""
 
-_KINDS = {"switchname": TREE, "blockname": BLOCK, "aggregatedblock": BLOCK, "blocksizes": BLOCK, "ringname": RING}
+_KINDS = {
+    "switchname": TREE,
+    "blockname": BLOCK,
+    "aggregatedblock": BLOCK,
+    "blocksizes": BLOCK,
+    "ringname": RING,
+}
 """The plugin by the first key of a line in lower case, which Slurm ignores."""
 
 _OF_RACKS = "switchname", "blockname", "ringname"
@@ -76,7 +83,8 @@ def parse_topology_line(line: str) -> TopologyUnit | None:
     """Return a line of Slurm's topology; None for another line.
 
     Raises:
-        ValueError: if its level is not a number, or the ranges of its nodes are incomplete or stand for too many hosts.
+        ValueError: if its level is not a number, or the ranges of its nodes are incomplete or stand
+            for too many hosts.
     """
     words = line.split()
     pairs: dict[str, str] = {}
@@ -101,7 +109,8 @@ def expand_hosts(text: str) -> list[str]:
     """Return the hosts of a list with ranges, such as ``n[01-04,7],gpu-[1-2]-[3-4],login``, as Slurm writes it.
 
     Raises:
-        ValueError: if brackets or ranges are incomplete, or if they stand for more than MAX_HOSTS hosts.
+        ValueError: if brackets or ranges are incomplete, or if they stand for more than MAX_HOSTS
+            hosts.
     """
     hosts: list[str] = []
     for name in re.findall(r"(?:[^,[]|\[[^]]*\]?)+", text):

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
-_HIDDEN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HIDDEN = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 """Control characters except tab and newline, changes of the writing direction, and bytes of names outside UTF-8."""
 ERASE_LINE = "\r\x1b[K"
 
@@ -31,8 +33,9 @@ class OutputError(Exception):
 class PrintableStream:
     """A text stream that writes only printable text; its other attributes are those of the wrapped stream.
 
-    Characters that its encoding lacks are written as escapes. After the first error nothing more is written, also not
-    by Python when it exits; if the stream ``must_succeed``, an error raises ``OutputError``, else messages are lost.
+    Characters that its encoding lacks are written as escapes. After the first error nothing more is
+    written, also not by Python when it exits; if the stream ``must_succeed``, an error raises
+    ``OutputError``, else messages are lost.
     """
 
     def __init__(self, stream: TextIO, *, must_succeed: bool = True) -> None:
@@ -40,7 +43,8 @@ class PrintableStream:
         self._error = 0  # the errno of the first error
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-            if stream.write_through:  # PYTHONUNBUFFERED: lines of ranks that share the stream would mix
+            # PYTHONUNBUFFERED: lines of ranks that share the stream would mix
+            if stream.write_through:
                 stream.reconfigure(write_through=False, line_buffering=True)
 
     def write(self, text: str) -> int:
@@ -74,7 +78,8 @@ class PrintableStream:
                 null = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(null, self._stream.fileno())
                 os.close(null)
-        if self._error and self._must_succeed:  # each time: click catches the first while it tries a stream
+        # each time: click catches the first while it tries a stream
+        if self._error and self._must_succeed:
             raise OutputError(self._error)
 
     def __getattr__(self, name: str) -> object:

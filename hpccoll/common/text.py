@@ -23,7 +23,8 @@ class Finding:
     text: str  # the sentence
     title: str = ""  # what the sentence is about; empty if it says that itself
     remedy: str = ""  # what it means and what to do; empty if nothing
-    values: Mapping[str, Any] = field(default_factory=dict)  # names, and figures in SI units: seconds, bytes, ratios
+    # names, and figures in SI units: seconds, bytes, ratios
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         if not self.title:
@@ -36,7 +37,12 @@ class Finding:
         return " ".join(filter(None, (str(self), self.remedy)))
 
 
-SEVERITY_WORDS: Mapping[Severity, str] = {"critical": "WRONG", "warning": "warn", "absent": "none", "info": "ok"}
+SEVERITY_WORDS: Mapping[Severity, str] = {
+    "critical": "WRONG",
+    "warning": "warn",
+    "absent": "none",
+    "info": "ok",
+}
 """The words of severities in lines of text."""
 
 
@@ -46,7 +52,9 @@ def finding_line(finding: Finding, words: Mapping[Severity, str] = SEVERITY_WORD
     return f"{words[finding.severity]:>5}  {finding}{remedy}"
 
 
-def _finding(severity: Severity, kind: str, text: str, title: str = "", remedy: str = "", **values: Any) -> Finding:
+def _finding(
+    severity: Severity, kind: str, text: str, title: str = "", remedy: str = "", **values: Any
+) -> Finding:
     return Finding(kind, severity, text, title, remedy, values)
 
 
@@ -93,18 +101,26 @@ Columns: TypeAlias = Sequence[tuple[str, Callable[[Entry], object]]]
 """The columns of a table: the heading, and what returns the cell of an entry."""
 
 
-def table_of(columns: Columns[Entry], entries: Iterable[Entry]) -> tuple[list[str], list[list[str]]]:
+def table_of(
+    columns: Columns[Entry], entries: Iterable[Entry]
+) -> tuple[list[str], list[list[str]]]:
     """Return the headings of a table and the text of its cells, a row for each entry."""
-    return [heading for heading, _ in columns], [[str(cell(entry)) for _, cell in columns] for entry in entries]
+    return [heading for heading, _ in columns], [
+        [str(cell(entry)) for _, cell in columns] for entry in entries
+    ]
 
 
-def filled_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+def filled_columns(
+    head: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the cells of a table without columns that are empty."""
     used = [number for number in range(len(head)) if any(cells[number] for cells in rows)]
     return [head[number] for number in used], [[cells[number] for number in used] for cells in rows]
 
 
-def table_lines(head: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str = "  ") -> Iterator[str]:
+def table_lines(
+    head: Sequence[str], rows: Iterable[Sequence[object]], *, indent: str = "  "
+) -> Iterator[str]:
     """Yield a table of text: a line of headings, then one for each row.
 
     A column is aligned to the left if its first cell begins with a letter, else to the right.
@@ -132,11 +148,14 @@ def titled_lines(title: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def tables_within(
-    width: int, labels: tuple[str, Sequence[object]], columns: Sequence[tuple[str, Sequence[object]]],
-) -> Iterator[str]:  # fmt: skip
+    width: int,
+    labels: tuple[str, Sequence[object]],
+    columns: Sequence[tuple[str, Sequence[object]]],
+) -> Iterator[str]:
     """Yield a table of columns, each with its heading, as several below each other where it is wider than ``width``.
 
-    The labels, with their heading, are the first column of each. A column that is too wide alone has a table alone.
+    The labels, with their heading, are the first column of each. A column that is too wide alone
+    has a table alone.
     """
     head, cells = labels
     part: list[tuple[str, Sequence[object]]] = []

@@ -63,16 +63,21 @@ def parse_seconds(text: str, key: str) -> float:
     """
     units = {**_SECONDS, "": 1.0}
     bounds = f"from {MIN_QUANTITY:g} to {MAX_QUANTITY:g} s"
-    return _parse_quantity(text, units, key, f"a duration {bounds}, such as 3.5ms, with us, ms or s")
+    return _parse_quantity(
+        text, units, key, f"a duration {bounds}, such as 3.5ms, with us, ms or s"
+    )
 
 
 def parse_rate(text: str, key: str) -> float:
     """Parse a rate in bits a second: ``400gbit``, ``100 Mbit``.
 
     Raises:
-        BadInputError: if ``text`` is not a rate with a unit (400 alone could be meant in any), or beyond the bounds.
+        BadInputError: if ``text`` is not a rate with a unit (400 alone could be meant in any), or
+            beyond the bounds.
     """
-    return _parse_quantity(text, _BITS_PER_SECOND, key, "a rate such as 400gbit, with mbit, gbit or tbit")
+    return _parse_quantity(
+        text, _BITS_PER_SECOND, key, "a rate such as 400gbit, with mbit, gbit or tbit"
+    )
 
 
 MAX_FACTOR = 1000.0
@@ -106,7 +111,9 @@ def parse_parameter(text: str, key: str = "--param") -> tuple[str, int | str]:
     """
     name, equals, value = text.partition("=")
     if not (name and equals) or re.fullmatch(r"-?[0-9]{19,}", value):
-        raise BadInputError(key, text, "a name and a value, such as channels=4, a number of at most 18 digits")
+        raise BadInputError(
+            key, text, "a name and a value, such as channels=4, a number of at most 18 digits"
+        )
     if re.fullmatch(r"-?[0-9]+", value):
         return name, int(value)
     return name, value
@@ -206,7 +213,9 @@ def format_rate(rate: float) -> str:
 
 def format_decimal_bytes(nbytes: float) -> str:
     """Format bytes with three significant digits and a decimal prefix: ``14 GB``, ``8.2 MB``."""
-    scale, unit = _largest_unit(nbytes, (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+    scale, unit = _largest_unit(
+        nbytes, (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")
+    )
     if scale > 1:
         return f"{nbytes / scale:.3g} {unit}"
     return f"{nbytes:.0f} B"
@@ -241,7 +250,9 @@ def parse_cpu_list(text: str) -> frozenset[int]:
         ValueError: if the text is no such list.
     """
     ranges = (part.partition("-") for part in text.split(",") if part)
-    return frozenset(cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1))
+    return frozenset(
+        cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)
+    )
 
 
 def format_cpu_list(cpus: Iterable[int]) -> str:

@@ -25,7 +25,13 @@ from pydantic_core import CoreSchema, ErrorDetails
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from hpccoll.common import limits
-from hpccoll.common.errors import BadInputError, UnusableError, combine_errors, did_you_mean, format_value
+from hpccoll.common.errors import (
+    BadInputError,
+    UnusableError,
+    combine_errors,
+    did_you_mean,
+    format_value,
+)
 from hpccoll.common.files import read_text
 from hpccoll.common.limits import MAX_LIST_ENTRIES, SWEEP_BYTES, IntegerRange, Key, PositiveNumber
 
@@ -44,7 +50,9 @@ def _unique(values: list[Item]) -> list[Item]:
 class _ItemOrListSchema:
     """Allows a single value in the place of a list in the JSON schema."""
 
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         schema = handler(core)
         return {"anyOf": [schema["items"], schema]}
 
@@ -97,9 +105,15 @@ class Bounded:
 
     bounds: IntegerRange | PositiveNumber
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         bounds = self.bounds
-        limits = {"ge": bounds.minimum} if isinstance(bounds, IntegerRange) else {"gt": 0, "allow_inf_nan": False}
+        limits = (
+            {"ge": bounds.minimum}
+            if isinstance(bounds, IntegerRange)
+            else {"gt": 0, "allow_inf_nan": False}
+        )
         bounded = cast("CoreSchema", {**handler(source), **limits, "le": bounds.maximum})
         return no_info_before_validator_function(reject_bool, bounded)
 
@@ -119,7 +133,9 @@ Word = Annotated[
 ]
 """A name that may be a number, such as that of an account, but not an option of the command that gets it."""
 VariableValue = Annotated[
-    str, BeforeValidator(_number_to_text, json_schema_input_type=str | int | float), _checked(limits.VARIABLE_VALUE)
+    str,
+    BeforeValidator(_number_to_text, json_schema_input_type=str | int | float),
+    _checked(limits.VARIABLE_VALUE),
 ]
 Variables = Annotated[dict[str, VariableValue], AfterValidator(check_variable_names)]
 
@@ -135,14 +151,18 @@ def _flag(value: object) -> object:
 def annotation_of(kind: Any) -> Any:
     """Return the annotation of a value of a kind of ``common.limits``, or of another kind that reads texts."""
     if kind == limits.FLAG:
-        return Annotated[int, BeforeValidator(_flag, json_schema_input_type=bool | int), Field(ge=0, le=1)]
+        return Annotated[
+            int, BeforeValidator(_flag, json_schema_input_type=bool | int), Field(ge=0, le=1)
+        ]
     if isinstance(kind, IntegerRange):
         return Annotated[int, Bounded(kind)]
     if isinstance(kind, limits.PrintableText):
         return Text
     if isinstance(kind, limits.OneOfWords):
         return Annotated[Text, _checked(kind)]
-    read = BeforeValidator(lambda value: kind.read("number", str(value)), json_schema_input_type=int | float | str)
+    read = BeforeValidator(
+        lambda value: kind.read("number", str(value)), json_schema_input_type=int | float | str
+    )
     return Annotated[int | float, read]
 
 
@@ -169,20 +189,23 @@ MAX_VALUES = 100_000
 class _PlainLoader(yaml.SafeLoader):
     """Reads decimal integers as numbers, and keeps all other scalars as text.
 
-    YAML 1.1 reads 1:30 as 90, 010 as 8 and 1.10 as 1.1, which would change the values of variables. A duplicate key is
-    an error: YAML would silently use the last one.
+    YAML 1.1 reads 1:30 as 90, 010 as 8 and 1.10 as 1.1, which would change the values of variables.
+    A duplicate key is an error: YAML would silently use the last one.
     """
 
     def get_single_node(self) -> yaml.Node | None:
         node = super().get_single_node()
         if node is not None and self._values(node, {}) > MAX_VALUES:
-            raise yaml.composer.ComposerError(None, None, f"more than {MAX_VALUES} values", node.start_mark)
+            raise yaml.composer.ComposerError(
+                None, None, f"more than {MAX_VALUES} values", node.start_mark
+            )
         return node
 
     def _values(self, node: yaml.Node, known: dict[int, int]) -> int:
         """Return the number of values of a node with aliases expanded.
 
-        The ``known`` numbers are by the id of the node, and 0 while a node is counted: it must not contain itself.
+        The ``known`` numbers are by the id of the node, and 0 while a node is counted: it must not
+        contain itself.
         """
         if id(node) not in known:
             known[id(node)] = 0
@@ -196,7 +219,9 @@ class _PlainLoader(yaml.SafeLoader):
                     count += self._values(child, known)
             known[id(node)] = count
         if not known[id(node)]:
-            raise yaml.composer.ComposerError(None, None, "a value that contains itself", node.start_mark)
+            raise yaml.composer.ComposerError(
+                None, None, "a value that contains itself", node.start_mark
+            )
         return known[id(node)]
 
     def _check_unique_keys(self, node: yaml.MappingNode) -> None:
@@ -207,14 +232,17 @@ class _PlainLoader(yaml.SafeLoader):
                 line = key.start_mark.line + 1
                 if name in lines_by_key:
                     problem = (
-                        f"the key {format_value(name)} appears twice, on line {lines_by_key[name]} and on line {line}"
+                        f"the key {format_value(name)} appears twice, on line "
+                        f"{lines_by_key[name]} and on line {line}"
                     )
                     raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
                 lines_by_key[name] = line
 
 
 _PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in resolvers if not tag.endswith((":int", ":float", ":timestamp"))]
+    first: [
+        (tag, form) for tag, form in resolvers if not tag.endswith((":int", ":float", ":timestamp"))
+    ]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _PlainLoader.add_implicit_resolver(
@@ -239,10 +267,13 @@ def to_model(content: Any, path: Path, model: type[Model]) -> Model:
     """Return the content of a file as ``model``, with its DIRECTORY as context; BadInputError as of ``load_yaml``."""
     if content is None:
         raise UnusableError(
-            str(path), f"it is empty, or has nothing but comments; keys: {', '.join(_descriptions(model))}"
+            str(path),
+            f"it is empty, or has nothing but comments; keys: {', '.join(_descriptions(model))}",
         )
     if not isinstance(content, dict):
-        raise UnusableError(str(path), f"it is not YAML of keys and values: {', '.join(_descriptions(model))}")
+        raise UnusableError(
+            str(path), f"it is not YAML of keys and values: {', '.join(_descriptions(model))}"
+        )
     try:
         return model.model_validate(content, context={DIRECTORY: path.parent})
     except ValidationError as error:
@@ -258,7 +289,11 @@ def check_keys(content: dict[str, Any], path: Path, model: type[YamlSection]) ->
     try:
         model.model_validate(content, context={DIRECTORY: path.parent})
     except ValidationError as error:
-        unknown = [detail for detail in error.errors(include_url=False) if detail["type"] == "extra_forbidden"]
+        unknown = [
+            detail
+            for detail in error.errors(include_url=False)
+            if detail["type"] == "extra_forbidden"
+        ]
         if unknown:
             raise _to_bad_input(path, model, unknown) from None
 
@@ -275,7 +310,9 @@ def load_plain_yaml(path: Path, key: str) -> Any:
     try:
         return yaml.load(text, _PlainLoader)  # noqa: S506  _PlainLoader is a SafeLoader
     except RecursionError:
-        raise UnusableError(str(path), "it is not YAML that can be read: it is nested too deeply") from None
+        raise UnusableError(
+            str(path), "it is not YAML that can be read: it is nested too deeply"
+        ) from None
     except (yaml.YAMLError, ValueError) as error:  # an integer with a tag, of thousands of digits
         raise UnusableError(str(path), f"it is not YAML: {_syntax_error(error)}") from None
 
@@ -316,15 +353,21 @@ _EXPECTED: Mapping[str, str] = {
 """The valid values by pydantic's error types, with the numbers of the error's context."""
 
 
-def _to_bad_input(path: Path, model: type[YamlSection], details: Iterable[ErrorDetails]) -> BadInputError:
+def _to_bad_input(
+    path: Path, model: type[YamlSection], details: Iterable[ErrorDetails]
+) -> BadInputError:
     """Return pydantic's errors as one error with the others attached, one for each value.
 
-    Unknown keys come first. A missing key is not reported if its section has an unknown key, which may be the misspelt
-    one.
+    Unknown keys come first. A missing key is not reported if its section has an unknown key, which
+    may be the misspelt one.
     """
     details = sorted(details, key=_error_order)[:MAX_ERRORS]
     misspelt = {detail["loc"][:-1] for detail in details if detail["type"] == "extra_forbidden"}
-    reported = [detail for detail in details if detail["type"] != "missing" or detail["loc"][:-1] not in misspelt]
+    reported = [
+        detail
+        for detail in details
+        if detail["type"] != "missing" or detail["loc"][:-1] not in misspelt
+    ]
     errors = [bad_input for detail in reported for bad_input in _convert_error(path, model, detail)]
     unique = {(bad_input.key, repr(bad_input.value)): bad_input for bad_input in reversed(errors)}
     return combine_errors(*reversed(unique.values()))
@@ -335,7 +378,9 @@ def _error_order(detail: ErrorDetails) -> int:
     return order.get(detail["type"], 1)
 
 
-def _convert_error(path: Path, model: type[YamlSection], detail: ErrorDetails) -> Iterator[BadInputError]:
+def _convert_error(
+    path: Path, model: type[YamlSection], detail: ErrorDetails
+) -> Iterator[BadInputError]:
     location = [str(part) for part in detail["loc"] if not (isinstance(part, str) and "[" in part)]
     if location and location[-1] in _UNION_TAGS:
         location.pop()
@@ -350,7 +395,8 @@ def _convert_error(path: Path, model: type[YamlSection], detail: ErrorDetails) -
     inner = detail.get("ctx", {}).get("error")
     if isinstance(inner, BadInputError):
         for bad_input in (inner, *inner.others):
-            # A key with a longer path, or an error of the whole file, is kept; otherwise the key is this location.
+            # A key with a longer path, or an error of the whole file, is kept; otherwise the key is
+            # this location.
             is_nested = location and bad_input.key.startswith(f"{location[0]}.")
             if is_nested or not location:
                 yield bad_input.with_key(f"{path}: {bad_input.key}")
@@ -370,7 +416,9 @@ def _valid_choices(
 ) -> str | list[str]:
     """Return what is valid at a location, as text or as a list of choices."""
     kind, context = detail["type"], detail.get("ctx", {})
-    context = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
+    context = {
+        name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()
+    }
     if kind == "extra_forbidden":
         return f"no such key, {did_you_mean(location[-1], names)}choose from {', '.join(names)}"
     if kind == "model_type":
@@ -391,14 +439,22 @@ def _description(model: type[YamlSection], location: list[str]) -> str:
 
 
 def _descriptions(model: type[YamlSection]) -> dict[str, str]:
-    return {field.alias or name: field.description or "" for name, field in model.model_fields.items()}
+    return {
+        field.alias or name: field.description or "" for name, field in model.model_fields.items()
+    }
 
 
 def _section_at(model: type[YamlSection], location: list[str]) -> type[YamlSection]:
     """Return the section at ``location``, or the last one above it."""
     for key in location:
-        types = (field.annotation for name, field in model.model_fields.items() if key == (field.alias or name))
-        model = next((section for annotation in types for section in sections_in(annotation)), model)
+        types = (
+            field.annotation
+            for name, field in model.model_fields.items()
+            if key == (field.alias or name)
+        )
+        model = next(
+            (section for annotation in types for section in sections_in(annotation)), model
+        )
     return model
 
 

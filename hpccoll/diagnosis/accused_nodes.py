@@ -30,11 +30,13 @@ CERTAIN = 3
 """The standard errors below half of its effect at which a node alone is as fast as others."""
 
 
-def join_sharing(cluster: Cluster, racks: RackFaults, faults: tuple[Fault, ...]) -> Procedure[tuple[Fault, ...]]:
+def join_sharing(
+    cluster: Cluster, racks: RackFaults, faults: tuple[Fault, ...]
+) -> Procedure[tuple[Fault, ...]]:
     """Replace slow nodes that are fast among themselves by the link that they share.
 
-    A slow node is slow beside a slow node, too. Behind one slow uplink, whose racks are unknown, all nodes are slow to
-    others, but fast among themselves.
+    A slow node is slow beside a slow node, too. Behind one slow uplink, whose racks are unknown,
+    all nodes are slow to others, but fast among themselves.
     """
     if len(faults) < LEAST_SHARING:
         return faults

@@ -14,22 +14,25 @@ MATCHINGS = 16
 
 
 AT_ONCE = 256
-"""The slots of all pairs that are measured, and looked at, at once: all of them would have nodes^2 times. Effects of
-nodes follow from the first ones, by far more than a screen has."""
+"""The slots of all pairs that are measured, and looked at, at once: all of them would have nodes^2
+times. Effects of nodes follow from the first ones, by far more than a screen has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """Nodes, what is known of them, and the random numbers of one diagnosis."""
 
-    racks: Integers  # [nodes]: the number of the rack of each, from 0 on; all 0 if racks are unknown
+    # of shape [nodes]: the number of the rack of each, from 0 on; all 0 if racks are unknown
+    racks: Integers
     rng: np.random.Generator
     rack_names: Integers  # [racks]: their numbers on the whole machine
     links: bool  # whether single links are looked for, which takes all pairs
     rails: int = 1  # the rails diagnosed beside each other, which share the chance of a false alarm
 
     @classmethod
-    def of(cls, racks: Integers, rng: np.random.Generator, *, links: bool, rails: int = 1) -> "Cluster":
+    def of(
+        cls, racks: Integers, rng: np.random.Generator, *, links: bool, rails: int = 1
+    ) -> "Cluster":
         """Return the cluster of nodes with racks of any numbers."""
         names, numbers = np.unique(racks, return_inverse=True)
         return cls(numbers, rng, names, links, rails)

@@ -25,14 +25,17 @@ SCATTER = 2
 def is_contended(cluster: Cluster, fit: FittedEffects, far: Booleans) -> Procedure[bool]:
     """Return whether pairs at once scatter more than others: those across known racks, or than a matching in parts.
 
-    If all of them are equally slower at once, that does not matter. The parts are measured if pairs scatter much.
+    If all of them are equally slower at once, that does not matter. The parts are measured if pairs
+    scatter much.
     """
     if cluster.has_level_rounds:
         at_once, usual = fit.residuals[far], fit.residuals[~far]
     elif fit.noise < LEAST_SCATTER or cluster.nodes < 2 * PARTS:
         return False
     else:
-        matching = measure_transfers(random_matchings(cluster.nodes, MATCHINGS, cluster.rng), "contention")
+        matching = measure_transfers(
+            random_matchings(cluster.nodes, MATCHINGS, cluster.rng), "contention"
+        )
         in_parts = yield from divided(matching, cluster.rng)
         at_once, usual = fit.residuals, in_parts.both
     return robust_deviation(at_once) > max(LEAST_SCATTER, SCATTER * robust_deviation(usual))

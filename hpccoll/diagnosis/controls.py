@@ -30,9 +30,11 @@ class Controls:
         valid = np.isfinite(measured.both)
         present = valid & ~is_tested & ~is_tested[measured.partners]
         both = np.where(present, measured.both, np.nan)
-        self._counted = present | is_tested  # what a control takes beside a tested node says nothing about the control
+        # what a control takes beside a tested node says nothing about the control
+        self._counted = present | is_tested
         of_others = median_of_others(both, measured.partners)
-        first = np.argmax(present, axis=1)[:, None]  # left out beside tested nodes: their reference is of as many pairs
+        # left out beside tested nodes: their reference is of as many pairs
+        first = np.argmax(present, axis=1)[:, None]
         has_others = np.isfinite(of_others)
         of_others_or_own = np.where(has_others, of_others, both)
         of_tested = np.take_along_axis(of_others_or_own, first, 1)
@@ -40,7 +42,8 @@ class Controls:
         self._beyond = both - self._reference
         self.slots = len(present)
         self.pairs = max(present.sum(1).min() / 2, 1)  # in the slot that has the fewest
-        self.usual = present.sum(0) >= self.slots / 3  # [nodes]: whether a node is a control in a third of the slots
+        # of shape [nodes]: whether a node is a control in a third of the slots
+        self.usual = present.sum(0) >= self.slots / 3
         effects = [self._effects(direction) for direction in measured.directions]
         self.effects = np.array(effects)  # [3, nodes], by DIRECTIONS
 

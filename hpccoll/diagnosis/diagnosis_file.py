@@ -14,7 +14,15 @@ from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.records import from_builtins, to_builtins
 from hpccoll.diagnosis.nodes_alone import DOES
 from hpccoll.diagnosis.recorded import Load, MeasuredSlots, Question, RecordedDiagnosis
-from hpccoll.diagnosis.slot_records import OF_A_RACK, Component, Diagnosis, Floats, Integers, Purpose, Slots
+from hpccoll.diagnosis.slot_records import (
+    OF_A_RACK,
+    Component,
+    Diagnosis,
+    Floats,
+    Integers,
+    Purpose,
+    Slots,
+)
 from hpccoll.diagnosis.verdict import MachineVerdict, verdict_of
 from hpccoll.store.sealed_file import (
     COMPRESSION,
@@ -34,8 +42,16 @@ COLUMNS: Mapping[str, tuple[tuple[str, ...], str, str]] = {
     "purpose": (("slot",), "", "why the slot was measured"),
     "request": (("slot",), "", "number of the request that the slot is of"),
     "measured": (("slot",), "", "1; 0 after a slot of the request that got no answer"),
-    "partner": (("slot", "endpoint"), "", "endpoint (rail * nodes + node) that it transfers to; itself if it rests"),
-    "seconds": (("slot", "endpoint"), "s", "time of the transfer to the partner; infinite if it missed its deadline"),
+    "partner": (
+        ("slot", "endpoint"),
+        "",
+        "endpoint (rail * nodes + node) that it transfers to; itself if it rests",
+    ),
+    "seconds": (
+        ("slot", "endpoint"),
+        "s",
+        "time of the transfer to the partner; infinite if it missed its deadline",
+    ),
     "rate": (("rate_number",), "", "what each node did alone"),
     "repetitions": (("rate_number",), "", "how often"),
     "alone_s": (("rate_number", "repetition", "node"), "s", "time of what each node did alone"),
@@ -52,7 +68,9 @@ TEXTS: Mapping[str, str] = {
 """What each text in JSON is; the names of their datasets end with ``_json``."""
 
 
-def write_diagnosis(recorded: RecordedDiagnosis, path: Path, verdict: MachineVerdict | None = None) -> Path:
+def write_diagnosis(
+    recorded: RecordedDiagnosis, path: Path, verdict: MachineVerdict | None = None
+) -> Path:
     """Write a diagnosis, whole or not at all, and return where: beside a finished one that has come to ``path``.
 
     Args:
@@ -72,7 +90,8 @@ def write_diagnosis(recorded: RecordedDiagnosis, path: Path, verdict: MachineVer
 def _write_content(file: Any, recorded: RecordedDiagnosis, verdict: MachineVerdict | None) -> None:
     file.attrs.update(kind=recorded.kind, machine=recorded.machine)
     file.attrs["status"] = "complete" if recorded.diagnosis else "interrupted"
-    with suppress(Exception):  # a fault of ours must not cost the measurement, from which the verdict follows
+    # a fault of ours must not cost the measurement, from which the verdict follows
+    with suppress(Exception):
         verdict = verdict or verdict_of(recorded)
     for name, meaning in TEXTS.items():
         if name == "verdict":
@@ -90,7 +109,9 @@ def _write_content(file: Any, recorded: RecordedDiagnosis, verdict: MachineVerdi
         if values.dtype == object:
             dataset = create_text(file, name, values.tolist(), meaning)
         else:
-            dataset = file.create_dataset(name, data=values, **(COMPRESSION if len(dims) > 1 else {}))
+            dataset = file.create_dataset(
+                name, data=values, **(COMPRESSION if len(dims) > 1 else {})
+            )
             dataset.attrs["long_name"] = meaning
             if unit:
                 dataset.attrs["units"] = unit
@@ -184,7 +205,9 @@ def _values(dataset: Any) -> Any:
 def _rates(columns: Mapping[str, Any]) -> dict[str, Floats]:
     """Return what each node did alone, without the NaN that fill up the column."""
     rates = {}
-    for name, count, alone in zip(columns["rate"], columns["repetitions"], columns["alone_s"], strict=True):
+    for name, count, alone in zip(
+        columns["rate"], columns["repetitions"], columns["alone_s"], strict=True
+    ):
         rates[name] = alone[:count]
     return rates
 
@@ -211,10 +234,14 @@ def _check_numbers(recorded: RecordedDiagnosis, columns: Mapping[str, Any]) -> N
     question = recorded.question
     nodes = len(question.hosts)
     endpoints = nodes * question.rails
-    is_known = len(question.racks or question.hosts) == nodes and tuple(columns["host"]) == question.hosts
+    is_known = (
+        len(question.racks or question.hosts) == nodes and tuple(columns["host"]) == question.hosts
+    )
     is_known = is_known and _are_endpoints(columns["partner"], endpoints)
     if is_known and recorded.diagnosis:
-        is_known = all(_exists(component, question) for component in _components(recorded.diagnosis))
+        is_known = all(
+            _exists(component, question) for component in _components(recorded.diagnosis)
+        )
     if not is_known:
         raise IntegrityError("its slots or its faults name nodes that it has not")
     are_of_nodes = columns["alone_s"].shape[2:] == (nodes,)
@@ -222,7 +249,9 @@ def _check_numbers(recorded: RecordedDiagnosis, columns: Mapping[str, Any]) -> N
         raise IntegrityError("what its nodes did alone is unknown, or not that of its nodes")
     for name in ("run_id", "begun"):
         if not isinstance(recorded.provenance.get(name), str):
-            raise IntegrityError("its provenance does not say which diagnosis it is, and when it began")
+            raise IntegrityError(
+                "its provenance does not say which diagnosis it is, and when it began"
+            )
 
 
 def _components(diagnosis: Diagnosis) -> Iterator[Component]:
@@ -246,7 +275,11 @@ def _exists(component: Component, question: Question) -> bool:
     """Return whether a machine has the nodes or the rack, and the rail of a component, and its kind has as many."""
     names = question.rack_names if component.kind in OF_A_RACK else question.hosts
     are_in_range = all(0 <= number < len(names) for number in component.where)
-    return are_in_range and _is_number_of_parts(component) and 0 <= (component.rail or 0) < question.rails
+    return (
+        are_in_range
+        and _is_number_of_parts(component)
+        and 0 <= (component.rail or 0) < question.rails
+    )
 
 
 def _is_number_of_parts(component: Component) -> bool:
@@ -298,8 +331,8 @@ def find_diagnoses(paths: Iterable[Path]) -> tuple[list[RecordedDiagnosis], list
     """Return the diagnoses at and below the paths, one of each run, and the errors of damaged files in directories.
 
     Raises:
-        BadInputError: if a path does not exist, a named file cannot be read, or a directory holds no diagnosis; it has
-            the errors of damaged files in the directory.
+        BadInputError: if a path does not exist, a named file cannot be read, or a directory holds
+            no diagnosis; it has the errors of damaged files in the directory.
     """
     diagnoses: dict[object, RecordedDiagnosis] = {}
     damaged: list[BadInputError] = []

@@ -34,9 +34,10 @@ class FittedEffects:
 def fit_effects(measured: Transfers, racks: Integers) -> FittedEffects:
     """Fit the model.
 
-    The term of a slot is the lower quartile over its pairs, that of distance the difference of those across and within
-    racks, and that of a node the lower quartile over its partners, less what a slower partner adds. Up to half of the
-    nodes may be slow. With the sum of both effects in place of the larger, a quarter of them confuses the fit.
+    The term of a slot is the lower quartile over its pairs, that of distance the difference of
+    those across and within racks, and that of a node the lower quartile over its partners, less
+    what a slower partner adds. Up to half of the nodes may be slow. With the sum of both effects in
+    place of the larger, a quarter of them confuses the fit.
 
     Args:
         measured: the slots, in which each node has several partners.

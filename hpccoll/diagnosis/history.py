@@ -14,9 +14,9 @@ DAYS = 3
 """On how many days a place must have been slow to count as lasting, and healthy since then to count no longer."""
 
 State: TypeAlias = Literal["slow", "hung", "failed", "candidate", "healthy", "absent", "undecided"]
-"""What a diagnosis says of a place. A *candidate* is one of several places that it cannot tell apart. A place is
-*absent* if one of its hosts is, or all hosts of its rack. It is *undecided* if the diagnosis was interrupted or did not
-judge the place, or if load may explain what it saw."""
+"""What a diagnosis says of a place. A *candidate* is one of several places that it cannot tell
+apart. A place is *absent* if one of its hosts is, or all hosts of its rack. It is *undecided* if
+the diagnosis was interrupted or did not judge the place, or if load may explain what it saw."""
 
 CERTAIN: tuple[State, ...] = "slow", "hung", "failed"
 ACCUSED: tuple[State, ...] = *CERTAIN, "candidate"
@@ -100,7 +100,8 @@ class MachineHistory:
     """Diagnoses of one machine, or of more than one cluster, in the order of time."""
 
     begun: tuple[str, ...]  # of each diagnosis, the oldest first
-    places: tuple[PlaceHistory, ...]  # those that were ever accused, those that were on most days first
+    # those that were ever accused, those that were on most days first
+    places: tuple[PlaceHistory, ...]
     last: MachineVerdict  # of the newest one
 
     @classmethod

@@ -76,7 +76,9 @@ class AnsweringNodes:
                 if np.isinf(times).any():
                     yield from self._find_silent(partners[: len(times)], times)
                     return None
-                asked = procedure.send(times if len(self._living) == self._nodes else times[:, endpoints])
+                asked = procedure.send(
+                    times if len(self._living) == self._nodes else times[:, endpoints]
+                )
         except StopIteration as end:
             diagnosis: Diagnosis = end.value
             return diagnosis
@@ -107,7 +109,9 @@ class AnsweringNodes:
         hung: set[int] = set()
         for rail in range(self._rails):
             endpoints = slice(rail * self._nodes, (rail + 1) * self._nodes)
-            pairs = _missed_pairs(partners[-1, endpoints] - rail * self._nodes, times[-1, endpoints])
+            pairs = _missed_pairs(
+                partners[-1, endpoints] - rail * self._nodes, times[-1, endpoints]
+            )
             pairs = [pair for pair in pairs if hung.isdisjoint(pair)]  # others are explained
             helpers = self._helpers(times[:, endpoints])
             silent, uncertain = yield from self._ask_again(rail, pairs, helpers)
@@ -131,7 +135,9 @@ class AnsweringNodes:
         helpers: list[int] = (answered if answered.size else others).tolist()
         return helpers
 
-    def _ask_again(self, rail: int, pairs: list[Pair], helpers: list[int]) -> Procedure[tuple[set[int], set[int]]]:
+    def _ask_again(
+        self, rail: int, pairs: list[Pair], helpers: list[int]
+    ) -> Procedure[tuple[set[int], set[int]]]:
         """Return the nodes of pairs that do not answer to helpers either, and those for which no helper was found."""
         unclear = [node for pair in pairs for node in pair]
         silent: set[int] = set()
@@ -179,11 +185,18 @@ class AnsweringNodes:
 
     def _renumbered(self, diagnosis: Diagnosis) -> Diagnosis:
         """Return a diagnosis with the numbers that nodes have on the whole machine."""
-        effects = tuple(replace(effect, component=self._component(effect.component)) for effect in diagnosis.effects)
+        effects = tuple(
+            replace(effect, component=self._component(effect.component))
+            for effect in diagnosis.effects
+        )
         faults = []
         for fault in diagnosis.faults:
-            candidates = tuple(tuple(map(self._component, explanation)) for explanation in fault.candidates)
-            faults.append(replace(fault, component=self._component(fault.component), candidates=candidates))
+            candidates = tuple(
+                tuple(map(self._component, explanation)) for explanation in fault.candidates
+            )
+            faults.append(
+                replace(fault, component=self._component(fault.component), candidates=candidates)
+            )
         return replace(diagnosis, faults=tuple(faults), effects=effects)
 
     def _component(self, component: Component) -> Component:
@@ -201,4 +214,6 @@ def _missed_pairs(partners: Integers, times: Floats) -> list[Pair]:
 
 def _endless(kind: Kind, where: tuple[int, ...], rail: int | None = None) -> Fault:
     """Return a fault whose transfers do not end."""
-    return Fault(Component(kind, where, rail), effect=math.inf, low=math.inf, high=math.inf, chance=0.0)
+    return Fault(
+        Component(kind, where, rail), effect=math.inf, low=math.inf, high=math.inf, chance=0.0
+    )

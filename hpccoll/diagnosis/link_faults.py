@@ -20,7 +20,14 @@ from hpccoll.diagnosis.significance import (
     effect_error,
     judged_effect,
 )
-from hpccoll.diagnosis.slot_records import Booleans, Component, Fault, Integers, JudgedEffect, Procedure
+from hpccoll.diagnosis.slot_records import (
+    Booleans,
+    Component,
+    Fault,
+    Integers,
+    JudgedEffect,
+    Procedure,
+)
 from hpccoll.diagnosis.transfers import Transfers, measure_transfers
 
 CONTROLS = 8
@@ -30,8 +37,8 @@ TIMES_SCREENED = 3
 """How often a slow pair is measured again before the test: most are slow by chance, and drop out at once."""
 
 SLOTS = 9
-"""The slots of the test of the links that are left. The threshold that follows is 8 %: a bad cable or port slows a link
-by more than that."""
+"""The slots of the test of the links that are left. The threshold that follows is 8 %: a bad cable
+or port slows a link by more than that."""
 
 MOST_LINKS = 3
 """One link for this many nodes is measured in a slot, at most."""
@@ -78,7 +85,9 @@ def find_slow_pairs(fit: FittedEffects, partners: Integers) -> set[Pair]:
     return _pairs(partners, fit.residuals > _least(fit))
 
 
-def measure_other_pairs(cluster: Cluster, fit: FittedEffects, slots: Iterable[Integers]) -> Procedure[set[Pair]]:
+def measure_other_pairs(
+    cluster: Cluster, fit: FittedEffects, slots: Iterable[Integers]
+) -> Procedure[set[Pair]]:
     """Measure the pairs that the screen left out, and return those that are slower than their nodes explain.
 
     Args:
@@ -96,7 +105,11 @@ def measure_other_pairs(cluster: Cluster, fit: FittedEffects, slots: Iterable[In
 
 
 def find_link_faults(
-    cluster: Cluster, fit: FittedEffects, slow_pairs: set[Pair], slow: Integers, retest: Transfers | None
+    cluster: Cluster,
+    fit: FittedEffects,
+    slow_pairs: set[Pair],
+    slow: Integers,
+    retest: Transfers | None,
 ) -> Procedure[tuple[tuple[Fault, ...], tuple[JudgedEffect, ...]]]:
     """Measure pairs that were slow in the screen, and judge those that are so each time.
 
@@ -139,7 +152,8 @@ class _Tested(NamedTuple):
     """What a pair takes beyond its nodes and the control pairs beside it."""
 
     effect: float
-    noise: float  # of a pair, in the screen or among its controls, whichever is larger: a machine may become busy
+    # of a pair, in the screen or among its controls, whichever is larger: a machine may become busy
+    noise: float
 
 
 def _least(fit: FittedEffects) -> float:
@@ -174,5 +188,7 @@ def _measure_again(
         beside = Controls(measured.less(expected), ends)
         noise = max(fit.noise, beside.noise)
         effects = beside.effects[0, ends[::2]].tolist()  # both nodes of a pair have the same one
-        tested |= {pair: _Tested(effect, noise) for pair, effect in zip(group, effects, strict=True)}
+        tested |= {
+            pair: _Tested(effect, noise) for pair, effect in zip(group, effects, strict=True)
+        }
     return tested

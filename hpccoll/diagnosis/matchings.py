@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from hpccoll.diagnosis.slot_records import Integers
 
 ACROSS = 2
-"""The nodes of a rack that transfer to another rack in a level round. Two flows hardly meet on one of its uplinks; if
-all do at once, on uplinks chosen by a hash, hardly any fault is found."""
+"""The nodes of a rack that transfer to another rack in a level round. Two flows hardly meet on one
+of its uplinks; if all do at once, on uplinks chosen by a hash, hardly any fault is found."""
 
 Pair = tuple[int, int]
 
@@ -36,8 +36,9 @@ def consecutive_pairs(nodes: ArrayLike) -> Integers:
 def random_matchings(nodes: int, count: int, rng: np.random.Generator) -> Integers:
     """Return slots [count, nodes] that pair all nodes, but one if their number is odd.
 
-    The slots are rounds of the circle method (round robin), in random order, with random labels. No two nodes meet
-    twice in a sweep of ``sweep_length`` slots, from the first one on; the next sweep has other labels.
+    The slots are rounds of the circle method (round robin), in random order, with random labels. No
+    two nodes meet twice in a sweep of ``sweep_length`` slots, from the first one on; the next sweep
+    has other labels.
     """
     sweeps: list[Integers] = []
     for start in range(0, count, sweep_length(nodes)):
@@ -62,7 +63,8 @@ class RoundRobin:
         last = self._even - 1  # the centre of the circle
         partners = (rounds - labels) % last
         partners = np.where(partners == labels, last, partners)
-        partners[:, last] = (rounds[:, 0] * (self._even // 2)) % last  # the label that would meet itself
+        # the label that would meet itself
+        partners[:, last] = (rounds[:, 0] * (self._even // 2)) % last
         named = np.empty_like(partners)
         named[:, self._label] = self._label[partners]
         of_nodes = named[:, : self._nodes]
@@ -111,8 +113,8 @@ def beside_healthy(
 ) -> Integers:
     """Return slots [count, nodes] with each suspect beside a random healthy node, of its rack if one is free.
 
-    The other healthy nodes are pairs, too, so that the load of the machine is that of the screen: in one of the slots
-    those that are asked for, if their nodes are free.
+    The other healthy nodes are pairs, too, so that the load of the machine is that of the screen:
+    in one of the slots those that are asked for, if their nodes are free.
     """
     slots = []
     groups = packed(asked, len(racks))
@@ -140,7 +142,9 @@ def _by_rack(nodes: Integers, racks: Integers) -> dict[int, list[int]]:
     return by_rack
 
 
-def within_groups(groups: Collection[Integers], nodes: int, count: int, rng: np.random.Generator) -> Integers:
+def within_groups(
+    groups: Collection[Integers], nodes: int, count: int, rng: np.random.Generator
+) -> Integers:
     """Return slots [count, nodes] in which the nodes of each group are pairs of that group; the others rest."""
     slots = []
     for _ in range(count):
@@ -152,8 +156,9 @@ def within_groups(groups: Collection[Integers], nodes: int, count: int, rng: np.
 def packed(pairs: Collection[Pair], most: int) -> list[list[Pair]]:
     """Return pairs in groups of disjoint ones, at most ``most`` in each.
 
-    Each is in the first group that it fits, those of the nodes with most pairs first, and of equals the lowest: the
-    groups are then hardly more than the pairs of one node, and the same whatever order the pairs have.
+    Each is in the first group that it fits, those of the nodes with most pairs first, and of equals
+    the lowest: the groups are then hardly more than the pairs of one node, and the same whatever
+    order the pairs have.
     """
     groups: list[list[Pair]] = []
     full = 0  # groups as bits: those without room

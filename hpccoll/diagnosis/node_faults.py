@@ -28,7 +28,15 @@ from hpccoll.diagnosis.significance import (
     judged_effect,
     smallest_found,
 )
-from hpccoll.diagnosis.slot_records import Component, Fault, Floats, Integers, JudgedEffect, Procedure, Purpose
+from hpccoll.diagnosis.slot_records import (
+    Component,
+    Fault,
+    Floats,
+    Integers,
+    JudgedEffect,
+    Procedure,
+    Purpose,
+)
 from hpccoll.diagnosis.transfers import DIRECTIONS, Transfers, measure_transfers
 
 SUSPECTED = 2.5
@@ -56,7 +64,8 @@ class NodeFaults:
 
     faults: tuple[Fault, ...]
     smallest_effect: float  # the logarithm of the factor that would have been found in 90 %
-    too_many: bool  # whether there were more suspects than could be measured again, and all of these are slow
+    # whether there were more suspects than could be measured again, and all of these are slow
+    too_many: bool
     effects: tuple[JudgedEffect, ...]  # of all nodes in the screen, and of suspects in the retest
     retest: Transfers | None  # less distance and faulty racks; None if there was none
 
@@ -68,12 +77,17 @@ class NodeFaults:
 
 
 def find_node_faults(
-    cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int, slow_pairs: Collection[Pair]
+    cluster: Cluster,
+    fit: FittedEffects,
+    racks: RackFaults,
+    slots: int,
+    slow_pairs: Collection[Pair],
 ) -> Procedure[NodeFaults]:
     """Measure suspects beside healthy nodes, and judge them.
 
-    A suspect is slow if its effect on both directions, or on one, exceeds the threshold; *node* if the effect on the
-    better direction is more than half of that on the worse, and *send* or *receive* otherwise.
+    A suspect is slow if its effect on both directions, or on one, exceeds the threshold; *node* if
+    the effect on the better direction is more than half of that on the worse, and *send* or
+    *receive* otherwise.
 
     Args:
         cluster: the nodes.
@@ -90,7 +104,8 @@ def find_node_faults(
     most_suspects = max(1, cluster.nodes // MOST_SUSPECTS)
     suspects = ordered[:most_suspects]
     scale = float(scales[0])
-    highest = smallest_found(1, SCALE_ERROR / math.sqrt(cluster.nodes))  # an estimated scale over the true one
+    # an estimated scale over the true one
+    highest = smallest_found(1, SCALE_ERROR / math.sqrt(cluster.nodes))
     screened = smallest_found(SUSPECTED * scale * highest, scale)
     if not suspects.size:
         retested = _smallest_in_retest(cluster, fit, test, highest)
@@ -102,7 +117,9 @@ def find_node_faults(
     healthy = np.setdiff1d(everyone, ordered)
     if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
         healthy = np.setdiff1d(everyone, suspects)  # a few other suspects do not spoil controls
-    partners = beside_healthy(suspects, healthy, cluster.racks, count, cluster.rng, asked=slow_pairs)
+    partners = beside_healthy(
+        suspects, healthy, cluster.racks, count, cluster.rng, asked=slow_pairs
+    )
     measured = yield from measure_transfers(partners, "retest")
     measured = measured.less(racks.added(partners))
     unhealthy = np.setdiff1d(everyone, healthy)
@@ -124,14 +141,17 @@ def find_node_faults(
     return NodeFaults(tuple(faults), smallest, too_many, judged, measured)
 
 
-def _smallest_in_retest(cluster: Cluster, fit: FittedEffects, test: SlownessTest, highest: float) -> float:
+def _smallest_in_retest(
+    cluster: Cluster, fit: FittedEffects, test: SlownessTest, highest: float
+) -> float:
     """Return the smallest effect that a retest of one suspect would have found; ``highest`` bounds a scale."""
     pairs = max(1, cluster.nodes // 2 - 1)
     of_noise = effect_error(fit.noise, test.slots(fit.noise, pairs), pairs)
     if cluster.nodes < MANY_CONTROLS:
         error = math.hypot(of_noise, USUAL_SPREAD)
         return smallest_found(test.threshold(error), error)
-    return smallest_found(test.threshold(of_noise * highest), of_noise)  # by the scatter of controls
+    # by the scatter of controls
+    return smallest_found(test.threshold(of_noise * highest), of_noise)
 
 
 def _slow_direction(effects: Floats) -> int:
@@ -147,14 +167,18 @@ def _judged(
 ) -> tuple[JudgedEffect, ...]:
     """Return the effects [3, nodes] of some nodes with their errors [3] and thresholds [3]."""
     judged: list[JudgedEffect] = []
-    for kind, of_nodes, error, threshold in zip(DIRECTIONS, effects, errors, thresholds, strict=True):
+    for kind, of_nodes, error, threshold in zip(
+        DIRECTIONS, effects, errors, thresholds, strict=True
+    ):
         for node in nodes.tolist():
             component = Component(kind, (node,))
             judged.append(judged_effect(component, purpose, of_nodes[node], error, threshold))
     return tuple(judged)
 
 
-def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int) -> tuple[Integers, Floats, Floats]:
+def _suspects(
+    cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int
+) -> tuple[Integers, Floats, Floats]:
     """Return the nodes that stand out, those that do most first, the effects [3, nodes], and their errors [3]."""
     effects = fit.of_nodes.copy()
     in_faulty_rack = racks.nodes
@@ -177,9 +201,10 @@ def _suspects(cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: in
 def _errors(controls: Controls, fit: FittedEffects) -> Floats:
     """Return the standard errors [3] of the effects: of noise, and of lasting differences of healthy nodes.
 
-    Controls that are slower than others in the screen and in the retest are so for good, and no fault: the covariance
-    of both effects is the variance of what lasts. A pair shows the slower of its two nodes, and little of the other:
-    twice the standard deviation covers nodes that differ by 1 %.
+    Controls that are slower than others in the screen and in the retest are so for good, and no
+    fault: the covariance of both effects is the variance of what lasts. A pair shows the slower of
+    its two nodes, and little of the other: twice the standard deviation covers nodes that differ by
+    1 %.
     """
     noise = max(fit.noise, controls.noise)
     of_noise = effect_error(noise, controls.slots, controls.pairs) * ERRORS

@@ -1,7 +1,8 @@
 """What stands beside a verdict: nodes slow alone, devices that differ, launches that failed, a rate that is doubtful.
 
-Each node repeats what needs no partner, all of them at once. That of a node is the lower quartile of the logarithms of
-its times, compared with the median of the nodes, by the standard deviation of all of these: healthy nodes differ, too.
+Each node repeats what needs no partner, all of them at once. That of a node is the lower quartile
+of the logarithms of its times, compared with the median of the nodes, by the standard deviation of
+all of these: healthy nodes differ, too.
 """
 
 import math
@@ -16,7 +17,13 @@ import numpy as np
 from hpccoll.common.text import Finding, critical, first_few, info, join_words, warning
 from hpccoll.common.units import format_count, format_factor
 from hpccoll.diagnosis.packet_losses import findings_of_losses
-from hpccoll.diagnosis.robust_statistics import QUARTILE, SCALE_ERROR, median, quantile, robust_deviation
+from hpccoll.diagnosis.robust_statistics import (
+    QUARTILE,
+    SCALE_ERROR,
+    median,
+    quantile,
+    robust_deviation,
+)
 from hpccoll.diagnosis.significance import (
     LEAST_BEYOND_RATE,
     MUCH_BEYOND_RATE,
@@ -37,8 +44,9 @@ DOES = {MEMORY: "copies memory", REDUCTION: "adds numbers", PRODUCT: "multiplies
 """What a node does alone."""
 
 LEAST_SLOWER = math.log(1.07)
-"""The least logarithm of a factor that is a finding. Of machines whose nodes differ by 1 to 3 %, 1.1 % have one at
-most; a node that is slower by 20 % is found in 97 to 100 % of 8 to 256 nodes, one by 10 % in 50 to 98 % (simulated)."""
+"""The least logarithm of a factor that is a finding. Of machines whose nodes differ by 1 to 3 %,
+1.1 % have one at most; a node that is slower by 20 % is found in 97 to 100 % of 8 to 256 nodes, one
+by 10 % in 50 to 98 % (simulated)."""
 
 FEWEST_NODES = 8
 """The nodes from which on they show how much healthy ones differ."""
@@ -62,16 +70,30 @@ HOSTS_SHARE_A_MACHINE = "hosts_share_a_machine"
 """The key of the provenance of a diagnosis whose hosts have CPUs in common: a rate is not that of one of them then."""
 
 COMPARED_FACTS = {
-    "ports": ("name", {
-        "rate": "link rate", "speed": "link speed (Mbit/s)", "link_layer": "link layer", "mtu": "MTU",
-    }),
-    "gpus": ("bus", {
-        "name": "model", "sm_clock_max_mhz": "highest clock (MHz)", "power_limit_w": "power limit (W)", "ecc": "ECC",
-        "pcie_width": "PCIe lanes", "nvlinks": "active NVLinks", "driver": "driver",
-    }),
-}  # fmt: skip
-"""By the key of the provenance: what identifies a device of a host, and which facts of it are compared. Others change
-while a device rests, such as clocks."""
+    "ports": (
+        "name",
+        {
+            "rate": "link rate",
+            "speed": "link speed (Mbit/s)",
+            "link_layer": "link layer",
+            "mtu": "MTU",
+        },
+    ),
+    "gpus": (
+        "bus",
+        {
+            "name": "model",
+            "sm_clock_max_mhz": "highest clock (MHz)",
+            "power_limit_w": "power limit (W)",
+            "ecc": "ECC",
+            "pcie_width": "PCIe lanes",
+            "nvlinks": "active NVLinks",
+            "driver": "driver",
+        },
+    ),
+}
+"""By the key of the provenance: what identifies a device of a host, and which facts of it are
+compared. Others change while a device rests, such as clocks."""
 
 USUAL_SHARE = 0.75
 """The part of the hosts whose devices have the same fact, at least, if the others are to differ from it."""
@@ -103,7 +125,8 @@ def error_text(error: TransferError) -> str:
 class GpusOfHosts(TypedDict):
     """Which GPUs ranks find, some at least."""
 
-    visible: Mapping[str, int]  # by host: how many its ranks find together; 0 if their driver does not answer
+    # by host: how many its ranks find together; 0 if their driver does not answer
+    visible: Mapping[str, int]
     unused_because: str | None  # why transfers are in host memory; None if they are between GPUs
 
 
@@ -116,7 +139,8 @@ class OwnRate:
     ratio: float  # its rate over that of the others
     low: float  # the 95 % interval of the ratio
     high: float
-    slow: bool  # whether it is slower than others for certain; never of fewer than FEWEST_NODES nodes
+    # whether it is slower than others for certain; never of fewer than FEWEST_NODES nodes
+    slow: bool
 
 
 def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
@@ -150,8 +174,8 @@ def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
 def findings_of_nodes(recorded: "RecordedDiagnosis") -> list[Finding]:
     """Return what stands beside the verdict.
 
-    Launches that failed, errors, transfers much slower than expected, many lost packets, and GPUs that some hosts lack
-    are critical.
+    Launches that failed, errors, transfers much slower than expected, many lost packets, and GPUs
+    that some hosts lack are critical.
     """
     provenance = recorded.provenance
     rack_of = dict(zip(recorded.question.hosts, recorded.question.racks or (), strict=False))
@@ -187,7 +211,9 @@ def _own_rates(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
             if parts:
                 parts.append(f"{host} at {rate.ratio:.2f}x {interval}")
             else:
-                parts.append(f"{host} {DOES[name]}{where} at {rate.ratio:.2f}x the rate of the others {interval}")
+                parts.append(
+                    f"{host} {DOES[name]}{where} at {rate.ratio:.2f}x the rate of the others {interval}"
+                )
         text = "; ".join(first_few(parts, MOST_NAMED, "node"))
         values = tuple((hosts[rate.node], rate.ratio, rate.low, rate.high) for rate in rates)
         if are_judged:
@@ -205,11 +231,17 @@ def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     yield info("directions_unknown", text, program=program)
     left = cast("list[FailedPair]", recorded.provenance[FAILED_PAIRS])
     while left:
-        ((host, count),) = Counter(host for launch in left for host in launch["hosts"]).most_common(1)
+        ((host, count),) = Counter(host for launch in left for host in launch["hosts"]).most_common(
+            1
+        )
         of_host = [launch for launch in left if host in launch["hosts"]]
         left = [launch for launch in left if host not in launch["hosts"]]
         last = of_host[-1]
-        where = f"{format_count(count, 'launch')} on {host}, the last of them on" if count > 1 else "a launch on"
+        where = (
+            f"{format_count(count, 'launch')} on {host}, the last of them on"
+            if count > 1
+            else "a launch on"
+        )
         text = f"{program} failed in {where} {join_words(last['hosts'])}: {last['why']}."
         yield critical("launches_failed", text, host=host, launches=count, **last)
 
@@ -253,7 +285,9 @@ def _doubtful_rate(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     take = f"Even fast transfers take {format_factor(factor)} as long as --rate says"
     if beyond > LEAST_BEYOND_RATE:  # a wire also carries headers
         severity = critical if beyond > MUCH_BEYOND_RATE else warning
-        yield severity(RATE_DOUBTFUL, f"{take}: it is too high, or all nodes are slow alike.", factor=factor)
+        yield severity(
+            RATE_DOUBTFUL, f"{take}: it is too high, or all nodes are slow alike.", factor=factor
+        )
     elif beyond < -2 * LEAST_BEYOND_RATE:  # a lower quartile is low by noise, too
         yield warning(RATE_DOUBTFUL, f"{take}: it is too low.", factor=factor)
 
@@ -270,7 +304,9 @@ def _missing_gpus(provenance: Mapping[str, Any]) -> Iterator[Finding]:
     for number, hosts in sorted(by_number.items()):
         if number < most:
             noun = "GPUs" if number > 1 else "GPU"
-            text = f"CUDA finds {number or 'no'} {noun} on {host_ranges(hosts)}, and {most} on others."
+            text = (
+                f"CUDA finds {number or 'no'} {noun} on {host_ranges(hosts)}, and {most} on others."
+            )
             yield critical("gpus_missing", text, hosts=(*hosts,), visible=number, of_others=most)
     why = gpus["unused_because"]
     if why:
@@ -297,7 +333,13 @@ def _differing_devices(provenance: Mapping[str, Any]) -> Iterator[Finding]:
             if name:
                 text = f"{where}: {name} {value}; of the other nodes {usual}."
             yield warning(
-                "devices_differ", text, devices=tuple(differing), fact=name, value=value, usual=usual, hosts=hosts
+                "devices_differ",
+                text,
+                devices=tuple(differing),
+                fact=name,
+                value=value,
+                usual=usual,
+                hosts=hosts,
             )
 
 
@@ -322,7 +364,11 @@ def _differences_of_device(
     """
     yield from _minorities("", {host: device in devices for host, devices in by_host.items()})
     for fact, name in names.items():
-        values = {host: devices[device].get(fact) for host, devices in by_host.items() if device in devices}
+        values = {
+            host: devices[device].get(fact)
+            for host, devices in by_host.items()
+            if device in devices
+        }
         yield from _minorities(name, values)
 
 

@@ -1,14 +1,16 @@
 """Packets that are lost on the way to or from a node: times hardly show them, because TCP soon sends them again.
 
-The count of a node is compared with those of all others. Healthy nodes lose packets, too, some more than others: the
-share that a node loses is taken to be distributed exponentially, as widely as its mean. Given the sum of the counts,
-all ways to divide it among the nodes are then equally likely (Bose and Einstein), whatever the mean is. Counts that
-scatter less, down to those of Poisson, alarm less often.
+The count of a node is compared with those of all others. Healthy nodes lose packets, too, some more
+than others: the share that a node loses is taken to be distributed exponentially, as widely as its
+mean. Given the sum of the counts, all ways to divide it among the nodes are then equally likely
+(Bose and Einstein), whatever the mean is. Counts that scatter less, down to those of Poisson, alarm
+less often.
 
-TCP loses segments in bursts, such as when a queue is full. A burst is of one pair: a node is named only for what it
-loses with several partners, and no pair counts for more than those.
+TCP loses segments in bursts, such as when a queue is full. A burst is of one pair: a node is named
+only for what it loses with several partners, and no pair counts for more than those.
 
-What nearly all nodes of a rack lose, and only when they transfer to other racks, is not theirs: it is of the uplink.
+What nearly all nodes of a rack lose, and only when they transfer to other racks, is not theirs: it
+is of the uplink.
 """
 
 import math
@@ -33,15 +35,15 @@ FALSE_ALARM = 1e-3
 """The chance that any node of a healthy machine is named for its segments, and again for its ports."""
 
 PARTNERS = 4
-"""With how many partners a node must lose segments to be named (with all, if it has fewer): none of its pairs counts
-for more than the pair in this place."""
+"""With how many partners a node must lose segments to be named (with all, if it has fewer): none of
+its pairs counts for more than the pair in this place."""
 
 LONGEST_BURST = 64
 """The segments that a burst loses at most; a path is named only for more."""
 
 MUCH = 5e-4
-"""The share from which on losses of a node are critical: at 0.1 % a connection of 10 Gbit/s has lost half of its
-rate."""
+"""The share from which on losses of a node are critical: at 0.1 % a connection of 10 Gbit/s has
+lost half of its rate."""
 
 MOST_FAULTY = 0.25
 """The part of the nodes that may be named at most; of few, one."""
@@ -57,15 +59,18 @@ class HostLosses:
     """What a host lost during a diagnosis; lists have what it sent, then what it received."""
 
     host: str
-    segments: dict[str, list[int]]  # of TCP, by the host that they were for: those sent, and those sent again
+    # of TCP, by the host that they were for: those sent, and those sent again
+    segments: dict[str, list[int]]
     packets: list[int] = field(default_factory=lambda: [0, 0])  # of its ports
-    errors: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])  # of its ports, by their counters
+    # of its ports, by their counters
+    errors: list[dict[str, int]] = field(default_factory=lambda: [{}, {}])
 
 
 class _Lossy(NamedTuple):
     """A node, or a path, that loses more than others in one direction."""
 
-    where: tuple[int, ...]  # the node; if its losses are with one other, the sender and the receiver
+    # the node; if its losses are with one other, the sender and the receiver
+    where: tuple[int, ...]
     direction: int  # of DIRECTIONS; that of the sender for such a path
     share: float  # that is lost
     usual: float  # of what other nodes send to others
@@ -76,7 +81,9 @@ class _LossyUplink(NamedTuple):
 
     racks: tuple[tuple[int, int], ...]  # the number of a rack, and of DIRECTIONS
     share: float  # that is lost
-    usual: float  # of what other racks send to one another; if there are only two, of what nodes of the other send
+    # of what other racks send to one another; if there are only two, of what nodes of the other
+    # send
+    usual: float
 
 
 class _UplinkShares(NamedTuple):
@@ -126,7 +133,8 @@ class _Losses:
     def of_uplinks(self, rack: Integers) -> Iterator[tuple[_LossyUplink, Booleans]]:
         """Yield the uplinks that lose more than other nodes do, and the pairs [pairs] that the losses belong to.
 
-        Three quarters of the nodes of a rack lose segments when they transfer to others, and hardly any within it.
+        Three quarters of the nodes of a rack lose segments when they transfer to others, and hardly
+        any within it.
 
         Args:
             rack: [nodes]: the number of the rack of each.
@@ -145,12 +153,16 @@ class _Losses:
                 return
             worst = max(lossy.values(), key=lambda shares: shares.share)
             # Of two racks it may be either uplink.
-            same = [uplink for uplink, shares in lossy.items() if (shares.across == worst.across).all()]
+            same = [
+                uplink for uplink, shares in lossy.items() if (shares.across == worst.across).all()
+            ]
             yield _LossyUplink(tuple(same), worst.share, worst.usual), worst.across
             left &= ~worst.across
             tested = [uplink for uplink in tested if uplink not in same]
 
-    def _uplink_shares(self, number: int, direction: int, rack: Integers, left: Booleans) -> _UplinkShares:
+    def _uplink_shares(
+        self, number: int, direction: int, rack: Integers, left: Booleans
+    ) -> _UplinkShares:
         """Return what a rack loses in one direction.
 
         Args:
@@ -199,14 +211,17 @@ class _Losses:
         is_among = is_other[self.ends].all(0)
         is_compared = is_other | (np.arange(self.nodes) == node)
         for direction, (sizes, lost) in enumerate(zip(self.sizes, self.lost, strict=True)):
-            own = np.flatnonzero((self.ends[direction] == node) & is_compared[self.ends[1 - direction]])
+            own = np.flatnonzero(
+                (self.ends[direction] == node) & is_compared[self.ends[1 - direction]]
+            )
             own_size = sizes[own].sum()
             size_among = sizes[is_among].sum()
             if not own_size or not size_among:
                 continue
             lost_among = lost[is_among]
             usual = float(lost_among.sum() / size_among)
-            scale = own_size * len(others) / size_among  # the size of all others, if each had as much as the node
+            # the size of all others, if each had as much as the node
+            scale = own_size * len(others) / size_among
 
             def is_more(events: int, of_others: Integers, scale: float = scale) -> bool:
                 chance = chance_of(events, float(of_others.sum()) * scale, len(others) + 1)
@@ -233,7 +248,9 @@ def chance_of(count: float, others: float, nodes: int) -> float:
     return math.exp(log_ways_of_others - log_ways)
 
 
-def findings_of_losses(provenance: Mapping[str, object], rack_of: Mapping[str, str]) -> Iterator[Finding]:
+def findings_of_losses(
+    provenance: Mapping[str, object], rack_of: Mapping[str, str]
+) -> Iterator[Finding]:
     """Yield the nodes, the paths between two nodes, and the uplinks that lose packets when others do not.
 
     Args:
@@ -314,7 +331,9 @@ def _hosts_where(chosen: Booleans, hosts: Sequence[HostLosses]) -> list[str]:
     return [hosts[node].host for node in np.flatnonzero(chosen).tolist()]
 
 
-def _findings(hosts: Sequence[HostLosses], outliers: Iterable[_Lossy], unit: str) -> Iterator[Finding]:
+def _findings(
+    hosts: Sequence[HostLosses], outliers: Iterable[_Lossy], unit: str
+) -> Iterator[Finding]:
     by_place = defaultdict[tuple[int, ...], list[_Lossy]](list)
     for lossy in outliers:
         by_place[lossy.where].append(lossy)
@@ -339,7 +358,9 @@ def _port_text(losses: HostLosses, directions: Iterable[_Lossy], usual: float) -
     """Return which errors the ports of a host counted, beside the usual share of other nodes."""
     counts = []
     for lossy in directions:
-        rate = f"{MILLION * lossy.share:.2g} errors per million packets {DIRECTIONS[lossy.direction]}"
+        rate = (
+            f"{MILLION * lossy.share:.2g} errors per million packets {DIRECTIONS[lossy.direction]}"
+        )
         counters = [f"{name} {count}" for name, count in losses.errors[lossy.direction].items()]
         counts.append(rate + in_brackets(*counters))
     ports = f"The ports of {losses.host} counted {join_words(counts)}, of whatever traffic"

@@ -41,30 +41,34 @@ def diagnose(
 ) -> Procedure[Diagnosis]:
     """Diagnose a machine: yield slots to measure, and return what is slow.
 
-    All that is random follows from the seed, and all that is yielded from that and the times that were sent: ranks that
-    are sent the same times measure the same slots, and recorded times are replayed.
+    All that is random follows from the seed, and all that is yielded from that and the times that
+    were sent: ranks that are sent the same times measure the same slots, and recorded times are
+    replayed.
 
-    1. Pairs that do not answer before their deadline: their nodes are asked by others (``hung_nodes``).
-    2. The screen: random matchings, with few pairs across racks at once if racks are known (``matchings``), in several
-       slots each if pairs slow one another and racks are unknown (``contention``).
+    1. Pairs that do not answer before their deadline: their nodes are asked by others
+    (``hung_nodes``).
+    2. The screen: random matchings, with few pairs across racks at once if racks are known
+       (``matchings``), in several slots each if pairs slow one another and racks are unknown
+       (``contention``).
     3. Effects of nodes from a model (``fitted_effects``).
     4. Racks and uplinks first, whose effects are subtracted (``rack_faults``).
     5. Nodes that stand out are measured again, and this retest alone decides (``node_faults``).
     6. Slow nodes among themselves, and alone (``accused_nodes``).
-    7. Pairs that are slower than their nodes, after those that the screen left out, if links are looked for
-       (``link_faults``).
+    7. Pairs that are slower than their nodes, after those that the screen left out, if links are
+       looked for (``link_faults``).
 
-    Rails are diagnosed beside each other (``rails``); two to seven nodes by hypotheses (``small_clusters``).
+    Rails are diagnosed beside each other (``rails``); two to seven nodes by hypotheses
+    (``small_clusters``).
 
     Args:
         nodes: how many there are, two at least.
         seed: of the random numbers.
         racks: of each node, the number of its rack; None if racks are unknown.
         rails: how many ports each node has; each transfers to the same port of other nodes.
-        links: whether to look for single slow links, which takes as many slots as nodes; None: up to
-            MOST_NODES_OF_ALL_PAIRS nodes. It is not done where pairs slow one another.
-        expected_s: the usual time of a transfer in seconds, which a diagnosis of two or three nodes may need; None if
-            it is unknown.
+        links: whether to look for single slow links, which takes as many slots as nodes; None: up
+            to MOST_NODES_OF_ALL_PAIRS nodes. It is not done where pairs slow one another.
+        expected_s: the usual time of a transfer in seconds, which a diagnosis of two or three nodes
+            may need; None if it is unknown.
 
     Raises:
         ValueError: if there are fewer than two nodes, or the racks are not those of all nodes.
@@ -99,7 +103,9 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
     slots = cluster.screen()
     screen = yield from measure_transfers(next(slots), "screen")
     fit = fit_effects(screen, cluster.racks)
-    if check_contention and (yield from is_contended(cluster, fit, cluster.is_far(screen.partners))):
+    if check_contention and (
+        yield from is_contended(cluster, fit, cluster.is_far(screen.partners))
+    ):
         without_links = _diagnose_fitted(replace(cluster, links=False))
         if cluster.has_level_rounds:
             return (yield from without_links)
@@ -114,7 +120,9 @@ def _diagnose_fitted(cluster: Cluster, *, check_contention: bool = False) -> Pro
     judged = racks.effects + nodes.effects
     if cluster.links:
         slow_pairs |= yield from measure_other_pairs(cluster, fit, slots)
-        slow_links, links = yield from find_link_faults(cluster, fit, slow_pairs, nodes.nodes, nodes.retest)
+        slow_links, links = yield from find_link_faults(
+            cluster, fit, slow_pairs, nodes.nodes, nodes.retest
+        )
         faults += slow_links
         judged += links
     smallest_of_links = math.inf
@@ -146,7 +154,11 @@ def complete(procedure: Procedure[Diagnosis], measure: Callable[[Slots], Floats]
 def ask(question: Question, measure: Callable[[Slots], Floats]) -> Diagnosis:
     """Return the answer to a question by a function that measures slots, or knows their times."""
     asked = diagnose(
-        len(question.hosts), seed=question.seed, racks=question.rack_numbers, rails=question.rails,
-        links=question.links, expected_s=question.expected_s,
-    )  # fmt: skip
+        len(question.hosts),
+        seed=question.seed,
+        racks=question.rack_numbers,
+        rails=question.rails,
+        links=question.links,
+        expected_s=question.expected_s,
+    )
     return complete(asked, measure)

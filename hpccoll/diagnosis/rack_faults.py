@@ -25,8 +25,9 @@ SLOTS = 12
 """The slots of the test of suspected racks; in each, several pairs of a rack transfer across."""
 
 LOW = 0.1
-"""The quantile that stands for the pairs of a rack. The few flows that are on one uplink by chance slow one another, in
-most slots of some diagnoses: a lower quartile then accuses 1 % of healthy machines."""
+"""The quantile that stands for the pairs of a rack. The few flows that are on one uplink by chance
+slow one another, in most slots of some diagnoses: a lower quartile then accuses 1 % of healthy
+machines."""
 
 LOW_ERROR = 1.709
 """The standard error of that quantile of normal values over that of their mean."""
@@ -59,10 +60,13 @@ class RackFaults:
         return np.asarray(self.across[self.racks] > 0)
 
 
-def find_rack_faults(cluster: Cluster, fit: FittedEffects, screen: Transfers) -> Procedure[RackFaults]:
+def find_rack_faults(
+    cluster: Cluster, fit: FittedEffects, screen: Transfers
+) -> Procedure[RackFaults]:
     """Measure the racks whose pairs across are slow in the screen, at most a third of all, and judge them.
 
-    A rack is slow if its pairs within are slow by more than half as much as those across; otherwise its uplink is.
+    A rack is slow if its pairs within are slow by more than half as much as those across; otherwise
+    its uplink is.
     """
     count = cluster.racks.max() + 1
     across = np.zeros(count)
@@ -95,7 +99,9 @@ def find_rack_faults(cluster: Cluster, fit: FittedEffects, screen: Transfers) ->
     return RackFaults(tuple(faults), tuple(judged), cluster.racks, fit.far, across, inside)
 
 
-def _suspects(cluster: Cluster, fit: FittedEffects, screen: Transfers) -> tuple[Integers, float, list[JudgedEffect]]:
+def _suspects(
+    cluster: Cluster, fit: FittedEffects, screen: Transfers
+) -> tuple[Integers, float, list[JudgedEffect]]:
     """Return racks whose pairs across are slow, the slowest first, and of all racks the standard error and effects."""
     judged = cluster.judged_racks
     if not judged.size:

@@ -7,7 +7,15 @@ from typing import get_args
 
 import numpy as np
 
-from hpccoll.diagnosis.slot_records import Component, Diagnosis, Fault, Kind, Procedure, Purpose, Slots
+from hpccoll.diagnosis.slot_records import (
+    Component,
+    Diagnosis,
+    Fault,
+    Kind,
+    Procedure,
+    Purpose,
+    Slots,
+)
 from hpccoll.diagnosis.transfers import DIRECTIONS
 
 
@@ -34,7 +42,9 @@ def diagnose_rails(procedures: Sequence[Procedure[Diagnosis]], nodes: int) -> Pr
     return _merged(diagnoses)
 
 
-def _beside_each_other(by_rail: Mapping[int, Slots], purpose: Purpose, nodes: int, rails: int) -> Slots:
+def _beside_each_other(
+    by_rail: Mapping[int, Slots], purpose: Purpose, nodes: int, rails: int
+) -> Slots:
     """Return the slots of some rails as slots of all endpoints."""
     count = max(len(slots.partners) for slots in by_rail.values())
     partners = np.tile(np.arange(nodes * rails), (count, 1))

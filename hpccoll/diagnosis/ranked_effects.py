@@ -16,17 +16,24 @@ MOST_RANKED = 20
 Subject: TypeAlias = Literal["node", "link", "rack"]
 ORDER: tuple[Subject, ...] = get_args(Subject)
 SUBJECTS: Mapping[Kind, Subject] = {
-    "node": "node", "send": "node", "receive": "node", "rail": "node", "hung": "node", "shared_link": "node",
-    "link": "link", "uplink": "rack", "rack": "rack",
-}  # fmt: skip
+    "node": "node",
+    "send": "node",
+    "receive": "node",
+    "rail": "node",
+    "hung": "node",
+    "shared_link": "node",
+    "link": "link",
+    "uplink": "rack",
+    "rack": "rack",
+}
 """What is slow if there is a fault of a kind."""
 
 _Place: TypeAlias = tuple[Subject, tuple[int, ...], int | None]
 
 Outcome: TypeAlias = Literal["slow", "above", "within"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-"""slow: the verdict names it; above: it exceeds its threshold, but another fault explains it, or it was not measured
-again; within: it does not exceed its threshold. The gravest is first."""
+"""slow: the verdict names it; above: it exceeds its threshold, but another fault explains it, or it
+was not measured again; within: it does not exceed its threshold. The gravest is first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,8 @@ class RankedEffect:
     rail: int | None  # None if the machine has one
     named: frozenset[Kind]  # the kinds of effects that the verdict names
     screened: Mapping[Kind, JudgedEffect]
-    tested: Mapping[Kind, JudgedEffect]  # in the slots that decide; empty if the screen raised no suspicion
+    # in the slots that decide; empty if the screen raised no suspicion
+    tested: Mapping[Kind, JudgedEffect]
 
     @property
     def decisive(self) -> Mapping[Kind, JudgedEffect]:
@@ -75,7 +83,8 @@ class RankedEffect:
 def rank_effects(diagnosis: Diagnosis) -> dict[Subject, list[RankedEffect]]:
     """Return the effects of nodes, links and racks: those that are slow, then those that were tested, by their excess.
 
-    The excess is the largest effect over its threshold, of logarithms. Subjects with something slow come first.
+    The excess is the largest effect over its threshold, of logarithms. Subjects with something slow
+    come first.
     """
     named = _named_kinds_by_place(diagnosis)
     by_place = defaultdict[_Place, list[JudgedEffect]](list)

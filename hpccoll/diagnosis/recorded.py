@@ -28,7 +28,8 @@ class Question:
 
     hosts: tuple[str, ...]  # [nodes]
     seed: int
-    racks: tuple[str, ...] | None = None  # [nodes]: the rack of each node; None if racks are unknown
+    # of shape [nodes]: the rack of each node; None if racks are unknown
+    racks: tuple[str, ...] | None = None
     rails: int = 1
     links: bool | None = None
     expected_s: float | None = None
@@ -53,15 +54,22 @@ class DiagnosisOptions:
 
     seed: int
     links: bool | None = None  # as in ``procedure.diagnose``
-    racks: Mapping[str, str] | None = None  # by host, with or without domain; None: Slurm's, if it has a topology
+    # by host, with or without domain; None: Slurm's, if it has a topology
+    racks: Mapping[str, str] | None = None
     uplinks: bool = False  # whether racks must be known, and enough to be judged
     expected_bytes_per_s: float | None = None  # the usual rate of a transfer; None if it is unknown
     together: bool | None = None  # as in ``Load``; None: if all nodes have RDMA ports
-    device: str | None = None  # that of the memory, cpu or cuda; None: GPUs over NCCL if all ranks have one each
-    slot_s: float | None = None  # how long a slot transfers, in seconds; None: as the rate and the noise ask for
+    # that of the memory, cpu or cuda; None: GPUs over NCCL if all ranks have one each
+    device: str | None = None
+    # how long a slot transfers, in seconds; None: as the rate and the noise ask for
+    slot_s: float | None = None
 
     def question(
-        self, hosts: Sequence[str], racks: Sequence[str] | None = None, rails: int = 1, expected_s: float | None = None
+        self,
+        hosts: Sequence[str],
+        racks: Sequence[str] | None = None,
+        rails: int = 1,
+        expected_s: float | None = None,
     ) -> Question:
         """Return the question for known nodes.
 
@@ -72,7 +80,8 @@ class DiagnosisOptions:
             expected_s: the usual time of a transfer.
 
         Raises:
-            UnusableError: if the user gives racks, but none for a host, or wants uplinks, and racks do not help.
+            UnusableError: if the user gives racks, but none for a host, or wants uplinks, and racks
+                do not help.
         """
         if self.racks is not None:
             names = canonical_hosts([*self.racks, *hosts])
@@ -140,7 +149,9 @@ class RecordedDiagnosis:
     load: Load
     measured: tuple[MeasuredSlots, ...]
     diagnosis: Diagnosis | None  # None if it was interrupted
-    rates: Mapping[str, Floats]  # by what was measured on each node alone (memory, ...): seconds [repetitions, nodes]
+    # by what was measured on each node alone (memory, ...): seconds [repetitions, nodes]
+    rates: Mapping[str, Floats]
     kind: str  # what a result is: measured, measured on a testbed, ...
     machine: str
-    provenance: Mapping[str, object]  # with run_id, begun (ISO 8601, UTC), hosts, versions, variables, ports, GPUs
+    # with run_id, begun (ISO 8601, UTC), hosts, versions, variables, ports, GPUs
+    provenance: Mapping[str, object]

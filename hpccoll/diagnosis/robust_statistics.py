@@ -5,8 +5,9 @@ import numpy as np
 from hpccoll.diagnosis.slot_records import Floats, Integers
 
 QUARTILE = 0.25
-"""The quantile that stands for a node among its partners, and for a component among slots: contention and spikes only
-slow. With spikes in 25 % of the transfers, effects of nodes err by 1.0 %; by median polish 1.6 %, by means 8.7 %."""
+"""The quantile that stands for a node among its partners, and for a component among slots:
+contention and spikes only slow. With spikes in 25 % of the transfers, effects of nodes err by 1.0
+%; by median polish 1.6 %, by means 8.7 %."""
 
 MEDIAN_ERROR = 1.2533
 """The standard error of a median of normal values over that of their mean: the square root of pi / 2."""
@@ -42,11 +43,13 @@ def median(values: Floats) -> float:
 def median_of_others(values: Floats, partners: Integers) -> Floats:
     """Return for each pair of a slot the median of the other pairs in the slot; NaN if there are none.
 
-    A median of few pairs that contains the pair itself is closer to it than to another pair. Of an even number of
-    others it is the lower of both in the middle, which the spike of one of two does not move.
+    A median of few pairs that contains the pair itself is closer to it than to another pair. Of an
+    even number of others it is the lower of both in the middle, which the spike of one of two does
+    not move.
 
     Args:
-        values: [slots, nodes]: of the pair of each node, so that a pair occurs twice; NaN if there is none.
+        values: [slots, nodes]: of the pair of each node, so that a pair occurs twice; NaN if there
+            is none.
         partners: [slots, nodes]: the partner of each node.
     """
     nodes = np.arange(values.shape[1])

@@ -14,8 +14,9 @@ LEAST_BEYOND_RATE = 0.05
 """The least logarithm of a factor beyond an expected time, which is not as exact as a comparison."""
 
 MUCH_BEYOND_RATE = math.log(1.2)
-"""The logarithm of a factor beyond an expected time from which on all nodes are slow for certain. Headers and gaps
-take 5 % of the rate of a wire (TCP with an MTU of 1500), and a library as much again."""
+"""The logarithm of a factor beyond an expected time from which on all nodes are slow for certain.
+Headers and gaps take 5 % of the rate of a wire (TCP with an MTU of 1500), and a library as much
+again."""
 
 USUAL_SPREAD = 0.01
 """The standard deviation of healthy nodes, as a logarithm, where there are too few to estimate it."""
@@ -24,8 +25,8 @@ NODES, LINKS, RACKS = 0.005, 0.003, 0.002
 """The chance that any node, link or rack of a healthy machine is accused: 1 % together."""
 
 RETEST_SLOTS = 12, 36
-"""The fewest and the most slots of a test. With 9 slots a node of 64 that is slow by 5 % is found in a quarter of the
-diagnoses; with as many as the noise asks for, which is 23, in 94 %."""
+"""The fewest and the most slots of a test. With 9 slots a node of 64 that is slow by 5 % is found
+in a quarter of the diagnoses; with as many as the noise asks for, which is 23, in 94 %."""
 
 FOUND = 0.9
 """The share of diagnoses that find the smallest effect that is named."""
@@ -94,8 +95,8 @@ def _with_interval(effect: float, error: float) -> tuple[float, float, float]:
 def effect_error(noise: float, slots: int, controls: float) -> float:
     """Return the standard error of the effect of a node in a test.
 
-    It is the lower quartile over slots of what its pair takes beyond the median of the controls in the slot, less the
-    median of the same of controls.
+    It is the lower quartile over slots of what its pair takes beyond the median of the controls in
+    the slot, less the median of the same of controls.
     """
     variance = (1 + 2 * MEDIAN_ERROR**2 / controls) / slots
     return QUARTILE_ERROR * noise * math.sqrt(variance)

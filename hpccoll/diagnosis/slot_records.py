@@ -13,10 +13,12 @@ Floats: TypeAlias = NDArray[np.float64]
 Booleans: TypeAlias = NDArray[np.bool_]
 Result = TypeVar("Result")
 
-Kind: TypeAlias = Literal["node", "send", "receive", "link", "shared_link", "rail", "uplink", "rack", "hung", "failed"]
-"""What can be faulty: a node in both directions, its sending, its receiving; the path between two nodes; a path that
-several nodes share to all others; one rail of a node; the path out of a rack; all nodes of a rack; a node that does not
-answer, or, as a verdict has it, answers with an error."""
+Kind: TypeAlias = Literal[
+    "node", "send", "receive", "link", "shared_link", "rail", "uplink", "rack", "hung", "failed"
+]
+"""What can be faulty: a node in both directions, its sending, its receiving; the path between two
+nodes; a path that several nodes share to all others; one rail of a node; the path out of a rack;
+all nodes of a rack; a node that does not answer, or, as a verdict has it, answers with an error."""
 
 LEAST_RACK = 4
 """The nodes of a rack, and racks, from which on racks are judged."""
@@ -24,7 +26,9 @@ LEAST_RACK = 4
 OF_A_RACK: tuple[Kind, ...] = "uplink", "rack"
 """The kinds of faults of a rack, whose ``where`` is the rack."""
 
-Purpose: TypeAlias = Literal["contention", "screen", "racks", "retest", "accused", "links", "alone", "hung"]
+Purpose: TypeAlias = Literal[
+    "contention", "screen", "racks", "retest", "accused", "links", "alone", "hung"
+]
 """Why slots are measured, in the order of the procedure; slots of ``hung`` follow any that got no answer."""
 
 
@@ -32,20 +36,23 @@ Purpose: TypeAlias = Literal["contention", "screen", "racks", "retest", "accused
 class Slots:
     """Transfers to measure, slot after slot.
 
-    An endpoint is a node on a rail, and has the number ``rail * nodes + node``. In a slot, disjoint pairs of endpoints
-    transfer in both directions at once, and all pairs at the same time.
+    An endpoint is a node on a rail, and has the number ``rail * nodes + node``. In a slot, disjoint
+    pairs of endpoints transfer in both directions at once, and all pairs at the same time.
     """
 
-    partners: Integers  # [slots, endpoints]: the partner of each endpoint; an endpoint rests beside itself
+    # of shape [slots, endpoints]: the partner of each endpoint; an endpoint rests beside itself
+    partners: Integers
     purpose: Purpose
 
 
 Procedure: TypeAlias = Generator[Slots, Floats, Result]
 """A generator that yields slots, is sent their times, and returns a result.
 
-The times are [slots, endpoints], in seconds: that of the transfer from an endpoint to its partner, by the clock of the
-receiver; NaN if the endpoint rests or has no valid time, infinity if the pair did not answer before its deadline. After
-a slot with an infinite time the driver measures no more of these slots: it sends the rows that it has.
+The times are [slots, endpoints], in seconds: that of the transfer from an endpoint to its partner,
+by the clock of the receiver; NaN if the endpoint rests or has no valid time, infinity if the pair
+did not answer before its deadline. After
+a slot with an infinite time the driver measures no more of these slots: it sends the rows that it
+has.
 """
 
 
@@ -54,7 +61,8 @@ class Component:
     """A part of the machine that may be faulty."""
 
     kind: Kind
-    where: tuple[int, ...]  # node; two nodes of a link; members of a shared link; number of the rack
+    # node; two nodes of a link; members of a shared link; number of the rack
+    where: tuple[int, ...]
     rail: int | None = None  # None if the fault is not one of a single rail
 
 
@@ -71,8 +79,10 @@ class Fault:
     low: float  # the 95 % interval of the effect
     high: float
     chance: float  # of an effect as large as this, somewhere on a healthy machine
-    under_load_only: bool = False  # whether it is as fast as others while the rest of the machine is silent
-    candidates: tuple[Explanation, ...] = ()  # explanations that cannot be distinguished; empty if there is only one
+    # whether it is as fast as others while the rest of the machine is silent
+    under_load_only: bool = False
+    # explanations that cannot be distinguished; empty if there is only one
+    candidates: tuple[Explanation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +90,8 @@ class JudgedEffect:
     """The effect of a component, faulty or not, and the threshold that it was compared with: factors of times."""
 
     component: Component
-    purpose: Purpose  # of the slots that it follows from; those of the screen only decide what is measured again
+    # of the slots that it follows from; those of the screen only decide what is measured again
+    purpose: Purpose
     effect: float  # NaN if there was no valid time
     low: float  # the 95 % interval of the effect
     high: float
@@ -93,12 +104,17 @@ class Diagnosis:
 
     faults: tuple[Fault, ...]
     slots: int  # how many were measured
-    noise: float  # standard deviation of the logarithm of the time of a pair; NaN if none was left to measure
-    smallest_effect: float  # of a node, which would have been found in 90 % of diagnoses: its times over the usual ones
-    too_many: bool = False  # whether more than a quarter of the nodes seems slow, or as many do not answer
+    # standard deviation of the logarithm of the time of a pair; NaN if none was left to measure
+    noise: float
+    # of a node, which would have been found in 90 % of diagnoses: its times over the usual ones
+    smallest_effect: float
+    # whether more than a quarter of the nodes seems slow, or as many do not answer
+    too_many: bool = False
     links: bool = True  # whether single links were judged, too
-    effects: tuple[JudgedEffect, ...] = field(default=(), compare=False, repr=False)  # of all that was judged
-    smallest_link_effect: float = math.inf  # likewise of a single link; infinite if none would be found, or unknown
+    # of all that was judged
+    effects: tuple[JudgedEffect, ...] = field(default=(), compare=False, repr=False)
+    # likewise of a single link; infinite if none would be found, or unknown
+    smallest_link_effect: float = math.inf
 
     @property
     def exclude(self) -> tuple[int, ...]:
@@ -114,5 +130,5 @@ class Diagnosis:
 
 
 EXCLUDED: tuple[Kind, ...] = "node", "send", "receive", "hung"
-"""The kinds of faults for which a node is excluded. A node with one slow rail of several is not, nor are those of
-a slow link, uplink or rack: the operator decides which of them to do without."""
+"""The kinds of faults for which a node is excluded. A node with one slow rail of several is not,
+nor are those of a slow link, uplink or rack: the operator decides which of them to do without."""

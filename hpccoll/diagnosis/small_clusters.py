@@ -23,7 +23,15 @@ from hpccoll.diagnosis.significance import (
     judged_effect,
     smallest_found,
 )
-from hpccoll.diagnosis.slot_records import Component, Diagnosis, Explanation, Fault, Floats, JudgedEffect, Procedure
+from hpccoll.diagnosis.slot_records import (
+    Component,
+    Diagnosis,
+    Explanation,
+    Fault,
+    Floats,
+    JudgedEffect,
+    Procedure,
+)
 from hpccoll.diagnosis.transfers import DIRECTIONS, Transfers, measure_transfers
 
 FEWEST_NODES_TO_FIT = 8
@@ -68,10 +76,11 @@ _Columns: TypeAlias = Mapping[Component, Floats]
 def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diagnosis]:
     """Measure all pairs, and compare hypotheses: one fault of a node, a direction or a link, or two of them.
 
-    A hypothesis is fitted by weighted least squares. Without an expected time, all transfers share a further term:
-    then two nodes of two or three that are slow in both directions look healthy. Where no hypothesis explains the
-    measurements within their errors, these are too small, and are enlarged (R. T. Birge, "The Calculation of Errors by
-    the Method of Least Squares", 1932). What all candidates have in common is certain.
+    A hypothesis is fitted by weighted least squares. Without an expected time, all transfers share
+    a further term: then two nodes of two or three that are slow in both directions look healthy.
+    Where no hypothesis explains the measurements within their errors, these are too small, and are
+    enlarged (R. T. Birge, "The Calculation of Errors by the Method of Least Squares", 1932). What
+    all candidates have in common is certain.
 
     Args:
         cluster: two to seven nodes.
@@ -120,8 +129,8 @@ def diagnose_small(cluster: Cluster, expected_s: float | None) -> Procedure[Diag
 def _is_rate_usable(measured: _Pairs, nodes: int) -> bool:
     """Return whether the measurements may be compared with the expected time.
 
-    If that is a little too short, no pair reaches it, and nothing follows from that; if all pairs are much slower, the
-    nodes are slow.
+    If that is a little too short, no pair reaches it, and nothing follows from that; if all pairs
+    are much slower, the nodes are slow.
     """
     if nodes > MOST_NODES_OF_RATE:
         return False
@@ -133,7 +142,8 @@ def _least_effect(test: SlownessTest, nodes: int, *, has_rate: bool) -> float:
     """Return the least logarithm of a factor that is a fault, whatever the error."""
     if has_rate:
         return LEAST_BEYOND_RATE
-    beyond_others = test.critical_value * USUAL_SPREAD * math.sqrt(nodes / (nodes - 1))  # of a healthy node
+    # of a healthy node
+    beyond_others = test.critical_value * USUAL_SPREAD * math.sqrt(nodes / (nodes - 1))
     return max(LEAST_EFFECT, beyond_others)
 
 
@@ -150,15 +160,25 @@ def _explanations(components: Iterable[Component], nodes: int) -> list[Explanati
 def _fit_all(measured: _Pairs, columns: _Columns, nodes: int, *, has_rate: bool) -> _Fits:
     """Fit all explanations, with enlarged errors if even the best one does not explain the measurements within them."""
     explanations = _explanations(columns, nodes)
-    fits = {explanation: _fit(measured, columns, explanation, has_rate=has_rate) for explanation in explanations}
+    fits = {
+        explanation: _fit(measured, columns, explanation, has_rate=has_rate)
+        for explanation in explanations
+    }
     closest = min(fits.values(), key=lambda fit: fit.chi_squared)
     if not closest.chi_squared > closest.freedom > 0:
         return fits
-    enlarged = measured._replace(errors=measured.errors * math.sqrt(closest.chi_squared / closest.freedom))
-    return {explanation: _fit(enlarged, columns, explanation, has_rate=has_rate) for explanation in explanations}
+    enlarged = measured._replace(
+        errors=measured.errors * math.sqrt(closest.chi_squared / closest.freedom)
+    )
+    return {
+        explanation: _fit(enlarged, columns, explanation, has_rate=has_rate)
+        for explanation in explanations
+    }
 
 
-def _judged(test: SlownessTest, fits: _Fits, components: Iterable[Component], least: float) -> tuple[JudgedEffect, ...]:
+def _judged(
+    test: SlownessTest, fits: _Fits, components: Iterable[Component], least: float
+) -> tuple[JudgedEffect, ...]:
     """Return the effects of components, each of them fitted as the only fault."""
     judged = []
     for component in components:
@@ -179,11 +199,17 @@ def _decide(test: SlownessTest, fits: _Fits, least: float) -> tuple[Fault, ...]:
     best = min(chi_squared, key=chi_squared.__getitem__)
     if chi_squared[()] - chi_squared[best] <= test.critical_value**2:
         return ()
-    candidates = [explanation for explanation, value in chi_squared.items() if value < chi_squared[best] + ALIKE]
+    candidates = [
+        explanation
+        for explanation, value in chi_squared.items()
+        if value < chi_squared[best] + ALIKE
+    ]
     return _named(test, fits, best, candidates)
 
 
-def _named(test: SlownessTest, fits: _Fits, best: Explanation, candidates: Sequence[Explanation]) -> tuple[Fault, ...]:
+def _named(
+    test: SlownessTest, fits: _Fits, best: Explanation, candidates: Sequence[Explanation]
+) -> tuple[Fault, ...]:
     """Return what all candidates contain as faults, and what only some of them contain as candidates of a further one.
 
     A candidate that contains nothing further is enough: then there may be no further fault.
@@ -195,7 +221,9 @@ def _named(test: SlownessTest, fits: _Fits, best: Explanation, candidates: Seque
     fit = fits[explanation]
     certain: list[Fault] = []
     uncertain: list[Fault] = []
-    for component, effect, error in zip(explanation, fit.effects.tolist(), fit.errors.tolist(), strict=True):
+    for component, effect, error in zip(
+        explanation, fit.effects.tolist(), fit.errors.tolist(), strict=True
+    ):
         faults = certain if component in common else uncertain
         faults.append(test.fault(component, effect, error))
     if not uncertain:
@@ -261,14 +289,17 @@ def _are_separable(first: Component, second: Component, nodes: int) -> bool:
     return first.where != second.where or "node" not in kinds
 
 
-def _fit(measured: _Pairs, columns: _Columns, explanation: Explanation, *, has_rate: bool) -> _Fitted:
+def _fit(
+    measured: _Pairs, columns: _Columns, explanation: Explanation, *, has_rate: bool
+) -> _Fitted:
     """Fit an explanation. The pair of two faulty nodes is left out: it is as slow as the slower one of them."""
     pairs = len(measured.pairs)
     count = len(explanation)
     weights = np.isfinite(measured.values) / measured.errors  # 0 for pairs without a time
     parts = [columns[component] for component in explanation]
     if count == 2 and pairs == 3:
-        parts = [np.minimum(parts[0] + parts[1], 1)]  # of three nodes two are slow: every pair contains one
+        # of three nodes two are slow: every pair contains one
+        parts = [np.minimum(parts[0] + parts[1], 1)]
     elif count == 2:
         where = (*explanation[0].where, *explanation[1].where)
         if where in measured.pairs:

@@ -1,7 +1,7 @@
 """How many times as long transfers took as the usual ones, before and after the effects of named faults are taken out.
 
-What is left afterwards is noise, or something that the verdict does not name. Maps have the transfers of slots in which
-all of the machine is busy.
+What is left afterwards is noise, or something that the verdict does not name. Maps have the
+transfers of slots in which all of the machine is busy.
 """
 
 import math
@@ -14,11 +14,19 @@ from numpy.typing import NDArray
 
 from hpccoll.diagnosis.recorded import RecordedDiagnosis
 from hpccoll.diagnosis.robust_statistics import median
-from hpccoll.diagnosis.slot_records import OF_A_RACK, Booleans, Fault, Floats, Integers, Kind, Purpose
+from hpccoll.diagnosis.slot_records import (
+    OF_A_RACK,
+    Booleans,
+    Fault,
+    Floats,
+    Integers,
+    Kind,
+    Purpose,
+)
 
 MAPPED: tuple[Purpose, ...] = "screen", "racks", "retest", "accused", "links"
-"""The slots whose transfers are on maps, from the last screen on: one before it was given up, because pairs slowed one
-another, or a node did not answer. In others most of the machine rests."""
+"""The slots whose transfers are on maps, from the last screen on: one before it was given up,
+because pairs slowed one another, or a node did not answer. In others most of the machine rests."""
 
 FEWEST_PAIRS = 4
 """The pairs of a slot from which on it has a usual time of its own; other slots of a request share one."""
@@ -27,10 +35,16 @@ LEAST_DISTANCE = 0.02
 """The least cost of distance between racks, a share of the usual time, that differs from noise on a map."""
 
 SLOWED: Mapping[Kind, Callable[[Booleans, Booleans], Booleans]] = {
-    "node": np.logical_or, "rail": np.logical_or, "rack": np.logical_or, "hung": np.logical_or,
-    "send": lambda sender, _: sender, "receive": lambda _, receiver: receiver,
-    "link": np.logical_and, "shared_link": np.logical_xor, "uplink": np.logical_xor,
-}  # fmt: skip
+    "node": np.logical_or,
+    "rail": np.logical_or,
+    "rack": np.logical_or,
+    "hung": np.logical_or,
+    "send": lambda sender, _: sender,
+    "receive": lambda _, receiver: receiver,
+    "link": np.logical_and,
+    "shared_link": np.logical_xor,
+    "uplink": np.logical_xor,
+}
 """Which transfers a fault slows, by whether their sender, and their receiver, is one of its nodes or in its rack."""
 
 
@@ -96,7 +110,8 @@ class MeasuredRatios:
         within = _medians(np.where(self._is_far, np.nan, healthy), groups)
         further = (across - within)[self._mapped]
         far = float(np.nan_to_num(median(further)))
-        self.distance = math.exp(far)  # how many times as long transfers across racks take as those within
+        # how many times as long transfers across racks take as those within
+        self.distance = math.exp(far)
         left = healthy - far * self._is_far
         usual = _medians(left, groups)
         self._before = logs - usual
@@ -130,7 +145,9 @@ class MeasuredRatios:
             component = fault.component
             number = self._racks if component.kind in OF_A_RACK else np.arange(self._nodes)
             of_fault = np.isin(number, component.where)
-            slowed = SLOWED[component.kind](np.broadcast_to(of_fault, expected.shape), of_fault[self._partners])
+            slowed = SLOWED[component.kind](
+                np.broadcast_to(of_fault, expected.shape), of_fault[self._partners]
+            )
             if component.rail is not None:
                 slowed = slowed & (self._rail == component.rail)[:, None]
             if math.isfinite(fault.effect):  # what does not end has no time
@@ -185,7 +202,8 @@ class MeasuredRatios:
         """Return the ratios of places.
 
         Args:
-            places: the numbers of the places that each transfer [rows, nodes] belongs to; -1 if it belongs to none.
+            places: the numbers of the places that each transfer [rows, nodes] belongs to; -1 if it
+                belongs to none.
             shape: that of the result, whose size all numbers are below.
         """
         size = math.prod(shape)

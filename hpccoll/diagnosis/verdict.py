@@ -11,16 +11,30 @@ import numpy as np
 
 from hpccoll.common.text import Finding
 from hpccoll.diagnosis.cluster import judged_racks as numbers_of_judged_racks
-from hpccoll.diagnosis.core_waits import CORE_WAITS, CoreWait, explaining_wait, finding_of_load, largest_hidden
+from hpccoll.diagnosis.core_waits import (
+    CORE_WAITS,
+    CoreWait,
+    explaining_wait,
+    finding_of_load,
+    largest_hidden,
+)
 from hpccoll.diagnosis.nodes_alone import TRANSFER_ERRORS, TransferError, findings_of_nodes
 from hpccoll.diagnosis.recorded import Load, Question, RecordedDiagnosis
 from hpccoll.diagnosis.slot_records import OF_A_RACK, Component, Diagnosis, Fault, Kind, Purpose
 from hpccoll.diagnosis.transfers import DIRECTIONS
 
 DECIDING: Mapping[Kind, Purpose] = {
-    "node": "retest", "send": "retest", "receive": "retest", "rail": "retest", "link": "links",
-    "shared_link": "accused", "uplink": "racks", "rack": "racks", "hung": "hung", "failed": "hung",
-}  # fmt: skip
+    "node": "retest",
+    "send": "retest",
+    "receive": "retest",
+    "rail": "retest",
+    "link": "links",
+    "shared_link": "accused",
+    "uplink": "racks",
+    "rack": "racks",
+    "hung": "hung",
+    "failed": "hung",
+}
 """The purpose of the slots that decide on a fault; of two to seven nodes the screen decides."""
 
 OF_NODES: tuple[Kind, ...] = "node", "send", "receive", "rail", "link"
@@ -46,7 +60,8 @@ class NamedFault:
     """A fault by the names of its hosts."""
 
     place: Place  # if there are candidates, the first component of the likeliest one
-    candidates: tuple[tuple[Place, ...], ...]  # explanations that cannot be distinguished; empty if there is only one
+    # explanations that cannot be distinguished; empty if there is only one
+    candidates: tuple[tuple[Place, ...], ...]
     effect: float  # how many times as long its transfers take; infinite if they do not end
     low: float  # the 95 % interval of the effect
     high: float
@@ -55,7 +70,8 @@ class NamedFault:
     slots: Mapping[Purpose, int]  # how many measured it, by their purpose
     missed_with: tuple[str, ...] = ()  # the other hosts of transfers that did not end
     error: str | None = None  # with which transfers ended
-    wait: CoreWait | None = None  # a wait for cores that may explain the effect: then the hosts are not accused
+    # a wait for cores that may explain the effect: then the hosts are not accused
+    wait: CoreWait | None = None
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -115,22 +131,30 @@ class MachineVerdict:
     exclude: tuple[str, ...]  # the hosts to exclude from jobs
     complete: bool  # False if it was interrupted: then it says nothing
     slots: int  # how many were measured
-    noise: float  # standard deviation of the logarithm of the time of a pair; NaN if none was left to measure
-    smallest_effect: float  # of a node, which would have been found in 90 % of diagnoses; infinite if none would
-    too_many: bool  # whether more than a quarter of the nodes seems faulty: then effects are underestimates
+    # standard deviation of the logarithm of the time of a pair; NaN if none was left to measure
+    noise: float
+    # of a node, which would have been found in 90 % of diagnoses; infinite if none would
+    smallest_effect: float
+    # whether more than a quarter of the nodes seems faulty: then effects are underestimates
+    too_many: bool
     nodes: int
     unjudged: tuple[str, ...]  # the hosts with valid times in fewer than half of their slots
-    only_directions: bool  # whether a slow direction only would have been found: of two nodes without a right rate
+    # whether a slow direction only would have been found: of two nodes without a right rate
+    only_directions: bool
     racks: tuple[str, ...]  # those that were judged: few, or small ones, are not
     links: bool  # whether single links were judged
     load: Load
     kind: str  # what a result is: measured, measured on a testbed, ...
     machine: str
     begun: str  # ISO 8601, UTC
-    smallest_link_effect: float = math.inf  # as ``smallest_effect``, of a single link; infinite if none is judged
-    findings: tuple[Finding, ...] = ()  # what stands beside it: what nodes do alone, differing devices, failed launches
-    unjudged_racks: tuple[str, ...] = ()  # racks that were not judged: too small, or too few of them
-    has_rate: bool = False  # whether the user said how fast a transfer should be: nothing else shows a common fault
+    # as ``smallest_effect``, of a single link; infinite if none is judged
+    smallest_link_effect: float = math.inf
+    # what stands beside it: what nodes do alone, differing devices, failed launches
+    findings: tuple[Finding, ...] = ()
+    # racks that were not judged: too small, or too few of them
+    unjudged_racks: tuple[str, ...] = ()
+    # whether the user said how fast a transfer should be: nothing else shows a common fault
+    has_rate: bool = False
 
     @property
     def accuses_none(self) -> bool:
@@ -161,7 +185,12 @@ class MachineVerdict:
 
 
 def _finding_to_json(finding: Finding) -> dict[str, Any]:
-    return {"kind": finding.kind, "severity": finding.severity, "text": finding.text, **finding.values}
+    return {
+        "kind": finding.kind,
+        "severity": finding.severity,
+        "text": finding.text,
+        **finding.values,
+    }
 
 
 def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
@@ -171,8 +200,11 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
     slots = sum(len(request.seconds) for request in recorded.measured)
     diagnosis = recorded.diagnosis or Diagnosis((), slots, math.nan, math.inf, links=False)
     unjudged = _unjudged(recorded)
-    if 2 * len(unjudged) > len(question.hosts):  # noise and thresholds are those of nodes without times
-        diagnosis = replace(diagnosis, noise=math.nan, smallest_effect=math.inf, smallest_link_effect=math.inf)
+    # noise and thresholds are those of nodes without times
+    if 2 * len(unjudged) > len(question.hosts):
+        diagnosis = replace(
+            diagnosis, noise=math.nan, smallest_effect=math.inf, smallest_link_effect=math.inf
+        )
     waits = cast("Mapping[str, float]", recorded.provenance.get(CORE_WAITS, {}))
     hidden = largest_hidden(waits, diagnosis.noise)
     smallest_effect = max(diagnosis.smallest_effect, hidden)
@@ -234,13 +266,17 @@ def _racks(question: Question) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return judged, tuple(name for name in question.rack_names if name not in judged)
 
 
-def _with_waits(faults: Sequence[NamedFault], waits: Mapping[str, float], noise: float) -> list[NamedFault]:
+def _with_waits(
+    faults: Sequence[NamedFault], waits: Mapping[str, float], noise: float
+) -> list[NamedFault]:
     """Return faults with the wait for cores that may explain them: of nodes and links, and not of racks."""
     accused = {host for fault in faults for host in fault.hosts}
     explained = []
     for fault in faults:
         hosts = fault.hosts if fault.place.kind in OF_NODES else ()
-        explained.append(replace(fault, wait=explaining_wait(waits, hosts, accused, fault.effect, noise)))
+        explained.append(
+            replace(fault, wait=explaining_wait(waits, hosts, accused, fault.effect, noise))
+        )
     return explained
 
 

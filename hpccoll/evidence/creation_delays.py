@@ -1,9 +1,9 @@
 """Which ranks delayed the creation of a communicator, and how its time grows with the number of ranks.
 
-All ranks end it nearly together, because they wait for one another: in NCCL's phases ``bootstrap`` and ``allgathers``
-each waits for all others. A rank that takes longest there was early. The rank that is late waits least there; if it
-took no longer in another phase, it began last. Before 2.22 NCCL logs no phases; then the rank whose time from ``Init
-START`` is shortest began last.
+All ranks end it nearly together, because they wait for one another: in NCCL's phases ``bootstrap``
+and ``allgathers`` each waits for all others. A rank that takes longest there was early. The rank
+that is late waits least there; if it took no longer in another phase, it began last. Before 2.22
+NCCL logs no phases; then the rank whose time from ``Init START`` is shortest began last.
 """
 
 import math
@@ -27,8 +27,8 @@ _MIN_SHARE = 0.25
 """The smallest delay that matters, as a share of the usual time of the whole creation."""
 
 _DEVIATIONS = 7.4
-"""The smallest distance of an outlier from the median in median absolute deviations: five standard deviations of a
-normal distribution, whose standard deviation is 1.4826 of them."""
+"""The smallest distance of an outlier from the median in median absolute deviations: five standard
+deviations of a normal distribution, whose standard deviation is 1.4826 of them."""
 
 _WHOLE_SECONDS_S = 2.0
 """The smallest delay that a clock shows which has whole seconds only: each of two differences is off by up to one."""
@@ -38,9 +38,10 @@ _WHOLE_SECONDS_S = 2.0
 class CreationDelay:
     """Ranks that delayed a communicator, with their hosts, in the order of ``ranks``.
 
-    ``phase`` is the one in which they took longer; ``longest_s`` is what the slowest of them took there, ``usual_s``
-    the median over all ranks. ``phase`` is None if they began last; then both times are those that ranks waited, the
-    longest one and the median. ``delay_s`` is the difference of the slowest or latest rank from the median.
+    ``phase`` is the one in which they took longer; ``longest_s`` is what the slowest of them took
+    there, ``usual_s`` the median over all ranks. ``phase`` is None if they began last; then both
+    times are those that ranks waited, the longest one and the median. ``delay_s`` is the difference
+    of the slowest or latest rank from the median.
     """
 
     phase: str | None
@@ -107,11 +108,15 @@ def _waiting_s(creation: CommunicatorCreation) -> list[float | None]:
     return waiting
 
 
-def _slow_in_phase(creation: CommunicatorCreation, phase: str, times: Sequence[float | None]) -> list[CreationDelay]:
+def _slow_in_phase(
+    creation: CommunicatorCreation, phase: str, times: Sequence[float | None]
+) -> list[CreationDelay]:
     measured = known_values(times)
     usual_s = median_low(measured)
     limit_s = usual_s + _min_delay_s(creation, measured, usual_s)
-    slow = [number for number, time_s in enumerate(times) if time_s is not None and time_s >= limit_s]
+    slow = [
+        number for number, time_s in enumerate(times) if time_s is not None and time_s >= limit_s
+    ]
     longest_s = max(measured)
     return _delays(creation, phase, slow, longest_s, usual_s, longest_s - usual_s)
 
@@ -128,7 +133,9 @@ def _began_last(
         return []
     usual_s = median_high(measured)
     limit_s = usual_s - max(error_s, _min_delay_s(creation, measured, usual_s))
-    last = [number for number, time_s in enumerate(waiting) if time_s is not None and time_s <= limit_s]
+    last = [
+        number for number, time_s in enumerate(waiting) if time_s is not None and time_s <= limit_s
+    ]
     return _delays(creation, None, last, max(measured), usual_s, usual_s - min(measured))
 
 

@@ -21,9 +21,13 @@ _MAX_HOSTS = 4
 """The number of hosts that a sentence names."""
 
 _PHASES = {
-    "kernels": "loading NCCL's kernels", "alloc": "memory and plugins", "topo": "detecting the topology of the node",
-    "graphs": "searching rings and trees", "connections": "connecting with peers", "rest": "setting the device",
-}  # fmt: skip
+    "kernels": "loading NCCL's kernels",
+    "alloc": "memory and plugins",
+    "topo": "detecting the topology of the node",
+    "graphs": "searching rings and trees",
+    "connections": "connecting with peers",
+    "rest": "setting the device",
+}
 """What a rank does in a phase, in src/init.cc of NCCL 2.30: ncclCommInitRankFunc, commAlloc and initTransportsRank."""
 
 _SHOWN_S = 0.005
@@ -76,7 +80,9 @@ def _phases_text(creation: CommunicatorCreation) -> str:
     for phase, times in creation.phases_s.items():
         medians.append((median(known_values(times)), phase))
     medians.sort(reverse=True)
-    return ", ".join(f"{phase} {format_seconds(time_s)}" for time_s, phase in medians if time_s >= _SHOWN_S)
+    return ", ".join(
+        f"{phase} {format_seconds(time_s)}" for time_s, phase in medians if time_s >= _SHOWN_S
+    )
 
 
 def delay_sentences(creation: CommunicatorCreation) -> Iterator[str]:
@@ -102,5 +108,8 @@ def _delay_text(delay: CreationDelay) -> str:
 
 def growth_sentence(growth: CreationGrowth) -> str:
     """Return how the time grows with the ranks: each size with its time, and the exponent."""
-    rows = ", ".join(f"{format_count(ranks, 'rank')} {format_seconds(time)}" for ranks, time in growth.seconds.items())
+    rows = ", ".join(
+        f"{format_count(ranks, 'rank')} {format_seconds(time)}"
+        for ranks, time in growth.seconds.items()
+    )
     return f"{rows}: as ranks^{growth.exponent:.2f}, by least squares of the logarithms"

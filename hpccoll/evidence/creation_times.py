@@ -1,12 +1,13 @@
 """How long the ranks of each communicator took to create it, from NCCL's log.
 
-With the subsystem INIT or PROFILE each rank logs its time and that of its phases, in seconds with two decimals, after
-``Init COMPLETE`` and from the same thread (ncclCommInitRankFunc in src/init.cc). 2.22 logs ``Init timings: rank 0
-nranks 8 total 1.23 (kernels 0.11, bootstrap ...)``; from 2.23 on it is ``Init timings - ncclCommInitRank: rank 0 ...``
-with the phase ``alloc``. The line names no communicator: it is the one that the thread has just completed. Versions
-2.18.3 to 2.21 log only ``Init START`` and ``Init COMPLETE``; the time between them is known if the log has the time of
-day, in prefixes or from 2.26 on by NCCL_DEBUG_TIMESTAMP_LEVELS=INFO. NCCL logs START after the bootstrap in 2.18.3 to
-2.22, and before it from 2.23 on.
+With the subsystem INIT or PROFILE each rank logs its time and that of its phases, in seconds with
+two decimals, after ``Init COMPLETE`` and from the same thread (ncclCommInitRankFunc in
+src/init.cc). 2.22 logs ``Init timings: rank 0 nranks 8 total 1.23 (kernels 0.11, bootstrap ...)``;
+from 2.23 on it is ``Init timings - ncclCommInitRank: rank 0 ...`` with the phase ``alloc``. The
+line names no communicator: it is the one that the thread has just completed. Versions 2.18.3 to
+2.21 log only ``Init START`` and ``Init COMPLETE``; the time between them is known if the log has
+the time of day, in prefixes or from 2.26 on by NCCL_DEBUG_TIMESTAMP_LEVELS=INFO. NCCL logs START
+after the bootstrap in 2.18.3 to 2.22, and before it from 2.23 on.
 """
 
 from collections import Counter, defaultdict
@@ -51,8 +52,10 @@ class CreationTimes:
     """The times that ranks log when they create communicators."""
 
     def __init__(self) -> None:
-        self._started: dict[tuple[str, str], float | None] = {}  # by process and address: the time of day
-        self._completed: dict[str, tuple[CommunicatorRank, _RankTimes]] = {}  # by thread: its last one, without timings
+        # by process and address: the time of day
+        self._started: dict[tuple[str, str], float | None] = {}
+        # by thread: its last one, without timings
+        self._completed: dict[str, tuple[CommunicatorRank, _RankTimes]] = {}
         self._created: Counter[tuple[str, CommunicatorRank]] = Counter()  # by process
         self._communicators: defaultdict[tuple[str, int, int], list[_RankTimes]] = defaultdict(list)
 
@@ -66,7 +69,12 @@ class CreationTimes:
         self._completed[message.thread] = member, times
 
     def add_timings(
-        self, size: int, rank: int, total_s: float, phases_s: Mapping[str, float], message: LogMessage
+        self,
+        size: int,
+        rank: int,
+        total_s: float,
+        phases_s: Mapping[str, float],
+        message: LogMessage,
     ) -> None:
         member, times = self._completed.pop(message.thread, (None, None))
         if member is None or times is None or (member.size, member.rank) != (size, rank):
@@ -77,7 +85,8 @@ class CreationTimes:
     def _new_times(self, member: CommunicatorRank, message: LogMessage) -> _RankTimes:
         """Return the times of a rank, to be filled in.
 
-        Names of communicators may come again, such as those of splits: the k-th of a process is the k-th of its peers.
+        Names of communicators may come again, such as those of splits: the k-th of a process is the
+            k-th of its peers.
         """
         times = _RankTimes(member.rank, message.host)
         number = self._created[message.writer, member]
@@ -107,7 +116,13 @@ def _creation(name: str, size: int, timed: list[_RankTimes]) -> CommunicatorCrea
     ranks, hosts, totals_s, logged_s = zip(*map(_COLUMNS, timed), strict=True)
     by_phase = {phase: tuple(column) for phase, column in phases_s.items()}
     return CommunicatorCreation(
-        name=name, size=size, ranks=ranks, hosts=hosts, total_s=totals_s, phases_s=by_phase, logged_s=logged_s
+        name=name,
+        size=size,
+        ranks=ranks,
+        hosts=hosts,
+        total_s=totals_s,
+        phases_s=by_phase,
+        logged_s=logged_s,
     )
 
 

@@ -1,6 +1,7 @@
 """Tests of a launch's logs for the evidence that its variant must show before a row carries its name.
 
-``cases/variants.toml`` names the kinds of evidence and says in words what each is; ``verdict`` judges single cases.
+``cases/variants.toml`` names the kinds of evidence and says in words what each is; ``verdict``
+judges single cases.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,16 +16,16 @@ Lines: TypeAlias = Callable[[LogRecord], tuple[str, ...]]
 """Returns the lines of a record that show a feature."""
 
 STREAMING_TREE = "SAT"
-"""The trees of switches that aggregate a stream of packets, as libsharp's log names their type; the other type is LLT,
-the low-latency tree, for small messages."""
+"""The trees of switches that aggregate a stream of packets, as libsharp's log names their type; the
+other type is LLT, the low-latency tree, for small messages."""
 
 STREAMING_BYTES = 16384
-"""Larger messages use a streaming-aggregation tree: the default of SHARP_COLL_SAT_THRESHOLD (SHARP 3.10, Using NVIDIA
-SHARP with Open MPI)."""
+"""Larger messages use a streaming-aggregation tree: the default of SHARP_COLL_SAT_THRESHOLD (SHARP
+3.10, Using NVIDIA SHARP with Open MPI)."""
 
 STREAMING_COLLECTIVES = ("reduce_scatter", "all_gather")
-"""Collectives that UCC gives to SHARP only with the feature SAT (src/components/tl/sharp/tl_sharp_coll.c, the checks of
-SHARP_FEATURE_SAT)."""
+"""Collectives that UCC gives to SHARP only with the feature SAT
+(src/components/tl/sharp/tl_sharp_coll.c, the checks of SHARP_FEATURE_SAT)."""
 
 
 def names_switches(line: CollectiveLine) -> bool:
@@ -42,7 +43,9 @@ def _ucc_shows_sharp(record: LogRecord) -> bool:
     """Return whether lines show a call that UCC gave to SHARP, with a group and the tree that the call needs."""
     if not record.sharp:
         return False
-    return any(names_switches(line) and has_needed_tree(line, record) for line in record.collectives)
+    return any(
+        names_switches(line) and has_needed_tree(line, record) for line in record.collectives
+    )
 
 
 def _switches_reduce(record: LogRecord, *algorithms: str) -> bool:
@@ -75,7 +78,9 @@ def _switch_lines(record: LogRecord) -> tuple[str, ...]:
 
 def _lines_of(algorithm: str) -> Lines:
     """Return the function that returns the lines in which an algorithm, or one that begins so, ran."""
-    return lambda record: tuple(line.line for line in record.collectives if line.algorithm.startswith(algorithm))
+    return lambda record: tuple(
+        line.line for line in record.collectives if line.algorithm.startswith(algorithm)
+    )
 
 
 def _gpudirect_paths(record: LogRecord) -> tuple[str, ...]:
@@ -94,7 +99,9 @@ _FORBIDDEN: Mapping[str, tuple[str, Lines]] = {
 _SHOWN: Mapping[str, Callable[..., bool]] = {
     "algorithm": _ran,
     "protocol": lambda record, name: any(line.protocol == name for line in record.collectives),
-    "algorithm_protocol": lambda record, *names: any((c.algorithm, c.protocol) == names for c in record.collectives),
+    "algorithm_protocol": lambda record, *names: any(
+        (c.algorithm, c.protocol) == names for c in record.collectives
+    ),
     "variable": lambda record, name: name in record.settings,
     "setting": _is_set,
     "no_setting": lambda record, name: not _is_set(record, name),

@@ -20,8 +20,12 @@ def _known_reasons() -> tuple[tuple[_Reason, ...], re.Pattern[str]]:
     """Return the table, and a pattern that any of its lines matches."""
     import tomllib  # only rank 0 reads logs
 
-    rows = tomllib.loads(Path(__file__).with_name("fallback_reasons.toml").read_text())["unavailable"]
-    reasons = tuple(_Reason(re.compile(row["pattern"]), row["feature"], row["reason"]) for row in rows)
+    rows = tomllib.loads(Path(__file__).with_name("fallback_reasons.toml").read_text())[
+        "unavailable"
+    ]
+    reasons = tuple(
+        _Reason(re.compile(row["pattern"]), row["feature"], row["reason"]) for row in rows
+    )
     patterns = [f"(?:{row['pattern']})" for row in rows]
     return reasons, re.compile("|".join(patterns))
 

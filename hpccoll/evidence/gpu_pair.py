@@ -1,7 +1,8 @@
 """Whether MPI moves GPU memory between two nodes: what a launch of two ranks has left in a file.
 
-A library that cannot do so may crash. The launch is therefore one of its own, which writes STARTED before the first
-transfer and the outcome after the last: if STARTED is left, the launch died in between.
+A library that cannot do so may crash. The launch is therefore one of its own, which writes STARTED
+before the first transfer and the outcome after the last: if STARTED is left, the launch died in
+between.
 """
 
 import json

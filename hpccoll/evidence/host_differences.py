@@ -8,7 +8,13 @@ from hpccoll.evidence.log_record import HostDifference
 PORTS, NETWORK, VERSION = "ports", "network", "version"
 """The facts beside variables."""
 
-_OF_HOST = ("NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_SOCKET_IFNAME", "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE")
+_OF_HOST = (
+    "NCCL_HOSTID",
+    "NCCL_DEBUG_FILE",
+    "NCCL_SOCKET_IFNAME",
+    "NCCL_TOPO_FILE",
+    "NCCL_TOPO_DUMP_FILE",
+)
 """Variables that may differ between hosts of a healthy job."""
 
 
@@ -16,7 +22,9 @@ class HostFacts:
     """The values of facts by host. A host that does not log a fact says nothing about it."""
 
     def __init__(self) -> None:
-        self._values: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self._values: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(
+            lambda: defaultdict(set)
+        )
 
     def add(self, host: str | None, fact: str, value: str) -> None:
         """Add a value, of a variable by its name; nothing if the log does not name the host."""
@@ -37,4 +45,6 @@ class HostFacts:
             if fact == PORTS:
                 kinds = {len(values) for values in values_by_host.values()}
             if len(kinds) > 1:
-                yield HostDifference(fact=fact, hosts={value: tuple(names) for value, names in hosts.items()})
+                yield HostDifference(
+                    fact=fact, hosts={value: tuple(names) for value, names in hosts.items()}
+                )

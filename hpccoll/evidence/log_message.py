@@ -1,10 +1,12 @@
 """Lines of logs as messages with their origin.
 
-Processes that share a file overwrite each other: a header in the middle of a line begins a new message, and the text
-before it is a truncated message, which the rules then do not match. Truncated lines are never completed by guessing.
+Processes that share a file overwrite each other: a header in the middle of a line begins a new
+message, and the text before it is a truncated message, which the rules then do not match. Truncated
+lines are never completed by guessing.
 
-Most lines of a long log differ from an earlier one of the same thread only in what follows ``NCCL INFO``. How such a
-line begins is taken apart once, and remembered. Times in it are remembered as zeros, because they differ in each line.
+Most lines of a long log differ from an earlier one of the same thread only in what follows
+``NCCL INFO``. How such a line begins is taken apart once, and remembered. Times in it are
+remembered as zeros, because they differ in each line.
 """
 
 import re
@@ -19,13 +21,14 @@ from hpccoll.common.line_prefixes import PrefixReader, exported_text, time_of_da
 class LogMessage(NamedTuple):
     """A message of a library.
 
-    ``origin`` is ``nccl``, ``sharp`` (libsharp) or ``ucc``, None for a line without a known header; ``process`` the
-    host and process id of the writer, empty if no header names them; ``place`` file and line of the source, for
-    warnings and errors; ``thread`` the header without time, level and place, which names the thread, without a process
-    also with the prefix; ``time`` the time in the line, if it is finer than a second; ``clock_s`` the time of day in
-    seconds before the header of a line about the creation of a communicator. ``prefix`` is what a launcher put before
-    the line, and ``host_of_prefix`` the only host whose lines begin with it. ``form`` is one of FORMS, empty for other
-    messages.
+    ``origin`` is ``nccl``, ``sharp`` (libsharp) or ``ucc``, None for a line without a known header;
+    ``process`` the host and process id of the writer, empty if no header names them; ``place`` file
+    and line of the source, for warnings and errors; ``thread`` the header without time, level and
+    place, which names the thread, without a process also with the prefix; ``time`` the time in the
+    line, if it is finer than a second; ``clock_s`` the time of day in seconds before the header of
+    a line about the creation of a communicator. ``prefix`` is what a launcher put before the line,
+    and ``host_of_prefix`` the only host whose lines begin with it. ``form`` is one of FORMS, empty
+    for other messages.
     """
 
     origin: str | None
@@ -58,9 +61,10 @@ class LogMessage(NamedTuple):
 
 _TIMESTAMP = r"(?:\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] ?)?"
 _HEADERS = {
-    # host:pid:tid [device] NCCL INFO ...; WARN also names the place in the source, since 2.30 time and function too,
-    # and TRACE a time in ms. In logs that people show, the host may be replaced by a word in brackets, and the header
-    # may be cut down to the device, or to nothing at the beginning of the line or behind a prefix.
+    # host:pid:tid [device] NCCL INFO ...; WARN also names the place in the source, since 2.30 time
+    # and function too, and TRACE a time in ms. In logs that people show, the host may be replaced
+    # by a word in brackets, and the header may be cut down to the device, or to nothing at the
+    # beginning of the line or behind a prefix.
     "nccl": (
         _TIMESTAMP + r"(?P<nccl_thread>(?<![\w.-])(?!\d\d:\d\d:\d\d )"
         r"(?P<nccl_host>[\w.-]{1,255}|<[^<>]{0,99}>|\[[^][:]{1,99}\]|\*{1,99}|):(?P<nccl_pid>\d{1,18}):\d+ "
@@ -107,15 +111,22 @@ def has_header(line: str) -> bool:
 _MARK = "NCCL INFO "
 """The end of the header of most lines."""
 
-_COLLECTIVE = r"(?:All(?:Reduce|Gather|[Tt]o[Aa]ll)|ReduceScatter|Broadcast|Reduce|Gather|Scatter|Send|Recv)"
+_COLLECTIVE = (
+    r"(?:All(?:Reduce|Gather|[Tt]o[Aa]ll)|ReduceScatter|Broadcast|Reduce|Gather|Scatter|Send|Recv)"
+)
 _BUFFER = r"(?:0x[0-9a-f]+|\(nil\))"
-_BEGIN_OF_CALL = re.compile(rf"{_COLLECTIVE}: opCount [0-9a-f]+ sendbuff {_BUFFER} recvbuff {_BUFFER}")
-_ARGUMENTS = re.compile(rf"\d+ datatype \d+ op \d+ root \d+ comm 0x[0-9a-f]+ \[nranks=\d+\] stream {_BUFFER}")
+_BEGIN_OF_CALL = re.compile(
+    rf"{_COLLECTIVE}: opCount [0-9a-f]+ sendbuff {_BUFFER} recvbuff {_BUFFER}"
+)
+_ARGUMENTS = re.compile(
+    rf"\d+ datatype \d+ op \d+ root \d+ comm 0x[0-9a-f]+ \[nranks=\d+\] stream {_BUFFER}"
+)
 _REMEMBERED_ARGUMENTS, MAX_REMEMBERED_LENGTH = 1 << 10, 256
 """How many ends of calls are remembered, and the most characters of one."""
 
 FORMS = {
-    # What says nothing that a rule looks for: trees, rings, connections, the graph of the machine, thread counts.
+    # What says nothing that a rule looks for: trees, rings, connections, the graph of the machine,
+    # thread counts.
     "idle": (
         r"Trees(?: \[\d+\] [\d/>-]+)+|(?:Channel|Ring) \d+(?:/\d+)? : *\d+(?:(?: ->)? +\d+)+"
         r"|Connected all (?:rings|trees)(?:, use ring PXN \d GDR \d)?"
@@ -143,7 +154,9 @@ _UNUSUAL = "NCCL ", "commId", "- Init ", '"', "&gt;", "\x1b", "\ufeff"
 _HEADER_IN_BRACKETS = re.compile(r"\[(?:[\w.-]+:\d+:|\d+\.\d+\] \[)")
 """How headers of libsharp and UCC begin."""
 
-_STAMP = re.compile(r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|(?<!\d)1\d{9}\.\d{2,9}")
+_STAMP = re.compile(
+    r"(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|(?<!\d)1\d{9}\.\d{2,9}"
+)
 """Times that differ in each line."""
 
 _AS_ZEROS = str.maketrans("123456789", "000000000")
@@ -180,8 +193,10 @@ class MessageReader:
     def __init__(self) -> None:
         self._prefixes = PrefixReader(_ANCHOR)
         self._heads: dict[str, _Head] = {}  # by the beginning of the line, if that has no stamp
-        self._stamped: dict[str, _Head] = {}  # by the beginning of the line, with zeros in its stamps
-        self._layouts: dict[str, _Layout] = {}  # by the beginning of the line, with zeros for all digits
+        # by the beginning of the line, with zeros in its stamps
+        self._stamped: dict[str, _Head] = {}
+        # by the beginning of the line, with zeros for all digits
+        self._layouts: dict[str, _Layout] = {}
 
     def messages(self, lines: Iterable[str]) -> Iterator[LogMessage]:
         """Yield the messages of lines, without the prefixes of launchers and collectors of logs."""
@@ -194,13 +209,25 @@ class MessageReader:
             form = _form_of(text)
             if form:
                 yield LogMessage(
-                    "nccl", head.process, "INFO", text, "", head.thread, time, None, head.prefix, None, form
-                )  # fmt: skip
+                    "nccl",
+                    head.process,
+                    "INFO",
+                    text,
+                    "",
+                    head.thread,
+                    time,
+                    None,
+                    head.prefix,
+                    None,
+                    form,
+                )
             elif _is_unusual(text):
                 yield from self._split(line)
             else:
                 time = time or _fine_time(text)
-                yield LogMessage("nccl", head.process, "INFO", text, "", head.thread, time, None, head.prefix)
+                yield LogMessage(
+                    "nccl", head.process, "INFO", text, "", head.thread, time, None, head.prefix
+                )
 
     def first_messages(self, lines: Iterable[str]) -> Iterator[LogMessage]:
         """Yield the first message of each thread, all that name a communicator, and some others."""
@@ -279,7 +306,9 @@ class MessageReader:
             place = ""
             if level in _WITH_PLACE:
                 place = re.sub(r".*/src/", "", header[f"{origin}_place"] or "")
-            message = LogMessage(origin, process, level, body, place, thread.strip(), time, _clock_s(whole), prefix)
+            message = LogMessage(
+                origin, process, level, body, place, thread.strip(), time, _clock_s(whole), prefix
+            )
             if exported is whole and len(headers) == 1 and not before:
                 self._remember(whole, line[header.end() :], message)
             yield message

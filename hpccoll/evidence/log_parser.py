@@ -16,8 +16,8 @@ from hpccoll.evidence.nccl_failures import ErrorTraces
 class LoggedCall(NamedTuple):
     """A call of a collective, as NCCL logs it, in the project's names.
 
-    ``bytes`` is the size of the rank's own block, if every rank has one; ``ranks`` is None if that part of the line is
-    missing.
+    ``bytes`` is the size of the rank's own block, if every rank has one; ``ranks`` is None if that
+    part of the line is missing.
     """
 
     collective: str
@@ -40,7 +40,8 @@ class ParserState:
         self.build = ""
         self.nodes: int | None = None
         self.ranks: int | None = None
-        self.facts: defaultdict[str, dict[Any, None]] = defaultdict(dict)  # by the field of the record
+        # by the field of the record
+        self.facts: defaultdict[str, dict[Any, None]] = defaultdict(dict)
         self.paths: Counter[str] = Counter()
         self.plugins: dict[str, str] = {}
         self.settings: dict[str, str] = {}
@@ -55,13 +56,17 @@ class ParserState:
         self.host_facts = HostFacts()
         self.hosts: set[str] = set()
         self._processes: set[str] = set()  # those whose hosts are known
-        self.warning_hosts: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by the text of the warning
+        # by the text of the warning
+        self.warning_hosts: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self.communicators: set[tuple[int, int]] = set()  # ranks and nodes
         self.members: dict[tuple[str, int], HostMembers] = {}  # by id and size of the communicator
-        # by operation, number and timeout in s: the ranks, and whether the timeout is of the group of all ranks
+        # by operation, number and timeout in s: the ranks, and whether the timeout is of the group
+        # of all ranks
         self.timeouts: dict[tuple[str, int, float], dict[int, bool]] = {}
-        self.begun: dict[tuple[str, str], CommunicatorRank] = {}  # by process and address of the communicator
-        self.incomplete: set[tuple[str, str]] = set()  # those of them without a sign of their completion
+        # by process and address of the communicator
+        self.begun: dict[tuple[str, str], CommunicatorRank] = {}
+        # those of them without a sign of their completion
+        self.incomplete: set[tuple[str, str]] = set()
         self.creation_times = CreationTimes()
 
     def add(self, field: str, fact: object) -> None:
@@ -91,7 +96,8 @@ class ParserState:
         facts: dict[str, Any] = {field: tuple(lines) for field, lines in self.facts.items()}
         if len(facts.get("versions", ())) < 2:
             facts.pop("versions", None)
-        facts.setdefault("network", self._networks_of_paths())  # versions up to 2.5 have no other line
+        # versions up to 2.5 have no other line
+        facts.setdefault("network", self._networks_of_paths())
         facts["failures"] = tuple(self.errors.failures())
         facts["gdr"] = self._uses_gpudirect()
         facts["paths"] = dict(sorted(self.paths.items()))
@@ -158,7 +164,9 @@ def line_rules(field: str, *patterns: str) -> list[Rule]:
     return [rule(pattern, add) for pattern in patterns]
 
 
-def _add_warning_and_known_reason(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+def _add_warning_and_known_reason(
+    state: ParserState, _match: re.Match[str], message: LogMessage
+) -> None:
     feature_and_reason = unavailable_reason(message.text)
     if feature_and_reason is not None:
         state.add_unavailable(*feature_and_reason, message.text)

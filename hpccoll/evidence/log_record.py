@@ -8,8 +8,9 @@ NCCL_LIBRARIES = ("nccl", "rccl")
 """NCCL, and the library of AMD that is made from it."""
 
 _PER_RANK_BYTES = {
-    **dict.fromkeys(NCCL_LIBRARIES, ("all_gather", "reduce_scatter", "all_to_all")), "ucc": ("all_gather", "gather"),
-}  # fmt: skip
+    **dict.fromkeys(NCCL_LIBRARIES, ("all_gather", "reduce_scatter", "all_to_all")),
+    "ucc": ("all_gather", "gather"),
+}
 """For each library, the collectives whose logged bytes are those of one rank: S / p, where S counts all ranks."""
 
 TCP_NETWORK = re.compile(r"(?i)socket|tcp|fastrak")
@@ -23,10 +24,11 @@ _WITHOUT_SIZE = ("barrier",)
 class CollectiveLine:
     """A log line, without its header, in which a library reports how it executes a collective; None if it does not say.
 
-    ``bytes`` is the size as the library counts it. On registered windows the algorithm is ``symmetric``,
-    ``copy_engine`` or ``hierarchical_ce``, for UCC the transport layers, such as ``sharp`` or ``ucp``. The protocol is
-    that of NCCL, the name of a symmetric kernel, the operation of a copy engine, or for UCC the collective layer.
-    ``memory`` is the type of the buffers, ``host`` or ``cuda``.
+    ``bytes`` is the size as the library counts it. On registered windows the algorithm is
+    ``symmetric``, ``copy_engine`` or ``hierarchical_ce``, for UCC the transport layers, such as
+    ``sharp`` or ``ucp``. The protocol is that of NCCL, the name of a symmetric kernel, the
+    operation of a copy engine, or for UCC the collective layer. ``memory`` is the type of the
+    buffers, ``host`` or ``cuda``.
     """
 
     collective: str
@@ -56,9 +58,9 @@ class Unavailable:
 class LoggedFailure:
     """An error that ended the creation of a communicator of NCCL, or another call: ``communicator`` or ``call``.
 
-    ``cause`` are the warnings before it, with their places in the source; ``callers`` those that returned the error,
-    from the innermost, and its name; ``processes`` is how many logged it, and ``hosts`` are those that their
-    lines name.
+    ``cause`` are the warnings before it, with their places in the source; ``callers`` those that
+    returned the error, from the innermost, and its name; ``processes`` is how many logged it, and
+    ``hosts`` are those that their lines name.
     """
 
     kind: str
@@ -72,8 +74,9 @@ class LoggedFailure:
 class UnfinishedCommunicator:
     """A communicator of NCCL that ranks began to create, and that some or all of them did not complete.
 
-    ``name`` is its id, or what NCCL logs of a split; ``size`` counts its ranks. ``begun`` and ``incomplete`` are ranks
-    in it, in order: those that logged the beginning, and those of them that logged no completion.
+    ``name`` is its id, or what NCCL logs of a split; ``size`` counts its ranks. ``begun`` and
+    ``incomplete`` are ranks in it, in order: those that logged the beginning, and those of them
+    that logged no completion.
     """
 
     name: str
@@ -86,8 +89,8 @@ class UnfinishedCommunicator:
 class CollectiveTimeout:
     """An operation in which PyTorch's watchdog of ``ranks`` timed out, by PyTorch's name and number.
 
-    ``silent`` are the ranks of the job that reported no timeout, and ``silent_hosts`` where they ran; None if the log
-    does not tell which ranks the group has.
+    ``silent`` are the ranks of the job that reported no timeout, and ``silent_hosts`` where they
+    ran; None if the log does not tell which ranks the group has.
     """
 
     operation: str
@@ -102,10 +105,11 @@ class CollectiveTimeout:
 class CommunicatorCreation:
     """How long the ranks of a communicator of NCCL took to create it, in seconds.
 
-    ``name`` and ``size`` are those of ``UnfinishedCommunicator``; the name is empty if the log has only the times. The
-    other fields have an entry for each rank with a time, in the order of ``ranks``; None where the log has none.
-    ``total_s`` and ``phases_s``, by NCCL's names of the phases, are measured by NCCL; ``logged_s`` is the time from
-    the line ``Init START`` to ``Init COMPLETE`` by the clock of the log.
+    ``name`` and ``size`` are those of ``UnfinishedCommunicator``; the name is empty if the log has
+    only the times. The other fields have an entry for each rank with a time, in the order of
+    ``ranks``; None where the log has none. ``total_s`` and ``phases_s``, by NCCL's names of the
+    phases, are measured by NCCL; ``logged_s`` is the time from the line ``Init START`` to
+    ``Init COMPLETE`` by the clock of the log.
     """
 
     name: str
@@ -140,13 +144,16 @@ class ModelledCost:
 class LogRecord:
     """The content of all logs of one launch. Tuples of text hold the lines that prove a fact, without their headers."""
 
-    # ``nccl``, ``rccl``, ``ucc``, ``sharp`` (only lines of libsharp, as under HCOLL); None if no line was recognised
+    # ``nccl``, ``rccl``, ``ucc``, ``sharp`` (only lines of libsharp, as under HCOLL); None if no
+    # line was recognised
     library: str | None = None
     version: str | None = None  # the version of NCCL, RCCL or UCC, such as ``2.30.7``
-    # the rest of the line with the version, such as ``+cuda12.9``, which tells a build that is not NVIDIA's
+    # the rest of the line with the version, such as ``+cuda12.9``, which tells a build that is not
+    # NVIDIA's
     build: str = ""
     versions: tuple[str, ...] = ()  # the versions that lines name, if they are several
-    # the nodes of the largest communicator; None if unknown, or if it has one node and others may have more
+    # the nodes of the largest communicator; None if unknown, or if it has one node and others may
+    # have more
     nodes: int | None = None
     ranks: int | None = None  # the ranks of the largest communicator; None if unknown
     collectives: tuple[CollectiveLine, ...] = ()  # the collectives that ran
@@ -155,8 +162,10 @@ class LogRecord:
     # the networks that NCCL names between nodes: ``IB``, ``Socket``, or the name of a plugin
     network: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()  # the ports that NCCL uses, such as ``mlx5_0:1/IB``
-    gdr: bool | None = None  # whether all RDMA channels use GPUDirect RDMA; None if no such channel is logged
-    # the number of channels of all ranks per path, such as ``NET/IB/GDRDMA``, ``P2P/CUMEM``, ``SHM``
+    # whether all RDMA channels use GPUDirect RDMA; None if no such channel is logged
+    gdr: bool | None = None
+    # the number of channels of all ranks per path, such as ``NET/IB/GDRDMA``, ``P2P/CUMEM``,
+    # ``SHM``
     paths: Mapping[str, int] = field(default_factory=dict)
     nvls: tuple[str, ...] = ()  # lines that show that NVLink SHARP is set up
     collnet: tuple[str, ...] = ()  # lines that show that NCCL's CollNet is connected
@@ -164,11 +173,15 @@ class LogRecord:
     sharp: tuple[str, ...] = ()
     # the trees of those groups: ``LLT`` for small messages, ``SAT`` for streaming aggregation
     trees: tuple[str, ...] = ()
-    unavailable: tuple[Unavailable, ...] = ()  # the requested features that were not used, with reasons
+    # the requested features that were not used, with reasons
+    unavailable: tuple[Unavailable, ...] = ()
     failures: tuple[LoggedFailure, ...] = ()  # the errors that NCCL did not recover from
-    unfinished: tuple[UnfinishedCommunicator, ...] = ()  # the communicators that ranks began and did not complete
-    timeouts: tuple[CollectiveTimeout, ...] = ()  # the operations in which PyTorch's watchdog timed out
-    creations: tuple[CommunicatorCreation, ...] = ()  # the times in which ranks created communicators
+    # the communicators that ranks began and did not complete
+    unfinished: tuple[UnfinishedCommunicator, ...] = ()
+    # the operations in which PyTorch's watchdog timed out
+    timeouts: tuple[CollectiveTimeout, ...] = ()
+    # the times in which ranks created communicators
+    creations: tuple[CommunicatorCreation, ...] = ()
     # the name of the plugin of each kind (``net``, ``tuner``, ``collnet``, ``profiler``)
     plugins: Mapping[str, str] = field(default_factory=dict)
     # the variables that NCCL read from the environment or a file, with their values
@@ -176,10 +189,12 @@ class LogRecord:
     # the communicator settings that NCCL logged, by the project's names, with their values
     communicator: Mapping[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()  # the configuration files that NCCL read
-    # the rows of UCC's score map that name SHARP: UCC may choose it there, which does not prove that it did
+    # the rows of UCC's score map that name SHARP: UCC may choose it there, which does not prove
+    # that it did
     scores: tuple[str, ...] = ()
     model: tuple[ModelledCost, ...] = ()  # NCCL's own cost model
-    warnings: tuple[str, ...] = ()  # the lines of level WARN, with their places in the source, without repetitions
+    # the lines of level WARN, with their places in the source, without repetitions
+    warnings: tuple[str, ...] = ()
 
     # the hosts that logged a warning, by its text, if others did not
     warning_hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -208,12 +223,19 @@ class LogRecord:
         return nbytes // ranks if self.counts_per_rank(collective) else nbytes
 
     def lines_of_case(
-        self, collective: str, nbytes: int, ranks: int, *,
-        dtype: str | None = None, op: str | None = None, memory: str | None = None,
-    ) -> list[CollectiveLine]:  # fmt: skip
+        self,
+        collective: str,
+        nbytes: int,
+        ranks: int,
+        *,
+        dtype: str | None = None,
+        op: str | None = None,
+        memory: str | None = None,
+    ) -> list[CollectiveLine]:
         """Return the lines that are about one case of S = ``nbytes`` on ``ranks`` ranks; None matches all lines.
 
-        A line is evidence for exactly its own size. ``memory`` is the type of its buffers, ``host`` or ``cuda``.
+        A line is evidence for exactly its own size. ``memory`` is the type of its buffers, ``host``
+        or ``cuda``.
         """
         size = self.logged_bytes(collective, nbytes, ranks)
         ops = [None, op]
@@ -232,13 +254,20 @@ class LogRecord:
         return list(filter(is_of_case, self.collectives))
 
     def modelled_seconds(
-        self, collective: str, nbytes: int, ranks: int, *, dtype: str | None = None, op: str | None = None
+        self,
+        collective: str,
+        nbytes: int,
+        ranks: int,
+        *,
+        dtype: str | None = None,
+        op: str | None = None,
     ) -> float | None:
         """Return the time of a case by NCCL's own cost model, in seconds; None without exactly one matching cell.
 
-        The model takes the latency of the algorithm and protocol that ran, plus the bytes at their bandwidth (NCCL's
-        src/graph/tuning.cc). The corrections that NCCL makes by size (trees below 256 MiB, rings over several nodes)
-        are neither in the logged table nor here. The arguments are those of ``lines_of_case``.
+        The model takes the latency of the algorithm and protocol that ran, plus the bytes at their
+        bandwidth (NCCL's src/graph/tuning.cc). The corrections that NCCL makes by size (trees below
+        256 MiB, rings over several nodes) are neither in the logged table nor here. The arguments
+        are those of ``lines_of_case``.
         """
         lines = self.lines_of_case(collective, nbytes, ranks, dtype=dtype, op=op)
         ran = {(line.algorithm, line.protocol) for line in lines}

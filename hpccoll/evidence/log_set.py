@@ -1,9 +1,11 @@
 """Reading of logs of NCCL, libsharp and UCC: from any number of files, of one or more launches.
 
-Processes belong to one launch if NCCL logs that they share a communicator: it identifies each communicator by a hash of
-its unique id (``commId 0x...``, subsystem INIT), which no two launches have in common. A process is identified by its
-host and process id, in all logs that it writes. Messages of other processes belong to the launch of their log if that
-log has exactly one launch, else to a launch of their own: that logs lie in one directory proves nothing.
+Processes belong to one launch if NCCL logs that they share a communicator: it identifies each
+communicator by a hash of its unique id (``commId 0x...``, subsystem INIT), which no two launches
+have in common. A process is identified by its host and process id, in all logs that it writes.
+Messages of other processes belong to the launch of their log if that
+log has exactly one launch, else to a launch of their own: that logs lie in one directory proves
+nothing.
 """
 
 import re
@@ -183,7 +185,8 @@ def _read_log(lines: Lines, survey: LogSurvey, readers: Mapping[str, LaunchReade
     for reader in readers.values():
         reader.begin_log(hosts_of_prefixes)
     for message in split_messages(lines()):
-        reader_of_process = readers.get(message.process)  # None of another launch, or where a program still writes
+        # None of another launch, or where a program still writes
+        reader_of_process = readers.get(message.process)
         if reader_of_process is not None:
             reader_of_process.add(message)
 
@@ -192,14 +195,17 @@ def read_log_files(paths: Iterable[Path]) -> LogSet:
     """Read logs, configuration files of NCCL, and dumps of its topology and graphs (``*.xml``): files or directories.
 
     Raises:
-        BadInputError: if there is nothing to read, a file cannot be read, or a named file is of another kind.
+        BadInputError: if there is nothing to read, a file cannot be read, or a named file is of
+            another kind.
     """
     named = [str(path) for path in paths]
     files: dict[str, None] = {}
     for path in named:
         files |= dict.fromkeys(map(str, _files(Path(path))))
     if not files:
-        raise BadInputError("log", ", ".join(named), "files of a log, or a directory that holds some")
+        raise BadInputError(
+            "log", ", ".join(named), "files of a log, or a directory that holds some"
+        )
     dumps: dict[str, str] = {}
     configs: dict[str, str] = {}
     logs: dict[str, Lines] = {}
@@ -248,11 +254,15 @@ def _log_lines(name: str) -> Iterator[str]:
             return
 
 
-def _own_configs(launch: Iterable[str], configs: Mapping[str, str], logs: Iterable[str]) -> dict[str, str]:
+def _own_configs(
+    launch: Iterable[str], configs: Mapping[str, str], logs: Iterable[str]
+) -> dict[str, str]:
     """Return the configuration files of a launch: those of the directories of its logs, and of those without logs."""
     own_directories = {Path(name).parent for name in launch}
     other_directories = {Path(name).parent for name in logs} - own_directories
-    return {name: text for name, text in configs.items() if Path(name).parent not in other_directories}
+    return {
+        name: text for name, text in configs.items() if Path(name).parent not in other_directories
+    }
 
 
 def _describe(dump: str) -> Iterator[str]:

@@ -27,14 +27,16 @@ PROBE_REMEDY = "hpccoll run with --probe DIR, and then with --evidence DIR"
 """How to get the evidence of NCCL's log."""
 
 INTERRUPTED_FILE = "interrupted"
-"""The file, among the logs, of a probe that a signal ended. An exit code does not work: when one rank exits, launchers
-kill the others, and report their signal."""
+"""The file, among the logs, of a probe that a signal ended. An exit code does not work: when one
+rank exits, launchers kill the others, and report their signal."""
 
 
 def enable_logging(directory: Path) -> None:
     """Set the variables that make libraries log into ``directory``; this process must not have loaded them yet."""
     directory.mkdir(parents=True, exist_ok=True)
-    os.environ.update({name: value.format(dir=directory.resolve()) for name, value in LOG_VARIABLES.items()})
+    os.environ.update(
+        {name: value.format(dir=directory.resolve()) for name, value in LOG_VARIABLES.items()}
+    )
 
 
 def log_variables_of_user() -> list[str]:
@@ -46,12 +48,20 @@ def log_variables_of_user() -> list[str]:
 def nccl_logging(directory: Path, reset: Callable[[], None]) -> Iterator[None]:
     """Have NCCL log into ``directory``, and restore the variables of its log afterwards.
 
-    NCCL reads them again with the first message after each ``reset`` (``debug_reset``). Dumps that the user has named
-    stay where they are.
+    NCCL reads them again with the first message after each ``reset`` (``debug_reset``). Dumps that
+    the user has named stay where they are.
     """
-    logged = {name: text.format(dir=directory) for name, text in LOG_VARIABLES.items() if name.startswith("NCCL_")}
+    logged = {
+        name: text.format(dir=directory)
+        for name, text in LOG_VARIABLES.items()
+        if name.startswith("NCCL_")
+    }
     before = {name: os.environ.get(name) for name in logged}
-    changed = {name: text for name, text in logged.items() if name.startswith("NCCL_DEBUG") or before[name] is None}
+    changed = {
+        name: text
+        for name, text in logged.items()
+        if name.startswith("NCCL_DEBUG") or before[name] is None
+    }
     os.environ.update(changed)
     reset()
     try:
@@ -72,7 +82,8 @@ def remove_old_logs(directory: Path) -> None:
 
 def copy_nccl_settings(directory: Path) -> None:
     """Copy the settings of this host's configuration files of NCCL to ``directory``: NCCL does not log them."""
-    for label, path in zip(("1-own", "2-etc"), nccl_configuration_files(), strict=True):  # the order of precedence
+    # the order of precedence
+    for label, path in zip(("1-own", "2-etc"), nccl_configuration_files(), strict=True):
         with suppress(OSError, UnusableError):
             text = read_text(path, "NCCL_CONF_FILE", XML_BYTES, "replace")
             settings = [line for line in text.splitlines() if line.startswith("NCCL_")]

@@ -19,11 +19,13 @@ class LogSurvey:
     """Who writes a log: what is known of its messages before their facts are read."""
 
     def __init__(self, messages: Iterable[LogMessage]) -> None:
-        self.processes: dict[str, None] = {}  # in the order of their first messages; empty for lines without a header
+        # in the order of their first messages; empty for lines without a header
+        self.processes: dict[str, None] = {}
         self.communicators = defaultdict[str, dict[str, None]](dict)  # by process
         self.threads: dict[str, None] = {}
         self.has_unnamed = False  # whether a library's message names no process
-        self._beginnings: Counter[tuple[str, str]] = Counter()  # of communicators, by thread and text
+        # of communicators, by thread and text
+        self._beginnings: Counter[tuple[str, str]] = Counter()
         self._hosts = defaultdict[str, set[str]](set)  # by prefix
         for message in messages:
             self._add(message)
@@ -106,7 +108,8 @@ def _has_library(launch: LaunchProcesses, surveys: Mapping[str, LogSurvey]) -> b
         if any(processes):
             return True
         survey = surveys[name]
-        if survey.has_unnamed and not survey.has_processes:  # else a header that was overwritten in part
+        # else a header that was overwritten in part
+        if survey.has_unnamed and not survey.has_processes:
             return True
     return False
 
@@ -122,7 +125,9 @@ def _group_writers(surveys: Mapping[str, LogSurvey]) -> _Groups:
     for name, survey in surveys.items():
         launches_of_log: set[object] = set()
         for process in filter(None, survey.processes):
-            launches = {groups.representative(writer) for writer in _nearest_writers(name, writers[process])}
+            launches = {
+                groups.representative(writer) for writer in _nearest_writers(name, writers[process])
+            }
             if len(launches) == 1:
                 launches_of_log |= launches
                 groups.join((name, process), launches.pop())
@@ -136,7 +141,8 @@ def _group_writers(surveys: Mapping[str, LogSurvey]) -> _Groups:
 def _nearest_writers(name: str, writers: Sequence[_Writer]) -> Sequence[_Writer]:
     """Return where a process of the log ``name`` logs communicators: in that log, in its directory, or anywhere.
 
-    libsharp and NCCL may write different logs; and in containers, processes of all launches have the same ids.
+    libsharp and NCCL may write different logs; and in containers, processes of all launches have
+    the same ids.
     """
     same_log = [writer for writer in writers if writer[0] == name]
     same_directory = [writer for writer in writers if Path(writer[0]).parent == Path(name).parent]

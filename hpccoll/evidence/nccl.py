@@ -1,11 +1,13 @@
 """NCCL's log: versions 2.24 to 2.32 with NCCL_DEBUG=INFO and the subsystems INIT, ENV, NET, GRAPH, TUNING, COLL.
 
-Versions 2.20 to 2.23 log the algorithm as numbers in a line of their own format; older versions do not log it. RCCL,
-AMD's version of NCCL, logs nearly the same lines: it names itself, and the communicator of each channel.
+Versions 2.20 to 2.23 log the algorithm as numbers in a line of their own format; older versions do
+not log it. RCCL, AMD's version of NCCL, logs nearly the same lines: it names itself, and the
+communicator of each channel.
 
-Some lines look like evidence and are none: the count of ``collnet channels``, which NCCL prints without CollNet too;
-``via COLLNET/SHARP`` and ``Using ...:1/IB/SHARP``, which NCCL prints before it asks SHARP for a group and which remain
-if SHARP refuses; names of kernels, which are those of ring or tree for every algorithm.
+Some lines look like evidence and are none: the count of ``collnet channels``, which NCCL prints
+without CollNet too; ``via COLLNET/SHARP`` and ``Using ...:1/IB/SHARP``, which NCCL prints before it
+asks SHARP for a group and which remain if SHARP refuses; names of kernels, which are those of ring
+or tree for every algorithm.
 """
 
 import re
@@ -31,7 +33,12 @@ from hpccoll.evidence.log_parser import (
 )
 from hpccoll.evidence.log_record import CollectiveLine, ModelledCost, UnfinishedCommunicator
 
-_COLLECTIVES = {**NCCL_FUNCTIONS, "alltoall": "all_to_all", "gather": "gather", "scatter": "scatter"}
+_COLLECTIVES = {
+    **NCCL_FUNCTIONS,
+    "alltoall": "all_to_all",
+    "gather": "gather",
+    "scatter": "scatter",
+}
 
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 
@@ -73,7 +80,9 @@ def add_call_of_form(state: ParserState, message: LogMessage) -> None:
     _add_logged_call(state, message.writer, communicator, call)
 
 
-def _add_logged_call(state: ParserState, writer: str, communicator: str | None, call: LoggedCall | None) -> None:
+def _add_logged_call(
+    state: ParserState, writer: str, communicator: str | None, call: LoggedCall | None
+) -> None:
     if communicator and state.incomplete:
         state.incomplete.discard((writer, communicator))
     if call is not None:
@@ -138,7 +147,15 @@ def _channels(match: re.Match[str]) -> int | None:
     return None
 
 
-NUMBERED_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+NUMBERED_ALGORITHMS = (
+    "tree",
+    "ring",
+    "collnet_direct",
+    "collnet_chain",
+    "nvls",
+    "nvls_tree",
+    "pat",
+)
 """The algorithms by NCCL_ALGO_*, a number of src/include/nccl_common.h."""
 
 _NUMBERED_PROTOCOLS = ("LL", "LL128", "SIMPLE")
@@ -151,11 +168,12 @@ _COUNTS_ALL_RANKS = ("all_gather", "reduce_scatter")
 def _add_numbered_collective(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     """Add a collective from the line of versions 2.20 to 2.23, in which rank 0 logs its choice as numbers.
 
-    ``8 Bytes -> Algo 1 proto 2 time 12.4``; only 2.23 begins with the function. For collectives with a block per rank
-    the bytes are those of all ranks; for grouped calls, which NCCL tunes together, they are the sum. The line is
-    therefore used only if exactly one call was logged since the previous such line, and its size matches. The number of
-    channels is not logged. Source: topoGetAlgoInfo and ncclPrepareTasks in src/enqueue.cc. Versions 2.20 and 2.21 log
-    no line if a tuner plugin has chosen; older versions log it only in builds for tracing.
+    ``8 Bytes -> Algo 1 proto 2 time 12.4``; only 2.23 begins with the function. For collectives
+    with a block per rank the bytes are those of all ranks; for grouped calls, which NCCL tunes
+    together, they are the sum. The line is therefore used only if exactly one call was logged since
+    the previous such line, and its size matches. The number of channels is not logged. Source:
+    topoGetAlgoInfo and ncclPrepareTasks in src/enqueue.cc. Versions 2.20 and 2.21 log no line if a
+    tuner plugin has chosen; older versions log it only in builds for tracing.
     """
     calls = state.calls[message.writer]
     call = calls[0] if len(calls) == 1 else None
@@ -201,7 +219,8 @@ def _add_member(state: ParserState, match: re.Match[str], message: LogMessage) -
 def _add_creation(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     """Add that a rank begins a communicator, or that it has completed it, which a destroyed one was, too.
 
-    NCCL logs the beginning from 2.18.3 on. A split has no id, but a number and a color, which are equal on its ranks.
+    NCCL logs the beginning from 2.18.3 on. A split has no id, but a number and a color, which are
+    equal on its ranks.
     """
     place = message.writer, match["comm"]
     identified = _COMMUNICATOR_NAME.search(match["more"])
@@ -227,7 +246,9 @@ def _add_timings(state: ParserState, match: re.Match[str], message: LogMessage) 
     if not RANKS.accepts(size):
         return
     phases = {phase["name"]: float(phase["seconds"]) for phase in _PHASE.finditer(match["phases"])}
-    state.creation_times.add_timings(size, int(match["rank"]), float(match["total"]), phases, message)
+    state.creation_times.add_timings(
+        size, int(match["rank"]), float(match["total"]), phases, message
+    )
 
 
 def _add_unfinished(state: ParserState) -> None:
@@ -242,7 +263,10 @@ def _add_unfinished(state: ParserState) -> None:
             incomplete[start.name, start.size].add(start.rank)
     for (name, size), ranks in incomplete.items():
         unfinished = UnfinishedCommunicator(
-            name=name, size=size, begun=tuple(sorted(begun[name, size])), incomplete=tuple(sorted(ranks))
+            name=name,
+            size=size,
+            begun=tuple(sorted(begun[name, size])),
+            incomplete=tuple(sorted(ranks)),
         )
         state.add("unfinished", unfinished)
 
@@ -250,8 +274,9 @@ def _add_unfinished(state: ParserState) -> None:
 def _add_size(state: ParserState) -> None:
     """Add the ranks and the nodes of the largest communicator.
 
-    NCCL logs the number of nodes from 2.20 on; before, it follows from the hosts of the ranks, if the log has all of
-    them. If other communicators may span more than the one node of the largest, the number of nodes is unknown.
+    NCCL logs the number of nodes from 2.20 on; before, it follows from the hosts of the ranks, if
+    the log has all of them. If other communicators may span more than the one node of the largest,
+    the number of nodes is unknown.
     """
     logged: list[tuple[int, int | None]] = list(state.communicators)
     counted = []
@@ -274,8 +299,8 @@ def _add_size(state: ParserState) -> None:
 def _count_nodes(ranks: int, hosts: HostMembers, paths: Iterable[str]) -> int | None:
     """Return the number of nodes of a communicator of ``ranks``; None if the log does not show it.
 
-    Without ids of communicators (before 2.16) ``hosts`` has the members of all communicators of this size. ``paths``
-    are those of the channels of all communicators.
+    Without ids of communicators (before 2.16) ``hosts`` has the members of all communicators of
+    this size. ``paths`` are those of the channels of all communicators.
     """
     if None in hosts:
         return None
@@ -284,7 +309,8 @@ def _count_nodes(ranks: int, hosts: HostMembers, paths: Iterable[str]) -> int | 
         ranks_here = {rank for rank, _ in members}
         gpus_here = {gpu for _, gpu in members}
         if "" not in gpus_here and len(gpus_here) < len(ranks_here):
-            return None  # several nodes have one name, because ranks seem to share a GPU, which NCCL refuses
+            # several nodes have one name, because ranks seem to share a GPU, which NCCL refuses
+            return None
         ranks_of_hosts.append(ranks_here)
     if all(len(ranks_here) == ranks for ranks_here in ranks_of_hosts):
         uses_network = any(path.startswith(("NET/", "COLLNET/")) for path in paths)
@@ -353,7 +379,9 @@ def _setting(name: str) -> str:
     return _SETTINGS.get(_normalised(name), name)
 
 
-def _remove_overridden_setting(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+def _remove_overridden_setting(
+    state: ParserState, match: re.Match[str], _message: LogMessage
+) -> None:
     """Remove a communicator setting that an environment variable overrides, and add that variable."""
     state.communicator.pop(_setting(match["field"]), None)
     state.settings[match["name"]] = match["value"]
@@ -379,8 +407,8 @@ _CELL = re.compile(r"\s*(\d{1,12}\.\d{1,9})/\s*(\d{1,12}\.\d{1,9})\s*")
 def _add_table_row(state: ParserState, match: re.Match[str], message: LogMessage) -> None:
     """Add a row of the table of NCCL's cost model.
 
-    The table comes in blocks of three algorithms: a row of algorithms, a row of protocols, and a row for each
-    collective. Older versions have algorithm and protocol in one row of heads.
+    The table comes in blocks of three algorithms: a row of algorithms, a row of protocols, and a
+    row for each collective. Older versions have algorithm and protocol in one row of heads.
     """
     name = match["name"].strip()
     cells = [cell.strip() for cell in match["cells"].rstrip("| ").split("|")]
@@ -435,8 +463,8 @@ def _add_collnet_devices(state: ParserState, match: re.Match[str], message: LogM
 def _add_missing_collnet(state: ParserState) -> None:
     """Add that SHARP is unavailable, if it was requested and all ranks report that they have no CollNet device.
 
-    From 2.30 on, every rank logs its number of devices, which is 0 without a request, too (initTransportsRank in
-    src/init.cc of 2.30.7).
+    From 2.30 on, every rank logs its number of devices, which is 0 without a request, too
+    (initTransportsRank in src/init.cc of 2.30.7).
     """
     setting = state.communicator.get("collnet_enable", "0")
     value = state.settings.get("NCCL_COLLNET_ENABLE", setting)
@@ -456,10 +484,11 @@ ONLY_SOCKETS = "no RDMA network was started"
 def _add_reason_for_sockets(state: ParserState) -> None:
     """Add why NCCL uses TCP, if no other line gives the reason: sockets were requested, or only they were started.
 
-    NCCL logs NCCL_NET only where it overrides a setting of the communicator (from 2.28.7 on). Up to 2.28.3 it starts
-    its networks in order until one has the requested name, so that the ports of RDMA are logged although they are not
-    used; later it starts only the network of that name (ncclNetInit in src/net.cc of 2.20.5, in src/plugin/net.cc of
-    2.28.9), but also only sockets for the later communicators of a process in which RDMA could not be started.
+    NCCL logs NCCL_NET only where it overrides a setting of the communicator (from 2.28.7 on). Up to
+    2.28.3 it starts its networks in order until one has the requested name, so that the ports of
+    RDMA are logged although they are not used; later it starts only the network of that name
+    (ncclNetInit in src/net.cc of 2.20.5, in src/plugin/net.cc of 2.28.9), but also only sockets for
+    the later communicators of a process in which RDMA could not be started.
     """
     is_explained = any(unavailable.feature == "rdma" for unavailable in state.unavailable)
     if is_explained or list(state.facts.get("network", ())) != ["Socket"]:
@@ -473,12 +502,21 @@ def _add_reason_for_sockets(state: ParserState) -> None:
 
 def add_conclusions(state: ParserState) -> None:
     """Add what follows from all messages of a launch together."""
-    for add in (_add_unfinished, _add_size, _add_failed_nvls, _add_missing_collnet, _add_reason_for_sockets):
+    for add in (
+        _add_unfinished,
+        _add_size,
+        _add_failed_nvls,
+        _add_missing_collnet,
+        _add_reason_for_sockets,
+    ):
         add(state)
 
 
 BANNER_RULES: tuple[Rule, ...] = (
-    rule(r"(?P<library>[NR]CCL) version(?: *:)? +(?P<version>\d+(?:\.\d+)+)(?P<build>.*)", _add_version),
+    rule(
+        r"(?P<library>[NR]CCL) version(?: *:)? +(?P<version>\d+(?:\.\d+)+)(?P<build>.*)",
+        _add_version,
+    ),
 )
 """The rules for the line that names the library and its version, which it prints without a header too."""
 

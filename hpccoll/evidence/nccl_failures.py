@@ -1,8 +1,9 @@
 """Failures in NCCL's log: an error returns through its callers, and each of them logs ``file:line -> code``.
 
-The warning that the same thread logged before is the cause. NCCL recovers from some errors, such as those of a network
-plugin without devices: then the thread goes on with other messages before the error reaches a function of the API. With
-NCCL_DEBUG=WARN only the causes are logged. Source: NCCLCHECK and its neighbours in src/include/checks.h.
+The warning that the same thread logged before is the cause. NCCL recovers from some errors, such as
+those of a network plugin without devices: then the thread goes on with other messages before the
+error reaches a function of the API. With NCCL_DEBUG=WARN only the causes are logged. Source:
+NCCLCHECK and its neighbours in src/include/checks.h.
 """
 
 import re
@@ -13,9 +14,14 @@ from hpccoll.evidence.log_message import LogMessage
 from hpccoll.evidence.log_record import LoggedFailure
 
 _RESULTS = {
-    1: "ncclUnhandledCudaError", 2: "ncclSystemError", 3: "ncclInternalError", 4: "ncclInvalidArgument",
-    5: "ncclInvalidUsage", 6: "ncclRemoteError", 8: "ncclTimeout",
-}  # fmt: skip
+    1: "ncclUnhandledCudaError",
+    2: "ncclSystemError",
+    3: "ncclInternalError",
+    4: "ncclInvalidArgument",
+    5: "ncclInvalidUsage",
+    6: "ncclRemoteError",
+    8: "ncclTimeout",
+}
 """ncclResult_t; 7 is not an error."""
 
 _STEP = re.compile(r"(?:[\w./+-]*/src/)?([\w./+-]+:\d{1,9}) (?:\([^)]*\) )?-> ([1-68])(?![\w.])")
@@ -34,8 +40,9 @@ _PROXY = re.compile(r"(?:^|/)proxy\.\w+:")
 class ErrorTrace:
     """The course of one error in a process, which had ``created`` a communicator before or not.
 
-    The causes are the warnings before the error, with their places; the steps are the places of the callers, from the
-    innermost, that return the code. The thread has recovered if it went on with other messages.
+    The causes are the warnings before the error, with their places; the steps are the places of the
+    callers, from the innermost, that return the code. The thread has recovered if it went on with
+    other messages.
     """
 
     process: str
@@ -76,7 +83,8 @@ class ErrorTraces:
     def __init__(self) -> None:
         self._all: list[ErrorTrace] = []
         self._open: dict[str, ErrorTrace] = {}  # by thread; the next line of a caller continues it
-        self._warned: dict[str, ErrorTrace] = {}  # by thread: one that begins with warnings, and has no caller yet
+        # by thread: one that begins with warnings, and has no caller yet
+        self._warned: dict[str, ErrorTrace] = {}
         self._by_code: dict[tuple[str, int], ErrorTrace] = {}  # by process and code: the last one
         self._creators: set[str] = set()  # processes that have created a communicator
 

@@ -1,7 +1,7 @@
 """The distances between NICs and GPUs, from NCCL's dump of the topology or from sysfs, and whether they are balanced.
 
-The distances are NCCL's path types: PIX, at most one PCIe switch; PXB, several; PHB, through the host bridge of one
-CPU; SYS, through the link between CPUs.
+The distances are NCCL's path types: PIX, at most one PCIe switch; PXB, several; PHB, through the
+host bridge of one CPU; SYS, through the link between CPUs.
 """
 
 import os
@@ -54,10 +54,14 @@ def parse_topology_dump(text: str) -> tuple[NearestNics, ...]:
             walk(child, path)
 
     walk(_root(text, "system"), ())
-    return tuple(replace(near, nvlinks=nvlinks[near.gpu]) for near in _nearest(gpus, nics, pix_steps=1))
+    return tuple(
+        replace(near, nvlinks=nvlinks[near.gpu]) for near in _nearest(gpus, nics, pix_steps=1)
+    )
 
 
-def read_sysfs_topology(gpus: Mapping[int, str], sysfs: Path = Path("/sys")) -> tuple[NearestNics, ...]:
+def read_sysfs_topology(
+    gpus: Mapping[int, str], sysfs: Path = Path("/sys")
+) -> tuple[NearestNics, ...]:
     """Return the NICs nearest to each GPU, by the real paths of their devices; ``gpus`` have their bus addresses."""
     devices = sysfs / "bus/pci/devices"
     paths = {number: _device_path(devices / address.lower()) for number, address in gpus.items()}
@@ -89,7 +93,8 @@ def _nearest(
 ) -> tuple[NearestNics, ...]:
     """Return the NICs nearest to each GPU, by the paths to both from the CPU down.
 
-    ``pix_steps`` are the steps from a switch to a device plugged into it: sysfs counts the port of the switch too.
+    ``pix_steps`` are the steps from a switch to a device plugged into it: sysfs counts the port of
+    the switch too.
     """
     nearest = []
     for gpu, path in sorted(gpus.items()):
@@ -105,7 +110,9 @@ def _distance(gpu: tuple[str, ...], nic: tuple[str, ...], pix_steps: int) -> str
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(gpu, nic, strict=False)))
     if shared == 0:
         return "SYS"
-    switches = [part for part in gpu[:shared] if part.startswith("pci ") and not part.startswith("pci pci")]
+    switches = [
+        part for part in gpu[:shared] if part.startswith("pci ") and not part.startswith("pci pci")
+    ]
     if not switches:
         return "PHB"
     return "PIX" if max(len(gpu), len(nic)) - shared <= pix_steps else "PXB"
@@ -123,7 +130,9 @@ def describe_graphs(text: str) -> str:
         if int(channels):
             inside = float(graph.get("speedintra", "0"))
             between = float(graph.get("speedinter", "0"))
-            graphs[f"{channels} channels of {inside:.3g} GB/s inside a node and {between:.3g} between"] = None
+            graphs[
+                f"{channels} channels of {inside:.3g} GB/s inside a node and {between:.3g} between"
+            ] = None
     described = "; ".join(graphs) or "no channels"
     return f"NCCL's search: {described}"
 
@@ -145,7 +154,11 @@ def describe_balance(nearest: Iterable[NearestNics]) -> str:
         return "no GPU and NIC to compare"
     distances = Counter(row.distance for row in rows)
     usual = min(distances, key=lambda distance: (-distances[distance], DISTANCES.index(distance)))
-    unusual = [f"GPU {row.gpu}: {row.distance} ({', '.join(row.nics)})" for row in rows if row.distance != usual]
+    unusual = [
+        f"GPU {row.gpu}: {row.distance} ({', '.join(row.nics)})"
+        for row in rows
+        if row.distance != usual
+    ]
     if unusual:
         return f"not balanced: most GPUs have a NIC at {usual}, but {', '.join(unusual)}"
     nvlinks = {row.nvlinks for row in rows}
@@ -157,7 +170,9 @@ def describe_balance(nearest: Iterable[NearestNics]) -> str:
         users.update(row.nics)
     shares = {users[row.nics[0]] for row in rows if len(row.nics) == 1}
     if len(shares) > 1:
-        shared = ", ".join(f"{nic}: {count} GPUs" for nic, count in sorted(users.items()) if count > 1)
+        shared = ", ".join(
+            f"{nic}: {count} GPUs" for nic, count in sorted(users.items()) if count > 1
+        )
         return f"not balanced: each GPU has a NIC at {usual}, but some share theirs ({shared})"
     sentence = f"balanced: each GPU has a NIC at {usual}"
     links_of_gpu = nvlinks.pop()

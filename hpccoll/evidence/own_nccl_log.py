@@ -1,6 +1,7 @@
 """The log of the NCCL in this process: a file of its warnings, which is named and kept if NCCL does not connect.
 
-Without it warnings of all ranks would be mixed in the output of the launch, far from the message that needs them.
+Without it warnings of all ranks would be mixed in the output of the launch, far from the message
+that needs them.
 """
 
 import os
@@ -29,8 +30,8 @@ LAST_WARNINGS = "NCCL's last warnings: "
 def log_path() -> Path | None:
     """Return the file into which NCCL logs in this process, by its variable; None if it logs to the output.
 
-    NCCL replaces %h by the name of the host without its domain, and %p by the process id (ncclDebugInit in src/debug.cc
-    of 2.20 to 2.30).
+    NCCL replaces %h by the name of the host without its domain, and %p by the process id
+    (ncclDebugInit in src/debug.cc of 2.20 to 2.30).
     """
     name = os.environ.get(FILE_VARIABLE)
     if not name:

@@ -9,23 +9,25 @@ MIN_VECTORS = 0.9
 """A node that seems to send less than its vector was not counted completely."""
 
 PACKET_OVERHEAD_BYTES = 24
-"""The bytes of a packet that are never data: the headers LRH (8) and BTH (12) and the checksum ICRC (4) of InfiniBand,
-all of which port_xmit_data counts (InfiniBand Architecture Specification, volume 1: PortXmitData of PortCounters).
-Other headers, and those of Ethernet, take more."""
+"""The bytes of a packet that are never data: the headers LRH (8) and BTH (12) and the checksum ICRC
+(4) of InfiniBand, all of which port_xmit_data counts (InfiniBand Architecture Specification, volume
+1: PortXmitData of PortCounters). Other headers, and those of Ethernet, take more."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortBytes:
     """The bytes that the ports of a node sent per all-reduce, in vectors of its size S.
 
-    With SHARP a node sends its vector up once. In a flat ring of n ranks a node sends 2(n-1)/n vectors; with trees and
-    hierarchical algorithms on N nodes 2(N-1)/N on average, which is one vector for two nodes. The threshold lies in the
-    middle between one vector and that number.
+    With SHARP a node sends its vector up once. In a flat ring of n ranks a node sends 2(n-1)/n
+    vectors; with trees and hierarchical algorithms on N nodes 2(N-1)/N on average, which is one
+    vector for two nodes. The threshold lies in the middle between one vector and that number.
 
-    Everything else on the wire only adds to the bytes. Too many bytes of a small vector therefore contradict nothing,
-    but too few still prove SHARP, if the packets are counted as well and their least overhead is subtracted.
+    Everything else on the wire only adds to the bytes. Too many bytes of a small vector therefore
+    contradict nothing, but too few still prove SHARP, if the packets are counted as well and their
+    least overhead is subtracted.
 
-    ``sent`` bytes and ``packets`` are what all ports of a node sent per operation; None if they were not counted.
+    ``sent`` bytes and ``packets`` are what all ports of a node sent per operation; None if they
+    were not counted.
     """
 
     nbytes: int
@@ -42,7 +44,9 @@ class PortBytes:
     @property
     def vectors(self) -> float:
         """The most vectors that the bytes can contain."""
-        return ((self.sent or 0.0) - PACKET_OVERHEAD_BYTES * (self.packets or 0.0)) / max(self.nbytes, 1)
+        return ((self.sent or 0.0) - PACKET_OVERHEAD_BYTES * (self.packets or 0.0)) / max(
+            self.nbytes, 1
+        )
 
     @property
     def vectors_without_sharp(self) -> float:
@@ -63,7 +67,12 @@ class PortBytes:
     def proves_sharp(self) -> bool:
         """Whether a node sent one vector, where every other algorithm sends more."""
         counted = self.is_significant or (self.sent is not None and self.packets is not None)
-        return counted and (self.nodes or 0) > 2 and self.vectors >= MIN_VECTORS and not self._exceeds_sharp
+        return (
+            counted
+            and (self.nodes or 0) > 2
+            and self.vectors >= MIN_VECTORS
+            and not self._exceeds_sharp
+        )
 
     @property
     def expectation(self) -> str:

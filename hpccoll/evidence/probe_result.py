@@ -23,13 +23,15 @@ class ProbeResult:
     """The evidence about the launch of one shape of a job."""
 
     record: LogRecord | None = None  # the content of its logs; None without readable logs
-    # the reason why the record is missing or incomplete, as a predicate of "the probe"; None if complete
+    # the reason why the record is missing or incomplete, as a predicate of "the probe"; None if
+    # complete
     failure: str | None = None
     # whether all GPUs of the first node are equally near to a NIC, as a sentence; None if unknown
     balance: str | None = None
     logs: str = ""  # the directory of the logs
     job_sha256: str = ""  # the hash of the job; empty for logs that no probe wrote
-    allocation: str = ""  # the allocation: on other nodes, or at another time, a library may choose differently
+    # the allocation: on other nodes, or at another time, a library may choose differently
+    allocation: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON document that an attempt in a raw file keeps."""
@@ -49,14 +51,19 @@ class ProbeResult:
     def from_logs(cls, directory: Path, failed: str | None = None, **about: str) -> "ProbeResult":
         """Return the result of the logs ``*.log`` and configuration files ``*.conf`` in a directory.
 
-        ``failed`` is how the launch failed that wrote them; ``about`` are its ``job_sha256`` and ``allocation``.
+        ``failed`` is how the launch failed that wrote them; ``about`` are its ``job_sha256`` and
+        ``allocation``.
         """
         paths = sorted((*directory.glob("*.log"), *directory.glob("*.conf")))
         texts = {path.name: read_text(path, "--evidence", LOG_BYTES, "replace") for path in paths}
         record = read_logs(texts)
-        result = cls(record=record, failure=failed, balance=_balance(directory), logs=str(directory), **about)
+        result = cls(
+            record=record, failure=failed, balance=_balance(directory), logs=str(directory), **about
+        )
         if record.library is None:
-            return replace(result, record=None, failure=failed or f"left no line in {directory} that is known")
+            return replace(
+                result, record=None, failure=failed or f"left no line in {directory} that is known"
+            )
         return result
 
     @classmethod
@@ -68,7 +75,9 @@ class ProbeResult:
         """
         try:
             return (
-                cls.from_logs(path) if path.is_dir() else from_builtins(read_json(path, "--evidence", JOB_BYTES), cls)
+                cls.from_logs(path)
+                if path.is_dir()
+                else from_builtins(read_json(path, "--evidence", JOB_BYTES), cls)
             )
         except UnusableError:
             raise
@@ -80,5 +89,7 @@ class ProbeResult:
 def _balance(directory: Path) -> str | None:
     """Return the sentence about NCCL's dump of the topology; None without a readable dump."""
     with suppress(OSError, ValueError):
-        return describe_balance(parse_topology_dump(read_text(directory / "topology.xml", "topology", XML_BYTES)))
+        return describe_balance(
+            parse_topology_dump(read_text(directory / "topology.xml", "topology", XML_BYTES))
+        )
     return None

@@ -12,12 +12,13 @@ MAX_TIMED = 1 << 16
 class RepeatedMessages:
     """Tells the messages of a launch that the program logged from those that repeat them.
 
-    A message of a thread repeats an earlier one with the same text if it follows it directly, if both have the same
-    time, or if they are in different logs or copies of one, in which the same communicator begins again. Two
-    communicators of a thread may have channels with the same text; but other messages are between them.
+    A message of a thread repeats an earlier one with the same text if it follows it directly, if
+    both have the same time, or if they are in different logs or copies of one, in which the same
+    communicator begins again. Two communicators of a thread may have channels with the same text;
+    but other messages are between them.
 
-    All texts of a thread are compared only if it is one of the ``copied``: those that several logs have, or that begin
-    the same communicator again. Texts are remembered as hashes.
+    All texts of a thread are compared only if it is one of the ``copied``: those that several logs
+    have, or that begin the same communicator again. Texts are remembered as hashes.
     """
 
     def __init__(self, copied: Collection[str]) -> None:

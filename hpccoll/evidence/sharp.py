@@ -1,7 +1,7 @@
 """libsharp's log with SHARP_COLL_LOG_LEVEL=3: the groups of ranks that were given trees of switches, and failures.
 
-A job shows only that switches are reserved; a group of two or more ranks with a tree shows that they can reduce. HCOLL
-has no other lines.
+A job shows only that switches are reserved; a group of two or more ranks with a tree shows that
+they can reduce. HCOLL has no other lines.
 """
 
 import re
@@ -24,7 +24,10 @@ def _add_error(state: ParserState, _match: re.Match[str], message: LogMessage) -
 
 
 RULES: tuple[Rule, ...] = (
-    rule(r"\[group#:\d+\] .*\btree_type:(?P<tree>\w+) .*\bgroup size:(?P<size>\d{1,18})\b", _add_group),
+    rule(
+        r"\[group#:\d+\] .*\btree_type:(?P<tree>\w+) .*\bgroup size:(?P<size>\d{1,18})\b",
+        _add_group,
+    ),
     rule("", _add_error),
     *COMMON_RULES,
 )

@@ -1,8 +1,9 @@
 """Lines of PyTorch's watchdog, which lie between those of NCCL: in which operation ranks timed out.
 
-Each rank whose collective does not end within its timeout logs one, and then aborts. A rank that never called the
-operation logs none, nor does one whose process is gone. Forms of PyTorch 2.0 to 2.9 (ProcessGroupNCCL.cpp): the rank in
-the brackets is that of the group; from 2.3 on ``[rank3]:`` before them is that of the job.
+Each rank whose collective does not end within its timeout logs one, and then aborts. A rank that
+never called the operation logs none, nor does one whose process is gone. Forms of PyTorch 2.0 to
+2.9 (ProcessGroupNCCL.cpp): the rank in the brackets is that of the group; from 2.3 on ``[rank3]:``
+before them is that of the job.
 """
 
 import re
@@ -32,7 +33,7 @@ RULES: tuple[Rule, ...] = (
         r"Timeout\(ms\)=(?P<timeout_ms>\d{1,12})\)",
         _add_timeout,
     ),
-)  # fmt: skip
+)
 """The rules for lines without a header of NCCL."""
 
 

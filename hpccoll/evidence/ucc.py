@@ -1,6 +1,7 @@
 """UCC's log: the trace of collectives and the map of scores, warnings and errors.
 
-From 1.2 on, UCC_COLL_TRACE=info logs the trace, and UCC_LOG_LEVEL=info the map; 1.1 traces with UCC_LOG_LEVEL=debug.
+From 1.2 on, UCC_COLL_TRACE=info logs the trace, and UCC_LOG_LEVEL=info the map; 1.1 traces with
+UCC_LOG_LEVEL=debug.
 """
 
 import re
@@ -11,10 +12,17 @@ from hpccoll.evidence.log_parser import COMMON_RULES, ParserState, Rule, rule
 from hpccoll.evidence.log_record import CollectiveLine
 
 _COLLECTIVES = {
-    "allreduce": "all_reduce", "reduce_scatter": "reduce_scatter", "allgather": "all_gather", "bcast": "broadcast",
-    "reduce": "reduce", "barrier": "barrier", "alltoall": "all_to_all", "alltoallv": "all_to_all_v",
-    "gather": "gather", "scatter": "scatter",
-}  # fmt: skip
+    "allreduce": "all_reduce",
+    "reduce_scatter": "reduce_scatter",
+    "allgather": "all_gather",
+    "bcast": "broadcast",
+    "reduce": "reduce",
+    "barrier": "barrier",
+    "alltoall": "all_to_all",
+    "alltoallv": "all_to_all_v",
+    "gather": "gather",
+    "scatter": "scatter",
+}
 _OPS = ("sum", "prod", "min", "max", "avg")
 
 _EQUAL_BUFFERS = ("all_reduce", "reduce", "broadcast", "all_to_all")
@@ -32,11 +40,15 @@ def _add_collective(state: ParserState, match: re.Match[str], message: LogMessag
     if not layers:
         return
     line = CollectiveLine(
-        collective=collective, bytes=_source_bytes(state, collective, match),
-        algorithm="+".join(dict.fromkeys(layers)), protocol=match["upper"], dtype=match["dtype"],
+        collective=collective,
+        bytes=_source_bytes(state, collective, match),
+        algorithm="+".join(dict.fromkeys(layers)),
+        protocol=match["upper"],
+        dtype=match["dtype"],
         op=next((flag for flag in match["flags"].split() if flag in _OPS), None),
-        memory=(match["memory"] or "").lower() or None, line=re.sub(r"0x[0-9a-f]+", "0x..", message.text),
-    )  # fmt: skip
+        memory=(match["memory"] or "").lower() or None,
+        line=re.sub(r"0x[0-9a-f]+", "0x..", message.text),
+    )
     state.add("collectives", line)
 
 
@@ -54,18 +66,23 @@ def _add_older_collective(state: ParserState, match: re.Match[str], _message: Lo
     elif collective in _GATHERING:
         divisor = ranks
     line = CollectiveLine(
-        collective=collective, bytes=int(match["bytes"]) // divisor if divisor else None,
-        algorithm=match["layer"].lower(), dtype=match["dtype"], op=match["op"], memory=match["memory"].lower(),
+        collective=collective,
+        bytes=int(match["bytes"]) // divisor if divisor else None,
+        algorithm=match["layer"].lower(),
+        dtype=match["dtype"],
+        op=match["op"],
+        memory=match["memory"].lower(),
         line=f"coll_init: TL_{match['layer']}, {match['call']}",
-    )  # fmt: skip
+    )
     state.add("collectives", line)
 
 
 def _source_bytes(state: ParserState, collective: str, match: re.Match[str]) -> int | None:
     """Return the bytes of the source buffer; None if they cannot be derived.
 
-    For a call in place, the line names the destination only. For gathering collectives the source is its block, whose
-    size follows from that of the team, which UCC logs in the map of scores when it creates the team.
+    For a call in place, the line names the destination only. For gathering collectives the source
+    is its block, whose size follows from that of the team, which UCC logs in the map of scores when
+    it creates the team.
     """
     bits = re.search(r"(\d{1,3})$", match["dtype"] or "")
     if bits is None:  # a barrier has no buffer

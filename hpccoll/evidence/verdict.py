@@ -52,7 +52,8 @@ _MAX_SIZES = 8
 class Verdict:
     """What ran in a case, and the evidence for it, such as the log line.
 
-    ``executed`` has the reason of a fallback: ``ring``, ``sharp (collnet_direct)``, ``ring (fallback: <line>)``.
+    ``executed`` has the reason of a fallback: ``ring``, ``sharp (collnet_direct)``,
+    ``ring (fallback: <line>)``.
     """
 
     executed: str
@@ -60,18 +61,29 @@ class Verdict:
 
 
 def judge_collective(
-    requested: str | None, collective: str, nbytes: int, ranks: int, record: LogRecord, *,
-    dtype: str | None = None, op: str | None = None, memory: str | None = None, nodes: int | None = None,
-    port_bytes: float | None = None, port_packets: float | None = None,
-) -> Verdict:  # fmt: skip
+    requested: str | None,
+    collective: str,
+    nbytes: int,
+    ranks: int,
+    record: LogRecord,
+    *,
+    dtype: str | None = None,
+    op: str | None = None,
+    memory: str | None = None,
+    nodes: int | None = None,
+    port_bytes: float | None = None,
+    port_packets: float | None = None,
+) -> Verdict:
     """Return the verdict on one case of S = ``nbytes`` on ``ranks`` ranks, from the logs of a like launch.
 
-    ``requested`` is the request to the library in one word; None if the library had the choice. Which lines are about
-    the case follows from ``LogRecord.lines_of_case``. ``port_bytes`` and ``port_packets`` are what all ports of a node
-    sent per operation; None if that was not counted.
+    ``requested`` is the request to the library in one word; None if the library had the choice.
+    Which lines are about the case follows from ``LogRecord.lines_of_case``. ``port_bytes`` and
+    ``port_packets`` are what all ports of a node sent per operation; None if that was not counted.
     """
     nodes = nodes or record.nodes
-    ports = PortBytes(nbytes, ranks, nodes, port_bytes if collective == "all_reduce" else None, port_packets)
+    ports = PortBytes(
+        nbytes, ranks, nodes, port_bytes if collective == "all_reduce" else None, port_packets
+    )
     size = record.logged_bytes(collective, nbytes, ranks)
     ran = record.lines_of_case(collective, nbytes, ranks, dtype=dtype, op=op, memory=memory)
     kinds = {line.algorithm: line for line in ran}
@@ -88,9 +100,13 @@ def judge_collective(
 
 
 def judge_line(
-    line: CollectiveLine, requested: str | None, record: LogRecord, *,
-    dtype: str | None = None, ports: PortBytes | None = None,
-) -> Verdict:  # fmt: skip
+    line: CollectiveLine,
+    requested: str | None,
+    record: LogRecord,
+    *,
+    dtype: str | None = None,
+    ports: PortBytes | None = None,
+) -> Verdict:
     """Return the verdict on one line of ``record``, regardless of other lines about the same size.
 
     The arguments are those of ``judge_collective``; ``ports`` are the counted bytes.
@@ -102,7 +118,8 @@ def judge_line(
     if names_switches(line) or (name == "nvls" and nodes > 1):
         return _judge_switches(name, line, record, ports)
     is_named_by_algorithm = name in NCCL_ALGORITHMS.values()
-    if record.library in NCCL_LIBRARIES and not is_named_by_algorithm:  # registered windows: symmetric, copy_engine...
+    # registered windows: symmetric, copy_engine...
+    if record.library in NCCL_LIBRARIES and not is_named_by_algorithm:
         kind = name
         # Kernels with MC in their names store or load by multicast: NVLink switches copy or reduce.
         if name == "symmetric" and "MC" in (line.protocol or ""):
@@ -117,10 +134,14 @@ def judge_line(
     return Verdict(f"{name} (fallback: {reason})", evidence)
 
 
-def _judge_switches(name: str, line: CollectiveLine, record: LogRecord, ports: PortBytes) -> Verdict:
+def _judge_switches(
+    name: str, line: CollectiveLine, record: LogRecord, ports: PortBytes
+) -> Verdict:
     """Judge a line whose algorithm needs SHARP: SHARP's own lines must confirm it, and ports must not contradict it."""
     if not record.sharp:
-        return Verdict(f"{name} (not shown to be SHARP)", f"{line.line}; SHARP itself logged no line")
+        return Verdict(
+            f"{name} (not shown to be SHARP)", f"{line.line}; SHARP itself logged no line"
+        )
     if record.library == "ucc" and not has_needed_tree(line, record):
         refused = _line_of_feature("sharp", record) or STREAMING_REMEDY
         return Verdict(UNKNOWN, f"{line.line}; {MISSING_STREAMING_TREE}; {refused}")
@@ -139,8 +160,13 @@ def _line_of_feature(feature: str, record: LogRecord) -> str | None:
 
 
 def _judge_without_line(
-    requested: str | None, collective: str, size: int | None, record: LogRecord, ports: PortBytes, reasons: list[str]
-) -> Verdict:  # fmt: skip
+    requested: str | None,
+    collective: str,
+    size: int | None,
+    record: LogRecord,
+    ports: PortBytes,
+    reasons: list[str],
+) -> Verdict:
     """Judge a case without a line: HCOLL and MVAPICH log no single calls, so that port counters must show SHARP."""
     if requested == "sharp" and record.trees and not record.collectives:
         calls = "no line names the calls that it carried out"
@@ -184,7 +210,9 @@ def unavailable_reasons(requested: str | None, record: LogRecord, dtype: str | N
         rank = ranks.get((unavailable.feature, unavailable.reason), len(ranks))
         return features.index(unavailable.feature), rank
 
-    relevant = [unavailable for unavailable in record.unavailable if unavailable.feature in features]
+    relevant = [
+        unavailable for unavailable in record.unavailable if unavailable.feature in features
+    ]
     return [unavailable.line for unavailable in sorted(relevant, key=precedence)]
 
 
@@ -205,7 +233,9 @@ def network_mismatch(record: LogRecord, expected: str | None) -> str | None:
 def failures(record: LogRecord) -> Iterator[str]:
     """Yield a sentence for each failure of the library itself."""
     for failure in record.failures:
-        what = "a communicator was not created" if failure.kind == "communicator" else "a call failed"
+        what = (
+            "a communicator was not created" if failure.kind == "communicator" else "a call failed"
+        )
         if failure.hosts:
             what += f" on {hosts_text(failure.hosts)}"
         if failure.processes > 1:
@@ -243,7 +273,8 @@ def _timeout_sentence(timeout: CollectiveTimeout, *, alone: bool) -> str:
     """
     operation = f"{timeout.operation} {timeout.number}"
     sentence = (
-        f"{_ranks_text(timeout.ranks)} timed out in {operation} after {timeout.timeout_s:g} s (PyTorch's watchdog)"
+        f"{_ranks_text(timeout.ranks)} timed out in {operation} after "
+        f"{timeout.timeout_s:g} s (PyTorch's watchdog)"
     )
     if timeout.silent is None:
         return f"{sentence}; look at the ranks of the group that did not report a timeout"

@@ -16,8 +16,8 @@ LINE = 8
 """The int64 of a cache line."""
 
 ARRIVED, RELEASED, GO = 0, LINE, LINE + 1
-"""The words of a rank: the barriers that it has entered; as the leader of its node, the barrier that its node may
-leave, and when."""
+"""The words of a rank: the barriers that it has entered; as the leader of its node, the barrier
+that its node may leave, and when."""
 
 
 class ExecutorBarrier:
@@ -31,7 +31,8 @@ class ExecutorBarrier:
         try:
             words = shared.empty(2 * LINE, np.dtype(np.int64))
             self._words = [shared.views(words)[rank] for rank in shared.ranks]
-        except BadInputError:  # on all ranks: too little shared memory; each rank is then a node of its own
+        # on all ranks: too little shared memory; each rank is then a node of its own
+        except BadInputError:
             words = np.empty(2 * LINE, np.int64)
             self._words = [words]
         words[...] = 0
@@ -40,8 +41,12 @@ class ExecutorBarrier:
         shared.node.Barrier()  # no rank enters a barrier before the words are zero
         addresses = [words_of_rank.ctypes.data for words_of_rank in self._words]
         leader = addresses[0]
-        self._arrived = np.array([address + ARRIVED * words.itemsize for address in addresses], np.uint64)
-        self._leaders = cast("MPI.Intracomm", comm.Split(0 if node_rank == 0 else MPI.UNDEFINED, comm.rank))
+        self._arrived = np.array(
+            [address + ARRIVED * words.itemsize for address in addresses], np.uint64
+        )
+        self._leaders = cast(
+            "MPI.Intracomm", comm.Split(0 if node_rank == 0 else MPI.UNDEFINED, comm.rank)
+        )
         self._requests = _dissemination(self._leaders) if node_rank == 0 else []
         self._handles = request_array(self._requests)
         self._statuses = status_array(2)
@@ -90,7 +95,11 @@ def _dissemination(leaders: MPI.Intracomm) -> list[MPI.Prequest]:
     distance = 1
     while distance < leaders.size:
         tag = distance.bit_length()
-        requests.append(leaders.Send_init(nothing, (leaders.rank + distance) % leaders.size, tag=tag))
-        requests.append(leaders.Recv_init(nothing, (leaders.rank - distance) % leaders.size, tag=tag))
+        requests.append(
+            leaders.Send_init(nothing, (leaders.rank + distance) % leaders.size, tag=tag)
+        )
+        requests.append(
+            leaders.Recv_init(nothing, (leaders.rank - distance) % leaders.size, tag=tag)
+        )
         distance *= 2
     return requests

@@ -1,7 +1,7 @@
 """Builds the C library of the compiled executor: hatchling's build hook, and ``python -m hpccoll.executor.build``.
 
-hatchling loads this file by its path, before hpccoll is installed. It therefore imports the standard library alone,
-and hatchling within the hook.
+hatchling loads this file by its path, before hpccoll is installed. It therefore imports the
+standard library alone, and hatchling within the hook.
 """
 
 import hashlib
@@ -16,13 +16,22 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 LIBRARY = FOLDER / "libhpccoll.so"
 FLAGS = (
-    "-std=c11", "-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-fwrapv", "-ffp-contract=off",
-    "-Wall", "-Wextra", "-Werror=implicit-function-declaration",
-)  # fmt: skip
+    "-std=c11",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-fwrapv",
+    "-ffp-contract=off",
+    "-Wall",
+    "-Wextra",
+    "-Werror=implicit-function-declaration",
+)
 SANITIZER_FLAGS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-O1", "-g")
 UNSUITABLE_FLAGS = ("-Ofast", "-ffast-math", "-funsafe-math", "-ffinite-math", "-march", "-mcpu")
-"""Prefixes of flags of the environment that are left out: with them results would differ from NumPy's, or the library
-would not run on nodes with an older processor than that of the node that builds it."""
+"""Prefixes of flags of the environment that are left out: with them results would differ from
+NumPy's, or the library would not run on nodes with an older processor than that of the node that
+builds it."""
 
 REBUILD = "python -m hpccoll.executor.build"
 """The command that builds the library in place."""
@@ -35,7 +44,8 @@ class BuildError(Exception):
 def source_hash() -> str:
     """Return the hash of the C sources and the compiler flags; a library built from them exports the same hash.
 
-    The flags of the sanitizers and of the environment are not part of it: they do not change what the library does.
+    The flags of the sanitizers and of the environment are not part of it: they do not change what
+    the library does.
     """
     digest = hashlib.sha256(" ".join(FLAGS).encode())
     for path in sorted([*FOLDER.glob("*.c"), *FOLDER.glob("*.h")]):
@@ -60,7 +70,9 @@ def compiler() -> list[str]:
         if shutil.which(command[0]):
             return command
     names = " or ".join(command[0] for command in candidates)
-    raise BuildError(f"no C compiler: {names} is not on PATH; do: install gcc and libc6-dev, or set CC")
+    raise BuildError(
+        f"no C compiler: {names} is not on PATH; do: install gcc and libc6-dev, or set CC"
+    )
 
 
 def build(output: Path, *, sanitize: bool = False) -> None:
@@ -69,7 +81,8 @@ def build(output: Path, *, sanitize: bool = False) -> None:
     The environment's CFLAGS and LDFLAGS come after hpccoll's own flags, without UNSUITABLE_FLAGS.
 
     Raises:
-        BuildError: if there is no compiler, it fails, or the file cannot be written; an older file then stays.
+        BuildError: if there is no compiler, it fails, or the file cannot be written; an older file
+            then stays.
     """
     import shlex
     import subprocess
@@ -88,7 +101,9 @@ def build(output: Path, *, sanitize: bool = False) -> None:
         with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as directory:
             built = Path(directory, output.name)
             linked = [*command, "-o", str(built), *ldflags, "-lm"]
-            compiled = subprocess.run(linked, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+            compiled = subprocess.run(
+                linked, stderr=subprocess.PIPE, text=True, errors="replace", check=False
+            )
             if compiled.returncode:
                 raise BuildError(f"{shlex.join(linked)} failed:\n{compiled.stderr.rstrip()}")
             sys.stderr.write(compiled.stderr)  # warnings
@@ -122,7 +137,9 @@ def get_build_hook() -> "type[BuildHookInterface[Any]]":
                 return
             build_data["force_include"][str(library)] = f"hpccoll/executor/{LIBRARY.name}"
             build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+            build_data["tag"] = (
+                f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+            )
 
         def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
             """Remove the library that the wheel now contains."""
@@ -137,7 +154,9 @@ def main() -> int:
     import argparse
 
     parser = argparse.ArgumentParser(prog=REBUILD, description=f"Build {LIBRARY}.")
-    parser.add_argument("--sanitize", action="store_true", help="build with AddressSanitizer and UBSan")
+    parser.add_argument(
+        "--sanitize", action="store_true", help="build with AddressSanitizer and UBSan"
+    )
     sanitize = parser.parse_args().sanitize
     try:
         build(LIBRARY, sanitize=sanitize)

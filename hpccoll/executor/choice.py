@@ -9,16 +9,20 @@ from hpccoll.executor.mpi_functions import mpi_functions
 from hpccoll.executor.structures import DTYPES, kernel
 
 
-def agree_on_executor(comm: MPI.Intracomm, *, required: bool, oversubscribed: bool) -> ExecutorOptions | None:
+def agree_on_executor(
+    comm: MPI.Intracomm, *, required: bool, oversubscribed: bool
+) -> ExecutorOptions | None:
     """Return how the compiled executor runs, or None if a rank lacks it; all ranks call this together.
 
     Args:
         comm: the communicator of the ranks.
         required: whether no other executor may run.
-        oversubscribed: whether ranks outnumber the cores, so that a waiting rank must yield its core.
+        oversubscribed: whether ranks outnumber the cores, so that a waiting rank must yield its
+            core.
 
     Raises:
-        UnusableError: on all ranks, if a library is stale, or if a rank lacks the executor and it is required.
+        UnusableError: on all ranks, if a library is stale, or if a rank lacks the executor and it
+            is required.
     """
     failure: UnusableError | None = None
     dtypes: tuple[str, ...] = ()
@@ -35,5 +39,7 @@ def agree_on_executor(comm: MPI.Intracomm, *, required: bool, oversubscribed: bo
         if required or not isinstance(failure_of_rank, ExecutorUnavailableError):
             raise failure_of_rank
         return None
-    common = [dtype for dtype in DTYPES if all(dtype in dtypes_of_rank for _, dtypes_of_rank in reports)]
+    common = [
+        dtype for dtype in DTYPES if all(dtype in dtypes_of_rank for _, dtypes_of_rank in reports)
+    ]
     return ExecutorOptions(oversubscribed=oversubscribed, dtypes=tuple(common))

@@ -1,7 +1,8 @@
 """The compiled executor: lowered steps as arrays that C runs, without a call of Python in between.
 
-Ranks of a node synchronise by words in shared memory instead of empty messages. Each word has one writer and one
-reader: it counts the parts of a lane that the sender has made ready, or that the receiver has read.
+Ranks of a node synchronise by words in shared memory instead of empty messages. Each word has one
+writer and one reader: it counts the parts of a lane that the sender has made ready, or that the
+receiver has read.
 """
 
 import ctypes
@@ -23,7 +24,13 @@ from hpccoll.executor.lowered_step import (
     MpiMessage,
     describe_progress,
 )
-from hpccoll.executor.mpi_functions import handle, mpi_functions, probe_struct, request_array, status_array
+from hpccoll.executor.mpi_functions import (
+    handle,
+    mpi_functions,
+    probe_struct,
+    request_array,
+    status_array,
+)
 from hpccoll.executor.structures import (
     DTYPES,
     FAILED_CALLS,
@@ -53,7 +60,8 @@ WORD_SPACING = 8
 class ExecutorOptions:
     """How the compiled executor runs."""
 
-    oversubscribed: bool  # whether ranks outnumber the cores: a waiting rank then gives its core to others at once
+    # whether ranks outnumber the cores: a waiting rank then gives its core to others at once
+    oversubscribed: bool
     dtypes: tuple[str, ...] = DTYPES  # the element types that it can fold
 
 
@@ -77,7 +85,8 @@ class CompiledExecutor:
         initial: the number of sequences that start at once [all].
         persistent: whether the requests are created once; otherwise each run creates new ones.
         large: whether a rank starts messages with counts above MAX_COUNT anew in each run.
-        shared: the shared memory of the node if ranks synchronise by words; all ranks then create it together.
+        shared: the shared memory of the node if ranks synchronise by words; all ranks then create
+            it together.
     """
 
     def __init__(
@@ -96,7 +105,12 @@ class CompiledExecutor:
         self._library = load_library()
         steps = [step for sequence in sequences for step in sequence]
         encoder = _Encoder(_signals(steps, shared, comm.rank) if shared else {})
-        messages = [message for step in steps for message in step.messages if not (shared and message.is_signal)]
+        messages = [
+            message
+            for step in steps
+            for message in step.messages
+            if not (shared and message.is_signal)
+        ]
         self.requests: list[MPI.Prequest] = []
         message_rows: list[tuple[int, ...]] = []
         if persistent:
@@ -169,7 +183,8 @@ class CompiledExecutor:
         """Raise the error of a call that returned ``code``.
 
         Raises:
-            RuntimeError: if the code is negative; names the function, the step, its peers and MPI's error.
+            RuntimeError: if the code is negative; names the function, the step, its peers and MPI's
+                error.
         """
         if code < 0:
             function, error = FAILED_CALLS[self.failed], MPI.Get_error_string(self._plan.error)
@@ -267,7 +282,8 @@ def _signals(steps: Iterable[LoweredStep], shared: NodeMemory, me: int) -> dict[
         indices[key.peer][key.lane, key.ready] = i
     received = shared.node.alltoall([indices[rank] for rank in shared.ranks])
     read = dict(zip(shared.ranks, received, strict=True))
-    # No rank raises a signal before its peer has zeroed its words: the exchange comes after that on all ranks.
+    # No rank raises a signal before its peer has zeroed its words: the exchange comes after that on
+    # all ranks.
     words_of_signals = {}
     for key, per_run in counts.items():
         if key.writes:

@@ -24,7 +24,9 @@ def load_library() -> CDLL:
     try:
         library = CDLL(str(LIBRARY))
     except OSError as error:
-        raise ExecutorUnavailableError("executor", f"{LIBRARY} cannot be loaded: {error}; do: {REBUILD}") from error
+        raise ExecutorUnavailableError(
+            "executor", f"{LIBRARY} cannot be loaded: {error}; do: {REBUILD}"
+        ) from error
     expected = source_hash()
     text = c_char * (len(expected) + 1)
     try:

@@ -45,7 +45,8 @@ class ExecutorLoop:
     """The loop of a plan.
 
     Args:
-        progress: the number of the phase in LOOP_PHASES, the iteration and the heartbeats, which C keeps up to date.
+        progress: the number of the phase in LOOP_PHASES, the iteration and the heartbeats, which C
+            keeps up to date.
     """
 
     def __init__(
@@ -86,8 +87,8 @@ class ExecutorLoop:
         """Run ``count`` iterations; all ranks call this together.
 
         Returns:
-            the start, the end, the device time and the CPU time of each iteration in ns, where a CPU has no device
-            time: it is -1; and the number of wrong elements.
+            the start, the end, the device time and the CPU time of each iteration in ns, where a
+            CPU has no device time: it is -1; and the number of wrong elements.
 
         Raises:
             RuntimeError: if MPI returns an error.
@@ -96,7 +97,9 @@ class ExecutorLoop:
         start_end_cpu = np.empty((3, count), np.int64)
         self._struct.generation = self._check.generation
         wrong = self._measure(
-            ctypes.byref(self._struct), ctypes.c_int64(count), ctypes.c_void_p(start_end_cpu.ctypes.data)
+            ctypes.byref(self._struct),
+            ctypes.c_int64(count),
+            ctypes.c_void_p(start_end_cpu.ctypes.data),
         )
         self._check.generation = self._struct.generation
         if wrong < 0:
@@ -110,7 +113,14 @@ def _records(blocks: Blocks) -> Records:
     rows = []
     for buffer, values in blocks:
         row_bytes = buffer[:1].nbytes
-        row = (buffer.ctypes.data, values.ctypes.data, len(buffer), row_bytes, values.strides[0], buffer.itemsize)
+        row = (
+            buffer.ctypes.data,
+            values.ctypes.data,
+            len(buffer),
+            row_bytes,
+            values.strides[0],
+            buffer.itemsize,
+        )
         rows.append(row)
     return records(rows, BLOCK)
 
@@ -123,7 +133,9 @@ class RepeatLoop:
         progress: as for ``ExecutorLoop``.
     """
 
-    def __init__(self, plan: CompiledExecutor, barrier: Records, progress: ctypes.Array[ctypes.c_int64]) -> None:
+    def __init__(
+        self, plan: CompiledExecutor, barrier: Records, progress: ctypes.Array[ctypes.c_int64]
+    ) -> None:
         self._plan = plan
         self._kept = barrier, progress  # C holds their addresses
         self._struct = STRUCTURES["repeated_case_t"](
@@ -136,7 +148,8 @@ class RepeatLoop:
         """Run ``count`` iterations; all ranks call this together.
 
         Returns:
-            the times of ``ExecutorLoop.run``; the CPU time is the mean of all iterations with their barriers.
+            the times of ``ExecutorLoop.run``; the CPU time is the mean of all iterations with their
+            barriers.
 
         Raises:
             RuntimeError: if MPI returns an error.

@@ -76,7 +76,9 @@ class MpiMessage:
     peer: int
     tag: int
     lane: int
-    nbytes: int  # the bytes that the message carries, or that the receiver reads from shared memory after a signal
+    # the bytes that the message carries, or that the receiver reads from shared memory after a
+    # signal
+    nbytes: int
 
     @property
     def is_signal(self) -> bool:
@@ -96,9 +98,11 @@ class MpiMessage:
 class LoweredStep:
     """The work of this rank in a step."""
 
-    before: list[LocalWork] = field(default_factory=list)  # the work to do before the messages start
+    # the work to do before the messages start
+    before: list[LocalWork] = field(default_factory=list)
     messages: list[MpiMessage] = field(default_factory=list)
-    after: list[LocalWork] = field(default_factory=list)  # the work to do after all messages have completed
+    # the work to do after all messages have completed
+    after: list[LocalWork] = field(default_factory=list)
 
 
 def describe_progress(sequences: Sequence[Sequence[LoweredStep]], current: Sequence[int]) -> str:

@@ -30,8 +30,9 @@ def function_address(name: str, *, large: bool = False) -> int:
         UnusableError: if the library has no such function.
     """
     full_name = f"{name}_c" if large else name
-    # In the order of the dynamic linker: a profiler's or a translator's library that LD_PRELOAD names comes first. Then
-    # the symbols of mpi4py's module are those of the MPI library that it has loaded.
+    # In the order of the dynamic linker: a profiler's or a translator's library that LD_PRELOAD
+    # names comes first. Then the symbols of mpi4py's module are those of the MPI library that it
+    # has loaded.
     for library in (ctypes.CDLL(None), ctypes.CDLL(MPI.__file__)):
         function = getattr(library, full_name, None)
         if function:
@@ -47,7 +48,9 @@ def mpi_functions(*, large: bool = False) -> ctypes.Structure:
     counted = ("isend", "irecv")
     addresses = {}
     for field in fields:
-        addresses[field] = function_address(f"MPI_{field.capitalize()}", large=large and field in counted)
+        addresses[field] = function_address(
+            f"MPI_{field.capitalize()}", large=large and field in counted
+        )
     return STRUCTURES["mpi_t"](**addresses, request_size=REQUEST_BYTES)
 
 

@@ -12,13 +12,18 @@ class PythonExecutor:
     """Runs the sequences of a plan; sequences advance independently.
 
     Args:
-        initial: the number of sequences that start at once; each other sequence waits until the sequence ``initial``
-            before it has completed its first step.
+        initial: the number of sequences that start at once; each other sequence waits until the
+            sequence ``initial`` before it has completed its first step.
         persistent: whether the requests are created once; otherwise each run creates new ones.
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, sequences: Sequence[Sequence[LoweredStep]], initial: int, *, persistent: bool
+        self,
+        comm: MPI.Intracomm,
+        sequences: Sequence[Sequence[LoweredStep]],
+        initial: int,
+        *,
+        persistent: bool,
     ) -> None:
         self.sequences = sequences
         self._initial = initial
@@ -30,7 +35,9 @@ class PythonExecutor:
             self._steps.append(executable)
             for step in executable:
                 self.requests += step.requests
-            self._max_messages = max([self._max_messages, *(len(step.messages) for step in sequence)])
+            self._max_messages = max(
+                [self._max_messages, *(len(step.messages) for step in sequence)]
+            )
         self._step_index = [0] * len(sequences)
         self._started = len(sequences)
         self._running: Iterator[None] = iter(())
@@ -38,7 +45,8 @@ class PythonExecutor:
     def run(self) -> None:
         """Run all sequences once."""
         for _ in self._polls():
-            # MPICH's Waitsome never yields: with more ranks than cores it takes 46 ms, and this loop 0.5 ms.
+            # MPICH's Waitsome never yields: with more ranks than cores it takes 46 ms, and this
+            # loop 0.5 ms.
             os.sched_yield()
 
     def start(self) -> None:
@@ -57,8 +65,8 @@ class PythonExecutor:
         return self._run_sequences()
 
     def _run_sequence(self) -> Iterator[None]:
-        # MPICH's Waitall is slower than repeated Testall (1 KiB on 2 ranks: 4.1 us against 3.3 us), and like its
-        # Waitsome it does not yield to ranks that share a core.
+        # MPICH's Waitall is slower than repeated Testall (1 KiB on 2 ranks: 4.1 us against 3.3 us),
+        # and like its Waitsome it does not yield to ranks that share a core.
         completed = MPI.Request.Testall
         self._step_index[0] = 0
         for step in self._steps[0]:

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 Records: TypeAlias = NDArray[np.void]
 
-HEADER = re.sub(r"/\*.*?\*/", "", Path(__file__).with_name("executor.h").read_text(), flags=re.DOTALL)
+HEADER = re.sub(
+    r"/\*.*?\*/", "", Path(__file__).with_name("executor.h").read_text(), flags=re.DOTALL
+)
 """The header without its comments."""
 
 
@@ -23,7 +25,11 @@ def _constants() -> dict[str, int]:
 
 
 def _structures() -> dict[str, type[ctypes.Structure]]:
-    types: dict[str, Any] = {"int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64, "intptr_t": ctypes.c_int64}
+    types: dict[str, Any] = {
+        "int32_t": ctypes.c_int32,
+        "int64_t": ctypes.c_int64,
+        "intptr_t": ctypes.c_int64,
+    }
     structures: dict[str, type[ctypes.Structure]] = {}
     for body, name in re.findall(r"typedef struct \{(.*?)\} (\w+);", HEADER, re.DOTALL):
         fields: list[tuple[str, Any]] = []

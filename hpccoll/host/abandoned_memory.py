@@ -10,9 +10,16 @@ from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  where the libraries create the files
 
-NAMES = ("mpich_shm_*", "mpich_vci_*", "mpich_shar_tmp*", "vader_segment.*", "sm_segment.*", "nccl-*")
-"""The names of the files of MPICH (posix_init.c, mpl_shm_mmap.c), Open MPI 4 and 5 (btl_vader, btl_sm) and NCCL
-(shmutils.cc)."""
+NAMES = (
+    "mpich_shm_*",
+    "mpich_vci_*",
+    "mpich_shar_tmp*",
+    "vader_segment.*",
+    "sm_segment.*",
+    "nccl-*",
+)
+"""The names of the files of MPICH (posix_init.c, mpl_shm_mmap.c), Open MPI 4 and 5 (btl_vader,
+btl_sm) and NCCL (shmutils.cc)."""
 
 
 def abandoned_files(directory: Path = SHARED_MEMORY) -> list[tuple[Path, int]]:
@@ -57,8 +64,9 @@ def _locked(directory: Path) -> Iterator[None]:
 def _unused(path: Path) -> Iterator[int | None]:
     """Yield the size of a file of this user that no process has opened for writing or mapped, otherwise None.
 
-    The process that creates such a file keeps it mapped as long as it lives. Linux grants a write lease (fcntl(2)) only
-    if no other process uses the file, in any container, and makes processes that open it wait until the lease ends.
+    The process that creates such a file keeps it mapped as long as it lives. Linux grants a write
+    lease (fcntl(2)) only if no other process uses the file, in any container, and makes processes
+    that open it wait until the lease ends.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -70,7 +78,8 @@ def _unused(path: Path) -> Iterator[int | None]:
         size = None
         with suppress(OSError):
             if status.st_uid == os.geteuid() and stat.S_ISREG(status.st_mode):
-                # Linux announces a process that wants to open the file by SIGIO, which would end this one.
+                # Linux announces a process that wants to open the file by SIGIO, which would end
+                # this one.
                 fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
                 fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
                 size = status.st_size

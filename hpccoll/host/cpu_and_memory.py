@@ -20,7 +20,9 @@ def cpu_model() -> str:
 
 def available_memory(root: Path = Path("/")) -> int:
     """Return the bytes of memory available to new processes of this host, within the limits of this job."""
-    match = re.search(r"^MemAvailable:\s+(\d+) kB$", (root / "proc/meminfo").read_text(), re.MULTILINE)
+    match = re.search(
+        r"^MemAvailable:\s+(\d+) kB$", (root / "proc/meminfo").read_text(), re.MULTILINE
+    )
     available = int(match[1]) * 1024 if match else sys.maxsize
     return min([available, *_free_in_cgroups(root)])
 
@@ -28,8 +30,9 @@ def available_memory(root: Path = Path("/")) -> int:
 def _free_in_cgroups(root: Path) -> Iterator[int]:
     """Yield the bytes left below the memory limit of each control group of this process and of their ancestors.
 
-    Slurm limits jobs by control groups (task/cgroup): memory.max and memory.current of version 2, other names in
-    version 1 (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of Linux).
+    Slurm limits jobs by control groups (task/cgroup): memory.max and memory.current of version 2,
+    other names in version 1 (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of
+    Linux).
     """
     names = ("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")
     for directory, (limit, used) in product(_control_groups("memory", root), names):
@@ -45,8 +48,9 @@ def _free_in_cgroups(root: Path) -> Iterator[int]:
 def cpu_quotas(root: Path = Path("/")) -> dict[str, float]:
     """Return the CPUs that each control group of this process, and each of their ancestors, grants all its processes.
 
-    Containers are limited so (docker --cpus, limits of Kubernetes): cpu.max of version 2, cpu.cfs_quota_us and
-    cpu.cfs_period_us of version 1 (cgroup-v2.rst, scheduler/sched-bwc.rst of Linux).
+    Containers are limited so (docker --cpus, limits of Kubernetes): cpu.max of version 2,
+    cpu.cfs_quota_us and cpu.cfs_period_us of version 1 (cgroup-v2.rst, scheduler/sched-bwc.rst of
+    Linux).
 
     Returns:
         The CPU seconds per second, by an identity that all processes of the host have in common.
@@ -71,8 +75,9 @@ def usable_cpus(root: Path = Path("/")) -> float:
 def _control_groups(controller: str, root: Path) -> Iterator[Path]:
     """Yield the directories of the control groups of this process that have a controller, and of their ancestors.
 
-    The groups are relative to the root of a hierarchy, or of this namespace, and mounts may begin below it, as those of
-    containers do: their lists (proc_pid_cgroup(5), proc_pid_mountinfo(5)) are read together.
+    The groups are relative to the root of a hierarchy, or of this namespace, and mounts may begin
+    below it, as those of containers do: their lists (proc_pid_cgroup(5), proc_pid_mountinfo(5)) are
+    read together.
     """
     try:
         memberships = (root / "proc/self/cgroup").read_text().splitlines()
@@ -150,7 +155,9 @@ def _binary_size(nbytes: int) -> str:
     return f"{nbytes / 2**30:.3g} GiB"
 
 
-CPU_QUOTA_REMEDY = "give the container a CPU for each rank (docker --cpus, resources.limits.cpu of Kubernetes)"
+CPU_QUOTA_REMEDY = (
+    "give the container a CPU for each rank (docker --cpus, resources.limits.cpu of Kubernetes)"
+)
 """What to do where ranks outnumber the CPUs of a quota."""
 
 TESTBED_FILE = Path("/etc/slurm/hpccoll-testbed.json")

@@ -10,14 +10,16 @@ MULTICAST_SUPPORTED = 132
 def supports_multicast(driver: Any = None) -> bool | None:
     """Return whether GPUs can write to several of them at once through NVSwitches, which NVLS needs.
 
-    NCCL asks for the same attribute (ncclNvlsInit in src/transport/nvls.cc of 2.28.9). It holds where the files of
-    switches are hidden, in containers and virtual machines, or are on another machine, as with GB200.
+    NCCL asks for the same attribute (ncclNvlsInit in src/transport/nvls.cc of 2.28.9). It holds
+    where the files of switches are hidden, in containers and virtual machines, or are on another
+    machine, as with GB200.
 
     Args:
         driver: the library, for tests; None to load it.
 
     Returns:
-        None if this machine cannot tell: it has no driver (a login node) or no GPU, or its driver is too old.
+        None if this machine cannot tell: it has no driver (a login node) or no GPU, or its driver
+            is too old.
     """
     try:
         driver = driver or ctypes.CDLL("libcuda.so.1")

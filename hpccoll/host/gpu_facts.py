@@ -48,8 +48,12 @@ FACT_QUERIES: Mapping[str, Callable[[Any, Any], object]] = {
     "cuda": lambda nvml, _: _version(nvml.nvmlSystemGetCudaDriverVersion()),
     "memory_bytes": lambda nvml, gpu: int(nvml.nvmlDeviceGetMemoryInfo(gpu).total),
     "sm_clock_mhz": lambda nvml, gpu: int(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)),
-    "sm_clock_max_mhz": lambda nvml, gpu: int(nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)),
-    "memory_clock_mhz": lambda nvml, gpu: int(nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM)),
+    "sm_clock_max_mhz": lambda nvml, gpu: int(
+        nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)
+    ),
+    "memory_clock_mhz": lambda nvml, gpu: int(
+        nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM)
+    ),
     "power_limit_w": lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
     "ecc": lambda nvml, gpu: bool(nvml.nvmlDeviceGetEccMode(gpu)[0]),
     "mig": lambda nvml, gpu: bool(nvml.nvmlDeviceGetMigMode(gpu)[0]),
@@ -97,8 +101,8 @@ def gpu_facts(bus: str, nvml: Any = None) -> dict[str, object]:
 def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool | None:
     """Return whether a rank is on the NUMA node of a GPU; None if the kernel does not report it.
 
-    A rank is near if most of its CPUs are on that node, or if it may use all of the node's CPUs (local_cpulist is in
-    Documentation/ABI/testing/sysfs-bus-pci of Linux).
+    A rank is near if most of its CPUs are on that node, or if it may use all of the node's CPUs
+    (local_cpulist is in Documentation/ABI/testing/sysfs-bus-pci of Linux).
     """
     path = sys / "bus/pci/devices" / bus.lower() / "local_cpulist"
     try:
@@ -114,8 +118,9 @@ def is_near(bus: str, cpus: Collection[int], sys: Path = Path("/sys")) -> bool |
 def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, object]:
     """Return the GPUs of all hosts and of ranks, whether MPI accepts GPU memory, and the NCCL of each host.
 
-    Also the ranks that are far from their GPU, and those that see no other GPU although ranks of their host use some.
-    ``records`` has the host and the GPU record of each rank; the record is empty if no case runs on a GPU.
+    Also the ranks that are far from their GPU, and those that see no other GPU although ranks of
+    their host use some. ``records`` has the host and the GPU record of each rank; the record is
+    empty if no case runs on a GPU.
     """
     gpus: dict[str, dict[str, Mapping[str, Any]]] = defaultdict(dict)
     for host, record in records:
@@ -141,7 +146,8 @@ def gpu_provenance(records: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str
         "gpu_of_rank": bus_of_rank if gpus else None,
         "ranks_far_from_gpu": far or None,
         "ranks_seeing_one_gpu": seeing_one or None,
-        "cuda_aware_mpi": group_by_host("verdict", _facts_of_hosts(records, "cuda_aware_mpi")) or None,
+        "cuda_aware_mpi": group_by_host("verdict", _facts_of_hosts(records, "cuda_aware_mpi"))
+        or None,
         "nccl": group_by_host("library", _facts_of_hosts(records, "nccl")) or None,
     }
 

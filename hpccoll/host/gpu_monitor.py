@@ -1,8 +1,9 @@
 """What a GPU does while a case is measured: clocks, power, temperature, throttling and traffic, as NVML reports them.
 
-NVML is read between blocks of operations, and never during one. Clocks, temperature and the reasons of lowered clocks
-are those of the moment, about a millisecond after the last operation of a block. Energy, the time of thermal limits and
-traffic are counters, whose increase covers all blocks, with what the timing loop does between operations.
+NVML is read between blocks of operations, and never during one. Clocks, temperature and the reasons
+of lowered clocks are those of the moment, about a millisecond after the last operation of a block.
+Energy, the time of thermal limits and traffic are counters, whose increase covers all blocks, with
+what the timing loop does between operations.
 """
 
 import time
@@ -49,11 +50,16 @@ def _nvlink(direction: str, packets: str) -> tuple[Query, ...]:
 
 STATE_QUERIES: Mapping[str, tuple[Query, ...]] = {
     "gpu_sm_clock": (lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM) * 1e6,),
-    "gpu_memory_clock": (lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM) * 1e6,),
-    "gpu_temperature": (lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),),
+    "gpu_memory_clock": (
+        lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM) * 1e6,
+    ),
+    "gpu_temperature": (
+        lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),
+    ),
     "gpu_clock_events": (
         lambda nvml, gpu: nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu),
-        lambda nvml, gpu: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu),  # its name before driver 535
+        # its name before driver 535
+        lambda nvml, gpu: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu),
     ),
 }
 """What is read after each block, by the name of its column in raw files; the first query that a driver supports."""
@@ -96,14 +102,18 @@ PER_OPERATION = ("gpu_nvlink_sent", "gpu_nvlink_received", "gpu_pcie_sent", "gpu
 class GpuMonitor:
     """Reads the GPU at a PCI bus address between the blocks of a measurement; ``clock`` in s is that of the power."""
 
-    def __init__(self, bus: str, nvml: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, bus: str, nvml: Any = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._nvml = nvml or load_nvml()
         self._clock = clock
         self._states = self._supported(bus, STATE_QUERIES)
         self._counters = self._supported(bus, COUNTER_QUERIES)
         self.begin()
 
-    def _supported(self, bus: str, queries: Mapping[str, tuple[Query, ...]]) -> dict[str, Callable[[], float]]:
+    def _supported(
+        self, bus: str, queries: Mapping[str, tuple[Query, ...]]
+    ) -> dict[str, Callable[[], float]]:
         """Return the first query of each value that works for the GPU; none without NVML."""
         supported: dict[str, Callable[[], float]] = {}
         if self._nvml is None:
@@ -112,7 +122,8 @@ class GpuMonitor:
             gpu = self._nvml.nvmlDeviceGetHandleByPciBusId(bus)
             for name, alternatives in queries.items():
                 for query in reversed(alternatives):
-                    with suppress(self._nvml.NVMLError, AttributeError):  # an old nvidia-ml-py lacks some names
+                    # an old nvidia-ml-py lacks some names
+                    with suppress(self._nvml.NVMLError, AttributeError):
                         query(self._nvml, gpu)
                         supported[name] = partial(query, self._nvml, gpu)
         return supported
@@ -145,11 +156,17 @@ class GpuMonitor:
                 activity[name] = summary(values)
         last = self._read(self._counters)
         seconds = self._clock() - self._began
-        increases = {name: last[name] - first for name, first in self._first.items() if last.get(name, -1) >= first}
+        increases = {
+            name: last[name] - first
+            for name, first in self._first.items()
+            if last.get(name, -1) >= first
+        }
         if ENERGY in increases and seconds > 0:
             activity["gpu_power"] = increases[ENERGY] / seconds
         activity |= {name: increases[name] for name in INCREASES if name in increases}
         count = self._iterations * operations
         if count:
-            activity |= {name: increases[name] / count for name in PER_OPERATION if name in increases}
+            activity |= {
+                name: increases[name] / count for name in PER_OPERATION if name in increases
+            }
         return activity

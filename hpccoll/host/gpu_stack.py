@@ -1,8 +1,8 @@
 """GPU hardware and NCCL libraries of a machine, read from files alone, so that login nodes can inspect them too.
 
-Every function takes the root directory that contains dev, etc, proc, sys and usr. Libraries are listed in search order:
-that of the dynamic loader (ld.so(8)), and for NCCL that of cuda-pathfinder, which CuPy uses: wheels of this
-environment, conda, the loader, and then NCCL_HOME and CUDA_PATH.
+Every function takes the root directory that contains dev, etc, proc, sys and usr. Libraries are
+listed in search order: that of the dynamic loader (ld.so(8)), and for NCCL that of cuda-pathfinder,
+which CuPy uses: wheels of this environment, conda, the loader, and then NCCL_HOME and CUDA_PATH.
 """
 
 import os
@@ -83,8 +83,9 @@ def is_process_running(program: str, root: Path = ROOT) -> bool:
 class RdmaPort:
     """A port of an RDMA adapter, in the kernel's terms.
 
-    The name is that in NCCL_IB_HCA and UCX_NET_DEVICES, such as ``mlx5_0:1``; the driver such as ``mlx5_core`` or
-    ``efa``, empty if unknown; the link layer ``InfiniBand`` or ``Ethernet``; the rate such as ``400 Gb/sec (4X NDR)``.
+    The name is that in NCCL_IB_HCA and UCX_NET_DEVICES, such as ``mlx5_0:1``; the driver such as
+    ``mlx5_core`` or ``efa``, empty if unknown; the link layer ``InfiniBand`` or ``Ethernet``; the
+    rate such as ``400 Gb/sec (4X NDR)``.
     """
 
     name: str
@@ -148,8 +149,9 @@ def _unique_files(paths: Iterable[Path]) -> list[Path]:
 
 
 MIN_CUPY = 14
-"""The major version of the oldest usable CuPy. Up to 13.6 its binding of NCCL has no commSplit and hands out unique ids
-of another type (cupy_backends/cuda/libs/nccl.pyx), and its streams lack __cuda_stream__, which nccl4py needs."""
+"""The major version of the oldest usable CuPy. Up to 13.6 its binding of NCCL has no commSplit and
+hands out unique ids of another type (cupy_backends/cuda/libs/nccl.pyx), and its streams lack
+__cuda_stream__, which nccl4py needs."""
 
 CUPY_PACKAGES = ("cupy", *(f"cupy-cuda{major}x" for major in (11, 12, 13)))
 """The packages that contain CuPy."""
@@ -161,16 +163,19 @@ KERNEL_CACHE_VARIABLE = "CUPY_CACHE_DIR"
 def choose_kernel_cache() -> None:
     """Have CuPy keep compiled kernels in a temporary directory if it cannot write to its own, as in some containers.
 
-    Importing CuPy creates that directory (CUPY_CACHE_DIR, or ~/.cupy/kernel_cache), and compiling a kernel writes to
-    it; both raise OSError if they fail (cupy/cuda/_compiler_cache.py of 14.2). To be called before CuPy is imported.
-    The processes of a user on a node share the temporary directory: CuPy replaces its files atomically.
+    Importing CuPy creates that directory (CUPY_CACHE_DIR, or ~/.cupy/kernel_cache), and compiling a
+    kernel writes to it; both raise OSError if they fail (cupy/cuda/_compiler_cache.py of 14.2). To
+    be called before CuPy is imported. The processes of a user on a node share the temporary
+    directory: CuPy replaces its files atomically.
     """
     import tempfile  # only ranks with GPUs need it
 
     if not os.environ.get(KERNEL_CACHE_VARIABLE):
         os.environ.pop(KERNEL_CACHE_VARIABLE, None)  # CuPy would create a directory without a name
     try:
-        directory = Path(os.environ.get(KERNEL_CACHE_VARIABLE) or Path("~/.cupy/kernel_cache").expanduser())
+        directory = Path(
+            os.environ.get(KERNEL_CACHE_VARIABLE) or Path("~/.cupy/kernel_cache").expanduser()
+        )
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             return
@@ -186,7 +191,11 @@ def _own_temporary_directory() -> str:
     with suppress(OSError):
         shared.mkdir(mode=0o700, exist_ok=True)
         status = shared.lstat()
-        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022:
+        if (
+            stat.S_ISDIR(status.st_mode)
+            and status.st_uid == os.getuid()
+            and not status.st_mode & 0o022
+        ):
             return str(shared)
     return tempfile.mkdtemp(prefix=f"{shared.name}-")
 
@@ -238,7 +247,12 @@ def nccl_version(library: Path) -> tuple[int, ...] | None:
     return tuple(map(int, match[1].split(".")))
 
 
-PLUGIN_PATTERNS = ("libnccl-net*.so", "libnccl-tuner*.so", "libnccl-profiler*.so", "libnccl-ofi-tuner.so")
+PLUGIN_PATTERNS = (
+    "libnccl-net*.so",
+    "libnccl-tuner*.so",
+    "libnccl-profiler*.so",
+    "libnccl-ofi-tuner.so",
+)
 """File names of plugins that NCCL loads if the loader finds them, or if a variable such as NCCL_NET_PLUGIN is set."""
 
 PLUGIN_SIGNATURES = {b"NET/OFI": "aws-ofi-nccl", b"SHARP": "SHARP"}
@@ -251,7 +265,9 @@ def plugin_kind(path: Path) -> str | None:
         content = path.read_bytes()  # a few MB at most
     except OSError:
         return None
-    return next((kind for signature, kind in PLUGIN_SIGNATURES.items() if signature in content), None)
+    return next(
+        (kind for signature, kind in PLUGIN_SIGNATURES.items() if signature in content), None
+    )
 
 
 def nccl_plugins(root: Path = ROOT) -> list[tuple[Path, str | None]]:
@@ -262,7 +278,8 @@ def nccl_plugins(root: Path = ROOT) -> list[tuple[Path, str | None]]:
 def nccl_configuration_files(root: Path = ROOT) -> tuple[Path, Path]:
     """Return the user's file and that of the host; NCCL takes from the second what the first lacks.
 
-    The user's is NCCL_CONF_FILE, or .nccl.conf in the home directory (NCCL's user guide, Environment Variables).
+    The user's is NCCL_CONF_FILE, or .nccl.conf in the home directory (NCCL's user guide,
+    Environment Variables).
     """
     named = os.environ.get("NCCL_CONF_FILE")
     own = Path(named) if named else Path(os.environ.get("HOME", "/")) / ".nccl.conf"
@@ -274,7 +291,11 @@ def nccl_settings(root: Path = ROOT) -> list[tuple[str, str, str]]:
 
     The environment takes precedence over the files.
     """
-    settings = [("environment", name, value) for name, value in sorted(os.environ.items()) if name.startswith("NCCL_")]
+    settings = [
+        ("environment", name, value)
+        for name, value in sorted(os.environ.items())
+        if name.startswith("NCCL_")
+    ]
     users_file, hosts_file = nccl_configuration_files(root)
     for source, path in ((str(users_file), users_file), ("/etc/nccl.conf", hosts_file)):
         for line in read_fact(path).splitlines():

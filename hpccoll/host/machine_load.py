@@ -16,9 +16,18 @@ LEAST_CORES = 0.01
 """The part of a core from which on a process is named."""
 
 INFRASTRUCTURE = {
-    "slurmd", "slurmstepd", "slurmctld", "slurmdbd", "srun", "sbatch", "squeue", "sacct", "scontrol", "munged",
+    "slurmd",
+    "slurmstepd",
+    "slurmctld",
+    "slurmdbd",
+    "srun",
+    "sbatch",
+    "squeue",
+    "sacct",
+    "scontrol",
+    "munged",
     "snakemake",
-}  # fmt: skip
+}
 """Names of processes that belong to the launch of jobs, wherever they are among the processes."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -39,9 +48,9 @@ class _Process:
 class LoadSample:
     """Counters of a host at one moment of the monotonic clock, and the processes that are visible, by their ids.
 
-    ``load_average`` is the mean number of runnable tasks of the last minute, our own included; ``total_ticks`` the time
-    of all CPUs since the start, idle time included; ``stolen_ticks`` the part of it in which the host of a virtual
-    machine ran something else.
+    ``load_average`` is the mean number of runnable tasks of the last minute, our own included;
+    ``total_ticks`` the time of all CPUs since the start, idle time included; ``stolen_ticks`` the
+    part of it in which the host of a virtual machine ran something else.
     """
 
     seconds: float
@@ -56,7 +65,8 @@ def read_load(root: Path = Path("/")) -> LoadSample | None:
     proc = root / "proc"
     try:
         average = float((proc / "loadavg").read_text().split()[0])
-        # cpu user nice system idle iowait irq softirq steal guest guest_nice; user contains guest (man 5 proc_stat)
+        # cpu user nice system idle iowait irq softirq steal guest guest_nice; user contains guest
+        # (man 5 proc_stat)
         first_line = (proc / "stat").read_text().partition("\n")[0]
         ticks = [int(word) for word in first_line.split()[1:9]]
         return LoadSample(time.monotonic(), average, sum(ticks), ticks[7], dict(_processes(proc)))
@@ -67,8 +77,8 @@ def read_load(root: Path = Path("/")) -> LoadSample | None:
 def core_wait_ns(root: Path = Path("/")) -> int | None:
     """Return the time in which the main thread of this process could run and had no core; None if it is not counted.
 
-    It is the second number of schedstat (Documentation/scheduler/sched-stats.rst of Linux); what a quota of CPU time
-    holds back counts, too.
+    It is the second number of schedstat (Documentation/scheduler/sched-stats.rst of Linux); what a
+    quota of CPU time holds back counts, too.
     """
     try:
         return int((root / "proc/self/schedstat").read_text().split()[1])
@@ -81,7 +91,8 @@ def _processes(proc: Path) -> Iterator[tuple[int, _Process]]:
         with suppress(OSError, ValueError, IndexError):  # it may end at any moment
             pid = int(directory.name)
             text = (directory / "stat").read_text(errors="replace")
-            # pid (name) state ppid ...; utime, stime, cutime and cstime are fields 14 to 17 (man 5 proc_pid_stat)
+            # pid (name) state ppid ...; utime, stime, cutime and cstime are fields 14 to 17 (man 5
+            # proc_pid_stat)
             name = text[text.index("(") + 1 : text.rindex(")")]
             fields = text.rpartition(")")[2].split()
             user, system, ended_user, ended_system = map(int, fields[11:15])
@@ -92,17 +103,19 @@ def _processes(proc: Path) -> Iterator[tuple[int, _Process]]:
 def load_between(before: LoadSample, after: LoadSample, own: Collection[int]) -> dict[str, object]:
     """Return what else used this host between two samples, for provenance: names of processes, and no arguments.
 
-    ``own`` are the ids of our processes; their ancestors, which launched them, and their descendants are ours, too.
+    ``own`` are the ids of our processes; their ancestors, which launched them, and their
+    descendants are ours, too.
 
     Returns:
-        ``seconds``; the load average of the last minute before and after; ``stolen``, the share of the CPU time of this
-        virtual machine; ``other_cores``, the CPU seconds per second of processes that are not ours; and the
-        ``busiest`` of them.
+        ``seconds``; the load average of the last minute before and after; ``stolen``, the share of
+        the CPU time of this virtual machine; ``other_cores``, the CPU seconds per second of
+        processes that are not ours; and the ``busiest`` of them.
     """
     seconds = max(after.seconds - before.seconds, 1e-9)
     total = after.total_ticks - before.total_ticks
     ours = _own_processes({**before.processes, **after.processes}, own)
-    ended: Counter[int] = Counter()  # by living ancestor: what its ended descendants had used before the first sample
+    # by living ancestor: what its ended descendants had used before the first sample
+    ended: Counter[int] = Counter()
     for pid, process in before.processes.items():
         if pid not in after.processes:
             ended[_living_ancestor(pid, before, after)] += process.ticks + process.ended_ticks
@@ -131,7 +144,11 @@ def load_between(before: LoadSample, after: LoadSample, own: Collection[int]) ->
 def _busiest(cores: Mapping[str, float]) -> list[dict[str, object]]:
     """Return the names with the most cores, and their cores, the busiest first."""
     names = sorted(cores, key=lambda name: -cores[name])[:MAX_NAMES]
-    return [{"name": name, "cores": round(cores[name], 3)} for name in names if cores[name] >= LEAST_CORES]
+    return [
+        {"name": name, "cores": round(cores[name], 3)}
+        for name in names
+        if cores[name] >= LEAST_CORES
+    ]
 
 
 def _living_ancestor(pid: int, before: LoadSample, after: LoadSample) -> int:
@@ -156,7 +173,11 @@ def _own_processes(processes: Mapping[int, _Process], own: Collection[int]) -> s
     roots = {_KTHREADD, *own}
     for pid, process in processes.items():
         lineage = [pid]
-        while (above := processes.get(lineage[-1])) and above.parent not in lineage and lineage[-1] not in roots:
+        while (
+            (above := processes.get(lineage[-1]))
+            and above.parent not in lineage
+            and lineage[-1] not in roots
+        ):
             lineage.append(above.parent)
         if lineage[-1] in roots or process.name in INFRASTRUCTURE:
             ours.add(pid)

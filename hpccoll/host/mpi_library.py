@@ -11,15 +11,21 @@ GPU_SUPPORT_CUDA = 0
 
 def mpi_library() -> dict[str, str]:
     """Return the version string of the MPI library on one line, its path and its thread level."""
-    from mpi4py import MPI  # here: the import starts MPI, and a child process must select its GPU before that
+    # here: the import starts MPI, and a child process must select its GPU before that
+    from mpi4py import MPI
 
     version = MPI.Get_library_version().strip("\0 \n").splitlines()[0]
     path = library_path()
-    levels = {MPI.THREAD_SINGLE: "single", MPI.THREAD_FUNNELED: "funneled", MPI.THREAD_SERIALIZED: "serialized"}
+    levels = {
+        MPI.THREAD_SINGLE: "single",
+        MPI.THREAD_FUNNELED: "funneled",
+        MPI.THREAD_SERIALIZED: "serialized",
+    }
     return {
         "version": re.sub(r"\s*Version:?\s*", " ", version),
         "path": str(path) if path else "",
-        # mpi4py requests multiple; MPICH's own small all-reduce takes twice as long with it as with funneled.
+        # mpi4py requests multiple; MPICH's own small all-reduce takes twice as long with it as with
+        # funneled.
         "threads": levels.get(MPI.Query_thread(), "multiple"),
     }
 
@@ -27,7 +33,8 @@ def mpi_library() -> dict[str, str]:
 def cuda_support(library: Any = None) -> tuple[bool | None, str]:
     """Return whether the MPI of this process reports CUDA support (None if it cannot report it), and a description.
 
-    mpi4py loads the library with local symbols, so that it is opened again by its path. MPI must be initialised.
+    mpi4py loads the library with local symbols, so that it is opened again by its path. MPI must be
+    initialised.
     """
     path = library_path()
     if path and not library:
@@ -48,8 +55,9 @@ def cuda_support(library: Any = None) -> tuple[bool | None, str]:
 def library_path(maps: Path = Path("/proc/self/maps")) -> Path | None:
     """Return the path of the MPI library of this process, None if it is not loaded.
 
-    Other files have similar names: libmpi_cxx, and Cray's libmpi_gtl_cuda, which transports GPU memory for it. But
-    Cray's library itself has the name of a compiler in its file name, such as libmpi_gnu_123.
+    Other files have similar names: libmpi_cxx, and Cray's libmpi_gtl_cuda, which transports GPU
+    memory for it. But Cray's library itself has the name of a compiler in its file name, such as
+    libmpi_gnu_123.
     """
     paths = re.findall(r"(/\S*/libmpi(?!_gtl_)(?:_\w+)?\.so\S*)", maps.read_text())
     if not paths:

@@ -1,14 +1,17 @@
 """The network ports of this host and their counters, read from sysfs.
 
-Ethernet devices count bytes in statistics/{tx,rx}_bytes (Documentation/ABI/testing/sysfs-class-net-statistics of
-Linux); InfiniBand and RoCE ports count units of four bytes in counters/port_{xmit,rcv}_data
-(Documentation/ABI/stable/sysfs-class-infiniband). RDMA traffic bypasses the Ethernet device of a RoCE port, so that
-both are added; the InfiniBand port already counts the bytes of IPoIB. All are bytes on the link, including headers and
-the traffic of other processes. Packets are counted in the same directories.
+Ethernet devices count bytes in statistics/{tx,rx}_bytes
+(Documentation/ABI/testing/sysfs-class-net-statistics of Linux); InfiniBand and RoCE ports count
+units of four bytes in counters/port_{xmit,rcv}_data
+(Documentation/ABI/stable/sysfs-class-infiniband). RDMA traffic bypasses the Ethernet device of a
+RoCE port, so that both are added; the InfiniBand port already counts the bytes of IPoIB. All are
+bytes on the link, including headers and the traffic of other processes. Packets are counted in the
+same directories.
 
-Congestion counters keep Linux's names: drops, port_xmit_wait (ticks), and the mlx5 driver's in hw_counters
-(drivers/infiniband/hw/mlx5/counters.c). Every driver names pause frames differently among the statistics of ethtool;
-mlx5's names are in Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst.
+Congestion counters keep Linux's names: drops, port_xmit_wait (ticks), and the mlx5 driver's in
+hw_counters (drivers/infiniband/hw/mlx5/counters.c). Every driver names pause frames differently
+among the statistics of ethtool; mlx5's names are in
+Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst.
 """
 
 import fcntl
@@ -43,14 +46,26 @@ NETDEV_COUNTERS = {
 """The files of an Ethernet device's counters."""
 
 HW_COUNTERS = (
-    "np_cnp_sent", "rp_cnp_handled", "np_ecn_marked_roce_packets", "out_of_sequence", "packet_seq_err",
-    "out_of_buffer", "rnr_nak_retry_err", "local_ack_timeout_err", "roce_adp_retrans",
-)  # fmt: skip
+    "np_cnp_sent",
+    "rp_cnp_handled",
+    "np_ecn_marked_roce_packets",
+    "out_of_sequence",
+    "packet_seq_err",
+    "out_of_buffer",
+    "rnr_nak_retry_err",
+    "local_ack_timeout_err",
+    "roce_adp_retrans",
+)
 
 LINK_COUNTERS = (
-    "port_xmit_wait", "port_xmit_discards", "port_rcv_errors", "symbol_error", "link_error_recovery", "link_downed",
+    "port_xmit_wait",
+    "port_xmit_discards",
+    "port_rcv_errors",
+    "symbol_error",
+    "link_error_recovery",
+    "link_downed",
     "local_link_integrity_errors",
-)  # fmt: skip
+)
 
 INFINIBAND_COUNTERS = {
     SENT: "counters/port_xmit_data",
@@ -72,10 +87,16 @@ COUNTER_FILES: Mapping[str, Mapping[str, str]] = {
 LOSS_COUNTERS: Mapping[str, tuple[str, ...]] = {
     SENT_PACKETS: ("tx_errors", "packet_seq_err", "local_ack_timeout_err", "roce_adp_retrans"),
     RECEIVED_PACKETS: (
-        "rx_errors", "rx_missed_errors", "out_of_sequence", "port_rcv_errors", "symbol_error", "link_error_recovery",
-        "link_downed", "local_link_integrity_errors",
+        "rx_errors",
+        "rx_missed_errors",
+        "out_of_sequence",
+        "port_rcv_errors",
+        "symbol_error",
+        "link_error_recovery",
+        "link_downed",
+        "local_link_integrity_errors",
     ),
-}  # fmt: skip
+}
 """The counters of packets that were lost or damaged, by what counts all packets of that direction."""
 
 DATA_WORD_BYTES = 4
@@ -121,9 +142,10 @@ def _read_number(path: Path) -> int | None:
 def find_ports(sys: Path = SYS) -> tuple[NetworkPort, ...]:
     """Return the ports whose counters sum to the traffic of this host, without double counting.
 
-    Bonds, bridges and VLANs are left out: the devices below them count the same bytes. A virtual function whose master
-    has hardware (Hyper-V) is left out: its master counts it. If the host has neither Ethernet nor InfiniBand hardware
-    (a container, virtual wires), all devices that are up count, except loopback.
+    Bonds, bridges and VLANs are left out: the devices below them count the same bytes. A virtual
+    function whose master has hardware (Hyper-V) is left out: its master counts it. If the host has
+    neither Ethernet nor InfiniBand hardware (a container, virtual wires), all devices that are up
+    count, except loopback.
     """
     ports: list[NetworkPort] = []
     for path in sorted((sys / "class/infiniband").glob("*/ports/*")):
@@ -151,8 +173,8 @@ def port_facts(sys: Path = SYS) -> list[dict[str, str | int | None]]:
     """Return the facts about this host's ports for the provenance; unreadable facts are None.
 
     Returns:
-        name and kind of each port; for a netdev also mtu in bytes and speed in Mbit/s, for an InfiniBand port also
-        link_layer and rate as text.
+        name and kind of each port; for a netdev also mtu in bytes and speed in Mbit/s, for an
+        InfiniBand port also link_layer and rate as text.
     """
     return [{"name": port.name, "kind": port.kind, **_port_facts(port)} for port in find_ports(sys)]
 
@@ -197,10 +219,13 @@ SIOCETHTOOL = 0x8946
 ETHTOOL_GSTRINGS, ETHTOOL_GSTATS, ETHTOOL_GSSET_INFO = 0x1B, 0x1D, 0x37
 ETH_SS_STATS, ETH_GSTRING_LEN = 1, 32
 
-PAUSE_STATISTIC = re.compile(r"^(?!.*(global|duration|transition|storm|xon)).*(pause|xoff|pfc_frames)")
+PAUSE_STATISTIC = re.compile(
+    r"^(?!.*(global|duration|transition|storm|xon)).*(pause|xoff|pfc_frames)"
+)
 """Names of statistics that count pause frames: rx_pause_ctrl_phy, rx_prio3_pause, tx_pause_frames, ...
 
-mlx5 counts the frames of rx_pause_ctrl_phy again in rx_global_pause. Frames that end a pause (xon) do not count.
+mlx5 counts the frames of rx_pause_ctrl_phy again in rx_global_pause. Frames that end a pause (xon)
+do not count.
 """
 
 
@@ -209,14 +234,21 @@ def driver_statistics(device: str) -> dict[str, int]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
 
         def query(header: bytes, nbytes: int) -> bytes:
-            # Twice the size: the kernel does not check whether a driver has gained statistics in the meantime.
+            # Twice the size: the kernel does not check whether a driver has gained statistics in
+            # the meantime.
             answer = np.frombuffer(header.ljust(len(header) + 2 * nbytes, b"\0"), np.uint8).copy()
-            fcntl.ioctl(channel, SIOCETHTOOL, struct.pack("16sP16x", device.encode(), answer.ctypes.data))
+            fcntl.ioctl(
+                channel, SIOCETHTOOL, struct.pack("16sP16x", device.encode(), answer.ctypes.data)
+            )
             return answer.tobytes()[len(header) : len(header) + nbytes]
 
         try:
-            (count,) = struct.unpack("I", query(struct.pack("IIQ", ETHTOOL_GSSET_INFO, 0, 1 << ETH_SS_STATS), 4))
-            names = query(struct.pack("III", ETHTOOL_GSTRINGS, ETH_SS_STATS, count), count * ETH_GSTRING_LEN)
+            (count,) = struct.unpack(
+                "I", query(struct.pack("IIQ", ETHTOOL_GSSET_INFO, 0, 1 << ETH_SS_STATS), 4)
+            )
+            names = query(
+                struct.pack("III", ETHTOOL_GSTRINGS, ETH_SS_STATS, count), count * ETH_GSTRING_LEN
+            )
             values = query(struct.pack("II", ETHTOOL_GSTATS, count), count * 8)
         except OSError:  # the device has no statistics, or no longer exists
             return {}

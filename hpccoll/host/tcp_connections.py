@@ -35,8 +35,8 @@ class SentSegments(NamedTuple):
 def read_connections() -> Mapping[Ends, SentSegments]:
     """Return the segments that this process has sent on each connection.
 
-    Libraries of MPI keep their connections until MPI_Finalize. Connections that are closed, or older kernels, give
-    none.
+    Libraries of MPI keep their connections until MPI_Finalize. Connections that are closed, or
+    older kernels, give none.
     """
     connections = {}
     for ends, info in _connections():
@@ -62,7 +62,10 @@ def _connections() -> Iterator[tuple[Ends, bytes]]:
             if not entry.readlink().name.startswith("socket:"):
                 continue
             with socket.socket(fileno=os.dup(int(entry.name))) as end:
-                if end.family in (socket.AF_INET, socket.AF_INET6) and end.type == socket.SOCK_STREAM:
+                if (
+                    end.family in (socket.AF_INET, socket.AF_INET6)
+                    and end.type == socket.SOCK_STREAM
+                ):
                     info = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, MOST_BYTES)
                     yield (_address(end.getsockname()), _address(end.getpeername())), info
 
@@ -74,7 +77,8 @@ def _read_counts(info: bytes) -> SentSegments | None:
         return None
     size = _read_field(info, SND_MSS, "I")
     again_bytes = _read_field(info, BYTES_RETRANS, "Q")
-    if again_bytes is not None and size:  # a SYN that is sent again counts as a segment, and has no bytes
+    # a SYN that is sent again counts as a segment, and has no bytes
+    if again_bytes is not None and size:
         again = min(again, -(-again_bytes // size))
     arrived = _read_field(info, DSACK_DUPS, "I") or 0
     return SentSegments(sent, max(0, again - arrived))

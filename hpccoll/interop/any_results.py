@@ -60,7 +60,8 @@ def read_any(paths: Sequence[Path], given: SuppliedMetadata) -> AnyResults:
     """Read raw files, directories with raw files, and outputs that ``import`` reads, about which the user says more.
 
     Raises:
-        BadInputError: for a path that does not exist, or a file that is not a raw file and has no result.
+        BadInputError: for a path that does not exist, or a file that is not a raw file and has no
+            result.
     """
     ours = [path for path in paths if _is_ours(path)]
     outputs = {path: read_output(path, given) for path in paths if path not in ours}

@@ -1,7 +1,8 @@
 """What the output of another benchmark holds: its results as cases of ours, and what it says of the run.
 
-Parsers of outputs are strict where a number could be misread, and lenient where launchers write: a line of a table that
-begins with a digit is a result or an error; any other line that does not belong to the output becomes a remark.
+Parsers of outputs are strict where a number could be misread, and lenient where launchers write: a
+line of a table that begins with a digit is a result or an error; any other line that does not
+belong to the output becomes a remark.
 """
 
 import math
@@ -47,7 +48,9 @@ class SuppliedMetadata:
 
     def __post_init__(self) -> None:
         if self.ranks and self.nodes and self.nodes > self.ranks:
-            raise BadInputError("--nodes", self.nodes, f"at most --ranks, {self.ranks}: each node has a rank")
+            raise BadInputError(
+                "--nodes", self.nodes, f"at most --ranks, {self.ranks}: each node has a rank"
+            )
 
     @property
     def whole_place(self) -> bool:
@@ -58,7 +61,9 @@ class SuppliedMetadata:
         """Return ``ranks`` or ``nodes``; BadInputError if the user does not say it either."""
         value: int | None = getattr(self, name)
         if value is None:
-            raise BadInputError(f"--{name}", None, f"the output of {program} does not say on how many {name} it ran")
+            raise BadInputError(
+                f"--{name}", None, f"the output of {program} does not say on how many {name} it ran"
+            )
         return value
 
     def need_place(self, program: str) -> tuple[int, int]:
@@ -73,12 +78,14 @@ class SuppliedMetadata:
 class ForeignResult:
     """One result of another benchmark."""
 
-    case: Case  # the case of ours that it is a result of; ``ranks`` and ``nodes`` are those that ran it
+    # the case of ours that it is a result of; ``ranks`` and ``nodes`` are those that ran it
+    case: Case
     seconds: float  # its time as ours counts it: that of a ping-pong is the round trip
     reported: Mapping[str, str]  # its line by column, as printed
     wrong: int | None = None  # the number of wrong elements; None if they were not counted
     failure: str | None = None  # why the result is wrong; None if it is right, or was not checked
-    algorithm: str | None = None  # the algorithm that the library ran, by the project's name, where the line says it
+    # the algorithm that the library ran, by the project's name, where the line says it
+    algorithm: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,13 +96,16 @@ class BenchmarkOutput:
     program: str  # its name and version
     ranks: int  # the ranks of the run, or of the largest of its runs
     nodes: int
-    library: str | None = None  # the communication library, in words; None if the output does not say it
+    # the communication library, in words; None if the output does not say it
+    library: str | None = None
     # the names of the nodes by the ranks and nodes of a run; none if the output does not say them
     hosts: dict[tuple[int, int], tuple[str, ...]] = field(default_factory=dict)
-    variables: Mapping[str, str] = field(default_factory=dict)  # of its environment, those on the allow-list
+    # of its environment, those on the allow-list
+    variables: Mapping[str, str] = field(default_factory=dict)
     device_names: set[str] = field(default_factory=set)  # of the GPUs that it lists
     results: list[ForeignResult] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)  # what was not imported, and why; one sentence each
+    # what was not imported, and why; one sentence each
+    remarks: list[str] = field(default_factory=list)
     # collectives and sizes that were not imported: less than an element each
     too_small: dict[tuple[str, int], None] = field(default_factory=dict)
     truncated: bool = False  # whether the end that the program always writes is missing
@@ -106,7 +116,9 @@ class BenchmarkOutput:
         BadInputError if there are more nodes than ranks.
         """
         if self.nodes > self.ranks:
-            raise BadInputError("--nodes", self.nodes, f"at most {self.ranks}, the ranks of the output")
+            raise BadInputError(
+                "--nodes", self.nodes, f"at most {self.ranks}, the ranks of the output"
+            )
         per_node, rest = divmod(self.ranks, self.nodes)
         larger = min(rest, -(-processes // (per_node + 1)))
         return larger + -(-max(0, processes - rest * (per_node + 1)) // per_node)
@@ -115,23 +127,35 @@ class BenchmarkOutput:
         """Add the place of a run; BadInputError if a run on as many ranks and nodes had other hosts."""
         if {*hosts} != {*self.hosts.setdefault((ranks, nodes), hosts)}:
             names = f"{', '.join(self.hosts[ranks, nodes])}; {', '.join(hosts)}"
-            raise UnusableError("FILE", f"runs of {ranks} ranks on several hosts: {names}; import each by itself")
+            raise UnusableError(
+                "FILE", f"runs of {ranks} ranks on several hosts: {names}; import each by itself"
+            )
         self.ranks, self.nodes = max((self.ranks, self.nodes), (ranks, nodes))
 
     def add(
-        self, where: str, case: Case, seconds: float, reported: Mapping[str, str], failure: str | None,
-        wrong: int | None = None, algorithm: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        where: str,
+        case: Case,
+        seconds: float,
+        reported: Mapping[str, str],
+        failure: str | None,
+        wrong: int | None = None,
+        algorithm: str | None = None,
+    ) -> None:
         """Add a result, or a remark if ours has no such case or time; BadInputError if no machine has its numbers."""
         IntegerRange(0, MAX_BYTES).check(f"{where}: bytes", case.bytes)
         RANKS.check(f"{where}: ranks", case.ranks)
         if seconds:
             SECONDS.check(f"{where}: time", seconds)
-        elements = collective(case.collective).elements(case.bytes, itemsize(case.dtype), case.ranks or self.ranks)
+        elements = collective(case.collective).elements(
+            case.bytes, itemsize(case.dtype), case.ranks or self.ranks
+        )
         if not elements:
             self.too_small[case.collective, case.bytes] = None
         elif not seconds:
-            self.remarks.append(f"{where}: a time of 0 is below the resolution of the output: left out")
+            self.remarks.append(
+                f"{where}: a time of 0 is below the resolution of the output: left out"
+            )
         else:
             self.results.append(ForeignResult(case, seconds, reported, wrong, failure, algorithm))
 
@@ -143,10 +167,12 @@ Reader = Callable[[Path, Sequence[str], SuppliedMetadata], BenchmarkOutput]
 class Importer(NamedTuple):
     """Reads outputs of a program. Extensions bring those of programs that hpccoll does not know."""
 
-    name: str  # of the program, for people; of one that hpccoll does not know, the source of its outputs
+    # of the program, for people; of one that hpccoll does not know, the source of its outputs
+    name: str
     sign: re.Pattern[str]  # what each of its outputs has, and no other
     read: Reader
-    meaning: str = ""  # what its numbers are, and how they differ from ours; of hpccoll's own, ``SOURCES`` says it
+    # what its numbers are, and how they differ from ours; of hpccoll's own, ``SOURCES`` says it
+    meaning: str = ""
 
 
 PROGRAM_ENDED = re.compile(

@@ -1,10 +1,11 @@
 """Output of the Intel MPI Benchmarks: IMB-MPI1 and IMB-NBC.
 
-Formats as in the versions 2018 to 2021.11 of intel/mpi-benchmarks (IMB_output.c, IMB_g_info.c), and, of the line of the
-version, of published outputs from 2.3 on. The result of a collective is ``t_avg``, the mean over ranks; that of a
-non-blocking one ``t_pure``, without computation; that of point to point ``t``. Sizes are those of a rank's block; of
-reduce-scatter they were those of the vector up to IMB 2019. One output has sections of 2, 4, 8, ... processes, which
-are the first ranks: with ranks in block order they use as many nodes as they need.
+Formats as in the versions 2018 to 2021.11 of intel/mpi-benchmarks (IMB_output.c, IMB_g_info.c),
+and, of the line of the version, of published outputs from 2.3 on. The result of a collective is
+``t_avg``, the mean over ranks; that of a non-blocking one ``t_pure``, without computation; that of
+point to point ``t``. Sizes are those of a rank's block; of reduce-scatter they were those of the
+vector up to IMB 2019. One output has sections of 2, 4, 8, ... processes, which are the first ranks:
+with ranks in block order they use as many nodes as they need.
 """
 
 import math
@@ -15,8 +16,20 @@ from pathlib import Path
 
 from hpccoll.cases.algorithm_registry import collective
 from hpccoll.common.errors import BadInputError
-from hpccoll.interop.benchmark_output import BenchmarkOutput, LineHandlers, SuppliedMetadata, read_cell, read_count
-from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
+from hpccoll.interop.benchmark_output import (
+    BenchmarkOutput,
+    LineHandlers,
+    SuppliedMetadata,
+    read_cell,
+    read_count,
+)
+from hpccoll.interop.mpi_tables import (
+    MPI_FUNCTIONS,
+    ROUNDING,
+    SLACK,
+    MpiBenchmark,
+    PrintedTableParser,
+)
 from hpccoll.schedule.reduction import BFLOAT16
 
 SOURCE = "imb"
@@ -38,9 +51,14 @@ PARTS = "MPI-1", "MPI-NBC"
 """The parts that have benchmarks of ours; others, such as IMB-P2P, have other benchmarks of the same names."""
 
 DTYPES = {
-    "MPI_BYTE": "int8", "MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32", "MPI_DOUBLE": "float64",
-    "MPIX_C_FLOAT16": "float16", "MPIX_C_BF16": BFLOAT16,
-}  # fmt: skip
+    "MPI_BYTE": "int8",
+    "MPI_CHAR": "int8",
+    "MPI_INT": "int32",
+    "MPI_FLOAT": "float32",
+    "MPI_DOUBLE": "float64",
+    "MPIX_C_FLOAT16": "float16",
+    "MPIX_C_BF16": BFLOAT16,
+}
 
 LAST_OF_VECTOR = 2019, 0
 """The last version, and its update, whose Reduce_scatter counts the bytes of the vector."""
@@ -55,9 +73,13 @@ IMB_SIGN = re.compile(r"Intel ?\(R\) MPI Benchmark|\A(?=(?s:.*)#repetitions)(?s:
 def read_imb(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of IMB; BadInputError for a result in another unit, or a line that is cut."""
     output = BenchmarkOutput(
-        source=SOURCE, program="Intel MPI Benchmarks", ranks=0, nodes=given.need("nodes", "IMB"), library=given.library,
+        source=SOURCE,
+        program="Intel MPI Benchmarks",
+        ranks=0,
+        nodes=given.need("nodes", "IMB"),
+        library=given.library,
         truncated=True,
-    )  # fmt: skip
+    )
     parser = _ImbParser(path, output, given)
     parser.parse(lines)
     parser.set_nodes()
@@ -78,7 +100,8 @@ class _ImbParser(PrintedTableParser):
         self.rebuilt = False  # of a later version, to count as 2018 did
         self.runs = 0
         self.any_sizes = False  # whether the user chose sizes, in any order
-        self.types = {False: "int8", True: "float32"}  # of collectives that reduce, and of the others
+        # of collectives that reduce, and of the others
+        self.types = {False: "int8", True: "float32"}
         self.benchmark: MpiBenchmark | None = None  # None if ours has no such collective
         self.name = ""
         self.call: str | None = None
@@ -92,7 +115,9 @@ class _ImbParser(PrintedTableParser):
 
     @handlers.line(r"#\s+Intel ?\(R\) MPI Benchmarks .*\(GPU\).*")
     def refuse_gpu(self, found: re.Match[str]) -> None:
-        raise self.error(found[0], "a part without (GPU): the output does not say where buffers are")
+        raise self.error(
+            found[0], "a part without (GPU): the output does not say where buffers are"
+        )
 
     @handlers.line(
         r"#\s+Intel( ?)\(R\) MPI Benchmark(?:s| Suite) V?((\d+)[^ ,]*(?: (?i:update) (\d+))?)[^,]*, (\S+) part.*"
@@ -117,7 +142,9 @@ class _ImbParser(PrintedTableParser):
     @handlers.line(r"# !! Benchmark (\S+) (?:is )?invalid for ([0-9]+) process.*")
     def skip_invalid(self, found: re.Match[str]) -> None:
         processes = "1 process" if found[2] == "1" else f"{found[2]} processes"
-        self.output.remarks.append(f"{self.where}: IMB says that {found[1]} is invalid for {processes}")
+        self.output.remarks.append(
+            f"{self.where}: IMB says that {found[1]} is invalid for {processes}"
+        )
 
     @handlers.line(r"# Benchmarking (\S+).*")
     def begin(self, found: re.Match[str]) -> None:
@@ -132,10 +159,13 @@ class _ImbParser(PrintedTableParser):
         self.benchmark = BENCHMARKS.get(name) if self.part in PARTS else None
         if self.benchmark is None:
             part = "" if self.part in PARTS else f" of the part {self.part}"
-            self.output.remarks.append(f"{self.where}: {found[1]}{part} is left out: ours has nothing like it")
+            self.output.remarks.append(
+                f"{self.where}: {found[1]}{part} is left out: ours has nothing like it"
+            )
             return
         self.call = self.benchmark.call(form)
-        if found[1].endswith("_pure"):  # the mean over ranks; t_pure of the other form is that of one rank
+        # the mean over ranks; t_pure of the other form is that of one rank
+        if found[1].endswith("_pure"):
             self.call = f"{self.call}_pure"
         if self.benchmark.function != "Reduce_scatter":
             return
@@ -202,10 +232,16 @@ class _ImbParser(PrintedTableParser):
         self.add_to_table()
         row = self.row(line[0], self.columns)
         numbers = {name: read_cell(self.where, name, cell) for name, cell in row.items()}
-        size = 1 if self.benchmark.function == "Barrier" else read_count(self.where, "#bytes", row["#bytes"])
+        size = (
+            1
+            if self.benchmark.function == "Barrier"
+            else read_count(self.where, "#bytes", row["#bytes"])
+        )
         if not self.processes:
             raise self.error(line[0], "the line of its #processes above the table")
-        self.sections.setdefault((self.processes, self.waiting, bool(self.benchmark.function)), self.where)
+        self.sections.setdefault(
+            (self.processes, self.waiting, bool(self.benchmark.function)), self.where
+        )
         if not self.any_sizes:
             self.check_rising(size)
         column = f"{self.time}[usec]"
@@ -214,9 +250,21 @@ class _ImbParser(PrintedTableParser):
             return  # an operation without data is none of ours
         dtype = self.types[collective(self.benchmark.collective).reduces]
         seconds = self.benchmark.factor * numbers[column] * 1e-6
-        failure = f"IMB's check of the data found defects: {row['defects']}" if numbers.get("defects") else None
+        failure = (
+            f"IMB's check of the data found defects: {row['defects']}"
+            if numbers.get("defects")
+            else None
+        )
         self.add_measured(
-            self.benchmark, size, seconds, row, failure, ranks=self.processes, nodes=1, dtype=dtype, call=self.call
+            self.benchmark,
+            size,
+            seconds,
+            row,
+            failure,
+            ranks=self.processes,
+            nodes=1,
+            dtype=dtype,
+            call=self.call,
         )
 
     def check(self, numbers: Mapping[str, float], size: int, column: str) -> None:
@@ -230,10 +278,16 @@ class _ImbParser(PrintedTableParser):
             self.check_between("Mbytes/sec", numbers["Mbytes/sec"], low, high, slack=SLACK)
 
     def set_nodes(self) -> None:
-        ranks = self.output.ranks = max((running + waiting for running, waiting, _ in self.sections), default=0)
+        ranks = self.output.ranks = max(
+            (running + waiting for running, waiting, _ in self.sections), default=0
+        )
         if self.runs > 1 and ranks == 1:
-            raise BadInputError("FILE", str(self.path), f"one run: it has {self.runs}, of 1 process each, as if "
-                                "IMB was started without the launcher of its MPI library")  # fmt: skip
+            raise BadInputError(
+                "FILE",
+                str(self.path),
+                f"one run: it has {self.runs}, of 1 process each, as if "
+                "IMB was started without the launcher of its MPI library",
+            )
         for (running, waiting, collective_call), where in self.sections.items():
             if running + waiting != ranks and (waiting or collective_call):
                 expected = f"{ranks} processes, as in other sections; runs of other numbers are imported by themselves"

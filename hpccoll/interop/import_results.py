@@ -1,8 +1,8 @@
 """Results of other benchmarks as a raw file, which export, report, compare and ``hpccoll.open`` read like any other.
 
-The file has one job, and an attempt for each number of ranks. A case has one time of each output that has a result of
-it: several outputs of one benchmark are its rounds. Its kind is ``imported``, and its source names the program and
-thereby what its time means.
+The file has one job, and an attempt for each number of ranks. A case has one time of each output
+that has a result of it: several outputs of one benchmark are its rounds. Its kind is ``imported``,
+and its source names the program and thereby what its time means.
 """
 
 import json
@@ -26,7 +26,13 @@ from hpccoll.common.line_prefixes import PrefixReader, exported_text
 from hpccoll.common.text import join_ends, join_words
 from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
-from hpccoll.interop.benchmark_output import PROGRAM_ENDED, BenchmarkOutput, ForeignResult, Importer, SuppliedMetadata
+from hpccoll.interop.benchmark_output import (
+    PROGRAM_ENDED,
+    BenchmarkOutput,
+    ForeignResult,
+    Importer,
+    SuppliedMetadata,
+)
 from hpccoll.interop.imb import IMB_SIGN, read_imb
 from hpccoll.interop.nccl_tests import NCCL_TESTS_SIGN, read_nccl_tests
 from hpccoll.interop.osu import OSU_SIGN, read_osu
@@ -67,7 +73,9 @@ SIGN_LOST = re.compile(
 ESCAPED_SIGN = re.compile(r"^( *)\\(?=#)", re.MULTILINE)
 """What stands before the sign so that a page does not."""
 
-WITHIN_JSON = re.compile(r'\A\s*[\[{][^#]*# *(?:OSU |nThread \d|[nr]ccl-tests version|Benchmarking )[^\n"]*\\n')
+WITHIN_JSON = re.compile(
+    r'\A\s*[\[{][^#]*# *(?:OSU |nThread \d|[nr]ccl-tests version|Benchmarking )[^\n"]*\\n'
+)
 """The begin of JSON that has an output as a string."""
 HINTS = {
     r"# OMB Python": "the programs of OSU in C: these time calls of Python",
@@ -77,7 +85,7 @@ HINTS = {
     r"^# *Size\b.*\((?:us|MB/s)\)": "the line of OSU above the table that says its program, # OSU ... Test",
     r"^ *\d+ +\d+ +\w+ +(?:sum|prod|max|min|avg|mulsum|none) ": "the headings of nccl-tests above it, # size count ...",
     r"# Avg bus bandwidth": "the table of nccl-tests above its end: an average over sizes depends on which they are",
-}  # fmt: skip
+}
 """What an output lacks, by a pattern of what it has."""
 
 
@@ -85,7 +93,9 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     """Read the output of a benchmark; BadInputError if its program is unknown, or a result in it cannot be read."""
     exported = _exported_lines(read_text(path, "FILE", MAX_BYTES, errors="replace"))
     if WITHIN_JSON.match(exported):
-        raise BadInputError("FILE", str(path), "the output itself, which is a string in this JSON (jq -r prints it)")
+        raise BadInputError(
+            "FILE", str(path), "the output itself, which is a string in this JSON (jq -r prints it)"
+        )
     lines, writers = _without_prefixes(path, ESCAPED_SIGN.sub(r"\1", exported))
     text = "".join(lines)
     without_signs = re.search(r"^ *# ", text, re.MULTILINE) is None and SIGN_LOST.search(text)
@@ -99,7 +109,9 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     else:
         output = importer.read(path, lines, given)
     if without_signs:
-        output.remarks.append(f"{path}: its lines lack the # that they begin with, and are read as if they had it")
+        output.remarks.append(
+            f"{path}: its lines lack the # that they begin with, and are read as if they had it"
+        )
     if writers:
         output.remarks.append(_lines_left_out(path, writers))
     output.remarks += _doubts(path, output)
@@ -125,7 +137,9 @@ def _importer_of(importers: Iterable[Importer], text: str) -> Importer | None:
     return None
 
 
-def _read_by_extension(path: Path, exported: str, text: str, given: SuppliedMetadata) -> BenchmarkOutput:
+def _read_by_extension(
+    path: Path, exported: str, text: str, given: SuppliedMetadata
+) -> BenchmarkOutput:
     """Read an output by the importer of an extension that knows it.
 
     Args:
@@ -146,7 +160,9 @@ def _read_by_extension(path: Path, exported: str, text: str, given: SuppliedMeta
         except BadInputError:
             raise
         except Exception as error:
-            raise UnusableError(f"FILE {path}", f"the importer {importer.name}: {fault_with_line(error)}") from error
+            raise UnusableError(
+                f"FILE {path}", f"the importer {importer.name}: {fault_with_line(error)}"
+            ) from error
     names = join_words((importer.name for importer in (*IMPORTERS, *brought)), "or")
     hint = unpacking_hint(path, "FILE") or _missing_part(text)
     raise BadInputError("FILE", str(path), f"output of {names}{hint}")
@@ -199,7 +215,8 @@ def _without_prefixes(path: Path, text: str) -> tuple[list[str], list[str]]:
     texts, lines_are_lost = [], False
     for line in lines:
         writer, rest = reader.split(line)
-        if writer in kept or PROGRAM_ENDED.search(rest):  # launchers end a program without its prefix
+        # launchers end a program without its prefix
+        if writer in kept or PROGRAM_ENDED.search(rest):
             texts.append(_without_inner_prefix(writer, rest))
         else:
             texts.append("\n")
@@ -211,9 +228,10 @@ def _check_is_one_writer(path: Path, titles: Mapping[str, Sequence[int]]) -> Non
     if len(titles) > 1:
         writer, (number,) = next(iter(titles.items()))
         raise UnusableError(
-            "FILE", f"lines of {path} begin with a text that differs from line to line, as {writer!r} in line "
-            f"{number + 1}: remove it, as sed 's/^ *[0-9]*[:\\t]//' does with numbers of lines"
-        )  # fmt: skip
+            "FILE",
+            f"lines of {path} begin with a text that differs from line to line, as {writer!r} in line "
+            f"{number + 1}: remove it, as sed 's/^ *[0-9]*[:\\t]//' does with numbers of lines",
+        )
 
 
 def _check_spans(path: Path, writers: Mapping[str, Sequence[int]]) -> None:
@@ -222,15 +240,18 @@ def _check_spans(path: Path, writers: Mapping[str, Sequence[int]]) -> None:
     for (_, end, earlier), (begin, _, later) in pairwise(spans):
         if begin < end:
             raise BadInputError(
-                "FILE", str(path), f"output of one process: {earlier!r} and {later!r} write tables at the same time, "
-                f"because each is {SINGLETONS}; or these are several runs: import each by itself"
-            )  # fmt: skip
+                "FILE",
+                str(path),
+                f"output of one process: {earlier!r} and {later!r} write tables at the same time, "
+                f"because each is {SINGLETONS}; or these are several runs: import each by itself",
+            )
 
 
 def _without_inner_prefix(writer: str, line: str) -> str:
     """Return a row without the prefix of its line, which launchers repeat before each piece that nccl-tests writes."""
     is_row = line.lstrip()[:1].isdigit()
-    if is_row and writer and not writer[0].isdigit():  # such a prefix does not belong to a number or of a time of day
+    # such a prefix does not belong to a number or of a time of day
+    if is_row and writer and not writer[0].isdigit():
         return line.replace(writer, " ")
     return line
 
@@ -262,7 +283,9 @@ def raw_results(outputs: Mapping[Path, BenchmarkOutput], out: Path) -> RawResult
             by_case[result.case.id].append(result)
     rounds = max(map(len, by_case.values()))
     if rounds > MAX_ROUNDS:
-        raise UnusableError("FILE", f"{rounds} results of one case; at most {MAX_ROUNDS} are its rounds")
+        raise UnusableError(
+            "FILE", f"{rounds} results of one case; at most {MAX_ROUNDS} are its rounds"
+        )
     first = next(iter(outputs.values()))
     variables = _common_variables(outputs.values())
     launches: dict[tuple[int, int], list[Outcome]] = defaultdict(list)
@@ -294,7 +317,8 @@ def _check_is_one_benchmark(outputs: Iterable[BenchmarkOutput]) -> None:
         values = list(dict.fromkeys(getattr(output, name) for output in outputs))
         if len(values) > 1:
             raise UnusableError(
-                "FILE", f"outputs of several {name}: {', '.join(map(str, values))}; import each by itself"
+                "FILE",
+                f"outputs of several {name}: {', '.join(map(str, values))}; import each by itself",
             )
 
 
@@ -304,7 +328,9 @@ def _common_variables(outputs: Iterable[BenchmarkOutput]) -> dict[str, str]:
     return dict(set.intersection(*variables))
 
 
-def _hosts_of_launches(outputs: Iterable[BenchmarkOutput]) -> Mapping[tuple[int, int], Sequence[str]]:
+def _hosts_of_launches(
+    outputs: Iterable[BenchmarkOutput],
+) -> Mapping[tuple[int, int], Sequence[str]]:
     """Return the hosts by (ranks, nodes); BadInputError if outputs name different ones for the same launch."""
     together = BenchmarkOutput(source="", program="", ranks=0, nodes=0)
     for output in outputs:
@@ -314,7 +340,9 @@ def _hosts_of_launches(outputs: Iterable[BenchmarkOutput]) -> Mapping[tuple[int,
 
 
 def _provenance(
-    outputs: Mapping[Path, BenchmarkOutput], variables: Mapping[str, str], hosts: Iterable[Sequence[str]]
+    outputs: Mapping[Path, BenchmarkOutput],
+    variables: Mapping[str, str],
+    hosts: Iterable[Sequence[str]],
 ) -> dict[str, object]:
     """Return the provenance that all launches have in common."""
     programs = dict.fromkeys(output.program for output in outputs.values())
@@ -335,7 +363,9 @@ def _provenance(
     return provenance
 
 
-def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenance: Mapping[str, object]) -> Attempt:
+def _attempt(
+    number: int, ranks: int, nodes: int, hosts: Sequence[str], provenance: Mapping[str, object]
+) -> Attempt:
     per_node, rest = divmod(ranks, nodes)
     node_of_rank: list[int] = []
     for node in range(nodes):
@@ -345,7 +375,9 @@ def _attempt(number: int, ranks: int, nodes: int, hosts: Sequence[str], provenan
     return Attempt.not_launched(number, IMPORTED, machine, layout, provenance, hosts)
 
 
-def _outcome(results: Sequence[ForeignResult], source: str, variables: Mapping[str, str]) -> Outcome:
+def _outcome(
+    results: Sequence[ForeignResult], source: str, variables: Mapping[str, str]
+) -> Outcome:
     """Return the results of one case, one for each round."""
     case, algorithm = results[-1].case, results[-1].algorithm
     failures = dict.fromkeys(result.failure for result in results if result.failure)

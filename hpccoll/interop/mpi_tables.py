@@ -1,7 +1,8 @@
 """What OSU and IMB have in common: benchmarks of MPI functions, in tables that a C program prints.
 
-Fields have a fixed width, and numbers follow from each other: a lost digit makes a line shorter than the others of its
-table, or its rate contradict its time. Nothing says which number is right, so that such a line is an error.
+Fields have a fixed width, and numbers follow from each other: a lost digit makes a line shorter
+than the others of its table, or its rate contradict its time. Nothing says which number is right,
+so that such a line is an error.
 """
 
 from collections import Counter
@@ -16,8 +17,16 @@ from hpccoll.interop.benchmark_output import LineParser
 from hpccoll.schedule.collective import NATIVE
 
 DEFAULT_FUNCTIONS = (
-    "Allreduce", "Reduce_scatter_block", "Allgather", "Bcast", "Reduce", "Gather", "Scatter", "Alltoall", "Barrier",
-)  # fmt: skip
+    "Allreduce",
+    "Reduce_scatter_block",
+    "Allgather",
+    "Bcast",
+    "Reduce",
+    "Gather",
+    "Scatter",
+    "Alltoall",
+    "Barrier",
+)
 """The functions that our ``native`` calls, without ``MPI_``."""
 
 
@@ -26,7 +35,8 @@ class MpiBenchmark:
     """A benchmark of an MPI library."""
 
     collective: str  # the collective of ours
-    function: str = ""  # the MPI function that it measures, without ``MPI_``; empty for point to point
+    # the MPI function that it measures, without ``MPI_``; empty for point to point
+    function: str = ""
     of_block: bool = False  # whether its size is that of a rank's block
     algorithm: str = NATIVE  # the algorithm of ours
     factor: int = 1  # the time of ours over the printed one: 2 for both ways
@@ -77,7 +87,8 @@ class PrintedTableParser(LineParser):
     """Whether the first column is aligned to the right, as the others are."""
 
     line = ""
-    printed: tuple[tuple[str, str, int], ...] = ()  # the place, the text and the width of each line of the table
+    # the place, the text and the width of each line of the table
+    printed: tuple[tuple[str, str, int], ...] = ()
     largest = -1  # the last size of the table
     after_empty = False  # whether an empty line came after the last line of a table
 
@@ -107,7 +118,8 @@ class PrintedTableParser(LineParser):
     def end_table(self) -> None:
         """Compare the lines of the table, and begin another one; BadInputError if all but one are equally wide.
 
-        Lines without padding are not compared, nor those that begin with a number that leaves no blank in its field.
+        Lines without padding are not compared, nor those that begin with a number that leaves no
+        blank in its field.
         """
         printed = self.printed
         self.printed = ()
@@ -118,26 +130,46 @@ class PrintedTableParser(LineParser):
         odd = [(where, text) for where, text, width in printed if width != usual_width]
         if len(odd) == 1 and count > 1:
             where, text = odd[0]
-            raise BadInputError(where, text, "a line as wide as the others of its table: it lacks digits, or has more")
+            raise BadInputError(
+                where,
+                text,
+                "a line as wide as the others of its table: it lacks digits, or has more",
+            )
 
     def check_rising(self, size: int) -> None:
         """Check that a size is above that of the line before; BadInputError if the line is of another table."""
         if size <= self.largest:
-            raise self.error(self.line.strip(), f"a size above {self.largest}, that of the line before")
+            raise self.error(
+                self.line.strip(), f"a size above {self.largest}, that of the line before"
+            )
         self.largest = size
 
-    def check_between(self, column: str, value: float, low: float, high: float, slack: float = 0) -> None:
+    def check_between(
+        self, column: str, value: float, low: float, high: float, slack: float = 0
+    ) -> None:
         """Check a number of a line against its others: BadInputError beyond ``low`` to ``high``, rounding and slack."""
         least = low * (1 - slack) - ROUNDING
         most = high * (1 + slack) + ROUNDING
         if not least <= value <= most:
             expected = f"{low:.6g}" if low == high else f"{low:.6g} to {high:.6g}"
-            raise self.error(self.line.strip(), f"{expected} as {column}, which its other columns say")
+            raise self.error(
+                self.line.strip(), f"{expected} as {column}, which its other columns say"
+            )
 
     def add_measured(
-        self, benchmark: MpiBenchmark, size: int, seconds: float, reported: Mapping[str, str], failure: str | None, *,
-        ranks: int, nodes: int, dtype: str, call: str | None, **where: str,
-    ) -> None:  # fmt: skip
+        self,
+        benchmark: MpiBenchmark,
+        size: int,
+        seconds: float,
+        reported: Mapping[str, str],
+        failure: str | None,
+        *,
+        ranks: int,
+        nodes: int,
+        dtype: str,
+        call: str | None,
+        **where: str,
+    ) -> None:
         """Add the result of the line that is being read: a printed size, on the device ``where``, and its seconds."""
         family = collective(benchmark.collective)
         nbytes = size

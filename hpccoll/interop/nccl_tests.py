@@ -1,8 +1,8 @@
 """Output of nccl-tests and of rccl-tests, its version for AMD's GPUs: the table on stdout, and the JSON of option -J.
 
-Formats as in versions 2.0 to 2.19 of nccl-tests (src/common.cu, src/util.cu) and 2.17.9 of rccl-tests (src/common.cu):
-columns are found by the headings, since earlier versions have fewer; rccl-tests may leave out a placement, and its
-``-M`` adds columns. Sizes are S as ours counts it.
+Formats as in versions 2.0 to 2.19 of nccl-tests (src/common.cu, src/util.cu) and 2.17.9 of
+rccl-tests (src/common.cu): columns are found by the headings, since earlier versions have fewer;
+rccl-tests may leave out a placement, and its ``-M`` adds columns. Sizes are S as ours counts it.
 
 Each run of a file has its own header and devices.
 """
@@ -61,17 +61,21 @@ OPTIONS = {
 }  # fmt: skip
 """Options that change what is measured, with the values that do not; only the command line in the JSON names them."""
 JSON_HEADER = {
-    "graph": "graph", "agg iters": "aggregated_iterations", "warmup iters": "warmup_iters", "iters": "iterations",
+    "graph": "graph",
+    "agg iters": "aggregated_iterations",
+    "warmup iters": "warmup_iters",
+    "iters": "iterations",
     "validation": "validation",
-}  # fmt: skip
+}
 """The keys of the JSON, by the fields of the header line that they are."""
 JSON_MEASURED = "time", "alg_bw", "bus_bw"
 """The keys of ``MEASURED`` in the JSON."""
 
 NCCL_TESTS_SIGN = re.compile(
     r'\A\s*\{(?s:.*)"nccl_version"|'
-    r"\A(?!\s*\{)(?s:.*?)^\s*# *(?:[nr]ccl-tests version|nThread \d|size +count +type)", re.MULTILINE
-)  # fmt: skip
+    r"\A(?!\s*\{)(?s:.*?)^\s*# *(?:[nr]ccl-tests version|nThread \d|size +count +type)",
+    re.MULTILINE,
+)
 """What every output of nccl-tests has, the JSON and the table."""
 
 
@@ -100,20 +104,28 @@ def read_pair(path: Path, text: str) -> PairResult:
 
     Args:
         path: names the output in messages.
-        text: the output of a program, also of one that measures what no collective of ours does, such as sendrecv_perf.
+        text: the output of a program, also of one that measures what no collective of ours does,
+            such as sendrecv_perf.
 
     Raises:
         BadInputError: if there is no result, or the output is not of two hosts, or cannot be read.
     """
     output = BenchmarkOutput(source=NCCL_TESTS.source, program="", ranks=0, nodes=0)
-    runs = _read_runs(path, text.splitlines(keepends=True), output, SuppliedMetadata(), of_ours=False)
+    runs = _read_runs(
+        path, text.splitlines(keepends=True), output, SuppliedMetadata(), of_ours=False
+    )
     if not runs or not runs[-1].results:
         raise UnusableError(str(path), "the output has no result of nccl-tests")
     run = runs[-1]
     hosts = {device.process[0] for device in run.devices}
     if len(run.devices) != 2 or len(hosts) != 2:
-        places = ", ".join(f"rank {device.rank} on {device.process[0]}" for device in run.devices) or "none"
-        raise UnusableError(str(path), f"the ranks are {places}; needed: one rank with one GPU on each of two hosts")
+        places = (
+            ", ".join(f"rank {device.rank} on {device.process[0]}" for device in run.devices)
+            or "none"
+        )
+        raise UnusableError(
+            str(path), f"the ranks are {places}; needed: one rank with one GPU on each of two hosts"
+        )
     wrong = 0
     for result in run.results:
         count = result.values["#wrong"]
@@ -136,7 +148,12 @@ def _size_of(result: PrintedResult) -> int:
 
 
 def _read_runs(
-    path: Path, lines: Sequence[str], output: BenchmarkOutput, given: SuppliedMetadata, *, of_ours: bool
+    path: Path,
+    lines: Sequence[str],
+    output: BenchmarkOutput,
+    given: SuppliedMetadata,
+    *,
+    of_ours: bool,
 ) -> Sequence[PrintedRun]:
     """Return the runs, and add to ``output`` what it says of all of them.
 
@@ -154,7 +171,9 @@ def _read_runs(
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         reason = f"{type(error).__name__}: {error}"
-        raise BadInputError("FILE", str(path), f"whole JSON as nccl-tests writes it ({reason})") from None
+        raise BadInputError(
+            "FILE", str(path), f"whole JSON as nccl-tests writes it ({reason})"
+        ) from None
 
 
 _RESULTS = re.compile(r'"results"\s*:\s*\[')
@@ -191,7 +210,8 @@ class _NcclTestsParser(LineParser):
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
         super().__init__(path, output, given)
         self.run = PrintedRun(str(path), given.library)
-        self.named: set[str] = set()  # the programs that lines since the last run name, such as its command
+        # the programs that lines since the last run name, such as its command
+        self.named: set[str] = set()
         self.runs: list[PrintedRun] = []  # those before, with results
 
     handlers = LineHandlers()
@@ -204,8 +224,12 @@ class _NcclTestsParser(LineParser):
             raise BadInputError("FILE", str(self.path), several_processes(singles, 1))
         identities = dict.fromkeys((run.suite, run.version, run.library) for run in self.runs)
         if len(identities) > 1:
-            versions = ", ".join(f"{suite.source} {version} ({library})" for suite, version, library in identities)
-            raise UnusableError("FILE", f"{self.path} has runs of {versions}; import each by itself")
+            versions = ", ".join(
+                f"{suite.source} {version} ({library})" for suite, version, library in identities
+            )
+            raise UnusableError(
+                "FILE", f"{self.path} has runs of {versions}; import each by itself"
+            )
         for suite, version, library in identities:
             self.output.source = suite.source
             self.output.library = library
@@ -249,7 +273,9 @@ class _NcclTestsParser(LineParser):
         self.run.version = line[2]
         library = re.search(r"ccl-library=([0-9]+(?:\.[0-9]+)+|[0-9]{1,9})\b", line[3])
         if library is None:
-            self.output.remarks.append(f"{self.where} does not say the version of the library: {line[0]}")
+            self.output.remarks.append(
+                f"{self.where} does not say the version of the library: {line[0]}"
+            )
             return
         version = library[1]
         if "." not in version:
@@ -267,7 +293,8 @@ class _NcclTestsParser(LineParser):
             self.run.suite = RCCL_TESTS
         self.run.library = f"{self.run.suite.library} {line[2]}"
 
-    handlers.remark(r"(?:\[[^]]*\] ?)?[\w.-]+:\d+:\d+ \[-?\d+\].* NCCL [A-Z]+ .*")  # a host may begin with a digit
+    # a host may begin with a digit
+    handlers.remark(r"(?:\[[^]]*\] ?)?[\w.-]+:\d+:\d+ \[-?\d+\].* NCCL [A-Z]+ .*")
 
     handlers.skip(r"(?:HIP version|ROCm version|Hostname|Librccl path) *: .*")
 
@@ -297,7 +324,9 @@ class _NcclTestsParser(LineParser):
                 self.run.params["blocking"] = mode
                 return
 
-    @handlers.line(r"# *Rank +(\d{1,9}) +(?:Group +(\d+) +)?Pid +(\d+) +on +(\S+) +device +(\d+) *(?:\[([^]]*)\])?(.*)")
+    @handlers.line(
+        r"# *Rank +(\d{1,9}) +(?:Group +(\d+) +)?Pid +(\d+) +on +(\S+) +device +(\d+) *(?:\[([^]]*)\])?(.*)"
+    )
     def add_device(self, line: re.Match[str]) -> None:
         self._enter(DEVICES)
         rank, group, process_id, host, device, bus_address, name = line.groups()
@@ -313,7 +342,8 @@ class _NcclTestsParser(LineParser):
     def refuse_device(self, line: re.Match[str]) -> None:
         if not self.given.whole_place:
             raise self.error(
-                line[0], "a whole line of the list of devices (rank, process id, host, device), or --ranks and --nodes"
+                line[0],
+                "a whole line of the list of devices (rank, process id, host, device), or --ranks and --nodes",
             )
         self.remark(line[0])
 
@@ -326,16 +356,22 @@ class _NcclTestsParser(LineParser):
     def set_columns(self, line: re.Match[str]) -> None:
         check_devices(self.run, self.given)
         if self.run.stage == TABLE:
-            raise self.error(line[0], f"one table in a run: these are several processes, each {SINGLETONS}")
+            raise self.error(
+                line[0], f"one table in a run: these are several processes, each {SINGLETONS}"
+            )
         self.run.stage = TABLE
         names = line[0].lstrip("# ").split()
         if "cputime" in names:
             raise self.error("cputime", "time: the option -C measures the CPU, not the operation")
         placements = self.run.placements
         if not placements and names.count("time") > 1:
-            placements = tuple(SUFFIXES)  # without the line above, both have the order that all versions print
+            # without the line above, both have the order that all versions print
+            placements = tuple(SUFFIXES)
         if not placements:
-            raise self.error(line[0], "the line above the headings that says the placement: out-of-place, in-place")
+            raise self.error(
+                line[0],
+                "the line above the headings that says the placement: out-of-place, in-place",
+            )
         if any(names.count(column) != len(placements) for column in MEASURED):
             raise self.error(line[0], f"columns {', '.join(MEASURED)} for each placement")
         suffixes = iter([SUFFIXES[placement] for placement in placements])
@@ -355,7 +391,8 @@ class _NcclTestsParser(LineParser):
         if units[:1] != ["(B)"] or units[2:3] != ["(us)"]:
             raise self.error(line[0], "units (B), (elements), (us)")
 
-    @handlers.line(r"#? *Out of bounds values *: *([0-9]{1,18}) FAILED")  # without # in the first versions
+    # without # in the first versions
+    @handlers.line(r"#? *Out of bounds values *: *([0-9]{1,18}) FAILED")
     def set_failed(self, line: re.Match[str]) -> None:
         self.run.failed = int(line[1])
 
@@ -461,7 +498,9 @@ def _devices_of_process(first: Mapping[str, Any], count: int) -> Iterator[Listed
     process = str(first["hostname"]), str(first["pid"])
     place = f"{first['device']} {first['device_hex']}"
     for index in range(count):
-        yield ListedDevice(int(first["rank"]) + index, str(first["group"]), process, "" if index else place)
+        yield ListedDevice(
+            int(first["rank"]) + index, str(first["group"]), process, "" if index else place
+        )
 
 
 def _json_results(where: str, row: Mapping[str, Any]) -> Iterator[PrintedResult]:
@@ -472,13 +511,17 @@ def _json_results(where: str, row: Mapping[str, Any]) -> Iterator[PrintedResult]
         if values is None:
             continue
         if "time" not in values:
-            raise BadInputError(where, "cpu_time", "time: the option -C measures the CPU, not the operation")
+            raise BadInputError(
+                where, "cpu_time", "time: the option -C measures the CPU, not the operation"
+            )
         reported = dict(cells)
         statistics = row.get(f"{placement}_per_iter") or {}
         for key, value in (*values.items(), *statistics.items()):
             if not isinstance(value, list):
                 reported[key] = str(value)
-        measured = {name: str(values[key]) for name, key in zip(MEASURED, JSON_MEASURED, strict=True)}
+        measured = {
+            name: str(values[key]) for name, key in zip(MEASURED, JSON_MEASURED, strict=True)
+        }
         wrong = values.get("nwrong")
         measured["#wrong"] = "N/A" if wrong is None else str(wrong)
         yield PrintedResult(where, placement, cells, measured, reported)

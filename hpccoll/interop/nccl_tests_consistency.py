@@ -1,7 +1,7 @@
 """A run of nccl-tests or rccl-tests, whatever its output is: settings, devices and results, and how they must agree.
 
-What an output says twice must agree: the bandwidths follow from size, time, collective and ranks, and each process has
-as many ranks as the header says.
+What an output says twice must agree: the bandwidths follow from size, time, collective and ranks,
+and each process has as many ranks as the header says.
 """
 
 import re
@@ -18,7 +18,13 @@ from hpccoll.cases.library_request import NCCL_ALGORITHMS
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import IntegerRange
 from hpccoll.common.units import format_count
-from hpccoll.interop.benchmark_output import COUNT, BenchmarkOutput, SuppliedMetadata, read_cell, read_count
+from hpccoll.interop.benchmark_output import (
+    COUNT,
+    BenchmarkOutput,
+    SuppliedMetadata,
+    read_cell,
+    read_count,
+)
 from hpccoll.interop.printed_bandwidth import SINGLETONS, PrintedBandwidth, possible_ranks
 from hpccoll.schedule import DTYPE, NCCL_TESTS_NAMES
 from hpccoll.schedule.collective import NATIVE
@@ -43,14 +49,22 @@ SUITES = {"n": NCCL_TESTS, "r": RCCL_TESTS}
 AMD_GPU = re.compile("AMD|Radeon|Instinct|Vega|gfx[0-9]")
 
 PROGRAMS = {
-    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
-    "broadcast": "broadcast", "reduce": "reduce", "gather": "gather", "scatter": "scatter", "alltoall": "all_to_all",
-}  # fmt: skip
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "alltoall": "all_to_all",
+}
 """The collective of each program."""
 WITHOUT_COLLECTIVE = "sendrecv", "hypercube", "alltoallv"
 """The programs that measure what no collective of ours does."""
 
-TYPES = {name: name for name in (*DTYPE.words, "int8", "uint8", "uint32", "uint64")} | NCCL_TESTS_NAMES
+TYPES = {
+    name: name for name in (*DTYPE.words, "int8", "uint8", "uint32", "uint64")
+} | NCCL_TESTS_NAMES
 """The types of elements, by nccl-tests' names; those with 8 bits of floating point have no name in ours."""
 
 OUT_OF_PLACE, IN_PLACE = "out_of_place", "in_place"
@@ -60,7 +74,16 @@ SUFFIXES = {OUT_OF_PLACE: "", IN_PLACE: f" {IN_PLACE}"}
 
 HEADER_DEFAULTS = {"agg iters": 1, "graph": 0, "unalign": 0}
 """Fields of the header line that say how operations run, by their values if no option was given."""
-WITHOUT_EFFECT = {"nthread", "ngpus", "minbytes", "maxbytes", "step", "warmup iters", "iters", "validation"}
+WITHOUT_EFFECT = {
+    "nthread",
+    "ngpus",
+    "minbytes",
+    "maxbytes",
+    "step",
+    "warmup iters",
+    "iters",
+    "validation",
+}
 """Fields of the header line that do not change what an operation is. Any other field becomes a parameter."""
 
 
@@ -78,7 +101,8 @@ class ListedDevice:
     rank: int
     group: str
     process: tuple[str, str]  # host and process id
-    place: str  # its number, and its place on the bus with the domain; empty if the line does not say it
+    # its number, and its place on the bus with the domain; empty if the line does not say it
+    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +127,8 @@ class PrintedRun:
     collective: str = ""
     timing: str = AGGREGATED
     params: dict[str, int] = field(default_factory=dict)
-    header: dict[str, str] = field(default_factory=dict)  # what of the header says how reliable the results are
+    # what of the header says how reliable the results are
+    header: dict[str, str] = field(default_factory=dict)
     per_process: int | None = None
     devices: list[ListedDevice] = field(default_factory=list)
     placements: tuple[str, ...] = ()
@@ -129,14 +154,21 @@ def header_params(fields: Mapping[str, int]) -> dict[str, int]:
 
 def reliability(fields: Mapping[str, object]) -> dict[str, str]:
     """Return the fields of a header that say how reliable all results are, as columns of each."""
-    return {name: str(fields[name]) for name in (WARMUP, ITERATIONS, AGGREGATED_OPERATIONS, CHECKED) if name in fields}
+    return {
+        name: str(fields[name])
+        for name in (WARMUP, ITERATIONS, AGGREGATED_OPERATIONS, CHECKED)
+        if name in fields
+    }
 
 
 def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
     """Add the results of a run; BadInputError if it contradicts itself, or nothing names its program."""
     ranks, nodes, hosts = _place(path, run, output, given)
     output.add_launch(ranks, nodes, hosts)
-    bandwidths = [PrintedBandwidth.read(result.where, result.row["size"], result.values) for result in run.results]
+    bandwidths = [
+        PrintedBandwidth.read(result.where, result.row["size"], result.values)
+        for result in run.results
+    ]
     said = ""
     if given.program:
         said = collective_of("--program", given.program)
@@ -146,9 +178,15 @@ def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: Supplie
     named = PROGRAMS.get(run.named)
     if not name and named and not _contradiction(named, run, bandwidths, ranks):
         name = named
-        output.remarks.append(f"{run.where}: its program is taken to be {run.named}_perf, which a line above it names")
+        output.remarks.append(
+            f"{run.where}: its program is taken to be {run.named}_perf, which a line above it names"
+        )
     if not name:
-        fitting = [program for program in PROGRAMS.values() if not _contradiction(program, run, bandwidths, ranks)]
+        fitting = [
+            program
+            for program in PROGRAMS.values()
+            if not _contradiction(program, run, bandwidths, ranks)
+        ]
         raise _unnamed_program(path, fitting)
     _check_ranks(path, run, name, bandwidths, ranks, given)
     problem = _contradiction(name, run, bandwidths, ranks)
@@ -158,10 +196,13 @@ def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: Supplie
             where = f"--program {given.program}: {where}"
         raise BadInputError(where, printed, expected)
     counts = [result.values["#wrong"] for result in run.results]
-    # Versions before 2.13 print the largest error of each result, and only below the table whether it is too large.
+    # Versions before 2.13 print the largest error of each result, and only below the table whether
+    # it is too large.
     failure = None
     if run.failed and all(count in ("N/A", "0") for count in counts):
-        failure = f"{run.failed} wrong elements in the results of the run, which does not say in which"
+        failure = (
+            f"{run.failed} wrong elements in the results of the run, which does not say in which"
+        )
     for result in run.results:
         add_result(output, name, run, result, ranks, nodes, failure)
 
@@ -182,7 +223,9 @@ def _contradiction(
 ) -> tuple[str, str, str] | None:
     """Return the place and value of what does not come from a collective, and what would; None if all does."""
     family = collective(name)
-    reduction_of_name = f"a reduction, as of {name}" if family.has_op else f"no reduction, as of {name}"
+    reduction_of_name = (
+        f"a reduction, as of {name}" if family.has_op else f"no reduction, as of {name}"
+    )
     root_of_name = f"a root, as of {name}" if family.rooted else f"no root, as of {name}"
     for result in run.results:
         reduction = result.row.get("redop", "none")
@@ -197,35 +240,54 @@ def _contradiction(
 
 
 def _check_ranks(
-    path: Path, run: PrintedRun, name: str, bandwidths: Sequence[PrintedBandwidth], ranks: int, given: SuppliedMetadata
+    path: Path,
+    run: PrintedRun,
+    name: str,
+    bandwidths: Sequence[PrintedBandwidth],
+    ranks: int,
+    given: SuppliedMetadata,
 ) -> None:
     """Check the number of ranks against the bandwidths of the whole run.
 
-    If they do not show it, and it is odd or nodes have unequal numbers of ranks, a line of the list may be lost.
+    If they do not show it, and it is odd or nodes have unequal numbers of ranks, a line of the list
+    may be lost.
     """
     listed = len(run.devices)
     without_gaps = {device.rank for device in run.devices} == set(range(listed))
-    if _lines_are_lost(run, given) and without_gaps and listed in possible_ranks(name, listed, bandwidths):
+    if (
+        _lines_are_lost(run, given)
+        and without_gaps
+        and listed in possible_ranks(name, listed, bandwidths)
+    ):
         raise BadInputError("--ranks", given.ranks, f"{listed}, which {path} lists")
     possible = possible_ranks(name, ranks, bandwidths)
     if possible and ranks not in possible:
         raise BadInputError(
-            run.where, format_count(ranks, "rank"), f"{possible[0]}, which follow from the bandwidths of this run (if "
-            "lines of the list of devices are lost, say --ranks and --nodes)"
-        )  # fmt: skip
+            run.where,
+            format_count(ranks, "rank"),
+            f"{possible[0]}, which follow from the bandwidths of this run (if "
+            "lines of the list of devices are lost, say --ranks and --nodes)",
+        )
     per_node = Counter(device.process[0] for device in run.devices)
     doubtful = len(set(per_node.values())) > 1 or ranks % 2 == 1
     if doubtful and len(possible) > 1 and given.ranks is None:
         raise BadInputError(
-            "--ranks", None, f"{path} lists {format_count(ranks, 'rank')}, and its bandwidths do not show whether a "
-            f"line of the list is lost: say --ranks {ranks} if none is"
-        )  # fmt: skip
+            "--ranks",
+            None,
+            f"{path} lists {format_count(ranks, 'rank')}, and its bandwidths do not show whether a "
+            f"line of the list is lost: say --ranks {ranks} if none is",
+        )
 
 
 def add_result(
-    output: BenchmarkOutput, name: str, run: PrintedRun, result: PrintedResult, ranks: int, nodes: int,
+    output: BenchmarkOutput,
+    name: str,
+    run: PrintedRun,
+    result: PrintedResult,
+    ranks: int,
+    nodes: int,
     failure: str | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Add a result of a run; a type or a reduction that ours has not becomes a remark; BadInputError for no number."""
     family = collective(name)
     row = result.row
@@ -286,7 +348,9 @@ def check_devices(run: PrintedRun, given: SuppliedMetadata) -> None:
     numbers = sorted(device.rank for device in run.devices)
     processes = numbers.count(0)
     if processes > 1:
-        raise BadInputError(run.where, "Rank 0", several_processes(processes, len(numbers) // processes))
+        raise BadInputError(
+            run.where, "Rank 0", several_processes(processes, len(numbers) // processes)
+        )
     if _lines_are_lost(run, given):
         return
     if numbers != list(range(len(numbers))):
@@ -299,9 +363,10 @@ def check_devices(run: PrintedRun, given: SuppliedMetadata) -> None:
     for (host, process), count in counts.items():
         if run.per_process not in (None, count):
             raise BadInputError(
-                run.where, f"{format_count(count, 'device')} of process {process} on {host}",
+                run.where,
+                f"{format_count(count, 'device')} of process {process} on {host}",
                 f"{run.per_process}, which are nThread times nGpus of the header",
-            )  # fmt: skip
+            )
 
 
 def _lines_are_lost(run: PrintedRun, given: SuppliedMetadata) -> bool:
@@ -331,12 +396,16 @@ def _place(
         if not nodes:
             (host, _), _ = places.most_common(1)[0]
             raise BadInputError(
-                "--nodes", None, f"several ranks have the same GPU of {host}, or several hosts this name: say it"
+                "--nodes",
+                None,
+                f"several ranks have the same GPU of {host}, or several hosts this name: say it",
             )
     for name, count in (("ranks", ranks), ("nodes", nodes)):
         if getattr(given, name) not in (None, count):
             raise BadInputError(f"--{name}", getattr(given, name), f"{count}, which {path} lists")
     groups = len({device.group for device in run.devices})
     if groups > 1:
-        output.remarks.append(f"{run.where}: {groups} groups of ranks ran at once; the results are of the first one")
+        output.remarks.append(
+            f"{run.where}: {groups} groups of ranks ran at once; the results are of the first one"
+        )
     return ranks, nodes, hosts

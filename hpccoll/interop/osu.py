@@ -1,10 +1,12 @@
 """Output of the OSU Micro-Benchmarks: collectives (blocking, non-blocking, persistent) and point to point.
 
-Formats as in versions 5.3.2, 7.0 and 7.4 (osu_coll.c, c/util/osu_util_mpi.c and the programs): they differ in columns
-only, and columns are found by name. Some programs of 7.x print more columns than headings. OSU counts the bytes of a
-rank's block where collectives have blocks, except of reduce-scatter; S of ours is that of all blocks. A latency is half
-a round trip. A bandwidth, of a window of messages, becomes the time in which messages of S go and come at that rate, so
-that ``busbw_Bps`` is the printed bandwidth (of several pairs: that of a pair; of both directions: that of one).
+Formats as in versions 5.3.2, 7.0 and 7.4 (osu_coll.c, c/util/osu_util_mpi.c and the programs): they
+differ in columns only, and columns are found by name. Some programs of 7.x print more columns than
+headings. OSU counts the bytes of a rank's block where collectives have blocks, except of
+reduce-scatter; S of ours is that of all blocks. A latency is half a round trip. A bandwidth, of a
+window of messages, becomes the time in which messages of S go and come at that rate, so that
+``busbw_Bps`` is the printed bandwidth (of several pairs: that of a pair; of both directions: that
+of one).
 """
 
 import re
@@ -23,7 +25,13 @@ from hpccoll.interop.benchmark_output import (
     read_cell,
     read_count,
 )
-from hpccoll.interop.mpi_tables import MPI_FUNCTIONS, ROUNDING, SLACK, MpiBenchmark, PrintedTableParser
+from hpccoll.interop.mpi_tables import (
+    MPI_FUNCTIONS,
+    ROUNDING,
+    SLACK,
+    MpiBenchmark,
+    PrintedTableParser,
+)
 from hpccoll.schedule.collective import NATIVE
 
 SOURCE = "osu"
@@ -36,12 +44,19 @@ DEVICES = {
 }
 """For the programs of each library, where buffers lie by the word in the title."""
 
-QUANTITIES = {"Avg Latency": "us", "Latency": "us", "Pure Comm.": "us", "Bandwidth": "MB/s", "": "MB/s"}
+QUANTITIES = {
+    "Avg Latency": "us",
+    "Latency": "us",
+    "Pure Comm.": "us",
+    "Bandwidth": "MB/s",
+    "": "MB/s",
+}
 """The columns that hold the result, with their units; the first one that a table has is taken."""
 COLUMN = re.compile(r"(?P<stem>[^()]*?) ?\((?P<unit>[^()]+)\)|(?P<rate>\w+/\w+)")
 RANGES = {
-    "Avg Latency(us)": ("Min Latency(us)", "Max Latency(us)"), "Pure Comm.(us)": ("Min Comm.(us)", "Max Comm.(us)"),
-}  # fmt: skip
+    "Avg Latency(us)": ("Min Latency(us)", "Max Latency(us)"),
+    "Pure Comm.(us)": ("Min Comm.(us)", "Max Comm.(us)"),
+}
 """The columns of the smallest and the largest mean of a rank, around that of all ranks."""
 
 FULL = {
@@ -55,9 +70,18 @@ TAILS = "1st tail", "2nd tail", "3rd tail"
 """The columns of the options -c and -z; the percentiles of the latter have no names without headings."""
 
 ORDER = (
-    "Size", "Overall(us)", "Avg Latency(us)", *FULL["Avg Latency(us)"], "Compute(us)", *FULL["Pure Comm.(us)"][:3],
-    "Pure Comm.(us)", *RANGES["Pure Comm.(us)"], "Overlap(%)", *VALIDATION, *TAILS,
-)  # fmt: skip
+    "Size",
+    "Overall(us)",
+    "Avg Latency(us)",
+    *FULL["Avg Latency(us)"],
+    "Compute(us)",
+    *FULL["Pure Comm.(us)"][:3],
+    "Pure Comm.(us)",
+    *RANGES["Pure Comm.(us)"],
+    "Overlap(%)",
+    *VALIDATION,
+    *TAILS,
+)
 """The order in which columns are printed."""
 
 FORMS = {"Size": r"\d+", "Iterations": r"\d+", "Validation": "Pass|Fail"}
@@ -69,8 +93,11 @@ WINDOW = 64
 """The messages of a window, unless -W says another number."""
 
 TITLES = {
-    "Bcast": "Broadcast", "Alltoall": "All-to-All", "Alltoallv": "All-to-Allv", "Alltoallw": "All-to-Allw",
-}  # fmt: skip
+    "Bcast": "Broadcast",
+    "Alltoall": "All-to-All",
+    "Alltoallv": "All-to-Allv",
+    "Alltoallw": "All-to-Allw",
+}
 """The titles that are not the names of functions."""
 
 TESTS = {
@@ -87,14 +114,20 @@ TESTS = {
 }
 """The programs by their titles, without what says the form of the call."""
 
-OSU_SIGN = re.compile(r"# OSU |^This test requires (?:exactly|at least) two processes", re.MULTILINE)
+OSU_SIGN = re.compile(
+    r"# OSU |^This test requires (?:exactly|at least) two processes", re.MULTILINE
+)
 """What every output of OSU has; the sentence is all that a program prints that was started with too few ranks."""
 
 
 def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of OSU, of one program or several; BadInputError for what could be misread."""
     output = BenchmarkOutput(
-        source=SOURCE, program="OSU Micro-Benchmarks", ranks=0, nodes=given.nodes or 0, library=given.library
+        source=SOURCE,
+        program="OSU Micro-Benchmarks",
+        ranks=0,
+        nodes=given.nodes or 0,
+        library=given.library,
     )
     _OsuParser(path, output, given).parse(lines)
     if given.ranks and output.ranks > given.ranks:
@@ -145,7 +178,9 @@ class _OsuParser(PrintedTableParser):
             return
         library = title["library"]
         if title["device"] not in DEVICES[library]:
-            raise self.error(title[0], "buffers on the host or in CUDA memory; of RCCL's programs in ROCm memory")
+            raise self.error(
+                title[0], "buffers on the host or in CUDA memory; of RCCL's programs in ROCm memory"
+            )
         self.end_table()
         self.test = TESTS[name]
         self.columns = ()
@@ -154,8 +189,11 @@ class _OsuParser(PrintedTableParser):
         self.types.clear()
         self.transport = library.lower()
         self.device = DEVICES[library][title["device"]]
-        # Before 7.0 no line named the type: reductions had MPI_FLOAT; the programs for NCCL and RCCL still have it.
-        self.dtype = "float32" if library != "MPI" or collective(self.test.collective).reduces else "int8"
+        # Before 7.0 no line named the type: reductions had MPI_FLOAT; the programs for NCCL and
+        # RCCL still have it.
+        self.dtype = (
+            "float32" if library != "MPI" or collective(self.test.collective).reduces else "int8"
+        )
         self.output.program = f"OSU Micro-Benchmarks {title['version']}".rstrip()
 
     @handlers.line(r"# OSU (.* Test.*)")
@@ -164,7 +202,9 @@ class _OsuParser(PrintedTableParser):
         self.test = None
         self.columns = ()
         self.left_out = True
-        self.output.remarks.append(f"{self.where}: {title[0].removeprefix('# ')} is left out: ours has nothing like it")
+        self.output.remarks.append(
+            f"{self.where}: {title[0].removeprefix('# ')} is left out: ours has nothing like it"
+        )
 
     def prepare(self, line: str) -> str:
         """Return a line, but an empty one in place of one of a program that is left out."""
@@ -186,7 +226,9 @@ class _OsuParser(PrintedTableParser):
 
     @handlers.line(r"Time took to create topology graph:.*")
     def refuse_neighbors(self, found: re.Match[str]) -> None:
-        raise self.error(found[0], "a collective of all ranks: this one is of neighbors, whatever its title says")
+        raise self.error(
+            found[0], "a collective of all ranks: this one is of neighbors, whatever its title says"
+        )
 
     @handlers.line(r"# \[ pairs: ([0-9]{1,9}) \] \[ window size: (\w+) \]")
     def set_pairs(self, found: re.Match[str]) -> None:
@@ -204,7 +246,8 @@ class _OsuParser(PrintedTableParser):
         gpu = "rocm" if self.transport == "rccl" else "cuda"
         self.device = "cpu" if found[1] == "HOST" else gpu
 
-    @handlers.line(r"#.*(?:Size|\(us\)|MB/s).*|Overall\(us\).*")  # without # in osu_ibarrier before 7.2
+    # without # in osu_ibarrier before 7.2
+    @handlers.line(r"#.*(?:Size|\(us\)|MB/s).*|Overall\(us\).*")
     def set_columns(self, found: re.Match[str]) -> None:
         if self.dtype in self.types:
             raise self.error(found[0], MISSING_TITLE)
@@ -222,7 +265,9 @@ class _OsuParser(PrintedTableParser):
             raise self.error(found[0], MISSING_TITLE)
         if self.test and self.test.function != "Barrier" and "Size" not in self.columns:
             raise self.error(found[0], "a column Size, in bytes")
-        self.quantity = next(column for column in self.columns if column.startswith(stem) and units[stem] in column)
+        self.quantity = next(
+            column for column in self.columns if column.startswith(stem) and units[stem] in column
+        )
 
     handlers.skip(r"#.*")
 
@@ -234,11 +279,17 @@ class _OsuParser(PrintedTableParser):
         self.add_to_table()
         reported = self.row(line[0], self.columns_of(line[0].split()))
         value = read_cell(self.where, self.quantity, reported[self.quantity])
-        size = 1 if self.test.function == "Barrier" else read_count(self.where, "Size", reported["Size"])
+        size = (
+            1
+            if self.test.function == "Barrier"
+            else read_count(self.where, "Size", reported["Size"])
+        )
         self.check_rising(size)
         self.types.add(self.dtype)
         if "Transmit Size" in reported:
-            self.output.remarks.append(f"{self.where}: a derived type is left out: ours has nothing like it")
+            self.output.remarks.append(
+                f"{self.where}: a derived type is left out: ours has nothing like it"
+            )
             return
         self.check(reported, size, value)
         call = self.test.call(self.form)
@@ -254,21 +305,37 @@ class _OsuParser(PrintedTableParser):
         ranks = self.ranks_of(self.test)
         nodes = min(self.given.need("nodes", "OSU"), ranks)
         self.output.ranks = max(self.output.ranks, ranks)
-        failure = "OSU's validation of the data failed" if reported.get("Validation") == "Fail" else None
+        failure = (
+            "OSU's validation of the data failed" if reported.get("Validation") == "Fail" else None
+        )
         self.add_measured(
-            self.test, size, seconds, reported, failure, ranks=ranks, nodes=nodes,
-            dtype=self.dtype, call=call, transport=self.transport, device=self.device,
-        )  # fmt: skip
+            self.test,
+            size,
+            seconds,
+            reported,
+            failure,
+            ranks=ranks,
+            nodes=nodes,
+            dtype=self.dtype,
+            call=call,
+            transport=self.transport,
+            device=self.device,
+        )
 
     def columns_of(self, cells: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of a line: the headings, and those that OSU left out of them."""
         if len(cells) == len(self.columns):
             return self.columns
-        for added in product(*(((), names) for names in (FULL.get(self.quantity, ()), VALIDATION, TAILS))):
+        for added in product(
+            *(((), names) for names in (FULL.get(self.quantity, ()), VALIDATION, TAILS))
+        ):
             names = dict.fromkeys((*self.columns, *chain(*added)))
-            columns = tuple(sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)))
+            columns = tuple(
+                sorted(names, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+            )
             if len(columns) == len(cells) and all(
-                re.fullmatch(FORMS.get(name, r"\d+\.\d+"), cell) for name, cell in zip(columns, cells, strict=True)
+                re.fullmatch(FORMS.get(name, r"\d+\.\d+"), cell)
+                for name, cell in zip(columns, cells, strict=True)
             ):
                 return columns
         return self.columns
@@ -280,8 +347,12 @@ class _OsuParser(PrintedTableParser):
             self.check_between(self.quantity, value, low, high)
         rate = reported.get("Messages/s")
         if rate is not None:
-            low, high = (max(0, value + error) * 1e6 / max(size, 1) for error in (-ROUNDING, ROUNDING))
-            self.check_between("Messages/s", read_cell(self.where, "Messages/s", rate), low, high, slack=SLACK)
+            low, high = (
+                max(0, value + error) * 1e6 / max(size, 1) for error in (-ROUNDING, ROUNDING)
+            )
+            self.check_between(
+                "Messages/s", read_cell(self.where, "Messages/s", rate), low, high, slack=SLACK
+            )
 
     def test_quantities(self, test: MpiBenchmark) -> tuple[str, ...]:
         if self.form == "nonblocking":

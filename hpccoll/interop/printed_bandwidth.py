@@ -1,7 +1,8 @@
 """The bandwidths that nccl-tests and rccl-tests print next to each time: they show whether ranks were read rightly.
 
-``algbw`` is S over the time, ``busbw`` that times a factor of the collective and the ranks (doc/PERFORMANCE.md of
-nccl-tests). Both are computed before they are rounded to two decimals, or to fewer that fit the column.
+``algbw`` is S over the time, ``busbw`` that times a factor of the collective and the ranks
+(doc/PERFORMANCE.md of nccl-tests). Both are computed before they are rounded to two decimals, or to
+fewer that fit the column.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,8 +77,9 @@ class PrintedBandwidth:
 def possible_ranks(name: str, ranks: int, bandwidths: Sequence[PrintedBandwidth]) -> list[int]:
     """Return the numbers of ranks near ``ranks`` that the digits of all bandwidths of a run allow.
 
-    All digits show more than the tolerance of one result, which cannot tell 15 ranks from 16. The list is empty if they
-    allow none, or if an older version printed them, which shows nothing of ranks.
+    All digits show more than the tolerance of one result, which cannot tell 15 ranks from 16. The
+    list is empty if they allow none, or if an older version printed them, which shows nothing of
+    ranks.
     """
     if all(bandwidth.may_be_older(name) for bandwidth in bandwidths):
         return []

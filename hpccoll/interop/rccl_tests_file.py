@@ -1,8 +1,9 @@
 """Results that rccl-tests writes to a file (options ``-x`` and ``-Z``): a JSON array, JSON lines, or CSV.
 
-Formats as in version 2.17.9 (class Reporter in src/common.cu). A record has no root, which is taken to be 0, and does
-not say on how many nodes it ran: its ``nodes`` counts the groups of ranks that run the collective at the same time, and
-its ``ranksPerNode`` the processes of a group. Builds without MPI have one process, and write ``gpus`` instead.
+Formats as in version 2.17.9 (class Reporter in src/common.cu). A record has no root, which is taken
+to be 0, and does not say on how many nodes it ran: its ``nodes`` counts the groups of ranks that
+run the collective at the same time, and its ``ranksPerNode`` the processes of a group. Builds
+without MPI have one process, and write ``gpus`` instead.
 """
 
 import csv
@@ -15,7 +16,14 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.files import parse_json
 from hpccoll.common.limits import RANKS
 from hpccoll.interop.benchmark_output import BenchmarkOutput, SuppliedMetadata, read_count
-from hpccoll.interop.nccl_tests_consistency import PROGRAMS, RCCL_TESTS, SUFFIXES, PrintedResult, PrintedRun, add_result
+from hpccoll.interop.nccl_tests_consistency import (
+    PROGRAMS,
+    RCCL_TESTS,
+    SUFFIXES,
+    PrintedResult,
+    PrintedRun,
+    add_result,
+)
 from hpccoll.interop.printed_bandwidth import MEASURED, PrintedBandwidth, possible_ranks
 
 NAMES = {name.replace("_", ""): family for name, family in PROGRAMS.items()}
@@ -34,9 +42,12 @@ def read_rccl_records(path: Path, lines: Sequence[str], given: SuppliedMetadata)
     if not records:
         raise BadInputError("FILE", str(path), "results of rccl-tests: it has none")
     output = BenchmarkOutput(
-        source=RCCL_TESTS.source, program=RCCL_TESTS.source, ranks=0, nodes=0,
+        source=RCCL_TESTS.source,
+        program=RCCL_TESTS.source,
+        ranks=0,
+        nodes=0,
         library=given.library or RCCL_TESTS.library,
-    )  # fmt: skip
+    )
     for where, record in records:
         _add_record(output, where, record, given)
     if given.ranks not in (None, output.ranks):
@@ -61,11 +72,16 @@ def _records(path: Path, lines: Sequence[str]) -> Iterator[tuple[str, Record]]:
         where = f"{path}: result {position}"
         if not isinstance(row, Mapping):
             raise BadInputError(where, str(row)[:80], "a record with names")
-        record = {str(key).lower().lstrip("#"): "" if value is None else str(value) for key, value in row.items()}
+        record = {
+            str(key).lower().lstrip("#"): "" if value is None else str(value)
+            for key, value in row.items()
+        }
         yield where, {"name": record.pop("collective", ""), **record}
 
 
-def _add_record(output: BenchmarkOutput, where: str, record: Record, given: SuppliedMetadata) -> None:
+def _add_record(
+    output: BenchmarkOutput, where: str, record: Record, given: SuppliedMetadata
+) -> None:
     name = NAMES.get(_value(where, record, "name").lower())
     if name is None:
         raise BadInputError(where, record["name"], f"one of {', '.join(NAMES)}")
@@ -78,18 +94,24 @@ def _add_record(output: BenchmarkOutput, where: str, record: Record, given: Supp
     output.nodes = given.nodes or 1 if "gpus" in record else given.need("nodes", RCCL_TESTS.source)
     if output.nodes > ranks:
         raise BadInputError("--nodes", output.nodes, f"at most {ranks}, the ranks of the output")
-    values = {key: _value(where, record, key) for key in MEASURED} | {"#wrong": _value(where, record, "wrong")}
+    values = {key: _value(where, record, key) for key in MEASURED} | {
+        "#wrong": _value(where, record, "wrong")
+    }
     bandwidth = PrintedBandwidth.read(where, _value(where, record, "size"), values)
     if problem := bandwidth.problem(name, ranks):
         raise BadInputError(*problem)
     if (possible := possible_ranks(name, ranks, [bandwidth])) and ranks not in possible:
-        raise BadInputError(f"{where}: ranks", ranks, f"{possible[0]}, which follow from its bandwidths")
+        raise BadInputError(
+            f"{where}: ranks", ranks, f"{possible[0]}, which follow from its bandwidths"
+        )
     in_place = _value(where, record, "inPlace")
     if in_place not in ("0", "1"):
         raise BadInputError(f"{where}: inPlace", in_place, "0 or 1")
     cells = {key: _value(where, record, key) for key in ("size", "type", "redop")}
     result = PrintedResult(where, [*SUFFIXES][int(in_place)], cells, values, record)
-    add_result(output, name, PrintedRun(where, output.library, RCCL_TESTS), result, ranks, output.nodes)
+    add_result(
+        output, name, PrintedRun(where, output.library, RCCL_TESTS), result, ranks, output.nodes
+    )
 
 
 def _value(where: str, record: Record, key: str) -> str:

@@ -13,10 +13,12 @@ A site's check is a class of its own, which says what to run:
         run_options = ["-a", "ring,native", "-b", "1K", "-e", "16M", "-f", "4"]
         reference_file = "/shared/hpccoll/reference.json"
 
-The reference is made by ``hpccoll compare --make-reference``: its bounds, which are the spread of several runs, become
-the thresholds. Without a reference times are recorded and not judged. All sizes are measured by one job.
+The reference is made by ``hpccoll compare --make-reference``: its bounds, which are the spread of
+several runs, become the thresholds. Without a reference times are recorded and not judged. All
+sizes are measured by one job.
 
-ReFrame: V. Karakasis et al.: Enabling continuous testing of HPC systems using ReFrame, HPC System Testing (2020).
+ReFrame: V. Karakasis et al.: Enabling continuous testing of HPC systems using ReFrame, HPC System
+Testing (2020).
 """
 
 from functools import cached_property
@@ -88,7 +90,8 @@ class HpccollCheck(rfm.RunOnlyRegressionTest):
         """Set a performance variable for each case, and its thresholds."""
         timed = {key: case for key, case in self.cases.items() if case.timed}
         self.perf_variables = {
-            case.case_id: sn.make_performance_function(sn.defer(case.seconds), "s") for case in timed.values()
+            case.case_id: sn.make_performance_function(sn.defer(case.seconds), "s")
+            for case in timed.values()
         }
         if not self.bounds:
             return

@@ -21,11 +21,21 @@ class Judged(Held):
 
     KEYS: ClassVar[Mapping[str, str]] = {
         **{name: f"row.{name}" for name in _CALL},
-        "library": "library", "quantity": "quantity", "measured": "measured",
-        "low": "expected.low", "expected": "expected.value", "high": "expected.high", "wire_Bps": "expected.wire_Bps",
-        "verdict": "acceptance", "reason": "reason", "expected_from": "expected.origin",
-        "sources": "expected.sources", "gpus": "expected.gpus", "libraries": "expected.libraries", "causes": "causes",
-    }  # fmt: skip
+        "library": "library",
+        "quantity": "quantity",
+        "measured": "measured",
+        "low": "expected.low",
+        "expected": "expected.value",
+        "high": "expected.high",
+        "wire_Bps": "expected.wire_Bps",
+        "verdict": "acceptance",
+        "reason": "reason",
+        "expected_from": "expected.origin",
+        "sources": "expected.sources",
+        "gpus": "expected.gpus",
+        "libraries": "expected.libraries",
+        "causes": "causes",
+    }
 
     row: Row
     measured: float

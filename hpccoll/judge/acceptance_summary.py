@@ -25,8 +25,10 @@ class AcceptanceSummary:
 
     judged: Sequence[Judged]
     against: str  # the name of the machine, or the file of the reference
-    required: int | None = None  # the least number of rows to be judged of each file; None: see ``is_undecided``
-    files: Mapping[str, str] = field(default_factory=dict)  # the names of the files of runs, by run_id
+    # the least number of rows to be judged of each file; None: see ``is_undecided``
+    required: int | None = None
+    # the names of the files of runs, by run_id
+    files: Mapping[str, str] = field(default_factory=dict)
     missing: int = 0  # the number of cases of the reference that the results lack
 
     def of(self, *accepted: Acceptance) -> list[Judged]:
@@ -154,7 +156,10 @@ class AcceptanceSummary:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the rows as JSON has them, in SI units; absent values are None."""
-        return [judgement.to_json() | {"file": self.files.get(judgement.row.run_id)} for judgement in self.judged]
+        return [
+            judgement.to_json() | {"file": self.files.get(judgement.row.run_id)}
+            for judgement in self.judged
+        ]
 
 
 def _grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Mapping[Key, Sequence[Item]]:
@@ -167,7 +172,8 @@ def _grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> Mapping[Key, 
 def _weight(judged: Judged) -> tuple[float, float]:
     """Return the sort key of rows: the largest first; of one size that farthest below its range first.
 
-    How far that is, is the measured rate over the lowest expected one, or the highest expected time over the measured.
+    How far that is, is the measured rate over the lowest expected one, or the highest expected time
+    over the measured.
     """
     return -judged.row.bytes, _margin(judged)
 

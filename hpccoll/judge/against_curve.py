@@ -20,15 +20,21 @@ SLOWER_BEYOND = 1.1
 class AgainstCurve(Held):
     """The transfer of the operations of a group with one collective, size and type, held against the measured time.
 
-    The transfer is the median over operations of the shortest over ranks; the expected time lies between those of the
-    nearest measured sizes, in logarithms.
+    The transfer is the median over operations of the shortest over ranks; the expected time lies
+    between those of the nearest measured sizes, in logarithms.
     """
 
     KEYS: ClassVar[Mapping[str, str]] = {
-        "group": "group.name", "collective": "collective", "bytes": "bytes", "dtype": "dtype",
-        "operations": "operations", "transfer_s": "measured", "measured_s": "expected.value", "kind": "kind",
+        "group": "group.name",
+        "collective": "collective",
+        "bytes": "bytes",
+        "dtype": "dtype",
+        "operations": "operations",
+        "transfer_s": "measured",
+        "measured_s": "expected.value",
+        "kind": "kind",
         "factor": "ratio",
-    }  # fmt: skip
+    }
 
     group: Group
     collective: str
@@ -36,7 +42,8 @@ class AgainstCurve(Held):
     dtype: str | None
     operations: int
     measured: float
-    kind: str  # of the measurement that is expected again, such as "measured on a testbed"; empty without one
+    # of the measurement that is expected again, such as "measured on a testbed"; empty without one
+    kind: str
 
 
 def against_curves(
@@ -44,9 +51,9 @@ def against_curves(
 ) -> list[AgainstCurve]:
     """Return each collective of a job whose transfer is known beside the fastest measured time of the same call.
 
-    The same call is of buffers of a GPU, as those of all recorders of times are. It has as many ranks and the same
-    nodes; if the host of a rank is not known, all rows must have the same. If it reduces and its type is recorded, it
-    has the same type.
+    The same call is of buffers of a GPU, as those of all recorders of times are. It has as many
+    ranks and the same nodes; if the host of a rank is not known, all rows must have the same. If it
+    reduces and its type is recorded, it has the same type.
 
     Args:
         times: the operations; those that lack the record of a rank are left out.
@@ -71,17 +78,29 @@ def against_curves(
 
 
 def _curve(
-    calls: OperationTimes, nbytes: int, dtype: str | None, transfers_s: Sequence[float], expected: Expected | None,
+    calls: OperationTimes,
+    nbytes: int,
+    dtype: str | None,
+    transfers_s: Sequence[float],
+    expected: Expected | None,
     kind: str,
-) -> AgainstCurve:  # fmt: skip
+) -> AgainstCurve:
     transfer_s = float(np.median(transfers_s))
     verdict, reason = HeldVerdict.CANNOT_TELL, "not at this size"
     if expected:
         verdict, reason = verdict_between(transfer_s / expected.value, 0.0, SLOWER_BEYOND), ""
     return AgainstCurve(
-        group=calls.group, collective=calls.collective, bytes=nbytes, dtype=dtype, operations=len(transfers_s),
-        kind=kind, measured=transfer_s, expected=expected, verdict=verdict, reason=reason,
-    )  # fmt: skip
+        group=calls.group,
+        collective=calls.collective,
+        bytes=nbytes,
+        dtype=dtype,
+        operations=len(transfers_s),
+        kind=kind,
+        measured=transfer_s,
+        expected=expected,
+        verdict=verdict,
+        reason=reason,
+    )
 
 
 def _of_type(rows: Sequence[Row], dtype: str | None) -> list[Row]:

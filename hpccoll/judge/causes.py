@@ -23,7 +23,8 @@ class Symptom:
 
     name: str  # as the table of causes names it
     words: str  # the symptom with its figures, as a sentence without its end
-    share: float | None  # how much of the expected bandwidth is left; None if the symptom does not depend on it
+    # how much of the expected bandwidth is left; None if the symptom does not depend on it
+    share: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ class _KnownCause:
     def of(cls, row: Mapping[str, Any]) -> "_KnownCause":
         """Return a row as TOML has it."""
         sets = {name: frozenset(row.get(name, ())) for name in ("symptoms", "needs", "slows")}
-        patterns = {name: re.compile(row[name]) for name in ("proven", "excluded", "context") if name in row}
+        patterns = {
+            name: re.compile(row[name]) for name in ("proven", "excluded", "context") if name in row
+        }
         return cls(**{**row, **sets, **patterns})
 
     def distance(self, share: float | None) -> float:
@@ -97,9 +100,12 @@ def _table() -> tuple[Sequence[_KnownCause], Mapping[str, Sequence[str]]]:
 
 
 def likeliest_causes(
-    symptoms: Sequence[Symptom], facts: Collection[str] = (), traits: Collection[str] = (), *,
+    symptoms: Sequence[Symptom],
+    facts: Collection[str] = (),
+    traits: Collection[str] = (),
+    *,
     passing: Collection[str] = (),
-) -> tuple[Cause, ...]:  # fmt: skip
+) -> tuple[Cause, ...]:
     """Return the likeliest causes of symptoms, at most ``LIKELIEST``.
 
     Args:
@@ -154,7 +160,9 @@ def age_of(library: str, figures: Iterable[str]) -> Iterator[str]:
         yield f"{library} is older than those figures that say theirs (from {'.'.join(map(str, oldest))} on)"
 
 
-def facts_of(log: LogRecord | None, variables: Mapping[str, str], rails: int | None = None) -> Iterator[str]:
+def facts_of(
+    log: LogRecord | None, variables: Mapping[str, str], rails: int | None = None
+) -> Iterator[str]:
     """Yield what is known of a run, in the words that the table of causes searches.
 
     Args:

@@ -22,24 +22,40 @@ class ExpectedCase(Held):
     """A measurement of one of our algorithms, held against the interval of its expected time."""
 
     KEYS: ClassVar[Mapping[str, str]] = {
-        "collective": "case.observation.collective", "algorithm": "algorithm", "params": "case.observation.params",
-        "nodes": "case.observation.layout.nodes", "ranks_per_node": "case.observation.layout.ranks_per_node",
-        "ranks": "case.observation.layout.workers", "racks": "case.observation.layout.racks",
-        "aggregators": "case.observation.layout.aggregators", "mapping": "case.observation.mapping",
-        "in_place": "case.observation.in_place", "dtype": "case.observation.dtype",
-        "bytes": "case.observation.nbytes", "median_s": "case.seconds", "ci_low_s": "expected.low",
-        "ci_high_s": "expected.high", "kind": "kind", "measured_s": "measured", "ratio": "case.ratio",
-        "reason": "reason", "distance": "distance", "measured_kind": "case.observation.kind",
+        "collective": "case.observation.collective",
+        "algorithm": "algorithm",
+        "params": "case.observation.params",
+        "nodes": "case.observation.layout.nodes",
+        "ranks_per_node": "case.observation.layout.ranks_per_node",
+        "ranks": "case.observation.layout.workers",
+        "racks": "case.observation.layout.racks",
+        "aggregators": "case.observation.layout.aggregators",
+        "mapping": "case.observation.mapping",
+        "in_place": "case.observation.in_place",
+        "dtype": "case.observation.dtype",
+        "bytes": "case.observation.nbytes",
+        "median_s": "case.seconds",
+        "ci_low_s": "expected.low",
+        "ci_high_s": "expected.high",
+        "kind": "kind",
+        "measured_s": "measured",
+        "ratio": "case.ratio",
+        "reason": "reason",
+        "distance": "distance",
+        "measured_kind": "case.observation.kind",
         "machine": "case.observation.machine",
-    }  # fmt: skip
+    }
 
     kind: ClassVar[str] = SIMULATED
     case: Validated  # the measurement, with the expected time at the likely values
     measured: float
-    distance: str  # how far the expected time is from the nearest measurement of the machine, in words
+    # how far the expected time is from the nearest measurement of the machine, in words
+    distance: str
 
     @classmethod
-    def of(cls, case: Validated, interval: tuple[float, float] | None, machine: MachineFile) -> "ExpectedCase":
+    def of(
+        cls, case: Validated, interval: tuple[float, float] | None, machine: MachineFile
+    ) -> "ExpectedCase":
         """Return a measurement with its verdict; without an interval it cannot be told."""
         observation = case.observation
         layout = observation.layout
@@ -50,9 +66,13 @@ class ExpectedCase(Held):
             verdict = verdict_between(observation.seconds, low_s, high_s)
         distance = machine.distance(layout.nodes, layout.ranks_per_node or 1, observation.nbytes)
         return cls(
-            case=case, measured=observation.seconds, expected=expected, verdict=verdict, reason=case.reason,
+            case=case,
+            measured=observation.seconds,
+            expected=expected,
+            verdict=verdict,
+            reason=case.reason,
             distance=distance,
-        )  # fmt: skip
+        )
 
     @property
     def algorithm(self) -> str:
@@ -81,13 +101,15 @@ class Expectation:
 
 
 def expectations(
-    raw_results: Sequence[RawResults], machine: MachineFile, progress: Callable[[int, int], None] | None = None,
+    raw_results: Sequence[RawResults],
+    machine: MachineFile,
+    progress: Callable[[int, int], None] | None = None,
     rows: Collection[Row] | None = None,
-) -> Iterator[Expectation]:  # fmt: skip
+) -> Iterator[Expectation]:
     """Yield measurements of our algorithms with what a machine file promises, by machine, transport and executor.
 
-    The measurements of other programs are among them; calls of libraries are in ``library_expectations``. ``rows`` are
-    those of the raw results that are held [all].
+    The measurements of other programs are among them; calls of libraries are in
+    ``library_expectations``. ``rows`` are those of the raw results that are held [all].
     """
     runs: dict[tuple[str, ...], list[Observation]] = defaultdict(list)
     files: dict[tuple[str, ...], dict[int, RawResults]] = defaultdict(dict)
@@ -95,7 +117,12 @@ def expectations(
     for raw in raw_results:
         for observation in observations(raw, imported=True, rows=rows_by_key):
             if observation.algorithm:
-                run = observation.kind, observation.machine, observation.transport, observation.executor
+                run = (
+                    observation.kind,
+                    observation.machine,
+                    observation.transport,
+                    observation.executor,
+                )
                 runs[run].append(observation)
                 files[run][id(raw)] = raw
     report = count_progress(progress, len(BOUNDS) * sum(map(len, runs.values())))
@@ -104,4 +131,8 @@ def expectations(
         expected = expected_times(observed, machine, report)
         validated = [case for case, _ in expected]
         cases = [ExpectedCase.of(case, interval, machine) for case, interval in expected]
-        yield Expectation(machine, RunModel(list(files[key].values()), transport, None, validated, executor), cases)
+        yield Expectation(
+            machine,
+            RunModel(list(files[key].values()), transport, None, validated, executor),
+            cases,
+        )

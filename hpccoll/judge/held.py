@@ -1,7 +1,8 @@
 """A measurement held against what is expected of it: an earlier run, a reference, published figures, a model, a curve.
 
-What a verdict follows from differs: a shift of two samples (``run_comparison``), a range with slack at its ends
-(``verdicts``) or its ends alone (``verdict_between``). What a judgement consists of does not.
+What a verdict follows from differs: a shift of two samples (``run_comparison``), a range with slack
+at its ends (``verdicts``) or its ends alone (``verdict_between``). What a judgement consists of
+does not.
 """
 
 from collections.abc import Mapping
@@ -13,8 +14,8 @@ from hpccoll.common.records import to_builtins
 
 EARLIER_RUN, CURVE = "run", "curve"
 PUBLISHED, REFERENCE, MACHINE, MODEL = "published", "reference", "machine", "model"
-"""Where an expectation comes from: an earlier run, measured times by size, published figures of a class of machines,
-the user's reference, the simulation on a machine file, NCCL's own model."""
+"""Where an expectation comes from: an earlier run, measured times by size, published figures of a
+class of machines, the user's reference, the simulation on a machine file, NCCL's own model."""
 
 OF_RATES = PUBLISHED, MODEL
 """The origins whose figures are bus bandwidths; those of the others are times."""
@@ -61,19 +62,23 @@ class Expected:
     high: float  # the upper end of the range
     origin: str  # where it comes from, such as PUBLISHED
     sources: tuple[str, ...] = ()  # the independent sources, as they are to be named
-    wire_Bps: float | None = None  # the bound of the wires as bus bandwidth; None if the machine does not say it
+    # the bound of the wires as bus bandwidth; None if the machine does not say it
+    wire_Bps: float | None = None
     gpus: tuple[str, ...] = ()  # those that published figures are of
-    libraries: tuple[str, ...] = ()  # those that published figures are of, the oldest first; empty for an unknown one
+    # those that published figures are of, the oldest first; empty for an unknown one
+    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
     """A measurement, what is expected of it, and the verdict.
 
-    Each origin of expectations has a subclass: it adds what was measured, and names the keys of its JSON.
+    Each origin of expectations has a subclass: it adds what was measured, and names the keys of its
+    JSON.
     """
 
-    KEYS: ClassVar[Mapping[str, str]] = {}  # the keys of JSON, with the path of each value, such as ``expected.low``
+    # the keys of JSON, with the path of each value, such as ``expected.low``
+    KEYS: ClassVar[Mapping[str, str]] = {}
 
     measured: float | None  # the measured quantity; None without a result
     expected: Expected | None  # None if nothing can be expected

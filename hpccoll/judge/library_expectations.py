@@ -1,8 +1,8 @@
 """Expectations of calls of libraries, ours and imported ones: NCCL's own model, or else the fastest of our schedules.
 
-NCCL's ring and tree are those between which NCCL itself chooses by its model. No other library has a model: its calls
-are held against the fastest schedule on the same machine, which says what the network allows, and not what the library
-does.
+NCCL's ring and tree are those between which NCCL itself chooses by its model. No other library has
+a model: its calls are held against the fastest schedule on the same machine, which says what the
+network allows, and not what the library does.
 """
 
 from collections import defaultdict
@@ -43,23 +43,47 @@ class ComparedCall(Held):
     """A measured call, held against the fastest of some predictions."""
 
     KEYS: ClassVar[Mapping[str, str]] = {
-        "collective": "row.collective", "algorithm": "row.algorithm", "params": "row.params", "nodes": "row.nodes",
-        "ranks_per_node": "row.ranks_per_node", "ranks": "row.ranks", "racks": "row.racks",
-        "aggregators": "row.aggregators", "mapping": "row.mapping", "in_place": "row.in_place", "dtype": "row.dtype",
-        "bytes": "row.bytes", "median_s": "prediction.value_s", "ci_low_s": "prediction.low_s",
-        "ci_high_s": "prediction.high_s", "busbw_Bps": "expected_busbw", "kind": "prediction.kind",
-        "distance": "prediction.distance", "basis": "basis", "unmodelled": "prediction.unmodelled",
-        "published": "published", "candidates": "candidates", "reason": "reason", "measured_s": "row.median_s",
-        "measured_busbw_Bps": "row.busbw_Bps", "measured_algorithm": "row.algorithm", "measured_kind": "row.kind",
-        "transport": "row.transport", "timing": "row.timing", "source": "row.source", "ratio": "ratio",
+        "collective": "row.collective",
+        "algorithm": "row.algorithm",
+        "params": "row.params",
+        "nodes": "row.nodes",
+        "ranks_per_node": "row.ranks_per_node",
+        "ranks": "row.ranks",
+        "racks": "row.racks",
+        "aggregators": "row.aggregators",
+        "mapping": "row.mapping",
+        "in_place": "row.in_place",
+        "dtype": "row.dtype",
+        "bytes": "row.bytes",
+        "median_s": "prediction.value_s",
+        "ci_low_s": "prediction.low_s",
+        "ci_high_s": "prediction.high_s",
+        "busbw_Bps": "expected_busbw",
+        "kind": "prediction.kind",
+        "distance": "prediction.distance",
+        "basis": "basis",
+        "unmodelled": "prediction.unmodelled",
+        "published": "published",
+        "candidates": "candidates",
+        "reason": "reason",
+        "measured_s": "row.median_s",
+        "measured_busbw_Bps": "row.busbw_Bps",
+        "measured_algorithm": "row.algorithm",
+        "measured_kind": "row.kind",
+        "transport": "row.transport",
+        "timing": "row.timing",
+        "source": "row.source",
+        "ratio": "ratio",
         "machine": "measured_on",
-    }  # fmt: skip
+    }
 
     row: Row  # the measurement
     measured_on: str  # the machine that was measured
     basis: str  # NCCL_MODEL or FASTEST_SCHEDULE; empty if nothing can be expected
-    predictions: Sequence[Prediction]  # the candidates, the fastest first; none if there is a reason
-    sections: Sequence[PublishedSection] = ()  # what was published of NCCL near it, on machines of this class
+    # the candidates, the fastest first; none if there is a reason
+    predictions: Sequence[Prediction]
+    # what was published of NCCL near it, on machines of this class
+    sections: Sequence[PublishedSection] = ()
 
     @property
     def prediction(self) -> Prediction | None:
@@ -150,7 +174,9 @@ def library_expectations(
         measured = row.usable and not (row.predicted or row.load)  # under load nothing is expected
         if row.algorithm == NATIVE and measured and row.collective in COLLECTIVES:
             key = CallKey.of(row).without("requested_bytes", "in_place")
-            groups[row.run_id, row.transport, row.requested, *sorted(row.params.items()), key].append(row)
+            groups[
+                row.run_id, row.transport, row.requested, *sorted(row.params.items()), key
+            ].append(row)
     for number, rows in enumerate(groups.values(), 1):
         yield _expectation(rows, machine, machines.get(rows[0].run_id, ""))
         if progress:
@@ -172,14 +198,23 @@ def _expectation(rows: Sequence[Row], machine: MachineFile, measured_on: str) ->
         reason_of_size = "" if predictions else _unmoved_reason(row)
         expected, verdict = _expected(row, predictions, machine)
         call = ComparedCall(
-            row=row, measured_on=measured_on, basis=basis, predictions=predictions, sections=_published(row, machine),
-            measured=row.median_s, expected=expected, verdict=verdict, reason=reason or reason_of_size,
-        )  # fmt: skip
+            row=row,
+            measured_on=measured_on,
+            basis=basis,
+            predictions=predictions,
+            sections=_published(row, machine),
+            measured=row.median_s,
+            expected=expected,
+            verdict=verdict,
+            reason=reason or reason_of_size,
+        )
         calls.append(call)
     return LibraryExpectation(machine, calls, reason)
 
 
-def _expected(row: Row, predictions: Sequence[Prediction], machine: MachineFile) -> tuple[Expected | None, HeldVerdict]:
+def _expected(
+    row: Row, predictions: Sequence[Prediction], machine: MachineFile
+) -> tuple[Expected | None, HeldVerdict]:
     """Return what is expected of a call, and the verdict on the ratio with the two digits that are printed."""
     if not predictions or not row.median_s:
         return None, HeldVerdict.CANNOT_TELL
@@ -187,7 +222,9 @@ def _expected(row: Row, predictions: Sequence[Prediction], machine: MachineFile)
     low_s, high_s = fastest.interval
     origin = MODEL if fastest.of_library else MACHINE
     ratio = round(row.median_s / fastest.value_s, 2)
-    return Expected(low_s, fastest.value_s, high_s, origin, (machine.name,)), verdict_between(ratio, *CLOSE)
+    return Expected(low_s, fastest.value_s, high_s, origin, (machine.name,)), verdict_between(
+        ratio, *CLOSE
+    )
 
 
 def _dtype(row: Row) -> str:
@@ -196,7 +233,10 @@ def _dtype(row: Row) -> str:
 
 
 def _unmoved_reason(row: Row) -> str:
-    return COLLECTIVES[row.collective].unmoved_reason(row.requested_bytes, _dtype(row), row.ranks) or ""
+    return (
+        COLLECTIVES[row.collective].unmoved_reason(row.requested_bytes, _dtype(row), row.ranks)
+        or ""
+    )
 
 
 def _published(row: Row, machine: MachineFile) -> Sequence[PublishedSection]:
@@ -218,7 +258,11 @@ def _basis(row: Row, machine: MachineFile) -> tuple[str, str]:
     """Return what a call is held against; empty with the reason why there is nothing."""
     has_model = row.transport == "nccl" and machine.nccl is not None
     basis = NCCL_MODEL if has_model else FASTEST_SCHEDULE
-    reason = _incomparable_reason(row) or _no_basis_reason(row, machine, basis) or _too_many_ranks(row, machine)
+    reason = (
+        _incomparable_reason(row)
+        or _no_basis_reason(row, machine, basis)
+        or _too_many_ranks(row, machine)
+    )
     if reason:
         return "", reason
     return basis, ""
@@ -256,10 +300,14 @@ def _too_many_ranks(row: Row, machine: MachineFile) -> str:
     if machine.geometry is None or (row.ranks_per_node or 0) <= machine.geometry.ranks_per_node:
         return ""
     ranks = format_count(row.ranks_per_node, "rank")
-    return f"the call had {ranks} on each node, {machine.name} has {machine.geometry.ranks_per_node}"
+    return (
+        f"the call had {ranks} on each node, {machine.name} has {machine.geometry.ranks_per_node}"
+    )
 
 
-def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mapping[int, Sequence[Prediction]]:
+def _candidates(
+    rows: Sequence[Row], machine: MachineFile, basis: str
+) -> Mapping[int, Sequence[Prediction]]:
     """Return the predictions for calls of all sizes by size, the fastest first.
 
     Raises:
@@ -270,9 +318,14 @@ def _candidates(rows: Sequence[Row], machine: MachineFile, basis: str) -> Mappin
     sizes = list(dict.fromkeys(row.requested_bytes for row in rows))
     mapping = None if row.mapping == "block" or row.nodes == 1 else row.mapping
     request = Request(
-        nodes=[row.nodes], sizes=sizes, collective=row.collective, ranks_per_node=row.ranks_per_node,
-        dtype=_dtype(row), mapping=mapping, parameters=_arguments(row),
-    )  # fmt: skip
+        nodes=[row.nodes],
+        sizes=sizes,
+        collective=row.collective,
+        ranks_per_node=row.ranks_per_node,
+        dtype=_dtype(row),
+        mapping=mapping,
+        parameters=_arguments(row),
+    )
     if basis == NCCL_MODEL:
         request = replace(request, mapping=None, algorithms=library_names(machine, row.collective))
     predicted = predict(machine, request)

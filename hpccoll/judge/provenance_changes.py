@@ -8,10 +8,20 @@ from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.rows import Run
 
 VOLATILE = (
-    "host_load", "launcher", "hosts", "ports", "testbed.calibrated", "testbed.calibration",
-    "testbed.uplink_calibration", "testbed.wire_Bps", "testbed.uplink_Bps", "memory_bytes", "order_seed",
-    "imported_from", "copy_rates",
-)  # fmt: skip
+    "host_load",
+    "launcher",
+    "hosts",
+    "ports",
+    "testbed.calibrated",
+    "testbed.calibration",
+    "testbed.uplink_calibration",
+    "testbed.wire_Bps",
+    "testbed.uplink_Bps",
+    "memory_bytes",
+    "order_seed",
+    "imported_from",
+    "copy_rates",
+)
 """Keys of the provenance that differ between any two runs, or are compared by names of their own."""
 
 VOLATILE_VARIABLES = "SLURM_JOB_", "SLURM_STEP_", "SLURM_TOPOLOGY_ADDR", "SLURM_NODE"

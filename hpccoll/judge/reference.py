@@ -1,8 +1,8 @@
 """A reference: the times of several runs of one sweep, and the bounds that one more run is expected to keep.
 
-Runs on one machine differ by more than the rounds of a run. The unit is therefore the run: a case has a time of each
-run, the median of its rounds, which one disturbed round does not move. Bounds are the 95 % prediction interval of one
-more run (``shift``).
+Runs on one machine differ by more than the rounds of a run. The unit is therefore the run: a case
+has a time of each run, the median of its rounds, which one disturbed round does not move. Bounds
+are the 95 % prediction interval of one more run (``shift``).
 """
 
 from collections.abc import Collection, Sequence
@@ -36,7 +36,8 @@ MIN_RUNS = 3
 
 
 _Seconds = Annotated[float, PositiveNumber(1e9).meta]
-_PartOfStep = Annotated[float, Meta(ge=0, le=1e9)] | None  # None of other cases, and in files of before
+# None of other cases, and in files of before
+_PartOfStep = Annotated[float, Meta(ge=0, le=1e9)] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,9 @@ class ReferenceCase:
     waiting_s: _PartOfStep = None
 
     @classmethod
-    def of(cls, of_runs: Sequence[ComparedCase], times: Sequence[float], low: float, high: float) -> "ReferenceCase":
+    def of(
+        cls, of_runs: Sequence[ComparedCase], times: Sequence[float], low: float, high: float
+    ) -> "ReferenceCase":
         """Return a case with its time in each run, and its bounds."""
         case = of_runs[-1]
         waitings = [run.waiting for run in of_runs if run.waiting]
@@ -108,12 +111,18 @@ class ReferenceCase:
         try:
             identity: dict[str, Any] = from_builtins(parse_json(self.identity), dict[str, Any])
         except ValueError:
-            raise BadInputError("identity", self.identity, "what identifies a case, as JSON") from None
+            raise BadInputError(
+                "identity", self.identity, "what identifies a case, as JSON"
+            ) from None
         for name in COORDINATES:
             if name not in identity or identity[name] != getattr(self, name):
-                raise BadInputError(name, getattr(self, name), f"{identity.get(name)}, as its identity says")
+                raise BadInputError(
+                    name, getattr(self, name), f"{identity.get(name)}, as its identity says"
+                )
         if not self.low_s <= self.seconds <= self.high_s:
-            raise BadInputError("seconds", self.seconds, f"from {self.low_s} to {self.high_s}, its bounds")
+            raise BadInputError(
+                "seconds", self.seconds, f"from {self.low_s} to {self.high_s}, its bounds"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +138,9 @@ class Reference:
         for number, case in enumerate(self.cases):
             runs = len(self.cases[0].times_s)
             if len(case.times_s) != runs:
-                raise BadInputError(f"cases.{number}.times_s", len(case.times_s), f"times of {runs} runs")
+                raise BadInputError(
+                    f"cases.{number}.times_s", len(case.times_s), f"times of {runs} runs"
+                )
 
     @property
     def side(self) -> Side:
@@ -144,7 +155,10 @@ def make_reference(runs: Sequence[Results]) -> Reference:
         UnusableError: if there are fewer than three runs, or they have no case in common.
     """
     if len(runs) < MIN_RUNS:
-        raise UnusableError("--make-reference", f"at least {MIN_RUNS} runs are needed: their spread makes the bounds")
+        raise UnusableError(
+            "--make-reference",
+            f"at least {MIN_RUNS} runs are needed: their spread makes the bounds",
+        )
     common = _common_cases(runs)
     if not common:
         raise UnusableError("--make-reference", "the runs have no case in common")
@@ -152,7 +166,9 @@ def make_reference(runs: Sequence[Results]) -> Reference:
     sizes = [cases[0].coordinates["requested_bytes"] for cases in common]
     lows, highs = RunSpread.of(times, sizes).bounds
     reference_cases = []
-    for cases, times_of_case, low, high in zip(common, times, lows.tolist(), highs.tolist(), strict=True):
+    for cases, times_of_case, low, high in zip(
+        common, times, lows.tolist(), highs.tolist(), strict=True
+    ):
         reference_cases.append(ReferenceCase.of(cases, times_of_case, low, high))
     words = []
     launches: list[Run] = []

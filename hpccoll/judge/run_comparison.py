@@ -32,8 +32,9 @@ from hpccoll.store.host_load import busy_hosts, describe_busy
 from hpccoll.store.rows import Results, Row, Run
 
 PLURALS = {verdict: str(verdict) for verdict in HeldVerdict} | {
-    HeldVerdict.SLOWER: "regressions", HeldVerdict.FASTER: "improvements",
-}  # fmt: skip
+    HeldVerdict.SLOWER: "regressions",
+    HeldVerdict.FASTER: "improvements",
+}
 """The verdicts in the plural, the keys of the JSON, in the order in which they are reported."""
 
 MAY_CHANGE = "racks", "machine", "executor", "kind"
@@ -67,7 +68,8 @@ class ComparedCase:
     reason: str | None  # why the status is not ok
     seconds: float | None  # the time; None without one
     samples: Sequence[float]  # the times that its spread is known from, in seconds
-    bounds: tuple[float, float] | None = None  # of a reference: the ends of what one more run is expected to take
+    # of a reference: the ends of what one more run is expected to take
+    bounds: tuple[float, float] | None = None
     # of a training step, transfer and waiting in seconds, and which rank is late, in words
     waiting: tuple[float, float, str] | None = None
 
@@ -101,10 +103,12 @@ def cases_of_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> dict[str, Co
 def compared_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> list[tuple[Row, ComparedCase]]:
     """Return the measured rows, each with its case.
 
-    Floors are left out: they measure the harness, and a change by a few ticks of its clock is not a regression.
+    Floors are left out: they measure the harness, and a change by a few ticks of its clock is not a
+    regression.
     """
     machines = {run.run_id: run.machine for run in runs}
-    calls = defaultdict[tuple[Choice, CallKey], set[CallKey]](set)  # the calls that differ in what may change
+    # the calls that differ in what may change
+    calls = defaultdict[tuple[Choice, CallKey], set[CallKey]](set)
     measured: list[tuple[Row, Choice, CallKey]] = []
     for row in rows:
         if row.predicted or row.floor:
@@ -120,7 +124,9 @@ def compared_rows(rows: Iterable[Row], runs: Iterable[Run] = ()) -> list[tuple[R
     return cases
 
 
-def _case_of_row(row: Row, choice: Choice, key: CallKey, alike: Collection[CallKey]) -> ComparedCase:
+def _case_of_row(
+    row: Row, choice: Choice, key: CallKey, alike: Collection[CallKey]
+) -> ComparedCase:
     """Return the case of a row; ``alike`` are the calls of its run that differ in what may change."""
     waiting = None
     if row.transfer_s is not None and row.waiting_s is not None:
@@ -152,7 +158,11 @@ def _identity(choice: Choice, key: CallKey) -> str:
         value = getattr(key, name)
         if value is not None:
             asked[name] = value
-    asked |= {"algorithm": choice.algorithm, "transport": choice.transport, "params": dict(choice.params)}
+    asked |= {
+        "algorithm": choice.algorithm,
+        "transport": choice.transport,
+        "params": dict(choice.params),
+    }
     return json.dumps(asked, sort_keys=True)
 
 
@@ -183,10 +193,17 @@ class CaseComparison(Held):
     """A case in both runs: the time in the new run, held against that in the old one, or against a reference."""
 
     KEYS: ClassVar[Mapping[str, str]] = {
-        "case_id": "case.case_id", "case": "case.label", **{name: f"case.coordinates.{name}" for name in COORDINATES},
-        "old_s": "expected.value", "new_s": "measured", "factor": "shift.factor", "low": "shift.low",
-        "high": "shift.high", "p_value": "shift.p_value", "reason": "reason",
-    }  # fmt: skip
+        "case_id": "case.case_id",
+        "case": "case.label",
+        **{name: f"case.coordinates.{name}" for name in COORDINATES},
+        "old_s": "expected.value",
+        "new_s": "measured",
+        "factor": "shift.factor",
+        "low": "shift.low",
+        "high": "shift.high",
+        "p_value": "shift.p_value",
+        "reason": "reason",
+    }
 
     case: ComparedCase  # the case in the new run if it has it, else in the old one
     shift: Shift | None  # the shift; None if it is unknown
@@ -197,10 +214,13 @@ class Comparison:
     """Two runs."""
 
     cases: Sequence[CaseComparison]  # the cases by verdict, the largest change first
-    changes: Mapping[str, tuple[str, str]]  # what else changed: its name, and its values before and now
-    loads: tuple[str | None, str | None]  # what disturbed each of the runs, in words: old, new; None if nothing did
+    # what else changed: its name, and its values before and now
+    changes: Mapping[str, tuple[str, str]]
+    # what disturbed each of the runs, in words: old, new; None if nothing did
+    loads: tuple[str | None, str | None]
     tolerance: float  # the smallest change that matters
-    beside: Sequence[SideBySide] = ()  # results of other programs in one run, next to ours in the other one
+    # results of other programs in one run, next to ours in the other one
+    beside: Sequence[SideBySide] = ()
     unit: str = "round"  # what a sample is: a ``round`` of a run, or a ``run`` of a reference
 
     def to_json(self) -> dict[str, Any]:
@@ -238,7 +258,9 @@ class Comparison:
 
     def factors(self, *verdicts: HeldVerdict) -> list[float]:
         """Return the times of the new run over those of the old one, ascending, of the cases of some verdicts."""
-        return sorted(held.shift.factor for held in self.cases if held.shift and held.verdict in verdicts)
+        return sorted(
+            held.shift.factor for held in self.cases if held.shift and held.verdict in verdicts
+        )
 
     @property
     def worse(self) -> bool:
@@ -262,8 +284,10 @@ class Side:
     cases: Mapping[str, ComparedCase]  # its cases by what was asked
     facts: Facts  # what its runs were measured with
     load: str | None = None  # what disturbed its runs, in words; None if nothing did
-    gaps: Mapping[str, str] = field(default_factory=dict)  # why cases have no result, by the id of the case
-    of_runs: bool = False  # whether samples are times of runs, not of rounds: the side is a reference
+    # why cases have no result, by the id of the case
+    gaps: Mapping[str, str] = field(default_factory=dict)
+    # whether samples are times of runs, not of rounds: the side is a reference
+    of_runs: bool = False
     runs: Sequence[str] = ()  # of a reference: its runs, in words
 
     @property
@@ -278,7 +302,12 @@ class Side:
         if case.bounds:
             low_s, high_s = case.bounds
             return Expected(low_s, case.seconds, high_s, REFERENCE, tuple(self.runs))
-        return Expected(case.seconds / (1 + tolerance), case.seconds, case.seconds * (1 + tolerance), EARLIER_RUN)
+        return Expected(
+            case.seconds / (1 + tolerance),
+            case.seconds,
+            case.seconds * (1 + tolerance),
+            EARLIER_RUN,
+        )
 
     @classmethod
     def of(cls, results: Results, sources: Collection[str | None] | None = None) -> "Side":
@@ -310,7 +339,10 @@ def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Compari
         return replace(compare_sides(before, after, tolerance), beside=beside)
     if beside and not common_programs:
         return Comparison((), {}, (before.load, after.load), tolerance, beside)
-    names = [", ".join(sorted(map(str, programs))) or "nothing" for programs in (old_programs, new_programs)]
+    names = [
+        ", ".join(sorted(map(str, programs))) or "nothing"
+        for programs in (old_programs, new_programs)
+    ]
     why = _nearest_cases(before.cases, after.cases) or f"the results are of {' and '.join(names)}"
     raise UnusableError("hpccoll compare", f"no case in common: {why}")
 
@@ -328,7 +360,9 @@ def _nearest_cases(old: Mapping[str, ComparedCase], new: Mapping[str, ComparedCa
         return None
     first = next(iter(old.values()))
     nearest = min(new.values(), key=lambda case: len(first.differences(case)))
-    differences = [f"{name} {before}, now {now}" for name, before, now in first.differences(nearest)]
+    differences = [
+        f"{name} {before}, now {now}" for name, before, now in first.differences(nearest)
+    ]
     return f"{first.label} is nearest to {nearest.label}; they differ in {', '.join(differences)}"
 
 
@@ -353,7 +387,9 @@ def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
         )
         cases.append(held)
     cases.sort(key=_rank)
-    return Comparison(cases, dict(changes(old.facts, new.facts)), (old.load, new.load), tolerance, unit=old.unit)
+    return Comparison(
+        cases, dict(changes(old.facts, new.facts)), (old.load, new.load), tolerance, unit=old.unit
+    )
 
 
 def _shifts_of_common(old: Side, new: Side) -> dict[str, Shift | None]:
@@ -388,9 +424,13 @@ _ORDER = {verdict: place for place, verdict in enumerate(HeldVerdict)}
 
 
 def _verdict(
-    before: ComparedCase | None, after: ComparedCase | None, shift: Shift | None, old: Side, new: Side,
+    before: ComparedCase | None,
+    after: ComparedCase | None,
+    shift: Shift | None,
+    old: Side,
+    new: Side,
     tolerance: float,
-) -> tuple[HeldVerdict, str]:  # fmt: skip
+) -> tuple[HeldVerdict, str]:
     if after is not None and after.status in BAD:
         return HeldVerdict.WRONG, after.reason or ""
     if after is not None and after.timed and (before is None or not before.timed):
@@ -431,7 +471,10 @@ def verdict_on_shift(shift: Shift | None, rounds: int, tolerance: float) -> tupl
         return HeldVerdict.AS_EXPECTED, ""
     needed = max(shift.rounds_to_decide(tolerance), rounds + 1)
     if needed > MAX_ROUNDS:
-        return HeldVerdict.CANNOT_TELL, f"even {max(MAX_ROUNDS, rounds)} rounds of each run would not decide"
+        return (
+            HeldVerdict.CANNOT_TELL,
+            f"even {max(MAX_ROUNDS, rounds)} rounds of each run would not decide",
+        )
     return HeldVerdict.CANNOT_TELL, f"about {needed} rounds of each run would decide"
 
 

@@ -38,7 +38,12 @@ class SideBySide:
             json[name] = getattr(theirs, name)
         json["params"] = dict(theirs.params)
         json["source"] = theirs.source
-        json |= {"their_timing": theirs.timing, "their_s": theirs.median_s, "our_timing": None, "our_s": None}
+        json |= {
+            "their_timing": theirs.timing,
+            "their_s": theirs.median_s,
+            "our_timing": None,
+            "our_s": None,
+        }
         if ours:
             json |= {"our_timing": ours.timing, "our_s": ours.median_s}
         json["factor"] = self.factor
@@ -48,8 +53,9 @@ class SideBySide:
 def side_by_side(theirs: Iterable[Row], ours: Iterable[Row]) -> list[SideBySide]:
     """Return each result of another program with ours of the same operation.
 
-    Our row with the timing of that program comes first. Then comes the row with the same timing, element type and
-    placement, and then the fastest one, because the library's own call has two placements.
+    Our row with the timing of that program comes first. Then comes the row with the same timing,
+    element type and placement, and then the fastest one, because the library's own call has two
+    placements.
     """
     by_operation = defaultdict[tuple[str, str, CallKey], list[Row]](list)
     for row in ours:

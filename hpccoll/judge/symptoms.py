@@ -74,7 +74,11 @@ class _Calls:
     @property
     def normal_sizes(self) -> set[int]:
         """The sizes that pass in both placements."""
-        passed = {judgement.row.requested_bytes for judgement in self.judged if judgement.acceptance is Acceptance.PASS}
+        passed = {
+            judgement.row.requested_bytes
+            for judgement in self.judged
+            if judgement.acceptance is Acceptance.PASS
+        }
         return passed.difference(self.failed_sizes)
 
     @property
@@ -90,7 +94,9 @@ class _Calls:
     @property
     def of_model(self) -> bool:
         """Whether NCCL's model is what is expected: of the algorithm that ran."""
-        return any(judgement.expected and judgement.expected.origin == MODEL for judgement in self.judged)
+        return any(
+            judgement.expected and judgement.expected.origin == MODEL for judgement in self.judged
+        )
 
     @property
     def share(self) -> float:
@@ -119,9 +125,11 @@ def _share(judged: Judged) -> float:
 
 
 def explain(
-    judged: Sequence[Judged], machine: MachineFile | None = None, log: LogRecord | None = None,
+    judged: Sequence[Judged],
+    machine: MachineFile | None = None,
+    log: LogRecord | None = None,
     variables: Mapping[str, str] | None = None,
-) -> list[Judged]:  # fmt: skip
+) -> list[Judged]:
     """Return verdicts with the likeliest causes of each fail, from what all of them show together.
 
     Args:
@@ -143,9 +151,13 @@ def explain(
     for calls in all_calls:
         if calls.failed:
             symptoms = list(symptoms_of(calls, all_calls))
-            likeliest = likeliest_causes(symptoms, [*facts, *_ages(calls)], traits, passing=calls.passing)
+            likeliest = likeliest_causes(
+                symptoms, [*facts, *_ages(calls)], traits, passing=calls.passing
+            )
             causes |= {id(judgement): likeliest for judgement in calls.failed}
-    possible_faults = "; ".join(fact for fact in facts_of(log, {}, rails) if fact.startswith(TELLING))
+    possible_faults = "; ".join(
+        fact for fact in facts_of(log, {}, rails) if fact.startswith(TELLING)
+    )
     explained = []
     for judgement in judged:
         reason = judgement.reason
@@ -166,7 +178,9 @@ def _ages(calls: _Calls) -> set[str]:
 
 
 def _place(judged: Judged) -> object:
-    call = CallKey.of(judged.row).only("collective", "arguments", "dtype", "nodes", "ranks", "device")
+    call = CallKey.of(judged.row).only(
+        "collective", "arguments", "dtype", "nodes", "ranks", "device"
+    )
     return call, judged.row.algorithm
 
 
@@ -188,7 +202,11 @@ def _dip(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
     sizes = calls.failed_sizes
     normal = calls.normal_sizes or {0}
     is_dip = len(sizes) <= MOST_OF_DIP and min(normal) < sizes[0] and sizes[-1] < max(normal)
-    return f"only {join_words(map(format_size, sizes))} fails: sizes below and above are normal" if is_dip else ""
+    return (
+        f"only {join_words(map(format_size, sizes))} fails: sizes below and above are normal"
+        if is_dip
+        else ""
+    )
 
 
 def _placement(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
@@ -219,7 +237,9 @@ def _small_nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
 
 
 def _all_to_all(calls: _Calls, all_calls: Collection[_Calls]) -> str:
-    if calls.collective != "all_to_all" or any(others.failed for others in _other_collectives(calls, all_calls)):
+    if calls.collective != "all_to_all" or any(
+        others.failed for others in _other_collectives(calls, all_calls)
+    ):
         return ""
     return f"no other collective fails; {_large(calls)}"
 
@@ -272,7 +292,11 @@ def _rails(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
 
 def _ring_level(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
     """Return that an all-reduce has the bandwidth of a ring where NVLS is usual, and nothing says what ran."""
-    if calls.collective != "all_reduce" or not calls.usual_is_nvls or calls.failed_sizes[-1] < LARGE:
+    if (
+        calls.collective != "all_reduce"
+        or not calls.usual_is_nvls
+        or calls.failed_sizes[-1] < LARGE
+    ):
         return ""
     rows = [judgement.row for judgement in calls.failed]
     is_known = calls.of_model or any(row.requested or row.executed != UNKNOWN for row in rows)
@@ -305,10 +329,19 @@ def _inside(calls: _Calls, all_calls: Collection[_Calls]) -> list[_Calls]:
 
 
 SYMPTOMS: dict[str, Callable[[_Calls, Collection[_Calls]], str]] = {
-    "dip": _dip, "placement": _placement, "small_nodes": _small_nodes, "small": _small, "with_nodes": _with_nodes,
-    "all_to_all": _all_to_all, "collective": _collective, "unstable": _unstable, "rails": _rails,
-    "ring_level": _ring_level, "node": _node, "nodes": _nodes,
-}  # fmt: skip
+    "dip": _dip,
+    "placement": _placement,
+    "small_nodes": _small_nodes,
+    "small": _small,
+    "with_nodes": _with_nodes,
+    "all_to_all": _all_to_all,
+    "collective": _collective,
+    "unstable": _unstable,
+    "rails": _rails,
+    "ring_level": _ring_level,
+    "node": _node,
+    "nodes": _nodes,
+}
 """The symptoms that causes.toml names, the most specific first; each returns its words, empty if it is not shown."""
 _BY_SHARE = "all_to_all", "node", "nodes"
 """The symptoms whose causes differ in how much bandwidth they leave."""

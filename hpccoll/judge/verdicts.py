@@ -26,11 +26,28 @@ from hpccoll.common.units import format_count, format_per_cent
 from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.expectations import expectations as schedule_expectations
-from hpccoll.judge.held import MODEL, OF_RATES, PUBLISHED, RATE, REFERENCE, TIME, Acceptance, Expected, HeldVerdict
+from hpccoll.judge.held import (
+    MODEL,
+    OF_RATES,
+    PUBLISHED,
+    RATE,
+    REFERENCE,
+    TIME,
+    Acceptance,
+    Expected,
+    HeldVerdict,
+)
 from hpccoll.judge.library_expectations import library_expectations, transport_mismatch
 from hpccoll.judge.named_gpus import gpus_with_model, other_gpus
 from hpccoll.judge.reference import Reference, check_common_case
-from hpccoll.judge.run_comparison import TOLERANCE, CaseComparison, ComparedCase, Side, compare_sides, compared_rows
+from hpccoll.judge.run_comparison import (
+    TOLERANCE,
+    CaseComparison,
+    ComparedCase,
+    Side,
+    compare_sides,
+    compared_rows,
+)
 from hpccoll.judge.wire_bounds import wire_bound
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.nccl_candidates import modelled_busbw
@@ -53,33 +70,36 @@ from hpccoll.store.result_files import ResultFiles
 from hpccoll.store.rows import Results, Row, RowKey, Run
 
 LARGE = 1 << 30
-"""The size from which on healthy machines of one class agree: the 79 published figures that have two other sources are
-between 0.98 times the lowest and 1.03 times the highest of these."""
+"""The size from which on healthy machines of one class agree: the 79 published figures that have
+two other sources are between 0.98 times the lowest and 1.03 times the highest of these."""
 NEEDED = 2
 """The independent sources that make a range."""
 PASS_FROM, PASS_TO = 0.95, 1.05
 """What passes: from this share of the low end on, to this multiple of the high end."""
 FAIL_BELOW = (LARGE, 0.85), (1 << 20, 0.65), (0, 0.4)
-"""What fails, by the smallest size: less than this share of the low end of published figures; of another expectation,
-which has an interval of its own, the first share counts for all sizes. Healthy pairs of nodes with 8 H100 or H200 have
-0.79 times the bandwidth of others at 64 MiB (AWS p5), 0.7 times at 16 MiB, and at 64 KiB take 33 to 70 us."""
+"""What fails, by the smallest size: less than this share of the low end of published figures; of
+another expectation, which has an interval of its own, the first share counts for all sizes. Healthy
+pairs of nodes with 8 H100 or H200 have 0.79 times the bandwidth of others at 64 MiB (AWS p5), 0.7
+times at 16 MiB, and at 64 KiB take 33 to 70 us."""
 
 NO_EXCUSE = 0.5
-"""An NCCL before OLD, or fewer nodes than the next class has, is an excuse from this share of the low end of others on:
-below it something else is at fault, such as one port of eight in use (nccl-tests#112: 5 % of the wire)."""
+"""An NCCL before OLD, or fewer nodes than the next class has, is an excuse from this share of the
+low end of others on: below it something else is at fault, such as one port of eight in use
+(nccl-tests#112: 5 % of the wire)."""
 
 WIDEST = 1.5
 """The ratio of the ends of a published range, from LARGE on, beyond which it decides nothing: sources do not agree."""
 
 FAILS_ALONE = 3
-"""The time over the upper bound of a reference from which on a row fails whatever its neighbours do: of two healthy
-sweeps of the testbed, a burst of noise made a single row take 2.1 times as long."""
+"""The time over the upper bound of a reference from which on a row fails whatever its neighbours
+do: of two healthy sweeps of the testbed, a burst of noise made a single row take 2.1 times as long.
+"""
 
 UNSTEADY = 1.1
-"""The upper bound of a reference over its time from which on one run is not evidence: what moves such times from run to
-run may last for minutes. In 5 of 18 healthy sweeps of the testbed small messages of all sizes took 1.3 to 3.4 times as
-long; their bounds were 1.3 to 1.6 times their times. Those of 4 KiB and more were at most 1.06, and no sweep exceeded
-them."""
+"""The upper bound of a reference over its time from which on one run is not evidence: what moves
+such times from run to run may last for minutes. In 5 of 18 healthy sweeps of the testbed small
+messages of all sizes took 1.3 to 3.4 times as long; their bounds were 1.3 to 1.6 times their times.
+Those of 4 KiB and more were at most 1.06, and no sweep exceeded them."""
 
 NEEDED_RUNS = 2
 """The fewest runs that must be beyond such a bound."""
@@ -95,9 +115,12 @@ Expectation = tuple[Expected | None, str]
 
 
 def judge_rows(
-    files: ResultFiles, results: Results, against: MachineFile | Reference, log: LogRecord | None = None,
+    files: ResultFiles,
+    results: Results,
+    against: MachineFile | Reference,
+    log: LogRecord | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> list[Judged]:  # fmt: skip
+) -> list[Judged]:
     """Return the verdict on each row of results that ranks exchanged data for, by collective, place and size.
 
     Rows under load with right results are left out: nothing is expected of them.
@@ -105,7 +128,8 @@ def judge_rows(
     Args:
         files: raw files, or outputs of other programs that were imported.
         results: the results of these files.
-        against: a described cluster or a fitted machine, or a reference of ``compare --make-reference``.
+        against: a described cluster or a fitted machine, or a reference of
+            ``compare --make-reference``.
         log: the content of the logs of the run, which name the algorithm of each size.
         progress: is called with the numbers of simulations that are done, and of all.
 
@@ -116,13 +140,19 @@ def judge_rows(
     rows = [row for row in results.rows if _is_judged(row)]
     if isinstance(against, Reference):
         return _against_reference(rows, results, against)
-    expectations = _of_schedules(files, rows, against, progress) | _of_libraries(results, rows, against, progress)
+    expectations = _of_schedules(files, rows, against, progress) | _of_libraries(
+        results, rows, against, progress
+    )
     runs = {run.run_id: run for run in results.runs}
     judged = []
     for row in rows:
         is_logged = log is not None and log.ranks in (None, row.ranks)
         log_of_row = log if is_logged else None
-        judged.append(_against_machine(row, runs.get(row.run_id), against, log_of_row, expectations.get(row.key)))
+        judged.append(
+            _against_machine(
+                row, runs.get(row.run_id), against, log_of_row, expectations.get(row.key)
+            )
+        )
     return _confirmed_by_neighbours(judged)
 
 
@@ -136,7 +166,11 @@ def _is_judged(row: Row) -> bool:
 
 
 def _against_machine(
-    row: Row, run: Run | None, machine: MachineFile, log: LogRecord | None, simulated: Expectation | None
+    row: Row,
+    run: Run | None,
+    machine: MachineFile,
+    log: LogRecord | None,
+    simulated: Expectation | None,
 ) -> Judged:
     """Return a row with its verdict against a machine.
 
@@ -181,13 +215,23 @@ def _undecided(row: Row, expected: Expected | None, reason: str) -> Judged:
         status = row.status if row.status in BROKEN else "wrong"
         reason = row.reason or f"the result is {status}"
         return Judged(
-            row=row, quantity=quantity, measured=measured, expected=None, verdict=HeldVerdict.WRONG, reason=reason
+            row=row,
+            quantity=quantity,
+            measured=measured,
+            expected=None,
+            verdict=HeldVerdict.WRONG,
+            reason=reason,
         )
     if not row.usable:
         reason = row.reason or f"it is {row.status}"
     quantity, measured = _measured(row, expected)
     return Judged(
-        row=row, quantity=quantity, measured=measured, expected=expected, verdict=HeldVerdict.CANNOT_TELL, reason=reason
+        row=row,
+        quantity=quantity,
+        measured=measured,
+        expected=expected,
+        verdict=HeldVerdict.CANNOT_TELL,
+        reason=reason,
     )
 
 
@@ -226,7 +270,9 @@ def _alone(judgement: Judged, expected: Expected) -> Judged:
         share_of_low, share_of_high = measured / expected.low, measured / expected.high
     if share_of_high > PASS_TO:
         most = f"above {format_per_cent(PASS_TO)} of the highest that is expected"
-        return replace(judgement, reason=f"{most}: are nodes, ports and ranks those of the machine?")
+        return replace(
+            judgement, reason=f"{most}: are nodes, ports and ranks those of the machine?"
+        )
     least = _fail_below(nbytes) if is_published else FAIL_BELOW[0][1]
     if share_of_low < least:
         return replace(judgement, verdict=HeldVerdict.SLOWER)
@@ -244,10 +290,11 @@ def _fail_below(nbytes: int) -> float:
 def _confirmed_by_neighbours(judged: Iterable[Judged]) -> list[Judged]:
     """Return verdicts in order; a row that is low fails if one at a neighbouring size is, too, or if it has none.
 
-    The largest size fails alone: nothing lies beyond it that shows a dip. Against a reference, rows of the same size by
-    another algorithm or in the other placement are neighbours, too. A single row of many is low by chance, or because a
-    burst of noise met it, since cases run in random order; a slow host or wire slows several of them. Beyond
-    ``FAILS_ALONE`` times the bound of a reference it needs none.
+    The largest size fails alone: nothing lies beyond it that shows a dip. Against a reference, rows
+    of the same size by another algorithm or in the other placement are neighbours, too. A single
+    row of many is low by chance, or because a burst of noise met it, since cases run in random
+    order; a slow host or wire slows several of them. Beyond ``FAILS_ALONE`` times the bound of a
+    reference it needs none.
     """
     in_order = sorted(judged, key=lambda judgement: _order(judgement.row))
     failed = [judgement.acceptance is Acceptance.FAIL for judgement in in_order]
@@ -269,7 +316,9 @@ def _confirmed_by_neighbours(judged: Iterable[Judged]) -> list[Judged]:
         for place, number in enumerate(curve[:-1]):
             if not failed[number]:
                 continue
-            neighbours = {*curve[max(0, place - 1) : place + 2], *same_size_as.get(number, ())} - {number}
+            neighbours = {*curve[max(0, place - 1) : place + 2], *same_size_as.get(number, ())} - {
+                number
+            }
             is_alone = not any(failed[neighbour] for neighbour in neighbours)
             judgement = in_order[number]
             if is_alone and judgement.row.usable and not _is_far_beyond(judgement):
@@ -281,14 +330,24 @@ def _confirmed_by_neighbours(judged: Iterable[Judged]) -> list[Judged]:
 def _is_far_beyond(judged: Judged) -> bool:
     """Return whether a row takes many times as long as the bound of a reference."""
     expected = judged.expected
-    return bool(expected and expected.origin == REFERENCE and judged.measured > FAILS_ALONE * expected.high)
+    return bool(
+        expected and expected.origin == REFERENCE and judged.measured > FAILS_ALONE * expected.high
+    )
 
 
 def _order(row: Row) -> tuple[object, ...]:
     return (
-        row.collective, row.nodes, row.ranks, row.algorithm, row.transport, str(sorted(row.params.items())), row.dtype,
-        row.in_place, row.run_id, row.bytes,
-    )  # fmt: skip
+        row.collective,
+        row.nodes,
+        row.ranks,
+        row.algorithm,
+        row.transport,
+        str(sorted(row.params.items())),
+        row.dtype,
+        row.in_place,
+        row.run_id,
+        row.bytes,
+    )
 
 
 def _ran(row: Row, run: Run | None, log: LogRecord | None) -> tuple[str | None, str]:
@@ -308,7 +367,10 @@ def _ran(row: Row, run: Run | None, log: LogRecord | None) -> tuple[str | None, 
     if requested:
         return requested, ""
     if settings.get("NCCL_NVLS_ENABLE") == "0":
-        return None, "NVLS is off, and nothing names the algorithm: give a log with NCCL_DEBUG_SUBSYS=INIT,TUNING"
+        return (
+            None,
+            "NVLS is off, and nothing names the algorithm: give a log with NCCL_DEBUG_SUBSYS=INIT,TUNING",
+        )
     return None, ""
 
 
@@ -328,7 +390,8 @@ def _settings(run: Run | None, log: LogRecord | None) -> dict[str, str]:
 def _unasked(row: Row, machine: MachineFile, log: LogRecord) -> str:
     """Return why what a log names may be a fault, although it is as fast as expected; empty if nothing suggests it.
 
-    NCCL takes a ring if it cannot set NVLS up. A log without any variable does not show whether one asks for the ring.
+    NCCL takes a ring if it cannot set NVLS up. A log without any variable does not show whether one
+    asks for the ring.
     """
     usual = _usual_for(row, machine) or ""
     can_use_nvls = row.bytes >= LARGE and itemsize(row.dtype) > 1
@@ -341,7 +404,11 @@ def _unasked(row: Row, machine: MachineFile, log: LogRecord) -> str:
     reasons = [lost.reason for lost in log.unavailable if "nvls" in lost.feature.lower()]
     if reasons:
         return f"{usual} is usual here, and the log says why it did not run: {reasons[0]}"
-    if not log.settings or "NCCL_ALGO" in log.settings or log.settings.get("NCCL_NVLS_ENABLE") == "0":
+    if (
+        not log.settings
+        or "NCCL_ALGO" in log.settings
+        or log.settings.get("NCCL_NVLS_ENABLE") == "0"
+    ):
         return ""
     neither = join_words(("NCCL_ALGO", "NCCL_NVLS_ENABLE"), "nor")
     return f"{usual} is usual here, {join_words(ran)} ran, and the log has neither {neither}"
@@ -354,7 +421,9 @@ def _usual_for(row: Row, machine: MachineFile) -> str | None:
     return usual_algorithm(machine.machine_class, row.nodes)
 
 
-def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None, str]) -> Expectation:
+def _of_nccl(
+    row: Row, machine: MachineFile, library: str, ran: tuple[str | None, str]
+) -> Expectation:
     """Return what is expected of a call of NCCL or RCCL: what was published, or else NCCL's model."""
     algorithm, doubt = ran
     if reason := doubt or _unlike(row, machine, library):
@@ -363,9 +432,16 @@ def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None
     per_node = row.ranks_per_node or 1
     wire = wire_bound(like, row.collective, row.nodes, per_node, algorithm) if like else None
     published = rates_by_source(
-        machine, row.collective, row.nodes, per_node, row.bytes, dtype=row.dtype, in_place=row.in_place,
-        algorithm=algorithm, library=library,
-    )  # fmt: skip
+        machine,
+        row.collective,
+        row.nodes,
+        per_node,
+        row.bytes,
+        dtype=row.dtype,
+        in_place=row.in_place,
+        algorithm=algorithm,
+        library=library,
+    )
     if len(published) >= NEEDED:
         return _published(published, wire), ""
     if far_below := _far_below(row, machine, library, algorithm, wire):
@@ -373,7 +449,9 @@ def _of_nccl(row: Row, machine: MachineFile, library: str, ran: tuple[str | None
     modelled = None
     if algorithm and row.transport == "nccl" and row.bytes >= LARGE:
         with suppress(BadInputError):  # the machine does not have such nodes
-            modelled = modelled_busbw(machine, row.collective, row.nodes, per_node, row.bytes, row.dtype, algorithm)
+            modelled = modelled_busbw(
+                machine, row.collective, row.nodes, per_node, row.bytes, row.dtype, algorithm
+            )
     if modelled is None:
         return None, _too_few(row, machine, published, algorithm, library)
     return Expected(*modelled, MODEL, (f"{algorithm}, which a log or a setting names",), wire), ""
@@ -384,14 +462,24 @@ def _far_below(
 ) -> Expected | None:
     """Return what others reach, if a row is too far below for an old NCCL or a few nodes less to excuse it; else None.
 
-    Of a number of nodes that no class has, others are those of the nearest larger class with enough sources.
+    Of a number of nodes that no class has, others are those of the nearest larger class with enough
+    sources.
     """
-    candidates = [row.nodes] if is_old(library) else larger_classes(machine.machine_class, row.nodes)
+    candidates = (
+        [row.nodes] if is_old(library) else larger_classes(machine.machine_class, row.nodes)
+    )
     for nodes in candidates:
         published = rates_by_source(
-            machine, row.collective, nodes, row.ranks_per_node or 1, row.bytes, dtype=row.dtype, in_place=row.in_place,
-            algorithm=algorithm, library="",
-        )  # fmt: skip
+            machine,
+            row.collective,
+            nodes,
+            row.ranks_per_node or 1,
+            row.bytes,
+            dtype=row.dtype,
+            in_place=row.in_place,
+            algorithm=algorithm,
+            library="",
+        )
         if len(published) >= NEEDED:
             expected = _published(published, wire)
             rate = row.busbw_Bps or 0.0
@@ -440,7 +528,9 @@ def _unlike(row: Row, machine: MachineFile, library: str) -> str:
     return "" if row.busbw_Bps else f"{row.collective} has no bus bandwidth"
 
 
-def _too_few(row: Row, machine: MachineFile, sources: Iterable[str], algorithm: str | None, library: str) -> str:
+def _too_few(
+    row: Row, machine: MachineFile, sources: Iterable[str], algorithm: str | None, library: str
+) -> str:
     """Return why nothing published is expected of a row.
 
     ``sources`` are those that published figures of its class and size: too few of them.
@@ -476,12 +566,17 @@ def _by_algorithm(row: Row, machine: MachineFile, algorithm: str | None) -> str:
 
 
 def _of_schedules(
-    files: ResultFiles, rows: Iterable[Row], machine: MachineFile, progress: Callable[[int, int], None] | None
+    files: ResultFiles,
+    rows: Iterable[Row],
+    machine: MachineFile,
+    progress: Callable[[int, int], None] | None,
 ) -> dict[RowKey, Expectation]:
     """Return what the simulation expects of our schedules."""
     ours = {row.key: row for row in rows if row.algorithm != NATIVE}
     if not ours or not machine.tiers:
-        return dict.fromkeys(ours, (None, f"{machine.name}: the costs of its messages are not known"))
+        return dict.fromkeys(
+            ours, (None, f"{machine.name}: the costs of its messages are not known")
+        )
     expectations: dict[RowKey, Expectation] = {}
     comparable = []
     for key, row in ours.items():
@@ -496,7 +591,10 @@ def _of_schedules(
 
 
 def _of_libraries(
-    results: Results, rows: Iterable[Row], machine: MachineFile, progress: Callable[[int, int], None] | None
+    results: Results,
+    rows: Iterable[Row],
+    machine: MachineFile,
+    progress: Callable[[int, int], None] | None,
 ) -> dict[RowKey, Expectation]:
     """Return what the fastest schedule takes, of calls of libraries that nothing published and no model is about.
 
@@ -512,7 +610,11 @@ def _of_libraries(
     for launch in library_expectations(replace(results, rows=tuple(native)), machine, progress):
         for call in launch.calls:
             reason = call.reason
-            if call.prediction and call.expected and (call.measured or 0.0) > call.expected.high / PASS_FROM:
+            if (
+                call.prediction
+                and call.expected
+                and (call.measured or 0.0) > call.expected.high / PASS_FROM
+            ):
                 reason = f"slower than {call.prediction.algorithm} would be, which the library need not take"
             expectations[call.row.key] = call.expected, reason
     return expectations
@@ -521,7 +623,8 @@ def _of_libraries(
 def _against_reference(rows: Sequence[Row], results: Results, reference: Reference) -> list[Judged]:
     """Return rows with the verdict of the comparison with a reference, which knows how many cases it tests at once.
 
-    If a case occurs several times, each occurrence is a run. Each is compared by itself, as one further run.
+    If a case occurs several times, each occurrence is a run. Each is compared by itself, as one
+    further run.
     """
     cases = {row.key: case for row, case in compared_rows(rows, results.runs)}
     check_common_case(reference, {case.identity for case in cases.values()})
@@ -578,7 +681,9 @@ def _confirmed_by_runs(judged: Sequence[Judged], identities: Mapping[RowKey, str
         times[identity].add(judgement.measured)
         if judgement.acceptance is Acceptance.FAIL:
             failing[identity].add(judgement.measured)
-    reason = "runs of the reference differ much at this size: a second run would decide; do: give both"
+    reason = (
+        "runs of the reference differ much at this size: a second run would decide; do: give both"
+    )
     confirmed = []
     for judgement in judged:
         identity = identities[judgement.row.key]
@@ -592,4 +697,6 @@ def _confirmed_by_runs(judged: Sequence[Judged], identities: Mapping[RowKey, str
 def _is_unsteady(judged: Judged) -> bool:
     """Return whether runs of a reference differ much in a row, and it is not far beyond what they differ by."""
     expected = judged.expected
-    return bool(expected and expected.high > UNSTEADY * expected.value and not _is_far_beyond(judged))
+    return bool(
+        expected and expected.high > UNSTEADY * expected.value and not _is_far_beyond(judged)
+    )

@@ -9,20 +9,26 @@ TREES = "tree", "nvls_tree"
 
 
 def wire_bound(
-    like: ClassSection, collective: str, nodes: int, ranks_per_node: int, algorithm: str | None = None
+    like: ClassSection,
+    collective: str,
+    nodes: int,
+    ranks_per_node: int,
+    algorithm: str | None = None,
 ) -> float | None:
     """Return the highest bus bandwidth in bytes a second that the wires admit; None if their rates are not known.
 
-    With L the rate of a GPU into the fabric, B that of the ports of a fabric, n ranks and N fabrics: a ring has at most
-    L and B, a reduction in the switches of the fabric 2 (n-1)/(n+1) L, a tree over two nodes 2 (n-1)/n B. The ranks of
-    an all-to-all send (N-1)/N of their blocks through the ports; all blocks count.
+    With L the rate of a GPU into the fabric, B that of the ports of a fabric, n ranks and N
+    fabrics: a ring has at most L and B, a reduction in the switches of the fabric 2 (n-1)/(n+1) L,
+    a tree over two nodes 2 (n-1)/n B. The ranks of an all-to-all send (N-1)/N of their blocks
+    through the ports; all blocks count.
 
     Args:
         like: the class of the machine.
         collective: the collective; rooted ones have no bound here.
         nodes: the nodes.
         ranks_per_node: the ranks on each node.
-        algorithm: the algorithm, by the project's name [what NCCL takes without a setting; if unknown, a tree].
+        algorithm: the algorithm, by the project's name [what NCCL takes without a setting; if
+            unknown, a tree].
     """
     family = COLLECTIVES[collective]
     if family.rooted or family.busbw is None or like.fabric_bytes_per_s is None:

@@ -10,17 +10,25 @@ if TYPE_CHECKING:
 class ComputingThread:
     """Computes in a thread, which leaves the calling thread to collectives.
 
-    ``computations`` are those of a step, in the order of its program; ``begin`` precedes them, and ``end`` follows the
-    last operation of the step.
+    ``computations`` are those of a step, in the order of its program; ``begin`` precedes them, and
+    ``end`` follows the last operation of the step.
     """
 
     def __init__(
-        self, computations: Sequence[Callable[[], None]], begin: Callable[[], None] | None = None,
+        self,
+        computations: Sequence[Callable[[], None]],
+        begin: Callable[[], None] | None = None,
         end: Callable[[], None] | None = None,
-    ) -> None:  # fmt: skip
-        from concurrent.futures import ThreadPoolExecutor  # only here: other ranks need not import it
+    ) -> None:
+        # only here: other ranks need not import it
+        from concurrent.futures import ThreadPoolExecutor
 
-        self._computations, self._next, self._begin, self._end = computations, iter(computations), begin, end
+        self._computations, self._next, self._begin, self._end = (
+            computations,
+            iter(computations),
+            begin,
+            end,
+        )
         self._thread = ThreadPoolExecutor(1, "computations")
 
     def begin_step(self) -> None:

@@ -1,7 +1,7 @@
 """Ranks over NCCL that go on after one of them stalls: waits have a deadline, and ranks that answer form a new group.
 
-NCCL and MPI wait for a stalled rank without limit. NCCL's user guide (Fault Tolerance) tells ranks to poll, to abort
-the communicators, and to create new ones. The states of a rank:
+NCCL and MPI wait for a stalled rank without limit. NCCL's user guide (Fault Tolerance) tells ranks
+to poll, to abort the communicators, and to create new ones. The states of a rank:
 
     MEASURING   Its waits poll. It stops if one takes LIMIT of the watchdog's timeout, NCCL reports an error, or another
         |       rank has sent STOP. It then sends STOP to all others.
@@ -10,18 +10,21 @@ the communicators, and to create new ones. The states of a rank:
     ANSWERED    It sends PRESENT to rank 0: whether it saw the stall itself, how long it waited, and its error. Rank 0
         |       waits ANSWER of the timeout for all ranks, and sends the reports that have come, VERDICT, to all. The
         |       others wait twice as long for VERDICT, because rank 0 may be late.
-        +---- VERDICT has its report: MEASURING, with these ranks in a new communicator. The case has failed.
-        +---- VERDICT lacks it: EXCLUDED. It came back too late, and sleeps until rank 0 ends the launch.
-        +---- There is no VERDICT: rank 0, which keeps the results, has stalled. The rank aborts the launch.
+        +---- VERDICT has its report: MEASURING, with these ranks in a new communicator. The case
+        has failed. +---- VERDICT lacks it: EXCLUDED. It came back too late, and sleeps until rank 0
+        ends the launch. +---- There is no VERDICT: rank 0, which keeps the results, has stalled.
+        The rank aborts the launch.
 
-Only rank 0 decides, so that ranks never split into two groups. Besides the abort, this takes at most LIMIT + 2 ANSWER
-of the timeout, after which the watchdog ends a rank without progress; it spares a rank for which VERDICT has come,
-because a launcher ends all ranks with the first one. First operations, which connect the ranks while a case is
-prepared, have a limit of their own (connecting.py). What has no deadline is left to the watchdog: making communicators,
-and collecting outcomes.
+Only rank 0 decides, so that ranks never split into two groups. Besides the abort, this takes at
+most LIMIT + 2 ANSWER of the timeout, after which the watchdog ends a rank without progress; it
+spares a rank for which VERDICT has come, because a launcher ends all ranks with the first one.
+First operations, which connect the ranks while a case is prepared, have a limit of their own
+(connecting.py). What has no deadline is left to the watchdog: making communicators, and collecting
+outcomes.
 
-If all ranks have answered, they complete what only some of them had started, and MPI_Finalize returns. A launch that
-has lost a rank ends by MPI_Abort after its results are written, because MPI_Finalize would wait for that rank.
+If all ranks have answered, they complete what only some of them had started, and MPI_Finalize
+returns. A launch that has lost a rank ends by MPI_Abort after its results are written, because
+MPI_Finalize would wait for that rank.
 """
 
 import re
@@ -74,7 +77,8 @@ class DeadlineSync:
         self._sends: list[MPI.Request] = []  # a stalled rank may never receive them
         self._barriers: list[MPI.Request] = []  # those that are pending after a stall
         self._barriers_started = 0
-        # The last two waits: the last one alone does not show whether this rank waited or was waited for.
+        # The last two waits: the last one alone does not show whether this rank waited or was
+        # waited for.
         self._recent_waits_s = 0.0, 0.0
 
     def barrier(self, limit_s: float | None = None) -> None:
@@ -111,17 +115,22 @@ class DeadlineSync:
         self._check_peers()  # the last rank passes the barrier even if the others have stopped
 
     def wait(
-        self, done: Callable[[], bool], complaint: Callable[[], str | None], what: str = "NCCL",
+        self,
+        done: Callable[[], bool],
+        complaint: Callable[[], str | None],
+        what: str = "NCCL",
         limit_s: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Wait until ``done()``; the arguments are those of ``poll_until``, with LIMIT of the timeout by default.
 
         Raises:
-            StalledError: if the limit expires, another rank stops, or ``complaint()`` returns a reason.
+            StalledError: if the limit expires, another rank stops, or ``complaint()`` returns a
+                reason.
         """
 
         def failure() -> str | None:
-            if reason := complaint():  # before the peers: this rank's own error is the better reason
+            # before the peers: this rank's own error is the better reason
+            if reason := complaint():
                 return f"{reason} at {self.rank_names()[self.ranks.comm.rank]}"
             self._check_peers()
             return None
@@ -166,13 +175,16 @@ class DeadlineSync:
             try:
                 poll_until(self.verdict_has_come, no_error, 2 * self.answer_s)
             except StalledError:
-                raise StalledError(f"{names[0]} has stalled, which keeps the results: {error}") from None
+                raise StalledError(
+                    f"{names[0]} has stalled, which keeps the results: {error}"
+                ) from None
             reports = comm.recv(source=0, tag=VERDICT)
         if comm.rank not in reports:
             raise ExcludedError
         present = sorted(reports)
         lost = [rank for rank in range(comm.size) if rank not in reports]
-        # It needs no other ranks. It is used even if all have answered: they have used the old one unequally.
+        # It needs no other ranks. It is used even if all have answered: they have used the old one
+        # unequally.
         remaining = comm.Create_group(comm.Get_group().Incl(present))
         if not lost:
             self._complete()
@@ -191,14 +203,22 @@ class DeadlineSync:
             poll_until(all_answered, no_error, self.answer_s)
         return reports
 
-    def _description(self, reports: Mapping[int, Report], names: Sequence[str], lost: Sequence[int]) -> str:
+    def _description(
+        self, reports: Mapping[int, Report], names: Sequence[str], lost: Sequence[int]
+    ) -> str:
         *_, cause = max(_rank_of_cause(report) for report in reports.values())
         if lost:
-            lost_names, others = (" and ".join(names[rank] for rank in some) for some in (lost, sorted(reports)))
+            lost_names, others = (
+                " and ".join(names[rank] for rank in some) for some in (lost, sorted(reports))
+            )
             return f"{lost_names} stalled: {cause}; no answer in {self.answer_s:.3g} s; {others} continued without it"
         longest = max(waited for _, waited, _ in reports.values())
         late = {rank: longest - waited for rank, (saw, waited, _) in reports.items() if not saw}
-        delays = [f"{names[rank]}, at least {s:.1f} s" for rank, s in sorted(late.items()) if s > longest / 2]
+        delays = [
+            f"{names[rank]}, at least {s:.1f} s"
+            for rank, s in sorted(late.items())
+            if s > longest / 2
+        ]
         if delays:
             return f"{' and '.join(delays)} after the others: {cause}; it has returned, and all ranks continued"
         return f"{cause}; all ranks answered and continued"
@@ -219,14 +239,16 @@ class DeadlineSync:
     def rank_names(self) -> list[str]:
         """Return a name for each rank: its rank in MPI_COMM_WORLD and its host."""
         numbers = launcher_numbers(self.ranks.comm)
-        return [f"rank {n} on {host}" for n, (host, _) in zip(numbers, self.ranks.node_ids, strict=True)]
+        return [
+            f"rank {n} on {host}" for n, (host, _) in zip(numbers, self.ranks.node_ids, strict=True)
+        ]
 
 
 def _rank_of_cause(report: Report) -> tuple[bool, bool, bool, float, str]:
     """Return how well a report explains the stall, for comparisons, and its error.
 
-    A rank that saw the stall itself, or has warnings of NCCL, knows more than one that another rank stopped, and its
-    own error more than that of a peer; then come warnings, and the longest wait.
+    A rank that saw the stall itself, or has warnings of NCCL, knows more than one that another rank
+    stopped, and its own error more than that of a peer; then come warnings, and the longest wait.
     """
     saw_it, waited_s, error = report
     is_warned = LAST_WARNINGS in error

@@ -1,8 +1,8 @@
 """The times of a block of iterations, gathered from all ranks and summarised.
 
-Up to SAMPLES_AT_ONCE they are gathered at rank 0. More would fill its memory, and all ranks would wait while it
-summarises them: then several ranks gather some iterations each, and send rank 0 the summaries, with the times of the
-ranks that are kept.
+Up to SAMPLES_AT_ONCE they are gathered at rank 0. More would fill its memory, and all ranks would
+wait while it summarises them: then several ranks gather some iterations each, and send rank 0 the
+summaries, with the times of the ranks that are kept.
 """
 
 from typing import Any, cast
@@ -19,7 +19,9 @@ SAMPLES_AT_ONCE = 1 << 18
 SUMMARY_TAG = 1 << 10
 
 
-def summarise(comm: MPI.Intracomm, times_ns: NDArray[np.int64], rule: SummaryRule, iterations: int) -> CaseTimes | None:
+def summarise(
+    comm: MPI.Intracomm, times_ns: NDArray[np.int64], rule: SummaryRule, iterations: int
+) -> CaseTimes | None:
     """Return the summary of the times of all ranks at rank 0, None elsewhere; all ranks call this together.
 
     Args:
@@ -39,7 +41,8 @@ def summarise(comm: MPI.Intracomm, times_ns: NDArray[np.int64], rule: SummaryRul
         received = None
         if comm.rank == root:
             received = np.empty((comm.size, *piece.shape), np.int64)
-        requests.append((comm.Igather(piece, received, root), piece))  # MPI reads the piece until it is sent
+        # MPI reads the piece until it is sent
+        requests.append((comm.Igather(piece, received, root), piece))
         if received is not None:
             gathered = received
     MPI.Request.Waitall([request for request, _ in requests])

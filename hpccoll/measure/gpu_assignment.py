@@ -26,16 +26,21 @@ BASE_TRANSPORT = "staged"
 """The transport whose only requirement is a GPU."""
 
 LOCAL_RANKS = (
-    "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "PMI_LOCAL_RANK",
-    "PALS_LOCAL_RANKID", "SLURM_LOCALID",
-)  # fmt: skip
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "PMI_LOCAL_RANK",
+    "PALS_LOCAL_RANKID",
+    "SLURM_LOCALID",
+)
 """The variables in which launchers give a rank its local rank. Slurm's comes last, because mpiexec inherits it."""
 
 
 CONNECTIONS, MAX_CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS", "32"
-"""The variable of the number of hardware queues into which CUDA maps streams, and its largest value; the default is 8
-(CUDA C++ Programming Guide, Environment Variables). Streams that share a queue wait for one another. A training step
-may have more than 8, and an operation of NCCL in front of a queue waits for a peer, which may have another in front."""
+"""The variable of the number of hardware queues into which CUDA maps streams, and its largest
+value; the default is 8 (CUDA C++ Programming Guide, Environment Variables). Streams that share a
+queue wait for one another. A training step may have more than 8, and an operation of NCCL in front
+of a queue waits for a peer, which may have another in front."""
 
 FIRST_NCCL_THAT_SHARES = (2, 30)
 """The first version of NCCL that lets ranks share a GPU."""
@@ -45,9 +50,10 @@ FIRST_NCCL_THAT_SHARES = (2, 30)
 class NcclDevice:
     """The GPU of a rank as NCCL sees it.
 
-    ``host`` is NCCL_HOSTID if it is set, else the node; ``bus`` is the PCI address, which the slices of a GPU have in
-    common, and ``uuid`` that of its GPU or slice, or the address if the driver reports none; ``version`` is that of
-    NCCL, empty if unknown; ``may_share`` is whether NCCL_MULTI_RANK_GPU_ENABLE is set.
+    ``host`` is NCCL_HOSTID if it is set, else the node; ``bus`` is the PCI address, which the
+    slices of a GPU have in common, and ``uuid`` that of its GPU or slice, or the address if the
+    driver reports none; ``version`` is that of NCCL, empty if unknown; ``may_share`` is whether
+    NCCL_MULTI_RANK_GPU_ENABLE is set.
     """
 
     node: str
@@ -61,9 +67,9 @@ class NcclDevice:
 def reason_nccl_refuses(devices: Sequence[NcclDevice]) -> str | None:
     """Return the reason why NCCL refuses a communicator of ranks with these GPUs, because some share one; else None.
 
-    Up to 2.29 NCCL refuses two ranks of one host whose GPUs have the same bus address, and only they notice it; from
-    2.30 on it refuses two of the same UUID, unless NCCL_MULTI_RANK_GPU_ENABLE is set (initTransportsRank in
-    src/init.cc of 2.28.9 and 2.30.7).
+    Up to 2.29 NCCL refuses two ranks of one host whose GPUs have the same bus address, and only
+    they notice it; from 2.30 on it refuses two of the same UUID, unless NCCL_MULTI_RANK_GPU_ENABLE
+    is set (initTransportsRank in src/init.cc of 2.28.9 and 2.30.7).
     """
     version = min((device.version for device in devices if device.version), default=())
     shares = version >= FIRST_NCCL_THAT_SHARES
@@ -77,7 +83,10 @@ def reason_nccl_refuses(devices: Sequence[NcclDevice]) -> str | None:
         return None
     nodes = [*dict.fromkeys(device.node for device in sharing)]
     slices = len(nodes) == 1 and len({device.uuid for device in sharing}) == len(sharing)
-    where = f"GPU {sharing[0].bus} of {' and '.join(nodes)}" + ", which have the same NCCL_HOSTID" * (len(nodes) > 1)
+    where = (
+        f"GPU {sharing[0].bus} of {' and '.join(nodes)}"
+        + ", which have the same NCCL_HOSTID" * (len(nodes) > 1)
+    )
     if slices:
         what = f"use slices of {where}, which NCCL takes for one GPU"
     else:
@@ -91,11 +100,13 @@ def reason_nccl_refuses(devices: Sequence[NcclDevice]) -> str | None:
 def assign_gpu_before_mpi() -> None:
     """Select the GPU of this rank before MPI_Init, because some libraries bind to the current GPU then.
 
-    Cray MPICH, MVAPICH and UCC do so. CUDA, which starts here, gets as many connections as it can have, unless the
-    user has set their number.
+    Cray MPICH, MVAPICH and UCC do so. CUDA, which starts here, gets as many connections as it can
+    have, unless the user has set their number.
     """
     os.environ.setdefault(CONNECTIONS, MAX_CONNECTIONS)
-    local_rank = next((os.environ[name] for name in LOCAL_RANKS if os.environ.get(name, "").isdigit()), None)
+    local_rank = next(
+        (os.environ[name] for name in LOCAL_RANKS if os.environ.get(name, "").isdigit()), None
+    )
     if local_rank is not None and not gpu.missing_for_gpu(BASE_TRANSPORT):
         select_gpu(int(local_rank) % gpu.device_count())
 
@@ -114,14 +125,16 @@ class RankGpus:
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
         self._launched_local_rank = ranks.local_rank
-        self.pair: GpuPair | None = None  # what a launch of its own has found between nodes; None if there was none
+        # what a launch of its own has found between nodes; None if there was none
+        self.pair: GpuPair | None = None
         self._missing: dict[tuple[str, str], str | None] = {}
 
     def subset(self, ranks: Ranks) -> "RankGpus":
         """Return the GPUs of some of the ranks, which have numbers of their own and keep their GPUs."""
         remaining = copy(self)
         remaining.ranks = ranks
-        for name in ("ranks_on_gpu", "node_view", "monitor", "sharing_refusal"):  # counted and opened again
+        # counted and opened again
+        for name in ("ranks_on_gpu", "node_view", "monitor", "sharing_refusal"):
             remaining.__dict__.pop(name, None)
         return remaining
 
@@ -166,7 +179,9 @@ class RankGpus:
             self._missing[key] = first_reason(self.ranks.comm, gpu.missing_for_gpu(*key))
             if self._missing[key] is None and transport == "mpi":
                 not_aware = f"MPI is not CUDA-aware: {self.verdict.description}; do: transport nccl or staged"
-                self._missing[key] = first_reason(self.ranks.comm, None if self.verdict.aware else not_aware)
+                self._missing[key] = first_reason(
+                    self.ranks.comm, None if self.verdict.aware else not_aware
+                )
                 self._missing[key] = self._missing[key] or self._failure_between_nodes
         return self._missing[key] or (self.sharing_refusal if transport == "nccl" else None)
 
@@ -193,10 +208,13 @@ class RankGpus:
         settings = {name: value for _, name, value in reversed(nccl_settings())}
         bus = self.gpu_of_rank.id
         own = NcclDevice(
-            node=node_name(), host=settings.get("NCCL_HOSTID", self.ranks.node_id), bus=bus,
-            uuid=gpu.device_uuid(self.gpu_of_rank.number) or bus, version=gpu.loaded_nccl_version() or (),
+            node=node_name(),
+            host=settings.get("NCCL_HOSTID", self.ranks.node_id),
+            bus=bus,
+            uuid=gpu.device_uuid(self.gpu_of_rank.number) or bus,
+            version=gpu.loaded_nccl_version() or (),
             may_share=settings.get(NCCL_GPU_SHARING_VARIABLE, "") not in ("", "0"),
-        )  # fmt: skip
+        )
         return reason_nccl_refuses(self.ranks.comm.allgather(own))
 
     def assumed(self, case: "Case") -> str | None:
@@ -216,8 +234,11 @@ class RankGpus:
         from hpccoll.transports.mpi import cuda_aware
 
         first = self.ranks.local_rank == 0
-        verdicts = self.ranks.comm.allgather(cuda_aware.cuda_aware_verdict(self.number) if first else None)
-        by_node = dict(zip(reversed(self.ranks.node_ids), reversed(verdicts), strict=True))  # the first rank's wins
+        verdicts = self.ranks.comm.allgather(
+            cuda_aware.cuda_aware_verdict(self.number) if first else None
+        )
+        # the first rank's wins
+        by_node = dict(zip(reversed(self.ranks.node_ids), reversed(verdicts), strict=True))
         return cast("CudaAwareVerdict", by_node[self.ranks.node_id])
 
     @cached_property
@@ -240,11 +261,16 @@ class RankGpus:
         from hpccoll.host.gpu_facts import gpu_facts, is_near
 
         bus = gpu.device_bus(self.number)
-        near = [{"distance": each.distance, "names": each.nics} for each in read_sysfs_topology({0: bus})]
+        near = [
+            {"distance": each.distance, "names": each.nics}
+            for each in read_sysfs_topology({0: bus})
+        ]
         return {
-            "gpu": {**gpu_facts(bus), "nics": next(iter(near), None)}, "uuid": gpu.device_uuid(self.number),
-            "near": is_near(bus, os.sched_getaffinity(0)), "visible": gpu.device_count(),
-        }  # fmt: skip
+            "gpu": {**gpu_facts(bus), "nics": next(iter(near), None)},
+            "uuid": gpu.device_uuid(self.number),
+            "near": is_near(bus, os.sched_getaffinity(0)),
+            "visible": gpu.device_count(),
+        }
 
     @property
     def _between_nodes(self) -> str:
@@ -264,7 +290,9 @@ class RankGpus:
         # The verdict comes first, because its child process uses the GPU.
         about: dict[str, Any] = {}
         if "mpi" in transports:
-            about["cuda_aware_mpi"] = asdict(replace(self.verdict, between_nodes=self._between_nodes))
+            about["cuda_aware_mpi"] = asdict(
+                replace(self.verdict, between_nodes=self._between_nodes)
+            )
         if "nccl" in transports and not self.missing_for("nccl"):
             version = ".".join(map(str, gpu.loaded_nccl_version() or ()))
             about["nccl"] = {"version": version, "files": loaded_nccl_files()}
@@ -280,7 +308,12 @@ class RankGpus:
         from hpccoll.host.gpu_facts import gpu_facts
 
         facts = gpu_facts(self.gpu_of_rank.id)
-        own = facts["nvlink_domain"], facts["name"] is not None, self.ranks.node_id, gpu.loaded_nccl_version()
+        own = (
+            facts["nvlink_domain"],
+            facts["name"] is not None,
+            self.ranks.node_id,
+            gpu.loaded_nccl_version(),
+        )
         domains, reported, nodes, versions = zip(*self.ranks.comm.allgather(own), strict=True)
         oldest = min(filter(None, versions), default=None)
         sizes = Counter(domains if all(domains) else nodes).values()

@@ -1,7 +1,8 @@
 """Whether the GPU of a rank answers: a child process asks, because a sick one may hold its process for ever.
 
-``python -m hpccoll.measure.gpu_liveness NUMBER`` is that process: it starts CUDA, reads the facts of all GPUs from
-NVML, and makes a context on its own one. Errors are left to those who need the GPU; here only time counts.
+``python -m hpccoll.measure.gpu_liveness NUMBER`` is that process: it starts CUDA, reads the facts
+of all GPUs from NVML, and makes a context on its own one. Errors are left to those who need the
+GPU; here only time counts.
 """
 
 import ctypes
@@ -22,7 +23,9 @@ KILL_S = 1.0
 PROGRAM = sys.executable, "-m", "hpccoll.measure.gpu_liveness"
 
 
-def reason_gpu_hangs(local_rank: int, limit_s: float = LIMIT_S, program: Sequence[str] = PROGRAM) -> str | None:
+def reason_gpu_hangs(
+    local_rank: int, limit_s: float = LIMIT_S, program: Sequence[str] = PROGRAM
+) -> str | None:
     """Return why a rank must not use its GPU, because the driver does not answer in time; None if it does.
 
     Args:
@@ -33,7 +36,10 @@ def reason_gpu_hangs(local_rank: int, limit_s: float = LIMIT_S, program: Sequenc
     if not gpu.has_driver():
         return None
     child = subprocess.Popen(
-        [*program, str(local_rank)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*program, str(local_rank)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         child.wait(limit_s)
@@ -53,7 +59,8 @@ def main(local_rank: int) -> None:
     if count:
         driver = ctypes.CDLL("libcuda.so.1")
         context = ctypes.c_void_p()
-        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), local_rank % count)  # CUdevice is the number
+        # CUdevice is the number
+        driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), local_rank % count)
 
 
 if __name__ == "__main__":

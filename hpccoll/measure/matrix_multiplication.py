@@ -34,7 +34,9 @@ class Gemm(ComputingThread):
 
     def _multiply(self, products: Products) -> None:
         for rows, number in products:
-            a, b, c = (matrix[: rows * rows].reshape(rows, rows) for matrix in (self._a, self._b, self._c))
+            a, b, c = (
+                matrix[: rows * rows].reshape(rows, rows) for matrix in (self._a, self._b, self._c)
+            )
             for _ in range(number):
                 if self._closed:
                     return

@@ -43,9 +43,14 @@ MPI4PY_VALUES = {
 }
 """The values of the variables MPI4PY_RC_* that are not 0 or 1, from the documentation of ``mpi4py.rc``."""
 
-RANKS_OF_NODE_VARIABLES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
-"""The variables in which launchers give the number of ranks on this node: those of MPICH, Open MPI and srun. That of
-srun may be a list such as ``2(x3),1``, which begins with the number of the first node."""
+RANKS_OF_NODE_VARIABLES = (
+    "MPI_LOCALNRANKS",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "SLURM_STEP_TASKS_PER_NODE",
+)
+"""The variables in which launchers give the number of ranks on this node: those of MPICH, Open MPI
+and srun. That of srun may be a list such as ``2(x3),1``, which begins with the number of the first
+node."""
 LAUNCHERS = {
     "PMI_SIZE": "mpiexec of MPICH",
     "OMPI_COMM_WORLD_SIZE": "mpirun of Open MPI",
@@ -59,8 +64,9 @@ STDERR = 2
 def start_deadline() -> None:
     """Exit with a traceback if the deadline passes before ``cancel_deadline``.
 
-    MPI_Init and MPI_Finalize have no timeout: if one rank never starts, all others wait until the job's time limit. A
-    Python thread cannot interrupt them, because MPI holds the GIL; the thread of faulthandler does not need it.
+    MPI_Init and MPI_Finalize have no timeout: if one rank never starts, all others wait until the
+    job's time limit. A Python thread cannot interrupt them, because MPI holds the GIL; the thread
+    of faulthandler does not need it.
 
     Raises:
         BadInputError: if the variable is not a number of seconds.
@@ -89,13 +95,14 @@ def deadline() -> Iterator[None]:
 class StopSignal:
     """Keeps the first signal that requests an end; the current round of a case is finished before.
 
-    With ``sbatch --signal=USR1@60`` Slurm sends SIGUSR1 60 s before the time limit. On Ctrl-C the launcher sends SIGINT
-    (srun with -X).
+    With ``sbatch --signal=USR1@60`` Slurm sends SIGUSR1 60 s before the time limit. On Ctrl-C the
+    launcher sends SIGINT (srun with -X).
     """
 
     def __init__(self) -> None:
         self.signal = 0
-        signal.signal(signal.SIGUSR1, self._record)  # before MPI starts: the default action ends this process
+        # before MPI starts: the default action ends this process
+        signal.signal(signal.SIGUSR1, self._record)
 
     @contextmanager
     def measuring(self) -> Iterator[None]:
@@ -117,9 +124,10 @@ class StopSignal:
 def default_thread_level(device: str) -> str:
     """Return the thread level to request from MPI, ``funneled`` or ``multiple``.
 
-    Only the main thread of a rank calls MPI, except on GPUs, where the watchdog's thread looks for messages of other
-    ranks. With ``funneled`` MPICH takes half as long for small messages as with ``multiple``. But its blocking calls
-    then never yield: with four ranks on two cores an all-reduce of 8 bytes took 7.9 ms, and 0.02 ms with ``multiple``.
+    Only the main thread of a rank calls MPI, except on GPUs, where the watchdog's thread looks for
+    messages of other ranks. With ``funneled`` MPICH takes half as long for small messages as with
+    ``multiple``. But its blocking calls then never yield: with four ranks on two cores an
+    all-reduce of 8 bytes took 7.9 ms, and 0.02 ms with ``multiple``.
     """
     # All hosts of a testbed share the CPUs of one machine.
     ranks = count_ranks(RANKS_OF_NODE_VARIABLES if testbed_facts() is None else LAUNCHERS)
@@ -141,7 +149,8 @@ def start_mpi(device: str) -> "MPI.Intracomm":
     import mpi4py
 
     mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
-    warnings.filterwarnings("ignore", r"\s*suspicious MPI", RuntimeWarning)  # on every rank, in three lines
+    # on every rank, in three lines
+    warnings.filterwarnings("ignore", r"\s*suspicious MPI", RuntimeWarning)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("error", "mpi4py.rc", RuntimeWarning)
@@ -149,15 +158,20 @@ def start_mpi(device: str) -> "MPI.Intracomm":
     except RuntimeWarning as error:  # "mpi4py.rc.thread_level: unexpected value 'x'"
         option = str(error).split(":")[0].removeprefix("mpi4py.rc.").upper()
         expected = MPI4PY_VALUES.get(option, "0 or 1")
-        raise BadInputError(f"MPI4PY_RC_{option}", os.environ.get(f"MPI4PY_RC_{option}"), expected) from None
+        raise BadInputError(
+            f"MPI4PY_RC_{option}", os.environ.get(f"MPI4PY_RC_{option}"), expected
+        ) from None
     except (ImportError, RuntimeError) as error:
         remedy = "pip install 'hpccoll[local]', or load your site's MPI module"
-        raise UnusableError("MPI library", f"mpi4py can load none; do: {remedy} ({error})") from None
+        raise UnusableError(
+            "MPI library", f"mpi4py can load none; do: {remedy} ({error})"
+        ) from None
     vendor, version = MPI.get_vendor()
     if vendor in MPICH_FAMILY and "OMPI_COMM_WORLD_SIZE" in os.environ:
         library = f"{vendor} {'.'.join(map(str, version))}"
         raise UnusableError(
-            "launcher", f"mpiexec is Open MPI's, but the library is {library}; do: use the library's mpiexec"
+            "launcher",
+            f"mpiexec is Open MPI's, but the library is {library}; do: use the library's mpiexec",
         )
     remove_abandoned_files()  # a full /dev/shm would end MPI_Init by a signal
     if vendor == "MPICH":
@@ -203,7 +217,9 @@ def _late_init_named() -> Iterator[None]:
             import subprocess  # the other ranks start no process
 
             with suppress(OSError):  # its input ends with this process, too
-                stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+                stack.enter_context(
+                    subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+                )
         yield
 
 
@@ -230,7 +246,8 @@ def check_launch(comm: "MPI.Intracomm") -> None:
 def _warn_of_shared_memory() -> None:
     """Print that shared memory is small, on the first rank of each launcher's process that comes here.
 
-    MPICH may die of a signal in MPI_Init, which prints nothing, and a rank that dies ends those that come later.
+    MPICH may die of a signal in MPI_Init, which prints nothing, and a rank that dies ends those
+    that come later.
     """
     memory = SharedMemorySpace.read()
     ranks = count_ranks(RANKS_OF_NODE_VARIABLES)
@@ -247,7 +264,8 @@ def _is_first(subject: str) -> bool:
     claim = socket(AF_UNIX)
     _CLAIMS.append(claim)  # it ends with this process
     try:
-        claim.bind(f"\0hpccoll-{os.getppid()}-{subject}")  # an abstract name (unix(7)): no file stays
+        # an abstract name (unix(7)): no file stays
+        claim.bind(f"\0hpccoll-{os.getppid()}-{subject}")
     except OSError:
         return False
     return True
@@ -284,4 +302,9 @@ def finalize_mpi(code: int) -> int:
 def is_connected() -> bool:
     """Return whether MPI is initialised with more than one rank, and not ended."""
     mpi = sys.modules.get("mpi4py.MPI")
-    return mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized() and mpi.COMM_WORLD.size > 1
+    return (
+        mpi is not None
+        and mpi.Is_initialized()
+        and not mpi.Is_finalized()
+        and mpi.COMM_WORLD.size > 1
+    )

@@ -1,13 +1,16 @@
 """A relay between MPICH and Slurm's pmi2 that limits the length of published values to what Slurm can read.
 
-MPICH publishes the address of a rank in one-line requests, ``cmd=put kvsname=... key=... value=...``. A value is as
-long as the server allows: 1024 bytes. Slurm's plugin reads at most 1024 bytes for the whole request
-(src/plugins/mpi/pmi2/pmi1.c: handle_pmi1_cmd). MPICH with UCX publishes 4096 bytes
-(src/mpid/ch4/netmod/ucx/ucx_init.c: MPIDI_UCX_comm_addr_exchange), the address and the memory behind it, in hexadecimal
-without runs of zeros. The content of that memory therefore decides whether a line is too long; it is the same in every
-launch of a program in an environment. If a line is too long, MPI_Init fails or waits for ever.
+MPICH publishes the address of a rank in one-line requests,
+``cmd=put kvsname=... key=... value=...``. A value is as long as the server allows: 1024 bytes.
+Slurm's plugin reads at most 1024 bytes for the whole request (src/plugins/mpi/pmi2/pmi1.c:
+handle_pmi1_cmd). MPICH with UCX publishes 4096 bytes (src/mpid/ch4/netmod/ucx/ucx_init.c:
+MPIDI_UCX_comm_addr_exchange), the address and the memory behind it, in hexadecimal without runs of
+zeros. The content of that memory therefore decides whether a line is too long; it is the same in
+every launch of a program in an environment. If a line is too long, MPI_Init fails or waits for
+ever.
 
-A relay process forwards the traffic in both directions, and lowers the maximum length in the server's answer.
+A relay process forwards the traffic in both directions, and lowers the maximum length in the
+server's answer.
 """
 
 import os
@@ -39,13 +42,20 @@ RANK_VARIABLES = "PMI", "SLURM", "HPCCOLL"
 def shorten_values(environment: Mapping[str, str] = os.environ) -> None:
     """Start the relay if the launcher is Slurm's pmi2; call it before MPI_Init."""
     number = environment.get("PMI_FD", "")
-    if environment.get("SLURM_MPI_TYPE") != "pmi2" or not number.isdigit() or not _is_socket(int(number)):
+    if (
+        environment.get("SLURM_MPI_TYPE") != "pmi2"
+        or not number.isdigit()
+        or not _is_socket(int(number))
+    ):
         return
     rank, between = socket.socketpair()
     between.set_inheritable(True)
     os.set_inheritable(int(number), True)
-    quiet = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]  # nothing waits for it
-    own = {name: value for name, value in environment.items() if not name.startswith(RANK_VARIABLES)}
+    # nothing waits for it
+    quiet = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in range(3)]
+    own = {
+        name: value for name, value in environment.items() if not name.startswith(RANK_VARIABLES)
+    }
     program = [sys.executable, "-P", "-s", "-S", __file__, str(between.fileno()), number]
     os.posix_spawn(sys.executable, program, own, file_actions=quiet, setsigmask=IGNORED_SIGNALS)
     between.close()
@@ -71,7 +81,9 @@ def relay(rank: socket.socket, server: socket.socket) -> None:
                 data = os.read(key.fd, READ_BYTES)
                 if not data:
                     return
-                key.data.sendall(data if key.fileobj is rank else VALUE_LENGTH.sub(_cap_value_length, data))
+                key.data.sendall(
+                    data if key.fileobj is rank else VALUE_LENGTH.sub(_cap_value_length, data)
+                )
 
 
 def _cap_value_length(found: re.Match[bytes]) -> bytes:

@@ -1,7 +1,8 @@
 """Port traffic: the bytes and events that the counters of network ports record during a pass of operations.
 
-Some drivers update their counters once per second only (e1000e, bnxt_en). A pass may end before they do, and the
-measured bytes are then too few or none; the report shows them next to the predicted bytes.
+Some drivers update their counters once per second only (e1000e, bnxt_en). A pass may end before
+they do, and the measured bytes are then too few or none; the report shows them next to the
+predicted bytes.
 """
 
 import time
@@ -12,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from hpccoll.cases.case import PASS_S, SETTLE_S
-from hpccoll.host.network_ports import DATA_WORD_BYTES, RECEIVED, SATURATED, SENT, Counters, NetworkPort, read_counters
+from hpccoll.host.network_ports import (
+    DATA_WORD_BYTES,
+    RECEIVED,
+    SATURATED,
+    SENT,
+    Counters,
+    NetworkPort,
+    read_counters,
+)
 from hpccoll.measure.timing_loop import RankProgress, RankSync, Samples, TimedOperation
 
 CounterChanges = Mapping[tuple[str, str], int | None]
@@ -44,8 +53,8 @@ def sum_over_ports(changes: CounterChanges, name: str) -> int | None:
 
 
 MAX_ITERATIONS = 1000
-"""The maximum number of iterations of a pass. The bytes of two barriers are then about a thousandth of those of the
-small messages."""
+"""The maximum number of iterations of a pass. The bytes of two barriers are then about a thousandth
+of those of the small messages."""
 
 
 def pass_iterations(samples: Samples) -> int:
@@ -61,12 +70,16 @@ def median_s(samples: Samples) -> float:
 
 
 def count_traffic(
-    operation: TimedOperation, sync: RankSync, iterations: int, progress: RankProgress, ports: tuple[NetworkPort, ...]
+    operation: TimedOperation,
+    sync: RankSync,
+    iterations: int,
+    progress: RankProgress,
+    ports: tuple[NetworkPort, ...],
 ) -> CounterChanges:
     """Run ``iterations`` of an operation, untimed, and return the counter changes; all ranks call this together.
 
-    No barriers separate the iterations, because nothing is timed. ``ports`` are those whose counters this rank reads,
-    none on most ranks.
+    No barriers separate the iterations, because nothing is timed. ``ports`` are those whose
+    counters this rank reads, none on most ranks.
     """
     progress.enter("waiting for the other ranks to count bytes")
     sync.barrier()
@@ -77,11 +90,13 @@ def count_traffic(
         operation.reset()
         operation.run()
     sync.barrier()
-    # All ranks sleep, so that none sends. Only a few frames, acknowledgements of TCP, may arrive later than that.
+    # All ranks sleep, so that none sends. Only a few frames, acknowledgements of TCP, may arrive
+    # later than that.
     time.sleep(SETTLE_S)
     changes = counter_changes(before, read_counters(ports))
     for port in ports:
-        if port.has_uncounted_bytes:  # its counters miss some bytes: what they say is not known to be all
+        # its counters miss some bytes: what they say is not known to be all
+        if port.has_uncounted_bytes:
             changes |= {(port.name, SENT): None, (port.name, RECEIVED): None}
     return changes
 
@@ -99,15 +114,21 @@ class PortTraffic:
 
     def by_port(self, name: str, ports: Sequence[str]) -> tuple[tuple[float | None, ...], ...]:
         """Return the increase of a counter per operation, [node][port]."""
-        return tuple(tuple(self._per_operation(node.get((port, name))) for port in ports) for node in self.changes)
+        return tuple(
+            tuple(self._per_operation(node.get((port, name))) for port in ports)
+            for node in self.changes
+        )
 
     def results(self, ports: Sequence[str]) -> dict[str, Any]:
         """Return the results of a case by their names; ``ports`` are those of the attempt."""
         return {
-            "wire_bytes_measured": self.sent, "counters": self.counters,
-            "wire_sent": self.per_node(SENT), "wire_received": self.per_node(RECEIVED),
-            "port_sent": self.by_port(SENT, ports), "port_received": self.by_port(RECEIVED, ports),
-        }  # fmt: skip
+            "wire_bytes_measured": self.sent,
+            "counters": self.counters,
+            "wire_sent": self.per_node(SENT),
+            "wire_received": self.per_node(RECEIVED),
+            "port_sent": self.by_port(SENT, ports),
+            "port_received": self.by_port(RECEIVED, ports),
+        }
 
     def _per_operation(self, value: int | None) -> float | None:
         if value is None:
@@ -128,7 +149,15 @@ class PortTraffic:
     @property
     def counters(self) -> dict[str, int | None]:
         """The increases of all other counters over all hosts and the whole pass, with the number of operations."""
-        names = dict.fromkeys(name for node in self.changes for _, name in node if name not in (SENT, RECEIVED))
-        nodes = {name: [node for node in self.changes if any(name == each for _, each in node)] for name in names}
-        totals = {name: _sum(sum_over_ports(node, name) for node in having) for name, having in nodes.items()}
+        names = dict.fromkeys(
+            name for node in self.changes for _, name in node if name not in (SENT, RECEIVED)
+        )
+        nodes = {
+            name: [node for node in self.changes if any(name == each for _, each in node)]
+            for name in names
+        }
+        totals = {
+            name: _sum(sum_over_ports(node, name) for node in having)
+            for name, having in nodes.items()
+        }
         return {"operations": self.operations, **totals}

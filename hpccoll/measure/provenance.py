@@ -16,17 +16,28 @@ if TYPE_CHECKING:
     from hpccoll.store.raw_results import Attempt
 
 
-def gather_attempt(ranks: Ranks, number: int, gpu: Mapping[str, Any], aggregators: int = 0) -> "Attempt":
+def gather_attempt(
+    ranks: Ranks, number: int, gpu: Mapping[str, Any], aggregators: int = 0
+) -> "Attempt":
     """Return the record of an attempt; all ranks call this together and get the same one.
 
     ``gpu`` is the record of this rank's GPU (``RankGpus.provenance``).
     """
     report = RankReport(
-        node_name(), boot_id(), rack_name(), os.getpid(), frozenset(os.sched_getaffinity(0)), cpu_quotas(),
-        cpu=f"{os.cpu_count()} CPUs of {cpu_model()}", testbed=testbed_facts(), ports=_ports_of_host(ranks), gpu=gpu,
-    )  # fmt: skip
+        node_name(),
+        boot_id(),
+        rack_name(),
+        os.getpid(),
+        frozenset(os.sched_getaffinity(0)),
+        cpu_quotas(),
+        cpu=f"{os.cpu_count()} CPUs of {cpu_model()}",
+        testbed=testbed_facts(),
+        ports=_ports_of_host(ranks),
+        gpu=gpu,
+    )
     reports = ranks.comm.gather(report)
-    return ranks.run_at_root(lambda: _assembled(reports or (), number, aggregators))  # rank 0 has those of all
+    # rank 0 has those of all
+    return ranks.run_at_root(lambda: _assembled(reports or (), number, aggregators))
 
 
 def _ports_of_host(ranks: Ranks) -> Sequence[Mapping[str, object]]:

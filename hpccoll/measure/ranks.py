@@ -41,9 +41,12 @@ class Ranks:
 
     def __init__(self, comm: MPI.Intracomm) -> None:
         self.comm = comm
-        locations: list[tuple[tuple[str, str], str]] = comm.allgather(((node_name(), boot_id()), rack_name()))
+        locations: list[tuple[tuple[str, str], str]] = comm.allgather(
+            ((node_name(), boot_id()), rack_name())
+        )
         self.node_ids = [node_id for node_id, _ in locations]  # [rank]
-        self.racks = [rack for _, rack in locations]  # [rank], by Slurm's topology; empty without one
+        # of shape [rank], by Slurm's topology; empty without one
+        self.racks = [rack for _, rack in locations]
         self.ranks_by_node = Counter(self.node_ids)  # in the order of the first rank of each node
 
     @property
@@ -59,14 +62,22 @@ class Ranks:
     def layout(self, aggregators: int) -> Layout:
         """Return the layout of the ranks; the last ``aggregators`` of them are aggregators."""
         node, rack = (
-            tuple(map({place: number for number, place in enumerate(dict.fromkeys(places))}.__getitem__, places))
+            tuple(
+                map(
+                    {
+                        place: number for number, place in enumerate(dict.fromkeys(places))
+                    }.__getitem__,
+                    places,
+                )
+            )
             for places in (self.node_ids, self.racks)
         )
         return Layout(node, rack, aggregators=aggregators)
 
     def barrier(self) -> None:
-        # Ranks leave MPICH's MPI_Barrier up to 1.0 us apart (2 ranks of one node), and this one 0.2 to 0.3 us apart;
-        # the rank that starts first waits for the difference within the timed operation.
+        # Ranks leave MPICH's MPI_Barrier up to 1.0 us apart (2 ranks of one node), and this one 0.2
+        # to 0.3 us apart; the rank that starts first waits for the difference within the timed
+        # operation.
         request = self.comm.Ibarrier()
         while not request.Test():
             os.sched_yield()
@@ -175,7 +186,8 @@ def abort_job(comm: MPI.Intracomm, streams: Sequence[int] = (1, 2), code: int = 
 
     ``streams`` are the file descriptors that this rank has written to; only pipes are waited for.
     """
-    with suppress(OSError, ValueError, OutputError):  # a full disk must not keep the job from ending
+    # a full disk must not keep the job from ending
+    with suppress(OSError, ValueError, OutputError):
         sys.stdout.flush()
         sys.stderr.flush()
         until = time.monotonic() + ABORT_DELAY_S
@@ -196,8 +208,9 @@ def _unread(stream: int) -> int:
 def check_shape(ranks: Ranks, shape: Shape, hosts: Sequence[str] = ()) -> None:
     """Check that the ranks run on the requested nodes.
 
-    The workers of ``shape`` are the first ranks, evenly spread over the nodes. ``hosts`` are the names of the requested
-    hosts, each with or without its domain, and with its other names after ``=``; empty if any hosts will do.
+    The workers of ``shape`` are the first ranks, evenly spread over the nodes. ``hosts`` are the
+    names of the requested hosts, each with or without its domain, and with its other names after
+    ``=``; empty if any hosts will do.
 
     Raises:
         UnusableError: on all ranks; names the requested and the actual ranks.
@@ -219,5 +232,8 @@ def _are_same_hosts(names: Sequence[str], requested: Sequence[Sequence[str]]) ->
     """Return whether hosts are the requested ones; each may have several names."""
     canonical = canonical_hosts([*names, *chain.from_iterable(requested)])
     actual = {canonical[name] for name in names}
-    chosen = (next((host for host in map(canonical.get, known) if host in actual), None) for known in requested)
+    chosen = (
+        next((host for host in map(canonical.get, known) if host in actual), None)
+        for known in requested
+    )
     return Counter(map(canonical.get, names)) == Counter(chosen)

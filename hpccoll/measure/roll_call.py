@@ -19,8 +19,8 @@ ROLL_CALL = 32767
 """The tag of a roll call: the largest one that every MPI library allows."""
 
 LATE_S, END_SHARE = 10.0, 0.9
-"""After how many seconds missing ranks are named, and after which part of the deadline the launch ends: the line that
-names them comes before the deadline of any rank."""
+"""After how many seconds missing ranks are named, and after which part of the deadline the launch
+ends: the line that names them comes before the deadline of any rank."""
 
 INCOMPLETE = 3
 """The exit code of a launch that lacks a rank."""
@@ -29,8 +29,8 @@ INCOMPLETE = 3
 def call_roll(comm: MPI.Intracomm, since: str = "MPI_Init") -> None:
     """Wait for all ranks; all of them call this together, first, with a deadline that begins here.
 
-    A collective call does not say for whom it waits. Here rank 0 names the ranks that do not come, and rank 1 rank 0;
-    in the end they abort the launch.
+    A collective call does not say for whom it waits. Here rank 0 names the ranks that do not come,
+    and rank 1 rank 0; in the end they abort the launch.
 
     Args:
         comm: the ranks.
@@ -63,7 +63,9 @@ def call_roll(comm: MPI.Intracomm, since: str = "MPI_Init") -> None:
             if not comm.rank:
                 others = f"; the others are on {host_ranges(hosts)}"
             end = "; the launch ends by MPI_Abort" if ends else ""
-            print_of_rank(comm.rank, f"{who} not answer {waited_s:.0f} s after {since}{others}{end}")
+            print_of_rank(
+                comm.rank, f"{who} not answer {waited_s:.0f} s after {since}{others}{end}"
+            )
         if missing and ends:
             abort_job(comm, code=INCOMPLETE)
             os._exit(INCOMPLETE)  # under srun MPI_Abort may return

@@ -1,8 +1,9 @@
 """The timing loop: runs one operation repeatedly, each run between two clock readings, until the median is precise.
 
-Every iteration starts from the same buffers, after a barrier, and its result is checked; neither is timed. After each
-batch rank 0 examines the longest duration over ranks of every iteration and decides for all ranks whether to continue.
-The iterations themselves are run by C (executor/loop.py), or by Python where only Python can run them.
+Every iteration starts from the same buffers, after a barrier, and its result is checked; neither is
+timed. After each batch rank 0 examines the longest duration over ranks of every iteration and
+decides for all ranks whether to continue. The iterations themselves are run by C
+(executor/loop.py), or by Python where only Python can run them.
 """
 
 import gc
@@ -79,8 +80,9 @@ def no_plan() -> str:
 class RankProgress:
     """The progress of a rank, for the watchdog.
 
-    The compiled loop writes the phase, the iteration and the heartbeats into memory, so that a thread of Python can
-    read them meanwhile. The iteration counts on from case to case unless it is set.
+    The compiled loop writes the phase, the iteration and the heartbeats into memory, so that a
+    thread of Python can read them meanwhile. The iteration counts on from case to case unless it is
+    set.
     """
 
     def __init__(self, iteration: int = 0) -> None:
@@ -150,20 +152,26 @@ OF_ALL = SummaryRule()
 """All ranks are workers, each with a clock of its own."""
 
 RunIterations: TypeAlias = Callable[[int], tuple[Nanoseconds, int]]
-"""Runs a number of iterations of one operation on all ranks together; returns the start, end, device and CPU time of
-each in ns, [4, iteration], and the number of wrong elements in all of them."""
+"""Runs a number of iterations of one operation on all ranks together; returns the start, end,
+device and CPU time of each in ns, [4, iteration], and the number of wrong elements in all of them.
+"""
 
 
 class PythonLoop:
     """The loop in Python: for operations that only Python can run, and as the reference of the compiled loop.
 
-    ``clock`` and ``cpu_clock``, the CPU time of this rank, are in ns; ``progress`` is kept up to date.
+    ``clock`` and ``cpu_clock``, the CPU time of this rank, are in ns; ``progress`` is kept up to
+    date.
     """
 
     def __init__(
-        self, operation: TimedOperation, sync: RankSync, progress: RankProgress,
-        clock: Clock = time.perf_counter_ns, cpu_clock: Clock = time.process_time_ns,
-    ) -> None:  # fmt: skip
+        self,
+        operation: TimedOperation,
+        sync: RankSync,
+        progress: RankProgress,
+        clock: Clock = time.perf_counter_ns,
+        cpu_clock: Clock = time.process_time_ns,
+    ) -> None:
         self._operation = operation
         self._sync = sync
         self._progress = progress
@@ -201,10 +209,16 @@ class PythonLoop:
 
 
 def measure(
-    run: RunIterations, sync: RankSync, effort: Effort, progress: RankProgress, clock: Clock = time.perf_counter_ns,
-    *, monitor: "GpuMonitor | None" = None, begin: Callable[[], None] | None = None,
+    run: RunIterations,
+    sync: RankSync,
+    effort: Effort,
+    progress: RankProgress,
+    clock: Clock = time.perf_counter_ns,
+    *,
+    monitor: "GpuMonitor | None" = None,
+    begin: Callable[[], None] | None = None,
     rule: SummaryRule = OF_ALL,
-) -> Samples:  # fmt: skip
+) -> Samples:
     """Measure an operation; all ranks call this together. ``progress`` is kept up to date; ``clock`` is in ns.
 
     ``begin`` is called after the warm-up. ``rule`` says how times are summarised.
@@ -252,7 +266,9 @@ def measure(
         if of_blocks and batch == 0:
             samples.times = CaseTimes.joined(of_blocks).in_memory()
             of_blocks = [samples.times]
-            batch, samples.converged = iterations_left(effort, samples.times.max_ns, (clock() - began) / 1e9)
+            batch, samples.converged = iterations_left(
+                effort, samples.times.max_ns, (clock() - began) / 1e9
+            )
     samples.cpu_s, samples.iterations = cpu_ns / 1e9 / done, done
     return samples
 
@@ -260,7 +276,8 @@ def measure(
 def iterations_left(effort: Effort, durations: Nanoseconds, elapsed: float) -> tuple[int, bool]:
     """Return the number of further iterations, 0 to stop, and whether the median has converged.
 
-    ``durations`` are those of the iterations so far; ``elapsed`` is the wall time of the case so far, in s.
+    ``durations`` are those of the iterations so far; ``elapsed`` is the wall time of the case so
+    far, in s.
     """
     done = len(durations)
     median, low, high = median_interval(durations)

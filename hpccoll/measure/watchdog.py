@@ -14,13 +14,16 @@ GRACE = 2.0
 
 @contextmanager
 def watchdog(
-    progress: RankProgress, timeout: float, report: Callable[[str], None], excluded: Callable[[], bool] = lambda: False
+    progress: RankProgress,
+    timeout: float,
+    report: Callable[[str], None],
+    excluded: Callable[[], bool] = lambda: False,
 ) -> Iterator[None]:
     """Watch ``progress`` from a thread: if it does not change in ``timeout`` seconds, report that and exit.
 
-    The launcher then ends the other ranks. Because the main thread is inside MPI, this thread may call MPI only with
-    MPI_THREAD_MULTIPLE, as ``excluded`` does: it returns whether the other ranks have continued without this one, and
-    then they end the job.
+    The launcher then ends the other ranks. Because the main thread is inside MPI, this thread may
+    call MPI only with MPI_THREAD_MULTIPLE, as ``excluded`` does: it returns whether the other ranks
+    have continued without this one, and then they end the job.
     """
     finished = threading.Event()
 
@@ -43,7 +46,8 @@ def watchdog(
                     report(f"stuck for {timeout:g} s: {place}")
                     ended = excluded() or finished.wait(GRACE)
                 finally:
-                    if not ended and progress.heartbeats == last:  # otherwise it was slow, not stuck
+                    # otherwise it was slow, not stuck
+                    if not ended and progress.heartbeats == last:
                         os._exit(1)
                 if ended:
                     return

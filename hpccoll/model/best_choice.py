@@ -26,13 +26,17 @@ class BestChoice:
 
     best: Prediction  # its prediction
     other: Prediction | None  # the prediction of the other one; None if there is none
-    rivals: Sequence[Prediction]  # what it must be faster than for a clear lead: the other one, or all others
-    of_described_gpus: bool = False  # whether its machine is described and has GPUs: messages cost no launch there
+    # what it must be faster than for a clear lead: the other one, or all others
+    rivals: Sequence[Prediction]
+    # whether its machine is described and has GPUs: messages cost no launch there
+    of_described_gpus: bool = False
 
     @property
     def clear(self) -> bool:
         """Whether it is faster than its rivals within the whole interval, which formulas do not have."""
-        if not self.rivals or any(prediction.of_library for prediction in (self.best, *self.rivals)):
+        if not self.rivals or any(
+            prediction.of_library for prediction in (self.best, *self.rivals)
+        ):
             return False
         least_leads = [self.best.times_as_fast_as(rival)[1] for rival in self.rivals]
         return min(least_leads) > 1
@@ -41,7 +45,8 @@ class BestChoice:
     def excluded_s(self) -> tuple[float, float] | None:
         """The least and the most seconds of an operation of NCCL that the time of the schedule does not include.
 
-        NCCL's own includes them; where there is no formula of it, as on one node, GPUs still take them.
+        NCCL's own includes them; where there is no formula of it, as on one node, GPUs still take
+        them.
         """
         if self.ours is None or not (self.library or self.of_described_gpus):
             return None
@@ -78,14 +83,16 @@ class BestChoice:
     def against(cls, predictions: Iterable[Prediction]) -> "BestChoice | None":
         """Return the best of some predictions, compared with what a user has, or could have instead.
 
-        A schedule is compared with the algorithm that NCCL takes; without NCCL's own with REFERENCE, or else with the
-        second. NCCL's own is compared with the fastest schedule.
+        A schedule is compared with the algorithm that NCCL takes; without NCCL's own with
+        REFERENCE, or else with the second. NCCL's own is compared with the fastest schedule.
         """
         ranked = _ranked(predictions)
         if not ranked:
             return None
         best, *others = ranked
-        of_other_kind = [prediction for prediction in others if prediction.of_library != best.of_library]
+        of_other_kind = [
+            prediction for prediction in others if prediction.of_library != best.of_library
+        ]
         reference = [prediction for prediction in others if prediction.algorithm == REFERENCE]
         by_preference = [*of_other_kind, *reference, *others]
         return cls(best, by_preference[0] if by_preference else None, by_preference[:1])
@@ -143,12 +150,16 @@ def _best_by_size(by_size: Mapping[int, Mapping[str, Prediction]]) -> dict[int, 
 
 
 def _crossover(
-    overtaken: str, overtaker: str, predictions: Mapping[int, tuple[Prediction, Prediction]], near: float
+    overtaken: str,
+    overtaker: str,
+    predictions: Mapping[int, tuple[Prediction, Prediction]],
+    near: float,
 ) -> Crossover | None:
     """Return the crossover of two algorithms that is nearest to a size; None if they were about as fast.
 
-    ``predictions`` are those of the overtaken and of the overtaking algorithm by size. The crossover has a range,
-    because the low and the high ends of the predictions cross at other sizes than their values.
+    ``predictions`` are those of the overtaken and of the overtaking algorithm by size. The
+    crossover has a range, because the low and the high ends of the predictions cross at other sizes
+    than their values.
     """
     sizes: dict[str, float] = {}
     for bound in BOUNDS:
@@ -172,7 +183,8 @@ def _crossover(
 
 
 def best_choices(
-    predicted: Predictions, compare: Callable[[Iterable[Prediction]], BestChoice | None] = BestChoice.of
+    predicted: Predictions,
+    compare: Callable[[Iterable[Prediction]], BestChoice | None] = BestChoice.of,
 ) -> Iterator[BestChoice]:
     """Yield the best for each number of nodes and size, compared with the second, or as ``compare`` does."""
     has_gpus = has_described_gpus(predicted.machine)
@@ -188,7 +200,9 @@ def best_choices(
 
 def has_described_gpus(machine: MachineFile) -> bool:
     """Return whether a machine is described, not fitted to measurements, and has GPUs."""
-    return machine.kind == "described" and (machine.nccl is not None or machine.machine_class is not None)
+    return machine.kind == "described" and (
+        machine.nccl is not None or machine.machine_class is not None
+    )
 
 
 def question_rows(predicted: Predictions) -> list[dict[str, Any]]:
@@ -207,5 +221,10 @@ def _answer(choice: BestChoice) -> dict[str, Any]:
     answer |= dict.fromkeys(("factor", "factor_low", "factor_high"))
     if choice.other:
         factor, least, most = choice.best.times_as_fast_as(choice.other)
-        answer |= {"faster_than": choice.other.algorithm, "factor": factor, "factor_low": least, "factor_high": most}
+        answer |= {
+            "faster_than": choice.other.algorithm,
+            "factor": factor,
+            "factor_low": least,
+            "factor_high": most,
+        }
     return answer

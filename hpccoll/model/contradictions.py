@@ -1,7 +1,8 @@
 """What the sections of a machine file cannot all say at once: each rule is physics, and names the keys and the values.
 
-A rule compares intervals where numbers have some, and sees a contradiction only if no values within them fit. Between
-tiers and ports only descriptions are compared: the numbers of a fit have errors of their own.
+A rule compares intervals where numbers have some, and sees a contradiction only if no values within
+them fit. Between tiers and ports only descriptions are compared: the numbers of a fit have errors
+of their own.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,14 +28,20 @@ def _uplink_without_ports(machine: "MachineFields") -> Iterator[BadInputError]:
     """An uplink given by its oversubscription needs ports that share it."""
     shares = machine.uplink and machine.uplink.oversubscription
     if shares and not (machine.port and machine.geometry and machine.geometry.nodes_per_rack):
-        expected = "with port.bytes_per_s and layout.nodes_per_rack, the ports that share the uplink"
+        expected = (
+            "with port.bytes_per_s and layout.nodes_per_rack, the ports that share the uplink"
+        )
         yield BadInputError("uplink.oversubscription", shares.value, expected)
 
 
 def _ranks_on_rails(machine: "MachineFields") -> Iterator[BadInputError]:
     """As many ranks of a node use each of its rails; without a rank for each rail, the others are idle."""
     geometry = machine.geometry
-    if geometry and geometry.ranks_per_node > geometry.rails and geometry.ranks_per_node % geometry.rails:
+    if (
+        geometry
+        and geometry.ranks_per_node > geometry.rails
+        and geometry.ranks_per_node % geometry.rails
+    ):
         expected = f"a divisor of layout.ranks_per_node: {geometry.ranks_per_node}"
         yield BadInputError("layout.rails", geometry.rails, expected)
 
@@ -59,7 +66,11 @@ def _channels_on_ports(machine: "MachineFields") -> Iterator[BadInputError]:
         if ports == 2:
             of_ports = f"twice {of_ports}"
         wire = f"{of_ports} = {format_rate(ports * rails * _high(port))}"
-        yield BadInputError("nccl.channels", nccl.channels, f"fewer or slower ones: {of_channels}, on a wire of {wire}")
+        yield BadInputError(
+            "nccl.channels",
+            nccl.channels,
+            f"fewer or slower ones: {of_channels}, on a wire of {wire}",
+        )
 
 
 def _messages_in_ports(machine: "MachineFields") -> Iterator[BadInputError]:
@@ -72,7 +83,9 @@ def _messages_in_ports(machine: "MachineFields") -> Iterator[BadInputError]:
             if _low(costs.bytes_per_s) > _high(port):
                 key = f"tiers.{tier}.bytes_per_s"
                 value = format_rate(costs.bytes_per_s.value)
-                yield BadInputError(key, value, f"at most port.bytes_per_s, {format_rate(_high(port))}")
+                yield BadInputError(
+                    key, value, f"at most port.bytes_per_s, {format_rate(_high(port))}"
+                )
 
 
 def _fabric_beyond_rack(machine: "MachineFields") -> Iterator[BadInputError]:
@@ -84,7 +97,9 @@ def _fabric_beyond_rack(machine: "MachineFields") -> Iterator[BadInputError]:
     for costs in fabric:
         if _low(costs.bytes_per_s) > _high(fastest):
             expected = f"at most tiers.rack.bytes_per_s, {format_rate(_high(fastest))}"
-            yield BadInputError("tiers.fabric.bytes_per_s", format_rate(costs.bytes_per_s.value), expected)
+            yield BadInputError(
+                "tiers.fabric.bytes_per_s", format_rate(costs.bytes_per_s.value), expected
+            )
         within = _of_size(rack, costs.from_bytes).latency_s
         if _high(costs.latency_s) < _low(within):
             expected = f"at least tiers.rack.latency_s, {_low(within):g} s"
@@ -92,8 +107,12 @@ def _fabric_beyond_rack(machine: "MachineFields") -> Iterator[BadInputError]:
 
 
 RULES: tuple[Callable[["MachineFields"], Iterator[BadInputError]], ...] = (
-    _uplink_without_ports, _ranks_on_rails, _channels_on_ports, _messages_in_ports, _fabric_beyond_rack,
-)  # fmt: skip
+    _uplink_without_ports,
+    _ranks_on_rails,
+    _channels_on_ports,
+    _messages_in_ports,
+    _fabric_beyond_rack,
+)
 
 
 def _of_size(costs: "list[MessageCostsSection]", nbytes: int) -> "MessageCostsSection":

@@ -1,11 +1,13 @@
 """The waves of an operation, at the ranks that stand for all, as runs of equal ones.
 
-If schedules are regular and the layout is made of equal blocks of ranks, the ranks of one block stand for all. This is
-exact: all blocks begin alike, a machine treats ranks alike, and what ranks share they share inside a block; so blocks
-that are alike before a wave are alike after it. A message to another block arrives where a message from another block
-arrives in this one. A block is as long as the layout, the schedules and the sizes of units take to repeat.
+If schedules are regular and the layout is made of equal blocks of ranks, the ranks of one block
+stand for all. This is exact: all blocks begin alike, a machine treats ranks alike, and what ranks
+share they share inside a block; so blocks that are alike before a wave are alike after it. A
+message to another block arrives where a message from another block arrives in this one. A block is
+as long as the layout, the schedules and the sizes of units take to repeat.
 
-Waves that repeat, such as those of a ring, are one run, which is read once for all bounds of a machine.
+Waves that repeat, such as those of a ring, are one run, which is read once for all bounds of a
+machine.
 """
 
 from collections.abc import Iterator, Sequence
@@ -49,7 +51,8 @@ class LaneRuns:
             if run:
                 self.kept.append(run)
                 self.operation.room -= sum(len(wave.source) for wave in run.waves)
-        except BaseException:  # an interrupt, too, ends a generator, which would look like the last run
+        # an interrupt, too, ends a generator, which would look like the last run
+        except BaseException:
             self.unread = islice(self._read(), len(self.kept), None)
             raise
         self.complete = run is None
@@ -151,7 +154,11 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
             key: object = place, type(arrival), nbytes.tobytes()
         else:
             place = send.peer
-            key = place, type(arrival), *((r.first % period, r.last - r.first) for r in send.part.ranges)
+            key = (
+                place,
+                type(arrival),
+                *((r.first % period, r.last - r.first) for r in send.part.ranges),
+            )
         if key not in known:
             if len(known) * block > KEPT_MESSAGES:
                 known.clear()
@@ -159,7 +166,9 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
             if shifts is not None:
                 peer = (everyone + send.peer) % ranks
                 if period == 1 or not shifts:
-                    nbytes = np.full(block, sum(edges[r.last] - edges[r.first] for r in send.part.ranges))
+                    nbytes = np.full(
+                        block, sum(edges[r.last] - edges[r.first] for r in send.part.ranges)
+                    )
                 else:
                     nbytes = _shifted_bytes(send.part, lengths, shifts * everyone)
             target = targets.setdefault(place, np.where(peer < block, peer, block + peer % block))

@@ -1,16 +1,18 @@
 """The exact simulation of schedules: every message is an event.
 
-A step begins at a rank when the step before it in its sequence has ended there. The rank's CPU then issues the sends,
-one overhead after another, in listed order. Messages from one rank to another pass one after the other, as on one
-connection. A message flows at the rate that the resources on its way leave it, as ``machine`` describes them: the rate
-of each message is max-min fair among those that share resources with it, and changes when one of them starts or ends.
-The last byte is there a latency later; the receiver's CPU takes an overhead, and folds when all messages of the step
+A step begins at a rank when the step before it in its sequence has ended there. The rank's CPU then
+issues the sends, one overhead after another, in listed order. Messages from one rank to another
+pass one after the other, as on one connection. A message flows at the rate that the resources on
+its way leave it, as ``machine`` describes them: the rate of each message is max-min fair among
+those that share resources with it, and changes when one of them starts or ends. The last byte is
+there a latency later; the receiver's CPU takes an overhead, and folds when all messages of the step
 have arrived. The step ends with its last message, or its fold.
 
-Lanes are dealt to sequences as the MPI transport deals them: those of a sequence follow one another, sequences share
-only the resources and the CPU of the rank.
+Lanes are dealt to sequences as the MPI transport deals them: those of a sequence follow one
+another, sequences share only the resources and the CPU of the rank.
 
-D. Bertsekas, R. Gallager: Data networks (1992), section 6.5.2: max-min fair rates by progressive filling.
+D. Bertsekas, R. Gallager: Data networks (1992), section 6.5.2: max-min fair rates by progressive
+filling.
 """
 
 from collections import defaultdict, deque
@@ -72,9 +74,13 @@ class _Message:
 
 
 def simulate_events(
-    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32",
+    schedules: Sequence[Schedule],
+    cut: Cut,
+    machine: Machine,
+    window: int = 1,
+    dtype: str = "float32",
     progress: Callable[[int], None] | None = None,
-) -> float:  # fmt: skip
+) -> float:
     """Return the seconds of one operation, from the start of all ranks to the end of the last one: see ``simulate``."""
     traffic = [kept_traffic(schedule) or Traffic.of(schedule) for schedule in schedules]
     simulator = _Simulator(schedules[0].layout, machine, machine.fold_s.get(dtype, 0.0), progress)
@@ -87,7 +93,13 @@ def simulate_events(
 class _Simulator:
     """The remaining steps of every rank and sequence, the messages in flight, and the time of every CPU."""
 
-    def __init__(self, layout: Layout, machine: Machine, fold_s: float, progress: Callable[[int], None] | None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        machine: Machine,
+        fold_s: float,
+        progress: Callable[[int], None] | None,
+    ) -> None:
         self.layout, self.machine = layout, machine
         self.fold_s = fold_s
         self.progress = progress
@@ -96,11 +108,15 @@ class _Simulator:
         self.order = numbers()
         self.cpu = [0.0] * layout.ranks  # when the CPU of each rank is free
         self.slowdown = machine.slowdown(layout)
-        self.next_start: dict[tuple[int, str], float] = defaultdict(float)  # of a rank's messages, for their gaps
-        self.connections: dict[tuple[int, int], deque[_Message]] = defaultdict(deque)  # the first message flows
+        # of a rank's messages, for their gaps
+        self.next_start: dict[tuple[int, str], float] = defaultdict(float)
+        # the first message flows
+        self.connections: dict[tuple[int, int], deque[_Message]] = defaultdict(deque)
         self.flows: dict[Resource, dict[_Message, float]] = defaultdict(dict)
-        self.credit: dict[Resource, tuple[float, float]] = {}  # of a port: bytes, and when they were right
-        self.changed: dict[Resource, None] = {}  # whose messages have started or ended since rates were right; in order
+        # of a port: bytes, and when they were right
+        self.credit: dict[Resource, tuple[float, float]] = {}
+        # whose messages have started or ended since rates were right; in order
+        self.changed: dict[Resource, None] = {}
         self.latest = 0.0
         self.passed = 0  # messages
 
@@ -114,9 +130,17 @@ class _Simulator:
         sizes = traffic.nbytes(cut, lane).tolist()
         crossed = self.layout.tier(traffic.source, traffic.target)
         tiers = [TIERS[tier] for tier in crossed.tolist()]
-        costs = [self.machine.tiers[tier].of(nbytes) for tier, nbytes in zip(tiers, sizes, strict=True)]
+        costs = [
+            self.machine.tiers[tier].of(nbytes) for tier, nbytes in zip(tiers, sizes, strict=True)
+        ]
         paths = self.paths(traffic, costs, crossed)
-        arrays = (traffic.source, traffic.target, traffic.send_step, traffic.receive_step, traffic.reduces)
+        arrays = (
+            traffic.source,
+            traffic.target,
+            traffic.send_step,
+            traffic.receive_step,
+            traffic.reduces,
+        )
         columns = [array.tolist() for array in arrays]
         messages = zip(sizes, tiers, costs, paths, *columns, strict=True)
         for nbytes, tier, cost, path, source, target, sends, receives, reduces in messages:
@@ -140,7 +164,9 @@ class _Simulator:
             for path, me, cost in zip(paths, ranks.tolist(), costs, strict=True):
                 if cost.byte_s and not self.is_switch(me):
                     path.append(((kind, me), cost.byte_s))
-        for use in shared_resources(self.machine, self.layout, traffic.source, traffic.target, tier):
+        for use in shared_resources(
+            self.machine, self.layout, traffic.source, traffic.target, tier
+        ):
             for message, owner in zip(use.messages.tolist(), use.owner.tolist(), strict=True):
                 paths[message].append(((use.kind, owner), use.byte_s))
         return [tuple(path) for path in paths]
@@ -251,7 +277,11 @@ class _Simulator:
         self.land(now, message.source)
 
     def arrive(self, now: float, message: _Message) -> None:
-        self.at(self.compute(message.target.rank, now, message.costs.overhead_s), self.land, message.target)
+        self.at(
+            self.compute(message.target.rank, now, message.costs.overhead_s),
+            self.land,
+            message.target,
+        )
 
     def share(self, now: float) -> None:
         """Share resources anew among all messages that the changes since the last time have to do with."""
@@ -266,7 +296,9 @@ class _Simulator:
                     queued.update(fresh)
                     queue += fresh
         messages = list(group)
-        for message, rate in zip(messages, fair_rates([message.path for message in messages]), strict=True):
+        for message, rate in zip(
+            messages, fair_rates([message.path for message in messages]), strict=True
+        ):
             if rate != message.rate:
                 message.left = max(0.0, message.left - message.rate * (now - message.since))
                 message.rate, message.since = rate, now
@@ -277,7 +309,11 @@ class _Simulator:
         """Count an ended message of a step; after the last one fold, and begin the next step."""
         step.left -= 1
         if not step.left:
-            end = now if self.is_switch(step.rank) else self.compute(step.rank, now, step.folded * self.fold_s)
+            end = (
+                now
+                if self.is_switch(step.rank)
+                else self.compute(step.rank, now, step.folded * self.fold_s)
+            )
             self.latest = max(self.latest, end)
             self.at(end, self.begin, (step.rank, step.sequence))
 
@@ -295,24 +331,28 @@ def _after_burst(path: Path, rest: float) -> Path:
 def fair_rates(paths: Sequence[Sequence[tuple[Resource, float]]]) -> list[float]:
     """Return the max-min fair rates of messages that share resources, in bytes a second.
 
-    In every pass, messages get the rate of a resource that leaves them no more than any other on their ways leaves
-    those that pass it, too.
+    In every pass, messages get the rate of a resource that leaves them no more than any other on
+    their ways leaves those that pass it, too.
     """
     if len(paths) == 1:
         return [1 / max(seconds for _, seconds in paths[0])]
     numbers_of: dict[Resource, int] = {}
     # by use: the number of the resource, the seconds of a byte there, and the number of the message
-    resource = np.array([numbers_of.setdefault(passed, len(numbers_of)) for path in paths for passed, _ in path])
+    resource = np.array(
+        [numbers_of.setdefault(passed, len(numbers_of)) for path in paths for passed, _ in path]
+    )
     seconds = np.array([byte_s for path in paths for _, byte_s in path])
     message = np.repeat(np.arange(len(paths)), [len(path) for path in paths])
     rates = np.zeros(len(paths))
     free = np.ones(len(numbers_of))  # the part of each resource that is left
     while len(message):
-        # the rate that each resource leaves its messages, and the least of those on the way of each message
+        # the rate that each resource leaves its messages, and the least of those on the way of each
+        # message
         level = free / np.bincount(resource, seconds, len(free)).clip(np.finfo(float).tiny)
         least = np.full(len(paths), np.inf)
         np.minimum.at(least, message, level[resource])
-        waits = least[message] < level[resource] * (1 - SIMULTANEOUS)  # for another resource of the message
+        # for another resource of the message
+        waits = least[message] < level[resource] * (1 - SIMULTANEOUS)
         waiting = np.zeros(len(free), bool)
         waiting[resource[waits]] = True
         settled = np.zeros(len(paths), bool)

@@ -42,7 +42,10 @@ def _placed(observation: Observation, machine: MachineFile) -> tuple[Observation
     if machine.geometry is None or observation.algorithm is None:
         return observation, ""
     if layout.ranks_per_node is None or (layout.mapping not in MAPPINGS and layout.nodes > 1):
-        return observation, f"{machine.name} has as many ranks on each node, in block or cyclic order"
+        return (
+            observation,
+            f"{machine.name} has as many ranks on each node, in block or cyclic order",
+        )
     try:
         mapping = layout.mapping if layout.nodes > 1 else None
         described = machine.layout(layout.nodes, layout.ranks_per_node, layout.aggregators, mapping)

@@ -1,14 +1,16 @@
 """The fit of a machine to patterns of messages: pairs of ranks, several pairs at once, trains, and folding twins.
 
-Half a round trip of a ping-pong gives o + L + n G + o by size: straight lines over ranges of sizes, as few as reach
-every measured time within ``TOLERANCE``. Exchanges, in which both directions of a port are busy, give the rate of the
-port; several pairs at once give the rate that they share. Trains give o and g. The reduce-scatter and the all-gather of
-one algorithm differ in folding only. Ping-pongs while more ranks share a CPU show what those add (``contention``); all
-else is fitted to those with the fewest ranks to a CPU, since times are erratic where ranks wait for others to run.
+Half a round trip of a ping-pong gives o + L + n G + o by size: straight lines over ranges of sizes,
+as few as reach every measured time within ``TOLERANCE``. Exchanges, in which both directions of a
+port are busy, give the rate of the port; several pairs at once give the rate that they share.
+Trains give o and g. The reduce-scatter and the all-gather of one algorithm differ in folding only.
+Ping-pongs while more ranks share a CPU show what those add (``contention``); all else is fitted to
+those with the fewest ranks to a CPU, since times are erratic where ranks wait for others to run.
 Every parameter has an interval of 95 %, by the bootstrap over rounds.
 
-T. Hoefler, A. Lichei, W. Rehm: Low-overhead LogGP parameter assessment for modern interconnection networks, PMEO
-(2007). W. Gropp, L. Olson, P. Samfass: Modeling MPI communication performance on SMP nodes, EuroMPI (2016) 41-50.
+T. Hoefler, A. Lichei, W. Rehm: Low-overhead LogGP parameter assessment for modern interconnection
+networks, PMEO (2007). W. Gropp, L. Olson, P. Samfass: Modeling MPI communication performance on SMP
+nodes, EuroMPI (2016) 41-50.
 """
 
 import math
@@ -22,7 +24,14 @@ from scipy.optimize import nnls
 
 from hpccoll.model.machine import Cpus
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.message_patterns import LARGE, MIN_SIZES, Curve, Measurements, Pattern, drawn_seconds
+from hpccoll.model.message_patterns import (
+    LARGE,
+    MIN_SIZES,
+    Curve,
+    Measurements,
+    Pattern,
+    drawn_seconds,
+)
 from hpccoll.model.observations import Observation
 from hpccoll.store.schema import ON_TESTBED
 
@@ -45,7 +54,8 @@ REPLICAS = 200
 def line(curve: Mapping[int, float], least: int = 0) -> tuple[float, float]:
     """Return alpha and beta, both >= 0, of the line closest to the times of the sizes from ``least`` on.
 
-    The sum of the squares of the relative errors is minimal, so that small messages count as much as large ones.
+    The sum of the squares of the relative errors is minimal, so that small messages count as much
+    as large ones.
     """
     chosen = {nbytes: seconds for nbytes, seconds in curve.items() if nbytes >= least}
     if len(chosen) < MIN_SIZES:
@@ -76,7 +86,8 @@ def ranges(curve: Mapping[int, float]) -> list[list[int]]:
                 return True
         return _has_line({nbytes: curve[nbytes] for nbytes in sizes[first:last]})
 
-    # by how many of the smallest sizes are in ranges: how many ranges these are, and where the last one begins
+    # by how many of the smallest sizes are in ranges: how many ranges these are, and where the last
+    # one begins
     fewest: dict[int, tuple[int, int]] = {0: (0, 0)}
     for last in range(1, end + 1):
         starts = [first for first in range(last) if first in fewest and is_range(first, last)]
@@ -97,14 +108,17 @@ def _has_line(curve: Mapping[int, float]) -> bool:
     if len(curve) == 1:
         return True
     alpha, beta = line(curve)
-    return all(abs((alpha + nbytes * beta) / seconds - 1) <= TOLERANCE for nbytes, seconds in curve.items())
+    return all(
+        abs((alpha + nbytes * beta) / seconds - 1) <= TOLERANCE for nbytes, seconds in curve.items()
+    )
 
 
 class Pieces(NamedTuple):
     """What the times of a tier consist of."""
 
     ranges: Sequence[Sequence[int]]  # the ranges of sizes that have a line each
-    bucket: bool = False  # whether ports let the bytes of the first range pass at once after a pause
+    # whether ports let the bytes of the first range pass at once after a pause
+    bucket: bool = False
 
 
 def pieces_of(curves: Mapping[Pattern, Curve], tier: str) -> Pieces:
@@ -133,7 +147,9 @@ def parameters(
             if bucket and number == 0:
                 alpha, beta = median(times.values()), rate
             elif len(times) > 1:
-                alpha, beta = line({nbytes - round(burst): seconds for nbytes, seconds in times.items()})
+                alpha, beta = line(
+                    {nbytes - round(burst): seconds for nbytes, seconds in times.items()}
+                )
             else:
                 nbytes = sizes[0]
                 alpha, beta = max(0.0, times[nbytes] - nbytes * rate), rate
@@ -184,12 +200,14 @@ def _overhead_and_gap(curves: Mapping[Pattern, Curve], tier: str) -> tuple[float
 def _burst(curves: Mapping[Pattern, Curve], tier: str) -> float:
     """Return the bytes that pass a port at once after a pause, if the patterns show any; at least 0.
 
-    A ping-pong leaves its ports idle for half of the time, an exchange does not: with a bucket of tokens the exchange
-    of large messages takes longer by what the bucket lets pass.
+    A ping-pong leaves its ports idle for half of the time, an exchange does not: with a bucket of
+    tokens the exchange of large messages takes longer by what the bucket lets pass.
     """
     trips = curves.get(Pattern("half_trip", tier), {})
     exchanges = curves.get(Pattern("exchange", tier), {})
-    shared = [nbytes for nbytes in trips.keys() & exchanges.keys() if LARGE / 2 <= nbytes <= 32 * LARGE]
+    shared = [
+        nbytes for nbytes in trips.keys() & exchanges.keys() if LARGE / 2 <= nbytes <= 32 * LARGE
+    ]
     if tier == "node" or len(shared) < MIN_SIZES:
         return 0.0
     byte_s = max(line(exchanges, LARGE)[1], UNLIMITED)
@@ -219,7 +237,8 @@ def _shared(curves: Mapping[Pattern, Curve], tier: str) -> Iterator[tuple[str, f
     """Yield what a byte takes of what pairs of a tier share, and of CPUs that slow down pairs which share nothing."""
     alone = curves.get(Pattern("exchange", tier)) or curves[Pattern("half_trip", tier)]
     single = line(alone, LARGE)[1]
-    messages = 2 if tier == "node" else 1  # of a pair, in what it shares with others: ports have two directions
+    # of a pair, in what it shares with others: ports have two directions
+    messages = 2 if tier == "node" else 1
     together: list[float] = []
     unshared: dict[int, float] = {}
     for key, curve in curves.items():
@@ -241,7 +260,9 @@ def _shared(curves: Mapping[Pattern, Curve], tier: str) -> Iterator[tuple[str, f
             yield "cpus_byte_s", unshared[pairs] / (2 * pairs)
 
 
-def _fold_rates(measured: Measurements, contention: float, draw: np.random.Generator | None = None) -> dict[str, float]:
+def _fold_rates(
+    measured: Measurements, contention: float, draw: np.random.Generator | None = None
+) -> dict[str, float]:
     """Return the seconds of a folded byte on a CPU of its own: medians of what reduce-scatters take longer."""
     cpus = Cpus(1, contention=contention)
     seconds_by_dtype = {}
@@ -260,7 +281,8 @@ def _contention(
 ) -> float:
     """Return what another rank on its CPU adds to a work of a rank, in times of the work alone; 1 if unknown.
 
-    It is the median over small messages, which take at most twice as long as the smallest. Their work is 2 o.
+    It is the median over small messages, which take at most twice as long as the smallest. Their
+    work is 2 o.
     """
     added = []
     for tier, ping_pongs in measured.sharing_cpus.items():
@@ -277,15 +299,19 @@ def _contention(
     return max(0.0, median(added)) if added else 1.0
 
 
-def fit(observed: Sequence[Observation], name: str) -> tuple[MachineFile, tuple[Observation, ...]] | None:
+def fit(
+    observed: Sequence[Observation], name: str
+) -> tuple[MachineFile, tuple[Observation, ...]] | None:
     """Return the machine fitted to patterns, and the observations of these; None without a ping-pong of three sizes.
 
-    Patterns on more than half of the nodes are left out if those on fewer nodes cross the same tiers: a model is tested
-    on more nodes than it was fitted to.
+    Patterns on more than half of the nodes are left out if those on fewer nodes cross the same
+    tiers: a model is tested on more nodes than it was fitted to.
     """
     everywhere = Measurements.of(observed)
     most = max((observation.layout.nodes for observation in observed), default=1)
-    measured = Measurements.of([observation for observation in observed if 2 * observation.layout.nodes <= most])
+    measured = Measurements.of(
+        [observation for observation in observed if 2 * observation.layout.nodes <= most]
+    )
     if measured.tiers() != everywhere.tiers():
         measured = everywhere
     if not measured.tiers():
@@ -326,16 +352,21 @@ def _rate(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def _file(
-    name: str, quantities: Mapping[str, Mapping[str, float]], pieces: Mapping[str, Pieces],
+    name: str,
+    quantities: Mapping[str, Mapping[str, float]],
+    pieces: Mapping[str, Pieces],
     used: Sequence[Observation],
-) -> MachineFile:  # fmt: skip
+) -> MachineFile:
     sections: dict[str, Any] = {
-        "tiers": {tier: _tier_costs(tier, of_tier.ranges, quantities) for tier, of_tier in pieces.items()},
+        "tiers": {
+            tier: _tier_costs(tier, of_tier.ranges, quantities) for tier, of_tier in pieces.items()
+        },
         "reduction": {
             key.removeprefix("reduction."): {"bytes_per_s": _rate(seconds)}
-            for key, seconds in quantities.items() if key.startswith("reduction.")
+            for key, seconds in quantities.items()
+            if key.startswith("reduction.")
         },
-    }  # fmt: skip
+    }
     for section in ("port", "uplink", "memory"):
         seconds_of_byte = quantities.get(f"{section}_byte_s")
         if seconds_of_byte:
@@ -347,13 +378,18 @@ def _file(
     slowed_down = is_testbed and "cpus_byte_s" in quantities
     if slowed_down or any(observation.oversubscribed for observation in used):
         sections["cpus"] = {
-            "cores": first.cpus, "of": "machine" if is_testbed else "node", "contention": quantities["contention"]
-        }  # fmt: skip
+            "cores": first.cpus,
+            "of": "machine" if is_testbed else "node",
+            "contention": quantities["contention"],
+        }
         if slowed_down:
             per_core = {key: value * first.cpus for key, value in quantities["cpus_byte_s"].items()}
             sections["cpus"]["bytes_per_s"] = _rate(per_core)
     if is_testbed:
-        sections["aggregators"] = {"kind": "unmetered", "source": "the aggregators of the testbed have no meter"}
+        sections["aggregators"] = {
+            "kind": "unmetered",
+            "source": "the aggregators of the testbed have no meter",
+        }
     sections["measured"] = _measured_section(used)
     return MachineFile.of(name=name, kind="fitted", **sections)
 

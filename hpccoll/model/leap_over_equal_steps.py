@@ -1,18 +1,22 @@
 """Leaps over equal steps: once times grow in each cycle of steps by as much as in the one before, most are left out.
 
-A cycle is a map F of the times x of all ranks and resources. Let d be the growth of one cycle, F(x) = x + d.
+A cycle is a map F of the times x of all ranks and resources. Let d be the growth of one cycle, F(x)
+= x + d.
 
-If messages share nothing, F consists of maxima and of sums with constants, hence is convex in every component. Let
-f(n) = F(x + n d) - (x + (n + 1) d). If the growth of two cycles is the same, f(0) = f(1) = 0. If one more cycle, tried
-at the far end, shows f(N) = 0, then f is 0 in between, for any d: a convex function that is 0 at three points is 0
-between the outer ones. So all cycles up to N grow by d. If f(N) is not 0, a nearer end is tried.
+If messages share nothing, F consists of maxima and of sums with constants, hence is convex in every
+component. Let f(n) = F(x + n d) - (x + (n + 1) d). If the growth of two cycles is the same, f(0) =
+f(1) = 0. If one more cycle, tried at the far end, shows f(N) = 0, then f is 0 in between, for any
+d: a convex function that is 0 at three points is 0 between the outer ones. So all cycles up to N
+grow by d. If f(N) is not 0, a nearer end is tried.
 
-Where messages share resources, their order decides, too. It stays the same if all times that change grow by one amount,
-those of all ranks among them: what comes first is compared by differences of times, see ``shared_clocks``. Resources
-whose times do not change are not used; what begins later finds them free all the more.
+Where messages share resources, their order decides, too. It stays the same if all times that change
+grow by one amount, those of all ranks among them: what comes first is compared by differences of
+times, see ``shared_clocks``. Resources whose times do not change are not used; what begins later
+finds them free all the more.
 
-Where latencies count, times repeat only after the steps that a message takes round the ring. A weighted sum of the
-times of all ranks shows after how many cycles its growth repeats; these are then one longer cycle.
+Where latencies count, times repeat only after the steps that a message takes round the ring. A
+weighted sum of the times of all ranks shows after how many cycles its growth repeats; these are
+then one longer cycle.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -33,7 +37,9 @@ ROUNDING = 64 * float(np.finfo(float).eps)
 """The difference up to which times are equal after a cycle, which is some tens of sums, relative to the largest one."""
 
 
-def advance(times: Floats, ranks: int, cycle: Callable[[], None], repeats: int, *, linear: bool) -> Iterator[int]:
+def advance(
+    times: Floats, ranks: int, cycle: Callable[[], None], repeats: int, *, linear: bool
+) -> Iterator[int]:
     """Advance by equal cycles; yield after each one how many have passed, simulated or left out, since the last time.
 
     None have passed after those by which a leap is tried.
@@ -66,16 +72,25 @@ def advance(times: Floats, ranks: int, cycle: Callable[[], None], repeats: int, 
             leapt = 0
             known = len(sums)
             while leapt != 2 and (left := repeats // length) > LEAST_LEAP:
-                leapt = yield from _leap(times, ranks, tried, left, length * ROUNDING, linear=linear)
+                leapt = yield from _leap(
+                    times, ranks, tried, left, length * ROUNDING, linear=linear
+                )
                 repeats -= length * leapt
-                del sums[known + 2 * length if leapt == 2 else 0 :]  # what was tried far ahead, and what lies before it
+                # what was tried far ahead, and what lies before it
+                del sums[known + 2 * length if leapt == 2 else 0 :]
                 known = len(sums)
                 yield length * leapt
     times += earliest
 
 
 def _leap(
-    times: Floats, ranks: int, cycle: Callable[[], Iterator[int]], left: int, relative: float, *, linear: bool
+    times: Floats,
+    ranks: int,
+    cycle: Callable[[], Iterator[int]],
+    left: int,
+    relative: float,
+    *,
+    linear: bool,
 ) -> Generator[int, None, int]:
     """Advance by two cycles, and by as many more as are found to be equal; return how many of ``left`` that are."""
     before = times.copy()

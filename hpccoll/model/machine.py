@@ -1,15 +1,17 @@
 """The machine model: what messages, ports, uplinks and reductions cost. The simulator takes one.
 
-A message of n bytes between two ranks costs, as in LogGP, an overhead o on the CPU of each end, a latency L, and n G on
-every resource that it passes; a rank's messages start at least a gap g apart. The parameters are piecewise: each range
-of sizes has its own, because MPI libraries change protocols. Messages that pass a resource at the same time
-share its rate (max-min fair): the port of a node, one for each rail and direction; the uplink of a rack; the memory of
-a node; the CPUs that ranks share. Ranks fold one byte after another. A rank that shares its CPUs with others takes
-turns with them, because ranks that wait poll: every other rank on its CPU adds ``contention`` times as much to its
-overheads and folds.
+A message of n bytes between two ranks costs, as in LogGP, an overhead o on the CPU of each end, a
+latency L, and n G on every resource that it passes; a rank's messages start at least a gap g apart.
+The parameters are piecewise: each range of sizes has its own, because MPI libraries change
+protocols. Messages that pass a resource at the same time share its rate (max-min fair): the port of
+a node, one for each rail and direction; the uplink of a rack; the memory of a node; the CPUs that
+ranks share. Ranks fold one byte after another. A rank that shares its CPUs with others takes turns
+with them, because ranks that wait poll: every other rank on its CPU adds ``contention`` times as
+much to its overheads and folds.
 
-A. Alexandrov, M. Ionescu, K. Schauser, C. Scheiman: LogGP, SPAA (1995) 95-105. W. Gropp, L. Olson, P. Samfass:
-Modeling MPI communication performance on SMP nodes, EuroMPI (2016) 41-50: the rates of a process and of its node.
+A. Alexandrov, M. Ionescu, K. Schauser, C. Scheiman: LogGP, SPAA (1995) 95-105. W. Gropp, L. Olson,
+P. Samfass: Modeling MPI communication performance on SMP nodes, EuroMPI (2016) 41-50: the rates of
+a process and of its node.
 """
 
 from bisect import bisect_right
@@ -40,7 +42,8 @@ class MessageCosts:
     latency_s: float = 0.0  # L, seconds on the way, which other messages can use
     overhead_s: float = 0.0  # o, seconds of the CPU of the sender, and as many of the receiver
     gap_s: float = 0.0  # g, the least seconds between the starts of two messages of a rank
-    byte_s: float = 0.0  # G, seconds of a byte between two ranks that have the network for themselves
+    # G, seconds of a byte between two ranks that have the network for themselves
+    byte_s: float = 0.0
     # whether a message waits until its receiver has begun the step that receives it (rendezvous)
     synchronous: bool = False
 
@@ -63,8 +66,8 @@ class Cpus:
     cores: float  # the number of CPUs, or the part of them that some of the ranks have
     byte_s: float = 0.0  # seconds of one CPU for a byte of a message, both ends together
     of: str = "node"  # ``machine`` if all ranks share them, ``node`` if those of a node do
-    # what another rank on its CPU adds to a work of a rank, in times of the work alone: 1 if they take turns, more
-    # where waiting ranks poll, 0 where they sleep
+    # what another rank on its CPU adds to a work of a rank, in times of the work alone: 1 if they
+    # take turns, more where waiting ranks poll, 0 where they sleep
     contention: float = 1.0
 
     def slowdown(self, share: float) -> float:
@@ -78,14 +81,16 @@ class Machine:
 
     tiers: Mapping[str, Tier]  # the tiers that messages can cross, by name: see ``TIER_LABELS``
     fold_s: Mapping[str, float] = field(default_factory=dict)  # seconds of a folded byte by dtype
-    port_byte_s: float = 0.0  # seconds of a byte at the port of a node, in each direction of each rail
+    # seconds of a byte at the port of a node, in each direction of each rail
+    port_byte_s: float = 0.0
     burst_bytes: float = 0.0  # the bytes that pass a port at once after a pause (a token bucket)
-    uplink_byte_s: float = 0.0  # seconds of a byte at the uplink of a rack, in each direction of each rail
+    # seconds of a byte at the uplink of a rack, in each direction of each rail
+    uplink_byte_s: float = 0.0
     memory_byte_s: float = 0.0  # seconds of a byte of all messages inside a node together
     cpus: Cpus | None = None  # CPUs that ranks share; None if every rank has its own
     unmetered_aggregators: bool = False  # whether the ports of aggregators have no limit
-    # whether aggregators are switches, with ports for all of their neighbours and reductions that cost nothing; else
-    # they are ranks
+    # whether aggregators are switches, with ports for all of their neighbours and reductions that
+    # cost nothing; else they are ranks
     switches: bool = False
 
     def slowdown(self, layout: Layout) -> float:
@@ -105,13 +110,16 @@ class Use(NamedTuple):
     byte_s: float  # seconds of a byte there
 
 
-def shared_resources(machine: Machine, layout: Layout, source: Ints, target: Ints, tier: Ints) -> Iterator[Use]:
+def shared_resources(
+    machine: Machine, layout: Layout, source: Ints, target: Ints, tier: Ints
+) -> Iterator[Use]:
     """Yield what messages between ranks share, besides the rates of their ranks; ``tier`` says how far they go."""
     node = np.array(layout.node)
     rack = np.array(layout.rack)
     rail = np.array(layout.rail)
     rails = int(rail.max()) + 1
-    below = np.isin(rack, rack[: layout.workers])  # aggregators of other racks are above the uplinks
+    # aggregators of other racks are above the uplinks
+    below = np.isin(rack, rack[: layout.workers])
     inside = np.flatnonzero(tier == TIERS.index("node"))
     away = np.flatnonzero(tier >= TIERS.index("rack"))
     across = np.flatnonzero(tier == TIERS.index("fabric"))

@@ -41,7 +41,9 @@ def machine_path(name: str | Path, key: str, directory: Path | None = None) -> P
     return path
 
 
-def read_content(path: Path, key: str, check: Check, check_keys: Check, readers: tuple[Path, ...] = ()) -> Any:
+def read_content(
+    path: Path, key: str, check: Check, check_keys: Check, readers: tuple[Path, ...] = ()
+) -> Any:
     """Return the content of a file, with what it has of the machine that it is like.
 
     Args:
@@ -65,10 +67,13 @@ def read_content(path: Path, key: str, check: Check, check_keys: Check, readers:
         raise BadInputError(where, like, "a file, or a name of 'hpccoll list clusters'")
     base = machine_path(like, where, path.parent)
     if base.resolve() in readers or len(readers) > MAX_LIKE:
-        raise BadInputError(where, like, f"a machine that is not like this one in turn, in at most {MAX_LIKE} files")
+        raise BadInputError(
+            where, like, f"a machine that is not like this one in turn, in at most {MAX_LIKE} files"
+        )
     of_base = read_content(base, where, check, check_keys, readers)
     check(of_base, base)  # its errors are its own
-    check_keys({**of_base, **own}, path)  # a section may be the wrong one because its keys are misspelt
+    # a section may be the wrong one because its keys are misspelt
+    check_keys({**of_base, **own}, path)
     if "class" in of_base and "class" not in own:
         _check_class(path, like, of_base, own)
     return _patched(of_base, own)

@@ -1,7 +1,7 @@
 """The file of a machine: what ``hpccoll fit --out`` has fitted, or what a person has described.
 
-Both have one format. Fitted files are JSON, which is YAML, too; described clusters are YAML, and some of them come with
-hpccoll, in ``clusters/``. Every number of the model may have an interval.
+Both have one format. Fitted files are JSON, which is YAML, too; described clusters are YAML, and
+some of them come with hpccoll, in ``clusters/``. Every number of the model may have an interval.
 """
 
 import json
@@ -78,8 +78,8 @@ class MachineFile(MachineFields):
     def with_network(self, factor: float | None) -> "MachineFile":
         """Return the machine with a network whose tiers, ports and uplinks are ``factor`` times as fast.
 
-        NCCL's channels follow, up to the rate between two ranks of a node; what was published of the machine does not
-        apply. Without a factor it is the same machine.
+        NCCL's channels follow, up to the rate between two ranks of a node; what was published of
+        the machine does not apply. Without a factor it is the same machine.
         """
         if factor is None or factor == 1:
             return self
@@ -119,7 +119,9 @@ class MachineFile(MachineFields):
         now, before = self.nccl, self.unscaled.nccl
         if now is None or before is None:
             return True
-        return math.isclose(now.inter_bytes_per_s.value, self._network_factor * before.inter_bytes_per_s.value)
+        return math.isclose(
+            now.inter_bytes_per_s.value, self._network_factor * before.inter_bytes_per_s.value
+        )
 
     def machine(self, bound: Bound = "value") -> Machine:
         """Return the costs of the machine, with all quantities at their values or at one end of their intervals."""
@@ -127,7 +129,9 @@ class MachineFile(MachineFields):
         burst_bytes = 0.0
         if self.port:
             burst_bytes = self.port.burst_bytes.at(bound, is_rate=True)
-        tiers: dict[str, Tier] = {name: _tier(sections, bound) for name, sections in self.tiers.items()}
+        tiers: dict[str, Tier] = {
+            name: _tier(sections, bound) for name, sections in self.tiers.items()
+        }
         port_byte_s = _byte_s(self.port, bound)
         uplink_byte_s = self._uplink_byte_s(bound)
         memory_byte_s = _byte_s(self.memory, bound)
@@ -155,7 +159,9 @@ class MachineFile(MachineFields):
     @property
     def held_out_ratios(self) -> tuple[float, float]:
         """Measured over predicted time of held-out measurements, 5th percentile or 1, and 95th percentile or 1."""
-        return min(1.0, self.validation.get("ratio_p5", 1.0)), max(1.0, self.validation.get("ratio_p95", 1.0))
+        return min(1.0, self.validation.get("ratio_p5", 1.0)), max(
+            1.0, self.validation.get("ratio_p95", 1.0)
+        )
 
     @property
     def transport(self) -> str:
@@ -165,19 +171,25 @@ class MachineFile(MachineFields):
         return "nccl on cuda" if self.nccl else "mpi"
 
     def layout(
-        self, nodes: int, ranks_per_node: int | None = None, aggregators: int = 0, mapping: str | None = None
+        self,
+        nodes: int,
+        ranks_per_node: int | None = None,
+        aggregators: int = 0,
+        mapping: str | None = None,
     ) -> Layout:
         """Return the layout of a job on the machine.
 
         Args:
             nodes: the nodes, in as few racks as hold them, as evenly as possible.
-            ranks_per_node: the ranks on each node [those of the file, or the most that were measured].
-            aggregators: the aggregators, each on a node of its own; if there are enough, the first ones are in one rack
-                each, and the others above the racks.
+            ranks_per_node: the ranks on each node [those of the file, or the most that were
+                measured].
+            aggregators: the aggregators, each on a node of its own; if there are enough, the first
+                ones are in one rack each, and the others above the racks.
             mapping: the order of ranks, a word of MAPPINGS [consecutive ranks on each node].
 
         Raises:
-            BadInputError: if the file does not have such a node, or lacks the costs of a tier that messages can cross.
+            BadInputError: if the file does not have such a node, or lacks the costs of a tier that
+                messages can cross.
         """
         RANKS.check("--nodes", nodes)
         AGGREGATORS.check("--aggregators", aggregators)
@@ -186,7 +198,9 @@ class MachineFile(MachineFields):
         per_node = self._checked_ranks_per_node(ranks_per_node)
         rails = self.rails_of(per_node)
         if per_node % rails:
-            raise BadInputError("--ranks-per-node", per_node, f"a multiple of {rails}, the rails of {self.name}")
+            raise BadInputError(
+                "--ranks-per-node", per_node, f"a multiple of {rails}, the rails of {self.name}"
+            )
         nodes_per_rack = (self.geometry and self.geometry.nodes_per_rack) or nodes
         racks = -(-nodes // nodes_per_rack)
         self._check_tiers(per_node, nodes + aggregators, racks)
@@ -206,7 +220,9 @@ class MachineFile(MachineFields):
             most = RANKS_PER_NODE.maximum
         per_node = usual if requested is None else requested
         if per_node is None or not 1 <= per_node <= most:
-            raise BadInputError("--ranks-per-node", per_node, f"the ranks on a node of {self.name}, 1 to {most}")
+            raise BadInputError(
+                "--ranks-per-node", per_node, f"the ranks on a node of {self.name}, 1 to {most}"
+            )
         return per_node
 
     def rails_of(self, ranks_per_node: int | None = None) -> int:
@@ -222,7 +238,11 @@ class MachineFile(MachineFields):
             return "described, not measured"
         extents = {
             "nodes": (nodes, min(measured.nodes), max(measured.nodes)),
-            "ranks on a node": (ranks_per_node, min(measured.ranks_per_node), max(measured.ranks_per_node)),
+            "ranks on a node": (
+                ranks_per_node,
+                min(measured.ranks_per_node),
+                max(measured.ranks_per_node),
+            ),
             "size": (nbytes, measured.smallest_bytes, measured.largest_bytes),
         }
         above, below = [], []
@@ -236,12 +256,18 @@ class MachineFile(MachineFields):
 
     def _check_tiers(self, ranks_per_node: int, nodes: int, racks: int) -> None:
         if not self.tiers:
-            raise UnusableError(f"{self.name}: tiers", "the costs of its messages are not known: nothing is simulated")
+            raise UnusableError(
+                f"{self.name}: tiers",
+                "the costs of its messages are not known: nothing is simulated",
+            )
         needed = {"node": ranks_per_node > 1, "rack": nodes > racks, "fabric": racks > 1}
         for tier, label in TIER_LABELS.items():
             if needed[tier] and tier not in self.tiers:
                 has = ", ".join(TIER_LABELS[described] for described in self.tiers)
-                raise UnusableError(f"{self.name}: tiers.{tier}", f"no costs of messages {label}; it has those {has}")
+                raise UnusableError(
+                    f"{self.name}: tiers.{tier}",
+                    f"no costs of messages {label}; it has those {has}",
+                )
 
 
 def _tier(sections: Sequence[MessageCostsSection], bound: Bound) -> Tier:
@@ -253,7 +279,9 @@ def _message_costs(section: MessageCostsSection, bound: Bound) -> MessageCosts:
     overhead_s = section.overhead_s.at(bound)
     gap_s = section.gap_s.at(bound)
     byte_s = 1 / section.bytes_per_s.at(bound, is_rate=True)
-    return MessageCosts(section.from_bytes, latency_s, overhead_s, gap_s, byte_s, section.synchronous)
+    return MessageCosts(
+        section.from_bytes, latency_s, overhead_s, gap_s, byte_s, section.synchronous
+    )
 
 
 def _cpus(section: CpusSection, bound: Bound) -> Cpus:
@@ -287,7 +315,8 @@ def write_machine(machine: MachineFile, path: Path) -> None:
     """Write the file of a machine as JSON; ``read_machine`` returns the same again.
 
     Raises:
-        BadInputError: if ``path`` cannot be written, or holds anything else: it may be a raw file that was fitted.
+        BadInputError: if ``path`` cannot be written, or holds anything else: it may be a raw file
+            that was fitted.
     """
     if path.is_file() and path.stat().st_size:
         try:
@@ -303,7 +332,9 @@ def write_machine(machine: MachineFile, path: Path) -> None:
         raise file_error("--out", path, error, "written") from None
 
 
-CHANNELS_BOUND = "NCCL's rings and trees pass nodes inside, too: on a faster network NVLink limits them"
+CHANNELS_BOUND = (
+    "NCCL's rings and trees pass nodes inside, too: on a faster network NVLink limits them"
+)
 """What is said of a network that was scaled by more than NCCL's channels."""
 
 
@@ -325,7 +356,10 @@ def describe_machine(machine: MachineFile, *, simulated: bool) -> list[str]:
     if simulated:
         first += "; times are simulated"
     if "error_median" not in errors:
-        return [first, "nothing was held out: the intervals are those of the fit, and may be too narrow"]
+        return [
+            first,
+            "nothing was held out: the intervals are those of the fit, and may be too narrow",
+        ]
     held_out = (
         f"held out: {errors.get('cases', 0):.0f} measurements, error {errors['error_median']:.0%} (median), "
         f"{errors.get('error_p90', math.nan):.0%} (90th percentile); intervals include measured over predicted, "

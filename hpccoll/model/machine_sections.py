@@ -1,7 +1,7 @@
 """The keys of a machine file: its sections and their quantities, which are numbers with an interval, within bounds.
 
-They are keys, meanings, defaults and bounds; ``machine_file`` turns them into what simulations take, and
-``contradictions`` says what they cannot all say at once.
+They are keys, meanings, defaults and bounds; ``machine_file`` turns them into what simulations
+take, and ``contradictions`` says what they cannot all say at once.
 """
 
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -43,8 +43,12 @@ class Quantity(YamlSection):
 
     model_config = ConfigDict(frozen=True)
 
-    value: Number = Field(description="seconds, bytes or bytes a second, as the name of the quantity says")
-    low: Number | None = Field(default=None, description="lower end of the interval: of 95 % if fitted, else plausible")
+    value: Number = Field(
+        description="seconds, bytes or bytes a second, as the name of the quantity says"
+    )
+    low: Number | None = Field(
+        default=None, description="lower end of the interval: of 95 % if fitted, else plausible"
+    )
     high: Number | None = Field(default=None, description="upper end of the interval")
     source: Text | None = Field(default=None, description="where the number comes from")
 
@@ -85,7 +89,9 @@ def _within(least: float, most: float, unit: str) -> AfterValidator:
             if not least <= number <= most:  # nor is NaN
                 raise BadInputError("value", number, f"{unit}, {least:g} to {most:g}")
         if not low <= value <= high:
-            raise BadInputError("value", [low, value, high], "low, value and high in ascending order")
+            raise BadInputError(
+                "value", [low, value, high], "low, value and high in ascending order"
+            )
         return quantity
 
     return AfterValidator(check)
@@ -114,7 +120,9 @@ class _Scalable(YamlSection):
 class LayoutSection(YamlSection):
     """Where ranks are; there are as many nodes and racks as needed."""
 
-    ranks_per_node: Annotated[int, Bounded(RANKS_PER_NODE)] = Field(description="the ranks, or GPUs, of a node")
+    ranks_per_node: Annotated[int, Bounded(RANKS_PER_NODE)] = Field(
+        description="the ranks, or GPUs, of a node"
+    )
     rails: Annotated[int, Bounded(RANKS_PER_NODE)] = Field(
         1, description="the ports of a node, each of which connects to a network of its own"
     )
@@ -128,14 +136,25 @@ class MessageCostsSection(_Scalable):
 
     model_config = ConfigDict(frozen=True)
 
-    from_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(0, description="the smallest message")
-    latency_s: Seconds = Field(description="L: the time in transit, during which other messages can be sent")
-    overhead_s: Seconds = Field(
-        Quantity(value=0), description="o: the CPU time of a message, on the sender and again on the receiver"
+    from_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(
+        0, description="the smallest message"
     )
-    gap_s: Seconds = Field(Quantity(value=0), description="g: the time between the starts of a sender's messages")
-    bytes_per_s: Rate = Field(description="1/G: the rate between two ranks while no others use the network")
-    synchronous: bool = Field(False, description="whether messages wait for their receiver (rendezvous)")
+    latency_s: Seconds = Field(
+        description="L: the time in transit, during which other messages can be sent"
+    )
+    overhead_s: Seconds = Field(
+        Quantity(value=0),
+        description="o: the CPU time of a message, on the sender and again on the receiver",
+    )
+    gap_s: Seconds = Field(
+        Quantity(value=0), description="g: the time between the starts of a sender's messages"
+    )
+    bytes_per_s: Rate = Field(
+        description="1/G: the rate between two ranks while no others use the network"
+    )
+    synchronous: bool = Field(
+        False, description="whether messages wait for their receiver (rendezvous)"
+    )
 
 
 def _check_starts(costs: list[MessageCostsSection]) -> list[MessageCostsSection]:
@@ -163,21 +182,30 @@ class PortSection(RateSection):
     """The port of a node on each of its rails."""
 
     bytes_per_s: Rate = Field(description="the rate of each direction of each rail of a node")
-    burst_bytes: Bytes = Field(Quantity(value=0), description="the bytes that pass at once after a pause")
+    burst_bytes: Bytes = Field(
+        Quantity(value=0), description="the bytes that pass at once after a pause"
+    )
 
 
 class UplinkSection(_Scalable):
     """The way from a rack to the others, on each of its rails."""
 
-    bytes_per_s: Rate | None = Field(None, description="the rate of each direction of each rail of a rack")
+    bytes_per_s: Rate | None = Field(
+        None, description="the rate of each direction of each rail of a rack"
+    )
     oversubscription: Ratio | None = Field(
-        None, description="instead of the rate: the total rate of the rack's ports on a rail, over that of the uplink"
+        None,
+        description="instead of the rate: the total rate of the rack's ports on a rail, over that of the uplink",
     )
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.bytes_per_s is None) == (self.oversubscription is None):
-            raise BadInputError("uplink", "both" if self.bytes_per_s else "neither", "bytes_per_s or oversubscription")
+            raise BadInputError(
+                "uplink",
+                "both" if self.bytes_per_s else "neither",
+                "bytes_per_s or oversubscription",
+            )
         return self
 
 
@@ -186,7 +214,8 @@ class CpusSection(YamlSection):
 
     cores: Annotated[int, Bounded(CPUS)] = Field(description="the number of CPUs")
     bytes_per_s: Rate | None = Field(
-        None, description="the rate at which one CPU moves bytes of messages, for both ends together [no limit]"
+        None,
+        description="the rate at which one CPU moves bytes of messages, for both ends together [no limit]",
     )
     of: Literal["node", "machine"] = Field(
         "node", description="which ranks share them: node (those of a node) or machine (all ranks)"
@@ -206,23 +235,36 @@ class AggregatorKind(YamlSection):
         description="ranks; unmetered: ranks whose ports have no limit; switches: a port for every neighbour, and "
         "reductions that cost nothing",
     )
-    source: Text | None = Field(default=None, description="where this comes from, or that it is assumed")
+    source: Text | None = Field(
+        default=None, description="where this comes from, or that it is assumed"
+    )
 
 
 class NcclSection(YamlSection):
     """What NCCL's own model takes for jobs of two nodes and more.
 
-    Channels and rates are what NCCL's search finds (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=GRAPH: nChannels and bw).
+    Channels and rates are what NCCL's search finds (NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=GRAPH:
+    nChannels and bw).
     """
 
     architecture: Literal["ampere", "hopper", "blackwell"] = Field(
         description="architecture of the GPUs: ampere, hopper or blackwell"
     )
-    cpu: Literal["intel", "amd", "other"] = Field("intel", description="vendor of the CPUs: intel, amd or other")
-    channels: Annotated[int, Bounded(IntegerRange(1, 32))] = Field(description="the channels of rings and trees")
-    intra_bytes_per_s: Rate = Field(description="the rate of a channel inside a node, used on two nodes")
-    inter_bytes_per_s: Rate = Field(description="the rate of a channel between nodes, used on more nodes")
-    balanced_trees: bool = Field(True, description="whether trees are balanced in a node (pattern 1; otherwise 3)")
+    cpu: Literal["intel", "amd", "other"] = Field(
+        "intel", description="vendor of the CPUs: intel, amd or other"
+    )
+    channels: Annotated[int, Bounded(IntegerRange(1, 32))] = Field(
+        description="the channels of rings and trees"
+    )
+    intra_bytes_per_s: Rate = Field(
+        description="the rate of a channel inside a node, used on two nodes"
+    )
+    inter_bytes_per_s: Rate = Field(
+        description="the rate of a channel between nodes, used on more nodes"
+    )
+    balanced_trees: bool = Field(
+        True, description="whether trees are balanced in a node (pattern 1; otherwise 3)"
+    )
 
     def with_network(self, factor: float, inside: float) -> Self:
         """Return the parameters with a network ``factor`` times as fast, and ``inside`` bytes a second in a node."""
@@ -237,28 +279,42 @@ class NcclSection(YamlSection):
 class ClassSection(YamlSection):
     """Which published figures are of machines like this one, and the rates of the wires.
 
-    Figures inside one fabric belong to the fabric, whatever the network is; all others to both. The words are those of
-    the table ``published.csv``; a machine with words of its own has figures in the section ``published`` only.
+    Figures inside one fabric belong to the fabric, whatever the network is; all others to both. The
+    words are those of the table ``published.csv``; a machine with words of its own has figures in
+    the section ``published`` only.
     """
 
     model_config = ConfigDict(frozen=True)
 
-    fabric: Name = Field(description="the fabric between the GPUs of a node, such as nvlink4 or mi300x")
+    fabric: Name = Field(
+        description="the fabric between the GPUs of a node, such as nvlink4 or mi300x"
+    )
     network: Name | None = Field(
-        None, description="the network, by Gbit/s for each GPU and its kind, such as 400g (RDMA) or 400g-efa [unknown]"
+        None,
+        description="the network, by Gbit/s for each GPU and its kind, such as 400g (RDMA) or 400g-efa [unknown]",
     )
-    gpus: list[Name] = Field([], description="the GPUs whose figures count, as their names begin, such as H100 [any]")
+    gpus: list[Name] = Field(
+        [], description="the GPUs whose figures count, as their names begin, such as H100 [any]"
+    )
     operator: Name | None = Field(
-        None, description="whose machines they are; of any other operator all sources count as one [anybody's]"
+        None,
+        description="whose machines they are; of any other operator all sources count as one [anybody's]",
     )
-    library: Literal["nccl", "rccl"] = Field("nccl", description="whose figures they are: nccl or rccl")
-    fabric_nodes: Annotated[int, Bounded(RANKS)] = Field(1, description="the nodes that one fabric connects")
-    fabric_bytes_per_s: Rate | None = Field(None, description="the rate of a GPU into the fabric, each way [unknown]")
+    library: Literal["nccl", "rccl"] = Field(
+        "nccl", description="whose figures they are: nccl or rccl"
+    )
+    fabric_nodes: Annotated[int, Bounded(RANKS)] = Field(
+        1, description="the nodes that one fabric connects"
+    )
+    fabric_bytes_per_s: Rate | None = Field(
+        None, description="the rate of a GPU into the fabric, each way [unknown]"
+    )
     network_bytes_per_s: Rate | None = Field(
         None, description="the rate of the ports of a node over its GPUs, each way [unknown]"
     )
     default_algorithms: dict[Annotated[int, Bounded(RANKS)], Name] = Field(
-        {}, description="by nodes, the algorithm of large all-reduces that NCCL takes without a setting [unknown]"
+        {},
+        description="by nodes, the algorithm of large all-reduces that NCCL takes without a setting [unknown]",
     )
     source: Text | None = Field(None, description="where this comes from, or that it is assumed")
 
@@ -266,7 +322,8 @@ class ClassSection(YamlSection):
 class PublishedSection(YamlSection):
     """What was published of a collective of NCCL on machines like this one, all of whose GPUs on each node took part.
 
-    Bus bandwidth is that of nccl-tests, of healthy machines; it says what NCCL reaches where the model has no formula.
+    Bus bandwidth is that of nccl-tests, of healthy machines; it says what NCCL reaches where the
+    model has no formula.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -278,10 +335,14 @@ class PublishedSection(YamlSection):
     nbytes: Annotated[int, Bounded(IntegerRange(1, MAX_BYTES))] = Field(
         alias="bytes", description="the size S, as nccl-tests counts it"
     )
-    algorithm: Name = Field(description="the algorithm, such as NVLS, NVLSTree or ring; default if it was not printed")
+    algorithm: Name = Field(
+        description="the algorithm, such as NVLS, NVLSTree or ring; default if it was not printed"
+    )
     low_bytes_per_s: Annotated[Number, _of_rate] = Field(description="the lowest bus bandwidth")
     high_bytes_per_s: Annotated[Number, _of_rate] = Field(description="the highest bus bandwidth")
-    source: OneOrMore[Text] = Field(description="where it was published: as many as are independent of each other")
+    source: OneOrMore[Text] = Field(
+        description="where it was published: as many as are independent of each other"
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -294,14 +355,22 @@ class PublishedSection(YamlSection):
 class MeasuredSection(YamlSection):
     """The measurements of a fitted machine; a prediction says how far it is from them."""
 
-    kind: Text = Field(description="what the measurements are: measured, measured on a testbed, ...")
+    kind: Text = Field(
+        description="what the measurements are: measured, measured on a testbed, ..."
+    )
     machine: Text = Field(description="the machine")
     transport: Text = Field(description="the transport")
     executor: Text = Field(description="the executor")
     nodes: OneOrMore[Annotated[int, Bounded(RANKS)]] = Field(description="the numbers of nodes")
-    ranks_per_node: OneOrMore[Annotated[int, Bounded(RANKS_PER_NODE)]] = Field(description="the ranks on each node")
-    smallest_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(description="the smallest size")
-    largest_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(description="the largest size")
+    ranks_per_node: OneOrMore[Annotated[int, Bounded(RANKS_PER_NODE)]] = Field(
+        description="the ranks on each node"
+    )
+    smallest_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(
+        description="the smallest size"
+    )
+    largest_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(
+        description="the largest size"
+    )
     files: OneOrMore[Text] = Field(description="the raw files")
 
 
@@ -321,16 +390,22 @@ class MachineFields(YamlSection):
     schema_name: Text = Field(alias="schema", description=SCHEMA)
     schema_version: Text = Field(description=f"version of this format: {VERSION}")
     name: Text = Field(description="the name of the machine")
-    kind: Literal["fitted", "described"] = Field(description="fitted (to measurements) or described (by a person)")
+    kind: Literal["fitted", "described"] = Field(
+        description="fitted (to measurements) or described (by a person)"
+    )
     source: Text | None = Field(None, description="where the numbers come from")
     like: Text | None = Field(
         None,
         description="another machine, a name or a file, that this one is like: it has what this file does not "
         "say, key by key; null removes a section of it",
     )
-    geometry: LayoutSection | None = Field(None, alias="layout", description="where ranks are [one rack, one rail]")
+    geometry: LayoutSection | None = Field(
+        None, alias="layout", description="where ranks are [one rack, one rail]"
+    )
     machine_class: ClassSection | None = Field(
-        None, alias="class", description="which published figures are of machines like this one [none]"
+        None,
+        alias="class",
+        description="which published figures are of machines like this one [none]",
     )
     tiers: dict[Literal["node", "rack", "fabric"], TierCosts] = Field(
         {},
@@ -338,21 +413,36 @@ class MachineFields(YamlSection):
         "[unknown: nothing is simulated]",
     )
     port: PortSection | None = Field(None, description="the port of a node on each rail [no limit]")
-    uplink: UplinkSection | None = Field(None, description="the link from a rack to the others [no limit]")
-    memory: RateSection | None = Field(None, description="all messages inside a node together [no limit]")
-    reduction: dict[Annotated[str, AfterValidator(lambda name: DTYPE.read("dtype", name))], RateSection] = Field(
+    uplink: UplinkSection | None = Field(
+        None, description="the link from a rack to the others [no limit]"
+    )
+    memory: RateSection | None = Field(
+        None, description="all messages inside a node together [no limit]"
+    )
+    reduction: dict[
+        Annotated[str, AfterValidator(lambda name: DTYPE.read("dtype", name))], RateSection
+    ] = Field(
         {}, description="by dtype: the reduction on one rank, bytes of one operand [at no cost]"
     )
     codecs: dict[Name, dict[Name, RateSection]] = Field(
-        {}, description="by compression (fp16, topk+feedback): each codec on one rank, bytes of a pass [a table's]"
+        {},
+        description="by compression (fp16, topk+feedback): each codec on one rank, bytes of a pass [a table's]",
     )
-    cpus: CpusSection | None = Field(None, description="CPUs that ranks share [each rank has its own]")
-    aggregators: AggregatorKind = Field(AggregatorKind(), description="what aggregators are [ranks]")
-    nccl: NcclSection | None = Field(None, description="parameters of NCCL's own model [it is left out]")
+    cpus: CpusSection | None = Field(
+        None, description="CPUs that ranks share [each rank has its own]"
+    )
+    aggregators: AggregatorKind = Field(
+        AggregatorKind(), description="what aggregators are [ranks]"
+    )
+    nccl: NcclSection | None = Field(
+        None, description="parameters of NCCL's own model [it is left out]"
+    )
     published: Annotated[list[PublishedSection], Field(max_length=MAX_LIST_ENTRIES)] = Field(
         [], description="what was published of NCCL on machines like this one"
     )
-    measured: MeasuredSection | None = Field(None, description="the measurements of a fitted machine")
+    measured: MeasuredSection | None = Field(
+        None, description="the measurements of a fitted machine"
+    )
     validation: dict[Name, Annotated[Number, Field(allow_inf_nan=False)]] = Field(
         {}, description="errors of the model on held-out measurements, by name"
     )

@@ -1,6 +1,7 @@
 """The patterns of messages to which a machine is fitted, and their times by size.
 
-Pairs of ranks, several pairs at once, trains, and twins: a reduce-scatter and an all-gather that differ in folding.
+Pairs of ranks, several pairs at once, trains, and twins: a reduce-scatter and an all-gather that
+differ in folding.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +32,8 @@ class Pattern(NamedTuple):
 
     name: str  # ``half_trip`` (half of a ping-pong), ``exchange``, or ``train``
     tier: str  # the tier that the messages cross
-    sharing: int = 1  # how many pairs share a port, an uplink or the memory of a node, as the tier says
+    # how many pairs share a port, an uplink or the memory of a node, as the tier says
+    sharing: int = 1
     pairs: int = 1  # how many pairs there are
     messages: int = 1  # of a train
     copies: int = 0  # of a train, before each message
@@ -70,10 +72,11 @@ def _pairs_sharing(layout: Layout, pairs: int, tier: str) -> int:
 class Measurements:
     """The patterns and twins of a run, ready to be fitted again with other rounds."""
 
-    # the observations of each pattern, with what their times are divided by; those of messages that are waited for one
-    # by one are of the fewest ranks to a CPU
+    # the observations of each pattern, with what their times are divided by; those of messages that
+    # are waited for one by one are of the fewest ranks to a CPU
     patterns: Mapping[Pattern, Sequence[tuple[Observation, float]]]
-    # ping-pongs of each tier that a rank has a CPU for in other observations, and shared it in these
+    # ping-pongs of each tier that a rank has a CPU for in other observations, and shared it in
+    # these
     sharing_cpus: Mapping[str, Sequence[tuple[Observation, float]]]
     # observations of reduce-scatters and all-gathers that differ in folding only, by dtype
     twins: Mapping[str, Sequence[tuple[Observation, Observation]]]
@@ -151,18 +154,32 @@ def _fewest_to_a_cpu(observed: Iterable[Observation]) -> float:
     return min(sizes, key=lambda share: (len(sizes[share]) < MIN_SIZES, share))
 
 
-def _reduction_pairs(observed: Sequence[Observation]) -> dict[str, list[tuple[Observation, Observation]]]:
+def _reduction_pairs(
+    observed: Sequence[Observation],
+) -> dict[str, list[tuple[Observation, Observation]]]:
     """Return pairs of a reduce-scatter and an all-gather of one algorithm, size, layout, dtype and placement."""
 
     def setting(observation: Observation) -> tuple[object, ...]:
         return (
-            observation.name, observation.layout, observation.nbytes, observation.dtype, observation.in_place
-        )  # fmt: skip
+            observation.name,
+            observation.layout,
+            observation.nbytes,
+            observation.dtype,
+            observation.in_place,
+        )
 
-    gathers = {setting(observation): observation for observation in observed if observation.collective == "all_gather"}
+    gathers = {
+        setting(observation): observation
+        for observation in observed
+        if observation.collective == "all_gather"
+    }
     twins = defaultdict(list)
     for observation in observed:
-        if observation.collective != "reduce_scatter" or not observation.algorithm or observation.nbytes < LARGE:
+        if (
+            observation.collective != "reduce_scatter"
+            or not observation.algorithm
+            or observation.nbytes < LARGE
+        ):
             continue
         gather = gathers.get(setting(observation))
         if gather:

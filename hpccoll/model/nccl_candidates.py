@@ -1,7 +1,7 @@
 """NCCL's own ring and tree among the candidates for a collective: where the model has them, and what they take.
 
-NCCL knows its own communicator and no other. It chooses by what it expects there, and takes longer if other groups of
-ranks use the same ports at the same time.
+NCCL knows its own communicator and no other. It chooses by what it expects there, and takes longer
+if other groups of ranks use the same ports at the same time.
 """
 
 import math
@@ -34,17 +34,24 @@ def library_names(machine: MachineFile, family: str) -> tuple[str, ...]:
     return tuple(name for own, name in NAMES.items() if own == "ring" or family == "all_reduce")
 
 
-def unmodelled(machine: MachineFile, family: str, nodes: int, ranks_per_node: int) -> tuple[str, ...]:
+def unmodelled(
+    machine: MachineFile, family: str, nodes: int, ranks_per_node: int
+) -> tuple[str, ...]:
     """Return NCCL's algorithms of a collective that NCCL may take on as many nodes, and that have no formula here.
 
-    NVLS and NVLSTree reduce in the switches of NVLink, from Hopper and from FEWEST_IN_SWITCHES ranks of a node on.
+    NVLS and NVLSTree reduce in the switches of NVLink, from Hopper and from FEWEST_IN_SWITCHES
+    ranks of a node on.
     """
     if machine.nccl is None or family not in RING_STEPS:
         return ()
     has_switches = machine.nccl.architecture != "ampere" and ranks_per_node >= FEWEST_IN_SWITCHES
     reduces_in_switches = has_switches and family == "all_reduce"
     if nodes == 1:
-        return ("NVLS", "the ring inside a node") if reduces_in_switches else ("the ring inside a node",)
+        return (
+            ("NVLS", "the ring inside a node")
+            if reduces_in_switches
+            else ("the ring inside a node",)
+        )
     return ("NVLSTree",) if reduces_in_switches else ()
 
 
@@ -62,11 +69,18 @@ def latency_beyond_formulas(machine: MachineFile) -> float | None:
 
 
 def modelled_busbw(
-    machine: MachineFile, family: str, nodes: int, ranks_per_node: int, nbytes: int, dtype: str, name: str
+    machine: MachineFile,
+    family: str,
+    nodes: int,
+    ranks_per_node: int,
+    nbytes: int,
+    dtype: str,
+    name: str,
 ) -> tuple[float, float, float] | None:
     """Return the bus bandwidth that NCCL's formulas give a call, in bytes a second: low, likely and high.
 
-    The ends are those of the channels' rates in the section ``nccl``: on large sizes nothing else counts.
+    The ends are those of the channels' rates in the section ``nccl``: on large sizes nothing else
+    counts.
 
     Args:
         machine: the machine.
@@ -84,13 +98,19 @@ def modelled_busbw(
         BadInputError: if the machine does not have such nodes.
     """
     section = machine.nccl
-    if section is None or not machine.tiers or NAMES.get(name) not in library_names(machine, family):
+    if (
+        section is None
+        or not machine.tiers
+        or NAMES.get(name) not in library_names(machine, family)
+    ):
         return None
     layout = machine.layout(nodes, ranks_per_node)
     busbw: list[float] = []
     bounds: tuple[Bound, ...] = ("high_cost", "value", "low_cost")
     for bound in bounds:
-        rates = {rate: Quantity(value=getattr(section, rate).at(bound, is_rate=True)) for rate in RATES}
+        rates = {
+            rate: Quantity(value=getattr(section, rate).at(bound, is_rate=True)) for rate in RATES
+        }
         machine_at_bound = machine.model_copy(update={"nccl": section.model_copy(update=rates)})
         calls = LibraryCalls(machine_at_bound, family, layout, dtype)
         factor = calls.family.busbw
@@ -105,16 +125,18 @@ def modelled_busbw(
 class LibraryCalls:
     """The calls of NCCL for a collective on a group of ranks.
 
-    What NCCL's search finds for a group. Of the GPUs of a node its topology has those of the communicator, and all
-    network ports; where there are more of these than GPUs, as many as ``MachineFile.layout`` gives them. From a GPU to
-    the port of another one there is a path through that GPU, if it is in the communicator (PXN), and one through the
-    CPUs, for which the search does not look once it has channels without (graph/search.cc, typeInter). The ranks of a
-    group on a node thus use the ports next to them: k of the rails, with as many channels on each as the search finds
-    for the whole node. The rate of a channel is that of its port, and stays.
+    What NCCL's search finds for a group. Of the GPUs of a node its topology has those of the
+    communicator, and all network ports; where there are more of these than GPUs, as many as
+    ``MachineFile.layout`` gives them. From a GPU to the port of another one there is a path through
+    that GPU, if it is in the communicator (PXN), and one through the CPUs, for which the search
+    does not look once it has channels without (graph/search.cc, typeInter). The ranks of a group on
+    a node thus use the ports next to them: k of the rails, with as many channels on each as the
+    search finds for the whole node. The rate of a channel is that of its port, and stays.
 
-    What other groups take. Groups whose ranks have the same ports, such as those of two GPUs beside one port, get an
-    equal part of it each. So they do of the uplink of a rack, which the ring of a group crosses once on each rail that
-    it uses. NCCL does not expect this: it chooses by the whole rate, and takes the time of the part.
+    What other groups take. Groups whose ranks have the same ports, such as those of two GPUs beside
+    one port, get an equal part of it each. So they do of the uplink of a rack, which the ring of a
+    group crosses once on each rail that it uses. NCCL does not expect this: it chooses by the whole
+    rate, and takes the time of the part.
 
     Args:
         machine: a machine with a section ``nccl``.
@@ -126,9 +148,14 @@ class LibraryCalls:
     """
 
     def __init__(
-        self, machine: MachineFile, family: str, layout: Layout, dtype: str, at_port: float = 1.0,
+        self,
+        machine: MachineFile,
+        family: str,
+        layout: Layout,
+        dtype: str,
+        at_port: float = 1.0,
         at_uplink: float = 1.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if machine.nccl is None:
             raise ValueError(f"{machine.name} has no section nccl")
         self.family = collective(family)
@@ -163,7 +190,11 @@ class LibraryCalls:
     def moved(self, nbytes: int) -> int:
         """Return the bytes that are moved for a requested size: whole elements, in equal blocks."""
         size = itemsize(self.dtype)
-        return self.family.elements(nbytes, size, self.workers) * self.family.blocks(self.workers) * size
+        return (
+            self.family.elements(nbytes, size, self.workers)
+            * self.family.blocks(self.workers)
+            * size
+        )
 
     def estimate(self, nbytes: int, name: str | None = None) -> NcclEstimate:
         """Return what an operation takes by the protocol that NCCL chooses.
@@ -180,5 +211,7 @@ class LibraryCalls:
     def _estimates(self, section: NcclSection, nbytes: int, name: str | None) -> list[NcclEstimate]:
         """Return the estimates of an algorithm, or of all, with the channels of a section."""
         per_node = self.ranks_per_node or 1
-        estimates = nccl_estimates(section, self.family.name, self.nodes, per_node, self.moved(nbytes))
+        estimates = nccl_estimates(
+            section, self.family.name, self.nodes, per_node, self.moved(nbytes)
+        )
         return [estimate for estimate in estimates if name in (None, NAMES[estimate.algorithm])]

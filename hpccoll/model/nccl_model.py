@@ -1,10 +1,12 @@
 """NCCL's own model of its rings and trees, by which NCCL chooses between them.
 
-An operation of S bytes takes the latency of an algorithm and a protocol, and S over its bandwidth. Constants and
-formulas are those of NCCL v2.30.7-1 (src/graph/tuning.cc and connect.cc), for jobs on at least two nodes with NVLink
-inside, and for network plugins that report no latency of their own, as NCCL's do. NVLS, CollNet and PAT are left out.
+An operation of S bytes takes the latency of an algorithm and a protocol, and S over its bandwidth.
+Constants and formulas are those of NCCL v2.30.7-1 (src/graph/tuning.cc and connect.cc), for jobs on
+at least two nodes with NVLink inside, and for network plugins that report no latency of their own,
+as NCCL's do. NVLS, CollNet and PAT are left out.
 
-The model is known to miss: for trees on nodes of 8 H800 NCCL printed 68.8 GB/s, and 81 GB/s were measured (nccl#1154).
+The model is known to miss: for trees on nodes of 8 H800 NCCL printed 68.8 GB/s, and 81 GB/s were
+measured (nccl#1154).
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +27,11 @@ NETWORK_US = {"ring": (2.7, 4.0, 14.0), "tree": (5.0, 8.5, 14.0)}
 """Microseconds of a step between nodes (hwLatencies); with one rank a node, rings have those of trees."""
 POST_US: Mapping[str, float] = {"intel": 1.0, "amd": 2.0, "other": 1.0}
 """Microseconds in which a CPU posts a message, by its vendor: no step of a ring is shorter; with Simple three times."""
-LL_LIMIT: Mapping[str, tuple[float, float]] = {"intel": (39.0, 20.4), "amd": (22.5, 19.0), "other": (39.0, 20.4)}
+LL_LIMIT: Mapping[str, tuple[float, float]] = {
+    "intel": (39.0, 20.4),
+    "amd": (22.5, 19.0),
+    "other": (39.0, 20.4),
+}
 """Bandwidth of all channels with LL at most, in GB/s, on two and on more nodes (llMaxBws)."""
 RING_LL128_LIMIT = {"ampere": (20.0, 20.0), "hopper": (36.7, 36.7), "blackwell": (40.0, 40.0)}
 TREE_LL128_LIMIT = {"ampere": (20.0, 20.0), "hopper": (36.7, 29.0), "blackwell": (31.67, 20.0)}
@@ -33,12 +39,84 @@ TREE_LIMIT = {"ampere": (23.6, 17.8), "hopper": (41.4, 36.0), "blackwell": (42.8
 """Bandwidth of a channel at most, in GB/s, on two and on more nodes (perChMax...Bws)."""
 
 TREE_CORRECTION = (
-    (1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.7, 0.7, 0.7, 0.7, 0.6, 0.5, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.0, 1.0, 1.0),
-    (1.0, 1.0, 1.0, 1.0, 1.0, 0.9, 0.8, 0.8, 0.8, 0.7, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 1.0, 1.0),
-    (0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.6, 0.6, 0.5, 0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.7, 0.7, 0.8, 0.9, 0.9),
+    (
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+        0.9,
+        0.8,
+        0.7,
+        0.7,
+        0.7,
+        0.7,
+        0.6,
+        0.5,
+        0.4,
+        0.4,
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.9,
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+    ),
+    (
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+        1.0,
+        0.9,
+        0.8,
+        0.8,
+        0.8,
+        0.7,
+        0.6,
+        0.6,
+        0.6,
+        0.6,
+        0.6,
+        0.6,
+        0.8,
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        1.0,
+        1.0,
+    ),
+    (
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.9,
+        0.8,
+        0.7,
+        0.6,
+        0.6,
+        0.5,
+        0.5,
+        0.5,
+        0.5,
+        0.6,
+        0.7,
+        0.8,
+        0.7,
+        0.7,
+        0.8,
+        0.9,
+        0.9,
+    ),
 )
-"""Factors of the bandwidth of trees, by protocol, from each power of two of bytes on, 64 first (treeCorrectionFactor,
-whose last column NCCL does not use)."""
+"""Factors of the bandwidth of trees, by protocol, from each power of two of bytes on, 64 first
+(treeCorrectionFactor, whose last column NCCL does not use)."""
 
 RING_STEPS = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
 """The steps of a ring over n - 1, by collective."""
@@ -62,8 +140,10 @@ def nccl_estimates(
 
     Args:
         section: NCCL's channels on the machine.
-        collective: the collective; others than all-reduce, reduce-scatter and all-gather have no estimates.
-        nodes: the number of nodes; on one node, where the search finds other channels, there are no estimates.
+        collective: the collective; others than all-reduce, reduce-scatter and all-gather have no
+            estimates.
+        nodes: the number of nodes; on one node, where the search finds other channels, there are no
+            estimates.
         ranks_per_node: the ranks on each node.
         nbytes: the size S of the vector; of all-gather and reduce-scatter, of all blocks together.
     """
@@ -79,7 +159,8 @@ class _Estimator:
         self.section, self.nodes, self.ranks_per_node = section, nodes, ranks_per_node
         self.ranks = nodes * ranks_per_node
         if nodes == 2:
-            self.column, of_channel = 0, section.intra_bytes_per_s  # the column of the tables of limits
+            # the column of the tables of limits
+            self.column, of_channel = 0, section.intra_bytes_per_s
         else:
             self.column, of_channel = 1, section.inter_bytes_per_s
         self.bus = section.channels * of_channel.value / 1e9
@@ -141,7 +222,9 @@ class _Estimator:
         return _estimate("tree", protocol, latency, bus / 2, nbytes)
 
 
-def _estimate(algorithm: str, protocol: int, latency: float, bandwidth: float, nbytes: int) -> NcclEstimate:
+def _estimate(
+    algorithm: str, protocol: int, latency: float, bandwidth: float, nbytes: int
+) -> NcclEstimate:
     """Return the estimate of a latency in us and an algorithm bandwidth in GB/s."""
     seconds = latency * 1e-6 + nbytes / (bandwidth * 1e9)
     return NcclEstimate(algorithm, PROTOCOLS[protocol], latency * 1e-6, bandwidth * 1e9, seconds)

@@ -58,11 +58,13 @@ class Observation:
     seconds: float  # the median time
     layout: Layout  # the layout of the ranks, as the case numbered them
     transport: str = "mpi"  # the transport, with the device if it is not the host
-    requested: Mapping[str, Parameter] = field(default_factory=dict)  # the parameters that the case requested
+    # the parameters that the case requested
+    requested: Mapping[str, Parameter] = field(default_factory=dict)
     dtype: str = "float32"  # the dtype of the elements
     op: str | None = None  # the reduction, if any
     in_place: bool = False  # whether contribution and result share a buffer
-    mapping: str | None = None  # the mapping that the case requested; None for the numbering of the launcher
+    # the mapping that the case requested; None for the numbering of the launcher
+    mapping: str | None = None
     executor: str = PYTHON  # the executor that measured it
     rounds_s: tuple[float, ...] = ()  # the median time of each round, if known
     machine: str = ""  # the machine that was measured
@@ -87,7 +89,11 @@ class Observation:
         """The algorithm, the requested parameters and the mapping."""
         algorithm = self.algorithm.name if self.algorithm else NATIVE
         arguments = self.call.collective.arguments
-        requested = [f"{name}={value}" for name, value in sorted(self.requested.items()) if name not in arguments]
+        requested = [
+            f"{name}={value}"
+            for name, value in sorted(self.requested.items())
+            if name not in arguments
+        ]
         words = [algorithm, *requested]
         if self.mapping:
             words.append(f"mapping={self.mapping}")
@@ -105,9 +111,15 @@ class Observation:
         elif call.collective.rooted:
             arguments += [f"root {call.root}"]
         return Work(
-            self.collective, layout.workers, layout.nodes, layout.racks, layout.aggregators, self.dtype, self.op or "",
+            self.collective,
+            layout.workers,
+            layout.nodes,
+            layout.racks,
+            layout.aggregators,
+            self.dtype,
+            self.op or "",
             ", ".join(arguments),
-        )  # fmt: skip
+        )
 
     @property
     def tiers(self) -> frozenset[str]:
@@ -134,7 +146,11 @@ class Observation:
     @property
     def cpu_share(self) -> float:
         """How many ranks there were to a CPU, at least 1; all hosts of a testbed share the CPUs of one machine."""
-        ranks = self.layout.ranks if self.kind == ON_TESTBED else max(Counter(self.layout.node).values())
+        ranks = (
+            self.layout.ranks
+            if self.kind == ON_TESTBED
+            else max(Counter(self.layout.node).values())
+        )
         return max(1.0, ranks / self.cpus)
 
     @property
@@ -148,9 +164,9 @@ def observations(
 ) -> Iterator[Observation]:
     """Yield the observations of one raw file: of single operations, without floors, predictions, unknown algorithms.
 
-    Training steps are many operations, and left out; so are calls under load, and, unless ``imported``, those that
-    another program measured. With ``rows``, which were made of the file, only the cases of these are yielded, and no
-    row is made anew.
+    Training steps are many operations, and left out; so are calls under load, and, unless
+    ``imported``, those that another program measured. With ``rows``, which were made of the file,
+    only the cases of these are yielded, and no row is made anew.
     """
     for attempt, outcome, _ in raw.histories():
         is_wanted = attempt.ours or (imported and attempt.imported)
@@ -168,7 +184,9 @@ def observations(
         layout = attempt.layout
         if case.mapping is not None:
             layout = layout.subset(numbering(layout, case.mapping))
-        arguments = {name: value for name, value in outcome.params.items() if name in family.arguments}
+        arguments = {
+            name: value for name, value in outcome.params.items() if name in family.arguments
+        }
         call = family.call(layout.workers, case.root, **arguments)
         transport = case.transport
         if case.device != "cpu":
@@ -205,7 +223,8 @@ def _is_observed(outcome: Outcome) -> bool:
     if is_workload(case.collective) or outcome.load or outcome.floor or outcome.status != "ok":
         return False
     family = COLLECTIVES[case.collective]
-    is_known = case.algorithm in (*family.algorithms, NATIVE)  # others, such as auto, duplicate one of these
+    # others, such as auto, duplicate one of these
+    is_known = case.algorithm in (*family.algorithms, NATIVE)
     return is_known and case.timing == SINGLE
 
 

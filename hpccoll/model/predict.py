@@ -34,16 +34,17 @@ class Request:
     nodes: Sequence[int]  # the numbers of nodes
     sizes: Sequence[int]  # the sizes in bytes
     collective: str = "all_reduce"
-    # the names of the algorithms [those of USUAL, or all; and those of aggregators, if there are any]; NCCL's own are
-    # added as the last ones on a machine that has them, unless the names have one of them: ours are compared with what
-    # a user has
+    # the names of the algorithms [those of USUAL, or all; and those of aggregators, if there are
+    # any]; NCCL's own are added as the last ones on a machine that has them, unless the names have
+    # one of them: ours are compared with what a user has
     algorithms: Sequence[str] = ()
     # the ranks on each node [those of the machine file, or the most that were measured]
     ranks_per_node: int | None = None
     dtype: str = DEFAULT_DTYPE  # the type of the elements
     # the number of aggregators [none; if they are switches, as many as an algorithm needs]
     aggregators: int | None = None
-    mapping: str | None = None  # the order of ranks, a word of MAPPINGS [consecutive ranks on each node]
+    # the order of ranks, a word of MAPPINGS [consecutive ranks on each node]
+    mapping: str | None = None
     # parameters of algorithms and of the collective; each algorithm takes those that it has
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
@@ -51,7 +52,8 @@ class Request:
         """Return the algorithms with their parameters.
 
         Raises:
-            BadInputError: if the collective, an algorithm or the dtype does not exist, or a parameter is invalid.
+            BadInputError: if the collective, an algorithm or the dtype does not exist, or a
+                parameter is invalid.
         """
         family = collective(self.collective)
         library = dict.fromkeys(library_names(machine, family.name))
@@ -63,18 +65,25 @@ class Request:
                 raise BadInputError("algorithm", name, sorted([*family.components, *library]))
         ours = [name for name in names if name not in library]
         if self.parameters and not ours:
-            raise BadInputError(f"parameter of {', '.join(names)}", next(iter(self.parameters)), NO_PARAMETERS)
+            raise BadInputError(
+                f"parameter of {', '.join(names)}", next(iter(self.parameters)), NO_PARAMETERS
+            )
         values = exact_parameters({**family.arguments, **self.parameters})
         parameters_of = parameters_by_algorithm(family.name, ours, values)
         choices = [(name, parameters_of.get(name, {})) for name in names]
         for name, parameters in choices:
             check_case(
                 Case(
-                    collective=family.name, algorithm=NATIVE if name in library else name, params=parameters,
-                    bytes=max(self.sizes), dtype=self.dtype, op="sum" if family.has_op else None,
-                    in_place=family.in_place, mapping=self.mapping,
+                    collective=family.name,
+                    algorithm=NATIVE if name in library else name,
+                    params=parameters,
+                    bytes=max(self.sizes),
+                    dtype=self.dtype,
+                    op="sum" if family.has_op else None,
+                    in_place=family.in_place,
+                    mapping=self.mapping,
                 )
-            )  # fmt: skip
+            )
         return choices
 
     def _names(self, machine: MachineFile) -> list[str]:
@@ -84,7 +93,9 @@ class Request:
         family = collective(self.collective)
         names = dict.fromkeys(USUAL.get(family.name) or family.components)
         if self.aggregators or machine.aggregators.kind == "switches":
-            names |= dict.fromkeys(name for name, algorithm in family.components.items() if algorithm.aggregates)
+            names |= dict.fromkeys(
+                name for name, algorithm in family.components.items() if algorithm.aggregates
+            )
         return list(names)
 
 
@@ -108,10 +119,14 @@ class Prediction:
     high_s: float | None  # upper end of the interval
     exact: bool | None  # whether every message was an event of the simulation; None for a formula
     distance: str  # how far the prediction is from the nearest measurement, in words
-    assumed: str | None = None  # the assumption behind the prediction, if it does not describe what a machine has
-    unmodelled: Sequence[str] = ()  # NCCL's algorithms that NCCL may take here, and that are not predicted
-    published: Sequence[PublishedSection] = ()  # what was published of NCCL near this case, on machines of this class
-    stand_ins: str | None = None  # the simulations of fewer ranks that the time follows from, in words
+    # the assumption behind the prediction, if it does not describe what a machine has
+    assumed: str | None = None
+    # NCCL's algorithms that NCCL may take here, and that are not predicted
+    unmodelled: Sequence[str] = ()
+    # what was published of NCCL near this case, on machines of this class
+    published: Sequence[PublishedSection] = ()
+    # the simulations of fewer ranks that the time follows from, in words
+    stand_ins: str | None = None
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -168,16 +183,30 @@ class Prediction:
     def to_json(self) -> dict[str, Any]:
         """Return the prediction in SI units, by the names of exported rows; absent values are None."""
         return {
-            "collective": self.collective, "algorithm": self.algorithm, "params": dict(self.params),
-            "nodes": self.nodes, "ranks_per_node": self.ranks_per_node,
-            "ranks": self.nodes * self.ranks_per_node, "racks": self.racks, "aggregators": self.aggregators,
-            "mapping": self.mapping, "dtype": self.dtype, "bytes": self.nbytes,
-            "requested_bytes": self.requested_bytes, "median_s": self.value_s, "ci_low_s": self.low_s,
-            "ci_high_s": self.high_s, "algbw_Bps": self.algbw, "busbw_Bps": self.busbw, "kind": self.kind,
-            "exact": self.exact, "distance": self.far, "assumed": self.assumed,
+            "collective": self.collective,
+            "algorithm": self.algorithm,
+            "params": dict(self.params),
+            "nodes": self.nodes,
+            "ranks_per_node": self.ranks_per_node,
+            "ranks": self.nodes * self.ranks_per_node,
+            "racks": self.racks,
+            "aggregators": self.aggregators,
+            "mapping": self.mapping,
+            "dtype": self.dtype,
+            "bytes": self.nbytes,
+            "requested_bytes": self.requested_bytes,
+            "median_s": self.value_s,
+            "ci_low_s": self.low_s,
+            "ci_high_s": self.high_s,
+            "algbw_Bps": self.algbw,
+            "busbw_Bps": self.busbw,
+            "kind": self.kind,
+            "exact": self.exact,
+            "distance": self.far,
+            "assumed": self.assumed,
             "unmodelled": list(self.unmodelled),
             "published": [section.model_dump(by_alias=True) for section in self.published],
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +216,10 @@ class Predictions:
     machine: MachineFile
     request: Request
     predictions: Sequence[Prediction]  # the predictions, by nodes, algorithms and sizes
-    left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
-    interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
+    # the numbers of nodes without a prediction, by algorithm and reason
+    left_out: Mapping[str, Sequence[int]]
+    # whether some were left out because the user has interrupted the simulations
+    interrupted: bool = False
 
     @property
     def kinds(self) -> list[str]:
@@ -231,17 +262,21 @@ class PredictionPlan:
     request: Request
     planned: Sequence[PlannedPrediction]  # the predictions, by nodes, algorithms and sizes
     formulas: Sequence[Prediction]  # those of NCCL's own algorithms, which need no simulation
-    left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by algorithm and reason
+    # the numbers of nodes without a prediction, by algorithm and reason
+    left_out: Mapping[str, Sequence[int]]
 
     @classmethod
-    def of(cls, machine: MachineFile, request: Request, progress: ShowProgress | None = None) -> "PredictionPlan":
+    def of(
+        cls, machine: MachineFile, request: Request, progress: ShowProgress | None = None
+    ) -> "PredictionPlan":
         """Return the plan of a request.
 
         Raises:
             BadInputError: if a value of the request is invalid, or nothing of it can be predicted.
         """
         choices = request.choices(machine)
-        for nodes in request.nodes:  # what is wrong for one of them is said before the first estimate
+        # what is wrong for one of them is said before the first estimate
+        for nodes in request.nodes:
             machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
         left_out: dict[str, list[int]] = defaultdict(list)
         of_library = library_names(machine, request.collective)
@@ -254,14 +289,23 @@ class PredictionPlan:
         total = len(request.nodes) * len(ours) * len(request.sizes)
         planned: list[PlannedPrediction] = []
         for nodes in request.nodes:
-            layout_of = lru_cache(2)(partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping))
+            layout_of = lru_cache(2)(
+                partial(machine.layout, nodes, request.ranks_per_node, mapping=request.mapping)
+            )
             for name, parameters in ours:
                 if progress:
-                    progress(0, total, f"estimating the time of {name} on {format_count(nodes, 'node')}")
+                    progress(
+                        0, total, f"estimating the time of {name} on {format_count(nodes, 'node')}"
+                    )
                 simulation = AlgorithmSimulation(
-                    machine, request.collective, name, parameters, layout_of,
-                    dtype=request.dtype, aggregators=request.aggregators,
-                )  # fmt: skip
+                    machine,
+                    request.collective,
+                    name,
+                    parameters,
+                    layout_of,
+                    dtype=request.dtype,
+                    aggregators=request.aggregators,
+                )
                 planned += _planned(simulation, nodes, request.sizes, left_out)
         if not planned and not formulas:
             raise UnusableError("--algorithms", "; ".join(left_out))
@@ -280,7 +324,9 @@ class PredictionPlan:
         for planned in self.planned:
             together[id(planned.simulation)].append(planned)
 
-        shortest_first = sorted(together.values(), key=lambda sizes: sum(planned.expected_s for planned in sizes))
+        shortest_first = sorted(
+            together.values(), key=lambda sizes: sum(planned.expected_s for planned in sizes)
+        )
         return list(chain.from_iterable(shortest_first))
 
     def seconds_by_algorithm(self) -> dict[str, float]:
@@ -300,7 +346,9 @@ class PredictionPlan:
             for done, planned in enumerate(order):
                 left.begin()
 
-                def report(share: float, done: int = done, planned: PlannedPrediction = planned) -> None:
+                def report(
+                    share: float, done: int = done, planned: PlannedPrediction = planned
+                ) -> None:
                     if progress:
                         progress(done, len(order), planned.text(share), left.seconds(share))
 
@@ -322,7 +370,10 @@ class PredictionPlan:
 
 
 def _planned(
-    simulation: AlgorithmSimulation, nodes: int, sizes: Iterable[int], left_out: dict[str, list[int]]
+    simulation: AlgorithmSimulation,
+    nodes: int,
+    sizes: Iterable[int],
+    left_out: dict[str, list[int]],
 ) -> list[PlannedPrediction]:
     """Return the predictions of one simulation for all sizes, and add the number of nodes by the reason without one.
 
@@ -349,12 +400,16 @@ def _not_reached(planned: Sequence[PlannedPrediction]) -> dict[str, Sequence[int
     return {f"interrupted before {format_count(len(planned), 'prediction')} of {names}": nodes}
 
 
-def predict(machine: MachineFile, request: Request, progress: ShowProgress | None = None) -> Predictions:
+def predict(
+    machine: MachineFile, request: Request, progress: ShowProgress | None = None
+) -> Predictions:
     """Return the predictions of a request: see ``PredictionPlan``."""
     return PredictionPlan.of(machine, request, progress).predict(progress)
 
 
-def _prediction(planned: PlannedPrediction, request: Request, progress: Callable[[float], None]) -> Prediction:
+def _prediction(
+    planned: PlannedPrediction, request: Request, progress: Callable[[float], None]
+) -> Prediction:
     simulation = planned.simulation
     nodes = planned.nodes
     nbytes = planned.nbytes
@@ -437,4 +492,6 @@ def _beside_library(machine: MachineFile, prediction: Prediction) -> Prediction:
     nodes, per_node = prediction.nodes, prediction.ranks_per_node
     missing = unmodelled(machine, prediction.collective, nodes, per_node)
     near = published_near(machine, prediction.collective, nodes, per_node, prediction.nbytes)
-    return replace(prediction, unmodelled=missing, published=near) if missing or near else prediction
+    return (
+        replace(prediction, unmodelled=missing, published=near) if missing or near else prediction
+    )

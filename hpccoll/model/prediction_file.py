@@ -1,7 +1,8 @@
 """Predictions as a raw file, which export, status, report and ``hpccoll.open`` read like any other.
 
-The file has one job, and an attempt for each number of nodes and each kind of prediction: ``simulated`` from a
-schedule, ``modelled`` by NCCL's own formulas. A case has one time, at which all of its ranks end. Nothing ran, and the
+The file has one job, and an attempt for each number of nodes and each kind of prediction:
+``simulated`` from a schedule, ``modelled`` by NCCL's own formulas. A case has one time, at which
+all of its ranks end. Nothing ran, and the
 file says so: a prediction has no hosts, no count of wrong elements, and no bytes on wires.
 """
 
@@ -40,7 +41,11 @@ def check_file(path: Path, machine: MachineFile, request: Request) -> None:
     """
     ranks = machine.layout(max(request.nodes), request.ranks_per_node).workers
     if ranks > FILE_RANKS.maximum:
-        raise BadInputError("--out", f"{path}: {ranks} ranks", f"{FILE_RANKS} in a file; a picture or --json has more")
+        raise BadInputError(
+            "--out",
+            f"{path}: {ranks} ranks",
+            f"{FILE_RANKS} in a file; a picture or --json has more",
+        )
     check_replaceable(path, "predictions", lambda attempt: attempt.predicted)
 
 
@@ -54,8 +59,12 @@ def raw_predictions(predicted: Predictions, path: Path) -> RawResults:
         are_switches = machine.aggregators.kind == "switches"
         aggregators = 0 if are_switches else prediction.aggregators  # which are ranks
         launch = _Launch(
-            prediction.nodes, prediction.ranks_per_node, aggregators, prediction.kind, prediction.assumed
-        )  # fmt: skip
+            prediction.nodes,
+            prediction.ranks_per_node,
+            aggregators,
+            prediction.kind,
+            prediction.assumed,
+        )
         outcome = _outcome(prediction, machine, requested[prediction.algorithm], aggregators)
         launches[launch].append(outcome)
     attempts = []
@@ -91,7 +100,8 @@ def _attempt(number: int, launch: _Launch, machine: MachineFile) -> Attempt:
     if launch.kind == MODELLED:
         prediction = f"{machine.name}: times by NCCL's own formulas, which have no interval"
     else:
-        without_source = 2 if machine.measured else 1  # sentences, without the source of a description
+        # sentences, without the source of a description
+        without_source = 2 if machine.measured else 1
         prediction = "; ".join(describe_machine(machine, simulated=True)[:without_source])
     provenance = {
         "hpccoll": __version__,
@@ -105,7 +115,10 @@ def _attempt(number: int, launch: _Launch, machine: MachineFile) -> Attempt:
 
 
 def _outcome(
-    prediction: Prediction, machine: MachineFile, requested: Mapping[str, int | str], aggregators: int
+    prediction: Prediction,
+    machine: MachineFile,
+    requested: Mapping[str, int | str],
+    aggregators: int,
 ) -> Outcome:
     """Return a prediction as the outcome of a case."""
     case = _case(prediction, machine, requested)

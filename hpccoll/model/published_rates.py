@@ -1,7 +1,8 @@
 """What was published of NCCL and RCCL on healthy machines, by class of machines: the table ``published.csv``.
 
-A row of the table is a figure of nccl-tests, rccl-tests or a program that counts as they do. Its bus bandwidth follows
-from the printed time, where one was printed. A machine file may add figures of its own in the section ``published``.
+A row of the table is a figure of nccl-tests, rccl-tests or a program that counts as they do. Its
+bus bandwidth follows from the printed time, where one was printed. A machine file may add figures
+of its own in the section ``published``.
 """
 
 import csv
@@ -28,8 +29,9 @@ FEW_NODES = 2
 """Up to this number of nodes, each number has NCCL algorithms of its own."""
 
 NEAR = 2
-"""The ratio of two sizes, and of two larger numbers of nodes, up to which a figure of one says something of the other:
-bus bandwidth grows by up to a half from a size to its double, and falls by a few per cent on twice as many nodes."""
+"""The ratio of two sizes, and of two larger numbers of nodes, up to which a figure of one says
+something of the other: bus bandwidth grows by up to a half from a size to its double, and falls by
+a few per cent on twice as many nodes."""
 
 SMALLEST = 1 << 20
 """The smallest size for which bandwidth says more than latency."""
@@ -38,8 +40,9 @@ SCALES = (8, 4, 2, 1)
 """The numbers of fabrics that are classes of their own; of larger ones, and the first, figures count up to NEAR."""
 
 OLD = (2, 19)
-"""The version of NCCL below which pairs of nodes are slower: with 2.18.5 AWS p5 has 313 of 437 GB/s at 1 GiB, with
-2.9.9 p4d 57 of 77. One node of H100 has the same figures with 2.18.5 as with 2.27.7."""
+"""The version of NCCL below which pairs of nodes are slower: with 2.18.5 AWS p5 has 313 of 437 GB/s
+at 1 GiB, with 2.9.9 p4d 57 of 77. One node of H100 has the same figures with 2.18.5 as with 2.27.7.
+"""
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(?:#\d+)?")
 """The repository that a source names first, or a thread of it."""
@@ -76,13 +79,18 @@ class PublishedFigure:
     @property
     def cited(self) -> str:
         """The source without the place in a repository."""
-        return self.source.split()[0] if _REPOSITORY.match(self.source) else self.source.partition(";")[0]
+        return (
+            self.source.split()[0]
+            if _REPOSITORY.match(self.source)
+            else self.source.partition(";")[0]
+        )
 
     def ran(self, algorithm: str | None, usual: str | None) -> bool:
         """Return whether it is one of an algorithm.
 
         Args:
-            algorithm: the algorithm, by the project's name; None for what the library chooses without a setting.
+            algorithm: the algorithm, by the project's name; None for what the library chooses
+                without a setting.
             usual: what the library chooses there, by NCCL's name; None if that is unknown.
         """
         if algorithm is None:
@@ -133,13 +141,17 @@ def figures_of(machine: MachineFile) -> Iterator[PublishedFigure]:
     like = machine.machine_class
     if like:
         for figure in figures_by_fabric().get(like.fabric, ()):
-            if figure.network in (None, like.network) and (figure.gpu in like.gpus or not like.gpus):
+            if figure.network in (None, like.network) and (
+                figure.gpu in like.gpus or not like.gpus
+            ):
                 yield figure
     for section in machine.published:
         yield from _figures_of_section(machine, section)
 
 
-def _figures_of_section(machine: MachineFile, section: PublishedSection) -> Iterator[PublishedFigure]:
+def _figures_of_section(
+    machine: MachineFile, section: PublishedSection
+) -> Iterator[PublishedFigure]:
     """Yield the low and the high rate of each source of a section of a machine file."""
     like = machine.machine_class
     crosses, _ = node_class(like, section.nodes)
@@ -203,8 +215,9 @@ def published_near(
 ) -> list[PublishedSection]:
     """Return what was published near a case: by algorithm that of the nearest nodes, and then of the nearest size.
 
-    Near are the same nodes, or beyond FEW_NODES those that differ by a factor of NEAR at most; sizes that differ by a
-    factor of NEAR at most; and only all ranks of each node, with elements of the default type, from SMALLEST on.
+    Near are the same nodes, or beyond FEW_NODES those that differ by a factor of NEAR at most;
+    sizes that differ by a factor of NEAR at most; and only all ranks of each node, with elements of
+    the default type, from SMALLEST on.
     """
     if machine.geometry is None or ranks_per_node != machine.geometry.ranks_per_node:
         return []
@@ -262,14 +275,23 @@ _RunRates = tuple[list[float], PublishedFigure]
 
 
 def rates_by_source(
-    machine: MachineFile, collective: str, nodes: int, ranks_per_node: int, nbytes: int, *, dtype: str, in_place: bool,
-    algorithm: str | None = None, library: str = "",
-) -> dict[str, SourceRates]:  # fmt: skip
+    machine: MachineFile,
+    collective: str,
+    nodes: int,
+    ranks_per_node: int,
+    nbytes: int,
+    *,
+    dtype: str,
+    in_place: bool,
+    algorithm: str | None = None,
+    library: str = "",
+) -> dict[str, SourceRates]:
     """Return the published bus bandwidths of calls of one class and size, by independent source.
 
-    A size between two sizes of one run has a rate between theirs, in proportion to the logarithm of the size, if the
-    larger is at most NEAR times the smaller. If a source has both placements, that of the call counts. Sources are
-    independent if their repositories differ, and the operators of their machines, unless the class is of one operator.
+    A size between two sizes of one run has a rate between theirs, in proportion to the logarithm of
+    the size, if the larger is at most NEAR times the smaller. If a source has both placements, that
+    of the call counts. Sources are independent if their repositories differ, and the operators of
+    their machines, unless the class is of one operator.
 
     Args:
         machine: the machine, of a class.
@@ -316,7 +338,8 @@ def _independent(
 ) -> Iterable[list[_RunRates]]:
     """Return the runs of each independent source, from those of each repository and operator.
 
-    Sources are independent by their repositories or by their operators, whichever leaves fewer of them.
+    Sources are independent by their repositories or by their operators, whichever leaves fewer of
+    them.
     """
     by_repository: dict[str, list[_RunRates]] = defaultdict(list)
     by_operator: dict[str, list[_RunRates]] = defaultdict(list)
@@ -335,14 +358,18 @@ def _source_rates(runs: Sequence[_RunRates]) -> SourceRates:
     return SourceRates(rates, [figure for _, figure in runs])
 
 
-def _same_place(like: ClassSection | None, figure: PublishedFigure, nodes: int, library: str) -> bool:
+def _same_place(
+    like: ClassSection | None, figure: PublishedFigure, nodes: int, library: str
+) -> bool:
     """Return whether a figure is of the class of a number of nodes, and across nodes of a library as old."""
     crosses, scale = node_class(like, nodes)
     _, scale_of_figure = node_class(like, figure.nodes)
     figure_crosses = figure.network is not None
     if scale is None or (figure_crosses, scale_of_figure) != (crosses, scale):
         return False
-    return not crosses or (_ratio(figure.nodes, nodes) <= NEAR and is_old(figure.library) == is_old(library))
+    return not crosses or (
+        _ratio(figure.nodes, nodes) <= NEAR and is_old(figure.library) == is_old(library)
+    )
 
 
 def is_old(library: str) -> bool:

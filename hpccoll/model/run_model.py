@@ -15,7 +15,15 @@ from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import DeclaredSections
 from hpccoll.model.message_patterns import MIN_SIZES
 from hpccoll.model.observations import Observation, Work, observations
-from hpccoll.model.validation import Crossing, Errors, Regret, Validated, count_progress, find_crossings, validate
+from hpccoll.model.validation import (
+    Crossing,
+    Errors,
+    Regret,
+    Validated,
+    count_progress,
+    find_crossings,
+    validate,
+)
 from hpccoll.store.raw_results import RawResults
 
 
@@ -28,12 +36,17 @@ class RunModel:
     machine: MachineFile | None  # the machine fitted to them; None without ping-pongs
     validated: list[Validated]  # the observations with their predictions
     executor: str = PYTHON  # the executor that measured the observations
-    several_executors: bool = False  # whether the run has a model of the other executor for this transport
+    # whether the run has a model of the other executor for this transport
+    several_executors: bool = False
 
     @property
     def over(self) -> str:
         """The transport, with the executor if the run has both."""
-        return f"{self.transport} by the {self.executor} executor" if self.several_executors else self.transport
+        return (
+            f"{self.transport} by the {self.executor} executor"
+            if self.several_executors
+            else self.transport
+        )
 
     @property
     def measured_on(self) -> tuple[str, str]:
@@ -66,7 +79,11 @@ class RunModel:
         if errors := Errors.of(self.held_out):
             numbers |= asdict(errors)
         if regret := Regret.of(self.held_out):
-            numbers |= {"regret_mean": regret.mean, "regret_most": regret.most, "regret_held_out": regret.held_out}
+            numbers |= {
+                "regret_mean": regret.mean,
+                "regret_most": regret.most,
+                "regret_held_out": regret.held_out,
+            }
         return self.machine.model_copy(update={"validation": numbers})
 
     def to_json(self) -> dict[str, Any]:
@@ -99,14 +116,17 @@ def _of_one_mapping(work: Work, validated: list[Validated]) -> tuple[Work, list[
     mappings = {case.observation.mapping for case in validated}
     if len(mappings) > 1:
         return work, validated
-    bare = [replace(case, observation=replace(case.observation, mapping=None)) for case in validated]
+    bare = [
+        replace(case, observation=replace(case.observation, mapping=None)) for case in validated
+    ]
     return work._replace(mapping=mappings.pop() or ""), bare
 
 
 def models_of(
-    raw_results: Sequence[RawResults], declared: DeclaredSections | None = None,
+    raw_results: Sequence[RawResults],
+    declared: DeclaredSections | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> list[RunModel]:  # fmt: skip
+) -> list[RunModel]:
     """Return a model for each machine, environment, transport and executor of the raw files.
 
     Raises:
@@ -123,13 +143,19 @@ def models_of(
     report = count_progress(progress, sum(len(run.observed) for run in measured))
     models = []
     for run in measured:
-        validated = [Validated(observation, None, "the run has no ping-pong") for observation in run.observed]
+        validated = [
+            Validated(observation, None, "the run has no ping-pong") for observation in run.observed
+        ]
         machine, used = fit(run.observed, run.files[0].attempts[0][0].machine) or (None, ())
         if machine:
             machine = machine.declaring(declared) if declared else machine
             machine = machine.model_copy(update=_sections_of_extensions(run.files))
             validated = validate(run.observed, machine.machine(), used, report)
-        models.append(RunModel(run.files, run.transport, machine, validated, run.executor, run.several_executors))
+        models.append(
+            RunModel(
+                run.files, run.transport, machine, validated, run.executor, run.several_executors
+            )
+        )
     if not any(model.machine for model in models):
         raise _no_ping_pongs(raw_results)
     return models
@@ -163,7 +189,11 @@ def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
     runs = []
     for transport, executor in sorted(observed):
         several_executors = transports[transport] > 1
-        runs.append(_MeasuredRun(files, transport, executor, observed[transport, executor], several_executors))
+        runs.append(
+            _MeasuredRun(
+                files, transport, executor, observed[transport, executor], several_executors
+            )
+        )
     return runs
 
 

@@ -1,8 +1,8 @@
 """When resources are free, and how messages that use them at once share them, as arrays over the resources.
 
-Sums in another order differ by rounding, and what comes first must not depend on it. So times up to an ``instant``
-apart count as one. It is a duration of the operation, not a part of the time of day: then a step takes the same
-whenever it begins.
+Sums in another order differ by rounding, and what comes first must not depend on it. So times up to
+an ``instant`` apart count as one. It is a duration of the operation, not a part of the time of day:
+then a step takes the same whenever it begins.
 """
 
 from collections.abc import Callable
@@ -57,13 +57,14 @@ class Sharing:
             ordered = which[self.order]
             self.first = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
             self.resources = ordered[self.first]
-            self.users = np.diff(np.r_[self.first, len(which)])  # how many messages use each of them
+            # how many messages use each of them
+            self.users = np.diff(np.r_[self.first, len(which)])
 
     def service(self, work: Floats, *, queue: bool) -> Callable[[Floats], Floats]:
         """Return the function of when messages can begin that returns when each has passed its resource.
 
-        Those that begin together share it, or ``queue`` in listed order; others follow. Each needs it for ``work``
-        seconds, or all for as many.
+        Those that begin together share it, or ``queue`` in listed order; others follow. Each needs
+        it for ``work`` seconds, or all for as many.
         """
         if self.distinct:
             return partial(self.clocks.reserve, self.which, work=work)
@@ -75,7 +76,9 @@ class Sharing:
             end = np.empty_like(begin)
             low = np.minimum.reduceat(begins, self.first)
             if not queue and (begins - np.repeat(low, self.users)).max() <= self.clocks.instant_s:
-                end[self.order] = np.repeat(self.clocks.reserve(self.resources, low, shared), self.users)
+                end[self.order] = np.repeat(
+                    self.clocks.reserve(self.resources, low, shared), self.users
+                )
             else:
                 end[self.order] = self._serve_in_turn(begins, works, together=not queue)
             return end
@@ -90,7 +93,8 @@ class Sharing:
         is_next_resource = of[1:] != of[:-1]
         begins_later = np.diff(begins[order]) > self.clocks.instant_s
         leads = np.r_[True, is_next_resource | begins_later]
-        order = order[np.lexsort((order, leads.cumsum()))]  # listed order among those that begin together
+        # listed order among those that begin together
+        order = order[np.lexsort((order, leads.cumsum()))]
         leads |= not together
         first = np.flatnonzero(leads)
         of = of[first]

@@ -56,9 +56,13 @@ class Simulated(NamedTuple):
 
 
 def simulate(
-    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32",
+    schedules: Sequence[Schedule],
+    cut: Cut,
+    machine: Machine,
+    window: int = 1,
+    dtype: str = "float32",
     progress: Callable[[int], None] | None = None,
-) -> Simulated:  # fmt: skip
+) -> Simulated:
     """Return the time of one operation.
 
     Args:
@@ -71,7 +75,9 @@ def simulate(
     """
     most = _most_events(len(schedules), cut.lanes, window)
     if _has_at_most(schedules, cut.lanes, most):
-        return Simulated(simulate_events(schedules, cut, machine, window, dtype, progress), exact=True)
+        return Simulated(
+            simulate_events(schedules, cut, machine, window, dtype, progress), exact=True
+        )
     return Simulated(simulate_waves(schedules, cut, machine, window, dtype, progress), exact=False)
 
 
@@ -92,9 +98,13 @@ def _has_at_most(schedules: Sequence[Schedule], lanes: int, most: int) -> bool:
 
 
 def simulate_waves(
-    schedules: Sequence[Schedule], cut: Cut, machine: Machine, window: int = 1, dtype: str = "float32",
+    schedules: Sequence[Schedule],
+    cut: Cut,
+    machine: Machine,
+    window: int = 1,
+    dtype: str = "float32",
     progress: Callable[[int], None] | None = None,
-) -> float:  # fmt: skip
+) -> float:
     """Return the seconds of one operation in waves: see ``simulate``."""
     sequences = len(lane_sequences(len(schedules), cut.lanes, window))
     waves = operation_waves(tuple(schedules), cut)
@@ -121,7 +131,8 @@ class SimulatedOperation(NamedTuple):
     parameters: dict[str, Parameter]  # its own parameters, with channels and window
     seconds: dict[Bound, float]  # the time by bound
     exact: bool  # whether every message was an event
-    stand_ins: str | None = None  # the simulations of fewer ranks that the times follow from, in words
+    # the simulations of fewer ranks that the times follow from, in words
+    stand_ins: str | None = None
 
 
 class AlgorithmSimulation:
@@ -134,15 +145,24 @@ class AlgorithmSimulation:
         parameters: parameters of the algorithm, of the collective and of runs.
         layout_of: returns the layout of the ranks with a number of aggregators.
         dtype: the type of the elements.
-        aggregators: the number of aggregators [none; if they are switches, as many as the algorithm needs].
-        shared: returns the costs of the machine that are left where other operations run at the same time.
+        aggregators: the number of aggregators [none; if they are switches, as many as the algorithm
+            needs].
+        shared: returns the costs of the machine that are left where other operations run at the
+            same time.
     """
 
     def __init__(
-        self, machine: MachineFile, family: str, name: str, parameters: Mapping[str, Parameter],
-        layout_of: Callable[[int], Layout], *, dtype: str, aggregators: int | None = None,
+        self,
+        machine: MachineFile,
+        family: str,
+        name: str,
+        parameters: Mapping[str, Parameter],
+        layout_of: Callable[[int], Layout],
+        *,
+        dtype: str,
+        aggregators: int | None = None,
         shared: Callable[[Machine], Machine] = lambda machine: machine,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.machine, self.dtype, self.shared = machine, dtype, shared
         self.family = collective(family)
         self.algorithm = self.family.algorithm(name)
@@ -166,7 +186,8 @@ class AlgorithmSimulation:
         are_switches = self.machine.aggregators.kind == "switches"
         if aggregators is not None or not are_switches or not self.algorithm.aggregates:
             return bare
-        if "radix" in self.algorithm.parameters and "radix" not in self.parameters:  # a switch for every rack
+        # a switch for every rack
+        if "radix" in self.algorithm.parameters and "radix" not in self.parameters:
             ports = max(map(len, bare.groups("rack")))
             self.parameters["radix"] = min(max(ports, RADIX.minimum), RADIX.maximum)
         counts = range(AGGREGATORS.maximum + 1)
@@ -176,7 +197,9 @@ class AlgorithmSimulation:
     def _unmet(self, layout: Layout) -> str | None:
         """Return the requirement of the algorithm that a layout does not meet, as a sentence; None if it meets all."""
         arguments = self.family.arguments
-        parameters = {name: value for name, value in self.own_parameters.items() if name not in arguments}
+        parameters = {
+            name: value for name, value in self.own_parameters.items() if name not in arguments
+        }
         return self.algorithm.unmet(layout, **parameters)
 
     def unpredicted_reason(self, nbytes: int) -> str | None:
@@ -185,7 +208,9 @@ class AlgorithmSimulation:
         unmoved = self.family.unmoved_reason(nbytes, self.dtype, workers)
         if unmoved:
             return unmoved
-        arguments = {name: self.parameters[name] for name in self.family.arguments if name in self.parameters}
+        arguments = {
+            name: self.parameters[name] for name in self.family.arguments if name in self.parameters
+        }
         try:
             self.family.call(workers, None, **arguments)
         except BadInputError as error:
@@ -214,9 +239,13 @@ class AlgorithmSimulation:
 
     def _operation(self, nbytes: int) -> RequestedOperation:
         return requested_operation(
-            self.algorithm.name, self.family.name, self.layout, nbytes, dtype=self.dtype,
+            self.algorithm.name,
+            self.family.name,
+            self.layout,
+            nbytes,
+            dtype=self.dtype,
             parameters=self._run_parameters(nbytes),
-        )  # fmt: skip
+        )
 
     def _run_parameters(self, nbytes: int) -> dict[str, Parameter]:
         """Return its own parameters, with channels and window if the collective has them."""
@@ -227,7 +256,9 @@ class AlgorithmSimulation:
         if not self._known_works:
             cost = self.algorithm.declared(self.layout.workers, **self.own_parameters)
             rounds = int(cost.rounds) if cost else 0
-            self._known_works = [ScheduleWork.of(schedule, rounds) for schedule in operation.schedules]
+            self._known_works = [
+                ScheduleWork.of(schedule, rounds) for schedule in operation.schedules
+            ]
         return self._known_works
 
     def work(self, nbytes: int) -> ExpectedWork:
@@ -251,7 +282,10 @@ class AlgorithmSimulation:
         return next(first for first in BOUNDS if self.machines[first] == self.machines[bound])
 
     def times(
-        self, nbytes: int, progress: Callable[[float], None] | None = None, bounds: Sequence[Bound] = BOUNDS
+        self,
+        nbytes: int,
+        progress: Callable[[float], None] | None = None,
+        bounds: Sequence[Bound] = BOUNDS,
     ) -> SimulatedOperation:
         """Return the simulated times for a size; ``progress`` gets the share of the simulations that is done."""
         if instead := self._stand_ins(nbytes):
@@ -263,7 +297,12 @@ class AlgorithmSimulation:
         for number, bound in enumerate(different):
             report = progress and self._share(nbytes, number, len(different), progress)
             simulated[bound] = simulate(
-                operation.schedules, operation.cut, self.machines[bound], operation.window, self.dtype, report
+                operation.schedules,
+                operation.cut,
+                self.machines[bound],
+                operation.window,
+                self.dtype,
+                report,
             )
         seconds = {bound: simulated[same].seconds for bound, same in simulated_as.items()}
         is_exact = all(result.exact for result in simulated.values())
@@ -276,29 +315,44 @@ class AlgorithmSimulation:
         if self.parameters.get("traffic") or "traffic" in self.family.arguments:
             return None
         blocks = self.family.units == "per_rank"
-        return stand_ins(self.algorithm.name, self.layout, nbytes, itemsize(self.dtype), blocks=blocks)
+        return stand_ins(
+            self.algorithm.name, self.layout, nbytes, itemsize(self.dtype), blocks=blocks
+        )
 
     def _simulation(self, instead: StandIn, nbytes: int) -> "AlgorithmSimulation":
         """Return the simulation of a stand-in, with the channels of all ranks."""
         parameters = self.parameters | self._channels(nbytes)
         return AlgorithmSimulation(
-            self.machine, self.family.name, self.algorithm.name, parameters, instead.layout.with_aggregators,
-            dtype=self.dtype, shared=self.shared,
-        )  # fmt: skip
+            self.machine,
+            self.family.name,
+            self.algorithm.name,
+            parameters,
+            instead.layout.with_aggregators,
+            dtype=self.dtype,
+            shared=self.shared,
+        )
 
     def _work_of_stand_ins(self, instead: StandIns, nbytes: int) -> ExpectedWork:
-        works = [self._simulation(stand_in, nbytes).work(stand_in.nbytes) for stand_in in instead.chosen]
+        works = [
+            self._simulation(stand_in, nbytes).work(stand_in.nbytes) for stand_in in instead.chosen
+        ]
         messages = sum(work.messages for work in works)
         seconds = sum(work.seconds for work in works)
         pairing_s = sum(work.pairing_s for work in works)
         return ExpectedWork(messages, seconds, pairing_s)
 
     def _times_of_stand_ins(
-        self, instead: StandIns, nbytes: int, progress: Callable[[float], None] | None, bounds: Sequence[Bound]
+        self,
+        instead: StandIns,
+        nbytes: int,
+        progress: Callable[[float], None] | None,
+        bounds: Sequence[Bound],
     ) -> SimulatedOperation:
         simulated = []
         for number, stand_in in enumerate(instead.chosen, 1):
-            simulated.append(self._simulation(stand_in, nbytes).times(stand_in.nbytes, bounds=bounds))
+            simulated.append(
+                self._simulation(stand_in, nbytes).times(stand_in.nbytes, bounds=bounds)
+            )
             if progress:
                 progress(number / len(instead.chosen))
         columns = []
@@ -314,7 +368,9 @@ class AlgorithmSimulation:
         parameters = self._run_parameters(nbytes)
         return SimulatedOperation(operation, parameters, seconds, exact=False, stand_ins=sentence)
 
-    def _share(self, nbytes: int, number: int, of: int, progress: Callable[[float], None]) -> Callable[[int], None]:
+    def _share(
+        self, nbytes: int, number: int, of: int, progress: Callable[[float], None]
+    ) -> Callable[[int], None]:
         """Return the function that reports now and then, for one simulation of ``of``, which share of all is done."""
         messages = max(self.work(nbytes).messages, 1)
         shown, shown_s = 0.0, monotonic()
@@ -329,7 +385,9 @@ class AlgorithmSimulation:
         return report
 
     def _requested(self) -> RequestedSchedule:
-        return requested_schedule(self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters)
+        return requested_schedule(
+            self.algorithm.name, self.family.name, self.layout, parameters=self.own_parameters
+        )
 
     def _channels(self, nbytes: int) -> dict[str, Parameter]:
         """Return channels and window; nothing for a collective that is not cut into channels."""
@@ -338,7 +396,12 @@ class AlgorithmSimulation:
         slices = self._requested().slices
         queued = self.machine.nccl is not None
         channels, window = choose_channels(
-            self.parameters, nbytes, self.layout, slices, pipelined=self.algorithm.pipelined, queued=queued
+            self.parameters,
+            nbytes,
+            self.layout,
+            slices,
+            pipelined=self.algorithm.pipelined,
+            queued=queued,
         )
         return {"channels": channels, "window": window}
 

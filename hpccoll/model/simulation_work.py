@@ -1,7 +1,7 @@
 """The work of simulations, before anything is simulated: their time and memory, from the steps of a few ranks.
 
-The seconds are those of one core of a server of 2024, and right to a factor of about three; ``RemainingTime`` corrects
-them by how long the simulations take that have run.
+The seconds are those of one core of a server of 2024, and right to a factor of about three;
+``RemainingTime`` corrects them by how long the simulations take that have run.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,8 @@ class ScheduleWork(NamedTuple):
     waves: float  # the waves in which they pass
     rank_s: float  # the expected seconds of each rank in all waves
     pairing_s: float  # the expected seconds to pair messages, once for all simulations
-    rank_bytes: int  # the memory of each rank while the largest step is paired; 0 if ranks are paired singly
+    # the memory of each rank while the largest step is paired; 0 if ranks are paired singly
+    rank_bytes: int
 
     def simulated_waves(self, block: int, cycle: int) -> float:
         """Return how many waves of a block of ranks are simulated if they may repeat after a cycle [0: they do not]."""
@@ -78,7 +79,8 @@ class ScheduleWork(NamedTuple):
         steps = 0
         seconds = 0.0
         largest = 0
-        program = schedule.steps(min(1, ranks - 1))  # all ranks have the same actions, some of them without a peer
+        # all ranks have the same actions, some of them without a peer
+        program = schedule.steps(min(1, ranks - 1))
         for number, step in enumerate(program):
             if rounds and number == SAMPLED_STEPS:
                 messages = messages * rounds // number
@@ -99,16 +101,26 @@ class ScheduleWork(NamedTuple):
     def _of_sampled_ranks(cls, schedule: Schedule) -> "ScheduleWork":
         """Return the work of a schedule whose ranks are followed one by one, from that of a few ranks."""
         ranks = schedule.layout.ranks
-        stride = ranks // SAMPLED_RANKS | 1  # odd: the ranks of one parity are often the leaves of a tree
+        # odd: the ranks of one parity are often the leaves of a tree
+        stride = ranks // SAMPLED_RANKS | 1
         sampled = [_length_and_sent(schedule, me) for me in range(0, ranks, stride)]
         messages = sum(sent for _, sent in sampled) * ranks / len(sampled)
         waves = max(length for length, _ in sampled)
-        return cls(messages, waves, rank_s=messages * RANK_S / ranks, pairing_s=messages * PAIRING_S, rank_bytes=0)
+        return cls(
+            messages,
+            waves,
+            rank_s=messages * RANK_S / ranks,
+            pairing_s=messages * PAIRING_S,
+            rank_bytes=0,
+        )
 
 
 def _length_and_sent(schedule: Schedule, me: int) -> tuple[int, int]:
     """Return the steps of a rank, and the messages that it sends."""
-    sent = [sum(isinstance(action, Send) for action in drop_null_peers(step).actions) for step in schedule.steps(me)]
+    sent = [
+        sum(isinstance(action, Send) for action in drop_null_peers(step).actions)
+        for step in schedule.steps(me)
+    ]
     return len(sent), sum(sent)
 
 
@@ -124,7 +136,8 @@ class RemainingTime:
 
     def __init__(self, expected_s: Sequence[float]) -> None:
         self.waiting = list(reversed(expected_s))
-        self.current, self.ended = 0.0, 0.0  # the expected seconds of the running one, and of those that have ended
+        # the expected seconds of the running one, and of those that have ended
+        self.current, self.ended = 0.0, 0.0
         self.begun = self.current_begun = monotonic()
 
     def begin(self) -> None:

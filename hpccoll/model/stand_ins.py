@@ -1,17 +1,19 @@
 """Stand-ins: how many ranks are simulated in the place of more, where the time of an algorithm grows along a line.
 
-With messages of the same size, the time of some algorithms grows by as much for each rank, or for each doubling of the
-ranks, once ranks are far enough apart that a message crosses every tier:
+With messages of the same size, the time of some algorithms grows by as much for each rank, or for
+each doubling of the ranks, once ranks are far enough apart that a message crosses every tier:
 
-- in a ring each of 2 (p - 1) steps takes as long, in a pairwise exchange each of p - 1, and a rank that sends to all
-  others directly has one message more for each rank;
-- a double binary tree has a level more, and its messages have the whole size of a segment whatever p is.
+- in a ring each of 2 (p - 1) steps takes as long, in a pairwise exchange each of p - 1, and a rank
+  that sends to all others directly has one message more for each rank;
+- a double binary tree has a level more, and its messages have the whole size of a segment whatever
+  p is.
 
-Three stand-ins are simulated. The line through the two larger ones gives the time; by how much it misses the smallest
-says how straight it is. If the largest stand-in is off by that miss and the second one is not, the error grows with the
-distance: that is the stated bound. Trees were up to 2.1 % off although their lines miss less (512 ranks and 64 B, 5,120
-ranks and 1 GiB), so that their bound is at least 3 %. Lines hold for all other costs: of sharing, of folds, of uneven
-nodes, as long as they are alike in the stand-ins.
+Three stand-ins are simulated. The line through the two larger ones gives the time; by how much it
+misses the smallest says how straight it is. If the largest stand-in is off by that miss and the
+second one is not, the error grows with the distance: that is the stated bound. Trees were up to 2.1
+% off although their lines miss less (512 ranks and 64 B, 5,120 ranks and 1 GiB), so that their
+bound is at least 3 %. Lines hold for all other costs: of sharing, of folds, of uneven nodes, as
+long as they are alike in the stand-ins.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,12 +32,15 @@ class Growth:
     first: int  # the smallest stand-in has about as many ranks
     factors: tuple[int, int, int]  # the ranks of the stand-ins, as multiples of those
     as_powers_of_two: bool = False  # whether a power of two is another case than other numbers
-    same_message: bool = True  # whether stand-ins have messages of the same size; otherwise they have the whole size
-    # whether ranks are taken from both ends of the layout, so that a few of them cross every tier as a ring does
+    # whether stand-ins have messages of the same size; otherwise they have the whole size
+    same_message: bool = True
+    # whether ranks are taken from both ends of the layout, so that a few of them cross every tier
+    # as a ring does
     both_ends: bool = False
-    largest_exact: int = 0  # the most ranks that are simulated themselves [those of the largest stand-in]
-    # the part of the time by which it may be off although the line is straight: more than was found where all ranks
-    # were simulated beside it
+    # the most ranks that are simulated themselves [those of the largest stand-in]
+    largest_exact: int = 0
+    # the part of the time by which it may be off although the line is straight: more than was found
+    # where all ranks were simulated beside it
     least_bound: float = 0.0
 
     @property
@@ -89,7 +94,8 @@ class StandIns:
     def bound(self, times: Sequence[float]) -> float:
         """Return the part of the time of all ranks by which it is off at most, if an end of the line misses as much.
 
-        Where all ranks were simulated beside it, the time was within this bound (tests/model/test_stand_ins.py).
+        Where all ranks were simulated beside it, the time was within this bound
+        (tests/model/test_stand_ins.py).
         """
         _, second, third = self.chosen
         time = self.time(times)
@@ -117,7 +123,9 @@ def _percent(part: float) -> str:
     return f"{ceil(percent / digit - 1e-9) * digit:.2g} %"
 
 
-def stand_ins(name: str, layout: Layout, nbytes: int, itemsize: int, *, blocks: bool) -> StandIns | None:
+def stand_ins(
+    name: str, layout: Layout, nbytes: int, itemsize: int, *, blocks: bool
+) -> StandIns | None:
     """Return the stand-ins of an algorithm on a layout; None if all ranks are simulated.
 
     Args:

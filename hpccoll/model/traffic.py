@@ -1,8 +1,9 @@
 """The traffic of a schedule: its messages, with the steps that they connect, as arrays.
 
-An exact simulation needs the steps of every rank, hence all messages; ``Traffic`` holds them. A simulation of all ranks
-at once needs one wave of messages after another: if all steps of a schedule are of all ranks, waves are made while they
-are consumed, and a ring of 16,384 ranks never exists as a whole.
+An exact simulation needs the steps of every rank, hence all messages; ``Traffic`` holds them. A
+simulation of all ranks at once needs one wave of messages after another: if all steps of a schedule
+are of all ranks, waves are made while they are consumed, and a ring of 16,384 ranks never exists as
+a whole.
 """
 
 from collections import defaultdict
@@ -57,7 +58,9 @@ class Wave(MessageArrays):
 
     def in_lane(self, cut: Cut, lane: int) -> "LaneWave":
         """Return the wave with the bytes that its messages have in a lane."""
-        return LaneWave.of(self.source, self.target, self.reduces, self.nbytes(cut, lane), self.ended)
+        return LaneWave.of(
+            self.source, self.target, self.reduces, self.nbytes(cut, lane), self.ended
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,13 +68,16 @@ class LaneWave:
     """A wave of a lane: its messages that are not empty, as arrays over them. Equal waves of a run are one object."""
 
     source: Ints  # the sender of each message
-    target: Ints  # its receiver; of another block, by a whole block more than the rank that stands for it
+    # its receiver; of another block, by a whole block more than the rank that stands for it
+    target: Ints
     reduces: Bools  # whether the receiver folds it
     nbytes: Ints
     ended: Ints  # the ranks whose steps end with this wave
 
     @classmethod
-    def of(cls, source: Ints, target: Ints, reduces: Bools, nbytes: Ints, ended: Ints) -> "LaneWave":
+    def of(
+        cls, source: Ints, target: Ints, reduces: Bools, nbytes: Ints, ended: Ints
+    ) -> "LaneWave":
         """Return the wave of those messages that are not empty."""
         if nbytes.all():
             return cls(source, target, reduces, nbytes, ended)
@@ -127,8 +133,18 @@ class Traffic(MessageArrays):
                 raise TooManyMessagesError
             ended.append(round_.ended)
             now[round_.ended] += 1
-        source, target, send_step, receive_step, reduces = map(np.concatenate, zip(*columns, strict=True))
-        return cls(source, target, reduces.astype(bool), tuple(_joined(parts)), send_step, receive_step, tuple(ended))
+        source, target, send_step, receive_step, reduces = map(
+            np.concatenate, zip(*columns, strict=True)
+        )
+        return cls(
+            source,
+            target,
+            reduces.astype(bool),
+            tuple(_joined(parts)),
+            send_step,
+            receive_step,
+            tuple(ended),
+        )
 
     def waves(self) -> Iterator[Wave]:
         """Yield the messages in waves: each as soon as the step of its sender or of its receiver ends."""
@@ -150,7 +166,9 @@ class Traffic(MessageArrays):
                 first, last = np.searchsorted(places, (begin, end))
                 if first < last:
                     parts.append((places[first:last] - begin, _at(part, slice(first, last))))
-            yield Wave(self.source[chosen], self.target[chosen], self.reduces[chosen], tuple(parts), ended)
+            yield Wave(
+                self.source[chosen], self.target[chosen], self.reduces[chosen], tuple(parts), ended
+            )
 
     def _rounds(self) -> Ints:
         """Return the round of the matcher in which the step of the sender or of the receiver of each message ends."""
@@ -205,7 +223,8 @@ def streamed_waves(schedule: Schedule) -> Iterator[Wave]:
     """Yield the waves of a schedule while its steps are generated.
 
     Raises:
-        NotAlignedError: if a message is not received in the step in which it is sent, or steps are not of all ranks.
+        NotAlignedError: if a message is not received in the step in which it is sent, or steps are
+            not of all ranks.
     """
     everyone = np.arange(schedule.layout.ranks)
     for round_ in match(schedule):

@@ -63,7 +63,9 @@ class Regret:
     choices: int  # the number of settings, each a work at a size
     mean: float  # the geometric mean over them; noise makes it too large
     most: float  # the largest
-    held_out: float  # the lower estimate of the mean, by cross-validation over rounds; the mean itself without rounds
+    # the lower estimate of the mean, by cross-validation over rounds; the mean itself without
+    # rounds
+    held_out: float
 
     @property
     def text(self) -> str:
@@ -71,7 +73,9 @@ class Regret:
         mean, least = f"{self.mean:.3f}", f"{self.held_out:.3f}"
         noise = "" if mean == least else f" at most, {least} at least, because of noise"
         settings = f"geometric mean of {self.choices} settings; the largest {self.most:.2f}"
-        return f"choosing by the model costs {mean} times the best measured time{noise} ({settings})"
+        return (
+            f"choosing by the model costs {mean} times the best measured time{noise} ({settings})"
+        )
 
     @classmethod
     def of(cls, validated: Iterable[Validated]) -> "Regret | None":
@@ -96,7 +100,9 @@ def _cost(setting: Sequence[Validated]) -> tuple[float, float]:
     chosen = min(range(len(setting)), key=lambda place: setting[place].seconds or math.inf)
     measured = [case.observation.seconds for case in setting]
     cost = measured[chosen] / min(measured)
-    rounds = {place: dict(enumerate(case.observation.rounds_s)) for place, case in enumerate(setting)}
+    rounds = {
+        place: dict(enumerate(case.observation.rounds_s)) for place, case in enumerate(setting)
+    }
     least = held_out_regret(rounds, chosen)
     if least is None:
         return cost, cost
@@ -107,8 +113,10 @@ def _cost(setting: Sequence[Validated]) -> tuple[float, float]:
 class Overtaking:
     """Which of two algorithms is faster for large vectors, and from which size on, by the model or as measured."""
 
-    overtaker: str | None  # the faster one at the largest size at which they differ; None if they never differ
-    # the sizes in bytes at which they cross; none if one is always faster, several if they cross again
+    # the faster one at the largest size at which they differ; None if they never differ
+    overtaker: str | None
+    # the sizes in bytes at which they cross; none if one is always faster, several if they cross
+    # again
     sizes: tuple[float, ...]
     largest: int  # the largest size at which both are known
 
@@ -123,9 +131,11 @@ class Crossing:
 
 
 def validate(
-    observed: Sequence[Observation], machine: Machine, fitted: Iterable[Observation] = (),
+    observed: Sequence[Observation],
+    machine: Machine,
+    fitted: Iterable[Observation] = (),
     progress: Callable[[], object] = lambda: None,
-) -> list[Validated]:  # fmt: skip
+) -> list[Validated]:
     """Return every observation with its prediction, and whether the machine was fitted to it."""
     seen = {id(observation) for observation in fitted}
     validated = []
@@ -137,7 +147,9 @@ def validate(
     return validated
 
 
-def count_progress(progress: Callable[[int, int], object] | None, total: int) -> Callable[[], object]:
+def count_progress(
+    progress: Callable[[int, int], object] | None, total: int
+) -> Callable[[], object]:
     """Return the function that reports, each time it is called, that one more of all is done."""
     done = count(1)
     return lambda: progress and progress(next(done), total)
@@ -213,8 +225,8 @@ def _measured_lead(first: Observation, second: Observation) -> float:
 def overtaking(a: str, b: str, behind: Mapping[int, float]) -> Overtaking:
     """Return which of two algorithms overtakes the other, and at which sizes.
 
-    ``behind`` is by size the logarithm of the time of ``a`` over that of ``b``. Its changes of sign are interpolated
-    over log sizes; after a tie, the faster one overtakes at the tie.
+    ``behind`` is by size the logarithm of the time of ``a`` over that of ``b``. Its changes of sign
+    are interpolated over log sizes; after a tie, the faster one overtakes at the tie.
     """
     leads = {n: lead if abs(lead) > TOLERANCE else 0.0 for n, lead in sorted(behind.items())}
     last = 0.0

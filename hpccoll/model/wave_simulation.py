@@ -1,11 +1,13 @@
 """The simulation of schedules for many ranks: all messages of a step at once, as arrays over the ranks.
 
-It follows ``event_simulation`` with three simplifications. Messages that start at the same time share a resource until
-all of them have passed; those that start later follow them, first come, first served. Lanes take turns, wave by wave,
-by the times at which their waves begin; of those that begin together, the first. What passes a port at once after a
-pause (``burst_bytes``) is left out. Where no messages share a resource, the result is the same.
+It follows ``event_simulation`` with three simplifications. Messages that start at the same time
+share a resource until all of them have passed; those that start later follow them, first come,
+first served. Lanes take turns, wave by wave, by the times at which their waves begin; of those that
+begin together, the first. What passes a port at once after a pause (``burst_bytes``) is left out.
+Where no messages share a resource, the result is the same.
 
-Equal blocks of ranks are simulated once (``equal_waves``), and equal steps are left out (``leap``): both are exact.
+Equal blocks of ranks are simulated once (``equal_waves``), and equal steps are left out (``leap``):
+both are exact.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,18 +44,26 @@ class Waves(Protocol):
 
 
 def simulate_runs(
-    waves: Waves, machine: Machine, sequences: int, fold_s: float, progress: Callable[[int], None] | None = None
+    waves: Waves,
+    machine: Machine,
+    sequences: int,
+    fold_s: float,
+    progress: Callable[[int], None] | None = None,
 ) -> float:
     """Return the seconds of one operation, from the start of all ranks to the end of the last one.
 
     Args:
         waves: the waves of the operation.
         machine: the machine.
-        sequences: the number of lanes that run side by side: lane i is followed by lane i + sequences.
+        sequences: the number of lanes that run side by side: lane i is followed by lane i +
+            sequences.
         fold_s: the seconds of a folded byte.
-        progress: is called now and then with the number of messages so far, those that are left out among them.
+        progress: is called now and then with the number of messages so far, those that are left out
+            among them.
     """
-    state = State(waves.layout, waves.block, machine, fold_s, sequences, _instant(machine, waves.cut))
+    state = State(
+        waves.layout, waves.block, machine, fold_s, sequences, _instant(machine, waves.cut)
+    )
     advance_lanes = _one_after_another if sequences == 1 else _in_turns
     messages = 0
     for passed in advance_lanes(state, waves):
@@ -89,7 +99,9 @@ def _in_turns(state: "State", waves: Waves) -> Iterator[int]:
             for _ in range(run.repeats):
                 yield from compiled
 
-    turns = {lane: (float(state.ready[lane].min()), compiled_waves(lane)) for lane in range(sequences)}
+    turns = {
+        lane: (float(state.ready[lane].min()), compiled_waves(lane)) for lane in range(sequences)
+    }
     while turns:
         together = min(begin for begin, _ in turns.values()) + state.instant_s
         lane = min(lane for lane, (begin, _) in turns.items() if begin <= together)
@@ -127,14 +139,22 @@ class State:
     """
 
     def __init__(
-        self, layout: Layout, ranks: int, machine: Machine, fold_s: float, sequences: int, instant_s: float
+        self,
+        layout: Layout,
+        ranks: int,
+        machine: Machine,
+        fold_s: float,
+        sequences: int,
+        instant_s: float,
     ) -> None:
         self.ranks = ranks
         self.blocks = layout.ranks // ranks
         self.instant_s, self.fold_s = instant_s, fold_s
         self.slowdown = machine.slowdown(layout)
         if machine.cpus and machine.cpus.of == "machine":  # each block has its part of them
-            machine = replace(machine, cpus=replace(machine.cpus, cores=machine.cpus.cores / self.blocks))
+            machine = replace(
+                machine, cpus=replace(machine.cpus, cores=machine.cpus.cores / self.blocks)
+            )
         self.machine = machine
         # those that stand for all, and another block for messages that leave theirs
         self.layout = layout
@@ -151,9 +171,11 @@ class State:
         self.clocks: dict[str, Clocks] = {}
         for kind, free_of_kind in zip(counts, free, strict=True):
             self.clocks[kind] = Clocks(free_of_kind, instant_s, in_order=in_order)
-        self.folded = np.zeros((sequences, ranks))  # bytes that steps which have not ended are going to fold
+        # bytes that steps which have not ended are going to fold
+        self.folded = np.zeros((sequences, ranks))
         is_switch = (np.arange(ranks) >= layout.workers) & machine.switches
-        self.limited = np.where(is_switch, 0, 1)  # switches neither limit their messages nor take time to fold
+        # switches neither limit their messages nor take time to fold
+        self.limited = np.where(is_switch, 0, 1)
         self.fold_of = self.limited * (fold_s * self.slowdown)
         self.routes: dict[tuple[int, int], Route] = {}
 
@@ -200,27 +222,30 @@ class Route:
         self.send_cpu = Sharing(clocks["cpu"], source)
         self.receive_cpu = Sharing(clocks["cpu"], self.target)
         self.gaps = Sharing(clocks["gaps"], source)
-        alone = self.send_cpu.distinct and clocks["cpu"].in_order  # no sender has another message in flight
+        # no sender has another message in flight
+        alone = self.send_cpu.distinct and clocks["cpu"].in_order
         self.rank_out: Sharing | None = None
         if not alone:
             self.rank_out = Sharing(clocks["rank out"], source)
         self.rank_in = Sharing(clocks["rank in"], self.target)
         self.limits_out = state.limited[source]
         self.limits_in = state.limited[self.target]
-        # what else messages share: how, the indices of those that use it, and their seconds of a byte
+        # what else messages share: how, the indices of those that use it, and their seconds of a
+        # byte
         self.uses: list[tuple[Sharing, Ints, float]] = []
         for use in shared_resources(state.machine, state.layout, source, self.target, tier):
             if len(use.messages):
                 sharing = Sharing(clocks[use.kind], use.owner)
                 self.uses.append((sharing, use.messages, use.byte_s))
-        # the costs of messages whose sizes are of one range of each tier, by where these ranges begin and end
+        # the costs of messages whose sizes are of one range of each tier, by where these ranges
+        # begin and end
         self.known: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]] = {}
 
     def costs(self, nbytes: Ints) -> tuple[Floats, ...]:
         """Return latency, overhead, gap, seconds of a byte, and whether it is synchronous, of each message.
 
-        A column has one value if all messages have the same. The columns are remembered where all messages of a tier
-        are of one range of sizes, as those of a ring.
+        A column has one value if all messages have the same. The columns are remembered where all
+        messages of a tier are of one range of sizes, as those of a ring.
         """
         ends = int(nbytes.min()), int(nbytes.max())
         ranges = tuple(tuple(tier.of(end).from_bytes for end in ends) for tier, _ in self.tiers)
@@ -232,7 +257,9 @@ class Route:
             table = np.empty((5, len(nbytes)))
             for tier, indices in self.tiers:
                 sizes = nbytes[indices]
-                table[:, indices] = np.broadcast_arrays(sizes.astype(float), *cost_columns(tier, sizes))[1:]
+                table[:, indices] = np.broadcast_arrays(
+                    sizes.astype(float), *cost_columns(tier, sizes)
+                )[1:]
             columns = tuple(table)
         if all(first == last for first, last in ranges):
             self.known[ranges] = columns
@@ -242,14 +269,16 @@ class Route:
 class CompiledWave:
     """A wave of a sequence, with all that is the same each time that it passes: what its messages need, for how long.
 
-    Those of a sequence are compiled in the order in which they pass: some of what a step folds comes before its end.
+    Those of a sequence are compiled in the order in which they pass: some of what a step folds
+    comes before its end.
     """
 
     def __init__(self, state: "State", wave: LaneWave, sequence: int) -> None:
         self.messages = len(wave.source)
         self.ended = wave.ended
         self.ready, self.last = state.ready[sequence], state.last[sequence]
-        self.linear = True  # whether its messages share nothing: times are then maxima of sums of earlier ones
+        # whether its messages share nothing: times are then maxima of sums of earlier ones
+        self.linear = True
         if self.messages:
             self._compile_messages(state, wave)
         self._compile_folds(state, wave, state.folded[sequence])
@@ -276,7 +305,9 @@ class CompiledWave:
                 self.uses.append((None if are_all else indices, service))
         self.receive = self._service(route.receive_cpu, overhead, queue=True)
 
-    def _service(self, sharing: Sharing, work: Floats, *, queue: bool = False) -> Callable[[Floats], Floats] | None:
+    def _service(
+        self, sharing: Sharing, work: Floats, *, queue: bool = False
+    ) -> Callable[[Floats], Floats] | None:
         if not work.any():
             return None
         self.linear &= sharing.distinct
@@ -291,7 +322,8 @@ class CompiledWave:
                 folded += np.bincount(self.route.target, wave.nbytes * wave.reduces, state.ranks)
             work = folded[self.of] * state.fold_of[self.of]
             folded[self.of] = 0.0
-        self.folding: Ints | slice = np.flatnonzero(work)  # those of the ranks whose steps end that fold
+        # those of the ranks whose steps end that fold
+        self.folding: Ints | slice = np.flatnonzero(work)
         self.folding_ranks: Ints | slice = wave.ended[self.folding]
         self.cpu = state.clocks["cpu"]
         self.work = work[self.folding]
@@ -304,7 +336,9 @@ class CompiledWave:
             self._pass()
         ended = np.maximum(self.ready[self.of], self.last[self.of])
         if len(self.work):
-            ended[self.folding] = self.cpu.reserve(self.folding_ranks, ended[self.folding], self.work)
+            ended[self.folding] = self.cpu.reserve(
+                self.folding_ranks, ended[self.folding], self.work
+            )
         self.ready[self.of] = ended
 
     def _pass(self) -> None:

@@ -27,7 +27,12 @@ from hpccoll.render.acceptance_text import (
 from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.chart_panels import guide_lines
 from hpccoll.render.colours import MUTED, PAPER, numbered_colours
-from hpccoll.render.judgement_page import JudgementPage, JudgementPart, JudgementTable, judgement_html
+from hpccoll.render.judgement_page import (
+    JudgementPage,
+    JudgementPart,
+    JudgementTable,
+    judgement_html,
+)
 from hpccoll.render.page_frame import write_page_or_picture
 
 
@@ -60,7 +65,9 @@ def write_acceptance(acceptance: AcceptanceSummary, out: Path) -> None:
     Raises:
         OSError: if it cannot be written.
     """
-    write_page_or_picture(out, lambda: acceptance_page(acceptance), lambda: _first_chart(acceptance))
+    write_page_or_picture(
+        out, lambda: acceptance_page(acceptance), lambda: _first_chart(acceptance)
+    )
 
 
 def _first_chart(acceptance: AcceptanceSummary) -> Mapping[str, object]:
@@ -74,7 +81,9 @@ def _first_chart(acceptance: AcceptanceSummary) -> Mapping[str, object]:
 def acceptance_page(acceptance: AcceptanceSummary) -> str:
     """Return the HTML of the page."""
     title = f"Held against {acceptance.against}"
-    parts = [_part_of_page(f"part-{number}", part) for number, part in enumerate(acceptance.parts, 1)]
+    parts = [
+        _part_of_page(f"part-{number}", part) for number, part in enumerate(acceptance.parts, 1)
+    ]
     sections = {
         "causes": acceptance.causes,
         "missing": list(reason_lines(acceptance)),
@@ -103,10 +112,14 @@ def _part_of_page(anchor: str, part: AcceptanceSummary) -> JudgementPart:
     heading = part_title(part)
     head, rows = verdict_table(part)
     tables = [JudgementTable(head, rows)] if rows else []
-    return JudgementPart(anchor, heading, first_line(part), acceptance_chart([part], heading), tables)
+    return JudgementPart(
+        anchor, heading, first_line(part), acceptance_chart([part], heading), tables
+    )
 
 
-def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str) -> Mapping[str, object]:
+def acceptance_chart(
+    parts: Sequence[AcceptanceSummary], title: str, *lines: str
+) -> Mapping[str, object]:
     """Return the chart of parts, a panel each: measured rows by size, with their expected bands and bounds."""
     data: list[ChartRecord] = []
     sizes: list[int] = []
@@ -133,12 +146,22 @@ def acceptance_chart(parts: Sequence[AcceptanceSummary], title: str, *lines: str
         return layers
 
     chart: Chart = chart_base.curves(
-        data, chart_base.size_axis(sizes), value_axis, colours,
-        ("series", "size", "verdict", "measured", "normal"), titles=panels if len(panels) > 1 else (),
-        columns=min(2, len(panels)), symbol="stroke", mark_size=120, pick=False,
-        shape=_shape(shapes), below=layers_below,
-    )  # fmt: skip
-    return chart_base.apply_theme(chart, printable(title), list(map(printable, lines)), [*colours, *shapes])
+        data,
+        chart_base.size_axis(sizes),
+        value_axis,
+        colours,
+        ("series", "size", "verdict", "measured", "normal"),
+        titles=panels if len(panels) > 1 else (),
+        columns=min(2, len(panels)),
+        symbol="stroke",
+        mark_size=120,
+        pick=False,
+        shape=_shape(shapes),
+        below=layers_below,
+    )
+    return chart_base.apply_theme(
+        chart, printable(title), list(map(printable, lines)), [*colours, *shapes]
+    )
 
 
 def _series_colours(names: Iterable[str]) -> dict[str, str]:
@@ -163,7 +186,9 @@ def _verdict_shapes(data: Sequence[ChartRecord]) -> dict[str, str]:
 def _shape(shapes: Mapping[str, str]) -> alt.Shape:
     """Return the encoding of verdicts by shapes; the legend does not show what is expected."""
     shown = [name for name in shapes if name != EXPECTED]
-    legend = alt.Legend(orient="bottom", symbolFillColor=PAPER, symbolStrokeColor=MUTED, values=shown)
+    legend = alt.Legend(
+        orient="bottom", symbolFillColor=PAPER, symbolStrokeColor=MUTED, values=shown
+    )
     return alt.Shape("verdict:N", scale=chart_base.scale_of(shapes), legend=legend)
 
 
@@ -190,10 +215,16 @@ def _records(part: AcceptanceSummary) -> list[ChartRecord]:
     first_row = part.judged[0].row
     panel = f"{first_row.collective} {place_words(first_row)}"
     measured: list[ChartRecord] = []
-    expected: dict[tuple[object, ...], ChartRecord] = {}  # rows of a size with the same expectation share a record
+    # rows of a size with the same expectation share a record
+    expected: dict[tuple[object, ...], ChartRecord] = {}
     for judged in part.judged:
         nbytes = judged.row.bytes
-        place: ChartRecord = {"panel": panel, "bytes": nbytes, "size": format_size(nbytes), "machine": ""}
+        place: ChartRecord = {
+            "panel": panel,
+            "bytes": nbytes,
+            "size": format_size(nbytes),
+            "machine": "",
+        }
         name = " ".join(str(label(judged)) for _, label in labels)
         measured.append(place | {"series": name or "measured"} | _measured_fields(judged))
         if judged.expected:

@@ -18,7 +18,13 @@ from hpccoll.common.text import (
     table_of,
     titled_lines,
 )
-from hpccoll.common.units import format_count, format_per_cent, format_rate, format_seconds, format_size
+from hpccoll.common.units import (
+    format_count,
+    format_per_cent,
+    format_rate,
+    format_seconds,
+    format_size,
+)
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
 from hpccoll.judge.held import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance
@@ -36,14 +42,20 @@ class OriginWords(NamedTuple):
 
 
 ORIGINS: Mapping[str, OriginWords] = {
-    PUBLISHED: OriginWords("normal for {against}", "source", "published for machines of this class"),
+    PUBLISHED: OriginWords(
+        "normal for {against}", "source", "published for machines of this class"
+    ),
     REFERENCE: OriginWords("expected by {against}", "run", "runs of the reference"),
     MACHINE: OriginWords("expected of {against}", "", "simulated on the machine"),
     MODEL: OriginWords("expected by NCCL's own model of {against}", "", "computed"),
 }
 """The words of each origin."""
 
-VERDICT_WORDS = {Acceptance.PASS: "pass", Acceptance.FAIL: "fail", Acceptance.CANNOT_TELL: "cannot tell"}
+VERDICT_WORDS = {
+    Acceptance.PASS: "pass",
+    Acceptance.FAIL: "fail",
+    Acceptance.CANNOT_TELL: "cannot tell",
+}
 
 
 def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
@@ -54,7 +66,9 @@ def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
         head, rows = verdict_table(part)
         if rows:
             sections.append((part_title(part), table_lines(head, rows, indent="")))
-    sections.append(("likely causes of the failed rows, the likeliest first", cause_lines(acceptance)))
+    sections.append(
+        ("likely causes of the failed rows, the likeliest first", cause_lines(acceptance))
+    )
     sections.append(("cannot tell", reason_lines(acceptance)))
     sections.append(("where the expectations come from", origin_lines(acceptance)))
     for title, lines in sections:
@@ -67,8 +81,8 @@ def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
 def first_line(acceptance: AcceptanceSummary) -> str:
     """Return the verdict with the row that decides it, its range, and the rows of each verdict.
 
-    For example ``fail: all_reduce 1 GiB on 2 nodes x 8 GPUs reaches 180 GB/s busbw; 445 to 459 GB/s are normal for
-    8xh100-400g (4 sources); 12 rows: 8 pass, 2 fail, 2 cannot tell``.
+    For example ``fail: all_reduce 1 GiB on 2 nodes x 8 GPUs reaches 180 GB/s busbw; 445 to 459 GB/s
+    are normal for 8xh100-400g (4 sources); 12 rows: 8 pass, 2 fail, 2 cannot tell``.
     """
     parts = [_decisive_words(acceptance)]
     file, decided = min(acceptance.decided.items(), key=lambda item: item[1])
@@ -95,7 +109,9 @@ def _decisive_words(acceptance: AcceptanceSummary) -> str:
     row, expected = judged.row, judged.expected
     what = f"{_call(row)} {format_size(row.bytes)} {place_words(row)}"
     value = figure(judged, judged.measured)
-    reached = f"{what} takes {value}" if judged.quantity == TIME else f"{what} reaches {value} busbw"
+    reached = (
+        f"{what} takes {value}" if judged.quantity == TIME else f"{what} reaches {value} busbw"
+    )
     if judged.reason or expected is None:
         subject = what if judged.acceptance is Acceptance.FAIL else reached
         return f"{subject}: {judged.reason}"
@@ -187,7 +203,9 @@ def labels_of(part: AcceptanceSummary) -> Columns[Judged]:
 
 def verdict_table(part: AcceptanceSummary) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the cells of the rows of a part that have an expectation, or fail without one."""
-    shown = [judged for judged in part.judged if judged.expected or judged.acceptance is Acceptance.FAIL]
+    shown = [
+        judged for judged in part.judged if judged.expected or judged.acceptance is Acceptance.FAIL
+    ]
     head, rows = table_of((SIZE_COLUMN, *labels_of(part), *VERDICT_COLUMNS), shown)
     return filled_columns(head, rows)
 
@@ -203,7 +221,10 @@ def _expected_figure(name: str, judged: Judged) -> str:
     return figure(judged, getattr(judged.expected, name))
 
 
-SIZE_COLUMN: tuple[str, Callable[[Judged], object]] = "size", lambda judged: format_size(judged.row.bytes)
+SIZE_COLUMN: tuple[str, Callable[[Judged], object]] = (
+    "size",
+    lambda judged: format_size(judged.row.bytes),
+)
 VERDICT_COLUMNS: Columns[Judged] = (
     ("measured", lambda judged: figure(judged, judged.measured)),
     ("low", partial(_expected_figure, "low")),

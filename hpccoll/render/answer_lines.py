@@ -1,6 +1,7 @@
 """An answer: what it is about, and for each range of sizes a line that begins with how strong the evidence is.
 
-Pages and terminals show the same lines. What a reader looks for, choices and factors, stands between backticks.
+Pages and terminals show the same lines. What a reader looks for, choices and factors, stands
+between backticks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,9 +22,12 @@ class AnswerLine:
     strength: Strength | None  # None of a sentence that compares nothing
     text: str  # ``use `ring`: `1.96x` as fast as native``
     sizes: str = ""  # the range, with both ends: ``90 KiB to 4 MiB``; empty for what has no sizes
-    basis: str = ""  # what the strength follows from: counts of sizes, the ends of rounds, what is missing
-    figures: tuple[Sequence[str], Sequence[Sequence[str]]] = NO_TABLE  # the headings and rows of a table of its sizes
-    entry: str = ""  # what a table of choices has for sizes without advice: ``ring to 4 KiB, then star``
+    # what the strength follows from: counts of sizes, the ends of rounds, what is missing
+    basis: str = ""
+    # the headings and rows of a table of its sizes
+    figures: tuple[Sequence[str], Sequence[Sequence[str]]] = NO_TABLE
+    # what a table of choices has for sizes without advice: ``ring to 4 KiB, then star``
+    entry: str = ""
     is_tie: bool = False  # whether choices were compared, and none is shown to be faster
 
     @property
@@ -52,8 +56,8 @@ _WIDTH = max(map(len, STRENGTHS))
 def terminal_lines(answers: Iterable[Answer], *, of_table: bool = False) -> Iterator[str]:
     """Yield the answers as text: a line with the title, then the lines below it, in columns.
 
-    A sentence that compares nothing follows its title in one line. Those ``of_table`` also say what a table of choices
-    has where nothing is advised.
+    A sentence that compares nothing follows its title in one line. Those ``of_table`` also say what
+    a table of choices has where nothing is advised.
     """
     for answer in answers:
         ranges = [line for line in answer.lines if line.strength]

@@ -49,12 +49,15 @@ class Answers:
     def __init__(self, recommendations: Iterable[Recommendation]) -> None:
         self.by_collective: dict[str, list[Recommendation]] = {}
         for recommendation in recommendations:
-            self.by_collective.setdefault(recommendation.setting.collective, []).append(recommendation)
+            self.by_collective.setdefault(recommendation.setting.collective, []).append(
+                recommendation
+            )
 
     def foremost(self, name: str) -> list[Recommendation]:
         """Return the recommendations for the most ranks that had cores of their own, or for the most ranks.
 
-        If these were timed in several ways, return those of single operations, and those of idle ranks before any load.
+        If these were timed in several ways, return those of single operations, and those of idle
+        ranks before any load.
         """
 
         def size(candidate: Recommendation) -> tuple[int, int]:
@@ -76,7 +79,13 @@ class Answers:
             return [], []
         foremost = self.foremost(name)
         others = [item for item in self.by_collective[name] if item not in foremost]
-        others.sort(key=lambda item: (item.measured.oversubscribed, -item.setting.nodes, -item.setting.ranks))
+        others.sort(
+            key=lambda item: (
+                item.measured.oversubscribed,
+                -item.setting.nodes,
+                -item.setting.ranks,
+            )
+        )
         count = min(most, len(foremost))
         answers = [self._answer(item) for item in (*foremost, *others)]
         return answers[:count], answers[count:]
@@ -84,8 +93,11 @@ class Answers:
     def choice_name(self, name: str) -> Callable[[Choice], str]:
         """Return a function that names choices: the algorithm, and the transport and parameters if these differ."""
         recommendations = self.by_collective.get(name, ())
-        choices = {choice for recommendation in recommendations for choice in recommendation.choices}
-        transports: dict[bool, set[str]] = defaultdict(set)  # of the library's own calls, and of schedules
+        choices = {
+            choice for recommendation in recommendations for choice in recommendation.choices
+        }
+        # of the library's own calls, and of schedules
+        transports: dict[bool, set[str]] = defaultdict(set)
         parameters: dict[str, set[object]] = defaultdict(set)
         for choice in choices:
             transports[choice.is_native].add(choice.transport)
@@ -121,7 +133,8 @@ class Answers:
             where += " (more ranks than cores)"
         lines: list[AnswerLine] = []
         auto = recommendation.auto
-        only_auto = auto and len(recommendation.choices) == 1  # next to native, with which it is compared
+        # next to native, with which it is compared
+        only_auto = auto and len(recommendation.choices) == 1
         if not only_auto:
             lines += self._lines(recommendation)
         if auto:
@@ -134,7 +147,9 @@ class Answers:
             numbers = [number for number, _ in group]
             yield self._line(recommendation, numbers[0], numbers[-1], reason)
 
-    def _line(self, recommendation: Recommendation, first: int, last: int, reason: int | str) -> AnswerLine:
+    def _line(
+        self, recommendation: Recommendation, first: int, last: int, reason: int | str
+    ) -> AnswerLine:
         """Return the line of the ranges with the numbers ``first`` to ``last``; the reason is a text without choice."""
         ranges = recommendation.ranges[first : last + 1]
         entry = ""
@@ -251,7 +266,9 @@ def _details(recommendation: Recommendation) -> tuple[str, ...]:
 
 
 def _unsure_choices(
-    recommendation: Recommendation, ranges: Sequence[RecommendedRange], verdicts: Iterable[SizeVerdict]
+    recommendation: Recommendation,
+    ranges: Sequence[RecommendedRange],
+    verdicts: Iterable[SizeVerdict],
 ) -> set[Choice | None]:
     """Return the choices among which none is shown to be the fastest."""
     unsure: set[Choice | None] = {chosen.choice for chosen in ranges}
@@ -275,7 +292,9 @@ def _by_size(chosen: RecommendedRange) -> str:
 
     Empty if it hardly does, and is nowhere below 1.
     """
-    factors = {verdict.nbytes: verdict.over_native for verdict in chosen.verdicts if verdict.over_native}
+    factors = {
+        verdict.nbytes: verdict.over_native for verdict in chosen.verdicts if verdict.over_native
+    }
     least = min(factors.values(), default=1.0)
     most = max(factors.values(), default=1.0)
     parts = []
@@ -413,7 +432,9 @@ def _times(recommendation: Recommendation) -> str:
     if not _has_size(recommendation):
         return format_seconds(verdicts[0].seconds)
     ends = dict.fromkeys((verdicts[0], verdicts[-1]))
-    text = " and ".join(f"{format_seconds(end.seconds)} at {format_size(end.nbytes)}" for end in ends)
+    text = " and ".join(
+        f"{format_seconds(end.seconds)} at {format_size(end.nbytes)}" for end in ends
+    )
     if recommendation.setting.collective == "send_recv":
         text += " for the round trip"
     if recommendation.setting.in_place is None:
@@ -439,7 +460,11 @@ def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
     yield from terminal_lines(chain.from_iterable(answers_of_workloads.values()))
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in dict.fromkeys(row.collective for row in results.ours.rows):
-        has_answer = name in answers.by_collective or name in answers_of_pairs or name in answers_of_workloads
+        has_answer = (
+            name in answers.by_collective
+            or name in answers_of_pairs
+            or name in answers_of_workloads
+        )
         if not has_answer:
             by_reason[_reason_unanswered(results, name)].append(name)
     for reason, names in by_reason.items():

@@ -1,6 +1,7 @@
 """The base of every chart: axes, scales, legends, marks, tooltips, panels, the theme, and pictures in files.
 
-A chart is data, records with the fields that its marks and tooltips name, and a few calls of this module.
+A chart is data, records with the fields that its marks and tooltips name, and a few calls of this
+module.
 """
 
 import itertools
@@ -57,7 +58,9 @@ def _unit_expression(units: Iterable[tuple[float, str]], least: tuple[float, str
     return expression + shown.format(*least)
 
 
-SIZE_LABEL = _unit_expression(((1024**4, "TiB"), (1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")), (1, "B"))
+SIZE_LABEL = _unit_expression(
+    ((1024**4, "TiB"), (1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB")), (1, "B")
+)
 TIME_LABEL = _unit_expression(((1.0, "s"), (1e-3, "ms"), (1e-6, "us")), (1e-9, "ns"))
 LINEAR_TIME_LABEL = f"datum.value ? {TIME_LABEL} : '0'"
 
@@ -98,7 +101,11 @@ def _log_scale(ends: Ends, base: int = 10) -> alt.Scale:
 
 def _count_scale(values: Sequence[float], **axis: Any) -> tuple[alt.Scale, alt.Axis]:
     """Return the scale and the axis of counts: a tick at each, and as many labels as there is room for."""
-    overlap: Mapping[str, Any] = {"labelOverlap": "parity", "labelSeparation": 6, "labelFlush": False}
+    overlap: Mapping[str, Any] = {
+        "labelOverlap": "parity",
+        "labelSeparation": 6,
+        "labelFlush": False,
+    }
     ticks = sorted(set(values))
     return _log_scale(log_ends(values), 2), alt.Axis(values=ticks, **overlap, **axis)
 
@@ -169,7 +176,9 @@ def log_axis(label: str, values: Iterable[float], **axis: Any) -> tuple[alt.Scal
     ticks = log_ticks(ends)
     # Vega would drop every other one of our values if there are more than its ``tickCount``.
     where: dict[str, Any] = {"values": ticks} if ticks else {"tickCount": 5}
-    return _log_scale(ends), alt.Axis(labelExpr=label, labelOverlap="greedy", grid=True, **where, **axis)
+    return _log_scale(ends), alt.Axis(
+        labelExpr=label, labelOverlap="greedy", grid=True, **where, **axis
+    )
 
 
 def _linear_values(title: str, values: Iterable[float], **axis: Any) -> alt.Y:
@@ -234,7 +243,9 @@ def scale_of(values: Mapping[str, Any]) -> alt.Scale:
     return alt.Scale(domain=list(values), range=list(values.values()))
 
 
-def present(values: Mapping[str, str], data: Iterable[ChartRecord], field: str = "series") -> dict[str, str]:
+def present(
+    values: Mapping[str, str], data: Iterable[ChartRecord], field: str = "series"
+) -> dict[str, str]:
     """Return those of ``values`` whose names occur in ``data``, in their order."""
     names = distinct(data, field)
     return {name: value for name, value in values.items() if name in names}
@@ -269,23 +280,31 @@ def distinct(data: Iterable[ChartRecord], field: str) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def facet_chart(chart: Chart, data: Sequence[ChartRecord], titles: Sequence[str], columns: int) -> Chart:
+def facet_chart(
+    chart: Chart, data: Sequence[ChartRecord], titles: Sequence[str], columns: int
+) -> Chart:
     """Return ``chart`` once for each of ``titles``, the values of ``panel``; without titles it is one chart."""
     if not titles:
         return chart.properties(data=inline_data(data))
     two_lines = alt.Header(labelExpr="split(datum.label, ': ')")
     facet = alt.Facet("panel:N", title=None, sort=list(titles), header=two_lines)
-    panels: alt.FacetChart = chart.facet(facet=facet, columns=columns, data=inline_data(data), spacing=PANEL_GAP)
+    panels: alt.FacetChart = chart.facet(
+        facet=facet, columns=columns, data=inline_data(data), spacing=PANEL_GAP
+    )
     return panels
 
 
 def choice_cells(
-    data: Sequence[ChartRecord], colours: Mapping[str, str], x: alt.X, sizes: Sequence[str], fields: Sequence[str]
+    data: Sequence[ChartRecord],
+    colours: Mapping[str, str],
+    x: alt.X,
+    sizes: Sequence[str],
+    fields: Sequence[str],
 ) -> Chart:
     """Return a cell for each size and position, in the colour of the ``series`` of its choice, with its ``lead``.
 
-    The ``sizes`` are from above; one empty size has no axis. The ``fields`` are those of the tooltip. Cells that are
-    ``tied`` are grey: no choice is advised there.
+    The ``sizes`` are from above; one empty size has no axis. The ``fields`` are those of the
+    tooltip. Cells that are ``tied`` are grey: no choice is advised there.
     """
     fill: alt.Color | alt.ColorValue = alt.ColorValue(MUTED)
     if colours:
@@ -315,16 +334,28 @@ def _field_name(axis: alt.X) -> str:
 
 
 def curves(
-    data: Sequence[ChartRecord], x: alt.X, y: ValueAxis, colours: Mapping[str, str], fields: Sequence[str], *,
-    titles: Sequence[str] = (), columns: int = 1, width: int | None = None, shape: alt.Shape | None = None,
-    symbol: str | None = None, mark_size: int = 34, below: ExtraLayers = None, pick: bool = True,
-) -> Chart:  # fmt: skip
+    data: Sequence[ChartRecord],
+    x: alt.X,
+    y: ValueAxis,
+    colours: Mapping[str, str],
+    fields: Sequence[str],
+    *,
+    titles: Sequence[str] = (),
+    columns: int = 1,
+    width: int | None = None,
+    shape: alt.Shape | None = None,
+    symbol: str | None = None,
+    mark_size: int = 34,
+    below: ExtraLayers = None,
+    pick: bool = True,
+) -> Chart:
     """Return lines with their intervals over an axis, in panels.
 
     Args:
-        data: the records: ``series`` and ``value``; further, if a chart has them, ``panel``, ``low`` and ``high``,
-            ``line`` (a key of DASHES), ``machine``, ``fill`` of the mark, the values of rounds as ``ticks``, and the
-            ``tone`` PALE of series that are drawn first, behind the others.
+        data: the records: ``series`` and ``value``; further, if a chart has them, ``panel``,
+            ``low`` and ``high``, ``line`` (a key of DASHES), ``machine``, ``fill`` of the mark, the
+            values of rounds as ``ticks``, and the ``tone`` PALE of series that are drawn first,
+            behind the others.
         x: the horizontal axis.
         y: returns the vertical axis of some values.
         colours: of the series, in the order in which they are drawn and in the legend.
@@ -357,7 +388,9 @@ def curves(
 
     valued = base.transform_filter("isValid(datum.value)")
     strokes = valued.mark_line(strokeJoin="round", clip=_clip(records, ends, "value"))
-    dash = alt.StrokeDash("series:N", scale=scale_of(_dashes(records, colours)), legend=legend_of(symbol))
+    dash = alt.StrokeDash(
+        "series:N", scale=scale_of(_dashes(records, colours)), legend=legend_of(symbol)
+    )
     thin = alt.condition(f"datum.line === '{FLOOR}'", alt.value(1), alt.value(2))
     lines = strokes.encode(strokeDash=dash, strokeWidth=alt.StrokeWidthValue(**thin))
 
@@ -408,7 +441,8 @@ def _dashes(records: Iterable[ChartRecord], series: Iterable[str]) -> dict[str, 
 def _completed(data: Iterable[ChartRecord], x: str) -> list[ChartRecord]:
     """Return complete records: hollow marks on measured lines unless they say otherwise.
 
-    Repeated measurements of a point are numbered, so that a line joins the first ones, another the second ones.
+    Repeated measurements of a point are numbered, so that a line joins the first ones, another the
+    second ones.
     """
     seen: Counter[tuple[object, ...]] = Counter()
     complete = []
@@ -478,7 +512,8 @@ _TICK_FIELDS = "series", "panel", "machine", "repeat", "line"
 """The fields by which ticks are placed and coloured."""
 
 
-# Bands and ticks are transparent by their fill: each mark that is so by its opacity costs a PNG a layer of its own.
+# Bands and ticks are transparent by their fill: each mark that is so by its opacity costs a PNG a
+# layer of its own.
 _OPAQUE = alt.OpacityValue(1)
 
 
@@ -490,7 +525,9 @@ def _bands(base: alt.Chart, chosen: alt.Parameter | None, clip: bool | Undefined
         opacity = pale.when(chosen).then(alt.value(0.12)).otherwise(alt.value(0.02))
         fill = alt.FillOpacityValue(**opacity)
     area = base.mark_area(clip=clip)
-    bands: alt.Chart = area.encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=_OPAQUE, fillOpacity=fill)
+    bands: alt.Chart = area.encode(
+        y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), opacity=_OPAQUE, fillOpacity=fill
+    )
     return bands
 
 
@@ -507,7 +544,9 @@ def _ticks(base: alt.Chart, chosen: alt.Parameter | None, clip: bool | Undefined
     return ticks
 
 
-def apply_theme(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], names: Iterable[str]) -> dict[str, object]:
+def apply_theme(
+    chart: alt.TopLevelMixin, title: str, lines: Sequence[str], names: Iterable[str]
+) -> dict[str, object]:
     """Return ``chart`` as a Vega-Lite specification with a wrapped title and the theme of the report.
 
     The legend has as many columns as the longest of ``names`` allows.
@@ -523,7 +562,13 @@ def apply_theme(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], name
         legend["symbolLimit"] = len(entries)
     legend["columns"] = max(1, WIDTH // layout["label"])
     return spec | {
-        "title": {"text": title, "subtitle": subtitle, "anchor": "start", "frame": "bounds", "offset": 12},
+        "title": {
+            "text": title,
+            "subtitle": subtitle,
+            "anchor": "start",
+            "frame": "bounds",
+            "offset": 12,
+        },
         "config": {**_THEME, "legend": legend},
         "usermeta": layout,
         "background": PAPER,
@@ -533,9 +578,15 @@ def apply_theme(chart: alt.TopLevelMixin, title: str, lines: Sequence[str], name
 
 _AXIS_TITLE = {"titleColor": MUTED, "titleFontSize": 12, "titleFontWeight": "normal"}
 _LEGEND: Mapping[str, object] = {
-    "orient": "top", "title": None, "labelColor": INK, "labelFontSize": 13, "labelLimit": 320, "symbolOpacity": 1,
-    "symbolSize": 160, **_AXIS_TITLE,
-}  # fmt: skip
+    "orient": "top",
+    "title": None,
+    "labelColor": INK,
+    "labelFontSize": 13,
+    "labelLimit": 320,
+    "symbolOpacity": 1,
+    "symbolSize": 160,
+    **_AXIS_TITLE,
+}
 _THEME: Mapping[str, object] = {
     "font": FONT,
     "view": {"stroke": None},
@@ -574,7 +625,8 @@ def write_picture(specification: Mapping[str, object], *paths: Path) -> None:
     contents = {
         ".html": lambda: engine.vegalite_to_html(spec, bundle=True).encode(),
         ".svg": svg.encode,
-        ".png": lambda: engine.svg_to_png(svg, scale=2),  # from the SVG: the chart is not laid out twice
+        # from the SVG: the chart is not laid out twice
+        ".png": lambda: engine.svg_to_png(svg, scale=2),
     }
     for path in paths:
         with replacing_file(path.resolve()) as unfinished:

@@ -29,8 +29,8 @@ def text_from(width: int) -> dict[str, int]:
 def layout_record(specification: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return the ``usermeta`` of a chart whose legend has ``names``, and take that of its panels out of it.
 
-    It has the layouts, the widest first; the width of a name in the legend (``label``), the most pixels of a panel, and
-    those from which on its texts have room (``text``).
+    It has the layouts, the widest first; the width of a name in the legend (``label``), the most
+    pixels of a panel, and those from which on its texts have room (``text``).
     """
     panel = specification.get("spec", specification)
     longest_name = max(map(len, names))

@@ -37,7 +37,9 @@ MAX_RANKS_WITH_TEXT = 8
 
 def choice_map(group: ChartGroup) -> Chart | None:
     """Return the map, in which placements with answers of their own have columns; None if nothing was compared."""
-    compared = [recommendation for recommendation in group.recommendations if recommendation.is_compared]
+    compared = [
+        recommendation for recommendation in group.recommendations if recommendation.is_compared
+    ]
     if not compared or group.many_pairs:
         return None
     data: list[ChartRecord] = []
@@ -58,7 +60,11 @@ def choice_map(group: ChartGroup) -> Chart | None:
     return facet_chart(chart, data, panels, 2)
 
 
-PLACEMENTS: Mapping[bool | None, tuple[str, ...]] = {None: (), True: ("in place",), False: ("out of place",)}
+PLACEMENTS: Mapping[bool | None, tuple[str, ...]] = {
+    None: (),
+    True: ("in place",),
+    False: ("out of place",),
+}
 
 
 def column_label(group: ChartGroup, recommendation: Recommendation) -> str:
@@ -70,7 +76,9 @@ def column_label(group: ChartGroup, recommendation: Recommendation) -> str:
     return ", ".join((setting.shape_label, *PLACEMENTS[setting.in_place], *words))
 
 
-def _panel_words(recommendation: Recommendation, compared: Sequence[Recommendation]) -> tuple[str, ...]:
+def _panel_words(
+    recommendation: Recommendation, compared: Sequence[Recommendation]
+) -> tuple[str, ...]:
     """Return what distinguishes the panel of a recommendation: its setting without ranks and placement."""
     without_placements = Answers(map(_without_placement, compared))
     return without_placements.setting_details(_without_placement(recommendation))
@@ -115,7 +123,9 @@ def _tied_sizes(recommendation: Recommendation) -> set[int]:
     return tied
 
 
-def _verdict_fields(group: ChartGroup, verdict: SizeVerdict, recommendation: Recommendation) -> ChartRecord:
+def _verdict_fields(
+    group: ChartGroup, verdict: SizeVerdict, recommendation: Recommendation
+) -> ChartRecord:
     """Return the fields of a cell that say how sure it is; its text colour keeps its contrast in dark mode."""
     if verdict.runner_up is None or verdict.lead is None:
         return {"lead": "alone", "second": "none", "clear": False, "text_colour": INK}
@@ -146,7 +156,9 @@ def pair_busbw_map(group: ChartGroup) -> Chart | None:
     largest = max(map(_busbw, points), default=0.0)
     scale, unit = rate_unit(largest)
     label = f"format(datum.value / {scale}, '.3~r') + ' {unit}'"
-    return _heatmap(group, points, _busbw, label, lambda busbw: f"{busbw / scale:.3g}", slow_is_low=True)
+    return _heatmap(
+        group, points, _busbw, label, lambda busbw: f"{busbw / scale:.3g}", slow_is_low=True
+    )
 
 
 def _busbw(point: SeriesPoint) -> float:
@@ -154,9 +166,14 @@ def _busbw(point: SeriesPoint) -> float:
 
 
 def _heatmap(
-    group: ChartGroup, points: Sequence[SeriesPoint], value: Callable[[SeriesPoint], float], label: str,
-    format_value: Callable[[float], str], *, slow_is_low: bool = False,
-) -> Chart | None:  # fmt: skip
+    group: ChartGroup,
+    points: Sequence[SeriesPoint],
+    value: Callable[[SeriesPoint], float],
+    label: str,
+    format_value: Callable[[float], str],
+    *,
+    slow_is_low: bool = False,
+) -> Chart | None:
     """Return the map of a value of each pair, on a logarithmic scale of shades; None if no pair has one above 0."""
     points = [point for point in points if value(point) > 0]
     if not points:
@@ -167,7 +184,12 @@ def _heatmap(
         number = value(point)
         values.append(number)
         first, second = rank_pair(point.row) or (0, 0)
-        pair = {"first": first, "second": second, "panel": series_without_tier(point), "text": format_value(number)}
+        pair = {
+            "first": first,
+            "second": second,
+            "panel": series_without_tier(point),
+            "text": format_value(number),
+        }
         data.append(chart_record(group, point, number) | pair)
     least = min(values)
     most = max(values)
@@ -180,7 +202,11 @@ def _heatmap(
         is_light = f"datum.value <= {middle}"
     scale = alt.Scale(type="log", range=shades, domain=[least, most], nice=False)
     legend = alt.Legend(
-        title="dark is slow", type="gradient", labelExpr=label, values=[least, middle, most], gradientLength=220
+        title="dark is slow",
+        type="gradient",
+        labelExpr=label,
+        values=[least, middle, most],
+        gradientLength=220,
     )
     colours = alt.Color("value:Q", scale=scale, legend=legend)
     named = points[0]
@@ -199,9 +225,15 @@ def _heatmap(
 
 
 def pair_cells(
-    rows: Sequence[str], columns: Sequence[str], titles: tuple[str, str], colours: alt.Color, light: str,
-    fields: Sequence[str], *, borders: bool = False,
-) -> Chart:  # fmt: skip
+    rows: Sequence[str],
+    columns: Sequence[str],
+    titles: tuple[str, str],
+    colours: alt.Color,
+    light: str,
+    fields: Sequence[str],
+    *,
+    borders: bool = False,
+) -> Chart:
     """Return a cell for each pair: in row ``first`` and column ``second``, two numbers; with ``text`` if there is room.
 
     Args:
@@ -211,7 +243,8 @@ def pair_cells(
         colours: of the cells.
         light: a Vega expression: whether a cell is light, so that its text is dark.
         fields: of the tooltip.
-        borders: whether records without a pair have ``border``: lines before that row, and before that column.
+        borders: whether records without a pair have ``border``: lines before that row, and before
+            that column.
     """
     count = len(rows)
     side = max(5, min(34, 480 // count))

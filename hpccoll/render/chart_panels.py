@@ -22,7 +22,9 @@ MAX_SIZES = 4
 _MUTED = alt.ColorValue(MUTED)
 
 
-def chart_record(group: ChartGroup, point: SeriesPoint, value: float, ends: Interval = None) -> ChartRecord:
+def chart_record(
+    group: ChartGroup, point: SeriesPoint, value: float, ends: Interval = None
+) -> ChartRecord:
     """Return the record of ``point`` in a chart: ``value`` with its 95 % interval, and the fields of its tooltip."""
     entry = group.legend[point.series]
     row = point.row
@@ -86,7 +88,9 @@ def _rate_label(rate: float | None) -> str:
 
 
 def records_beside(
-    group: ChartGroup, value: Callable[[SeriesPoint], float | None], ends: Callable[[SeriesPoint], Interval]
+    group: ChartGroup,
+    value: Callable[[SeriesPoint], float | None],
+    ends: Callable[[SeriesPoint], Interval],
 ) -> list[ChartRecord]:
     """Return the records of other programs and of predictions; predictions are in the panels of both placements."""
     records = []
@@ -107,9 +111,14 @@ def interval_label(ends: Interval) -> str:
 
 
 def group_curves(
-    group: ChartGroup, data: Sequence[ChartRecord], x: alt.X, y: ValueAxis, titles: Sequence[str], columns: int,
+    group: ChartGroup,
+    data: Sequence[ChartRecord],
+    x: alt.X,
+    y: ValueAxis,
+    titles: Sequence[str],
+    columns: int,
     below: ExtraLayers = None,
-) -> Chart:  # fmt: skip
+) -> Chart:
     """Return lines of series of a group over an axis, in panels with ``titles`` (see ``chart_base.curves``)."""
     if len(group.machines) > 1:
         grey = alt.Legend(symbolFillColor=MUTED, symbolStrokeColor=MUTED)
@@ -119,7 +128,9 @@ def group_curves(
         shape = alt.Shape("series:N", scale=chart_base.scale_of(shapes), legend=alt.Legend())
     fields = _curve_fields(group, data)
     colours = chart_base.present(group_colours(group.legend), data)
-    return chart_base.curves(data, x, y, colours, fields, titles=titles, columns=columns, shape=shape, below=below)
+    return chart_base.curves(
+        data, x, y, colours, fields, titles=titles, columns=columns, shape=shape, below=below
+    )
 
 
 def _curve_fields(group: ChartGroup, data: Iterable[ChartRecord]) -> list[str]:
@@ -149,7 +160,8 @@ def curves_over_size(
     shown: list[ChartRecord] = []
     for placement in placements:
         for record in data:
-            is_in_panel = record["place"] in (placement, "")  # a series with one placement is in both panels
+            # a series with one placement is in both panels
+            is_in_panel = record["place"] in (placement, "")
             if record["at"] in measured and is_in_panel:
                 title = filter(None, (str(record["at"]), placement))
                 shown.append(record | {"panel": ", ".join(title)})
@@ -227,9 +239,10 @@ def limit_record(point: SeriesPoint, value: Callable[[Limit], float]) -> ChartRe
 def limit_line(base: alt.Chart, *, above: bool, at_start: bool) -> list[alt.Chart]:
     """Return a line at the limits of the sizes that have one, to the right edge, with its name where no values are.
 
-    If a size has several rows, the loosest limit counts: the largest if values lie below it, else the smallest. The
-    name is ``at_start`` of the line if smaller sizes leave room there, at a side that a steep line does not touch:
-    before a line ``above`` the values, below a line that rises below them.
+    If a size has several rows, the loosest limit counts: the largest if values lie below it, else
+    the smallest. The name is ``at_start`` of the line if smaller sizes leave room there, at a side
+    that a steep line does not touch: before a line ``above`` the values, below a line that rises
+    below them.
     """
     loosest = "max" if above else "min"
     curve = ["panel", "machine", "limit_name"]
@@ -244,7 +257,9 @@ def limit_line(base: alt.Chart, *, above: bool, at_start: bool) -> list[alt.Char
     line = lines.mark_line(strokeDash=[5, 3], strokeWidth=1)
 
     whole_curve: list[int | None] = [None, None]
-    ends = lines.transform_window(smallest="min(bytes)", largest="max(bytes)", frame=whole_curve, groupby=curve)
+    ends = lines.transform_window(
+        smallest="min(bytes)", largest="max(bytes)", frame=whole_curve, groupby=curve
+    )
     end = ends.transform_filter("datum.bytes === datum.largest")
     dashed = end.mark_rule(strokeDash=[5, 3])
     edge = dashed.encode(x2=alt.X2Value("width"))

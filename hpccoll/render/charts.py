@@ -12,12 +12,25 @@ from hpccoll.analysis.recommendations import Recommendation
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.sent_bytes import largest_points
-from hpccoll.analysis.series_points import SeriesPoint, best_placements, busbw_interval, median_seconds
+from hpccoll.analysis.series_points import (
+    SeriesPoint,
+    best_placements,
+    busbw_interval,
+    median_seconds,
+)
 from hpccoll.analysis.speedups import efficiencies, speedups
 from hpccoll.analysis.wire_bandwidth import HEADER_MODEL, in_units_of_size
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
-from hpccoll.render.chart_base import SENT_TITLE, Chart, ChartRecord, colour, distinct, facet_chart, tooltip
+from hpccoll.render.chart_base import (
+    SENT_TITLE,
+    Chart,
+    ChartRecord,
+    colour,
+    distinct,
+    facet_chart,
+    tooltip,
+)
 from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.chart_maps import choice_map, pair_busbw_map, pair_time_map
 from hpccoll.render.chart_panels import (
@@ -50,14 +63,16 @@ def time_against_size(group: ChartGroup) -> Chart | None:
 def _without_low_floors(data: Sequence[ChartRecord]) -> list[ChartRecord]:
     """Return the records without the floors below the axis, which is that of all others.
 
-    Where one point of a floor is left, it goes, too: its line would be in the legend and nowhere else. If only floors
-    were measured, all of them stay.
+    Where one point of a floor is left, it goes, too: its line would be in the legend and nowhere
+    else. If only floors were measured, all of them stay.
     """
     operations = [record for record in data if record["line"] != chart_base.FLOOR]
     if not operations:
         return list(data)
     least = min(map(_value, operations))
-    floors = [record for record in data if record["line"] == chart_base.FLOOR and _value(record) >= least]
+    floors = [
+        record for record in data if record["line"] == chart_base.FLOOR and _value(record) >= least
+    ]
     points = Counter(map(_curve_key, floors))
     return operations + [floor for floor in floors if points[_curve_key(floor)] > 1]
 
@@ -122,20 +137,27 @@ def time_against_ranks(group: ChartGroup) -> Chart | None:
 
 
 def efficiency_against_ranks(group: ChartGroup) -> Chart | None:
-    data = [chart_record(group, efficiency.point, efficiency.value) for efficiency in efficiencies(group.points)]
+    data = [
+        chart_record(group, efficiency.point, efficiency.value)
+        for efficiency in efficiencies(group.points)
+    ]
     return curves_over_ranks(group, data, chart_base.share_axis("parallel efficiency (%)"))
 
 
 def speedup_against_size(group: ChartGroup) -> Chart | None:
     if not group.has_size or group.many_pairs:
         return None
-    return curves_over_size(group, _speedup_records(group), chart_base.ratio_axis, chart_panels.unity_rule)
+    return curves_over_size(
+        group, _speedup_records(group), chart_base.ratio_axis, chart_panels.unity_rule
+    )
 
 
 def speedups_of_collectives(group: ChartGroup) -> Chart | None:
     """Return a small panel for each collective, of the points of an overview group (see ``overview_group``)."""
     data = _speedup_records(group)
-    return chart_panels.panels_of_collectives(group, data, chart_base.ratio_axis, chart_panels.unity_rule)
+    return chart_panels.panels_of_collectives(
+        group, data, chart_base.ratio_axis, chart_panels.unity_rule
+    )
 
 
 def _speedup_records(group: ChartGroup) -> list[ChartRecord]:
@@ -168,7 +190,9 @@ def overview_group(groups: Sequence[ChartGroup], answers: Answers) -> ChartGroup
     return replace(overview, points=tuple(points), recommendations=(), imports=(), predictions=())
 
 
-def _points_of_answer(groups: Iterable[ChartGroup], recommendation: Recommendation) -> list[SeriesPoint]:
+def _points_of_answer(
+    groups: Iterable[ChartGroup], recommendation: Recommendation
+) -> list[SeriesPoint]:
     """Return the points of a recommendation, from its first group: the others have fewer rows."""
     for group in groups:
         if group.has_size and recommendation in group.recommendations:
@@ -233,19 +257,29 @@ LIMIT_NOTE = (
     "which it holds, which smaller messages may exceed as a burst; on one node a single copy of the data at the rate "
     "of a copy between the same ranks, which calls may exceed where caches save bytes."
 )
-CELLS_NOTE = "An empty cell was not measured. Colours are spaced by ratio: equal steps are equal factors."
+CELLS_NOTE = (
+    "An empty cell was not measured. Colours are spaced by ratio: equal steps are equal factors."
+)
 OVERVIEW_NOTE = (
     "On the most ranks that had cores of their own; only choices and runners-up are drawn, next to native. Both axes "
     "are logarithmic."
 )
 OVERVIEW_FIGURES = (
-    Figure("speedup", "speed-up over native against size", speedups_of_collectives,
+    Figure(
+        "speedup",
+        "speed-up over native against size",
+        speedups_of_collectives,
         "How many times as long the library's own collective takes: above 1 the algorithm is faster. The median of the "
-        f"rounds, with a band from the least to the most. {OVERVIEW_NOTE}"),
-    Figure("busbw", "bus bandwidth against size", busbw_of_collectives,
+        f"rounds, with a band from the least to the most. {OVERVIEW_NOTE}",
+    ),
+    Figure(
+        "busbw",
+        "bus bandwidth against size",
+        busbw_of_collectives,
         f"busbw = algbw times the factor of the collective, comparable with nccl-tests. Small messages may "
-        f"exceed the rate of a wire, as a burst. {OVERVIEW_NOTE}"),
-)  # fmt: skip
+        f"exceed the rate of a wire, as a burst. {OVERVIEW_NOTE}",
+    ),
+)
 """The charts of the overview, with a small panel for each collective."""
 
 FIGURES = (

@@ -33,8 +33,13 @@ def choice_tables(group: ChartGroup) -> list[ChoiceTable]:
     """Return the tables of the settings that the map of ``group`` has."""
     if group.many_pairs:
         return []
-    compared = [recommendation for recommendation in group.recommendations if recommendation.is_compared]
-    return [_table(group, recommendation, column_label(group, recommendation)) for recommendation in compared]
+    compared = [
+        recommendation for recommendation in group.recommendations if recommendation.is_compared
+    ]
+    return [
+        _table(group, recommendation, column_label(group, recommendation))
+        for recommendation in compared
+    ]
 
 
 def _table(group: ChartGroup, recommendation: Recommendation, setting: str) -> ChoiceTable:
@@ -45,7 +50,9 @@ def _table(group: ChartGroup, recommendation: Recommendation, setting: str) -> C
         fastest = min(time.seconds for time in times.values())
         scales[size], unit = seconds_unit(fastest)
         headings.append((group.size_label(size), unit))
-    choices = list(dict.fromkeys(choice for times in reversed(by_size.values()) for choice in times))
+    choices = list(
+        dict.fromkeys(choice for times in reversed(by_size.values()) for choice in times)
+    )
     rows = []
     for choice in choices:
         cells = tuple(_cell(times.get(choice), scales[size]) for size, times in by_size.items())

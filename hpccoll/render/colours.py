@@ -17,14 +17,34 @@ WHITE, BLACK = "#fffffe", "#1f2938"
 
 GREY = "#9ca3af"
 PALETTE = (
-    "#2b7bba", "#d9662b", "#2f9467", "#b04a96", "#a9811a", "#7a5cc4", "#c8443f", "#2b97a5", "#8a6146", "#6d8b1f",
-    "#e0409a", "#3f5ee8", "#c52fe0",
-)  # fmt: skip
+    "#2b7bba",
+    "#d9662b",
+    "#2f9467",
+    "#b04a96",
+    "#a9811a",
+    "#7a5cc4",
+    "#c8443f",
+    "#2b97a5",
+    "#8a6146",
+    "#6d8b1f",
+    "#e0409a",
+    "#3f5ee8",
+    "#c52fe0",
+)
 """Colours with contrast on white, on near-black, and under white text."""
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 
-SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right", "triangle-left")
+SHAPES = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "triangle-down",
+    "cross",
+    "triangle-right",
+    "triangle-left",
+)
 """Marks: a second cue for readers who cannot distinguish all colours."""
 
 PREDICTED_SHAPE = "stroke"
@@ -35,7 +55,8 @@ def series_colour(i: int) -> str:
     """Return colour number ``i``: one of the palette, then a new hue."""
     if i < len(PALETTE):
         return PALETTE[i]
-    return _hex(colorsys.hls_to_rgb(i * 0.618 % 1, 0.45, 0.5))  # multiples of the golden ratio never repeat a hue
+    # multiples of the golden ratio never repeat a hue
+    return _hex(colorsys.hls_to_rgb(i * 0.618 % 1, 0.45, 0.5))
 
 
 SHADES = (0.0, 0.14, -0.07, 0.21, -0.12, 0.07, -0.03)

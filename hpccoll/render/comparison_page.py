@@ -27,10 +27,19 @@ from hpccoll.render.comparison_text import (
     what_changed,
     what_matters,
 )
-from hpccoll.render.judgement_page import JudgementPage, JudgementPart, JudgementTable, judgement_html
+from hpccoll.render.judgement_page import (
+    JudgementPage,
+    JudgementPart,
+    JudgementTable,
+    judgement_html,
+)
 from hpccoll.render.page_frame import write_page_or_picture
 
-COLOURS = {style.name or str(verdict): style.colour for verdict, style in VERDICT_STYLES.items() if style.colour}
+COLOURS = {
+    style.name or str(verdict): style.colour
+    for verdict, style in VERDICT_STYLES.items()
+    if style.colour
+}
 
 FINE_TICKS = 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.4, 1.7, 2
 COARSE_TICKS = 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100
@@ -106,7 +115,11 @@ def _part_of_page(anchor: str, heading: str, comparison: Comparison) -> Judgemen
         cases = comparison.of(verdict)
         if cases:
             head, rows = case_table(cases)
-            tables.append(JudgementTable(head, rows, verdict_count(verdict, comparison), style.meaning, style.folded))
+            tables.append(
+                JudgementTable(
+                    head, rows, verdict_count(verdict, comparison), style.meaning, style.folded
+                )
+            )
     chart = comparison_chart(comparison, heading)
     return JudgementPart(anchor, heading, what_changed(comparison), chart, tables)
 
@@ -115,9 +128,10 @@ CAPTION = {
     unit: "Each mark is a case: its time in the new run over that in the old one, with the 95 % interval from "
     f"{samples}. Changes within the grey band do not matter. The scale is that of the marks: wider intervals are cut."
     for unit, samples in (
-        ("round", "the medians of the rounds of both runs"), ("run", "the times of the runs of the reference"),
+        ("round", "the medians of the rounds of both runs"),
+        ("run", "the times of the runs of the reference"),
     )
-}  # fmt: skip
+}
 """How to read the chart, by what a sample is."""
 
 
@@ -212,10 +226,18 @@ def _record(held: CaseComparison, shift: Shift) -> ChartRecord:
     heading = part_heading(coordinates["collective"], coordinates["ranks"], coordinates["nodes"])
     verdict = VERDICT_STYLES[held.verdict].name or str(held.verdict)
     return {
-        "panel": heading, "size": size, "algorithm": algorithm, "offset": f"{algorithm} {placement}",
-        "verdict": verdict, "case": held.case.label, "factor": shift.factor, "low": shift.low, "high": shift.high,
-        "change": format_factor(shift.factor), "interval": shift_interval_label(shift),
-    }  # fmt: skip
+        "panel": heading,
+        "size": size,
+        "algorithm": algorithm,
+        "offset": f"{algorithm} {placement}",
+        "verdict": verdict,
+        "case": held.case.label,
+        "factor": shift.factor,
+        "low": shift.low,
+        "high": shift.high,
+        "change": format_factor(shift.factor),
+        "interval": shift_interval_label(shift),
+    }
 
 
 def part_heading(collective: str, ranks: int, nodes: int) -> str:

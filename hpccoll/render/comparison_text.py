@@ -5,7 +5,15 @@ from statistics import median
 from typing import NamedTuple
 
 from hpccoll.analysis.shift import Shift
-from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of, titled_lines
+from hpccoll.common.text import (
+    Columns,
+    filled_columns,
+    in_brackets,
+    join_ends,
+    table_lines,
+    table_of,
+    titled_lines,
+)
 from hpccoll.common.units import format_count, format_factor, format_seconds
 from hpccoll.judge.held import HeldVerdict
 from hpccoll.judge.run_comparison import PLURALS, CaseComparison, Comparison
@@ -60,7 +68,12 @@ SIDE_BY_SIDE_COLUMNS: Columns[SideBySide] = (
     ("theirs", lambda pair: format_seconds(pair.theirs.median_s or 0)),
     ("by", lambda pair: pair.theirs.source or ""),
     ("their timing", lambda pair: pair.theirs.timing),
-    ("ours", lambda pair: format_seconds(pair.ours.median_s) if pair.ours and pair.ours.median_s else "none"),
+    (
+        "ours",
+        lambda pair: (
+            format_seconds(pair.ours.median_s) if pair.ours and pair.ours.median_s else "none"
+        ),
+    ),
     ("our timing", lambda pair: pair.ours.timing if pair.ours else ""),
     ("theirs / ours", lambda pair: format_factor(pair.factor) if pair.factor else ""),
 )
@@ -104,7 +117,9 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     for verdict, style in VERDICT_STYLES.items():
         lines = _case_lines(comparison.of(verdict), style.listed)
         yield from titled_lines(verdict_count(verdict, comparison), lines)
-    yield from titled_lines("timed differently, and therefore not ranked", _beside_lines(comparison.beside))
+    yield from titled_lines(
+        "timed differently, and therefore not ranked", _beside_lines(comparison.beside)
+    )
     changes = [f"{name}: {old} before, {new} now" for name, old, new in changed_facts(comparison)]
     yield from titled_lines("what else changed", changes)
 
@@ -131,13 +146,24 @@ def _beside_lines(pairs: Sequence[SideBySide]) -> Iterator[str]:
 
 
 FACTS = {
-    "cpu": "CPU", "cpu_quota": "quota of CPUs", "cpus": "CPUs of a host",
-    "cuda_aware_mpi": "whether MPI reads GPU memory", "executor": "executor of our schedules",
-    "git_commit": "commit of hpccoll", "gpus": "GPUs", "gpu_of_rank": "GPUs of ranks",
-    "hpccoll": "version of hpccoll", "kernel": "operating system", "kind": "kind of measurement",
-    "mpi.path": "file of the MPI library", "mpi.threads": "thread level of MPI, of which multiple is the slowest",
-    "mpi.version": "MPI library", "nccl": "NCCL", "network": "expected network", "waiting": "what a waiting rank does",
-}  # fmt: skip
+    "cpu": "CPU",
+    "cpu_quota": "quota of CPUs",
+    "cpus": "CPUs of a host",
+    "cuda_aware_mpi": "whether MPI reads GPU memory",
+    "executor": "executor of our schedules",
+    "git_commit": "commit of hpccoll",
+    "gpus": "GPUs",
+    "gpu_of_rank": "GPUs of ranks",
+    "hpccoll": "version of hpccoll",
+    "kernel": "operating system",
+    "kind": "kind of measurement",
+    "mpi.path": "file of the MPI library",
+    "mpi.threads": "thread level of MPI, of which multiple is the slowest",
+    "mpi.version": "MPI library",
+    "nccl": "NCCL",
+    "network": "expected network",
+    "waiting": "what a waiting rank does",
+}
 """Facts of provenance in words, by their names."""
 
 FACT_GROUPS = {"testbed.": "testbed: {}", "variables.": "variable {}", "versions.": "version of {}"}
@@ -162,7 +188,8 @@ def changed_facts(comparison: Comparison) -> list[tuple[str, str, str]]:
 def what_changed(comparison: Comparison) -> str:
     """Return the numbers of cases by verdict, with the factors of those that changed.
 
-    For example ``40 cases: 14 regressions (1.07x to 1.14x as long, the median 1.10x), 26 unchanged``.
+    For example ``40 cases: 14 regressions (1.07x to 1.14x as long, the median 1.10x), 26
+    unchanged``.
     """
     counts = []
     for verdict, style in VERDICT_STYLES.items():
@@ -178,7 +205,9 @@ def what_matters(comparison: Comparison) -> str:
     faster = format_factor(1 / (1 + comparison.tolerance))
     sentence = f"a change matters if a case takes at least {slower} or at most {faster} as long"
     if comparison.common_factor:
-        sentence += f"; the median of all cases takes {format_factor(comparison.common_factor)} as long"
+        sentence += (
+            f"; the median of all cases takes {format_factor(comparison.common_factor)} as long"
+        )
     return sentence
 
 

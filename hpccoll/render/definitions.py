@@ -43,7 +43,9 @@ HEADINGS = {"training_step": "Training steps"}
 """The headings of parts of the page that are not named after a collective."""
 
 STRENGTH_MEANINGS: Mapping[Strength, str] = {
-    strength: f"{prefix}{join_words(requirements(strength))}" if requirements(strength) else "anything less"
+    strength: f"{prefix}{join_words(requirements(strength))}"
+    if requirements(strength)
+    else "anything less"
     for strength in reversed(STRENGTHS)
     for prefix in ["" if strength == "weak" else "also "]
 }
@@ -146,7 +148,7 @@ DEFINITIONS = {
     "solid; simulated (from a schedule) and modelled (by "
     "NCCL's own formulas): predictions, which charts draw dashed or dotted. No answer, finding or ratio "
     "includes what is imported or predicted.",
-}  # fmt: skip
+}
 
 
 OVERVIEW = "overview"
@@ -178,7 +180,9 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     if len(machines) == 1:
         lines = [f"{group.kind} on {machines[0]}"]
     else:
-        lines = [f"{group.kind} on machine {number}: {name}" for number, name in enumerate(machines, 1)]
+        lines = [
+            f"{group.kind} on machine {number}: {name}" for number, name in enumerate(machines, 1)
+        ]
     lines += [group.setting, *group.emulations]
     if len(machines) > 1:
         lines.append("each machine has its own marks and lines")
@@ -186,7 +190,9 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
         lines.append(PYTHON_NOTE)
     crowded = ", ".join(map(str, group.oversubscribed_counts))
     if crowded:
-        lines.append(f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})")
+        lines.append(
+            f"hollow marks: oversubscribed, more ranks than cores ({crowded} {group.unit})"
+        )
     joined = group.mixed_hosts
     if joined:
         lines.append(f"launches on different hosts are joined: {jobs_and_hosts(joined)}")
@@ -207,7 +213,9 @@ def definition_of(heading: str) -> str | None:
     return _BY_TERM.get(re.sub(r" \(.*\)$", "", heading))
 
 
-_BY_TERM = {term: meaning for terms, meaning in DEFINITIONS.items() for term in terms.split(", ")} | {
+_BY_TERM = {
+    term: meaning for terms, meaning in DEFINITIONS.items() for term in terms.split(", ")
+} | {
     "95 % interval": DEFINITIONS["median, interval"],
     "by round": DEFINITIONS["round"],
     "start skew": "How far apart the ranks start, the median over the iterations: a time includes it.",

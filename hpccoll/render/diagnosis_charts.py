@@ -42,15 +42,22 @@ MOST_BORDERS = 64
 MOST_LABELS = 10
 """The slow nodes or racks that have their name beside their mark."""
 
-SENDS, RECEIVES, WITHIN = (PALETTE[0], "triangle-up"), (PALETTE[1], "triangle-down"), (PALETTE[2], "circle")
+SENDS, RECEIVES, WITHIN = (
+    (PALETTE[0], "triangle-up"),
+    (PALETTE[1], "triangle-down"),
+    (PALETTE[2], "circle"),
+)
 NODE_SERIES = {"sends": SENDS, "receives": RECEIVES}
 RACK_SERIES = {"within": WITHIN, "sends to others": SENDS, "receives from others": RECEIVES}
 """The transfers that marks stand for, with their colours and shapes."""
 
 KIND_PANELS: Mapping[Kind, str] = {
-    "node": "both directions", "send": "send", "receive": "receive", "link": "both directions",
+    "node": "both directions",
+    "send": "send",
+    "receive": "receive",
+    "link": "both directions",
     "uplink": "to and from other racks",
-}  # fmt: skip
+}
 """What effects are judged of, by the kind of fault that they would be."""
 
 OUTCOMES: Mapping[Outcome, tuple[str, str]] = {
@@ -74,7 +81,11 @@ class Places:
         racks = question.rack_numbers or [0] * len(question.hosts)
         order = sorted(range(len(racks)), key=racks.__getitem__)
         names = [question.hosts[node] for node in order]
-        borders = [place for place in range(1, len(order)) if racks[order[place]] != racks[order[place - 1]]]
+        borders = [
+            place
+            for place in range(1, len(order))
+            if racks[order[place]] != racks[order[place - 1]]
+        ]
         labels: dict[int, str] = {}
         if question.racks and borders:
             for first, end in itertools.pairwise([0, *borders, len(order)]):
@@ -102,27 +113,40 @@ def pair_map(ratios: Ratios, question: Question, largest: float, *, after: bool)
         for sender, receiver in np.argwhere(measured).tolist():
             pair = order[sender], order[receiver]
             cell: ChartRecord = {
-                "panel": panel, "first": sender, "second": receiver, "sender": places.names[sender],
-                "receiver": places.names[receiver], "slots": int(ratios.transfers[pair]),
-            }  # fmt: skip
+                "panel": panel,
+                "first": sender,
+                "second": receiver,
+                "sender": places.names[sender],
+                "receiver": places.names[receiver],
+                "slots": int(ratios.transfers[pair]),
+            }
             data.append(cell | _factor_fields(factors[pair], ratios.rails[pair], question))
         data += [{"panel": panel, "border": border} for border in places.borders]
     top = min(max(largest, LEAST_DARKEST), MOST_DARKEST)
     middle = math.sqrt(top)
     ends = f"datum.value <= 1 ? ' or less' : datum.value >= {top} ? ' or more' : ''"
     legend = alt.Legend(
-        type="gradient", labelExpr=f"{FACTOR_LABEL} + ({ends})", values=[1, middle, top], gradientLength=240
+        type="gradient",
+        labelExpr=f"{FACTOR_LABEL} + ({ends})",
+        values=[1, middle, top],
+        gradientLength=240,
     )
-    scale = alt.Scale(type="log", range=[LIGHT_CELL, DARK_CELL], domain=[1, top], nice=False, clamp=True)
+    scale = alt.Scale(
+        type="log", range=[LIGHT_CELL, DARK_CELL], domain=[1, top], nice=False, clamp=True
+    )
     columns, title = places.names, "receiver"
     if places.borders:
         columns = [places.labels.get(place, "") for place in range(len(order))]
         title = "receiver, by rack"
     chart = pair_cells(
-        places.names, columns, ("sender", title), alt.Color("value:Q", scale=scale, legend=legend),
-        f"datum.value <= {middle}", ("sender", "receiver", "time", "slots", *_rail_field(question)),
+        places.names,
+        columns,
+        ("sender", title),
+        alt.Color("value:Q", scale=scale, legend=legend),
+        f"datum.value <= {middle}",
+        ("sender", "receiver", "time", "slots", *_rail_field(question)),
         borders=bool(places.borders),
-    )  # fmt: skip
+    )
     return facet_chart(chart, data, distinct(data, "panel") if after else (), 2)
 
 
@@ -141,7 +165,11 @@ def _numbers(data: Sequence[ChartRecord], field: str) -> list[float]:
 def _factor_fields(factor: float, rail: int, question: Question) -> ChartRecord:
     """Return the fields of a factor; a cell also has its text."""
     text = format_factor(factor)
-    fields: ChartRecord = {"value": round(float(factor), 4), "text": text, "time": f"{text} the usual time"}
+    fields: ChartRecord = {
+        "value": round(float(factor), 4),
+        "text": text,
+        "time": f"{text} the usual time",
+    }
     if question.rails > 1:
         fields["rail"] = int(rail)
     return fields
@@ -161,13 +189,22 @@ def rack_strip(ratios: Ratios, question: Question, named: Sequence[int], *, afte
     """Return the transfers within each rack, to others and from others, [3, racks]; named racks have labels."""
     names = question.rack_names
     places = Places(names, (), dict(enumerate(names)))
-    return _strip(ratios, question, RACK_SERIES, places, range(len(names)), named, "rack", after=after)
+    return _strip(
+        ratios, question, RACK_SERIES, places, range(len(names)), named, "rack", after=after
+    )
 
 
 def _strip(
-    ratios: Ratios, question: Question, series: Mapping[str, tuple[str, str]], places: Places, order: Sequence[int],
-    named: Sequence[int], noun: str, *, after: bool,
-) -> Chart:  # fmt: skip
+    ratios: Ratios,
+    question: Question,
+    series: Mapping[str, tuple[str, str]],
+    places: Places,
+    order: Sequence[int],
+    named: Sequence[int],
+    noun: str,
+    *,
+    after: bool,
+) -> Chart:
     data: list[ChartRecord] = []
     for panel, factors in _panels(ratios, after=after):
         for place, number in enumerate(order):
@@ -177,8 +214,15 @@ def _strip(
                 factor = factors[position, number]
                 if np.isfinite(factor):
                     finite.append(float(factor))
-                    mark: ChartRecord = {"panel": panel, "place": place, "series": transfers, noun: name}
-                    data.append(mark | _factor_fields(factor, ratios.rails[position, number], question))
+                    mark: ChartRecord = {
+                        "panel": panel,
+                        "place": place,
+                        "series": transfers,
+                        noun: name,
+                    }
+                    data.append(
+                        mark | _factor_fields(factor, ratios.rails[position, number], question)
+                    )
             if panel == BEFORE and finite and number in named[:MOST_LABELS]:
                 data.append({"panel": panel, "place": place, "top": max(finite), "label": name})
         if len(places.borders) < MOST_BORDERS:
@@ -189,12 +233,22 @@ def _strip(
     shapes = {name: shape for name, (_, shape) in series.items()}
     shape = alt.Shape("series:N", scale=scale_of(shapes))
     fields = tooltip(noun, "series", "time", *_rail_field(question))
-    symbols = alt.Chart().transform_filter("isValid(datum.value)").mark_point(size=34, filled=True, opacity=0.8)
+    symbols = (
+        alt.Chart()
+        .transform_filter("isValid(datum.value)")
+        .mark_point(size=34, filled=True, opacity=0.8)
+    )
     points = symbols.encode(x=x, y=y, color=colour("series", colours), shape=shape, tooltip=fields)
-    texts = alt.Chart().transform_filter("isValid(datum.label)").mark_text(align="left", dx=7, fontSize=12, color=INK)
+    texts = (
+        alt.Chart()
+        .transform_filter("isValid(datum.label)")
+        .mark_text(align="left", dx=7, fontSize=12, color=INK)
+    )
     rules = alt.Chart().transform_filter("isValid(datum.border)").mark_rule(color=FAINT)
     labels = texts.encode(x="place:Q", y="top:Q", text="label:N")
-    chart = alt.layer(rules.encode(x="border:Q"), points, labels).properties(width=WIDTH, height=180)
+    chart = alt.layer(rules.encode(x="border:Q"), points, labels).properties(
+        width=WIDTH, height=180
+    )
     return facet_chart(chart, data, distinct(data, "panel") if after else (), 1)
 
 
@@ -202,11 +256,16 @@ def _place_axis(places: Places, noun: str) -> alt.X:
     """Return the axis of nodes or racks, with the labels that the places have."""
     labels = json.dumps({str(place): name for place, name in places.labels.items()})
     axis = alt.Axis(
-        values=list(places.labels), labelExpr=f"{labels}[datum.value]", labelOverlap="greedy", labelSeparation=4,
+        values=list(places.labels),
+        labelExpr=f"{labels}[datum.value]",
+        labelOverlap="greedy",
+        labelSeparation=4,
         grid=False,
-    )  # fmt: skip
+    )
     scale = alt.Scale(domain=[-0.5, len(places.names) - 0.5], nice=False, zero=False)
-    return alt.X("place:Q", title=f"{noun}, by rack" if places.borders else noun, axis=axis, scale=scale)
+    return alt.X(
+        "place:Q", title=f"{noun}, by rack" if places.borders else noun, axis=axis, scale=scale
+    )
 
 
 def effect_ranks(ranked: Sequence[RankedEffect], names: Sequence[str]) -> Chart:

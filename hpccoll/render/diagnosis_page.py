@@ -36,18 +36,27 @@ MOST_NODES_OF_PAIRS = 64
 """The nodes up to which the map has a cell for each pair; of more nodes most pairs are not measured."""
 
 PURPOSES: Mapping[Purpose, str] = {
-    "contention": "whether pairs slow one another", "screen": "random pairs: which nodes stand out",
-    "racks": "suspected racks beside healthy ones", "retest": "suspected nodes beside healthy ones",
-    "accused": "slow nodes among themselves", "links": "pairs that are slower than their nodes explain",
-    "alone": "slow nodes while the rest of the machine is silent", "hung": "silent nodes with other partners",
-}  # fmt: skip
+    "contention": "whether pairs slow one another",
+    "screen": "random pairs: which nodes stand out",
+    "racks": "suspected racks beside healthy ones",
+    "retest": "suspected nodes beside healthy ones",
+    "accused": "slow nodes among themselves",
+    "links": "pairs that are slower than their nodes explain",
+    "alone": "slow nodes while the rest of the machine is silent",
+    "hung": "silent nodes with other partners",
+}
 """What slots are measured for."""
 
 SLOT_COLUMNS: Columns[SlotSummary] = (
     ("slots of", lambda slots: slots.purpose),
     ("what they measure", lambda slots: PURPOSES[slots.purpose]),
     ("slots", lambda slots: slots.slots),
-    ("median time", lambda slots: format_seconds(slots.seconds) if math.isfinite(slots.seconds) else "none ended"),
+    (
+        "median time",
+        lambda slots: (
+            format_seconds(slots.seconds) if math.isfinite(slots.seconds) else "none ended"
+        ),
+    ),
 )
 
 PAIRS_CAPTION = (
@@ -74,7 +83,11 @@ FEW_NODES_CAPTION = (
     "effects above it, the verdict names the one that fits all times best, or all that fit alike."
 )
 
-TITLES: Mapping[Subject, str] = {"node": "Effects of nodes", "link": "Effects of links", "rack": "Effects of racks"}
+TITLES: Mapping[Subject, str] = {
+    "node": "Effects of nodes",
+    "link": "Effects of links",
+    "rack": "Effects of racks",
+}
 
 
 class PageFigure(TypedDict, total=False):
@@ -88,7 +101,9 @@ class PageFigure(TypedDict, total=False):
     table: tuple[list[str], list[list[str]]]
 
 
-def write_diagnosis_page(recorded: RecordedDiagnosis, path: Path, verdict: MachineVerdict | None = None) -> None:
+def write_diagnosis_page(
+    recorded: RecordedDiagnosis, path: Path, verdict: MachineVerdict | None = None
+) -> None:
     """Write the page of a diagnosis (html), or its first map alone (svg, png).
 
     Args:
@@ -169,7 +184,9 @@ def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageF
     maps = [_figure("nodes", "Transfers of each node", chart, STRIP_CAPTION + more, NODE_SERIES)]
     if question.racks:
         chart = rack_strip(ratios.of_racks, question, racks, after=after)
-        maps.append(_figure("racks", "Transfers of each rack", chart, STRIP_CAPTION + more, RACK_SERIES))
+        maps.append(
+            _figure("racks", "Transfers of each rack", chart, STRIP_CAPTION + more, RACK_SERIES)
+        )
     if gravest and gravest.component.kind in OF_A_RACK:
         maps.reverse()
     yield from maps
@@ -191,7 +208,9 @@ def _effects(recorded: RecordedDiagnosis) -> Iterator[PageFigure]:
     for subject, ranked in by_subject.items():
         shown, others = ranked[:MOST_RANKED], ranked[MOST_RANKED:]
         names = [_name(subject, effect, recorded.question) for effect in shown]
-        figure = _figure(f"{subject}-effects", TITLES[subject], effect_ranks(shown, names), caption, legend)
+        figure = _figure(
+            f"{subject}-effects", TITLES[subject], effect_ranks(shown, names), caption, legend
+        )
         yield figure | {"others": _others(subject, others), "table": _table(subject, shown, names)}
 
 
@@ -229,7 +248,9 @@ def _others(subject: Subject, others: Sequence[RankedEffect]) -> str:
     return f"Not shown: {join_words(counts)}." if counts else ""
 
 
-def _table(subject: Subject, shown: Sequence[RankedEffect], names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+def _table(
+    subject: Subject, shown: Sequence[RankedEffect], names: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
     """Return the figures: a row for the slots that decided, and one for the screen before them."""
     kinds = dict.fromkeys(kind for ranked in shown for kind in ranked.decisive)
     head = [subject, "slots of"]

@@ -14,11 +14,17 @@ from hpccoll.diagnosis.verdict import MachineVerdict, NamedFault, Place
 from hpccoll.store.host_names import host_ranges
 
 NAMES: Mapping[Kind, str] = {
-    "node": "{hosts}", "send": "what {hosts} sends", "receive": "what {hosts} receives",
-    "rail": "rail {rail} of {hosts}", "link": "the link between {hosts}",
+    "node": "{hosts}",
+    "send": "what {hosts} sends",
+    "receive": "what {hosts} receives",
+    "rail": "rail {rail} of {hosts}",
+    "link": "the link between {hosts}",
     "shared_link": "the path that {hosts} share to all others",
-    "uplink": "the uplink of {rack} ({hosts})", "rack": "{rack} ({hosts})", "hung": "{hosts}", "failed": "{hosts}",
-}  # fmt: skip
+    "uplink": "the uplink of {rack} ({hosts})",
+    "rack": "{rack} ({hosts})",
+    "hung": "{hosts}",
+    "failed": "{hosts}",
+}
 """A component as a part of a sentence."""
 
 SENTENCES: Mapping[Kind, str] = {
@@ -34,15 +40,22 @@ SENTENCES: Mapping[Kind, str] = {
 """What is slow, and how much, by the kind of the fault."""
 
 REASONS: Mapping[Kind, str] = {
-    "node": "transfers take {factors} the usual time", "send": "sending takes {factors} the usual time",
-    "receive": "receiving takes {factors} the usual time", "hung": "it does not answer", "failed": "{error}",
-}  # fmt: skip
+    "node": "transfers take {factors} the usual time",
+    "send": "sending takes {factors} the usual time",
+    "receive": "receiving takes {factors} the usual time",
+    "hung": "it does not answer",
+    "failed": "{error}",
+}
 """Why a node is excluded, by the kind of its fault."""
 
 SLOTS: Mapping[Purpose, str] = {
-    "screen": "of all nodes", "racks": "beside healthy racks", "retest": "beside healthy nodes",
-    "accused": "among slow nodes", "links": "beside healthy links", "hung": "of this pair alone",
-}  # fmt: skip
+    "screen": "of all nodes",
+    "racks": "beside healthy racks",
+    "retest": "beside healthy nodes",
+    "accused": "among slow nodes",
+    "links": "beside healthy links",
+    "hung": "of this pair alone",
+}
 """The slots that may decide on a fault."""
 
 OWN_PROGRAMS = "MPI", "NCCL"
@@ -117,7 +130,9 @@ def _unseen(verdict: MachineVerdict) -> Iterator[str]:
         remedy = f"; do: {rate}" if takes_rate else ""
         yield f"whether all nodes are slow alike is unknown: nothing says how fast they should be{remedy}"
     if verdict.complete and verdict.unjudged_racks:
-        racks = join_words(first_few([rack_text(name) for name in verdict.unjudged_racks], MOST_NAMED, "rack"))
+        racks = join_words(
+            first_few([rack_text(name) for name in verdict.unjudged_racks], MOST_NAMED, "rack")
+        )
         were = "were" if len(verdict.unjudged_racks) > 1 else "was"
         yield f"{racks} {were} not judged: it takes {LEAST_RACK} racks of {LEAST_RACK} nodes at least"
     if verdict.complete and not verdict.links:
@@ -163,7 +178,9 @@ def fault_sentence(fault: NamedFault) -> str:
     if fault.wait:
         cannot = f"the diagnosis cannot tell under this load whether {place_name(place)} is slow"
         return f"{cannot}: transfers take {factor} the usual time {interval}"
-    sentence = SENTENCES[place.kind].format(name=place_name(place), hosts=_hosts(place.hosts), factor=factor)
+    sentence = SENTENCES[place.kind].format(
+        name=place_name(place), hosts=_hosts(place.hosts), factor=factor
+    )
     return f"{sentence} {interval}"
 
 
@@ -216,11 +233,15 @@ def _evidence(fault: NamedFault) -> str:
         parts.append("therefore not excluded")
     else:
         below = "below " if fault.chance < LEAST_CHANCE else ""
-        parts.append(f"chance on a healthy machine {below}{100 * max(fault.chance, LEAST_CHANCE):.2g} %")
+        parts.append(
+            f"chance on a healthy machine {below}{100 * max(fault.chance, LEAST_CHANCE):.2g} %"
+        )
     if fault.candidates:
         parts.append("none of these is excluded")
     if fault.under_load_only:
-        parts.append("it is as fast as others while the rest of the machine is silent, and therefore not excluded")
+        parts.append(
+            "it is as fast as others while the rest of the machine is silent, and therefore not excluded"
+        )
     return "; ".join(parts)
 
 
@@ -262,9 +283,14 @@ def _basis(verdict: MachineVerdict) -> str:
 
 
 SYMBOLS: Mapping[State, str] = {
-    "slow": "{factor}", "hung": "hung", "failed": "failed", "candidate": "{factor}?", "healthy": ".", "absent": "-",
+    "slow": "{factor}",
+    "hung": "hung",
+    "failed": "failed",
+    "candidate": "{factor}?",
+    "healthy": ".",
+    "absent": "-",
     "undecided": "?",
-}  # fmt: skip
+}
 LEGEND: Mapping[State, str] = {
     "hung": "hung: it did not answer",
     "failed": "failed: it answered with an error",

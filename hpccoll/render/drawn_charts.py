@@ -1,6 +1,7 @@
 """Which charts of a report are drawn: many settings would make the page slow to build and to open.
 
-A chart takes about half a second, and its PNG as long. What is not drawn is in the table of rows, and the page says so.
+A chart takes about half a second, and its PNG as long. What is not drawn is in the table of rows,
+and the page says so.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,7 +18,8 @@ MOST_PNGS = 12
 def drawn_groups(groups: Sequence[ChartGroup], answers: Answers) -> Collection[str]:
     """Return the names of the groups whose charts are drawn.
 
-    These are the foremost of each collective, then others with answers, then any others, up to MOST_GROUPS.
+    These are the foremost of each collective, then others with answers, then any others, up to
+    MOST_GROUPS.
     """
     names = [group.name for group in groups]
     if len(groups) <= MOST_GROUPS:

@@ -1,8 +1,8 @@
 """Rows as text for other programs: JSON, CSV, the table of nccl-tests, and lines for programs that search logs.
 
-JSON and CSV have the fields of ``Row`` in order, unscaled: seconds, bytes, bytes per second. An absent value is null in
-JSON and empty in CSV; a number that is not finite counts as absent. In CSV, a quote precedes text that a spreadsheet
-would read as a formula.
+JSON and CSV have the fields of ``Row`` in order, unscaled: seconds, bytes, bytes per second. An
+absent value is null in JSON and empty in CSV; a number that is not finite counts as absent. In CSV,
+a quote precedes text that a spreadsheet would read as a formula.
 """
 
 import csv
@@ -92,8 +92,8 @@ _HEADINGS = (
 def _nccl_tests(results: Results) -> str:
     """Return one table for each series of a run, identified by comment lines, which begin with ``#``.
 
-    Training steps are left out: nccl-tests have nothing like them. Where a case was timed in several ways, the rows of
-    the timing that is most like nccl-tests are exported.
+    Training steps are left out: nccl-tests have nothing like them. Where a case was timed in
+    several ways, the rows of the timing that is most like nccl-tests are exported.
     """
     tables: dict[object, dict[_Size, dict[bool, Row]]] = defaultdict(lambda: defaultdict(dict))
     rows = results.without_workloads.rows
@@ -111,10 +111,16 @@ def _nccl_tests(results: Results) -> str:
     lines += [text for timing, text in _TIMING_TEXTS.items() if timing in used]
     steps = len(results.rows) - len(rows)
     if steps:
-        lines.append(f"# left out, because they are no collectives: {format_count(steps, 'training step')}")
+        lines.append(
+            f"# left out, because they are no collectives: {format_count(steps, 'training step')}"
+        )
     if left_out:
-        counts = ", ".join(f"{timing} {format_count(count, 'row')}" for timing, count in sorted(left_out.items()))
-        lines.append(f"# left out, because a timing more like nccl-tests has the same cases: {counts}")
+        counts = ", ".join(
+            f"{timing} {format_count(count, 'row')}" for timing, count in sorted(left_out.items())
+        )
+        lines.append(
+            f"# left out, because a timing more like nccl-tests has the same cases: {counts}"
+        )
     for sizes in tables.values():
         lines += _nccl_table(sizes)
     return "\n".join(lines) + "\n"
@@ -198,7 +204,13 @@ def _nccl_table(sizes: Mapping[_Size, Mapping[bool, Row]]) -> list[str]:
 
 def _series_text(row: Row) -> str:
     """Return the call, the place and the timing of a series, from its first row."""
-    call = (row.collective, row.algorithm, row.variant or "", _call_text(row), f"over {row.transport}")
+    call = (
+        row.collective,
+        row.algorithm,
+        row.variant or "",
+        _call_text(row),
+        f"over {row.transport}",
+    )
     where = format_count(row.ranks, "rank")
     if row.aggregators:
         where += f" and {format_count(row.aggregators, 'aggregator')}"
@@ -247,7 +259,16 @@ def _gigabytes(rate: float | None) -> str:
     return "N/A" if rate is None else format_number(rate / 1e9, 2)
 
 
-LINE_FIELDS = "ranks", "nodes", "status", "median_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps"
+LINE_FIELDS = (
+    "ranks",
+    "nodes",
+    "status",
+    "median_s",
+    "ci_low_s",
+    "ci_high_s",
+    "algbw_Bps",
+    "busbw_Bps",
+)
 
 
 def _lines(results: Results) -> str:
@@ -270,6 +291,9 @@ def _word(value: object) -> str:
 
 
 FORMATS: Mapping[str, Callable[[Results], str]] = {
-    "json": _json, "csv": _csv, "nccl-tests": _nccl_tests, "lines": _lines,
-}  # fmt: skip
+    "json": _json,
+    "csv": _csv,
+    "nccl-tests": _nccl_tests,
+    "lines": _lines,
+}
 """All formats of ``export``."""

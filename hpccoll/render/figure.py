@@ -26,18 +26,21 @@ def series_of(group: ChartGroup) -> list[str]:
 class Figure:
     """A chart of the report.
 
-    Its title is a format string with ``{unit}`` (ranks or nodes), ``{by}`` (the unit and the size), ``{least}`` and
-    ``{most}`` (the smallest and the largest size of pairs of ranks).
+    Its title is a format string with ``{unit}`` (ranks or nodes), ``{by}`` (the unit and the size),
+    ``{least}`` and ``{most}`` (the smallest and the largest size of pairs of ranks).
     """
 
     name: str  # unique, and valid in a file name
     title: str
     draw: Callable[[ChartGroup], Chart | None]  # None: there is nothing to draw
     caption: str  # how to read the chart, with the definition of derived quantities
-    pairs_caption: str = ""  # the caption if lines stand for several pairs of ranks; empty: the same
+    # the caption if lines stand for several pairs of ranks; empty: the same
+    pairs_caption: str = ""
     model_caption: str = ""  # an addition to the caption if a library's own model predicts times
-    over_ranks: bool = False  # whether curves run over ranks: the folded chart has all of them, to join them
-    of_series: bool = True  # whether it has a curve or a bar for each series, and not all of them may be drawn
+    # whether curves run over ranks: the folded chart has all of them, to join them
+    over_ranks: bool = False
+    # whether it has a curve or a bar for each series, and not all of them may be drawn
+    of_series: bool = True
     lines: Callable[[ChartGroup], Iterable[str]] = series_of  # the names of what is drawn
 
     def group_caption(self, group: ChartGroup) -> str:
@@ -61,7 +64,11 @@ class Figure:
             drawn = group.of_few_series if self.of_series else group
             chart = self.draw(drawn)
             title = f"{heading_of(group.collective)}: {self.title_of(group)}"
-            return chart_base.apply_theme(chart, title, heading_lines(group), self.lines(drawn)) if chart else None
+            return (
+                chart_base.apply_theme(chart, title, heading_lines(group), self.lines(drawn))
+                if chart
+                else None
+            )
 
     def title_of(self, group: ChartGroup) -> str:
         """Return the title for ``group``, without its collective."""

@@ -1,6 +1,7 @@
 """The page of a judgement: its answers, then for each part of the results a chart and tables.
 
-``accept`` and ``compare`` fill it, and add sections of their own: their templates extend ``judgement.html``.
+``accept`` and ``compare`` fill it, and add sections of their own: their templates extend
+``judgement.html``.
 """
 
 from collections.abc import Mapping, Sequence

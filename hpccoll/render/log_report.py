@@ -18,7 +18,14 @@ from hpccoll.evidence.host_differences import PORTS
 from hpccoll.evidence.log_record import CollectiveLine, HostDifference, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
 from hpccoll.evidence.nccl import NVLS_REFUSED
-from hpccoll.evidence.verdict import MAX_HOSTS, NETWORKS, Verdict, failures, judge_line, network_mismatch
+from hpccoll.evidence.verdict import (
+    MAX_HOSTS,
+    NETWORKS,
+    Verdict,
+    failures,
+    judge_line,
+    network_mismatch,
+)
 
 _MAX_MODELLED = 3
 """The number of cells of NCCL's cost model that the report names: those with the highest bandwidth."""
@@ -37,7 +44,12 @@ _NO_COLLECTIVE = {
 }
 """How to have a library log what ran."""
 
-_LIBRARIES = {"nccl": "NCCL", "rccl": "RCCL", "ucc": "UCC", "sharp": "libsharp alone, as under HCOLL and MVAPICH"}
+_LIBRARIES = {
+    "nccl": "NCCL",
+    "rccl": "RCCL",
+    "ucc": "UCC",
+    "sharp": "libsharp alone, as under HCOLL and MVAPICH",
+}
 
 _IGNORE_MISMATCH = "NCCL_IGNORE_NET_MISMATCH"
 """The variable with which NCCL accepts hosts that differ in ports (2.30)."""
@@ -45,15 +57,26 @@ _IGNORE_MISMATCH = "NCCL_IGNORE_NET_MISMATCH"
 _NETWORK_TITLE = "network between nodes"
 
 _HOP_MEANINGS = {
-    "NET": "between nodes", "GDRDMA": "directly from the memory of a GPU", "PXN": "through the NIC of another GPU",
-    "P2P": "between GPUs of a node", "SHM": "through host memory", "COLLNET": "through switches between nodes",
-}  # fmt: skip
+    "NET": "between nodes",
+    "GDRDMA": "directly from the memory of a GPU",
+    "PXN": "through the NIC of another GPU",
+    "P2P": "between GPUs of a node",
+    "SHM": "through host memory",
+    "COLLNET": "through switches between nodes",
+}
 """The meaning of the words in the path of a channel."""
 
 _FEATURES = {
-    "sharp": "SHARP", "sharp-dtypes": "SHARP for some dtypes", "plugin": "a network plugin", "nvls": "NVLS",
-    "algorithm": "the forced algorithm", "rdma": "RDMA", "gdr": "GPUDirect RDMA", "gpu": "a communicator", "ucc": "UCC",
-}  # fmt: skip
+    "sharp": "SHARP",
+    "sharp-dtypes": "SHARP for some dtypes",
+    "plugin": "a network plugin",
+    "nvls": "NVLS",
+    "algorithm": "the forced algorithm",
+    "rdma": "RDMA",
+    "gdr": "GPUDirect RDMA",
+    "gpu": "a communicator",
+    "ucc": "UCC",
+}
 """The features that can be unavailable, for people."""
 
 
@@ -99,7 +122,9 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding
     for line in record.warnings:
         if not _is_explained(line, record):
             hosts = record.warning_hosts.get(line, ())
-            yield warning("warning", f"{line}{in_brackets(_on_hosts(hosts).strip())}", "warning", hosts=hosts)
+            yield warning(
+                "warning", f"{line}{in_brackets(_on_hosts(hosts).strip())}", "warning", hosts=hosts
+            )
 
 
 def _library_text(record: LogRecord) -> str:
@@ -119,7 +144,9 @@ def _creation_findings(record: LogRecord) -> Iterator[Finding]:
         yield info("creation", creation_sentence(creation), "communicator created")
     if len(shown) < len(record.creations):
         others = format_count(len(record.creations) - len(shown), "more communicator")
-        yield info("creations", f"{others}, which took no longer; --json has them", "communicators created")
+        yield info(
+            "creations", f"{others}, which took no longer; --json has them", "communicators created"
+        )
     for creation in shown:
         for sentence in delay_sentences(creation):
             yield warning("creation_delay", sentence, "creation delayed")
@@ -131,7 +158,11 @@ def _difference_finding(record: LogRecord, difference: HostDifference) -> Findin
     if difference.fact == PORTS and record.settings.get(_IGNORE_MISMATCH, "0") != "0":
         text += f"; {_IGNORE_MISMATCH} lets NCCL begin with that, and the job may hang"
     return warning(
-        "hosts_differ", text, f"hosts differ in {difference.fact}", fact=difference.fact, hosts=difference.hosts
+        "hosts_differ",
+        text,
+        f"hosts differ in {difference.fact}",
+        fact=difference.fact,
+        hosts=difference.hosts,
     )
 
 
@@ -169,12 +200,16 @@ def _feature_findings(record: LogRecord) -> Iterator[Finding]:
         line = "" if unavailable.line == reason else unavailable.line
         if record.library == "rccl":
             reason = reason.replace("NCCL ", "RCCL ")
-        yield warning("unavailable", f"{reason}{in_brackets(line)}", f"without {feature}", feature=feature)
+        yield warning(
+            "unavailable", f"{reason}{in_brackets(line)}", f"without {feature}", feature=feature
+        )
 
 
 def _is_explained(warning: str, record: LogRecord) -> bool:
     explained_lines = tuple(unavailable.line for unavailable in record.unavailable)
-    return warning.endswith(explained_lines) or any(warning in failure.cause for failure in record.failures)
+    return warning.endswith(explained_lines) or any(
+        warning in failure.cause for failure in record.failures
+    )
 
 
 def _network_findings(record: LogRecord, expected: str | None) -> Iterator[Finding]:
@@ -230,7 +265,9 @@ def _silent_nodes(record: LogRecord) -> int:
     return max(0, (record.nodes or 0) - len(record.network_hosts))
 
 
-def _collective_finding(record: LogRecord, line: CollectiveLine, requested: str | None, verdict: Verdict) -> Finding:
+def _collective_finding(
+    record: LogRecord, line: CollectiveLine, requested: str | None, verdict: Verdict
+) -> Finding:
     """Return what ran: ``all_reduce of 64 MiB (float32 sum): ring, protocol LL, 2 channels, tree was requested``."""
     what = line.collective
     if line.bytes is not None:
@@ -246,7 +283,9 @@ def _collective_finding(record: LogRecord, line: CollectiveLine, requested: str 
         parts.append(format_count(line.channels, "channel"))
     if requested:
         parts.append(f"{requested} was requested")
-    return info("collective", f"{what}{in_brackets(elements)}: {', '.join(filter(None, parts))}", "ran")
+    return info(
+        "collective", f"{what}{in_brackets(elements)}: {', '.join(filter(None, parts))}", "ran"
+    )
 
 
 def _model_findings(record: LogRecord) -> Iterator[Finding]:
@@ -293,7 +332,9 @@ def _log_names(launch: LaunchLogs) -> str:
     first, *others = launch.names
     if not others:
         return first
-    return f"{first} and {others[0]}" if len(others) == 1 else f"{first} and {len(others)} more logs"
+    return (
+        f"{first} and {others[0]}" if len(others) == 1 else f"{first} and {len(others)} more logs"
+    )
 
 
 def logs_json(logs: LogSet, expected: str | None = None) -> dict[str, Any]:
@@ -315,7 +356,12 @@ def _launch_json(launch: LaunchLogs, expected: str | None) -> dict[str, Any]:
         delays += [communicator | to_builtins(delay) for delay in creation_delays(creation)]
     executed: list[dict[str, Any]] = []
     for line, requested, verdict in executed_collectives(record):
-        call: dict[str, Any] = {"collective": line.collective, "bytes": line.bytes, "dtype": line.dtype, "op": line.op}
+        call: dict[str, Any] = {
+            "collective": line.collective,
+            "bytes": line.bytes,
+            "dtype": line.dtype,
+            "op": line.op,
+        }
         ran = {"requested": requested, "executed": verdict.executed, "evidence": verdict.evidence}
         executed.append(call | ran)
     return {

@@ -72,7 +72,9 @@ def measured_summary(groups: Sequence[ChartGroup]) -> str:
     if not points:
         return _nothing_measured(groups, also)
     kinds = join_words(sorted({point.kind for point in points}))
-    kinds = kinds.replace("measured on a testbed", "measured on a testbed (virtual nodes of one machine)")
+    kinds = kinds.replace(
+        "measured on a testbed", "measured on a testbed (virtual nodes of one machine)"
+    )
     machines = "; ".join(dict.fromkeys(point.machine for point in points))
     parts = filter(None, (_algorithms(points), _sizes(groups), _types(points), _rounds(points)))
     beside = f" Next to it: {also}." if also else ""
@@ -147,7 +149,9 @@ def _libraries(points: Sequence[SeriesPoint]) -> str:
     if not named:
         return ""
     libraries = f"; {join_words(named)}"
-    owners = dict.fromkeys(_owner(point) for point in points if point.row.algorithm == NATIVE and point.mpi)
+    owners = dict.fromkeys(
+        _owner(point) for point in points if point.row.algorithm == NATIVE and point.mpi
+    )
     if owners:
         libraries += f" (native: {join_words(owners, 'or')}'s own)"
     return libraries

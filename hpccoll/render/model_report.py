@@ -5,8 +5,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 
-from hpccoll.common.text import Columns, filled_columns, in_brackets, join_ends, table_lines, table_of
-from hpccoll.common.units import format_count, format_rounded_size, format_seconds, format_size, rate_unit
+from hpccoll.common.text import (
+    Columns,
+    filled_columns,
+    in_brackets,
+    join_ends,
+    table_lines,
+    table_of,
+)
+from hpccoll.common.units import (
+    format_count,
+    format_rounded_size,
+    format_seconds,
+    format_size,
+    rate_unit,
+)
 from hpccoll.judge.expectations import Expectation
 from hpccoll.judge.library_expectations import (
     CLOSE,
@@ -21,7 +34,13 @@ from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import MessageCostsSection, Quantity
 from hpccoll.model.message_patterns import MIN_SIZES
 from hpccoll.model.run_model import RunModel
-from hpccoll.render.prediction_report import WIDTH, beside_lines, paragraph, published_sentences, with_protocol
+from hpccoll.render.prediction_report import (
+    WIDTH,
+    beside_lines,
+    paragraph,
+    published_sentences,
+    with_protocol,
+)
 from hpccoll.store.sources import HPCCOLL, source_named
 
 
@@ -41,7 +60,9 @@ def model_lines(model: RunModel) -> Iterator[str]:
         yield from _ratio_table(validated)
         for crossing in validation.find_crossings(validated):
             yield f"  {_crossing_text(crossing)}"
-        unpredicted = {f"{case.observation.name}: {case.reason}" for case in validated if case.reason}
+        unpredicted = {
+            f"{case.observation.name}: {case.reason}" for case in validated if case.reason
+        }
         for sentence in sorted(unpredicted):
             yield f"  not predicted: {sentence}"
 
@@ -156,7 +177,9 @@ def _ratio_table(validated: Sequence[validation.Validated]) -> Iterator[str]:
     sizes = {nbytes for curve in columns.values() for nbytes in curve}
     rows: list[list[object]] = []
     for nbytes in sorted(sizes):
-        ratios = [f"{curve[nbytes].ratio:.2f}" if nbytes in curve else "" for curve in columns.values()]
+        ratios = [
+            f"{curve[nbytes].ratio:.2f}" if nbytes in curve else "" for curve in columns.values()
+        ]
         rows.append([nbytes, *ratios])
     medians = []
     for curve in columns.values():
@@ -176,7 +199,9 @@ def expectation_lines(expectation: Expectation) -> Iterator[str]:
         yield f"{where}: no case that {machine.name} can predict"
     else:
         basis = "the description" if machine.kind == "described" else "the fitted machine"
-        fractions = f"{1 / errors.ratio_p95:.2g} to {1 / errors.ratio_p5:.2g}, 5th to 95th percentile"
+        fractions = (
+            f"{1 / errors.ratio_p95:.2g} to {1 / errors.ratio_p5:.2g}, 5th to 95th percentile"
+        )
         yield (
             f"this machine gives {1 / errors.ratio_median:.2g} of what {basis} promises (median of {errors.cases} "
             f"cases; {fractions})"
@@ -189,7 +214,9 @@ def expectation_lines(expectation: Expectation) -> Iterator[str]:
     unpredicted = set()
     for case in run.validated:
         if case.reason:
-            unpredicted.add(f"{case.observation.name} of {case.observation.collective}: {case.reason}")
+            unpredicted.add(
+                f"{case.observation.name} of {case.observation.collective}: {case.reason}"
+            )
     for sentence in sorted(unpredicted):
         yield f"  not predicted: {sentence}"
 
@@ -205,13 +232,17 @@ def library_lines(expectations: Sequence[LibraryExpectation]) -> Iterator[str]:
             unexpected[expectation.reason].append(expectation)
     for reason, several in unexpected.items():
         names = "; ".join(dict.fromkeys(map(_library, several)))
-        yield from textwrap.wrap(f"not expected, because {reason}: {names}", WIDTH, subsequent_indent="  ")
+        yield from textwrap.wrap(
+            f"not expected, because {reason}: {names}", WIDTH, subsequent_indent="  "
+        )
         calls = [call for expectation in several for call in expectation.calls]
         for sentence in published_sentences(section for call in calls for section in call.sections):
             yield from paragraph(sentence)
     for basis in dict.fromkeys(expectation.basis for expectation in with_basis):
         yield from textwrap.wrap(_BASIS_NOTES[basis], WIDTH)
-    for source in dict.fromkeys(call.row.source for expectation in with_basis for call in expectation.calls):
+    for source in dict.fromkeys(
+        call.row.source for expectation in with_basis for call in expectation.calls
+    ):
         if source and source != HPCCOLL:
             described = source_named(source)
             yield from textwrap.wrap(f"{described.title}: {described.meaning}", WIDTH)
@@ -305,11 +336,20 @@ def _library_cells(expectation: LibraryExpectation) -> tuple[list[str], list[lis
         first = next(iter(calls.values()))
         prediction = first.predictions[0]
         time = format_seconds(prediction.value_s)
-        cells = [format_size(size), time, rate_text(first.expected_busbw), with_protocol(prediction)]
+        cells = [
+            format_size(size),
+            time,
+            rate_text(first.expected_busbw),
+            with_protocol(prediction),
+        ]
         for in_place in placements:
             if in_place in calls:
                 call = calls[in_place]
-                cells += [format_seconds(call.row.median_s or 0.0), rate_text(call.row.busbw_Bps), _ratio(call.ratio)]
+                cells += [
+                    format_seconds(call.row.median_s or 0.0),
+                    rate_text(call.row.busbw_Bps),
+                    _ratio(call.ratio),
+                ]
             else:
                 cells += ["", "", ""]
         body.append(cells)

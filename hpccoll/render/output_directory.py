@@ -79,7 +79,9 @@ def recorded_inputs(out: Path) -> list[str] | None:
         return [str(name) for name in json.loads(unescape(match))]
     except (ValueError, TypeError):
         reason = f"its {PAGE_NAME} is no report of hpccoll; do: choose another directory"
-        raise UnusableError("--out", f"{format_value(str(out))} cannot be written: {reason}") from None
+        raise UnusableError(
+            "--out", f"{format_value(str(out))} cannot be written: {reason}"
+        ) from None
 
 
 def other_inputs(paths: Iterable[Path], out: Path) -> str | None:

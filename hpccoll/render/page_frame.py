@@ -30,7 +30,9 @@ def render(template: str, context: Mapping[str, object]) -> str:
     return _templates().get_template(template).render(context)
 
 
-def write_page_or_picture(out: Path, page: Callable[[], str], chart: Callable[[], Mapping[str, object]]) -> None:
+def write_page_or_picture(
+    out: Path, page: Callable[[], str], chart: Callable[[], Mapping[str, object]]
+) -> None:
     """Write a page (html), or the chart that stands for it alone (svg, png); only what is written is made.
 
     Raises:
@@ -56,9 +58,13 @@ def write_rendered(path: Path, template: str, context: Mapping[str, object]) -> 
 @cache
 def _templates() -> Environment:
     templates = Environment(
-        loader=PackageLoader("hpccoll.render"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, finalize=lambda value: printable(value) if type(value) is str else value,
-    )  # fmt: skip
+        loader=PackageLoader("hpccoll.render"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
     templates.globals |= {"definition": definition_of, "colours": colours}
     templates.filters["keep_units"] = keep_units
     templates.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
@@ -75,9 +81,12 @@ def vega_script() -> str:
     Bundling takes vl-convert longer than the rest of a report, and always has the same result.
     """
     script = None
-    with suppress(OSError, RuntimeError):  # no writable cache directory: the script is bundled for each report
+    # no writable cache directory: the script is bundled for each report
+    with suppress(OSError, RuntimeError):
         directory = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "hpccoll")
-        path = directory / f"vega-{version('vl-convert-python')}-{crc32(VEGA_SNIPPET.encode()):08x}.js"
+        path = (
+            directory / f"vega-{version('vl-convert-python')}-{crc32(VEGA_SNIPPET.encode()):08x}.js"
+        )
         if path.exists():
             return path.read_text(encoding="utf-8")
         script = _bundle_vega()

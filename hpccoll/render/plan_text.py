@@ -17,7 +17,9 @@ from hpccoll.common.units import format_count, format_wait
 MAX_SKIP_JOBS = 6
 """Maximum number of jobs that the line of a skip reason names; --json has all."""
 
-_UNCONTROLLED = "nothing can show that the evidence disappears without the feature; the report will state this"
+_UNCONTROLLED = (
+    "nothing can show that the evidence disappears without the feature; the report will state this"
+)
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
@@ -65,12 +67,15 @@ def _notes(plan: Plan) -> Iterator[str]:
 def _waiting_cases(plan: Plan) -> int:
     """Return how many cases on the GPUs of one node wait for a job of more than one node.
 
-    A job requests as many nodes as its largest launch needs, so that all launches have the same nodes.
+    A job requests as many nodes as its largest launch needs, so that all launches have the same
+    nodes.
     """
     waiting = 0
     for job in plan.jobs:
         if job.nodes > 1:
-            waiting += sum(case.device == "cuda" and job.shape(case).nodes == 1 for case in job.cases)
+            waiting += sum(
+                case.device == "cuda" and job.shape(case).nodes == 1 for case in job.cases
+            )
     return waiting
 
 
@@ -158,7 +163,9 @@ def _evidence(plan: Plan, job: Job) -> dict[str, Any]:
     elif logs and requested:
         demanded = f"lines of the library's logs that show {join_words(requested, 'or')}"
     elif logs:
-        demanded = "NCCL's log lines: algorithm, protocol and channels for each size, and the network"
+        demanded = (
+            "NCCL's log lines: algorithm, protocol and channels for each size, and the network"
+        )
     return {
         "requested": requested,  # of the library
         "demanded": demanded,  # None if no log can show it
@@ -172,7 +179,11 @@ def _control_job(plan: Plan, job: Job, control: str | None) -> str | None:
     if not control:
         return None
     for candidate in plan.jobs:
-        if candidate.variant == control and candidate.name != job.name and set(job.shapes) <= set(candidate.shapes):
+        if (
+            candidate.variant == control
+            and candidate.name != job.name
+            and set(job.shapes) <= set(candidate.shapes)
+        ):
             return candidate.name
     return None
 
@@ -181,12 +192,15 @@ def _skips(skips: Iterable[Skip]) -> Iterator[str]:
     counts: dict[str, Counter[str]] = {}
     for skip in skips:
         variant, _, own_reason = skip.reason.partition(": ")
-        reason = own_reason if skip.job.endswith(f".{variant}") else skip.reason  # the job's name has the variant
+        # the job's name has the variant
+        reason = own_reason if skip.job.endswith(f".{variant}") else skip.reason
         counts.setdefault(reason, Counter())[skip.job] += 1
     for reason, jobs in counts.items():
         named = list(jobs)
         if len(jobs) > 1:
-            named = first_few((f"{count} of {name}" for name, count in jobs.items()), MAX_SKIP_JOBS, "job")
+            named = first_few(
+                (f"{count} of {name}" for name, count in jobs.items()), MAX_SKIP_JOBS, "job"
+            )
         yield f"  {format_count(jobs.total(), 'case')}: {reason} ({', '.join(named)})"
 
 

@@ -31,8 +31,8 @@ def write_prediction_chart(
 ) -> None:
     """Write the picture of predictions as html, svg or png, by the suffix of ``out``; OSError if it cannot be written.
 
-    The ``cells``, the best by nodes and size, are rows with faster_than, factor and clear; the ``lines`` below the
-    title say what the predictions are.
+    The ``cells``, the best by nodes and size, are rows with faster_than, factor and clear; the
+    ``lines`` below the title say what the predictions are.
     """
     algorithm_colours = group_colours(predicted_entries(str(row["algorithm"]) for row in rows))
     colours = {_series(row): algorithm_colours[str(row["algorithm"])] for row in rows}
@@ -84,9 +84,16 @@ def _times(rows: Sequence[Row], colours: Mapping[str, str]) -> Chart:
     nodes = chart_base.count_axis("nodes", "nodes", [row["nodes"] for row in rows])
     fields = ("series", "line", "nodes", "panel", "time")
     return chart_base.curves(
-        data, nodes, chart_base.time_axis, colours, fields,
-        titles=titles, columns=COLUMNS[len(sizes)], symbol="stroke", pick=False,
-    )  # fmt: skip
+        data,
+        nodes,
+        chart_base.time_axis,
+        colours,
+        fields,
+        titles=titles,
+        columns=COLUMNS[len(sizes)],
+        symbol="stroke",
+        pick=False,
+    )
 
 
 def _time_record(row: Row) -> ChartRecord:
@@ -104,7 +111,12 @@ def _time_record(row: Row) -> ChartRecord:
 
 
 def write_chart(
-    whole: alt.TopLevelMixin, out: Path, title: str, lines: Sequence[str], names: Mapping[str, str], *notes: str
+    whole: alt.TopLevelMixin,
+    out: Path,
+    title: str,
+    lines: Sequence[str],
+    names: Mapping[str, str],
+    *notes: str,
 ) -> None:
     """Write a picture with a title, and lines and notes below it; ``names`` are those of what is drawn."""
     below = [*map(printable, lines), *notes]

@@ -67,7 +67,9 @@ def prediction_lines(predicted: Predictions) -> Iterator[str]:
     yield from _notes(predicted)
 
 
-def _lines_by_nodes(predicted: Predictions, by_nodes: Mapping[int, Sequence[Prediction]]) -> Iterator[str]:
+def _lines_by_nodes(
+    predicted: Predictions, by_nodes: Mapping[int, Sequence[Prediction]]
+) -> Iterator[str]:
     """Yield a table of the only size, with a row for each number of nodes."""
     predictions = predicted.predictions
     size = format_size(predicted.request.sizes[0])
@@ -137,7 +139,10 @@ def distance_range(distances: Iterable[str]) -> str:
 
 
 def _map_lines(predicted: Predictions) -> Iterator[str]:
-    choices = {(choice.best.requested_bytes, choice.best.nodes): choice for choice in best_choices(predicted)}
+    choices = {
+        (choice.best.requested_bytes, choice.best.nodes): choice
+        for choice in best_choices(predicted)
+    }
     names = dict.fromkeys(choice.best.algorithm for choice in choices.values())
     letters = dict(zip(names, ascii_uppercase, strict=False))
     legend = ", ".join(f"{letter} {name}" for name, letter in letters.items())
@@ -177,12 +182,16 @@ def _table(label: str, rows: Mapping[str, Sequence[Prediction]]) -> Iterator[str
     yield from tables_within(WIDTH, (label, list(rows)), columns)
 
 
-def _cells(name: str, rows: Iterable[Sequence[Prediction]], choices: Iterable[BestChoice | None]) -> Sequence[str]:
+def _cells(
+    name: str, rows: Iterable[Sequence[Prediction]], choices: Iterable[BestChoice | None]
+) -> Sequence[str]:
     """Return the times of an algorithm in all rows, marked where it is the fastest, each with its bus bandwidth."""
     times = []
     rates = []
     for predictions, choice in zip(rows, choices, strict=True):
-        prediction = next((prediction for prediction in predictions if prediction.algorithm == name), None)
+        prediction = next(
+            (prediction for prediction in predictions if prediction.algorithm == name), None
+        )
         time = rate = ""
         if prediction:
             time = format_seconds(prediction.value_s)
@@ -193,7 +202,10 @@ def _cells(name: str, rows: Iterable[Sequence[Prediction]], choices: Iterable[Be
         return times
     time_width = max(map(len, times))
     rate_width = max(map(len, rates)) + 1
-    return [f"{time:>{time_width}}{rate:>{rate_width}}".rstrip(" ") for time, rate in zip(times, rates, strict=True)]
+    return [
+        f"{time:>{time_width}}{rate:>{rate_width}}".rstrip(" ")
+        for time, rate in zip(times, rates, strict=True)
+    ]
 
 
 def _sign(name: str, choice: BestChoice | None) -> str:
@@ -267,7 +279,9 @@ def _notes(predicted: Predictions) -> Iterator[str]:
     if collective(predicted.request.collective).reduces and dtype not in machine.reduction:
         yield f"reductions of {dtype} cost nothing: {machine.name} has no rate for them"
     yield from _library_lines(predicted)
-    assumptions = {(prediction.algorithm, prediction.assumed): None for prediction in predicted.predictions}
+    assumptions = {
+        (prediction.algorithm, prediction.assumed): None for prediction in predicted.predictions
+    }
     for algorithm, assumed in assumptions:
         if assumed:
             yield from textwrap.wrap(f"{algorithm}: {assumed}; never marked as the fastest", WIDTH)
@@ -287,7 +301,11 @@ def _sign_lines(predicted: Predictions) -> Iterator[str]:
 
 def _simulation_lines(predictions: Sequence[Prediction]) -> Iterator[str]:
     """Yield which times were simulated in another way than message by message, and on how many nodes."""
-    in_waves = [prediction for prediction in predictions if prediction.exact is False and not prediction.stand_ins]
+    in_waves = [
+        prediction
+        for prediction in predictions
+        if prediction.exact is False and not prediction.stand_ins
+    ]
     if in_waves:
         names = dict.fromkeys(prediction.algorithm for prediction in in_waves)
         nodes = sorted({prediction.nodes for prediction in in_waves})
@@ -300,7 +318,9 @@ def _simulation_lines(predictions: Sequence[Prediction]) -> Iterator[str]:
 def _library_lines(predicted: Predictions) -> Iterator[str]:
     """Yield which times follow from NCCL's formulas, and what the simulated ones do not include beside them."""
     has_simulated = SIMULATED in predicted.kinds
-    names = dict.fromkeys(prediction.algorithm for prediction in predicted.predictions if prediction.of_library)
+    names = dict.fromkeys(
+        prediction.algorithm for prediction in predicted.predictions if prediction.of_library
+    )
     if names:
         simulated = f"; simulated times are {EXCLUDED}" if has_simulated else ""
         yield from textwrap.wrap(
@@ -369,7 +389,9 @@ def _taking(predicted: Predictions) -> str:
 
 def paragraph(text: str) -> list[str]:
     """Return a text in lines of WIDTH below a table."""
-    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    return textwrap.wrap(
+        text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+    )
 
 
 def with_protocol(prediction: Prediction) -> str:
@@ -381,7 +403,9 @@ def with_protocol(prediction: Prediction) -> str:
 
 def beside_lines(machine: MachineFile, predictions: Sequence[Prediction]) -> Iterator[str]:
     """Yield what NCCL may take on the same nodes and is not modelled, and what was published near; or nothing."""
-    published = published_sentences(near for prediction in predictions for near in prediction.published)
+    published = published_sentences(
+        near for prediction in predictions for near in prediction.published
+    )
     missing: dict[str, dict[int, None]] = defaultdict(dict)
     for prediction in predictions:
         missing[join_words(prediction.unmodelled)][prediction.nodes] = None
@@ -436,7 +460,11 @@ def waiting_lines(plan: PredictionPlan) -> Iterator[str]:
         rest -= seconds[longest[-1]]
     text = f"the simulations take about {format_wait(total)}"
     if longest:
-        ranks = max(planned.simulation.layout.workers for planned in plan.planned if planned.algorithm in longest)
+        ranks = max(
+            planned.simulation.layout.workers
+            for planned in plan.planned
+            if planned.algorithm in longest
+        )
         verb = "takes" if len(longest) == 1 else "take"
         text += f": {', '.join(longest)} on {ranks:,} ranks {verb} most of it; "
         text += f"-a {','.join(kept)} takes about {format_wait(rest)}"
@@ -446,8 +474,14 @@ def waiting_lines(plan: PredictionPlan) -> Iterator[str]:
 def question_lines(predicted: Predictions) -> Iterator[str]:
     """Yield the answer to what is best: for each number of nodes a line for each size, and what NCCL has beside it."""
     numbers = predicted.machine.validation
-    error = f", error {numbers['error_median']:.0%} on held-out cases" if "error_median" in numbers else ""
-    for _, choices in groupby(best_choices(predicted, BestChoice.against), key=lambda choice: choice.best.nodes):
+    error = (
+        f", error {numbers['error_median']:.0%} on held-out cases"
+        if "error_median" in numbers
+        else ""
+    )
+    for _, choices in groupby(
+        best_choices(predicted, BestChoice.against), key=lambda choice: choice.best.nodes
+    ):
         bests = []
         for choice in choices:
             best = choice.best

@@ -23,7 +23,9 @@ from hpccoll.store.raw_results import Attempt, CaseHistory, RawResults
 MAX_NAMES = 8
 """The number of adapters of a node that are named."""
 
-_NVLS_REASON = "NCCL logs nothing about it: fewer than 3 GPUs a node, no NVSwitch, or NCCL_NVLS_ENABLE=0"
+_NVLS_REASON = (
+    "NCCL logs nothing about it: fewer than 3 GPUs a node, no NVSwitch, or NCCL_NVLS_ENABLE=0"
+)
 _WITHOUT_LOG = f"no log of NCCL was read (train reads none, nor does run with NCCL_DEBUG set); do: {PROBE_REMEDY}"
 
 
@@ -38,7 +40,9 @@ def found_lines(attempt: Attempt) -> Iterator[str]:
     yield from _by_text("GPUs", hosts, gpus)
     nics = [(_describe_nics(group["gpus"]), group["hosts"]) for group in groups]
     yield from _by_text("NICs", hosts, nics)
-    nvlink = nvlink_sentence(_nvlink_domains(groups), {place.host: place.rack for place in attempt.places})
+    nvlink = nvlink_sentence(
+        _nvlink_domains(groups), {place.host: place.rack for place in attempt.places}
+    )
     if nvlink:
         yield f"NVLink: {nvlink}"
     floors = cast("Sequence[float | None]", attempt.provenance.get("event_floor_ns_of_rank") or ())
@@ -85,7 +89,9 @@ def _nvlink_domains(groups: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return domains
 
 
-def _by_text(name: str, count: int, described: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:
+def _by_text(
+    name: str, count: int, described: Iterable[tuple[str, Sequence[str]]]
+) -> Iterator[str]:
     """Yield a line for each text, with the hosts that it is about unless it is about all ``count`` of them."""
     hosts: dict[str, list[str]] = defaultdict(list)
     for text, members in described:
@@ -120,7 +126,9 @@ def _describe_nics(gpus: Sequence[Mapping[str, Any]]) -> str:
     for number, gpu in enumerate(gpus):
         nics = gpu.get("nics")
         if nics:
-            nearest.append(NearestNics(number, nics["distance"], tuple(nics["names"]), gpu.get("nvlinks")))
+            nearest.append(
+                NearestNics(number, nics["distance"], tuple(nics["names"]), gpu.get("nvlinks"))
+            )
     if not nearest:
         return "no RDMA adapter in sysfs"
     names = sorted({nic for nics in nearest for nic in nics.nics})
@@ -162,10 +170,13 @@ def _sharp(record: LogRecord, nodes: int) -> str:
 def executed_lines(raw: RawResults) -> Iterator[str]:
     """Yield for each call of NCCL what it ran as, by ranges of sizes, the largest sizes first.
 
-    The algorithm and the protocol are those that NCCL's own lines name for calls of that size (subsystem TUNING).
+    The algorithm and the protocol are those that NCCL's own lines name for calls of that size
+    (subsystem TUNING).
     """
     by_call: dict[str, dict[int, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
-    records = {attempt.number: _probe_result(attempt).record or LogRecord() for attempt, _ in raw.attempts}
+    records = {
+        attempt.number: _probe_result(attempt).record or LogRecord() for attempt, _ in raw.attempts
+    }
     for history in raw.histories():
         if _is_call_of_nccl(history):
             outcome = history.outcome
@@ -191,7 +202,9 @@ def executed_lines(raw: RawResults) -> Iterator[str]:
 def _is_call_of_nccl(history: CaseHistory) -> bool:
     """Return whether a case is a call of NCCL that was timed, and exchanges data."""
     case = history.outcome.case
-    is_call = case.algorithm == NATIVE and case.transport == "nccl" and not is_workload(case.collective)
+    is_call = (
+        case.algorithm == NATIVE and case.transport == "nccl" and not is_workload(case.collective)
+    )
     return is_call and history.outcome.timed and _members(history.attempt) > 1
 
 

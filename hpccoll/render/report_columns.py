@@ -28,7 +28,9 @@ def _workload(row: Row) -> str:
     if not is_workload(row.collective):
         return ""
     arguments = call_arguments(row)
-    return " ".join(f"{name}={value}" for name, value in sorted(row.params.items()) if name in arguments)
+    return " ".join(
+        f"{name}={value}" for name, value in sorted(row.params.items()) if name in arguments
+    )
 
 
 def _port_shares(row: Row) -> str:
@@ -54,16 +56,23 @@ def _above_floor(time_and_floor: tuple[float, float]) -> str:
 class ReportColumn:
     """The declaration of a column."""
 
-    value: str | Callable[[SeriesPoint], Any]  # the name of a field of Row, or what returns the value of a point
+    # the name of a field of Row, or what returns the value of a point
+    value: str | Callable[[SeriesPoint], Any]
     heading: str  # with the unit; {rate} is that of bandwidths
     format: str = "text"  # a key of FORMATS
-    always: bool = False  # shown even if all rows agree; else one sentence above the table has the value
+    # shown even if all rows agree; else one sentence above the table has the value
+    always: bool = False
 
 
 REPORT_COLUMNS = (
     ReportColumn("collective", "collective"),
     ReportColumn(lambda p: p.series, "series", always=True),
-    ReportColumn(lambda p: p.row.requested_bytes if has_size(p.row.collective) else None, "size", "size", always=True),
+    ReportColumn(
+        lambda p: p.row.requested_bytes if has_size(p.row.collective) else None,
+        "size",
+        "size",
+        always=True,
+    ),
     ReportColumn("ranks", "ranks", "count", always=True),
     ReportColumn("nodes", "nodes", "count"),
     ReportColumn("in_place", "in place"),
@@ -81,7 +90,9 @@ REPORT_COLUMNS = (
     ReportColumn("median_s", "median (us)", "us", always=True),
     ReportColumn(lambda p: p.row.interval, "95 % interval (us)", "interval_us", always=True),
     ReportColumn(
-        lambda p: p.row.round_medians_s if len(p.row.round_medians_s) > 1 else None, "by round (us)", "list_us"
+        lambda p: p.row.round_medians_s if len(p.row.round_medians_s) > 1 else None,
+        "by round (us)",
+        "list_us",
     ),
     ReportColumn("p99_s", "p99 (us)", "us", always=True),
     ReportColumn("skew_s", "start skew (us)", "us"),
@@ -102,19 +113,35 @@ REPORT_COLUMNS = (
     ReportColumn("busbw_Bps", "busbw ({rate})", "rate", always=True),
     ReportColumn(lambda p: limit_share(p, WIRE), "of the wire", "percent"),
     ReportColumn(lambda p: limit_share(p, MEMORY), "of memory", "percent"),
-    ReportColumn(lambda p: _between_nodes(p.row, p.row.wire_bytes_predicted), "counted (B)", "whole"),
-    ReportColumn(lambda p: _between_nodes(p.row, p.row.rack_bytes_predicted), "between racks (B)", "whole"),
+    ReportColumn(
+        lambda p: _between_nodes(p.row, p.row.wire_bytes_predicted), "counted (B)", "whole"
+    ),
+    ReportColumn(
+        lambda p: _between_nodes(p.row, p.row.rack_bytes_predicted), "between racks (B)", "whole"
+    ),
     ReportColumn(lambda p: _between_nodes(p.row, p.row.wire_bytes_measured), "sent (B)", "whole"),
-    ReportColumn(lambda p: in_units_of_size(p.row, p.row.worker_sent_measured), "sent by a node (S)", "ratio"),
-    ReportColumn(lambda p: in_units_of_size(p.row, p.row.worker_received_measured), "received by a node (S)", "ratio"),
+    ReportColumn(
+        lambda p: in_units_of_size(p.row, p.row.worker_sent_measured), "sent by a node (S)", "ratio"
+    ),
+    ReportColumn(
+        lambda p: in_units_of_size(p.row, p.row.worker_received_measured),
+        "received by a node (S)",
+        "ratio",
+    ),
     ReportColumn(lambda p: _port_shares(p.row), "by port"),
-    ReportColumn(lambda p: measured_to_counted(p.row, p.wire), "sent / counted with headers", "ratio"),
+    ReportColumn(
+        lambda p: measured_to_counted(p.row, p.wire), "sent / counted with headers", "ratio"
+    ),
     ReportColumn("wrong", "wrong", "count", always=True),
     ReportColumn("status", "status", always=True),
     ReportColumn("reason", "reason"),
     ReportColumn("rounds", "rounds", "count"),
     ReportColumn("iterations", "iterations", "count"),
-    *(ReportColumn(column.name, column.heading, column.format) for column in RESULT_COLUMNS if column.heading),
+    *(
+        ReportColumn(column.name, column.heading, column.format)
+        for column in RESULT_COLUMNS
+        if column.heading
+    ),
     ReportColumn("converged", "converged"),
     ReportColumn("oversubscribed", "oversubscribed"),
     ReportColumn("requested", "requested"),
@@ -139,8 +166,14 @@ FORMATS: Mapping[str, tuple[Callable[[Any], str], Callable[[Any], float] | None]
     "size": (lambda nbytes: format_size(int(nbytes)), pos),
     "us": (lambda seconds: format_number(seconds / 1e-6, 2), pos),
     "at_least_us": (_above_floor, max),
-    "interval_us": (lambda ends: " to ".join(f"{end * 1e6:.2f}" for end in ends), lambda ends: ends[0]),
-    "list_us": (lambda times: ", ".join("-" if t is None else f"{t * 1e6:.2f}" for t in times), None),
+    "interval_us": (
+        lambda ends: " to ".join(f"{end * 1e6:.2f}" for end in ends),
+        lambda ends: ends[0],
+    ),
+    "list_us": (
+        lambda times: ", ".join("-" if t is None else f"{t * 1e6:.2f}" for t in times),
+        None,
+    ),
     "rate": (lambda rate: format_number(rate, 3), pos),  # in the unit of the table
     "percent": (lambda share: f"{share:.1%}", pos),
     "whole": (lambda number: f"{number:.0f}", pos),
@@ -182,9 +215,15 @@ class TableColumn:
     def record(self) -> dict[str, object]:
         """Return the column as page.js reads it: ``texts`` and ``keys`` of its cells, and the cell of each row."""
         texts = [printable(text) for _, text in self.cells]
-        record: dict[str, object] = {"texts": texts, "number": self.is_number, "rows": self.cell_of_row}
+        record: dict[str, object] = {
+            "texts": texts,
+            "number": self.is_number,
+            "rows": self.cell_of_row,
+        }
         if self.is_number:
-            record["keys"] = [float(f"{key:.7g}") if isinstance(key, float) else key for key, _ in self.cells]
+            record["keys"] = [
+                float(f"{key:.7g}") if isinstance(key, float) else key for key, _ in self.cells
+            ]
         return record
 
 
@@ -227,8 +266,11 @@ def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
 
     Bandwidths are in the unit that suits the highest busbw.
     """
-    every = chain.from_iterable((*group.points, *group.imports, *group.predictions) for group in groups)
-    points = [*{id(point): point for point in every}.values()]  # a prediction may be in several groups
+    every = chain.from_iterable(
+        (*group.points, *group.imports, *group.predictions) for group in groups
+    )
+    # a prediction may be in several groups
+    points = [*{id(point): point for point in every}.values()]
     scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
     shared, shown = [], []
     for declared in REPORT_COLUMNS:

@@ -24,15 +24,21 @@ def _slow_parts(runs: Iterable[Run]) -> Iterator[Finding]:
     files = {}
     for run in runs:
         variables = cast("Mapping[str, str]", run.provenance.get("variables") or {})
-        files[diagnosis_of_job(Path(run.path).parent, run.job, variables.get("SLURM_JOB_ID", "local"))] = run.job
+        files[
+            diagnosis_of_job(Path(run.path).parent, run.job, variables.get("SLURM_JOB_ID", "local"))
+        ] = run.job
     for file, job in files.items():
         try:
-            verdicts = [fault for fault in verdict_of(read_diagnosis(file)).verdicts if not fault.wait]
+            verdicts = [
+                fault for fault in verdict_of(read_diagnosis(file)).verdicts if not fault.wait
+            ]
         except BadInputError:  # none was asked, or it failed, which the log of the job says
             continue
         if verdicts:
             named = [
-                f"one of {host_ranges(fault.hosts)}" if fault.candidates else place_name(fault.place)
+                f"one of {host_ranges(fault.hosts)}"
+                if fault.candidates
+                else place_name(fault.place)
                 for fault in verdicts
             ]
             text = f"All times were measured with what the diagnosis before found slow: {join_words(named)}. In {job}."

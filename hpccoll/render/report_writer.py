@@ -72,7 +72,8 @@ class ReportChart:
     caption: str
     group: ChartGroup
     figure: str  # the name of its figure
-    shown: Drawing | None  # what was measured with a core for each rank, or everything; None if that is nothing
+    # what was measured with a core for each rank, or everything; None if that is nothing
+    shown: Drawing | None
     folded: Drawing | None = None  # what was measured with more ranks than cores
     summary: str = ""  # that in words
 
@@ -99,14 +100,18 @@ class ReportChart:
 
 
 def build_report(
-    results: Results, out: Path, title: str, paths: Sequence[Path] = (),
+    results: Results,
+    out: Path,
+    title: str,
+    paths: Sequence[Path] = (),
     recommendations: Sequence[Recommendation] | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Write ``index.html`` and ``charts/NAME.svg`` and ``.png`` below ``out``; return the path of the page.
 
-    It is written even if there are no results, each file atomically: if the disk is full, an earlier report stays
-    readable. The page records the ``paths`` of its inputs, so that another report does not replace it unnoticed.
-    The ``recommendations`` of the results may be there already.
+    It is written even if there are no results, each file atomically: if the disk is full, an
+    earlier report stays readable. The page records the ``paths`` of its inputs, so that another
+    report does not replace it unnoticed. The ``recommendations`` of the results may be there
+    already.
 
     Raises:
         UnusableError: the page in ``out`` is not a report.
@@ -205,15 +210,22 @@ def _save_drawing(drawing: Drawing, out: Path) -> None:
 
 
 def page_context(
-    results: Results, answers: Answers, groups: Sequence[ChartGroup], charts: Sequence[ReportChart], title: str,
+    results: Results,
+    answers: Answers,
+    groups: Sequence[ChartGroup],
+    charts: Sequence[ReportChart],
+    title: str,
     inputs: str = "",
-) -> dict[str, object]:  # fmt: skip
+) -> dict[str, object]:
     """Return what the template shows: the answers, then charts and findings, then everything else.
 
-    The ``charts`` are those of the groups, and the overview of several collectives; ``title`` is the name of the
-    results, and ``inputs`` what the page records of its inputs (see ``output_directory``).
+    The ``charts`` are those of the groups, and the overview of several collectives; ``title`` is
+    the name of the results, and ``inputs`` what the page records of its inputs (see
+    ``output_directory``).
     """
-    collectives = {name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)}
+    collectives = {
+        name: list(members) for name, members in groupby(groups, key=lambda group: group.collective)
+    }
     several = len(collectives) > 1
     sections = []
     for name, members in collectives.items():
@@ -261,7 +273,9 @@ def _head(results: Results, groups: Sequence[ChartGroup]) -> dict[str, object]:
 def _foot(results: Results, groups: Sequence[ChartGroup], *, several: bool) -> dict[str, object]:
     """Return what the page says after its sections; if it has ``several`` collectives, each lists its own rows."""
     others = other_programs(results)
-    jobs = [(job.id, job.job, job.outcome, job.hosts, job.limit, job.log) for job in results.scheduled]
+    jobs = [
+        (job.id, job.job, job.outcome, job.hosts, job.limit, job.log) for job in results.scheduled
+    ]
     ends = []
     if not several:
         ends.append("rows")
@@ -284,9 +298,14 @@ def _foot(results: Results, groups: Sequence[ChartGroup], *, several: bool) -> d
 
 
 def _section(
-    results: Results, answers: Answers, name: str, groups: Sequence[ChartGroup], charts: Sequence[ReportChart], *,
+    results: Results,
+    answers: Answers,
+    name: str,
+    groups: Sequence[ChartGroup],
+    charts: Sequence[ReportChart],
+    *,
     several: bool,
-) -> dict[str, object]:  # fmt: skip
+) -> dict[str, object]:
     missing = sum(gap.case.startswith(f"{name}.") for gap in results.missing)
     shared = shared_words(groups)
     settings = []
@@ -371,7 +390,9 @@ def answer_section(
         "strengths": STRENGTH_MEANINGS,
         "noise": noise_note(results),
     }
-    return render("answers.html", context | {"links": collectives if several else (), "legend": legend})
+    return render(
+        "answers.html", context | {"links": collectives if several else (), "legend": legend}
+    )
 
 
 def collective_answers(results: Results, answers: Answers, name: str) -> str:

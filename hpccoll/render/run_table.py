@@ -1,11 +1,12 @@
 """The table that rank 0 prints: one row per case, the cases of one size next to each other, sizes ascending.
 
-Cases are measured in random order. A row is printed as a comment when its case has been measured for the first time and
-when its last round is complete, so that nothing is lost if the job is killed. In between, a log has a line with the
-time left every half a minute, and a terminal always. The table follows at the end: lines that do not begin with # have
-each case once. In each size the cases out of place come first, because they are compared with one another, as those in
-place are; the last column marks the case to use. Cases without numbers come last; those of one name that have the same
-reason share a line.
+Cases are measured in random order. A row is printed as a comment when its case has been measured
+for the first time and when its last round is complete, so that nothing is lost if the job is
+killed. In between, a log has a line with the time left every half a minute, and a terminal always.
+The table follows at the end: lines that do not begin with # have each case once. In each size the
+cases out of place come first, because they are compared with one another, as those in place are;
+the last column marks the case to use. Cases without numbers come last; those of one name that have
+the same reason share a line.
 """
 
 import sys
@@ -20,7 +21,17 @@ from hpccoll.analysis.recommendations import RecommendedRange
 from hpccoll.analysis.setting import Choice, Setting
 from hpccoll.analysis.stall_recovery import level_without_recovery
 from hpccoll.analysis.strength import Strength
-from hpccoll.cases.case import AGGREGATED, LOOPS_OF_PROGRAMS, NCCL_TESTS, OSU, RUN_JOB, SINGLE, Case, Job, Shape
+from hpccoll.cases.case import (
+    AGGREGATED,
+    LOOPS_OF_PROGRAMS,
+    NCCL_TESTS,
+    OSU,
+    RUN_JOB,
+    SINGLE,
+    Case,
+    Job,
+    Shape,
+)
 from hpccoll.common.terminal import show_status
 from hpccoll.common.text import join_ends
 from hpccoll.common.units import format_count, format_number, format_size, format_wait
@@ -49,7 +60,8 @@ class _TableRow:
     """One case in the table."""
 
     ranks: str  # the number of ranks and nodes, in words
-    call: tuple[int, int]  # the position of the case's call, and its size: only cases of one call are compared
+    # the position of the case's call, and its size: only cases of one call are compared
+    call: tuple[int, int]
     series: int  # the position of the case's series, whose cases differ in size and placement only
     name: str  # of the series
     result: Row
@@ -170,7 +182,8 @@ class PrintedTable:
 
     def __init__(self) -> None:
         self.empty = True
-        self._varying: tuple[str, ...] = ()  # the coordinates that differ between cases and are part of their names
+        # the coordinates that differ between cases and are part of their names
+        self._varying: tuple[str, ...] = ()
         self._width = 0
         self._calls = dict[CallKey, int]()  # the position of each call in the table, by its key
         self._series: dict[str, int] = {}  # the position of each series, by its name
@@ -200,7 +213,10 @@ class PrintedTable:
         self._seen.add(key)
         self._printed = time.monotonic()
         first, *more = self._lines(row)
-        print("\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]), flush=True)
+        print(
+            "\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]),
+            flush=True,
+        )
 
     def _announce_round(self, number: int, rounds: int) -> None:
         """Print which round begins, unless that is known."""
@@ -230,7 +246,8 @@ class PrintedTable:
     def end(self, job: Job, histories: Iterable[CaseHistory], ranges: Ranges) -> None:
         """Print the table of the cases that ran on as many ranks as those shown; nothing if no case was shown.
 
-        The ``histories`` are those of the job so far, also of earlier launches; ``ranges`` say what to use.
+        The ``histories`` are those of the job so far, also of earlier launches; ``ranges`` say what
+        to use.
         """
         rows = []
         for history in histories:
@@ -245,7 +262,9 @@ class PrintedTable:
             more.append(_Column("best", "", 4, lambda r: _mark(r, ranges)))
         print("#")
         if is_marked:
-            print("# best: * the choice for the size, by strong or fair evidence; ~ by weak evidence")
+            print(
+                "# best: * the choice for the size, by strong or fair evidence; ~ by weak evidence"
+            )
         print("\n".join(self._headings((*_COLUMNS, *more))))
         for number, shape in enumerate(self._shapes):
             if number:
@@ -254,7 +273,9 @@ class PrintedTable:
             print("\n".join([*self._compared(shape_rows, more), *self._failures(shape_rows)]))
         partial = sum(row.incomplete for row in rows)
         if partial:
-            print(f"# {format_count(partial, 'case')} with fewer than {job.effort.rounds} rounds: the run ended before")
+            print(
+                f"# {format_count(partial, 'case')} with fewer than {job.effort.rounds} rounds: the run ended before"
+            )
         sys.stdout.flush()
 
     def _more_columns(self, job: Job, rows: Iterable[_TableRow]) -> list[_Column]:
@@ -341,7 +362,8 @@ class PrintedTable:
 
     def _begin(self, job: Job, attempt: Attempt, count: int) -> None:
         self._attempt = attempt.number
-        values: dict[str, dict[str, None]] = {name: {} for name in _coordinates(job.cases[0])}  # in order of the cases
+        # in order of the cases
+        values: dict[str, dict[str, None]] = {name: {} for name in _coordinates(job.cases[0])}
         for case in job.cases:
             for name, text in _coordinates(case).items():
                 if text or name in _MAY_BE_EMPTY:
@@ -377,7 +399,9 @@ def _gpu_lines(job: Job, attempt: Attempt) -> Iterator[str]:
     level = level_without_recovery(attempt.provenance, attempt.ranks, transports)
     if level:
         yield f"with thread level {level} a rank that stalls in NCCL ends the run; multiple goes on without it"
-    groups_of_hosts = cast("Sequence[dict[str, Any]]", attempt.provenance.get("cuda_aware_mpi") or ())
+    groups_of_hosts = cast(
+        "Sequence[dict[str, Any]]", attempt.provenance.get("cuda_aware_mpi") or ()
+    )
     between_nodes = {hosts["verdict"].get("between_nodes") for hosts in groups_of_hosts}
     yield from sorted(filter(None, between_nodes))
 

@@ -23,8 +23,9 @@ from hpccoll.traces.recorded_job import Group
 from hpccoll.traces.slow import RESOLUTION_S, RankTimes, SlowParts
 
 OPENING_PART, MIXED_SHARE, MAX_SLOWER = 0.01, 0.01, 3
-"""Answers name the waiting in the first operation if it is more than a part of the longest communication, what else is
-more than a share of it, and the given number of collectives that are slower than expected."""
+"""Answers name the waiting in the first operation if it is more than a part of the longest
+communication, what else is more than a share of it, and the given number of collectives that are
+slower than expected."""
 CLEARLY_MORE = 1.1
 """Two totals of a late rank are explained that differ by more."""
 MAX_SIZES = 5
@@ -176,7 +177,9 @@ def _or_unknown(value: float | None, words: Callable[[float], str]) -> str:
 
 
 def _sizes(times: OperationTimes) -> str:
-    sizes = sorted({operation.bytes for operation in times.operations if operation.bytes is not None})
+    sizes = sorted(
+        {operation.bytes for operation in times.operations if operation.bytes is not None}
+    )
     shown = [format_rounded_size(nbytes) for nbytes in sizes]
     if len(sizes) > MAX_SIZES:
         return f"{shown[0]} to {shown[-1]}"

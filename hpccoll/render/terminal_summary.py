@@ -69,7 +69,9 @@ def measurement_progress(progress: Iterable[JobProgress]) -> str:
     return text
 
 
-def outcome_lines(results: Results, recommendations: Sequence[Recommendation] | None = None) -> Iterator[str]:
+def outcome_lines(
+    results: Results, recommendations: Sequence[Recommendation] | None = None
+) -> Iterator[str]:
     """Yield critical findings, GPUs, counts of cases, why some are missing, what to use, the noise, other findings.
 
     The ``recommendations`` of the results may be there already.
@@ -97,7 +99,8 @@ def outcome_lines(results: Results, recommendations: Sequence[Recommendation] | 
 def status_lines(status: SweepStatus) -> Iterator[str]:
     """Yield the progress of a sweep, and each job: its state, Slurm jobs, log and missing cases.
 
-    Cases that are not part of the plan come last. Raw files that belong to no sweep have their lines only.
+    Cases that are not part of the plan come last. Raw files that belong to no sweep have their
+    lines only.
     """
     if status.directory:
         running = f"{'a' if status.is_running else 'no'} sweep is running"
@@ -113,6 +116,10 @@ def status_lines(status: SweepStatus) -> Iterator[str]:
         yield from (f"  {scheduled.description}" for scheduled in results.scheduled)
         if job.log:
             yield f"  output of its ranks: {job.log}"
-        gaps = (gap for gap in results.missing if not (job.state == "running" and gap.status in UNFINISHED))
+        gaps = (
+            gap
+            for gap in results.missing
+            if not (job.state == "running" and gap.status in UNFINISHED)
+        )
         yield from _reason_lines((*gaps, *results.skipped), named=True)
     yield from _reason_lines(status.left_out)

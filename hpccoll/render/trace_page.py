@@ -54,7 +54,9 @@ def write_trace_page(jobs: Sequence[JobFindings], files: Sequence[Path], out: Pa
     """
     lost = other_inputs(files, out)
     if lost:
-        raise UnusableError("--out", f"{out} contains the report of {lost}; do: choose another directory")
+        raise UnusableError(
+            "--out", f"{out} contains the report of {lost}; do: choose another directory"
+        )
     shown = []
     for number, (findings, heading) in enumerate(zip(jobs, headings(jobs), strict=True), 1):
         shown.append({"id": f"job-{number}", "heading": heading} | _job_context(findings))
@@ -108,8 +110,12 @@ def waiting_chart(hangs: Sequence[Hang]) -> Mapping[str, object] | None:
     y = alt.Y("rank:O", title="rank that waits", sort=waiting)
     colour = chart_base.colour("part", colours, "square")
     squares = alt.Chart().mark_square(size=step**2 / 2, opacity=1)
-    chart = squares.encode(x=x, y=y, color=colour, tooltip=chart_base.tooltip("rank", "awaited", "what"))
-    chart = chart.properties(width=step * len(awaited), height=step * len(waiting), data=chart_base.inline_data(data))
+    chart = squares.encode(
+        x=x, y=y, color=colour, tooltip=chart_base.tooltip("rank", "awaited", "what")
+    )
+    chart = chart.properties(
+        width=step * len(awaited), height=step * len(waiting), data=chart_base.inline_data(data)
+    )
     return chart_base.apply_theme(chart, "Who waits for whom", [], colours)
 
 
@@ -137,7 +143,9 @@ def timeline(parts: SlowParts) -> Mapping[str, object] | None:
     fields = chart_base.tooltip("rank", "host", "what", "size", "group", "part", "takes")
     bars = alt.Chart().mark_bar(height={"band": 0.7})
     chart = bars.encode(x=x, x2=alt.X2("end:Q"), y=y, color=colour, tooltip=fields)
-    chart = chart.properties(width=WIDTH, height=max(80, 18 * len(ranks)), data=chart_base.inline_data(data))
+    chart = chart.properties(
+        width=WIDTH, height=max(80, 18 * len(ranks)), data=chart_base.inline_data(data)
+    )
     return chart_base.apply_theme(chart, "Operations by rank", list(slow_answers(parts)), colours)
 
 
@@ -151,15 +159,22 @@ def _bars(parts: SlowParts) -> Iterator[ChartRecord]:
             if begin is None or record.duration_s is None:
                 continue
             operation: ChartRecord = {
-                "rank": rank, "host": parts.hosts.get(rank) or "unknown", "what": record.collective,
+                "rank": rank,
+                "host": parts.hosts.get(rank) or "unknown",
+                "what": record.collective,
                 "group": group_text(times.group),
                 "size": "unknown" if record.bytes is None else format_rounded_size(record.bytes),
-            }  # fmt: skip
+            }
             begin_s = (begin - origin) / 1e9
             for part, length in _durations(times, row, rank, record.duration_s).items():
                 end_s = begin_s + length
                 if length > 0:
-                    bar = {"part": part, "begin": begin_s, "end": end_s, "takes": format_seconds(length)}
+                    bar = {
+                        "part": part,
+                        "begin": begin_s,
+                        "end": end_s,
+                        "takes": format_seconds(length),
+                    }
                     yield operation | bar
                     left -= 1
                 begin_s = end_s

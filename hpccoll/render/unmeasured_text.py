@@ -25,12 +25,18 @@ def not_measured(results: Results, names: Sequence[str]) -> str:
     if not gaps:
         return ""
     clauses = [clause for words in _CLAUSES for clause in _clauses(words, gaps)]
-    statuses = Counter(planned.status for planned in results.missing if planned.case.partition(".")[0] in names)
-    clauses += [f"{format_count(count, 'planned case')} ({status})" for status, count in statuses.items()]
+    statuses = Counter(
+        planned.status for planned in results.missing if planned.case.partition(".")[0] in names
+    )
+    clauses += [
+        f"{format_count(count, 'planned case')} ({status})" for status, count in statuses.items()
+    ]
     return f"{'; '.join(clauses)}." if clauses else ""
 
 
-def _clauses(words: Callable[[Unmeasured], str | None], gaps: Mapping[str, Unmeasured]) -> Iterator[str]:
+def _clauses(
+    words: Callable[[Unmeasured], str | None], gaps: Mapping[str, Unmeasured]
+) -> Iterator[str]:
     """Yield what ``words`` says of the collectives; it returns None of those that it does not concern."""
     concerned: dict[str, list[str]] = defaultdict(list)
     for name, gap in gaps.items():
@@ -62,7 +68,11 @@ def _unmeasured_shapes(gap: Unmeasured) -> str:
         crowded_alike = all(nodes == ranks for nodes, ranks in gap.crowded)
     else:
         return f"shapes other than {_listed_shapes(gap.shapes)}{_crowded_words(_listed_shapes(gap.crowded))}"
-    crowded = f"{_listed(ranks for _, ranks in gap.crowded)} {noun}" if crowded_alike else _listed_shapes(gap.crowded)
+    crowded = (
+        f"{_listed(ranks for _, ranks in gap.crowded)} {noun}"
+        if crowded_alike
+        else _listed_shapes(gap.crowded)
+    )
     cores = _crowded_words(crowded if gap.crowded else "")
     numbers = [ranks for _, ranks in gap.shapes]
     most = numbers[-1]
@@ -81,7 +91,9 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _listed_shapes(shapes: Iterable[tuple[int, int]]) -> str:
-    words = (f"{format_count(ranks, 'rank')} on {format_count(nodes, 'node')}" for nodes, ranks in shapes)
+    words = (
+        f"{format_count(ranks, 'rank')} on {format_count(nodes, 'node')}" for nodes, ranks in shapes
+    )
     return join_words(first_few(words, MAX_NAMED, "shape"))
 
 

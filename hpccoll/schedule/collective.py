@@ -46,13 +46,15 @@ class Collective:
     units: Literal["divisible", "per_rank"]
     source: UnitSelector  # the units that a rank contributes, from (call, me, units)
     target: UnitSelector  # the units of dst that are defined at a rank at the end
-    # the contribution that such a unit holds, as its origin and its unit, from (call, me, unit): the unit, and with it
-    # the result, may be an array; ALL_RANKS as the origin stands for the contributions of all workers, folded
+    # the contribution that such a unit holds, as its origin and its unit, from (call, me, unit):
+    # the unit, and with it the result, may be an array; ALL_RANKS as the origin stands for the
+    # contributions of all workers, folded
     result: Callable[["CollectiveCall", int, Index], tuple[Index, Index]]
     # the factor on algbw as a function of p (0 for 1 rank); None if bandwidth is undefined
     busbw: Callable[[int], float] | None
-    # the bytes that a call reads and writes in the memory of one node, in units of S, if it copies each datum once: a
-    # function of p > 1 and of in_place; None if ranks are idle meanwhile, or if the blocks are unequal
+    # the bytes that a call reads and writes in the memory of one node, in units of S, if it copies
+    # each datum once: a function of p > 1 and of in_place; None if ranks are idle meanwhile, or if
+    # the blocks are unequal
     memory: Callable[[int, bool], float] | None = None
     reduces: bool = False  # whether contributions are reduced
     idempotent: bool = False  # whether a contribution may be folded twice, as in a barrier
@@ -161,13 +163,18 @@ class Collective:
     @property
     def components(self) -> dict[str, Algorithm]:
         """The algorithms that can be components of others, by name: all but floors."""
-        return {algorithm.name: algorithm for algorithm in self.algorithms.values() if not algorithm.floor}
+        return {
+            algorithm.name: algorithm
+            for algorithm in self.algorithms.values()
+            if not algorithm.floor
+        }
 
     def call(self, p: int, root: int | None = None, **arguments: Parameter) -> "CollectiveCall":
         """Return a call on ``p`` workers.
 
         Raises:
-            BadInputError: if the collective has no root or no such argument, or a value does not fit p.
+            BadInputError: if the collective has no root or no such argument, or a value does not
+                fit p.
         """
         if root is not None and not self.rooted:
             raise BadInputError("root", root, f"{self.name} has no root")
@@ -176,7 +183,9 @@ class Collective:
             raise BadInputError("root", root, f"a rank from 0 to {p - 1}")
         for name in arguments:
             if name not in self.arguments:
-                raise BadInputError(f"argument of {self.name}", name, self.arguments or "it has none")
+                raise BadInputError(
+                    f"argument of {self.name}", name, self.arguments or "it has none"
+                )
         values = {**self.arguments, **arguments}
         peer = _peer_rank(values.get("peer"), p, root, is_given="peer" in arguments)
         traffic = None
@@ -257,7 +266,8 @@ class CollectiveCall:
     root: int = 0  # the root, or the first of two ranks that exchange messages
     peer: int | None = None  # the second of them, if any
     traffic: str | None = None  # the pattern of unequal blocks; None if they are equal
-    concurrent: int | None = None  # the number of pairs of ranks that exchange messages at once; None for other calls
+    # the number of pairs of ranks that exchange messages at once; None for other calls
+    concurrent: int | None = None
 
     def source(self, me: int, units: int) -> range:
         """Return which of the ``units`` rank ``me`` contributes."""
@@ -303,11 +313,13 @@ class CollectiveCall:
             return int(unequal.sum()) * itemsize // self.p
         return count * self.collective.blocks(self.p) * itemsize
 
-    def slices(self, algorithm: Algorithm, layout: Layout, **parameters: Parameter) -> tuple[Schedule, ...]:
+    def slices(
+        self, algorithm: Algorithm, layout: Layout, **parameters: Parameter
+    ) -> tuple[Schedule, ...]:
         """Return the schedules of an algorithm, one for each slice of the buffer, for the root of this call.
 
-        Algorithms are written for root 0 and, between two ranks, peer 1; ranks are relabelled for others. Those of
-        pairs are written for all pairs at once; the ranks of other pairs are idle.
+        Algorithms are written for root 0 and, between two ranks, peer 1; ranks are relabelled for
+        others. Those of pairs are written for all pairs at once; the ranks of other pairs are idle.
 
         Raises:
             BadInputError: if the algorithm has no such parameter, or cannot run on the layout.
@@ -317,7 +329,9 @@ class CollectiveCall:
         if self.concurrent is not None:
             half = self.p // 2
             concurrent = self.concurrent
-            return tuple(only_active(schedule, lambda me: me % half < concurrent) for schedule in schedules)
+            return tuple(
+                only_active(schedule, lambda me: me % half < concurrent) for schedule in schedules
+            )
         workers = self._workers_by_role()
         actual = [*workers, *range(self.p, layout.ranks)]
         if actual == list(range(layout.ranks)):
@@ -369,7 +383,10 @@ def check_parameters(algorithm: Algorithm, parameters: Mapping[str, Parameter]) 
     """
     for parameter, value in parameters.items():
         if parameter not in algorithm.parameters:
-            choices = algorithm.parameters or "it has none of its own; channels, window and segment belong to runs"
+            choices = (
+                algorithm.parameters
+                or "it has none of its own; channels, window and segment belong to runs"
+            )
             raise BadInputError(f"parameter of {algorithm.name}", parameter, choices)
         for valid in _annotations(algorithm, parameter):
             _check_value(f"parameter {parameter} of {algorithm.name}", value, valid)

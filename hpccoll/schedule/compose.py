@@ -31,7 +31,9 @@ def then(first: Schedule, *others: Schedule) -> Schedule:
     """Return one schedule after the other, over the same units."""
     schedules = (first, *others)
     if len({(s.layout, s.units) for s in schedules}) > 1:
-        raise ValueError("schedules that follow one another have one layout and one number of units")
+        raise ValueError(
+            "schedules that follow one another have one layout and one number of units"
+        )
 
     def steps(me: Index) -> Iterator[Step]:
         for schedule in schedules:
@@ -67,7 +69,9 @@ def reverse(schedule: Schedule, arrival: type[Recv | RecvReduce] = Recv) -> Sche
     return replace(schedule, steps=steps)
 
 
-def relabel(schedule: Schedule, actual: Sequence[int], units: Sequence[int] | None = None) -> Schedule:
+def relabel(
+    schedule: Schedule, actual: Sequence[int], units: Sequence[int] | None = None
+) -> Schedule:
     """Return ``schedule`` with role r played by rank ``actual[r]``, and unit u called ``units[u]`` where given.
 
     This implements roots: algorithms are written for root 0, and ``actual[0]`` is the root.

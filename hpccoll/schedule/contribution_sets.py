@@ -1,8 +1,8 @@
 """Sets of contributions under numbers, so that a buffer of units is an array of numbers.
 
-Nearly every set has contributions of one unit, from several ranks: it is a row of bits, one for each origin. A single
-contribution needs no row, its number says what it is. Sets of contributions to more than one unit, which no correct
-schedule needs, are kept as sets of pairs.
+Nearly every set has contributions of one unit, from several ranks: it is a row of bits, one for
+each origin. A single contribution needs no row, its number says what it is. Sets of contributions
+to more than one unit, which no correct schedule needs, are kept as sets of pairs.
 """
 
 from typing import TypeAlias
@@ -39,7 +39,8 @@ class ContributionSets:
 
     Args:
         origins: the number of ranks that contribute, from rank 0 on.
-        units: the units that they contribute, ascending; the sets name a unit by its place among them.
+        units: the units that they contribute, ascending; the sets name a unit by its place among
+            them.
         unions: the number of unions to make room for; more find room, too.
     """
 
@@ -47,9 +48,11 @@ class ContributionSets:
         self.origins = origins
         self.units = units
         self._singles = origins * len(units)
-        self._rows = np.empty((1 + unions, row_words(origins)), np.uint64)  # a bit for each origin, [set, word]
+        # a bit for each origin, [set, word]
+        self._rows = np.empty((1 + unions, row_words(origins)), np.uint64)
         self._unit_of = np.empty(1 + unions, np.int64)  # the place of the unit of each set
-        self._mixed: dict[int, frozenset[Contribution]] = {}  # the sets of more than one unit, by number
+        # the sets of more than one unit, by number
+        self._mixed: dict[int, frozenset[Contribution]] = {}
         self._count = 0
 
     def single(self, origin: Numbers, place: Numbers) -> Numbers:
@@ -78,7 +81,9 @@ class ContributionSets:
         united = rows >= 0
         rows = np.where(united, rows, 0)
         counts = np.bitwise_count(self._rows[rows]).sum(axis=1)
-        complete: NDArray[np.bool] = united & (counts == self.origins) & (self._unit_of[rows] == places)
+        complete: NDArray[np.bool] = (
+            united & (counts == self.origins) & (self._unit_of[rows] == places)
+        )
         return complete
 
     def unite(self, some: Ints, others: Ints) -> tuple[Ints, NDArray[np.bool]]:

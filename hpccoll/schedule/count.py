@@ -18,10 +18,12 @@ class Counts:
     """The messages and bytes of one operation."""
 
     messages: NDArray[np.int64]  # sent by each rank, int [rank, tier]
-    sent: NDArray[np.int64]  # bytes sent by each rank, int [rank, tier]; a rank's copies to itself are in tier 0
+    # bytes sent by each rank, int [rank, tier]; a rank's copies to itself are in tier 0
+    sent: NDArray[np.int64]
     reduced: NDArray[np.int64]  # bytes folded by each rank, int [rank]
     rounds: int  # the most steps with messages that follow one another
-    critical_bytes: int  # the most bytes that are sent one after another, where a rank sends and receives at once
+    # the most bytes that are sent one after another, where a rank sends and receives at once
+    critical_bytes: int
     critical_reduced: int  # the most bytes that are folded one after another
 
     @property
@@ -51,16 +53,19 @@ def count(schedules: Sequence[Schedule], cut: Cut) -> Counts:
 def crossings(schedule: Schedule, tier: str = "node", end: str | None = None) -> NDArray[np.int64]:
     """Return how often each unit is sent from one node to another, over all ranks and steps, [unit].
 
-    It takes as long as there are steps, and holds for every size and number of lanes: see ``wire_bytes``.
+    It takes as long as there are steps, and holds for every size and number of lanes: see
+    ``wire_bytes``.
 
     Args:
         schedule: what is sent.
         tier: ``node``, or ``rack``: how often it is sent from one rack to another.
-        end: ``source`` or ``target`` counts only what has this end where workers are; None counts all.
+        end: ``source`` or ``target`` counts only what has this end where workers are; None counts
+            all.
     """
     location = np.array(getattr(schedule.layout, tier))
     works = np.isin(location, location[: schedule.layout.workers])
-    edges = np.zeros(schedule.units + 1, np.int64)  # 1 where a range that crosses begins, -1 where it ends
+    # 1 where a range that crosses begins, -1 where it ends
+    edges = np.zeros(schedule.units + 1, np.int64)
     for round_ in match(schedule):
         for m in round_.sent:
             away = location[m.source] != location[m.target]
@@ -127,9 +132,12 @@ def _count_lane(schedule: Schedule, cut: Cut, lane: int) -> Counts:
     messages = np.zeros((layout.ranks, len(TIERS)), np.int64)
     sent = np.zeros_like(messages)
     reduced = np.zeros(layout.ranks, np.int64)
-    path = np.zeros((layout.ranks, 3), np.int64)  # rounds, bytes and folded bytes up to the start of each rank's step
-    awaited = np.zeros_like(path)  # the same, up to the start of the steps that its step cannot end before
-    step = np.zeros((layout.ranks, 4), np.int64)  # in its step: whether messages, bytes out, bytes in, bytes folded
+    # rounds, bytes and folded bytes up to the start of each rank's step
+    path = np.zeros((layout.ranks, 3), np.int64)
+    # the same, up to the start of the steps that its step cannot end before
+    awaited = np.zeros_like(path)
+    # in its step: whether messages, bytes out, bytes in, bytes folded
+    step = np.zeros((layout.ranks, 4), np.int64)
     departed: dict[Messages, NDArray[np.int64]] = {}
     for round_ in match(schedule):
         for m in round_.sent:

@@ -23,7 +23,8 @@ Numbers: TypeAlias = int | NDArray[np.int64]
 def edge(number: Numbers, count: Numbers, pieces: int, grain: int) -> NDArray[np.int64]:
     """Return where piece ``number`` begins of ``count`` elements in pieces as equal as whole grains allow.
 
-    With fewer than one grain a piece, the cut is by element. The odd elements at the end go to the last piece.
+    With fewer than one grain a piece, the cut is by element. The odd elements at the end go to the
+    last piece.
     """
     counts = np.asarray(count, np.int64)
     grains = np.where(counts < pieces * grain, 1, grain)
@@ -42,12 +43,14 @@ def bounds(count: Numbers, pieces: int, grain: int) -> NDArray[np.int64]:
 class Cut:
     """A buffer cut by lane and unit.
 
-    A lane is a slice of a channel (lanes.py). Divisible units are cut by lane and then by unit, so that a lane is
-    contiguous; per-rank units are blocks, each cut by lane.
+    A lane is a slice of a channel (lanes.py). Divisible units are cut by lane and then by unit, so
+    that a lane is contiguous; per-rank units are blocks, each cut by lane.
     """
 
-    call: "CollectiveCall"  # decides between the two, which units src has, and whether blocks are unequal
-    count: int  # elements of the whole buffer (divisible units), or of one block, the mean one (per-rank units)
+    # decides between the two, which units src has, and whether blocks are unequal
+    call: "CollectiveCall"
+    # elements of the whole buffer (divisible units), or of one block, the mean one (per-rank units)
+    count: int
     units: int  # units of each lane
     lanes: int  # the number of lanes
     itemsize: int  # bytes of an element
@@ -154,11 +157,14 @@ def _offsets(cut: Cut, buffer: str, me: int) -> NDArray[np.int64]:
     return bounds(sizes, cut.lanes, cut.grain) + starts[:, np.newaxis]
 
 
-def units_of_ranges(first: NDArray[np.int64], last: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def units_of_ranges(
+    first: NDArray[np.int64], last: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the units of the ranges [first[i], last[i]), one after the other, and before them the i of each."""
     lengths = last - first
     if len(lengths) and lengths.min() == lengths.max() == 1:
         return np.arange(len(first)), first
     which = np.repeat(np.arange(len(lengths)), lengths)
-    before = np.repeat(lengths.cumsum() - lengths, lengths)  # how many units precede the range of each
+    # how many units precede the range of each
+    before = np.repeat(lengths.cumsum() - lengths, lengths)
     return which, np.arange(lengths.sum()) - before + first[which]

@@ -55,22 +55,27 @@ def in_groups(
 ) -> Schedule:
     """Return a schedule in which every group of ranks runs ``inner`` by itself, all groups at once.
 
-    It is vectorised if every rank is in a group, ``inner`` is vectorised, and the steps of all groups are alike. Groups
-    whose ranks lie alike share one schedule, so that 131,072 nodes take no longer than one.
+    It is vectorised if every rank is in a group, ``inner`` is vectorised, and the steps of all
+    groups are alike. Groups whose ranks lie alike share one schedule, so that 131,072 nodes take no
+    longer than one.
 
     Args:
         layout: the layout of all ranks; a rank in no group is idle.
         units: the number of units of the whole.
-        groups: disjoint groups of ranks, workers before aggregators; the i-th of a group has the role i in ``inner``.
-        inner: returns the schedule of a group, given its layout; nodes and racks are numbered from 0 in each.
-        share: whether the groups work on disjoint equal shares of the units, in their order; else each works on all.
-            Either way a unit of ``inner`` stands for consecutive units of the whole.
+        groups: disjoint groups of ranks, workers before aggregators; the i-th of a group has the
+            role i in ``inner``.
+        inner: returns the schedule of a group, given its layout; nodes and racks are numbered from
+            0 in each.
+        share: whether the groups work on disjoint equal shares of the units, in their order; else
+            each works on all. Either way a unit of ``inner`` stands for consecutive units of the
+            whole.
     """
     kinds: dict[Layout, list[int]] = {}
     for number, group in enumerate(groups):
         kinds.setdefault(layout.subset(group).renumbered(), []).append(number)
     schedules = [inner(kind) for kind in kinds]
-    members = [np.array([groups[number] for number in numbers]) for numbers in kinds.values()]  # [group, role]
+    # of shape [group, role]
+    members = [np.array([groups[number] for number in numbers]) for numbers in kinds.values()]
     number_of = [np.array(numbers) for numbers in kinds.values()]
     kind_of, row_of, role_of = _places(members, layout.ranks)
     width = units // len(groups) if share else units
@@ -88,7 +93,9 @@ def in_groups(
                 yield from in_group(int(kind_of[me]), int(row_of[me]), int(role_of[me]))
             return
         positions = [np.flatnonzero(kind_of[me] == kind) for kind in range(len(schedules))]
-        programs = [in_group(kind, row_of[me[at]], role_of[me[at]]) for kind, at in enumerate(positions)]
+        programs = [
+            in_group(kind, row_of[me[at]], role_of[me[at]]) for kind, at in enumerate(positions)
+        ]
         if len(programs) == 1:
             yield from programs[0]
             return
@@ -136,7 +143,8 @@ def _remembered(function: Callable[[Index], Index]) -> Callable[[Index], Index]:
         if id(index) not in results:
             if len(results) == MAX_REMEMBERED:
                 results.clear()
-            results[id(index)] = index, function(index)  # with the argument, so that no other one has its id
+            # with the argument, so that no other one has its id
+            results[id(index)] = index, function(index)
         return results[id(index)][1]
 
     return remembered
@@ -146,7 +154,8 @@ def _side_by_side(steps: Sequence[Step], positions: Sequence[NDArray[np.intp]], 
     """Return the step of all ranks in which the ranks at ``positions[i]`` do ``steps[i]``; other entries are zero.
 
     Raises:
-        NotVectorisedError: if the steps differ in more than peers and units, so that one step cannot describe all.
+        NotVectorisedError: if the steps differ in more than peers and units, so that one step
+            cannot describe all.
     """
     forms, indices = zip(*map(form_of, steps), strict=True)
     if any(form != forms[0] for form in forms):
@@ -185,8 +194,8 @@ def on_power_of_two(layout: Layout, inner: Callable[[Layout], Schedule]) -> Sche
 def on_some_workers(layout: Layout, core: int, inner: Callable[[Layout], Schedule]) -> Schedule:
     """Return an all-reduce of all workers, made of one of the first ``core`` of them.
 
-    The ranks beyond them send their vectors to others first, rank r to r modulo ``core``, and receive the sum at the
-    end.
+    The ranks beyond them send their vectors to others first, rank r to r modulo ``core``, and
+    receive the sum at the end.
 
     ``inner`` returns the all-reduce of ``core`` workers, which only sends, receives and reduces.
     """
@@ -196,7 +205,9 @@ def on_some_workers(layout: Layout, core: int, inner: Callable[[Layout], Schedul
 
     def steps(me: Index) -> Iterator[Step]:
         taker = peer_if((me >= core) & (me < p), me % core)
-        beyond = [peer_if((me < core) & (me + away < p), me + away) for away in range(core, p, core)]
+        beyond = [
+            peer_if((me < core) & (me + away < p), me + away) for away in range(core, p, core)
+        ]
         if core < p:
             yield Step(Send(taker, all_units), *(RecvReduce(peer, all_units) for peer in beyond))
         if isinstance(me, np.ndarray) or me < core:

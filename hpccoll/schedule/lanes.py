@@ -1,9 +1,10 @@
 """Lanes: the pieces of a buffer that run a schedule each, and the sequences in which they run.
 
-An algorithm has a schedule for each of its slices; most have one. A buffer is cut into channels, and each channel into
-the slices: slices x channels lanes. Lane i is slice ``i % slices`` of channel ``i // slices``. ``window`` channels are
-in flight at once, so executors run a sequence for each lane of a window: its lanes, one after another. Sequences
-advance independently. With 2 slices, 4 channels and a window of 2 there are 8 lanes in 4 sequences:
+An algorithm has a schedule for each of its slices; most have one. A buffer is cut into channels,
+and each channel into the slices: slices x channels lanes. Lane i is slice ``i % slices`` of channel
+``i // slices``. ``window`` channels are in flight at once, so executors run a sequence for each
+lane of a window: its lanes, one after another. Sequences advance independently. With 2 slices, 4
+channels and a window of 2 there are 8 lanes in 4 sequences:
 
 ======== ========= ========= ========= =========
 sequence channel 0 channel 1 channel 2 channel 3

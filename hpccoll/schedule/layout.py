@@ -30,7 +30,9 @@ class Layout:
                 raise ValueError(f"{name} names {len(locations)} places for {len(self.node)} ranks")
             object.__setattr__(self, name, locations)
         if not 0 <= self.aggregators < len(self.node):
-            raise ValueError(f"{self.aggregators} aggregators among {len(self.node)} ranks leave no worker")
+            raise ValueError(
+                f"{self.aggregators} aggregators among {len(self.node)} ranks leave no worker"
+            )
 
     @classmethod
     def of(cls, workers: int, ranks_per_node: int | None = None, aggregators: int = 0) -> "Layout":
@@ -45,8 +47,8 @@ class Layout:
     def with_aggregators(self, count: int) -> "Layout":
         """Return the layout of these workers with aggregators, each on a node of its own.
 
-        If there is one rack, they are in it. If there are more racks, each rack has an aggregator, provided that there
-        are enough, and the other aggregators are in no rack of workers.
+        If there is one rack, they are in it. If there are more racks, each rack has an aggregator,
+        provided that there are enough, and the other aggregators are in no rack of workers.
         """
         nodes = self.nodes
         racks = self.racks
@@ -74,7 +76,9 @@ class Layout:
 
     def renumbered(self) -> "Layout":
         """Return the layout with nodes, racks and rails numbered from 0 in the order of their first ranks."""
-        return Layout(_renumbered(self.node), _renumbered(self.rack), _renumbered(self.rail), self.aggregators)
+        return Layout(
+            _renumbered(self.node), _renumbered(self.rack), _renumbered(self.rail), self.aggregators
+        )
 
     def groups(self, tier: str) -> list[list[int]]:
         """Return the workers on each node, in each rack or on each rail, as ``tier`` says."""
@@ -113,7 +117,8 @@ class Layout:
     def mapping(self) -> str:
         """How consecutive ranks lie on the nodes: ``block``, ``cyclic`` or ``mixed``."""
         node = self.node[: self.workers]
-        changes = sum(a != b for a, b in pairwise(node))  # how often the next rank is on another node
+        # how often the next rank is on another node
+        changes = sum(a != b for a, b in pairwise(node))
         if changes == self.nodes - 1:
             return "block"
         if changes == len(node) - 1:
@@ -150,8 +155,9 @@ def least_period(values: NDArray[np.integer]) -> int:
 def equal_block(layout: Layout) -> int:
     """Return the least number of consecutive ranks that look like all that follow them.
 
-    Each node, port, rack and uplink is used by ranks of one block alone, at the same places in each block: how far a
-    rank is from the first one that shares with it repeats after a block. The ports of aggregators differ from others.
+    Each node, port, rack and uplink is used by ranks of one block alone, at the same places in each
+    block: how far a rank is from the first one that shares with it repeats after a block. The ports
+    of aggregators differ from others.
     """
     if layout.aggregators:
         return layout.ranks
@@ -166,6 +172,7 @@ def equal_block(layout: Layout) -> int:
     away = []
     for owner in shared:
         first = np.empty(int(owner.max()) + 1, np.int64)
-        first[owner[::-1]] = everyone[::-1]  # the last one that is assigned, which is the first rank, remains
+        # the last one that is assigned, which is the first rank, remains
+        first[owner[::-1]] = everyone[::-1]
         away.append(everyone - first[owner])
     return lcm(*map(least_period, away))

@@ -9,8 +9,9 @@ Entry = TypeVar("Entry")
 class LazyTable(MutableMapping[str, Entry], Generic[Entry]):
     """Entries by name: those that are announced in the order of their announcements, and then the others.
 
-    Names are known without making any entry. Thousands of ranks start at once, and each needs few of the entries. What
-    announces more names, because it costs more, is called only if a name is not known, or all names are asked for.
+    Names are known without making any entry. Thousands of ranks start at once, and each needs few
+    of the entries. What announces more names, because it costs more, is called only if a name is
+    not known, or all names are asked for.
 
     Args:
         never: the names that no entry has.
@@ -74,5 +75,6 @@ class LazyTable(MutableMapping[str, Entry], Generic[Entry]):
             self._announce_next()
 
     def _announce_next(self) -> None:
-        announce_more = self._announce_more.pop(0)  # before the call, which may look into this table
+        # before the call, which may look into this table
+        announce_more = self._announce_more.pop(0)
         announce_more()

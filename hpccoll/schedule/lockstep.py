@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 def run_lockstep(operation: "Operation", src: "Sequence[Array]", dst: "Sequence[Array]") -> None:
     """Run ``operation`` once on the buffers of all ranks.
 
-    ``src`` and ``dst`` have the buffer of each rank, ``operation.elements`` long; src is unused in place.
+    ``src`` and ``dst`` have the buffer of each rank, ``operation.elements`` long; src is unused in
+    place.
     """
     for lane in range(operation.lanes):
         trace = operation.traces[lane % len(operation.slices)]
@@ -29,7 +30,9 @@ def run_lockstep(operation: "Operation", src: "Sequence[Array]", dst: "Sequence[
 class _Elements:
     """The buffers of all ranks, accessed by the parts of one lane."""
 
-    def __init__(self, operation: "Operation", lane: int, src: "Sequence[Array]", dst: "Sequence[Array]") -> None:
+    def __init__(
+        self, operation: "Operation", lane: int, src: "Sequence[Array]", dst: "Sequence[Array]"
+    ) -> None:
         self.operation = operation
         self.lane = lane
         tmp: list[Array] = [np.empty(0, operation.dtype) for _ in dst]

@@ -1,9 +1,10 @@
 """The matcher: pairs every send with its receive over all ranks, once; the other interpreters walk the result.
 
-The k-th send from a to b in a step meets the k-th receive at b from a in a step, in listed order, as MPI pairs messages
-of one tag. The two sides may have different numbers of steps: a rank's step starts when its previous one has ended, and
-ends when all of its messages have partners that have started. A step of a vectorised schedule describes all ranks and
-is paired at once; from the first step whose messages have no partner in the same step, ranks are followed one by one.
+The k-th send from a to b in a step meets the k-th receive at b from a in a step, in listed order,
+as MPI pairs messages of one tag. The two sides may have different numbers of steps: a rank's step
+starts when its previous one has ended, and ends when all of its messages have partners that have
+started. A step of a vectorised schedule describes all ranks and is paired at once; from the first
+step whose messages have no partner in the same step, ranks are followed one by one.
 """
 
 from collections import defaultdict
@@ -18,7 +19,19 @@ from numpy.typing import NDArray
 
 from hpccoll.common.memory import collector_paused
 from hpccoll.schedule.schedule import NotVectorisedError, Schedule
-from hpccoll.schedule.step import NONE, Action, Copy, Index, Part, Range, Recv, RecvReduce, Send, Step, drop_null_peers
+from hpccoll.schedule.step import (
+    NONE,
+    Action,
+    Copy,
+    Index,
+    Part,
+    Range,
+    Recv,
+    RecvReduce,
+    Send,
+    Step,
+    drop_null_peers,
+)
 
 Ranks: TypeAlias = NDArray[np.int64]
 
@@ -34,8 +47,9 @@ class ScheduleError(ValueError):
 class Messages:
     """Messages of one kind: message i goes from rank ``source[i]`` to rank ``target[i]``.
 
-    The ends of the parts' ranges are arrays over the messages. ``operand`` is what a reduction folds the arrival with;
-    it is None if the arrival replaces. A copy is a message from a rank to itself.
+    The ends of the parts' ranges are arrays over the messages. ``operand`` is what a reduction
+    folds the arrival with; it is None if the arrival replaces. A copy is a message from a rank to
+    itself.
     """
 
     source: Ranks
@@ -49,8 +63,9 @@ class Messages:
 class Round:
     """One logical time: messages whose sender has started its step, and messages whose receiver ends its step.
 
-    A message is read when it is sent and folded when it lands, which may be rounds later; ``landed`` is in the order in
-    which arrivals are folded. ``ended`` are the ranks whose step ends, those that only send among them.
+    A message is read when it is sent and folded when it lands, which may be rounds later;
+    ``landed`` is in the order in which arrivals are folded. ``ended`` are the ranks whose step
+    ends, those that only send among them.
     """
 
     sent: tuple[Messages, ...]
@@ -62,8 +77,8 @@ def match(schedule: Schedule) -> Iterator[Round]:
     """Yield the rounds of a schedule.
 
     Raises:
-        ScheduleError: if a message has no partner or one of another length, units are outside the buffer, a rank sends
-            to itself, an arrival is in src, or ranks deadlock.
+        ScheduleError: if a message has no partner or one of another length, units are outside the
+            buffer, a rank sends to itself, an arrival is in src, or ranks deadlock.
     """
     everyone = np.arange(schedule.layout.ranks, dtype=np.int64)
     steps = schedule.steps(everyone) if schedule.vectorised else None
@@ -95,7 +110,8 @@ def _naming(place: str) -> Iterator[None]:
 
 def _spread(index: Index, at: Ranks) -> Ranks:
     """Return ``index``, an int or an array over all ranks, at the ranks ``at``."""
-    if len(at) == 1 and isinstance(index, int):  # ranks are followed one by one: np.full takes several times as long
+    # ranks are followed one by one: np.full takes several times as long
+    if len(at) == 1 and isinstance(index, int):
         return np.array([index], np.int64)
     if np.ndim(index) == 0:
         return np.full(len(at), index, np.int64)
@@ -103,14 +119,18 @@ def _spread(index: Index, at: Ranks) -> Ranks:
 
 
 def _spread_part(part: Part, at: Ranks) -> Part:
-    return Part(part.buffer, tuple(Range(_spread(r.first, at), _spread(r.last, at)) for r in part.ranges))
+    return Part(
+        part.buffer, tuple(Range(_spread(r.first, at), _spread(r.last, at)) for r in part.ranges)
+    )
 
 
 def _at_all_ranks(part: Part, ranks: int) -> Part:
     def of_all_ranks(index: Index) -> Ranks:
         return np.broadcast_to(np.asarray(index, np.int64), (ranks,))
 
-    return Part(part.buffer, tuple(Range(of_all_ranks(r.first), of_all_ranks(r.last)) for r in part.ranges))
+    return Part(
+        part.buffer, tuple(Range(of_all_ranks(r.first), of_all_ranks(r.last)) for r in part.ranges)
+    )
 
 
 def _pair(
@@ -141,14 +161,18 @@ def _pair(
     return messages
 
 
-def _check_lengths(messages: Messages, sends: NDArray[np.int64], verb: str, length: NDArray[np.int64]) -> None:
+def _check_lengths(
+    messages: Messages, sends: NDArray[np.int64], verb: str, length: NDArray[np.int64]
+) -> None:
     """Check that every target has room for as many units as its source sends."""
     different = np.flatnonzero(length != sends)
     if len(different):
         i = different[0]
         source = messages.source[i]
         target = messages.target[i]
-        raise ScheduleError(f"rank {source} sends {sends[i]} units where rank {target} {verb} {length[i]}")
+        raise ScheduleError(
+            f"rank {source} sends {sends[i]} units where rank {target} {verb} {length[i]}"
+        )
 
 
 def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
@@ -165,7 +189,9 @@ def _check(schedule: Schedule, part: Part, at: Ranks) -> NDArray[np.int64]:
             outside = len(at) > 0 and (first.min() < 0 or last.max() > size or some.min() < 0)
         if outside:
             i = np.flatnonzero((first < 0) | (last > size) | (first > last))[0]
-            raise ScheduleError(f"rank {at[i]} names {part.buffer}[{first[i]}:{last[i]}] of {schedule.units} units")
+            raise ScheduleError(
+                f"rank {at[i]} names {part.buffer}[{first[i]}:{last[i]}] of {schedule.units} units"
+            )
         length += some
     return length
 
@@ -179,7 +205,9 @@ def _pair_aligned(schedule: Schedule, step: Step, everyone: Ranks) -> tuple[Mess
     landed = _ends(step, everyone, sends=False)
     source, target = sent.source, sent.target
     strange = (target < 0) | (target >= len(everyone)) | (source == target)
-    if strange.any() or not (np.array_equal(source, landed.source) and np.array_equal(target, landed.target)):
+    if strange.any() or not (
+        np.array_equal(source, landed.source) and np.array_equal(target, landed.target)
+    ):
         return None  # one by one finds the words for what is wrong
     paired = []
     # Sorted once: a step of p - 1 messages a rank would be gone through p - 1 times.
@@ -194,7 +222,9 @@ def _pair_aligned(schedule: Schedule, step: Step, everyone: Ranks) -> tuple[Mess
             for sending in np.unique(sent_in):
                 send = cast("Send", step.actions[sending])
                 matching = received[sent_in == sending]
-                paired.append(_pair(schedule, source[matching], target[matching], send.part, action))
+                paired.append(
+                    _pair(schedule, source[matching], target[matching], send.part, action)
+                )
     return tuple(paired)
 
 
@@ -263,7 +293,9 @@ class _RankStep:
 def _pair_one_by_one(schedule: Schedule, skip: int) -> Iterator[Round]:
     ranks = range(schedule.layout.ranks)
     with collector_paused():  # looking for circles among all steps takes longer than pairing them
-        programs = [[_RankStep(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks]
+        programs = [
+            [_RankStep(step) for step in islice(schedule.steps(me), skip, None)] for me in ranks
+        ]
         _pair_all(schedule, programs, skip)
     at = [0 for _ in ranks]
     left = sum(map(len, programs))
@@ -288,7 +320,11 @@ def _ending(programs: list[list[_RankStep]], at: list[int], started: list[int]) 
         for peer, number in programs[me][at[me]].partners:
             if at[peer] == number:
                 candidates.add(peer)
-    return [me for me in sorted(candidates) if all(at[peer] >= n for peer, n in programs[me][at[me]].partners)]
+    return [
+        me
+        for me in sorted(candidates)
+        if all(at[peer] >= n for peer, n in programs[me][at[me]].partners)
+    ]
 
 
 _Pair: TypeAlias = tuple[int, int, int]
@@ -318,7 +354,9 @@ def _pair_all(schedule: Schedule, programs: list[list[_RankStep]], skip: int) ->
         out = sends[pair]
         back = arrivals[pair]
         if len(out) != len(back):
-            raise ScheduleError(_unpaired(source, target, [n for n, _ in out], [n for n, _, _ in back], skip))
+            raise ScheduleError(
+                _unpaired(source, target, [n for n, _ in out], [n for n, _, _ in back], skip)
+            )
         for (sent_in, part), (landed_in, position, arrival) in zip(out, back, strict=True):
             with _naming(_steps_of_message(source, target, sent_in + skip, landed_in + skip)):
                 messages = _pair(schedule, np.array([source]), np.array([target]), part, arrival)
@@ -343,7 +381,9 @@ def _list_ends(
                         current.sent.append(_pair(schedule, itself, itself, action.source, action))
                     current.landed.append(current.sent[-1])
                 elif peer == me or not 0 <= peer < len(programs):
-                    raise ScheduleError(f"step {number + skip + 1}: rank {me} names rank {peer}, which is no peer")
+                    raise ScheduleError(
+                        f"step {number + skip + 1}: rank {me} names rank {peer}, which is no peer"
+                    )
                 elif isinstance(action, Send):
                     sends[me, peer, k].append(_Sent(number, action.part))
                 else:

@@ -1,6 +1,7 @@
 """An operation: one collective call with its schedules, and where its contribution and its result lie in buffers.
 
-The pieces of its buffer, channels and slices of them, are lanes, which run in sequences: see lanes.py.
+The pieces of its buffer, channels and slices of them, are lanes, which run in sequences: see
+lanes.py.
 """
 
 from dataclasses import dataclass
@@ -31,10 +32,12 @@ class Operation:
     layout: Layout  # the layout of all ranks
     # the schedules of an algorithm's slices, in their in-place form; empty for a vendor's own call
     slices: tuple[Schedule, ...]
-    count: int  # the elements of the whole buffer (divisible units), or of the mean block (per-rank units)
+    # the elements of the whole buffer (divisible units), or of the mean block (per-rank units)
+    count: int
     dtype: np.dtype[np.generic]  # the dtype of the elements
     reduction: Reduction  # the reduction, which folds two arrays
-    in_place: bool  # whether dst holds the contribution; otherwise src holds it, and dst is undefined at the start
+    # whether dst holds the contribution; otherwise src holds it, and dst is undefined at the start
+    in_place: bool
     channels: int = 1  # the number of pieces of the buffer, each cut into the slices
     window: int = 1  # the number of channels in flight at once
 
@@ -42,7 +45,9 @@ class Operation:
         if len({schedule.units for schedule in self.slices}) > 1:
             raise ValueError("all slices of an algorithm must have the same number of units")
         if self.collective.token and self.lanes > 1:
-            raise ValueError(f"{self.collective.name} moves one byte a unit, which cannot be cut into lanes")
+            raise ValueError(
+                f"{self.collective.name} moves one byte a unit, which cannot be cut into lanes"
+            )
 
     @property
     def collective(self) -> Collective:

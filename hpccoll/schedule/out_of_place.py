@@ -33,9 +33,9 @@ MOST_UNITS = 1 << 26
 def out_of_place(call: "CollectiveCall", schedule: Schedule) -> Schedule:
     """Return ``schedule``, written in place, for a dst that starts undefined.
 
-    A unit is read in src until it is written, so that no time goes into copies, but for units of the result that the
-    schedule never writes, which are copied at the end. A part with both written and unwritten units lies in two
-    buffers: it is completed by a copy before the step.
+    A unit is read in src until it is written, so that no time goes into copies, but for units of
+    the result that the schedule never writes, which are copied at the end. A part with both written
+    and unwritten units lies in two buffers: it is completed by a copy before the step.
     """
 
     def steps(me: Index) -> Iterator[Step]:
@@ -64,7 +64,9 @@ def out_of_place(call: "CollectiveCall", schedule: Schedule) -> Schedule:
 class _AllRanks:
     """The steps of all ranks at once, as long as all of them read a part in the same buffer."""
 
-    def __init__(self, call: "CollectiveCall", schedule: Schedule, ranks: NDArray[np.integer]) -> None:
+    def __init__(
+        self, call: "CollectiveCall", schedule: Schedule, ranks: NDArray[np.integer]
+    ) -> None:
         if len(ranks) * schedule.units > MOST_UNITS:
             raise NotVectorisedError
         self.call = call
@@ -76,8 +78,9 @@ class _AllRanks:
         """Yield the steps.
 
         Raises:
-            NotVectorisedError: if ranks differ in where a part lies; before the first step, because a rank that is idle
-                in some steps may leave them out, and so have another number of steps when it is followed singly.
+            NotVectorisedError: if ranks differ in where a part lies; before the first step, because
+                a rank that is idle in some steps may leave them out, and so have another number of
+                steps when it is followed singly.
         """
         for _ in self._steps():
             pass
@@ -113,7 +116,9 @@ class _AllRanks:
         if isinstance(action, Copy):
             redirected = Copy(self._read(action, action.source, self.only_in_src), action.target)
         elif isinstance(action, RecvReduce):
-            redirected = RecvReduce(action.peer, action.part, self._read(action, action.operand, now))
+            redirected = RecvReduce(
+                action.peer, action.part, self._read(action, action.operand, now)
+            )
         if now is not self.only_in_src:
             self._mark_landed(action, now)
         return redirected
@@ -185,7 +190,8 @@ def _units_landed(action: Action) -> set[int]:
 def _read_from_src(step: Step, only_in_src: set[int]) -> tuple[Step, set[int]]:
     """Return ``step`` reading src where dst is not written yet, and the units that keep a part from lying in either.
 
-    Sends and copies read what was there before the step; a fold reads what the arrivals before it have left.
+    Sends and copies read what was there before the step; a fold reads what the arrivals before it
+    have left.
     """
     split: set[int] = set()
     now = set(only_in_src)

@@ -1,14 +1,15 @@
 """The prover: runs a schedule on sets of contributions, and checks the postcondition of its collective.
 
-A unit of a buffer holds the set of contributions folded into it; the empty set is undefined. For every rank it checks
-that nothing undefined is sent or folded, that no contribution is counted twice, and that dst ends as the postcondition
-requires.
+A unit of a buffer holds the set of contributions folded into it; the empty set is undefined. For
+every rank it checks that nothing undefined is sent or folded, that no contribution is counted
+twice, and that dst ends as the postcondition requires.
 
-Units that all messages leave where they are stay apart from one another, and units between which no range of a message
-begins or ends hold the same ranks' contributions. So one of them stands for all, and units are proven in groups if the
-sets of all would need too much memory. If every rank does for the unit of its number what rank 0 does for unit 0, as in
-a ring, one unit stands for all. If even ranks do what rank 0 does and odd ones what rank 1 does, as in Swing, two units
-do; and so on for longer periods. The messages are compared, and no declaration is believed.
+Units that all messages leave where they are stay apart from one another, and units between which no
+range of a message begins or ends hold the same ranks' contributions. So one of them stands for all,
+and units are proven in groups if the sets of all would need too much memory. If every rank does for
+the unit of its number what rank 0 does for unit 0, as in a ring, one unit stands for all. If even
+ranks do what rank 0 does and odd ones what rank 1 does, as in Swing, two units do; and so on for
+longer periods. The messages are compared, and no declaration is believed.
 """
 
 from collections import defaultdict
@@ -45,11 +46,14 @@ def prove(call: CollectiveCall, schedules: Iterable[Schedule], *, in_place: bool
     Args:
         call: the call of a collective.
         schedules: the slices; each is checked over its own units.
-        in_place: whether dst starts with the contributions and src is undefined, or the other way round.
+        in_place: whether dst starts with the contributions and src is undefined, or the other way
+            round.
 
     Raises:
-        ScheduleError: if something undefined is read, or a contribution is counted twice; names round, rank and unit.
-        UnmetPostconditionError: if a contribution is missing or misplaced at the end; names rank and unit.
+        ScheduleError: if something undefined is read, or a contribution is counted twice; names
+            round, rank and unit.
+        UnmetPostconditionError: if a contribution is missing or misplaced at the end; names rank
+            and unit.
     """
     for schedule in schedules:
         extent = _Extent.of(call, schedule)
@@ -72,7 +76,11 @@ def _rounds(schedule: Schedule) -> Iterator[_Round]:
     number = 0
     for round_ in match(schedule):
         departing = tuple(m for m in round_.sent if _has_units(m))
-        landing = departing if round_.landed is round_.sent else tuple(m for m in round_.landed if _has_units(m))
+        landing = (
+            departing
+            if round_.landed is round_.sent
+            else tuple(m for m in round_.landed if _has_units(m))
+        )
         if departing or landing:
             yield _Round(number, departing, landing)
             number += 1
@@ -89,7 +97,8 @@ class _Extent:
     schedule: Schedule
     edges: Ints  # where the places begin, and the last one ends, ascending
     separate: bool  # whether all messages leave units where they are
-    period: int  # what holds for a unit holds for the unit so far on, at the ranks so far on; 0 if it does not
+    # what holds for a unit holds for the unit so far on, at the ranks so far on; 0 if it does not
+    period: int
     row_bytes: int  # the bytes of the unions of all places, estimated
     number: int  # the number of rounds
     kept: tuple[_Round, ...] | None  # the rounds; None if they have too many messages to be kept
@@ -111,7 +120,9 @@ class _Extent:
                 period = _period(m, schedule, period) if separate else 0
                 ranges.add_parts(m)
                 if m.operand is not None:
-                    folded += sum(int(np.sum(np.subtract(r.last, r.first))) for r in m.landed.ranges)
+                    folded += sum(
+                        int(np.sum(np.subtract(r.last, r.first))) for r in m.landed.ranges
+                    )
         for me in range(schedule.layout.workers):
             ranges.add_units(call.source(me, schedule.units))
             ranges.add_units(call.target(me, schedule.units))
@@ -163,7 +174,9 @@ def _rotates(call: CollectiveCall, schedule: Schedule) -> bool:
         origin, unit = call.collective.result(call, me, units)
         expected = origins_of_unit_0[(me - units) % p]
         expected = np.where(expected < 0, expected, (expected + units) % p)
-        if not (np.array_equal(np.broadcast_to(origin, p), expected) and np.array_equal(unit, units)):
+        if not (
+            np.array_equal(np.broadcast_to(origin, p), expected) and np.array_equal(unit, units)
+        ):
             return False
     return True
 
@@ -174,7 +187,8 @@ def _are_shifted(units: Sequence[range], p: int) -> bool:
         return True
     first = units[0].start
     return all(
-        len(units_of_rank) == 1 and units_of_rank.start == (first + me) % p for me, units_of_rank in enumerate(units)
+        len(units_of_rank) == 1 and units_of_rank.start == (first + me) % p
+        for me, units_of_rank in enumerate(units)
     )
 
 
@@ -239,7 +253,9 @@ def _are_equal(some: Sequence[Range], others: Sequence[Range]) -> bool:
     if len(some) != len(others):
         return False
     pairs = zip(some, others, strict=True)
-    return all(np.array_equal(a.first, b.first) and np.array_equal(a.last, b.last) for a, b in pairs)
+    return all(
+        np.array_equal(a.first, b.first) and np.array_equal(a.last, b.last) for a, b in pairs
+    )
 
 
 class _UniqueRanges:
@@ -295,7 +311,9 @@ class _UniqueRanges:
 class _Contributions:
     """What is folded in some of the places of all buffers, as numbers of sets."""
 
-    def __init__(self, call: CollectiveCall, extent: _Extent, places: range, *, in_place: bool) -> None:
+    def __init__(
+        self, call: CollectiveCall, extent: _Extent, places: range, *, in_place: bool
+    ) -> None:
         self.call = call
         self.extent = extent
         self.places = places
@@ -305,7 +323,9 @@ class _Contributions:
         self.units = extent.edges[places.start : places.stop]  # the first unit of each place
         self.sets = ContributionSets(layout.workers, self.units, unions)
         shape = layout.ranks, len(self.units)
-        self.buffers: defaultdict[str, Ints] = defaultdict(lambda: np.full(shape, UNDEFINED, np.int64))
+        self.buffers: defaultdict[str, Ints] = defaultdict(
+            lambda: np.full(shape, UNDEFINED, np.int64)
+        )
         self.carried: dict[Messages, Ints] = {}
         begin = self.buffers["dst" if in_place else "src"]
         for me in range(layout.workers):
@@ -356,7 +376,10 @@ class _Contributions:
             i = int(moved[0])
             source = list(_at(messages.sent, i).units)
             target = list(_at(messages.landed, i).units)
-            raise _fault(number, f"rank {messages.target[i]} puts divisible units {source} in the place of {target}")
+            raise _fault(
+                number,
+                f"rank {messages.target[i]} puts divisible units {source} in the place of {target}",
+            )
 
     def _read(self, number: int, buffer: str, ranks: Ints, places: Ints) -> Ints:
         """Return what ranks have at places that they read in round ``number``."""
@@ -418,7 +441,9 @@ class _Contributions:
             return self.sets.are_complete(sets, places)
         wanted = np.searchsorted(self.units, unit).clip(max=len(self.units) - 1)
         are_here = self.units[wanted] == unit
-        results: NDArray[np.bool] = are_here & (sets == self.sets.single(np.asarray(origin), wanted))
+        results: NDArray[np.bool] = are_here & (
+            sets == self.sets.single(np.asarray(origin), wanted)
+        )
         return results
 
     def _refuse(self, me: int, unit: int, number: int) -> None:
@@ -428,8 +453,12 @@ class _Contributions:
         after = f"after round {self.extent.number}, the last one, " if self.extent.number else ""
         missing = required - held
         if missing:
-            raise UnmetPostconditionError(f"{after}rank {me} ends without {_names(missing)} in unit {unit}")
-        raise UnmetPostconditionError(f"{after}rank {me} ends with {_names(held - required)} in unit {unit}")
+            raise UnmetPostconditionError(
+                f"{after}rank {me} ends without {_names(missing)} in unit {unit}"
+            )
+        raise UnmetPostconditionError(
+            f"{after}rank {me} ends with {_names(held - required)} in unit {unit}"
+        )
 
 
 def _batches(messages: Sequence[Messages], *, arrivals: bool) -> list[list[Messages]]:

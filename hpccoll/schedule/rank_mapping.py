@@ -8,8 +8,8 @@ The numbers of eight ranks, two on each node:
     block        0   1   2   3   4   5   6   7       neighbours are as close as can be
     cyclic       0   4   2   6   1   5   3   7       neighbours are in different racks
 
-A ring crosses from rack to rack as often as there are racks in the first, at every step in the second. Where there is
-one rack, cyclic deals over its nodes.
+A ring crosses from rack to rack as often as there are racks in the first, at every step in the
+second. Where there is one rack, cyclic deals over its nodes.
 """
 
 from collections.abc import Callable, Mapping, Sequence

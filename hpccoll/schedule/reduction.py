@@ -46,7 +46,8 @@ class Reduction:
     def scale(self, values: NDArray[np.generic], p: int) -> None:
         """Divide the folded ``values``, of NumPy or of CuPy, by the number of contributions, in place.
 
-        Integers round down; numbers of two bytes, which have 8 or 11 bits for p, are divided as float32.
+        Integers round down; numbers of two bytes, which have 8 or 11 bits for p, are divided as
+        float32.
         """
         if not self.averages:
             return

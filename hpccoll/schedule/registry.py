@@ -19,7 +19,9 @@ from hpccoll.schedule.step import Step, is_power_of_two
 Parameter: TypeAlias = int | str
 
 
-Program: TypeAlias = Callable[..., Iterator[Step]] | Callable[..., Schedule] | Callable[..., tuple[Schedule, ...]]
+Program: TypeAlias = (
+    Callable[..., Iterator[Step]] | Callable[..., Schedule] | Callable[..., tuple[Schedule, ...]]
+)
 """A generator of (layout, me), or a function of the layout that composes one schedule or one for each slice."""
 
 
@@ -57,7 +59,9 @@ def at_least(workers: int) -> Requirement:
     return Requirement(f"at least {workers} workers", lambda layout, _: layout.workers >= workers)
 
 
-power_of_two = Requirement("a power-of-two number of workers", lambda layout, _: is_power_of_two(layout.workers))
+power_of_two = Requirement(
+    "a power-of-two number of workers", lambda layout, _: is_power_of_two(layout.workers)
+)
 
 
 def total_cost(p: int, *parts: "Algorithm") -> Cost | None:
@@ -86,21 +90,25 @@ class Algorithm:
     name: str
     collective: str  # the name of its collective
     program: Program  # its text
-    # its cost from p and those parameters that it names, each with a default: the algorithm's own, ``channels`` and
-    # ``window``. Tested against what ``count`` and ``simulate`` find; None where it takes more than these
+    # its cost from p and those parameters that it names, each with a default: the algorithm's own,
+    # ``channels`` and ``window``. Tested against what ``count`` and ``simulate`` find; None where
+    # it takes more than these
     cost: Callable[..., Cost | None] | None = None
     # the requirements; a planner skips a layout that does not meet them, with the reason
     needs: tuple[Requirement, ...] = ()
     floor: bool = False  # whether the schedule is empty and only measures the harness
     aggregates: bool = False  # whether aggregators take part; else they are idle
     pipelined: bool = (
-        False  # whether channels are segments of a pipeline; the default number of channels is then larger
+        # whether channels are segments of a pipeline; the default number of channels is then larger
+        False
     )
     # what reports print if ranks stand in for hardware; None for all other algorithms
     emulation: Emulation | None = None
-    vectorised: bool = True  # whether its text, if it is a generator, takes an array of ranks as ``me``
+    # whether its text, if it is a generator, takes an array of ranks as ``me``
+    vectorised: bool = True
     regularity: Regularity | None = None  # how the ranks of its text do alike, if it is a generator
-    sizes: tuple[int, int] = (0, MAX_BYTES)  # the smallest and the largest S of a call that it can run
+    # the smallest and the largest S of a call that it can run
+    sizes: tuple[int, int] = (0, MAX_BYTES)
 
     @property
     def title(self) -> str:
@@ -118,8 +126,9 @@ class Algorithm:
     def declared(self, p: int, **parameters: Parameter) -> Cost | None:
         """Return the declared cost of a case, or None.
 
-        Where ``channels`` do not follow one another as in a pipeline, each is a collective of its own on the same
-        ports, for its share of the bytes: what they send adds up to the same, and what their messages cost adds up.
+        Where ``channels`` do not follow one another as in a pipeline, each is a collective of its
+        own on the same ports, for its share of the bytes: what they send adds up to the same, and
+        what their messages cost adds up.
         """
         if self.cost is None:
             return None
@@ -180,7 +189,9 @@ class Algorithm:
 def _keywords(program: Program) -> Mapping[str, Parameter]:
     """Return the keyword-only arguments of ``program`` with their defaults."""
     parameters = inspect.signature(program).parameters
-    return MappingProxyType({name: p.default for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY})
+    return MappingProxyType(
+        {name: p.default for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+    )
 
 
 @lru_cache  # a case asks repeatedly, and thousands of ranks in groups take seconds to compose
@@ -192,8 +203,14 @@ def _composed(
         return tuple(with_idle_aggregators(layout, schedule) for schedule in of_workers)
     if inspect.isgeneratorfunction(algorithm.program):
         program = partial(algorithm.program, **dict(parameters))
-        return (Schedule.of(layout, program, vectorised=algorithm.vectorised, regularity=algorithm.regularity),)
-    composed = cast("Schedule | tuple[Schedule, ...]", algorithm.program(layout, **dict(parameters)))
+        return (
+            Schedule.of(
+                layout, program, vectorised=algorithm.vectorised, regularity=algorithm.regularity
+            ),
+        )
+    composed = cast(
+        "Schedule | tuple[Schedule, ...]", algorithm.program(layout, **dict(parameters))
+    )
     if isinstance(composed, tuple):
         return composed
     return (composed,)

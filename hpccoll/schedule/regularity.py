@@ -1,16 +1,19 @@
 """Regularity: which ranks of a schedule do alike, so that a block of consecutive ranks can stand for all of them.
 
-A schedule has period d if, in each of its steps, every rank sends one message and receives one, or none does, copies
-aside, and if the following holds for every multiple b of d that divides the number of ranks. Ranks whose numbers differ
-by a multiple of b
+A schedule has period d if, in each of its steps, every rank sends one message and receives one, or
+none does, copies aside, and if the following holds for every multiple b of d that divides the
+number of ranks. Ranks whose numbers differ by a multiple of b
 
-- send to ranks whose numbers differ by a multiple of b, either all inside their own blocks of b ranks or none,
+- send to ranks whose numbers differ by a multiple of b, either all inside their own blocks of b
+  ranks or none,
 - send messages of as many units, and all fold what arrives, or none does.
 
-Then the ranks of one block do what those of any other block do. For a ring d is 1, and it is 1 for partners ``me ^ x``
-too: b is then a power of two, which keeps the bits below b apart from those above.
+Then the ranks of one block do what those of any other block do. For a ring d is 1, and it is 1 for
+partners ``me ^ x`` too: b is then a power of two, which keeps the bits below b apart from those
+above.
 
-An algorithm declares its period next to its text; compositions derive theirs here, and a test compares all ranks.
+An algorithm declares its period next to its text; compositions derive theirs here, and a test
+compares all ranks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,8 +29,9 @@ class Regularity:
     """How the ranks of a schedule do alike."""
 
     period: int  # d
-    # by how many units the parts of rank r + 1 lie further than those of rank r, if all ranks do what rank 0 does with
-    # peers shifted by their numbers, modulo the number of ranks; None if some do not
+    # by how many units the parts of rank r + 1 lie further than those of rank r, if all ranks do
+    # what rank 0 does with peers shifted by their numbers, modulo the number of ranks; None if some
+    # do not
     shifts: int | None = None
 
 
@@ -60,8 +64,8 @@ def of_relabelled(regularity: Regularity | None, actual: Sequence[int]) -> Regul
 def of_groups(members: NDArray[np.integer], inner: Regularity | None) -> Regularity | None:
     """Return the regularity of groups of all ranks that do the same, each by itself.
 
-    Groups of consecutive ranks are alike, whatever their roles do. Where group i of n has the ranks i, i + n and so
-    on, n consecutive ranks have the same role.
+    Groups of consecutive ranks are alike, whatever their roles do. Where group i of n has the ranks
+    i, i + n and so on, n consecutive ranks have the same role.
 
     Args:
         members: the ranks of the groups, [group, role].

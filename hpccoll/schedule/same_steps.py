@@ -12,7 +12,8 @@ from hpccoll.schedule.step import Index, Step
 def have_same_steps(first: Schedule, second: Schedule) -> bool:
     """Return whether two schedules have the same steps.
 
-    The first difference ends the comparison: only schedules that are equal, or differ late, take long.
+    The first difference ends the comparison: only schedules that are equal, or differ late, take
+    long.
     """
     if (first.layout, first.units) != (second.layout, second.units):
         return False

@@ -1,6 +1,7 @@
 """The steps of a schedule: what one rank sends, receives, reduces and copies.
 
-A rank or a unit is an int, or an array that holds it for every rank at once; then a step describes the whole cluster.
+A rank or a unit is an int, or an array that holds it for every rank at once; then a step describes
+the whole cluster.
 """
 
 from collections.abc import Callable, Iterable
@@ -61,7 +62,9 @@ class Buffer:
     def __getitem__(self, units: Index | slice) -> Part:
         if isinstance(units, slice):
             if units.start is None or units.stop is None or units.step is not None:
-                raise ValueError(f"{self.name}: a range of units has a first and a last, and no stride")
+                raise ValueError(
+                    f"{self.name}: a range of units has a first and a last, and no stride"
+                )
             return Part(self.name, (Range(units.start, units.stop),))
         return Part(self.name, (Range(units, units + 1),))
 

@@ -1,9 +1,11 @@
 """Trees: the parent and the children of a rank, NONE where it has none.
 
-A binomial tree is made of edges whose lengths are powers of two: rank r has a parent at the distance of its lowest set
-bit, and children at all smaller powers of two. A tree in order numbers its nodes from left to right, as a sorted binary
-tree does: in numbers from 1 (rank + 1), one that ends in k zero bits is k levels above the leaves, and its children are
-2^(k - 1) to its left and right. A right child beyond p is replaced by the one half as far away, and so on.
+A binomial tree is made of edges whose lengths are powers of two: rank r has a parent at the
+distance of its lowest set bit, and children at all smaller powers of two. A tree in order numbers
+its nodes from left to right, as a sorted binary
+tree does: in numbers from 1 (rank + 1), one that ends in k zero bits is k levels above the leaves,
+and its children are 2^(k - 1) to its left and right. A right child beyond p is replaced by the one
+half as far away, and so on.
 """
 
 from hpccoll.schedule.step import NONE, Index, peer_if
@@ -26,7 +28,8 @@ def in_order_parent(me: int, p: int) -> int:
     number = me + 1
     bit = number & -number  # the lowest one that is set: 1 for a leaf
     above = (number - bit) | 2 * bit
-    parent = above if above <= p else number - bit  # at the right edge some inner nodes are beyond p
+    # at the right edge some inner nodes are beyond p
+    parent = above if above <= p else number - bit
     return parent - 1 if parent else NONE
 
 

@@ -32,7 +32,9 @@ def named(traffic: str) -> str:
     if traffic in PATTERNS:
         return traffic
     if not without_digest(traffic).endswith(SUFFIX):
-        raise BadInputError("traffic", traffic, [*PATTERNS, f"a file *{SUFFIX} of weights, a row for each sender"])
+        raise BadInputError(
+            "traffic", traffic, [*PATTERNS, f"a file *{SUFFIX} of weights, a row for each sender"]
+        )
     return with_digest(traffic, "traffic", TRAFFIC_BYTES)
 
 
@@ -48,7 +50,8 @@ def blocks(traffic: str, p: int, count: int) -> NDArray[np.int64]:
     Raises:
         BadInputError: if ``named`` raises it, or the file does not have p x p weights >= 0.
     """
-    shares = _weights(traffic, p) * count * (1 + 1e-12)  # rounding must not take an element from a whole number
+    # rounding must not take an element from a whole number
+    shares = _weights(traffic, p) * count * (1 + 1e-12)
     elements: NDArray[np.int64] = np.floor(shares).astype(np.int64)
     return elements
 
@@ -79,11 +82,14 @@ def _read_weights(path: str, p: int) -> NDArray[np.float64]:
     text = read_text(Path(path), "traffic", TRAFFIC_BYTES)
     lines = [line for line in text.splitlines() if line.partition("#")[0].strip()]
     weights: NDArray[np.float64] = np.empty(0)
-    if len(lines) == p and all(line.count(",") <= p for line in lines):  # other files are refused unread
+    # other files are refused unread
+    if len(lines) == p and all(line.count(",") <= p for line in lines):
         try:
             weights = np.loadtxt(lines, delimiter=",", ndmin=2)
         except ValueError as error:
-            raise BadInputError("traffic", path, f"numbers with commas between them ({error})") from None
+            raise BadInputError(
+                "traffic", path, f"numbers with commas between them ({error})"
+            ) from None
     are_valid = (weights >= 0) & (weights <= MAX_WEIGHT)
     if weights.shape != (p, p) or not are_valid.all() or weights.sum() <= 0:
         what = f"{p} lines of {p} numbers from 0 to {MAX_WEIGHT:g}, a line for each sending rank"

@@ -1,7 +1,7 @@
 """The messages of a schedule one by one, and the walk over them in the order in which buffers are read and written.
 
-What a message carries is up to the memory that is walked: contributions (prove), elements (lockstep), or the letters of
-a picture.
+What a message carries is up to the memory that is walked: contributions (prove), elements
+(lockstep), or the letters of a picture.
 """
 
 from collections.abc import Callable
@@ -50,7 +50,8 @@ class Trace:
 
     schedule: Schedule  # the traced schedule
     departing: tuple[list[Message], ...]  # the messages that depart in each round
-    landing: tuple[list[Message], ...]  # the messages that land in each round, in the order in which they are folded
+    # the messages that land in each round, in the order in which they are folded
+    landing: tuple[list[Message], ...]
 
     @property
     def rounds(self) -> int:
@@ -63,12 +64,15 @@ class Trace:
         return list(chain.from_iterable(self.landing))
 
 
-def trace_schedule(schedule: Schedule, ranks: int | None = None, rounds: int | None = None) -> Trace:
+def trace_schedule(
+    schedule: Schedule, ranks: int | None = None, rounds: int | None = None
+) -> Trace:
     """Return the trace of ``schedule`` without messages of no units, and without rounds in which nothing moves.
 
     Args:
         schedule: the schedule.
-        ranks: the number of ranks, from 0 on, that are traced: only messages that they send or receive [all].
+        ranks: the number of ranks, from 0 on, that are traced: only messages that they send or
+            receive [all].
         rounds: the number of rounds of the matcher, from the first one on, that are traced [all].
 
     Raises:
@@ -129,7 +133,9 @@ class Memory(Protocol[Payload]):
         """Write an arrival at the target, folded with the operand if there is one."""
 
 
-def walk(trace: Trace, memory: Memory[Payload], after_round: Callable[[], None] = lambda: None) -> None:
+def walk(
+    trace: Trace, memory: Memory[Payload], after_round: Callable[[], None] = lambda: None
+) -> None:
     """Move all messages of a trace through a memory.
 
     ``memory`` is that of all ranks; ``after_round`` is called after each round.

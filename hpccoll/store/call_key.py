@@ -1,6 +1,7 @@
 """The identity of a call: what results must share to be compared, joined or drawn as one curve.
 
-Algorithm, transport and the parameters of the algorithm are a choice among the ways to do the call, and no part of it.
+Algorithm, transport and the parameters of the algorithm are a choice among the ways to do the call,
+and no part of it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -39,7 +40,8 @@ class CallKey:
     variant: str | None = None  # the variant of the sweep's job
     executor: str | None = None
     timing: str | None = None  # how operations were timed: single or aggregated
-    rule: str | None = None  # the rule for the time of an operation; None if another program measured it
+    # the rule for the time of an operation; None if another program measured it
+    rule: str | None = None
     kind: str | None = None  # the kind of the result: measured, simulated and so on
     source: str | None = None  # the program that measured it; None for hpccoll
 
@@ -47,21 +49,44 @@ class CallKey:
     def of(cls, row: Row, machine: str = "") -> "CallKey":
         """Return the key of a row of a run on ``machine``."""
         return cls(
-            collective=row.collective, **_call_fields(row.collective, row.root, row.params, row.ranks), dtype=row.dtype,
-            op=row.op, requested_bytes=row.requested_bytes, in_place=row.in_place, ranks=row.ranks, nodes=row.nodes,
-            ranks_per_node=row.ranks_per_node, racks=row.racks, aggregators=row.aggregators, mapping=row.mapping,
-            device=row.device, machine=machine, variant=row.variant, executor=row.executor or PYTHON,
-            timing=row.timing, rule=row.rule, kind=row.kind, source=row.source,
-        )  # fmt: skip
+            collective=row.collective,
+            **_call_fields(row.collective, row.root, row.params, row.ranks),
+            dtype=row.dtype,
+            op=row.op,
+            requested_bytes=row.requested_bytes,
+            in_place=row.in_place,
+            ranks=row.ranks,
+            nodes=row.nodes,
+            ranks_per_node=row.ranks_per_node,
+            racks=row.racks,
+            aggregators=row.aggregators,
+            mapping=row.mapping,
+            device=row.device,
+            machine=machine,
+            variant=row.variant,
+            executor=row.executor or PYTHON,
+            timing=row.timing,
+            rule=row.rule,
+            kind=row.kind,
+            source=row.source,
+        )
 
     @classmethod
     def of_case(cls, case: Case) -> "CallKey":
         """Return the key of a case: the fields that it requests, with all ranks of its job where it names none."""
         return cls(
-            collective=case.collective, **_call_fields(case.collective, case.root, case.params, case.ranks),
-            dtype=case.dtype, op=case.op, requested_bytes=case.bytes, in_place=case.in_place, ranks=case.ranks,
-            nodes=case.nodes, mapping=case.mapping, device=case.device, timing=case.timing,
-        )  # fmt: skip
+            collective=case.collective,
+            **_call_fields(case.collective, case.root, case.params, case.ranks),
+            dtype=case.dtype,
+            op=case.op,
+            requested_bytes=case.bytes,
+            in_place=case.in_place,
+            ranks=case.ranks,
+            nodes=case.nodes,
+            mapping=case.mapping,
+            device=case.device,
+            timing=case.timing,
+        )
 
     def without(self, *names: str) -> "CallKey":
         """Return the key without some of its fields; TypeError for a name that is not a field."""
@@ -90,7 +115,9 @@ class CallKey:
     def words(self, *names: str) -> tuple[str, ...]:
         """Return the values of some fields in words; empty texts for absent ones and for single operations."""
         values = ((name, getattr(self, name)) for name in names)
-        return tuple("" if value is None else _WORDS.get(name, str)(value) for name, value in values)
+        return tuple(
+            "" if value is None else _WORDS.get(name, str)(value) for name, value in values
+        )
 
 
 _FIELDS = tuple(field.name for field in fields(CallKey))
@@ -115,7 +142,9 @@ _WORDS: Mapping[str, Callable[[Any], str]] = {
 """The words for the value of a field; other values speak for themselves."""
 
 
-def _call_fields(name: str, root: int | None, params: Mapping[str, Parameter], ranks: int | None) -> Mapping[str, Any]:
+def _call_fields(
+    name: str, root: int | None, params: Mapping[str, Parameter], ranks: int | None
+) -> Mapping[str, Any]:
     """Return the fields of root, pair and arguments; without ``ranks``, a peer and a number of pairs are as requested.
 
     A peer of -1 is the last rank, and 0 concurrent pairs are all of them.
@@ -143,8 +172,11 @@ def _fields_of_call(
 def _with_defaults(name: str, params: Mapping[str, Parameter]) -> dict[str, Any]:
     known = COLLECTIVES.get(name) or WORKLOADS.get(name)
     defaults = known.arguments if known else {}
-    load = {LOAD: params[LOAD]} if LOAD in params else {}  # keys of idle calls have no such argument
-    return {argument: params.get(argument, default) for argument, default in defaults.items()} | load
+    # keys of idle calls have no such argument
+    load = {LOAD: params[LOAD]} if LOAD in params else {}
+    return {
+        argument: params.get(argument, default) for argument, default in defaults.items()
+    } | load
 
 
 def call_arguments(row: Row) -> dict[str, Any]:
@@ -154,7 +186,9 @@ def call_arguments(row: Row) -> dict[str, Any]:
 
 def rank_pair(row: Row) -> tuple[int, int] | None:
     """Return the two ranks that exchange messages; None if all ranks take part."""
-    pair: tuple[int, int] | None = _call_fields(row.collective, row.root, row.params, row.ranks)["pair"]
+    pair: tuple[int, int] | None = _call_fields(row.collective, row.root, row.params, row.ranks)[
+        "pair"
+    ]
     return pair
 
 

@@ -76,10 +76,14 @@ def _job_progress(raw: RawResults) -> JobProgress:
         seconds = (datetime.now(UTC) - datetime.fromisoformat(attempt.created)).total_seconds()
         timed = sum(len(outcome.rounds) for outcome in outcomes)
         rate = timed / seconds if timed and seconds > 0 else None
-    return replace(_unstarted_progress(raw.job), done=raw.measurements, is_running=raw.is_running, rate=rate)
+    return replace(
+        _unstarted_progress(raw.job), done=raw.measurements, is_running=raw.is_running, rate=rate
+    )
 
 
-def _unstarted_gaps(job: Job, paths: Iterable[Path], scheduled: ScheduledJob | None) -> Iterator[Gap]:
+def _unstarted_gaps(
+    job: Job, paths: Iterable[Path], scheduled: ScheduledJob | None
+) -> Iterator[Gap]:
     """Yield the cases of a job without results, which may still be queued."""
     has_log = any((path / "logs" / f"{job.name}.log").exists() for path in paths)
     nothing = "its job ended before its first measurement" if has_log else "its job has not begun"
@@ -110,14 +114,18 @@ def _with_slurm_state(reason: str, scheduled: ScheduledJob | None, *, known: boo
     return f"{reason}; {scheduled.location if explains_nothing else scheduled.description}"
 
 
-def _gaps(raw: RawResults, histories: Iterable[CaseHistory], scheduled: ScheduledJob | None) -> Iterator[Gap]:
+def _gaps(
+    raw: RawResults, histories: Iterable[CaseHistory], scheduled: ScheduledJob | None
+) -> Iterator[Gap]:
     """Yield the cases of a job without a correct result of all rounds."""
     why_not_run = _why_not_run(raw)
     outcomes = {history.outcome.case.id: history.outcome for history in histories}
     failures = raw.failure_reasons()
     stop_reason = raw.stop_reason
     # A Slurm job that was cancelled before it had hosts did not run the case: an earlier one did.
-    was_cancelled = scheduled is not None and scheduled.state == "CANCELLED" and bool(scheduled.hosts)
+    was_cancelled = (
+        scheduled is not None and scheduled.state == "CANCELLED" and bool(scheduled.hosts)
+    )
     for case in raw.job.cases:
         outcome = outcomes.get(case.id)
         status, reason = status_and_reason(raw.job, outcome) if outcome else ("not run", None)
@@ -125,7 +133,9 @@ def _gaps(raw: RawResults, histories: Iterable[CaseHistory], scheduled: Schedule
             failure = failures.of(case.id)
             if failure and not outcome and (failures.has_note(case.id) or not was_cancelled):
                 status = "failed"
-            why = _with_slurm_state(failure or why_not_run, scheduled, known=bool(failure or stop_reason))
+            why = _with_slurm_state(
+                failure or why_not_run, scheduled, known=bool(failure or stop_reason)
+            )
             reason = f"{reason}; {why}" if reason else why
         if status != "ok":
             yield Gap(case=case.id, job=raw.job.name, status=status, reason=reason or "")

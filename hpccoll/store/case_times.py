@@ -1,7 +1,7 @@
 """The times of one case, of each iteration at all ranks or at some, round after round; what a training step ran.
 
-What a row needs is known of each iteration, over all ranks. The times of each rank are far more: those that lie in a
-file are read when they are asked for.
+What a row needs is known of each iteration, over all ranks. The times of each rank are far more:
+those that lie in a file are read when they are asked for.
 """
 
 import json
@@ -33,8 +33,8 @@ def samples_of_round(rounds: int) -> int:
 def stride_within(limit: int, iterations: int, ranks: int, events: int = 1) -> int:
     """Return the stride of the ranks to keep, a power of two, so that the ranks of two rounds nest.
 
-    ``iterations`` of every stride-th rank have at most ``limit`` samples of ``events`` times each. One rank is kept
-    in any case.
+    ``iterations`` of every stride-th rank have at most ``limit`` samples of ``events`` times each.
+    One rank is kept in any case.
     """
     stride = 1
     while stride < ranks and -(-ranks // stride) * iterations * events > limit:
@@ -66,7 +66,8 @@ class KeptTimes(ABC):
 
 
 def _nothing(*shape: int) -> Callable[[], Nanoseconds]:
-    nothing = np.empty(shape, np.int64)  # for all cases: an object of each would be most of their memory
+    # for all cases: an object of each would be most of their memory
+    nothing = np.empty(shape, np.int64)
     return lambda: nothing
 
 
@@ -74,13 +75,15 @@ def _nothing(*shape: int) -> Callable[[], Nanoseconds]:
 class TimesOfRanks(KeptTimes):
     """The times of the kept ranks in memory; all are empty if those of no rank are kept."""
 
-    # the start of each iteration at each kept rank, by the clock of that rank, [iteration, kept rank]
+    # the start of each iteration at each kept rank, by the clock of that rank, [iteration, kept
+    # rank]
     start_ns: Nanoseconds = field(default_factory=_nothing(0, 0))
-    end_ns: Nanoseconds = field(default_factory=_nothing(0, 0))  # the end of each iteration, likewise
+    # the end of each iteration, likewise
+    end_ns: Nanoseconds = field(default_factory=_nothing(0, 0))
     # the time between GPU events, [iteration, kept rank]; empty if no events were recorded
     device_ns: Nanoseconds = field(default_factory=_nothing(0, 0))
-    # of a training step, the times of its operations and computations, [iteration, kept rank, event]; -1 for a rank
-    # without that event; empty for other cases
+    # of a training step, the times of its operations and computations, [iteration, kept rank,
+    # event]; -1 for a rank without that event; empty for other cases
     event_ns: Nanoseconds = field(default_factory=_nothing(0, 0, 0))
 
     @property
@@ -120,11 +123,14 @@ class JoinedTimes(KeptTimes):
         return all(times.is_in_memory for times, _ in self.parts)
 
     def parts_thinned(self, factor: int) -> tuple[tuple[KeptTimes, int], ...]:
-        return tuple((times, factor * own) for times, own in self.parts)  # no deeper, however many are joined
+        # no deeper, however many are joined
+        return tuple((times, factor * own) for times, own in self.parts)
 
     def read(self) -> TimesOfRanks:
         parts = [times.read().thinned(factor) for times, factor in self.parts]
-        return TimesOfRanks(**{name: _join([getattr(part, name) for part in parts]) for name in PER_RANK})
+        return TimesOfRanks(
+            **{name: _join([getattr(part, name) for part in parts]) for name in PER_RANK}
+        )
 
 
 def _join(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -145,7 +151,9 @@ def start_skew(start_ns: Nanoseconds, clocks: Sequence[int]) -> Nanoseconds:
     if not (ranks > 1).any():
         return np.empty(0, np.int64)
     by_clock = start_ns[:, order]
-    latest, earliest = (extreme.reduceat(by_clock, first, axis=1) for extreme in (np.maximum, np.minimum))
+    latest, earliest = (
+        extreme.reduceat(by_clock, first, axis=1) for extreme in (np.maximum, np.minimum)
+    )
     skew: Nanoseconds = (latest - earliest).max(axis=1)
     return skew
 
@@ -166,16 +174,20 @@ class CaseTimes:
     rank_stride: int  # a power of two; ranks 0, stride, 2 stride ... are kept, 1 keeps all
     min_ns: Nanoseconds  # the shortest duration over all ranks, [iteration]
     median_ns: Nanoseconds  # the median duration over all ranks, [iteration]
-    # the longest duration over all ranks, [iteration]: the time of the operation by the rule ``max``
+    # the longest duration over all ranks, [iteration]: the time of the operation by the rule
+    # ``max``
     max_ns: Nanoseconds
     # the latest end minus the earliest start, [iteration]; empty unless all ranks read one clock
     span_ns: Nanoseconds = field(default_factory=_nothing(0))
-    # the mean duration over all ranks, [iteration]: the time by the rule ``mean``; empty for other timings
+    # the mean duration over all ranks, [iteration]: the time by the rule ``mean``; empty for other
+    # timings
     mean_ns: Nanoseconds = field(default_factory=_nothing(0))
     slowest_rank: Nanoseconds  # the rank of the longest duration, [iteration]
-    # how far apart ranks of one clock start, the largest over clocks, [iteration]; empty if no clock has two ranks
+    # how far apart ranks of one clock start, the largest over clocks, [iteration]; empty if no
+    # clock has two ranks
     skew_ns: Nanoseconds = field(default_factory=_nothing(0))
-    # the longest time between GPU events, over all ranks, [iteration]; empty if a rank has no events
+    # the longest time between GPU events, over all ranks, [iteration]; empty if a rank has no
+    # events
     device_max_ns: Nanoseconds = field(default_factory=_nothing(0))
     round: NDArray[np.uint8]  # the number of the round of the iteration, from 1
     # of a training, the loss of the batch before the update, [iteration]; empty for other cases
@@ -186,10 +198,14 @@ class CaseTimes:
     step_differing: NDArray[np.int64] = field(default_factory=_nothing(0))
 
     @classmethod
-    def of_one(cls, seconds: float, ranks: int, *, one_clock: bool, round_number: int = 1) -> "CaseTimes":
+    def of_one(
+        cls, seconds: float, ranks: int, *, one_clock: bool, round_number: int = 1
+    ) -> "CaseTimes":
         """Return the times of one iteration, after which all ranks end at once; those of the first rank are kept."""
         end = np.full((1, ranks), max(1, round(seconds * 1e9)), np.int64)
-        times = cls.from_samples(np.zeros_like(end), end, one_clock=one_clock, limit=1, round_number=round_number)
+        times = cls.from_samples(
+            np.zeros_like(end), end, one_clock=one_clock, limit=1, round_number=round_number
+        )
         return replace(times, skew_ns=np.empty(0, np.int64))  # nothing was measured
 
     @classmethod
@@ -210,10 +226,11 @@ class CaseTimes:
     ) -> "CaseTimes":
         """Summarise the workers' times of a round, and keep the samples of a subset of all ranks.
 
-        Times are [iteration, rank], and those of a training step, ``event_ns``, [iteration, rank, event]. The workers
-        are the first ranks [all]; of starts at most ``limit`` are kept, those of every ``least_stride``-th rank or of
-        fewer. ``clocks`` has the number of the clock of each
-        rank [one for all, or one for each]; ``has_mean`` is whether the time is a mean over ranks.
+        Times are [iteration, rank], and those of a training step, ``event_ns``, [iteration, rank,
+        event]. The workers are the first ranks [all]; of starts at most ``limit`` are kept, those
+        of every ``least_stride``-th rank or of fewer. ``clocks`` has the number of the clock of
+        each rank [one for all, or one for each]; ``has_mean`` is whether the time is a mean over
+        ranks.
         """
         worker_starts, worker_ends = start_ns[:, :workers], end_ns[:, :workers]
         durations = worker_ends - worker_starts
@@ -230,12 +247,16 @@ class CaseTimes:
         of_ranks |= {name: values for name, values in optional.items() if values is not None}
         return cls(
             # a view would keep all samples in memory
-            kept=TimesOfRanks(**{name: values[:, ::stride].copy() for name, values in of_ranks.items()}),
+            kept=TimesOfRanks(
+                **{name: values[:, ::stride].copy() for name, values in of_ranks.items()}
+            ),
             rank_stride=stride,
             min_ns=durations.min(axis=1),
             median_ns=np.median(durations, axis=1).astype(np.int64),
             max_ns=durations.max(axis=1),
-            span_ns=worker_ends.max(axis=1) - worker_starts.min(axis=1) if one_clock else np.empty(0, np.int64),
+            span_ns=worker_ends.max(axis=1) - worker_starts.min(axis=1)
+            if one_clock
+            else np.empty(0, np.int64),
             mean_ns=mean_ns,
             slowest_rank=durations.argmax(axis=1).astype(np.int64),
             skew_ns=start_skew(start_ns, clocks),
@@ -302,14 +323,26 @@ class CaseTimes:
         """Return the times of all parts, one after the other, of the ranks that all of them keep."""
         stride = max(times.rank_stride for times in parts)
         values = {name: _join([getattr(times, name) for times in parts]) for name in PER_ITERATION}
-        kept = [part for times in parts for part in times.kept.parts_thinned(stride // times.rank_stride)]
+        kept = [
+            part
+            for times in parts
+            for part in times.kept.parts_thinned(stride // times.rank_stride)
+        ]
         return CaseTimes(rank_stride=stride, kept=JoinedTimes(tuple(kept)), **values)
 
 
 PER_ITERATION = (
-    "min_ns", "median_ns", "max_ns", "span_ns", "mean_ns", "slowest_rank", "skew_ns", "device_max_ns", "round",
+    "min_ns",
+    "median_ns",
+    "max_ns",
+    "span_ns",
+    "mean_ns",
+    "slowest_rank",
+    "skew_ns",
+    "device_max_ns",
+    "round",
     *OF_TRAINING,
-)  # fmt: skip
+)
 """The fields of ``CaseTimes`` with a value for each iteration."""
 
 
@@ -327,26 +360,34 @@ class SummaryRule:
         """Return the summary of some iterations.
 
         Args:
-            times_ns: start, end and device time of each iteration at each rank, [3, iteration, rank]; a device time is
-                -1 without a clock.
-            iterations: how many the round has so far, with these: the more, the fewer ranks are kept.
+            times_ns: start, end and device time of each iteration at each rank, [3, iteration,
+                rank]; a device time is -1 without a clock.
+            iterations: how many the round has so far, with these: the more, the fewer ranks are
+                kept.
         """
         start_ns, end_ns, device_ns = times_ns
         ranks = start_ns.shape[1]
         one_clock = self.clocks is not None and len(set(self.clocks)) == 1
         return CaseTimes.from_samples(
-            start_ns, end_ns, one_clock=one_clock, clocks=self.clocks, workers=self.workers,
-            limit=self.limit, least_stride=stride_within(self.limit, iterations, ranks), round_number=self.number,
-            device_ns=device_ns if (device_ns >= 0).all() else None, has_mean=self.has_mean,
-        )  # fmt: skip
+            start_ns,
+            end_ns,
+            one_clock=one_clock,
+            clocks=self.clocks,
+            workers=self.workers,
+            limit=self.limit,
+            least_stride=stride_within(self.limit, iterations, ranks),
+            round_number=self.number,
+            device_ns=device_ns if (device_ns >= 0).all() else None,
+            has_mean=self.has_mean,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class StageProgram:
     """What the ranks of a pipeline stage run."""
 
-    # of each operation ``label``, ``collective``, ``axis``, ``bytes`` and ``phase``, in order of start; ``receives`` if
-    # it is the receipt of a message
+    # of each operation ``label``, ``collective``, ``axis``, ``bytes`` and ``phase``, in order of
+    # start; ``receives`` if it is the receipt of a message
     operations: tuple[Mapping[str, Any], ...]
     phases: tuple[str, ...]  # the phase of each computation, in order
     # the number of computations that are to be products of matrices, and are too small for one

@@ -1,9 +1,9 @@
 """The seals that this user's commands have checked: while a file is unchanged, its bytes are not read again for it.
 
-A line of ``~/.cache/hpccoll/seals`` (``XDG_CACHE_HOME``) is a digest of the path of a file and what changes with it:
-device, inode, size, and the times of its content and of its entry. A damaged line is the digest of no file, so that
-nothing worse follows than another check. Appends of several processes need no lock: a line is shorter than what systems
-append as a whole.
+A line of ``~/.cache/hpccoll/seals`` (``XDG_CACHE_HOME``) is a digest of the path of a file and what
+changes with it: device, inode, size, and the times of its content and of its entry. A damaged line
+is the digest of no file, so that nothing worse follows than another check. Appends of several
+processes need no lock: a line is shorter than what systems append as a whole.
 """
 
 import hashlib
@@ -29,7 +29,9 @@ def content_state(found: os.stat_result) -> tuple[int, ...]:
 def seal_key(path: Path, found: os.stat_result) -> str:
     """Return the digest that stands for a file in its present state."""
     state = *content_state(found), found.st_ctime_ns
-    return hashlib.sha256(f"{os.path.realpath(path)}\0{state}".encode(errors="surrogateescape")).hexdigest()
+    return hashlib.sha256(
+        f"{os.path.realpath(path)}\0{state}".encode(errors="surrogateescape")
+    ).hexdigest()
 
 
 def is_checked(key: str) -> bool:
@@ -87,9 +89,14 @@ def _open(file: Path, flags: int) -> IO[bytes]:
     """Open a file of this user.
 
     Raises:
-        OSError: if it cannot be opened, is a link, or belongs to somebody else, who could name files as checked.
+        OSError: if it cannot be opened, is a link, or belongs to somebody else, who could name
+            files as checked.
     """
-    opened = os.fdopen(os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600), "rb+", buffering=0)
+    opened = os.fdopen(
+        os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600),
+        "rb+",
+        buffering=0,
+    )
     if os.fstat(opened.fileno()).st_uid != os.geteuid():
         opened.close()
         raise PermissionError(f"{file} belongs to another user")

@@ -1,11 +1,13 @@
 """JSON lines with checksums: a file of JSON objects, one per line, each with its own checksum.
 
-A line is ``{"sha256": "0123456789abcdef", ...}``: the first 16 digits of the SHA-256 of the bytes that follow them, and
-then the record itself. If a crash truncates a line or a disk flips a bit of it, only that line is damaged, and the
-reader detects it. Each line begins with a newline, so that a truncated line does not damage the next one.
+A line is ``{"sha256": "0123456789abcdef", ...}``: the first 16 digits of the SHA-256 of the bytes
+that follow them, and then the record itself. If a crash truncates a line or a disk flips a bit of
+it, only that line is damaged, and the reader detects it. Each line begins with a newline, so that a
+truncated line does not damage the next one.
 
-The lines of a journal also form a chain: each holds the checksum of the line before it, and the first line, of a fixed
-length, the number of the others. So the reader detects lines that are missing, repeated or in another order.
+The lines of a journal also form a chain: each holds the checksum of the line before it, and the
+first line, of a fixed length, the number of the others. So the reader detects lines that are
+missing, repeated or in another order.
 """
 
 import hashlib
@@ -39,7 +41,8 @@ class Line(NamedTuple):
     """A line of a file of records."""
 
     number: int  # the line number, from 1
-    record: dict[str, Any] | None  # the object of the line without its checksums; None if the line is damaged
+    # the object of the line without its checksums; None if the line is damaged
+    record: dict[str, Any] | None
     truncated: bool = False  # True if the end of the line is missing, as after a kill
     checksum: str = ""  # the checksum of the line; empty if the line is damaged
     after: str = ""  # the checksum of the line before it in its chain; empty if the line is in none
@@ -62,7 +65,9 @@ class ChainEnd(NamedTuple):
         end, lines = self, []
         for record in records:
             lines.append(encode_line({"after": end.checksum, **record}))
-            end = ChainEnd(lines[-1][len(b"\n" + _LINE_PREFIX) :][:_DIGEST_DIGITS].decode(), end.lines + 1)
+            end = ChainEnd(
+                lines[-1][len(b"\n" + _LINE_PREFIX) :][:_DIGEST_DIGITS].decode(), end.lines + 1
+            )
         return b"".join(lines), end
 
 
@@ -112,7 +117,9 @@ def _split_records(text: bytes) -> Iterator[tuple[int, bytes]]:
 
 def starts_with_key(line: bytes, key: str) -> bool:
     """Return True if the bytes of a line of a chain, perhaps truncated or damaged, begin a record with this key."""
-    return line[_BODY_OFFSET + len(_AFTER_PREFIX) + _DIGEST_DIGITS :].startswith(f'", "{key}"'.encode())
+    return line[_BODY_OFFSET + len(_AFTER_PREFIX) + _DIGEST_DIGITS :].startswith(
+        f'", "{key}"'.encode()
+    )
 
 
 def parse_line(text: bytes, number: int = 0, offset: int = 0) -> Line:
@@ -128,7 +135,9 @@ def parse_line(text: bytes, number: int = 0, offset: int = 0) -> Line:
     except (ValueError, RecursionError):
         return damaged
     record.pop("sha256")
-    return Line(number, record, checksum=checksum.decode(), after=str(record.pop("after", "")), place=place)
+    return Line(
+        number, record, checksum=checksum.decode(), after=str(record.pop("after", "")), place=place
+    )
 
 
 def _digest(body: bytes) -> bytes:

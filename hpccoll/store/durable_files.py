@@ -88,7 +88,9 @@ class UnfinishedFile:
     def __init__(self, path: Path) -> None:
         with suppress(FileNotFoundError):
             if stat.S_IFMT(path.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFLNK):
-                raise FileExistsError(errno.EEXIST, "it exists and is not a regular file", str(path))
+                raise FileExistsError(
+                    errno.EEXIST, "it exists and is not a regular file", str(path)
+                )
         self.path, self._final = path.with_name(f".{path.name}.{secrets.token_hex(8)}"), path
         os.close(_create(self.path))
 

@@ -7,16 +7,21 @@ from typing import Any
 from hpccoll.store.raw_results import Attempt, Outcome
 
 HARDWARE_SLOWDOWN = 0x8
-CLOCK_EVENTS = {0x20: "software thermal slowdown", 0x40: "hardware thermal slowdown", 0x80: "power brake"}
-"""Bits of nvmlClocksEventReasons (nvml.h of CUDA 12 and 13) that weaken a result. HARDWARE_SLOWDOWN is set with the
-last two.
+CLOCK_EVENTS = {
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+"""Bits of nvmlClocksEventReasons (nvml.h of CUDA 12 and 13) that weaken a result. HARDWARE_SLOWDOWN
+is set with the last two.
 
-A power cap (0x4) is not among them: a GPU at full load reaches its power limit, and its clock shows what that costs.
+A power cap (0x4) is not among them: a GPU at full load reaches its power limit, and its clock shows
+what that costs.
 """
 
 LIMITS = {"gpu_power_limit_s": "power", "gpu_thermal_s": "heat", "gpu_sync_boost_s": "sync boost"}
-"""What lowers the clock of a GPU, by the column of the time for which it did. The power limit is not a fault, but a
-round in which it lowered the clock is slower than others."""
+"""What lowers the clock of a GPU, by the column of the time for which it did. The power limit is
+not a fault, but a round in which it lowered the clock is slower than others."""
 
 CLOCK_SHARE = 0.05
 """The part of the median clock of all GPUs by which a low clock differs; the steps of a clock are below 1 %."""
@@ -41,7 +46,11 @@ def lowered_round(number: int, activities: Iterable[Mapping[str, float]]) -> str
     ``activities`` are those of the GPUs of all ranks in that round (``GpuMonitor.activity``).
     """
     of_ranks = [*activities]
-    limits = [name for column, name in LIMITS.items() if any(activity.get(column) for activity in of_ranks)]
+    limits = [
+        name
+        for column, name in LIMITS.items()
+        if any(activity.get(column) for activity in of_ranks)
+    ]
     if not limits:
         return None
     return f"{number}: {', '.join(limits)}"

@@ -13,9 +13,21 @@ from hpccoll.common.records import from_builtins
 from hpccoll.store.case_times import TimesOfRanks
 from hpccoll.store.checked_seals import content_state
 from hpccoll.store.hdf5_attempt import AttemptWriter, StoredCase, read_attempt, read_rank_times
-from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_plausible
+from hpccoll.store.plausibility import (
+    ImplausibleError,
+    OutcomeCheck,
+    check_attempt,
+    check_plausible,
+)
 from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
-from hpccoll.store.sealed_file import RAW, OpenElsewhereError, SealedWriter, create_text, open_sealed, stored_object
+from hpccoll.store.sealed_file import (
+    RAW,
+    OpenElsewhereError,
+    SealedWriter,
+    create_text,
+    open_sealed,
+    stored_object,
+)
 
 _ATTEMPT_PREFIX = "attempt_"
 
@@ -33,7 +45,11 @@ class RawFileWriter:
     """
 
     def __init__(self, path: Path, job: Job, iterations: int | None = None) -> None:
-        self._file, self._check, self._iterations = SealedWriter(path, RAW), OutcomeCheck(job), iterations
+        self._file, self._check, self._iterations = (
+            SealedWriter(path, RAW),
+            OutcomeCheck(job),
+            iterations,
+        )
         self._attempts: dict[int, AttemptWriter] = {}
         self._written: dict[tuple[int, int], Outcome] = {}
 
@@ -47,12 +63,16 @@ class RawFileWriter:
         place = attempt.number, number
         if self._written.get(place) is outcome:
             return
-        in_memory = outcome if outcome.times is None else replace(outcome, times=outcome.times.in_memory())
+        in_memory = (
+            outcome if outcome.times is None else replace(outcome, times=outcome.times.in_memory())
+        )
         self._check(attempt, in_memory)
         writer = self._attempts.get(attempt.number)
         if writer is None:
             group = self._file.root.create_group(f"{_ATTEMPT_PREFIX}{attempt.number}")
-            writer = self._attempts[attempt.number] = AttemptWriter(group, attempt, self._iterations)
+            writer = self._attempts[attempt.number] = AttemptWriter(
+                group, attempt, self._iterations
+            )
         writer.write(number, in_memory)
         self._file.check_disk()
         self._written[place] = outcome
@@ -79,7 +99,9 @@ class RawFileWriter:
         )
         if raw.failures:
             records = [json.dumps(asdict(failure)) for failure in raw.failures]
-            dataset = create_text(root, "failures", records, "JSON: the failure notes of ranks whose attempt ended")
+            dataset = create_text(
+                root, "failures", records, "JSON: the failure notes of ranks whose attempt ended"
+            )
             dataset.make_scale("failure")
         self._file.finish()
 
@@ -121,14 +143,17 @@ def check_replaceable(path: Path, content: str, is_ours: Callable[[Attempt], boo
     except BadInputError:
         replaceable = False
     if not replaceable:
-        raise BadInputError("--out", str(path), f"a new file, or one of {content}: it holds something else")
+        raise BadInputError(
+            "--out", str(path), f"a new file, or one of {content}: it holds something else"
+        )
 
 
 def read_raw_file(path: Path, case_ids: Collection[str] | None = None) -> RawResults:
     """Read a raw file, or only the outcomes of some cases of one that was read before.
 
     Raises:
-        BadInputError: if the file cannot be read, or its content differs from what was written or is implausible.
+        BadInputError: if the file cannot be read, or its content differs from what was written or
+            is implausible.
     """
     with open_sealed(path, RAW) as file:
         job_json = str(file.attrs["job_json"])
@@ -142,7 +167,9 @@ def read_raw_file(path: Path, case_ids: Collection[str] | None = None) -> RawRes
                 load = partial(_load, path, state, name)
                 attempts.append(read_attempt(stored_object(file, name, size), size, load, case_ids))
         raw = RawResults(
-            path=path, job=Job.from_json(job_json), attempts=sorted(attempts, key=lambda pair: pair[0].number)
+            path=path,
+            job=Job.from_json(job_json),
+            attempts=sorted(attempts, key=lambda pair: pair[0].number),
         )
         if "failures" in file:
             records = stored_object(file, "failures", size).asstr()[:]
@@ -153,17 +180,24 @@ def read_raw_file(path: Path, case_ids: Collection[str] | None = None) -> RawRes
 
 
 def _load(
-    path: Path, state: tuple[int, ...], attempt: str, stored: StoredCase, check: Callable[[TimesOfRanks], None]
+    path: Path,
+    state: tuple[int, ...],
+    attempt: str,
+    stored: StoredCase,
+    check: Callable[[TimesOfRanks], None],
 ) -> TimesOfRanks:
     """Read the times of the ranks of a case of a file, whose state was this when it was opened.
 
     Raises:
-        BadInputError: if the file cannot be read or has changed since, or if the times are implausible.
+        BadInputError: if the file cannot be read or has changed since, or if the times are
+            implausible.
     """
     with open_sealed(path, RAW) as file:
         found = path.stat()
         if content_state(found) != state:
-            raise UnusableError("path", f"{format_value(str(path))} has changed since it was opened; open it again")
+            raise UnusableError(
+                "path", f"{format_value(str(path))} has changed since it was opened; open it again"
+            )
         times = read_rank_times(stored_object(file, attempt, found.st_size), found.st_size, stored)
         check(times)
         return times

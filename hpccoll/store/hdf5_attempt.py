@@ -18,18 +18,28 @@ from hpccoll.store.plausibility import ImplausibleError, check_rank_times
 from hpccoll.store.rank_values import RankValues
 from hpccoll.store.raw_results import Attempt, Outcome, RankLocation
 from hpccoll.store.schema import COLUMNS, RANK_RESULT_COLUMNS, RESULT_COLUMNS, Column
-from hpccoll.store.sealed_file import COMPRESSION, attach_scales, create_scales, create_text, stored_object
+from hpccoll.store.sealed_file import (
+    COMPRESSION,
+    attach_scales,
+    create_scales,
+    create_text,
+    stored_object,
+)
 
 _OF_CASES = tuple(column for column in COLUMNS if len(column.dims) > 1)
 """The columns with an entry for each case, of several values."""
 _PER_ITERATION = tuple(column for column in _OF_CASES if column.dims == ("case", "iteration"))
 _PER_RANK_OR_NODE = tuple(column for column in _OF_CASES if "iteration" not in column.dims)
 _ATTEMPT_ATTRIBUTES = tuple(
-    field.name for field in fields(Attempt) if field.name not in ("places", "ports", "provenance", "evidence")
+    field.name
+    for field in fields(Attempt)
+    if field.name not in ("places", "ports", "provenance", "evidence")
 )
 _SUMMARIES = frozenset({"skew_ns", "device_max_ns"})
 """The columns that follow from the times of the ranks, where a file of an earlier release lacks them."""
-_NOT_IN_OLDER_FILES = {column.name for column in (*RESULT_COLUMNS, *RANK_RESULT_COLUMNS)}.union(OF_TRAINING, _SUMMARIES)
+_NOT_IN_OLDER_FILES = {column.name for column in (*RESULT_COLUMNS, *RANK_RESULT_COLUMNS)}.union(
+    OF_TRAINING, _SUMMARIES
+)
 """The columns that a file may lack: those of results, which later releases add; their entries are then absent."""
 _GROWING = frozenset({"case", "iteration", "event"})
 """The dimensions whose size is known when all cases are written."""
@@ -44,8 +54,8 @@ CHUNK_ITERATIONS = 32, 256
 MAX_CHUNK_RANKS = 1 << 10
 """The most ranks of a chunk: the chunks of ranks that are not kept are not stored."""
 PACKED = "kept_ranks_first"
-"""The attribute of groups where entry k along ``rank`` has the times of the k-th rank that is kept; in files of earlier
-releases it has those of rank k."""
+"""The attribute of groups where entry k along ``rank`` has the times of the k-th rank that is kept;
+in files of earlier releases it has those of rank k."""
 
 
 class AttemptWriter:
@@ -54,7 +64,8 @@ class AttemptWriter:
     Args:
         group: the group.
         attempt: the attempt; what is known of it only in the end may be missing.
-        iterations: how many iterations of a case are in one chunk [those of the first case, within CHUNK_ITERATIONS].
+        iterations: how many iterations of a case are in one chunk [those of the first case, within
+            CHUNK_ITERATIONS].
     """
 
     def __init__(self, group: Any, attempt: Attempt, iterations: int | None = None) -> None:
@@ -78,7 +89,8 @@ class AttemptWriter:
         self._grow("iteration", values_by_name["iterations"])
         for column in _OF_CASES:
             values = _to_array(column, values_by_name.get(column.name, ()))
-            if not values.size:  # counters, a common clock, GPU events: what a case lacks stays absent
+            # counters, a common clock, GPU events: what a case lacks stays absent
+            if not values.size:
                 continue
             if "event" in column.dims:
                 self._grow("event", values.shape[-1])
@@ -129,7 +141,10 @@ class AttemptWriter:
         shape = self._shape(column)
         dataset = self._datasets.get(column.name)
         if dataset is None:
-            longest = tuple(None if dimension in _GROWING else self._fixed[dimension] for dimension in column.dims)
+            longest = tuple(
+                None if dimension in _GROWING else self._fixed[dimension]
+                for dimension in column.dims
+            )
             dataset = _create_dataset(
                 self._group,
                 column,
@@ -327,7 +342,9 @@ def _checked_dataset(group: Any, column: Column, shape: tuple[int, ...], file_by
     return dataset
 
 
-def read_rank_times(group: Any, file_bytes: int, stored: StoredCase, names: Collection[str] = PER_RANK) -> TimesOfRanks:
+def read_rank_times(
+    group: Any, file_bytes: int, stored: StoredCase, names: Collection[str] = PER_RANK
+) -> TimesOfRanks:
     """Read the times of the ranks of a case, or only those with these ``names``."""
     kept_ranks = math.ceil(len(group["rank"]) / stored.rank_stride)
     kept = slice(kept_ranks)
@@ -403,7 +420,9 @@ class CaseValues:
 
 
 _NAMES_OF_SCALARS = frozenset(column.name for column in COLUMNS if column.dims == ("case",))
-_SCALARS_OF_OUTCOME = tuple(field.name for field in fields(Outcome) if field.name in _NAMES_OF_SCALARS)
+_SCALARS_OF_OUTCOME = tuple(
+    field.name for field in fields(Outcome) if field.name in _NAMES_OF_SCALARS
+)
 _SCALARS_OF_CASE = tuple(field.name for field in fields(Case) if field.name in _NAMES_OF_SCALARS)
 
 
@@ -455,7 +474,9 @@ def _values_or_empty(column: Column, values: NDArray[Any]) -> list[Any]:
     return list(known.tolist())
 
 
-def _read_times(columns: Mapping[str, Any], number: int, scalars: Mapping[str, Sequence[Any]]) -> CaseTimes | None:
+def _read_times(
+    columns: Mapping[str, Any], number: int, scalars: Mapping[str, Sequence[Any]]
+) -> CaseTimes | None:
     """Return the times of a case without those of its ranks; None if it was not timed."""
     n = scalars["iterations"][number]
     if not n:

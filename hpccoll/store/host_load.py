@@ -46,7 +46,11 @@ def busy_hosts(provenance: Mapping[str, Any]) -> list[HostLoad]:
 
 def _recorded_loads(provenance: Mapping[str, Any]) -> list[HostLoad]:
     try:
-        return [HostLoad.from_json(fields) for fields in provenance.get(HOST_LOAD) or () if "other_cores" in fields]
+        return [
+            HostLoad.from_json(fields)
+            for fields in provenance.get(HOST_LOAD) or ()
+            if "other_cores" in fields
+        ]
     except (KeyError, TypeError, ValueError, AttributeError):
         return []
 
@@ -66,15 +70,23 @@ def describe_load(provenance: Mapping[str, Any]) -> str:
 def describe_busy(hosts: Iterable[HostLoad]) -> str:
     """Return what else used some hosts, in words: the most of each kind."""
     hosts = list(hosts)
-    others = max((load for load in hosts if load.used_by_others), key=lambda load: load.other_cores, default=None)
-    stolen = max((load for load in hosts if load.was_stolen), key=lambda load: load.stolen, default=None)
+    others = max(
+        (load for load in hosts if load.used_by_others),
+        key=lambda load: load.other_cores,
+        default=None,
+    )
+    stolen = max(
+        (load for load in hosts if load.was_stolen), key=lambda load: load.stolen, default=None
+    )
     parts = []
     if others:
         names = ", ".join(f"{name} {cores:.2f}" for name, cores in [*others.busiest.items()][:3])
         named = f" ({names})" if names else ""
         parts.append(f"other processes used {others.other_cores:.2f} cores{_on(others)}{named}")
     if stolen:
-        parts.append(f"{100 * stolen.stolen:.1f} % of the CPU time{_on(stolen)} went to other virtual machines")
+        parts.append(
+            f"{100 * stolen.stolen:.1f} % of the CPU time{_on(stolen)} went to other virtual machines"
+        )
     return "; ".join(parts)
 
 

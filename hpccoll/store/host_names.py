@@ -11,8 +11,8 @@ Labels = tuple[str, ...]
 def canonical_hosts(names: Iterable[str]) -> dict[str, str]:
     """Return one name for each host: names are of one host if they differ in case, or one of them lacks a domain.
 
-    Slurm's names of nodes usually lack the domain that the host's own name may have. A name that lacks the domain of
-    several hosts is a host of its own, because it may be any of them.
+    Slurm's names of nodes usually lack the domain that the host's own name may have. A name that
+    lacks the domain of several hosts is a host of its own, because it may be any of them.
 
     Args:
         names: the names to compare.
@@ -36,7 +36,9 @@ def canonical_hosts(names: Iterable[str]) -> dict[str, str]:
 
 def host_order(name: str) -> list[tuple[int, str]]:
     """Return the sort key of a host, or of another name with numbers: n2 precedes n10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", name)]
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", name)
+    ]
 
 
 def jobs_and_hosts(launches: Iterable[tuple[str, frozenset[str]]]) -> str:
@@ -51,7 +53,8 @@ def host_ranges(hosts: Iterable[str]) -> str:
         first, dot, domain = host.partition(".")
         name = first.rstrip("0123456789")
         digits = first[len(name) :]
-        by_name[name, len(digits), dot + domain].append(digits)  # node01 and node1 are different hosts
+        # node01 and node1 are different hosts
+        by_name[name, len(digits), dot + domain].append(digits)
     return ", ".join(
         f"{name}{run}{domain}"
         for (name, _, domain), digits in sorted(by_name.items())

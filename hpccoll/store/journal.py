@@ -1,11 +1,13 @@
 """The journal of a job: one record per event, each on disk before the next round of a case begins.
 
-``NAME.h5.journal`` lies next to the raw file ``NAME.h5`` until that is complete. The workflow does not declare it; the
-next attempt resumes from it. Each line has its own checksum and that of the line before it (checksummed_lines.py):
-damaged, missing, repeated and moved lines are reported, and what was lost is measured again.
+``NAME.h5.journal`` lies next to the raw file ``NAME.h5`` until that is complete. The workflow does
+not declare it; the next attempt resumes from it. Each line has its own checksum and that of the
+line before it (checksummed_lines.py): damaged, missing, repeated and moved lines are reported, and
+what was lost is measured again.
 
-Only rank 0 writes the journal, because not every file system keeps appends from several nodes whole. Ranks that fail
-write their failure notes to files of their own (``NAME.h5.failure-3``), also as JSON lines.
+Only rank 0 writes the journal, because not every file system keeps appends from several nodes
+whole. Ranks that fail write their failure notes to files of their own (``NAME.h5.failure-3``), also
+as JSON lines.
 """
 
 import dataclasses
@@ -35,7 +37,13 @@ from hpccoll.store.durable_files import (
     write_new,
 )
 from hpccoll.store.job_identity import check_same_job
-from hpccoll.store.journal_records import COPIES, JournalBytes, JournalRecord, all_records, read_records
+from hpccoll.store.journal_records import (
+    COPIES,
+    JournalBytes,
+    JournalRecord,
+    all_records,
+    read_records,
+)
 from hpccoll.store.plausibility import check_rank_times
 from hpccoll.store.raw_results import Attempt, Failure, Outcome, RawResults
 
@@ -44,7 +52,8 @@ SYNC_S = 1.0
 
 
 def journal_path(raw_file: Path) -> Path:
-    return raw_file.parent / f"{raw_file.name}.journal"  # a directory has no name: it is refused later
+    # a directory has no name: it is refused later
+    return raw_file.parent / f"{raw_file.name}.journal"
 
 
 def interrupted_marker_path(raw_file: Path) -> Path:
@@ -59,15 +68,21 @@ class Journal:
         """Open or create the journal; a new journal starts with the content of an ``earlier``, partial raw file.
 
         Raises:
-            BadInputError: if it cannot be written, belongs to another job, or another process writes it.
+            BadInputError: if it cannot be written, belongs to another job, or another process
+                writes it.
         """
-        self.raw_file, self.path, self._reserve = raw_file, journal_path(raw_file), _reserve_path(raw_file)
+        self.raw_file, self.path, self._reserve = (
+            raw_file,
+            journal_path(raw_file),
+            _reserve_path(raw_file),
+        )
         self._synced_s = -SYNC_S  # when records were last on disk, all of them
         with writing(raw_file), ExitStack() as on_error:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._file = on_error.enter_context(_open_locked(self.path, raw_file))
             if not os.fstat(self._file.fileno()).st_size:
-                with self._file, replacing_file(self.path) as unfinished:  # locked before it gets its name
+                # locked before it gets its name
+                with self._file, replacing_file(self.path) as unfinished:
                     self._file = on_error.enter_context(_open_locked(unfinished, raw_file))
                     self._write_all(job, earlier)
             interrupted_marker_path(raw_file).unlink(missing_ok=True)
@@ -93,14 +108,15 @@ class Journal:
     def _append(self, *records: JournalRecord) -> RecordPlace:
         """Append records, and then write the number of records into the first line, unless that is missing.
 
-        They outlive this process at once, and a crash of the host once the next record comes SYNC_S after the last one
-        that was waited for: a disk may take as long as several small cases.
+        They outlive this process at once, and a crash of the host once the next record comes SYNC_S
+        after the last one that was waited for: a disk may take as long as several small cases.
 
         Returns:
             Where they are in the file.
         """
         lines, end = self._end.encode(record.encode() for record in records)
-        place = RecordPlace(os.fstat(self._file.fileno()).st_size + 1, len(lines) - 1)  # behind the newline
+        # behind the newline
+        place = RecordPlace(os.fstat(self._file.fileno()).st_size + 1, len(lines) - 1)
         is_due = time.monotonic() >= self._synced_s + SYNC_S
         append_bytes(self.path, lines, sync=is_due)
         if is_due:
@@ -128,7 +144,10 @@ class Journal:
         place = self._append(JournalRecord(outcome=outcome, number=attempt.number))
         if outcome.times is not None:
             check = partial(
-                check_rank_times, times=outcome.times.of_no_rank(), program=outcome.program, attempt=attempt
+                check_rank_times,
+                times=outcome.times.of_no_rank(),
+                program=outcome.program,
+                attempt=attempt,
             )
             kept = self._bytes.stored(place, self._end.checksum, check)
             outcome = replace(outcome, times=replace(outcome.times, kept=kept))
@@ -136,7 +155,9 @@ class Journal:
 
     def end(self, reason: str, rank: int = 0) -> None:
         """Record why this attempt ends before its last case, and the rank at fault; rank 0 if it was interrupted."""
-        failure = Failure(case_id="", rank=rank, message=reason, attempt=self.raw.attempts[-1][0].number)
+        failure = Failure(
+            case_id="", rank=rank, message=reason, attempt=self.raw.attempts[-1][0].number
+        )
         self._append(JournalRecord(failure=failure))
         self.raw.failures.append(failure)
         if self.raw.interrupted:
@@ -205,7 +226,12 @@ def remove_failure_notes(raw_file: Path, author: str = "*") -> None:
 def read_failure_notes(raw_file: Path) -> list[Failure]:
     """Return the failure notes of ranks and the launcher; damaged lines are ignored, because notes only explain."""
     failures = []
-    for line in (line for path in sorted(_failure_notes(raw_file)) if path.is_file() for line in read_json_lines(path)):
+    for line in (
+        line
+        for path in sorted(_failure_notes(raw_file))
+        if path.is_file()
+        for line in read_json_lines(path)
+    ):
         with suppress(ValueError):
             failures.append(from_builtins(line.record, Failure))
     return failures
@@ -220,7 +246,8 @@ def read_journal(path: Path, *, is_writer: bool = False) -> RawResults:
     """Read a journal, which this process may write; ``damage`` of the result lists its damaged lines.
 
     Raises:
-        BadInputError: if the file is not a journal, is of schema 1, or both records of its job are damaged.
+        BadInputError: if the file is not a journal, is of schema 1, or both records of its job are
+            damaged.
     """
     return _read(path, JournalBytes(path), is_writer=is_writer)[0]
 

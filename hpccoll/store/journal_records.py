@@ -20,8 +20,20 @@ from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.common.files import open_regular
 from hpccoll.common.records import from_builtins, outdated, to_builtins
 from hpccoll.store.case_times import PER_RANK, StoredTimes, TimesOfRanks
-from hpccoll.store.checksummed_lines import ChainEnd, JsonObject, Line, RecordPlace, parse_line, read_json_lines
-from hpccoll.store.plausibility import ImplausibleError, OutcomeCheck, check_attempt, check_rank_times
+from hpccoll.store.checksummed_lines import (
+    ChainEnd,
+    JsonObject,
+    Line,
+    RecordPlace,
+    parse_line,
+    read_json_lines,
+)
+from hpccoll.store.plausibility import (
+    ImplausibleError,
+    OutcomeCheck,
+    check_attempt,
+    check_rank_times,
+)
 from hpccoll.store.raw_results import Attempt, DamagedLine, Failure, Outcome, RawResults
 from hpccoll.store.schema import VERSION
 
@@ -36,7 +48,8 @@ class JournalRecord:
     attempt: Attempt | None = None  # a new attempt
     start: str | None = None  # the id of a case that starts
     outcome: Outcome | None = None  # the outcome of a case in a round of the attempt ``number``
-    provenance: Mapping[str, Any] | None = None  # what is known of the attempt ``number`` only at its end
+    # what is known of the attempt ``number`` only at its end
+    provenance: Mapping[str, Any] | None = None
     number: int | None = None  # the attempt of an outcome or of provenance
     failure: Failure | None = None  # why a case failed or an attempt ended
 
@@ -44,8 +57,12 @@ class JournalRecord:
         """Return the record as JSON, without absent fields; the times of ranks are among those of their case."""
         record = self
         if self.outcome is not None and self.outcome.times is not None:
-            record = replace(self, outcome=replace(self.outcome, times=self.outcome.times.in_memory()))
-        values = {name: value for name, value in to_builtins(record, _pack).items() if value is not None}
+            record = replace(
+                self, outcome=replace(self.outcome, times=self.outcome.times.in_memory())
+            )
+        values = {
+            name: value for name, value in to_builtins(record, _pack).items() if value is not None
+        }
         times = values.get("outcome", {}).get("times")
         if times:
             times |= times.pop("kept")
@@ -55,7 +72,8 @@ class JournalRecord:
 class JournalBytes:
     """The bytes of a journal, by which the times of ranks are read when they are asked for.
 
-    With ``stays_open``, as in the process that writes it, they can also be read after the journal was removed.
+    With ``stays_open``, as in the process that writes it, they can also be read after the journal
+    was removed.
     """
 
     def __init__(self, path: Path, *, stays_open: bool = False) -> None:
@@ -65,11 +83,15 @@ class JournalBytes:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             weakref.finalize(self, os.close, self._descriptor)
 
-    def stored(self, place: RecordPlace, checksum: str, check: Callable[[TimesOfRanks], None]) -> StoredTimes:
+    def stored(
+        self, place: RecordPlace, checksum: str, check: Callable[[TimesOfRanks], None]
+    ) -> StoredTimes:
         """Return the times of the ranks in the outcome at ``place``, to be checked when they are read."""
         return StoredTimes(partial(self._load, place, checksum, check))
 
-    def _load(self, place: RecordPlace, checksum: str, check: Callable[[TimesOfRanks], None]) -> TimesOfRanks:
+    def _load(
+        self, place: RecordPlace, checksum: str, check: Callable[[TimesOfRanks], None]
+    ) -> TimesOfRanks:
         """Read them.
 
         Raises:
@@ -84,7 +106,9 @@ class JournalBytes:
             check(times)
         except (OSError, *_UNREADABLE) as error:
             why = f"it has changed since it was opened, or is damaged ({error}); open it again"
-            raise UnusableError("path", f"{format_value(str(self._path))} cannot be read: {why}") from None
+            raise UnusableError(
+                "path", f"{format_value(str(self._path))} cannot be read: {why}"
+            ) from None
         return times
 
     def _read(self, place: RecordPlace) -> bytes:
@@ -116,20 +140,24 @@ def all_records(job: Job, earlier: RawResults | None) -> Iterator[JournalRecord]
     yield from (JournalRecord(start=case_id) for case_id in (earlier.started if earlier else ()))
 
 
-def read_records(path: Path, source: JournalBytes, *, is_running: bool) -> tuple[RawResults, ChainEnd]:
+def read_records(
+    path: Path, source: JournalBytes, *, is_running: bool
+) -> tuple[RawResults, ChainEnd]:
     """Read the records of a journal; ``damage`` of the result lists its damaged, missing and moved lines.
 
     Args:
         path: the path of the journal.
         source: reads the times of ranks, which stay in the journal until then.
-        is_running: True if a process is writing the journal, whose first and last line may then be incomplete.
+        is_running: True if a process is writing the journal, whose first and last line may then be
+            incomplete.
 
     Returns:
         The results, and the end of the chain, where the next record follows.
 
     Raises:
         OSError: if the file cannot be read.
-        BadInputError: if the file is not a journal, is of schema 1, or both records of its job are damaged.
+        BadInputError: if the file is not a journal, is of schema 1, or both records of its job are
+            damaged.
     """
     lines = read_json_lines(path)
     before: list[Line] = []
@@ -149,7 +177,8 @@ def read_records(path: Path, source: JournalBytes, *, is_running: bool) -> tuple
     else:
         remedy = "to measure its job anew, move it away"
         raise UnusableError(
-            "path", f"{format_value(str(path))} is not a journal of hpccoll that names its job: {why}; {remedy}"
+            "path",
+            f"{format_value(str(path))} is not a journal of hpccoll that names its job: {why}; {remedy}",
         )
     for line in chain(before, lines):
         reader.read(line)
@@ -158,7 +187,9 @@ def read_records(path: Path, source: JournalBytes, *, is_running: bool) -> tuple
     if is_running and line.truncated:
         reader.truncated.pop()
     if reader.truncated:
-        raw.notes.append(f"as by a kill, lines were cut short: {', '.join(map(str, reader.truncated[:9]))}")
+        raw.notes.append(
+            f"as by a kill, lines were cut short: {', '.join(map(str, reader.truncated[:9]))}"
+        )
     return raw, reader.end()
 
 
@@ -170,11 +201,23 @@ def _decode(line: Line) -> JournalRecord:
     times = (values.get("outcome") or {}).get("times")
     if times:
         summary = {name: value for name, value in times.items() if name not in PER_RANK}
-        values = {**values, "outcome": {**values["outcome"], "times": {**summary, "kept": TimesOfRanks()}}}
+        values = {
+            **values,
+            "outcome": {**values["outcome"], "times": {**summary, "kept": TimesOfRanks()}},
+        }
     return from_builtins(values, JournalRecord, decode=_unpack)
 
 
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, MemoryError, zlib.error)
+_UNREADABLE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    OverflowError,
+    MemoryError,
+    zlib.error,
+)
 """The exceptions that decoding of a wrong record raises."""
 
 
@@ -203,7 +246,9 @@ class _JournalReader:
         if self._written < 0 and not self.raw.is_running:
             self._lose("its first line, which has the number of the others, is missing or damaged")
         elif found < self._written:
-            self._lose(f"{self._written - found} of the {self._written} lines that were written are missing")
+            self._lose(
+                f"{self._written - found} of the {self._written} lines that were written are missing"
+            )
         return ChainEnd(self._last, max(found, self._written))
 
     def read(self, line: Line) -> None:
@@ -214,7 +259,9 @@ class _JournalReader:
         if line.record and "lines" in line.record:
             self._written = int(line.record["lines"])
             if line.number > 1:
-                self._lose(f"line {line.number} belongs at the beginning: lines are repeated or in another order")
+                self._lose(
+                    f"line {line.number} belongs at the beginning: lines are repeated or in another order"
+                )
             return
         if line.checksum in self._numbers:
             self._lose(f"line {line.number} repeats line {self._numbers[line.checksum]}")
@@ -231,7 +278,8 @@ class _JournalReader:
     def _add(self, record: JournalRecord, line: Line) -> None:
         if record.attempt is not None:
             check_attempt(record.attempt)
-            if record.attempt.number not in (known.number for known, _ in self.raw.attempts):  # skips the second copy
+            # skips the second copy
+            if record.attempt.number not in (known.number for known, _ in self.raw.attempts):
                 self.raw.attempts.append((record.attempt, []))
             self._started_case = None
         elif record.start is not None:
@@ -271,7 +319,11 @@ class _JournalReader:
         follows = line.after == self._last or self._after_damage
         if not follows:
             place = self._numbers.get(line.after)
-            gap = f"belongs behind line {place}" if place else "does not follow the line before it in the file"
+            gap = (
+                f"belongs behind line {place}"
+                if place
+                else "does not follow the line before it in the file"
+            )
             self._lose(f"line {line.number} {gap}: lines are missing or in another order")
         self._last, self._after_damage = line.checksum, False
         self._numbers[line.checksum] = line.number
@@ -294,7 +346,11 @@ def _unpack(_kind: object, packed: Any) -> Any:
     """Return an array; a wrong shape allocates no more memory than the packed data need."""
     if isinstance(packed, TimesOfRanks):
         return packed
-    dtype, shape, data = np.dtype(packed["dtype"]), packed["shape"], base64.b64decode(packed["data"])
+    dtype, shape, data = (
+        np.dtype(packed["dtype"]),
+        packed["shape"],
+        base64.b64decode(packed["data"]),
+    )
     size = dtype.itemsize * math.prod(shape)
     if dtype.kind not in "iuf":
         raise ImplausibleError(f"its values are of the type {dtype}")

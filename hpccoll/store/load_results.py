@@ -19,11 +19,12 @@ from hpccoll.store.workload_timeline import WorkloadTimeline
 def read_results(paths: Iterable[Path], rule: str = "max") -> Results:
     """Read raw files and directories of them, whose plan.json names the planned cases.
 
-    The ``rule`` for the time of an operation is ``max`` or ``span``; it is ``max`` of a case that has no span.
+    The ``rule`` for the time of an operation is ``max`` or ``span``; it is ``max`` of a case that
+    has no span.
 
     Raises:
-        BadInputError: for a path that does not exist, if none of the named files can be read, or if nothing is found.
-            Any other unreadable file becomes a gap, and ``damaged`` names it.
+        BadInputError: for a path that does not exist, if none of the named files can be read, or if
+            nothing is found. Any other unreadable file becomes a gap, and ``damaged`` names it.
     """
     paths = list(paths)
     with collector_paused():
@@ -56,7 +57,15 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
 
 def _row_order(row: Row) -> tuple[object, ...]:
     """Return the sort key of a row; rows are measured in random order."""
-    configuration = row.collective, row.device, row.dtype, row.op or "", row.ranks, row.algorithm, str(row.params)
+    configuration = (
+        row.collective,
+        row.device,
+        row.dtype,
+        row.op or "",
+        row.ranks,
+        row.algorithm,
+        str(row.params),
+    )
     return *configuration, row.mapping, row.in_place, row.bytes, row.job, row.attempt
 
 
@@ -78,7 +87,9 @@ class MedianTimelines(Mapping[RowKey, WorkloadTimeline]):
         timeline = figures.timeline(times, outcome.program, workers) if figures else None
         if timeline is None:
             raise KeyError(key)
-        round_medians = [np.median(times.max_ns[times.round == number]) for number in np.unique(times.round)]
+        round_medians = [
+            np.median(times.max_ns[times.round == number]) for number in np.unique(times.round)
+        ]
         distance = np.abs(times.max_ns - np.median(round_medians))
         return timeline.iteration(int(distance.argmin()))
 

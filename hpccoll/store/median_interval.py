@@ -13,12 +13,17 @@ from numpy.typing import NDArray
 def interval_ranks(n: int) -> tuple[int, int]:
     """Return the order statistics (0-based) that enclose the median of n samples with at least 95 % confidence.
 
-    The number of samples below the median is binomial (n, 1/2): H. A. David, H. N. Nagaraja, Order Statistics, 7.1.
-    Below 6 samples no pair reaches 95 %: the extremes are returned.
+    The number of samples below the median is binomial (n, 1/2): H. A. David, H. N. Nagaraja, Order
+    Statistics, 7.1. Below 6 samples no pair reaches 95 %: the extremes are returned.
     """
     tail, lower = 0.0, 0
     while lower < n // 2:
-        tail += math.exp(math.lgamma(n + 1) - math.lgamma(lower + 1) - math.lgamma(n - lower + 1) - n * math.log(2))
+        tail += math.exp(
+            math.lgamma(n + 1)
+            - math.lgamma(lower + 1)
+            - math.lgamma(n - lower + 1)
+            - n * math.log(2)
+        )
         if tail > 0.025:
             break
         lower += 1
@@ -35,8 +40,8 @@ def median_interval(values: NDArray[np.int64] | NDArray[np.float64]) -> tuple[fl
 def median_of_sorted(ordered: NDArray[Any] | Sequence[float]) -> float:
     """Return the median of sorted values.
 
-    It is that of ``np.median``, which takes ten times as long for a few values, and imports numpy.ma when it is first
-    called: that would be while a case is timed.
+    It is that of ``np.median``, which takes ten times as long for a few values, and imports
+    numpy.ma when it is first called: that would be while a case is timed.
     """
     half, is_odd = divmod(len(ordered), 2)
     if is_odd:

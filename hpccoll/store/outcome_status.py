@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from hpccoll.store.raw_results import Outcome
 
 
-def status_and_reason(job: Job, outcome: "Outcome", rounds: Collection[int] | None = None) -> tuple[str, str | None]:
+def status_and_reason(
+    job: Job, outcome: "Outcome", rounds: Collection[int] | None = None
+) -> tuple[str, str | None]:
     """Return the status of a row and its reason; a correct case with fewer rounds than requested is partial.
 
     ``rounds`` are those of the outcome, if the caller has them already.

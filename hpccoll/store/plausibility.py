@@ -1,7 +1,8 @@
 """Plausibility checks: the values of a result are compared with each other and with the job.
 
-The types and bounds of single values are those of the records. A digest proves that a file holds what was written, and
-cannot exclude that another program wrote it, or that results of another program contradict themselves.
+The types and bounds of single values are those of the records. A digest proves that a file holds
+what was written, and cannot exclude that another program wrote it, or that results of another
+program contradict themselves.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,12 +25,20 @@ if TYPE_CHECKING:
 
 _COUNTS = (
     *(column.name for column in RESULT_COLUMNS if column.dtype == "int64"),
-    "workers_sent_predicted", "workers_received_predicted",
-)  # fmt: skip
+    "workers_sent_predicted",
+    "workers_received_predicted",
+)
 _AMOUNTS = (
-    "wire_sent", "wire_received", "port_sent", "port_received", "cpu_s", "predicted_low_s", "predicted_high_s",
-    *RANK_RESULT_MERGES, *(column.name for column in RESULT_COLUMNS if column.dtype == "float64"),
-)  # fmt: skip
+    "wire_sent",
+    "wire_received",
+    "port_sent",
+    "port_received",
+    "cpu_s",
+    "predicted_low_s",
+    "predicted_high_s",
+    *RANK_RESULT_MERGES,
+    *(column.name for column in RESULT_COLUMNS if column.dtype == "float64"),
+)
 
 
 class ImplausibleError(ValueError):
@@ -102,7 +111,9 @@ class OutcomeCheck:
             check_rank_times(times.kept.read(), times, outcome.program, attempt)
 
 
-def check_rank_times(ranks: TimesOfRanks, times: CaseTimes, program: str | None, attempt: "Attempt") -> None:
+def check_rank_times(
+    ranks: TimesOfRanks, times: CaseTimes, program: str | None, attempt: "Attempt"
+) -> None:
     """Raise ImplausibleError if the times of the kept ``ranks`` contradict the summary ``times`` of all ranks.
 
     Args:
@@ -142,7 +153,9 @@ def _is_valid_size(outcome: "Outcome", workers: int) -> bool:
     if family.token or "traffic" in family.arguments:  # one element, or blocks with a rounded mean
         return 0 <= outcome.bytes <= 2 * max(case.bytes, 16)
     size = itemsize(case.dtype)
-    return outcome.bytes == family.elements(case.bytes, size, workers) * family.blocks(workers) * size
+    return (
+        outcome.bytes == family.elements(case.bytes, size, workers) * family.blocks(workers) * size
+    )
 
 
 def _count_violations(outcome: "Outcome", ranks: int) -> Iterator[str]:
@@ -225,7 +238,9 @@ def _rank_shape_violations(ranks: TimesOfRanks, times: CaseTimes, count: int) ->
 
 
 def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[str]:
-    ordered = (times.min_ns >= 0) & (times.min_ns <= times.median_ns) & (times.median_ns <= times.max_ns)
+    ordered = (
+        (times.min_ns >= 0) & (times.min_ns <= times.median_ns) & (times.median_ns <= times.max_ns)
+    )
     if not ordered.all():
         yield "the shortest, median and longest time are in no order"
     if _outside(times.slowest_rank, 0, workers - 1):
@@ -234,7 +249,10 @@ def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[str]
         yield f"a round is none of {job.effort.rounds}"
     if times.span_ns.size and (times.span_ns < times.max_ns).any():
         yield "the span is shorter than an operation"
-    if times.mean_ns.size and ((times.mean_ns < times.min_ns) | (times.mean_ns > times.max_ns)).any():
+    if (
+        times.mean_ns.size
+        and ((times.mean_ns < times.min_ns) | (times.mean_ns > times.max_ns)).any()
+    ):
         yield "the mean time is outside of the extremes"
     if (times.skew_ns < 0).any():
         yield "ranks started less than nothing apart"
@@ -263,7 +281,9 @@ def _rank_violations(ranks: TimesOfRanks, times: CaseTimes, workers: int) -> Ite
         yield "a GPU took less than nothing"
 
 
-def _timeline_violations(ranks: TimesOfRanks, stride: int, program: str | None, workers: int) -> Iterator[str]:
+def _timeline_violations(
+    ranks: TimesOfRanks, stride: int, program: str | None, workers: int
+) -> Iterator[str]:
     """Yield the violations of the timeline of a training step; each test assumes that the tests before it passed."""
     if not ranks.event_ns.size:
         return
@@ -284,5 +304,7 @@ def _timeline_violations(ranks: TimesOfRanks, stride: int, program: str | None, 
         yield "a part of a training step ran before the step"
 
 
-def _outside(values: NDArray[np.int64] | NDArray[np.uint8] | NDArray[np.float64], minimum: int, maximum: int) -> bool:
+def _outside(
+    values: NDArray[np.int64] | NDArray[np.uint8] | NDArray[np.float64], minimum: int, maximum: int
+) -> bool:
     return bool(((values < minimum) | (values > maximum)).any())

@@ -13,7 +13,8 @@ def read_racks(path: Path, key: str) -> dict[str, str]:
     """Return the rack of each host in a file of lines ``HOST RACK``, or of Slurm's topology; # begins a comment.
 
     Raises:
-        BadInputError: if the file cannot be read, or a line is not a host with its rack; it names ``key``.
+        BadInputError: if the file cannot be read, or a line is not a host with its rack; it names
+            ``key``.
     """
     racks: dict[str, str] = {}
     for number, line in enumerate(read_text(path, key, TABLE_BYTES).splitlines(), start=1):
@@ -21,7 +22,9 @@ def read_racks(path: Path, key: str) -> dict[str, str]:
             racks_of_line = _racks_of_line(line.partition("#")[0])
             _check_same_racks(racks, racks_of_line)
         except ValueError:
-            valid = "a host and its one rack, such as: n1 rack1, or a line of 'scontrol show topology'"
+            valid = (
+                "a host and its one rack, such as: n1 rack1, or a line of 'scontrol show topology'"
+            )
             raise BadInputError(f"{key}: {path}, line {number}", line, valid) from None
         racks |= racks_of_line
     return racks

@@ -30,20 +30,26 @@ class Outcome(RankResult):
     reason: str | None = None
     bytes: int | None = None  # the bytes that the case moved
     params: Mapping[str, Parameter] = field(default_factory=dict)  # including defaults
-    workers_sent_predicted: int | None = None  # the part of wire_bytes_predicted sent by nodes of workers
+    # the part of wire_bytes_predicted sent by nodes of workers
+    workers_sent_predicted: int | None = None
     workers_received_predicted: int | None = None
-    wire_sent: Sequence[float | None] = ()  # bytes per operation, by the port counters of each node, [node]
+    # bytes per operation, by the port counters of each node, [node]
+    wire_sent: Sequence[float | None] = ()
     wire_received: Sequence[float | None] = ()
-    port_sent: Sequence[Sequence[float | None]] = ()  # likewise per port, [node][port of the attempt]
+    # likewise per port, [node][port of the attempt]
+    port_sent: Sequence[Sequence[float | None]] = ()
     port_received: Sequence[Sequence[float | None]] = ()
     counters: Mapping[str, int | None] | None = (
         None  # congestion counters, summed over all nodes and ``operations`` operations
     )
-    predicted_low_s: float | None = None  # of a prediction, whose interval is not that of repeated measurements
+    # of a prediction, whose interval is not that of repeated measurements
+    predicted_low_s: float | None = None
     predicted_high_s: float | None = None
-    program: str | None = None  # of a training step, as JSON: the operations and computations of each stage
+    # of a training step, as JSON: the operations and computations of each stage
+    program: str | None = None
     times: CaseTimes | None = None
-    cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # CPU seconds per operation, [rank]
+    # CPU seconds per operation, [rank]
+    cpu_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     @property
     def timed(self) -> bool:
@@ -58,10 +64,10 @@ class Outcome(RankResult):
     def merge(self, later: "Outcome") -> "Outcome":
         """Return the outcome of these rounds and ``later`` ones.
 
-        ``CaseResult`` and ``RankResult`` say how their values are joined; CPU time is the mean over iterations. The
-        fields of ``COUNTED_FIELDS`` come from the last round that counted bytes or recognised the algorithm, all others
-        from the last round; ``executed`` names the algorithms of all launches. A round without times changes only the
-        reason.
+        ``CaseResult`` and ``RankResult`` say how their values are joined; CPU time is the mean over
+        iterations. The fields of ``COUNTED_FIELDS`` come from the last round that counted bytes or
+        recognised the algorithm, all others from the last round; ``executed`` names the algorithms
+        of all launches. A round without times changes only the reason.
         """
         reason = _joined(self.reason, later.reason) or None
         if later.times is None:
@@ -77,7 +83,9 @@ class Outcome(RankResult):
         results |= self._merge_counted(later)
         iterations = len(self.times.round)
         later_iterations = len(later.times.round)
-        cpu_s = (iterations * self.cpu_s + later_iterations * later.cpu_s) / (iterations + later_iterations)
+        cpu_s = (iterations * self.cpu_s + later_iterations * later.cpu_s) / (
+            iterations + later_iterations
+        )
         is_wrong = "wrong" in (self.status, later.status)
         return replace(
             later,
@@ -114,7 +122,9 @@ def _merge_ranks(
     """Return the values of earlier rounds and a later one, [rank]; either may be unknown for all."""
     if not (earlier and later):
         return earlier or later
-    return tuple(_merge_known(merge, before, after) for before, after in zip(earlier, later, strict=True))
+    return tuple(
+        _merge_known(merge, before, after) for before, after in zip(earlier, later, strict=True)
+    )
 
 
 def _merge_known(merge: Merge, earlier: float | None, later: float | None) -> float | None:
@@ -128,9 +138,16 @@ def _merge_known(merge: Merge, earlier: float | None, later: float | None) -> fl
 
 
 COUNTED_FIELDS = (
-    "wire_bytes_measured", "wire_sent", "wire_received", "port_sent", "port_received", "counters",
-    "executed", "evidence", "tcp_traffic",
-)  # fmt: skip
+    "wire_bytes_measured",
+    "wire_sent",
+    "wire_received",
+    "port_sent",
+    "port_received",
+    "counters",
+    "executed",
+    "evidence",
+    "tcp_traffic",
+)
 """The fields from the pass that reads port counters, which each launch runs once per case."""
 
 
@@ -175,9 +192,14 @@ class Attempt(OfKind):
 
     @classmethod
     def not_launched(
-        cls, number: int, kind: str, machine: str, layout: Layout, provenance: Mapping[str, object],
+        cls,
+        number: int,
+        kind: str,
+        machine: str,
+        layout: Layout,
+        provenance: Mapping[str, object],
         hosts: Sequence[str] = (),
-    ) -> "Attempt":  # fmt: skip
+    ) -> "Attempt":
         """Return the attempt of ranks that hpccoll did not start: predicted ones, or those of another program."""
         return cls(
             run_id=str(uuid.uuid4()),
@@ -220,7 +242,8 @@ class Failure:
 class DamagedLine(NamedTuple):
     """A line of a journal that cannot be read."""
 
-    case_id: str | None  # the case that was running when the line was written; None if there was none
+    # the case that was running when the line was written; None if there was none
+    case_id: str | None
     description: str  # the line number and the damage
 
 
@@ -240,12 +263,16 @@ class RawResults:
     job: Job
     attempts: list[tuple[Attempt, list[Outcome]]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    started: list[str] = field(default_factory=list)  # ids of cases that started and have no outcome, in order
+    # ids of cases that started and have no outcome, in order
+    started: list[str] = field(default_factory=list)
     is_running: bool = False  # a process is writing the file
     damage: list["DamagedLine"] = field(default_factory=list)  # unreadable lines of a journal
     notes: list[str] = field(default_factory=list)  # remarks on the file for readers of its figures
-    _positions: dict[str, list[tuple[int, int]]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _indexed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)  # outcomes per attempt
+    _positions: dict[str, list[tuple[int, int]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    # outcomes per attempt
+    _indexed: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def begin(self, attempt: Attempt) -> None:
         """Add an attempt without outcomes; ``record`` adds outcomes to it."""
@@ -323,7 +350,8 @@ class RawResults:
         for outcome in self._outcomes():
             if outcome.status != "failed":
                 case_id = outcome.case.id
-                added = all_rounds if outcome.source else outcome.rounds  # another program has its own number
+                # another program has its own number
+                added = all_rounds if outcome.source else outcome.rounds
                 rounds[case_id] = rounds.get(case_id, frozenset()) | added
         return {case_id: measured or all_rounds for case_id, measured in rounds.items()}
 
@@ -354,7 +382,11 @@ class RawResults:
         if not self.damage:
             return []
         done = self.done
-        return [line.description for line in self.damage if line.case_id is None or line.case_id not in done]
+        return [
+            line.description
+            for line in self.damage
+            if line.case_id is None or line.case_id not in done
+        ]
 
     @property
     def measurements(self) -> int:
@@ -381,7 +413,9 @@ class RawResults:
     def interrupted(self) -> bool:
         """Whether a signal ended the last attempt."""
         last = self._last_number
-        ending = [failure for failure in self.failures if not failure.case_id and failure.attempt == last]
+        ending = [
+            failure for failure in self.failures if not failure.case_id and failure.attempt == last
+        ]
         return any(failure.rank == 0 for failure in ending)
 
     @property

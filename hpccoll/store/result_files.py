@@ -31,7 +31,9 @@ def find_raw_files(paths: Iterable[Path]) -> list[Path]:
         if path.suffix in (".yaml", ".yml"):
             expected = f"results; those of a sweep file are in results/{path.stem}, unless --out put them elsewhere"
             raise BadInputError("path", str(path), expected)
-        for file in sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]) if path.is_dir() else [path]:
+        for file in (
+            sorted([*path.rglob("*.h5"), *path.rglob("*.h5.journal")]) if path.is_dir() else [path]
+        ):
             raw_file = file.with_name(COMPANION_SUFFIX.sub("", file.name))
             if has_results(raw_file):
                 found.setdefault(raw_file.resolve(), raw_file)
@@ -51,7 +53,8 @@ def has_results(raw_file: Path) -> bool:
 def read_raw(path: Path, case_ids: Collection[str] | None = None) -> RawResults:
     """Read a raw file, or its journal if that holds more; a note says if the raw file cannot be read.
 
-    ``path`` may be a file that accompanies it; of a file that was read before, only some cases may be needed.
+    ``path`` may be a file that accompanies it; of a file that was read before, only some cases may
+    be needed.
 
     Raises:
         BadInputError: if neither can be read.
@@ -82,7 +85,8 @@ class ResultFiles:
 
     raw_results: list[RawResults]  # the content of raw files and journals, each launch once
     plans: dict[Path, Plan] = field(default_factory=dict)  # the plans by their paths
-    unreadable: dict[Path, BadInputError] = field(default_factory=dict)  # the error of each unreadable file
+    # the error of each unreadable file
+    unreadable: dict[Path, BadInputError] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)  # further remarks on files, one sentence each
 
     @property
@@ -92,7 +96,8 @@ class ResultFiles:
         for raw in self.raw_results:
             lines = raw.unrecovered_damage
             yield from (
-                f"{raw.path}: {each}; what is lost is to be measured again" for each in lines[:MAX_LISTED_LINES]
+                f"{raw.path}: {each}; what is lost is to be measured again"
+                for each in lines[:MAX_LISTED_LINES]
             )
             if more := len(lines[MAX_LISTED_LINES:]):
                 yield f"{raw.path}: and {more} lines more are damaged, missing or moved; {lines[-1]}"
@@ -109,16 +114,19 @@ def read_all(paths: Iterable[Path], *, shows_damage: bool = False) -> ResultFile
 
     Args:
         paths: files and directories.
-        shows_damage: whether a raw file that cannot be read is an answer as in a directory, even if it is the only one.
+        shows_damage: whether a raw file that cannot be read is an answer as in a directory, even if
+            it is the only one.
 
     Raises:
-        BadInputError: for a path that does not exist; if nothing is found; if none of the named files can be read,
-            unless this is an answer; if a directory holds only an unreadable plan.
+        BadInputError: for a path that does not exist; if nothing is found; if none of the named
+            files can be read, unless this is an answer; if a directory holds only an unreadable
+            plan.
     """
     paths = list(paths)
     raw_results, plans = [], {}
     unreadable: dict[Path, BadInputError] = {}
-    others: dict[Path, BadInputError] = {}  # beside the raw files of a directory, and no error there
+    # beside the raw files of a directory, and no error there
+    others: dict[Path, BadInputError] = {}
     for path in find_raw_files(paths):
         try:
             raw_results.append(read_raw(path))
@@ -134,8 +142,12 @@ def read_all(paths: Iterable[Path], *, shows_damage: bool = False) -> ResultFile
         if others:
             raise combine_errors(*others.values())
         raise BadInputError("path", ", ".join(map(str, paths)), RAW.elsewhere)
-    is_directory_scan = any(path.is_dir() for path in paths) and not {path.name for path in unreadable} <= {PLAN_FILE}
-    is_answer = is_directory_scan or (shows_damage and all(_may_be_raw(*item) for item in unreadable.items()))
+    is_directory_scan = any(path.is_dir() for path in paths) and not {
+        path.name for path in unreadable
+    } <= {PLAN_FILE}
+    is_answer = is_directory_scan or (
+        shows_damage and all(_may_be_raw(*item) for item in unreadable.items())
+    )
     if unreadable and not raw_results and not is_answer:
         raise combine_errors(*unreadable.values())
     distinct, omissions = _drop_copies(raw_results)
@@ -153,10 +165,18 @@ def _drop_copies(raw_results: Sequence[RawResults]) -> tuple[list[RawResults], l
     remarks = []
     for raw in sorted(raw_results, key=lambda raw: -raw.measurements):
         launches = [(raw.job.sha256, attempt.run_id) for attempt, _ in raw.attempts]
-        others = {str(path_of_launch[launch]): None for launch in launches if launch in path_of_launch}
-        distinct = [pair for pair, launch in zip(raw.attempts, launches, strict=True) if launch not in path_of_launch]
+        others = {
+            str(path_of_launch[launch]): None for launch in launches if launch in path_of_launch
+        }
+        distinct = [
+            pair
+            for pair, launch in zip(raw.attempts, launches, strict=True)
+            if launch not in path_of_launch
+        ]
         if others and not distinct:
-            remarks.append(f"{raw.path} is left out: it is a copy of {', '.join(others)}, or of a part of it")
+            remarks.append(
+                f"{raw.path} is left out: it is a copy of {', '.join(others)}, or of a part of it"
+            )
             continue
         if others:
             remarks.append(f"{raw.path}: launches are left out that {', '.join(others)} also has")

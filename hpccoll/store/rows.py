@@ -1,7 +1,8 @@
 """The rows and runs that export, report, model and notebooks read.
 
-A row is one case of one attempt. The names of its fields are the contract of ``hpccoll export`` and do not change
-within a schema version. Values are in seconds and bytes per second; an absent value is ``None``, never NaN or 0.
+A row is one case of one attempt. The names of its fields are the contract of ``hpccoll export`` and
+do not change within a schema version. Values are in seconds and bytes per second; an absent value
+is ``None``, never NaN or 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +21,9 @@ NOT_PLANNED = "left out"
 """The status of a case that planning left out on purpose; it belongs to no job."""
 
 RULES = ("max", "span")
-"""The rules for the time of a single operation; results are read by one of them: the longest duration over ranks; the
-latest end minus the earliest start. Aggregated operations have the longest duration over ranks."""
+"""The rules for the time of a single operation; results are read by one of them: the longest
+duration over ranks; the latest end minus the earliest start. Aggregated operations have the longest
+duration over ranks."""
 
 MEAN = "mean"
 """The rule of a time that is the mean over iterations and ranks, as the program defines it whose loop measured it."""
@@ -62,24 +64,33 @@ class Row(CaseResult, OfKind):
     aggregators: int
     iterations: int  # over all rounds
     timing: str  # single, aggregated (many operations back to back), or the loop of another program
-    # one of RULES, or MEAN of a loop of another program; None of an imported row: its source says what it is
+    # one of RULES, or MEAN of a loop of another program; None of an imported row: its source says
+    # what it is
     rule: str | None
     median_s: float | None  # the median of the medians of the rounds
     p99_s: float | None
-    ci_low_s: float | None  # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals;
+    # 95 % confidence interval of the median; with up to 8 rounds it encloses their intervals;
+    ci_low_s: float | None
     # of a prediction, the interval of the prediction
     ci_high_s: float | None
     rounds: int = 1  # number of measured rounds
-    round_medians_s: tuple[float | None, ...] = ()  # of rounds 1, 2, ...; None if the round is missing
-    round_intervals_s: tuple[tuple[float, float] | None, ...] = ()  # 95 % confidence interval of each round
-    round_run_ids: tuple[str | None, ...] = ()  # the launch of each round: an interrupted job has several
+    # of rounds 1, 2, ...; None if the round is missing
+    round_medians_s: tuple[float | None, ...] = ()
+    # 95 % confidence interval of each round
+    round_intervals_s: tuple[tuple[float, float] | None, ...] = ()
+    # the launch of each round: an interrupted job has several
+    round_run_ids: tuple[str | None, ...] = ()
     algbw_Bps: float | None
     busbw_Bps: float | None
-    skew_s: float | None = None  # the median over iterations of how far apart ranks of one clock start
-    device_s: float | None = None  # by GPU events: the median over iterations of the maximum over ranks
-    device_floor_s: float | None = None  # the part of device_s that two events in a row take, the largest of all GPUs
+    # the median over iterations of how far apart ranks of one clock start
+    skew_s: float | None = None
+    # by GPU events: the median over iterations of the maximum over ranks
+    device_s: float | None = None
+    # the part of device_s that two events in a row take, the largest of all GPUs
+    device_floor_s: float | None = None
     cpu_s: float | None  # CPU seconds per operation, the maximum over ranks
-    worker_sent_predicted: float | None  # bytes per operation that a node of workers sends, the mean over such nodes
+    # bytes per operation that a node of workers sends, the mean over such nodes
+    worker_sent_predicted: float | None
     worker_sent_measured: float | None
     worker_received_predicted: float | None
     worker_received_measured: float | None
@@ -88,19 +99,24 @@ class Row(CaseResult, OfKind):
     gpu_power: float | None = None  # the highest of the GPUs, as the next two
     gpu_temperature: float | None = None
     gpu_nvlink_sent: float | None = None
-    gpu_throttled: Mapping[str, Sequence[str]] = field(default_factory=dict)  # why clocks were lowered, by host and GPU
-    gpu_slow: Mapping[str, float] = field(default_factory=dict)  # clocks over the median of all GPUs, the low ones
+    # why clocks were lowered, by host and GPU
+    gpu_throttled: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # clocks over the median of all GPUs, the low ones
+    gpu_slow: Mapping[str, float] = field(default_factory=dict)
     forward_s: float | None = None  # of a training step, as step_times.py defines them
     backward_s: float | None = None
     tail_s: float | None = None  # after the last computation
     communication_s: float | None = None  # of all collectives, added up
     codec_s: float | None = None  # of all codecs of compressed gradients, added up
-    transfer_s: float | None = None  # of collectives in which ranks wait for all: see step_waiting.py
+    # of collectives in which ranks wait for all: see step_waiting.py
+    transfer_s: float | None = None
     waiting_s: float | None = None  # what a rank waits for others in them
     last_rank: int | None = None  # the rank with the largest lag
     last_share: float | None = None  # the share of the steps in which no lag was larger
-    last_s: float | None = None  # that lag: what it does longer in a step than the median of the others
-    late_rank: int | None = None  # that rank if it is late: in most steps, by more than chance and the harness make
+    # that lag: what it does longer in a step than the median of the others
+    last_s: float | None = None
+    # that rank if it is late: in most steps, by more than chance and the harness make
+    late_rank: int | None = None
     late_ranks: tuple[int, ...] = ()  # all late ranks, the largest lag first
     exposed_s: float | None = None  # the median less that of the same step without communication
     exposed_low_s: float | None = None  # an interval from those of both medians
@@ -108,7 +124,8 @@ class Row(CaseResult, OfKind):
     status: str  # ok, wrong, failed, skipped, partial (rounds are missing)
     reason: str | None  # why it is not ok
     oversubscribed: bool
-    kind: str  # measured, measured on a testbed, measured on a shared GPU, simulated, modelled, imported
+    # measured, measured on a testbed, measured on a shared GPU, simulated, modelled, imported
+    kind: str
 
     @property
     def key(self) -> RowKey:
@@ -118,18 +135,28 @@ class Row(CaseResult, OfKind):
     @property
     def interval(self) -> Interval:
         """The ends of the interval of its median."""
-        return None if self.ci_low_s is None or self.ci_high_s is None else (self.ci_low_s, self.ci_high_s)
+        return (
+            None
+            if self.ci_low_s is None or self.ci_high_s is None
+            else (self.ci_low_s, self.ci_high_s)
+        )
 
     @property
     def usable(self) -> bool:
         """Whether it may be drawn and compared: it is correct, with a time and a size; rounds may be missing."""
-        return self.status in ("ok", "partial") and not self.wrong and bool(self.median_s) and self.bytes > 0
+        return (
+            self.status in ("ok", "partial")
+            and not self.wrong
+            and bool(self.median_s)
+            and self.bytes > 0
+        )
 
     @property
     def may_answer(self) -> bool:
         """Whether an answer may follow from it.
 
-        It is usable, moves data between ranks, as no floor does, and was not timed by the loop of another program.
+        It is usable, moves data between ranks, as no floor does, and was not timed by the loop of
+        another program.
         """
         return self.usable and not self.floor and self.exchanges_data and self.rule != MEAN
 
@@ -146,7 +173,9 @@ class Row(CaseResult, OfKind):
     @property
     def exposed_share(self) -> float | None:
         """The exposed time of a training step over the time of the step."""
-        return self.exposed_s / self.median_s if self.exposed_s is not None and self.median_s else None
+        return (
+            self.exposed_s / self.median_s if self.exposed_s is not None and self.median_s else None
+        )
 
 
 _RESULTS = tuple(field.name for field in fields(CaseResult))
@@ -173,16 +202,22 @@ class Run(OfKind):
     created: str  # ISO 8601, UTC
     status: str  # complete, or partial: it ended before its last case
     kind: str
-    machine: str  # one line for the subtitle of a chart: "2 cores of Intel Xeon ... on 1 node (host)"
+    # one line for the subtitle of a chart: "2 cores of Intel Xeon ... on 1 node (host)"
+    machine: str
     path: str  # the raw file
-    provenance: Mapping[str, object]  # allow-listed: versions, libraries, hosts, CPU, launcher, git commit, variables
-    evidence: Mapping[str, object] | None = None  # the result of the log probe, as evidence_json of a raw file has it
+    # allow-listed: versions, libraries, hosts, CPU, launcher, git commit, variables
+    provenance: Mapping[str, object]
+    # the result of the log probe, as evidence_json of a raw file has it
+    evidence: Mapping[str, object] | None = None
     variant: str | None = None  # the sweep's variant
-    environment: Mapping[str, str] = field(default_factory=dict)  # the environment variables of the variant
-    communicator: Mapping[str, int | str] = field(default_factory=dict)  # its settings of NCCL communicators
+    # the environment variables of the variant
+    environment: Mapping[str, str] = field(default_factory=dict)
+    # its settings of NCCL communicators
+    communicator: Mapping[str, int | str] = field(default_factory=dict)
     rank_nodes: tuple[int, ...] = ()  # the node of each rank, as launched
     racks: tuple[int, ...] = ()  # the rack of each node
-    precision: float | None = None  # the requested half width of 95 % intervals, relative to the median
+    # the requested half width of 95 % intervals, relative to the median
+    precision: float | None = None
 
     def rank_name(self, rank: int) -> str:
         """Return a rank as launched in words: ``rank 3 on n17``; without the host if that is unknown."""
@@ -242,7 +277,8 @@ class CaseStates:
     runs: tuple[Run, ...]
     planned: int  # number of cases, without those that planning left out
     missing: tuple[Gap, ...] = ()
-    skipped: tuple[Gap, ...] = ()  # cases left out by planning or skipped in the job, with the reason
+    # cases left out by planning or skipped in the job, with the reason
+    skipped: tuple[Gap, ...] = ()
     scheduled: tuple["ScheduledJob", ...] = ()  # Slurm's jobs; of one name the latest comes last
     progress: tuple[JobProgress, ...] = ()  # of each file, and of each job without a file
 
@@ -262,7 +298,9 @@ class CaseStates:
         """Return the states of each job that is under way or misses cases, without cases that planning left out."""
         names = ("rows", "runs", "missing", "skipped", "scheduled", "progress")
         parts: dict[str, dict[str, list[Any]]] = {}
-        jobs = dict.fromkeys([*(of_job.job for of_job in self.progress), *(gap.job for gap in self.missing)])
+        jobs = dict.fromkeys(
+            [*(of_job.job for of_job in self.progress), *(gap.job for gap in self.missing)]
+        )
         for job in jobs:
             parts[job] = {name: [] for name in names}
         for name in names:
@@ -274,7 +312,9 @@ class CaseStates:
 
 def _states_of_job(parts: Mapping[str, list[Any]]) -> CaseStates:
     skipped = tuple(gap for gap in parts["skipped"] if gap.status != NOT_PLANNED)
-    of_job: dict[str, Any] = {name: tuple(values) for name, values in parts.items()} | {"skipped": skipped}
+    of_job: dict[str, Any] = {name: tuple(values) for name, values in parts.items()} | {
+        "skipped": skipped
+    }
     return CaseStates(**of_job, planned=sum(progress.cases for progress in parts["progress"]))
 
 
@@ -297,4 +337,6 @@ class Results(CaseStates):
     @property
     def without_workloads(self) -> "Results":
         """The results without workloads, whose algorithms are not a choice for a size."""
-        return replace(self, rows=tuple(row for row in self.rows if not is_workload(row.collective)))
+        return replace(
+            self, rows=tuple(row for row in self.rows if not is_workload(row.collective))
+        )

@@ -40,7 +40,8 @@ class ScheduledJob:
     job: str  # the name of the sweep's job
     id: str  # Slurm's job id
     state: str  # Slurm's state: RUNNING, TIMEOUT, NODE_FAIL, ...
-    reason: str = ""  # Slurm's reason, or the sweep's if it cancelled the job; empty if there is none
+    # Slurm's reason, or the sweep's if it cancelled the job; empty if there is none
+    reason: str = ""
     hosts: str = ""  # the allocated hosts in Slurm's notation; empty before the job starts
     limit: str = ""  # the time limit in Slurm's notation
     log: str = ""  # the path of the job's output
@@ -66,7 +67,9 @@ class ScheduledJob:
 def read_scheduled(directory: Path) -> list[ScheduledJob]:
     """Return the Slurm jobs of the sweeps into ``directory``; of one name the latest comes last."""
     try:
-        return from_builtins(read_json(directory / SLURM_JOBS_FILE, "Slurm jobs", JOB_BYTES), list[ScheduledJob])
+        return from_builtins(
+            read_json(directory / SLURM_JOBS_FILE, "Slurm jobs", JOB_BYTES), list[ScheduledJob]
+        )
     except ValueError:  # the file only explains: without it, results are complete
         return []
 

@@ -1,7 +1,8 @@
 """Sealed files: HDF5 files that are written whole and then renamed into place; h5py, xarray and h5dump read them.
 
-In a damaged index or heap HDF5 may loop for ever or take all memory. Therefore it opens only files whose bytes are
-those that were written, by a digest of them, the seal: a text in a dataset near the beginning of the file.
+In a damaged index or heap HDF5 may loop for ever or take all memory. Therefore it opens only files
+whose bytes are those that were written, by a digest of them, the seal: a text in a dataset near the
+beginning of the file.
 """
 
 import hashlib
@@ -45,12 +46,21 @@ class FileSchema:
 
 
 RAW = FileSchema(
-    SCHEMA, VERSION, "raw file", "hpccoll report, export, status", "to measure its job anew, move it away", RAW_FILES
+    SCHEMA,
+    VERSION,
+    "raw file",
+    "hpccoll report, export, status",
+    "to measure its job anew, move it away",
+    RAW_FILES,
 )
 DIAGNOSIS = FileSchema(
-    "hpccoll-diagnosis", "1.0", "diagnosis", "hpccoll diagnose --report", "to diagnose anew, name another --out",
+    "hpccoll-diagnosis",
+    "1.0",
+    "diagnosis",
+    "hpccoll diagnose --report",
+    "to diagnose anew, name another --out",
     "files of hpccoll diagnose --out, or a directory that holds some",
-)  # fmt: skip
+)
 SCHEMAS: Mapping[str, FileSchema] = {each.name: each for each in (RAW, DIAGNOSIS)}
 
 
@@ -65,7 +75,8 @@ class OpenElsewhereError(UnusableError):
 class DiskFile(io.RawIOBase):
     """A file for HDF5 to write to, whose writes never fail: what the disk does not take is in memory.
 
-    HDF5 ends the process by a signal when it closes a file on a full disk. ``failure`` is the first error.
+    HDF5 ends the process by a signal when it closes a file on a full disk. ``failure`` is the first
+    error.
     """
 
     def __init__(self, path: Path) -> None:
@@ -147,7 +158,10 @@ class SealedWriter:
         _reserve_seal(self.root)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         self.root.attrs.update(
-            schema=schema.name, schema_version=schema.version, created=created, hpccoll_version=__version__
+            schema=schema.name,
+            schema_version=schema.version,
+            created=created,
+            hpccoll_version=__version__,
         )
 
     def check_disk(self) -> None:
@@ -200,8 +214,8 @@ def open_sealed(path: Path, schema: FileSchema) -> Iterator[Any]:
 
     Raises:
         OtherContentError: if it is of another schema.
-        BadInputError: if the file is not HDF5, is truncated or of another version, or if another process has it open
-            for writing; also for errors within the block.
+        BadInputError: if the file is not HDF5, is truncated or of another version, or if another
+            process has it open for writing; also for errors within the block.
     """
     try:
         with open_regular(path, "path") as opened:
@@ -215,7 +229,9 @@ def open_sealed(path: Path, schema: FileSchema) -> Iterator[Any]:
             raise
         if _LOCK_FAILED in str(error):
             why = "HDF5 cannot lock it; do: unset HDF5_USE_FILE_LOCKING"
-            raise UnusableError("path", f"{format_value(str(path))} cannot be read: {why}") from None
+            raise UnusableError(
+                "path", f"{format_value(str(path))} cannot be read: {why}"
+            ) from None
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         problem = f"{format_value(str(path))} is not a whole {schema.content} of hpccoll: {reason.strip()}"
         remedy = schema.remedy if path.suffix == ".h5" else f"do: name {schema.elsewhere}"
@@ -238,7 +254,8 @@ def _check_seal_once(file: IO[bytes], path: Path) -> None:
 def _open_for_reading(path: Path) -> Any:
     """Open a file without a lock: some file systems have none, and files are replaced whole.
 
-    If this process has it open already, as a notebook by h5py, HDF5 demands the same way of locking again.
+    If this process has it open already, as a notebook by h5py, HDF5 demands the same way of locking
+    again.
     """
     for locking in (False, True):
         try:
@@ -255,16 +272,27 @@ def _check_schema(file: Any, path: Path, schema: FileSchema) -> None:
         raise outdated(path, "path")
     if name != schema.name and (other := SCHEMAS.get(name)):
         raise OtherContentError(
-            "path", f"{format_value(str(path))} is a {other.content}, and no {schema.content}; do: {other.commands}"
+            "path",
+            f"{format_value(str(path))} is a {other.content}, and no {schema.content}; do: {other.commands}",
         )
     if (name, version) != (schema.name, schema.version):
-        raise BadInputError("path", str(path), f"schema {schema.name} {schema.version}, it has {name} {version}")
+        raise BadInputError(
+            "path", str(path), f"schema {schema.name} {schema.version}, it has {name} {version}"
+        )
 
 
 _UNREADABLE = (
-    OSError, RuntimeError, KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError, MemoryError,
+    OSError,
+    RuntimeError,
+    KeyError,
+    IndexError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
     NotImplementedError,
-)  # fmt: skip
+)
 """The exceptions that h5py raises if bytes of a file are missing or wrong."""
 
 _OTHER_LOCKING = "flag values don't match"
@@ -277,14 +305,18 @@ _LOCK_FAILED = "unable to lock file"
 def _check_not_open_elsewhere(file: IO[bytes], path: Path) -> None:
     """Refuse a file that another process has open for writing: it is not damaged, and changes meanwhile.
 
-    The superblock of a file that is open for writing has a mark, which a killed process leaves (HDF5 File Format
-    Specification 3.0, II.A: bit 0 of the file consistency flags).
+    The superblock of a file that is open for writing has a mark, which a killed process leaves
+    (HDF5 File Format Specification 3.0, II.A: bit 0 of the file consistency flags).
     """
     file.seek(0)
     head = file.read(12)
     is_marked = head.startswith(SIGNATURE) and len(head) == 12 and head[8] >= 3 and head[11] & 1
     if is_marked or is_locked(file):
-        killed = ", or, if none has it, clear the mark of a killed one by h5clear -s" if is_marked else ""
+        killed = (
+            ", or, if none has it, clear the mark of a killed one by h5clear -s"
+            if is_marked
+            else ""
+        )
         why = f"another process has it open for writing, such as a notebook; do: close it there{killed}"
         raise OpenElsewhereError("path", f"{format_value(str(path))} cannot be read: {why}")
 
@@ -306,7 +338,12 @@ class IntegrityError(ValueError):
 
 MAX_COMPRESSION_RATIO = 1100
 """The maximum ratio of the size of a chunk to its compressed size; deflate reaches 1032."""
-COMPRESSION: Mapping[str, Any] = {"compression": "gzip", "compression_opts": 4, "shuffle": True, "fletcher32": True}
+COMPRESSION: Mapping[str, Any] = {
+    "compression": "gzip",
+    "compression_opts": 4,
+    "shuffle": True,
+    "fletcher32": True,
+}
 """How datasets with several dimensions are stored."""
 
 
@@ -335,7 +372,8 @@ def stored_object(group: Any, name: str, file_bytes: int) -> Any:
     """Return a member of a group whose values are in this file.
 
     Raises:
-        IntegrityError: if it is missing, is a link, lies in another file, or is larger than this file can hold.
+        IntegrityError: if it is missing, is a link, lies in another file, or is larger than this
+            file can hold.
     """
     link = group.get(name, getlink=True)
     if link is None:
@@ -347,7 +385,9 @@ def stored_object(group: Any, name: str, file_bytes: int) -> Any:
         at_once = item.nbytes if item.chunks is None else item.nbytes // max(1, len(item))
         limit = file_bytes if item.chunks is None else MAX_COMPRESSION_RATIO * file_bytes
         if item.is_virtual or item.external or at_once > limit:
-            raise IntegrityError(f"{name!r:.200} has {item.nbytes} bytes, and its file {file_bytes}")
+            raise IntegrityError(
+                f"{name!r:.200} has {item.nbytes} bytes, and its file {file_bytes}"
+            )
     return item
 
 

@@ -48,4 +48,7 @@ def source_named(name: str) -> Source:
     for importer in contributions("importers"):
         if importer.name == name:
             return Source(name, importer.meaning)
-    return Source(name, "the extension that imported these numbers, and says what they mean, is not installed here")
+    return Source(
+        name,
+        "the extension that imported these numbers, and says what they mean, is not installed here",
+    )

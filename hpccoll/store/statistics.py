@@ -60,9 +60,10 @@ class RoundStatistics:
 def combine_rounds(rounds: Sequence[RoundStatistics]) -> RoundStatistics:
     """Return the median of the rounds' medians and its 95 % confidence interval.
 
-    A round is one sample of the state of the machine, however many iterations it has. The interval spans the rounds'
-    intervals from the lowest to the highest end. From 9 rounds on it drops as many of the lowest and highest ends as
-    ``interval_ranks`` drops samples, so that one noisy round does not widen it.
+    A round is one sample of the state of the machine, however many iterations it has. The interval
+    spans the rounds' intervals from the lowest to the highest end. From 9 rounds on it drops as
+    many of the lowest and highest ends as ``interval_ranks`` drops samples, so that one noisy round
+    does not widen it.
     """
     first, last = interval_ranks(len(rounds))
     intervals = [statistics.interval for statistics in rounds if statistics.interval]
@@ -106,7 +107,9 @@ def _mean_if_complete(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known)
 
 
-def _extreme(function: Callable[[Iterable[float]], float], values: Iterable[float | None]) -> float | None:
+def _extreme(
+    function: Callable[[Iterable[float]], float], values: Iterable[float | None]
+) -> float | None:
     known = [value for value in values if value is not None]
     return function(known) if known else None
 
@@ -153,7 +156,11 @@ def _by_round(
 
 
 def make_row(
-    job: Job, attempt: "Attempt", outcome: "Outcome", rule: str = "max", runs: Mapping[int, str] | None = None
+    job: Job,
+    attempt: "Attempt",
+    outcome: "Outcome",
+    rule: str = "max",
+    runs: Mapping[int, str] | None = None,
 ) -> Row:
     """Return the row of an outcome, derived from its raw times.
 
@@ -258,7 +265,9 @@ def _median_fields(
     }
 
 
-def _bandwidths(outcome: "Outcome", workers: int, median_s: float) -> tuple[float, float] | tuple[None, None]:
+def _bandwidths(
+    outcome: "Outcome", workers: int, median_s: float
+) -> tuple[float, float] | tuple[None, None]:
     """Return algbw and busbw in bytes per second; None if the case moves no bytes that count."""
     factor = collective(outcome.case.collective).busbw
     if outcome.bytes is None or factor is None or outcome.floor or not median_s > 0:

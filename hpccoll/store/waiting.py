@@ -1,8 +1,8 @@
 """Waiting and transfer of collectives that many ranks recorded: who came last, and what is left when waiting is out.
 
-The time that a rank spends in a collective includes its waiting for ranks that come later; the last one to come does
-not wait. If no rank can end before all have come, the transfer takes at most the shortest duration over ranks. What
-another rank spends beyond that, it waits.
+The time that a rank spends in a collective includes its waiting for ranks that come later; the last
+one to come does not wait. If no rank can end before all have come, the transfer takes at most the
+shortest duration over ranks. What another rank spends beyond that, it waits.
 """
 
 from collections import Counter
@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from hpccoll.common.errors import UnusableError
 
-SYNCHRONISING = frozenset({"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "barrier"})
+SYNCHRONISING = frozenset(
+    {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_all_v", "barrier"}
+)
 """The collectives in which no rank ends before all have come; a broadcast, a reduce or a message bounds nothing."""
 
 LATE_PART, LATE_S = 0.01, 1e-4
-"""By how much a late rank comes last, at least: a part of the step, and seconds. Driving collectives takes tens of
-microseconds longer at some ranks."""
+"""By how much a late rank comes last, at least: a part of the step, and seconds. Driving
+collectives takes tens of microseconds longer at some ranks."""
 
 NO_RANK = -1
 
@@ -32,23 +34,28 @@ class Waiting:
     """Transfer and waiting of operations, in seconds."""
 
     transfer_s: NDArray[np.float64]  # [operation]: the shortest duration over ranks
-    waiting_s: NDArray[np.float64]  # [operation, rank]: own duration less the shortest; NaN where a rank has no record
-    last: NDArray[np.int64]  # [operation]: the position of the rank that came last; NO_RANK: the order is not known
+    # of shape [operation, rank]: own duration less the shortest; NaN where a rank has no record
+    waiting_s: NDArray[np.float64]
+    # of shape [operation]: the position of the rank that came last; NO_RANK: the order is not known
+    last: NDArray[np.int64]
     late_s: NDArray[np.float64]  # [operation]: by how much it came after the median of the others
 
 
 def waiting_of(
-    durations_s: NDArray[np.float64], starts_s: NDArray[np.float64] | None = None, resolution_s: float = 0.0
+    durations_s: NDArray[np.float64],
+    starts_s: NDArray[np.float64] | None = None,
+    resolution_s: float = 0.0,
 ) -> Waiting:
     """Return waiting and transfer of operations in which no rank ends before all have come.
 
     Args:
-        durations_s: the time of each rank in each operation, [operation, rank], in seconds; NaN where it has no record.
-            If all of a row are recorded, the shortest bounds the transfer; if some are not, it may contain waiting too.
-        starts_s: when each rank came, by one clock, likewise. Without it all ranks are taken to end together: the rank
-            with the shortest duration came last.
-        resolution_s: the uncertainty of the order: if the last rank and the one before it differ by less, or by
-            nothing, none is called the last.
+        durations_s: the time of each rank in each operation, [operation, rank], in seconds; NaN
+            where it has no record. If all of a row are recorded, the shortest bounds the transfer;
+            if some are not, it may contain waiting too.
+        starts_s: when each rank came, by one clock, likewise. Without it all ranks are taken to end
+            together: the rank with the shortest duration came last.
+        resolution_s: the uncertainty of the order: if the last rank and the one before it differ by
+            less, or by nothing, none is called the last.
 
     Raises:
         UnusableError: if an operation has no duration at all, or if a time is negative or infinite.
@@ -90,7 +97,8 @@ class LateRank:
     rank: int
     operations: int  # in which it came last
     taken: int  # in which it took part
-    median_s: float  # over the operations in which it came last, by how much after the median of the others
+    # over the operations in which it came last, by how much after the median of the others
+    median_s: float
     total_s: float  # of all of them
 
     @property
@@ -102,7 +110,8 @@ class LateRank:
 def late_ranks(waitings: Sequence[tuple[Waiting, Sequence[int]]]) -> list[LateRank]:
     """Return the ranks that came last in some operation, those first that cost the others most.
 
-    Each element is a ``Waiting`` with the rank at each position: groups of a job hold different ranks.
+    Each element is a ``Waiting`` with the rank at each position: groups of a job hold different
+    ranks.
     """
     late_s: dict[int, list[float]] = {}
     taken: Counter[int] = Counter()
@@ -133,7 +142,8 @@ def beyond_others(seconds: Seconds) -> Seconds:
 def _ordered_others(ordered: Seconds, place: NDArray[np.int64], index: int) -> Seconds:
     """Return, for each rank, the value with this index among the ordered values of the others.
 
-    ``place`` is where the value of each rank is in ``ordered``: the values of the others move down from there.
+    ``place`` is where the value of each rank is in ``ordered``: the values of the others move down
+    from there.
     """
     index_with_own = index + (place <= index)
     values: Seconds = np.take_along_axis(ordered, index_with_own, axis=-1)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 class WorkloadFigures(Protocol):
     """Makes the fields of rows, and the timelines, of a workload."""
 
-    def timeline(self, times: "CaseTimes", program: str | None, workers: int) -> WorkloadTimeline | None:
+    def timeline(
+        self, times: "CaseTimes", program: str | None, workers: int
+    ) -> WorkloadTimeline | None:
         """Return the timeline of a case with this program (JSON) on that many workers; None if none was recorded."""
 
     def row_fields(self, outcome: "Outcome", workers: int) -> Mapping[str, Any]:

@@ -13,7 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import IO
 
-from hpccoll.host.cpu_and_memory import MIN_SHARED_BYTES, SHARED_MEMORY_REMEDY, SHARED_MEMORY_WARNING, SharedMemorySpace
+from hpccoll.host.cpu_and_memory import (
+    MIN_SHARED_BYTES,
+    SHARED_MEMORY_REMEDY,
+    SHARED_MEMORY_WARNING,
+    SharedMemorySpace,
+)
 
 GRACE_S = 10.0
 """Seconds between SIGTERM and SIGKILL, in which a launcher ends its ranks."""
@@ -40,7 +45,8 @@ def run_child(
         command: the launcher's command line.
         timeout_s: the time limit of the launch, or of its start if ``has_started`` is given.
         log_file: a file for stdout and stderr; None relays them to this process.
-        has_started: returns whether the launch has started; from then on the ranks' own watchdogs supervise it.
+        has_started: returns whether the launch has started; from then on the ranks' own watchdogs
+            supervise it.
     """
     first = list[str]()
     last = deque[str](maxlen=KEPT_LINES)
@@ -48,12 +54,19 @@ def run_child(
         log = None
         if log_file:
             log = stack.enter_context(log_file.open("w"))
-        # Not a context manager: it would close the pipe, which blocks until the reader thread ends, and that ends only
-        # when the last writer has closed it.
+        # Not a context manager: it would close the pipe, which blocks until the reader thread ends,
+        # and that ends only when the last writer has closed it.
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.PIPE, text=True, errors="replace"
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
         )
-        listener = threading.Thread(target=_relay_stderr, args=(child, log or sys.stderr, first, last), daemon=True)
+        listener = threading.Thread(
+            target=_relay_stderr, args=(child, log or sys.stderr, first, last), daemon=True
+        )
         listener.start()
         timed_out = not _wait(child, timeout_s, has_started)
         if timed_out:
@@ -78,7 +91,9 @@ def run_child(
     return f"{how}: {cause}" if cause else how
 
 
-def _wait(child: subprocess.Popen[str], timeout_s: float, has_started: Callable[[], bool] | None) -> bool:
+def _wait(
+    child: subprocess.Popen[str], timeout_s: float, has_started: Callable[[], bool] | None
+) -> bool:
     """Wait for the end of a launch; return False if it neither ended nor started within ``timeout_s``."""
     until = time.monotonic() + timeout_s
     while True:
@@ -94,8 +109,11 @@ def _wait(child: subprocess.Popen[str], timeout_s: float, has_started: Callable[
             return False
 
 
-def _relay_stderr(child: subprocess.Popen[str], out: IO[str], first: list[str], last: deque[str]) -> None:
-    with child.stderr or nullcontext(()) as lines, suppress(ValueError):  # the log file is closed after DRAIN_S
+def _relay_stderr(
+    child: subprocess.Popen[str], out: IO[str], first: list[str], last: deque[str]
+) -> None:
+    # the log file is closed after DRAIN_S
+    with child.stderr or nullcontext(()) as lines, suppress(ValueError):
         for line in lines:
             out.write(line)
             out.flush()
@@ -118,10 +136,14 @@ RANK_TIMEOUT = re.compile(r"Timeout \(.*\)!")
 ERROR = re.compile(r"error\b", re.IGNORECASE)
 """An error line of any program; the first one often causes the others: an error of Slurm's PMI precedes MPI's."""
 
-MEMORY_FAULT = re.compile(r"Bus error|Segmentation fault|signal:? (?:7|11)\b|shm_open|shared memory", re.IGNORECASE)
+MEMORY_FAULT = re.compile(
+    r"Bus error|Segmentation fault|signal:? (?:7|11)\b|shm_open|shared memory", re.IGNORECASE
+)
 """How launchers say that a rank died of SIGBUS or SIGSEGV, and how libraries and ranks name shared memory."""
 
-MEMORY_FAULT_CODES = [each for code in (signal.SIGBUS, signal.SIGSEGV) for each in (code, 128 + code, -code)]
+MEMORY_FAULT_CODES = [
+    each for code in (signal.SIGBUS, signal.SIGSEGV) for each in (code, 128 + code, -code)
+]
 """Exit codes of launchers and shells if a rank died of one of these; mpiexec of MPICH prints the signal on stdout."""
 
 SRUN_ERROR = "srun: error: "
@@ -146,12 +168,18 @@ def is_memory_fault(code: int, memory: SharedMemorySpace, lines: Sequence[str] =
 def root_cause(lines: Sequence[str]) -> str | None:
     """Return the most informative of the stderr lines; None without any.
 
-    In this order: out of memory, an error of hpccoll, a rank's traceback, how MPI failed, the last line.
+    In this order: out of memory, an error of hpccoll, a rank's traceback, how MPI failed, the last
+    line.
     """
     memory = (line for line in lines if OUT_OF_MEMORY.search(line))
     ours = (line.removeprefix("hpccoll: ") for line in lines if line.startswith("hpccoll: "))
     ranks = (line for line in lines if line.startswith("r") and " | " in line)
-    return next(chain(memory, ours, ranks, filter(None, [_mpi_failure(lines)]), filter(None, reversed(lines))), None)
+    return next(
+        chain(
+            memory, ours, ranks, filter(None, [_mpi_failure(lines)]), filter(None, reversed(lines))
+        ),
+        None,
+    )
 
 
 def _mpi_failure(lines: Sequence[str]) -> str:
@@ -164,19 +192,24 @@ def _mpi_failure(lines: Sequence[str]) -> str:
     failed_tasks = _srun_errors(lines)
     task_failed_first = bool(failed_tasks) and not failed_tasks[0].endswith(TERMINATED)
     errors = (line for line in before if ERROR.search(line) and not line.startswith("srun: "))
-    error = next((line for line in errors if not (task_failed_first and STEP_CANCELLED.fullmatch(line))), None)
+    error = next(
+        (line for line in errors if not (task_failed_first and STEP_CANCELLED.fullmatch(line))),
+        None,
+    )
     if timeout:
         waited = f"a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: {timeout}"
         return "; ".join(filter(None, (error, waited)))
-    others = (line for line in reversed(lines) if line and not line.startswith(("srun: ", "slurmstepd")))
+    others = (
+        line for line in reversed(lines) if line and not line.startswith(("srun: ", "slurmstepd"))
+    )
     return "; ".join(dict.fromkeys(filter(None, (error, next(others, None), *failed_tasks))))
 
 
 def _srun_errors(lines: Sequence[str]) -> list[str]:
     """Return srun's first line for each way in which tasks failed.
 
-    The first task to fail may be a victim of another one, whose end srun learns a moment later: MPICH 5.0.2 may
-    crash in a call that involves a rank that was killed.
+    The first task to fail may be a victim of another one, whose end srun learns a moment later:
+    MPICH 5.0.2 may crash in a call that involves a rank that was killed.
     """
     by_way = dict[str, str]()
     for line in lines:

@@ -1,7 +1,8 @@
 """Where jobs run: this machine or a cluster, the launcher of ranks, the resources and the variables of jobs there.
 
-Jobs inherit variables from the site file and from the submitting shell, before a variant sets its own. They apply to
-every job whose variant does not set them, including ``default``; the job's name does not show them.
+Jobs inherit variables from the site file and from the submitting shell, before a variant sets its
+own. They apply to every job whose variant does not set them, including ``default``; the job's name
+does not show them.
 """
 
 import math
@@ -47,14 +48,18 @@ class ExecutionSite:
 
     launcher: Launcher  # starts the ranks
     site: Site  # the site file; an empty one for the local machine
-    partition: partitions.Partition | None = None  # the partition of the jobs; None if Slurm was not queried
+    # the partition of the jobs; None if Slurm was not queried
+    partition: partitions.Partition | None = None
     # the nodes for workers and the hosts for aggregators, if aggregators have hosts of their own
     aggregator_partitions: tuple[partitions.Partition, partitions.Partition] | None = None
     has_no_topology: bool = False  # whether Slurm knows no switches, so that nodes are in no racks
 
     @classmethod
     def local(cls) -> "ExecutionSite":
-        return cls(Launcher(command=f"{shlex.join(mpiexec_command())} -n {{ranks}}"), Site.model_validate({}))
+        return cls(
+            Launcher(command=f"{shlex.join(mpiexec_command())} -n {{ranks}}"),
+            Site.model_validate({}),
+        )
 
     @classmethod
     def cluster(cls, site: Site, sweep: Sweep) -> "ExecutionSite":
@@ -117,11 +122,15 @@ class ExecutionSite:
         inherited = self._inherited
         variants = sweep.environments
         for variant, settings in sweep.communicators.items():
-            for setting, name in overridden_settings(inherited.keys() - variants[variant].keys(), settings):
+            for setting, name in overridden_settings(
+                inherited.keys() - variants[variant].keys(), settings
+            ):
                 why = f"it would override {setting} of variant {variant}"
                 raise _override_error(*inherited[name], name, why)
         for name, (where, value) in inherited.items():
-            if _is_relevant(sweep.transports, name) and (note := _leak_note(where, value, name, variants)):
+            if _is_relevant(sweep.transports, name) and (
+                note := _leak_note(where, value, name, variants)
+            ):
                 yield note
         for where, variables in {SITE: self.site.environment, **variants}.items():
             yield from (f"{doubt} ({where})" for doubt in unknown_nccl_variables(variables))
@@ -154,11 +163,13 @@ class ExecutionSite:
             return None
         return f"{shape.text}: {reason}"
 
-    def why_too_few_gpus(self, shape: Shape, transport: str, environment: Mapping[str, str]) -> str | None:
+    def why_too_few_gpus(
+        self, shape: Shape, transport: str, environment: Mapping[str, str]
+    ) -> str | None:
         """Return why a node has too few GPUs for ``shape``; None if it has enough or the site file gives no number.
 
-        NCCL needs one GPU per rank, unless a variable of the transport allows ranks to share GPUs. Over MPI ranks may
-        share GPUs; such results have the kind "measured on a shared GPU".
+        NCCL needs one GPU per rank, unless a variable of the transport allows ranks to share GPUs.
+        Over MPI ranks may share GPUs; such results have the kind "measured on a shared GPU".
         """
         variable = TRANSPORTS[transport].gpu_sharing_variable
         if self.site.gpus is None or shape.ranks_per_node <= self.site.gpus or not variable:
@@ -168,12 +179,15 @@ class ExecutionSite:
         key = "gres" if self.site.gres else "gpus_per_node"
         gpus = f"{format_count(self.site.gpus, 'GPU')} ({key} of the site file)"
         remedy = f"at most {self.site.gpus} ranks_per_node, or {variable}=1 to share GPUs"
-        return f"{shape.text}: more ranks on a node than its {gpus}; valid over {transport}: {remedy}"
+        return (
+            f"{shape.text}: more ranks on a node than its {gpus}; valid over {transport}: {remedy}"
+        )
 
     def notes(self, jobs: Sequence[Job], root: Path = ROOT) -> Iterator[str]:
         """Yield a note on cases that will be skipped because something is missing.
 
-        On a cluster the job detects missing hardware; but ranks outside containers have the packages of this program.
+        On a cluster the job detects missing hardware; but ranks outside containers have the
+        packages of this program.
         """
         count = sum(case.device == "cuda" for job in jobs for case in job.cases)
         if not self.launcher.slurm and count and (missing := missing_requirements(["cuda"], root)):
@@ -210,7 +224,12 @@ class ExecutionSite:
         if not self.launcher.slurm:
             processes = job.ranks + job.aggregators
             check_memory(
-                job.cases, job.ranks, processes, available_memory(), aggregators=job.aggregators, models=job.models
+                job.cases,
+                job.ranks,
+                processes,
+                available_memory(),
+                aggregators=job.aggregators,
+                models=job.models,
             )
 
 
@@ -236,7 +255,9 @@ def _is_relevant(transports: Sequence[str], name: str) -> bool:
     return {*transports} != {"nccl"} or name not in VARIABLES
 
 
-def _leak_note(where: str, value: str, name: str, variants: Mapping[str, Mapping[str, str]]) -> str | None:
+def _leak_note(
+    where: str, value: str, name: str, variants: Mapping[str, Mapping[str, str]]
+) -> str | None:
     """Return a note if some variants inherit a variable that others set or that a known variant sets."""
     setting = [variant for variant, variables in variants.items() if name in variables]
     others = [variant for variant in variants if variant not in setting]
@@ -244,11 +265,15 @@ def _leak_note(where: str, value: str, name: str, variants: Mapping[str, Mapping
     with_algorithms = {name for name, named in named_variants().items() if named.algorithms}
     forcing = [variant for variant in variants if variant in with_algorithms]
     if others and forcing and name.endswith(("_dynamic_rules_filename", "_TUNING_JSON_FILE")):
-        raise _override_error(where, value, name, f"its table decides in {others[0]}, beside variant {forcing[0]}")
+        raise _override_error(
+            where, value, name, f"its table decides in {others[0]}, beside variant {forcing[0]}"
+        )
     if (variants and not others) or not (setting or known):
         return None
     if setting and known and name not in FABRIC_VARIABLES:
-        raise _override_error(where, value, name, f"variant {setting[0]} sets it, and {others[0]} would inherit it")
+        raise _override_error(
+            where, value, name, f"variant {setting[0]} sets it, and {others[0]} would inherit it"
+        )
     if setting:
         many = f"all other variants than {', '.join(setting)}"
     else:
@@ -257,7 +282,9 @@ def _leak_note(where: str, value: str, name: str, variants: Mapping[str, Mapping
         listed = many
     else:
         listed = ", ".join(others) or "every job"
-    return f"{assignment(name, value)} of {where} also applies to {listed}; their names do not show it"
+    return (
+        f"{assignment(name, value)} of {where} also applies to {listed}; their names do not show it"
+    )
 
 
 def _override_error(where: str, value: str, name: str, why: str) -> BadInputError:

@@ -1,6 +1,7 @@
 """Launch the ranks of a job, one shape after the other; on Slurm this runs on the first node of the allocation.
 
-If a launch fails, its measurements are still in the raw file or its journal, and the next shape is launched.
+If a launch fails, its measurements are still in the raw file or its journal, and the next shape is
+launched.
 """
 
 import json
@@ -18,7 +19,13 @@ from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.store import hdf5
 from hpccoll.store.durable_files import replacing_file
-from hpccoll.store.journal import LAUNCHER_RANK, Journal, journal_path, remove_failure_notes, write_failure_note
+from hpccoll.store.journal import (
+    LAUNCHER_RANK,
+    Journal,
+    journal_path,
+    remove_failure_notes,
+    write_failure_note,
+)
 from hpccoll.store.raw_results import Failure, RawResults
 from hpccoll.store.result_files import has_results, read_raw
 from hpccoll.sweep import child_process
@@ -43,12 +50,14 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
     """Measure the missing cases of job ``name`` into the raw file ``out``; return whether the file is complete.
 
     Raises:
-        BadInputError: if the plan has no such job, too few hosts have the aggregator feature, or the ranks of this
-            site do not find each other.
+        BadInputError: if the plan has no such job, too few hosts have the aggregator feature, or
+            the ranks of this site do not find each other.
     """
     plan = Plan.load(plan_file, only=name)
     if plan.offline:
-        raise BadInputError("plan", str(plan_file), "a plan that was made with --profile: this one is offline")
+        raise BadInputError(
+            "plan", str(plan_file), "a plan that was made with --profile: this one is offline"
+        )
     (job,) = plan.jobs
     job_file = plan_file.parent / "jobs" / f"{name}.json"
     remove_failure_notes(out, "launch")
@@ -172,8 +181,8 @@ def _is_incomplete(job: Job, shape: Shape, raw: RawResults | None) -> bool:
 def _finalize(job: Job, output: Output) -> bool:
     """Return whether the raw file is complete; the workflow then finds a complete file or none.
 
-    If all cases are in the journal but the ranks did not write the raw file, it is written here. A partial raw file is
-    removed: the journal holds all its data.
+    If all cases are in the journal but the ranks did not write the raw file, it is written here. A
+    partial raw file is removed: the journal holds all its data.
     """
     raw = output.read()
     out = output.path
@@ -215,7 +224,8 @@ class JobLaunch:
         """Check that two ranks find each other, on two nodes if the job has two.
 
         Raises:
-            BadInputError: if they do not; it holds the root cause, and names ``modules`` if these cannot be loaded.
+            BadInputError: if they do not; it holds the root cause, and names ``modules`` if these
+                cannot be loaded.
         """
         shape = Shape(min(2, self.job.nodes), 2)
         line = self._line(shape, "--check")
@@ -224,22 +234,30 @@ class JobLaunch:
             return
         if self.launcher.setup and (why := self._run("true", self.launcher.start_timeout_s)):
             setup = " && ".join(self.launcher.setup)
-            raise BadInputError("modules", setup, f"modules that a login shell can load: this {why}")
+            raise BadInputError(
+                "modules", setup, f"modules that a login shell can load: this {why}"
+            )
         types = query.mpi_types()
         of_library = [name for name in self._pmi_types() if name in types]
-        valid = f"the MPI library supports --mpi={' or '.join(of_library)}" if of_library else (
-            f"srun --mpi supports {', '.join(types)}"
-        )  # fmt: skip
+        valid = (
+            f"the MPI library supports --mpi={' or '.join(of_library)}"
+            if of_library
+            else (f"srun --mpi supports {', '.join(types)}")
+        )
         raise BadInputError(
-            "launcher", self.launcher.command.partition(" -N ")[0],
+            "launcher",
+            self.launcher.command.partition(" -N ")[0],
             f"a launcher that connects two ranks: their launch {failure}; {valid}",
-        )  # fmt: skip
+        )
 
     def _pmi_types(self) -> tuple[str, ...]:
         """Return the types of ``srun --mpi`` of the MPI library; empty if modules or a container may bring another."""
-        from hpccoll.sweep.doctor.machine import MachineFacts  # only launches that fail ask for them
+        # only launches that fail ask for them
+        from hpccoll.sweep.doctor.machine import MachineFacts
 
-        in_container = self.launcher.program != "hpccoll" or "--container-image" in self.launcher.command
+        in_container = (
+            self.launcher.program != "hpccoll" or "--container-image" in self.launcher.command
+        )
         if self.launcher.setup or in_container:
             return ()
         return MachineFacts().pmi_types
@@ -247,7 +265,8 @@ class JobLaunch:
     def diagnose(self, options: Sequence[str] | None, out: Path) -> bool:
         """Diagnose the nodes, if there are several, with options of ``hpccoll diagnose``, into a file next to ``out``.
 
-        If the diagnosis fails, no measurement is lost; the log of the job has the reason. None: no diagnosis is asked.
+        If the diagnosis fails, no measurement is lost; the log of the job has the reason. None: no
+        diagnosis is asked.
 
         Returns:
             Whether a signal interrupted it.
@@ -255,15 +274,22 @@ class JobLaunch:
         seconds = diagnosis_seconds(self.job, options)
         if not seconds:
             return False
-        from hpccoll.diagnosis.diagnosis_file import diagnosis_of_job, is_interrupted, read_diagnosis
+        from hpccoll.diagnosis.diagnosis_file import (
+            diagnosis_of_job,
+            is_interrupted,
+            read_diagnosis,
+        )
         from hpccoll.diagnosis.recorded import KEPT  # few jobs begin with a diagnosis
 
         file = diagnosis_of_job(out.parent, self.job.name, os.environ.get(JOB_ID, "local"))
         command = self.launcher.line(Shape(self.job.nodes, self.job.nodes), self.hosts)
-        command = command.replace("--kill-on-bad-exit=1", "--kill-on-bad-exit=0 --wait=0")  # rank 0 ends it
+        # rank 0 ends it
+        command = command.replace("--kill-on-bad-exit=1", "--kill-on-bad-exit=0 --wait=0")
         line = f"{command} diagnose {shlex.join([*(options or ()), '--out', str(file)])}"
         print(f"$ {line}", flush=True)
-        failure = child_process.run_child(self._command(line), self.launcher.launch_timeout_s + 2 * seconds)
+        failure = child_process.run_child(
+            self._command(line), self.launcher.launch_timeout_s + 2 * seconds
+        )
         if not file.exists():  # it also exits with an error if it has found something
             print(f"# no diagnosis: the launch {failure}", flush=True)
         if has_not_ended := is_interrupted(file) and KEPT in read_diagnosis(file).provenance:
@@ -281,10 +307,13 @@ class JobLaunch:
             The file of the outcome; None if nothing was tried.
         """
         between_nodes = [shape for shape in shapes if shape.nodes > 1]
-        over_mpi = (case for case in self.job.cases if (case.device, case.transport) == ("cuda", "mpi"))
+        over_mpi = (
+            case for case in self.job.cases if (case.device, case.transport) == ("cuda", "mpi")
+        )
         if not any(self.job.shape(case) in between_nodes for case in over_mpi):
             return None
-        from hpccoll.evidence.gpu_pair import NOT_TRIED, GpuPair  # few jobs move GPU memory over MPI
+        # few jobs move GPU memory over MPI
+        from hpccoll.evidence.gpu_pair import NOT_TRIED, GpuPair
 
         file = out.with_name(f"{self.job.name}.gpu-pair.json")
         line = f"{self._line(Shape(2, 2))} {shlex.join(['--device', 'cuda', '--try-gpu-pair', str(file)])}"
@@ -301,10 +330,13 @@ class JobLaunch:
         print(f"# {outcome.description}", flush=True)
         return file
 
-    def probe(self, shape: Shape, job_file: Path, out: Path, gpu_pair: Path | None = None) -> Path | None:
+    def probe(
+        self, shape: Shape, job_file: Path, out: Path, gpu_pair: Path | None = None
+    ) -> Path | None:
         """Launch the probe of ``shape`` unless its evidence exists: the same ranks, untimed, with library logs.
 
-        If a probe fails, times out or leaves no logs, no measurement is lost: the evidence file holds the reason.
+        If a probe fails, times out or leaves no logs, no measurement is lost: the evidence file
+            holds the reason.
 
         Returns:
             The evidence file; None if no case needs a probe, or the logs could not be written.
@@ -318,7 +350,9 @@ class JobLaunch:
             return file
         from hpccoll.evidence.probe_result import ProbeResult
 
-        line = self._line(shape, "--probe", str(logs), "--job", str(job_file), *_pair_option(shape, gpu_pair))
+        line = self._line(
+            shape, "--probe", str(logs), "--job", str(job_file), *_pair_option(shape, gpu_pair)
+        )
         print(f"$ {line}", flush=True)
         effort = self.job.effort
         timeout_s = self.launcher.start_timeout_s + len(cases) * effort.seconds + effort.timeout
@@ -326,16 +360,24 @@ class JobLaunch:
             rmtree(logs, ignore_errors=True)  # from an earlier probe
             logs.mkdir(parents=True)
             failure = child_process.run_child(self._command(line), timeout_s, logs / OUTPUT_LOG)
-            result = ProbeResult.from_logs(logs, failure, job_sha256=self.job.sha256, allocation=where)
+            result = ProbeResult.from_logs(
+                logs, failure, job_sha256=self.job.sha256, allocation=where
+            )
             with replacing_file(file) as unfinished:
                 unfinished.write_text(json.dumps(result.to_json(), indent=1))
-        except (OSError, UnusableError) as error:  # the disk is full, or a log is larger than LOG_BYTES
+        # the disk is full, or a log is larger than LOG_BYTES
+        except (OSError, UnusableError) as error:
             print(f"# no evidence: {error}", flush=True)
             return None
         return file
 
     def measure(
-        self, shape: Shape, job_file: Path, out: Path, evidence: Path | None = None, gpu_pair: Path | None = None
+        self,
+        shape: Shape,
+        job_file: Path,
+        out: Path,
+        evidence: Path | None = None,
+        gpu_pair: Path | None = None,
     ) -> str | None:
         """Run the cases of ``shape``; return how the launch failed, None if it succeeded."""
         arguments = ["--exit-zero", "--job", str(job_file), "--out", str(out)]
@@ -346,16 +388,29 @@ class JobLaunch:
         print(f"$ {line}", flush=True)
         before = output_state(out)
         # 10 % more than the ranks' own deadline, whose message says where they wait.
-        return self._run(line, 1.1 * self.launcher.launch_timeout_s, has_started=lambda: output_state(out) != before)
+        return self._run(
+            line,
+            1.1 * self.launcher.launch_timeout_s,
+            has_started=lambda: output_state(out) != before,
+        )
 
-    def _run(self, line: str, timeout_s: float, has_started: Callable[[], bool] | None = None) -> str | None:
+    def _run(
+        self, line: str, timeout_s: float, has_started: Callable[[], bool] | None = None
+    ) -> str | None:
         """Call ``run_child``; if srun could not reach the controller, again once the controller answers.
 
         Running ranks do not need the controller and continue without it.
         """
         for left in reversed(range(MAX_LAUNCHES)):
-            failure = child_process.run_child(self._command(line), timeout_s, has_started=has_started)
-            if not (left and failure and CONTROLLER_UNREACHABLE in failure and wait_for_controller(OUTAGE_S)):
+            failure = child_process.run_child(
+                self._command(line), timeout_s, has_started=has_started
+            )
+            if not (
+                left
+                and failure
+                and CONTROLLER_UNREACHABLE in failure
+                and wait_for_controller(OUTAGE_S)
+            ):
                 break
         return failure
 
@@ -372,8 +427,14 @@ class JobLaunch:
 
     def _command(self, line: str) -> list[str]:
         """Return the shell command that runs ``line``: a login shell if modules must be loaded."""
-        setup = self.launcher.setup and [f"export PATH={shlex.quote(os.environ['PATH'])}", *self.launcher.setup]
+        setup = self.launcher.setup and [
+            f"export PATH={shlex.quote(os.environ['PATH'])}",
+            *self.launcher.setup,
+        ]
         # The variables of the variant come last: they are what the sweep compares.
-        environment = {"HPCCOLL_START_S": f"{self.launcher.launch_timeout_s:g}", **self.job.environment}
+        environment = {
+            "HPCCOLL_START_S": f"{self.launcher.launch_timeout_s:g}",
+            **self.job.environment,
+        }
         variables = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
         return ["bash", "-lc" if setup else "-c", " && ".join([*setup, *variables, f"exec {line}"])]

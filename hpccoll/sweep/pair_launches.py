@@ -1,7 +1,8 @@
 """A diagnosis whose transfers another program makes: ``sendrecv_perf`` or ``all_reduce_perf`` of nccl-tests.
 
-In each slot the program is launched on all pairs of nodes at once, and its output is read. It prints one time, which is
-recorded for both directions: no direction can be told. A launch that fails, or prints wrong results, has no time.
+In each slot the program is launched on all pairs of nodes at once, and its output is read. It
+prints one time, which is recorded for both directions: no direction can be told. A launch that
+fails, or prints wrong results, has no time.
 """
 
 import math
@@ -29,7 +30,13 @@ from hpccoll.common.units import format_count
 from hpccoll.common.version import __version__
 from hpccoll.diagnosis.nodes_alone import FAILED_PAIRS, FailedPair
 from hpccoll.diagnosis.procedure import ask
-from hpccoll.diagnosis.recorded import DiagnosisOptions, Load, RecordedDiagnosis, Recorder, StoppedError
+from hpccoll.diagnosis.recorded import (
+    DiagnosisOptions,
+    Load,
+    RecordedDiagnosis,
+    Recorder,
+    StoppedError,
+)
 from hpccoll.diagnosis.robust_statistics import median
 from hpccoll.diagnosis.slot_records import Diagnosis, Floats, Purpose, Slots
 from hpccoll.host.cpu_and_memory import testbed_facts
@@ -41,15 +48,16 @@ from hpccoll.sweep.launch import JOB_ID
 from hpccoll.sweep.slurm.squeue import allocated_hosts, host_names
 
 SRUN = "srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=1 --nodelist={hosts}"
-"""The launch on two nodes of an allocation. Steps wait for resources that other steps have, such as the one that runs
-this process, unless they overlap; without --exact they have all CPUs and GPUs of their nodes (man srun, 20.11 on)."""
+"""The launch on two nodes of an allocation. Steps wait for resources that other steps have, such as
+the one that runs this process, unless they overlap; without --exact they have all CPUs and GPUs of
+their nodes (man srun, 20.11 on)."""
 
 FIRST_DEADLINE_S, LEAST_DEADLINE_S, DEADLINE = 300.0, 60.0, 10
 """The seconds of a launch while none has succeeded; afterwards the least seconds, and the median launches."""
 
 MOST_HOSTS = 256
-"""The most hosts. Each pair of a slot is a step: with single links that many hosts take 39,000, and Slurm allows a job
-40,000 by default (MaxStepCount in man slurm.conf)."""
+"""The most hosts. Each pair of a slot is a step: with single links that many hosts take 39,000, and
+Slurm allows a job 40,000 by default (MaxStepCount in man slurm.conf)."""
 
 POLL_S = 0.05
 """Seconds between two looks whether launches have ended, few compared with those of a launch."""
@@ -100,7 +108,8 @@ class PairLaunches:
             if self.found is None and self.failures:
                 pairs, (first, *_) = format_count(len(self.failures), "pair"), self.failures
                 raise UnusableError(
-                    "--with", f"{Path(self.program[0]).name} failed on {pairs}, which are all; {_named(first)}"
+                    "--with",
+                    f"{Path(self.program[0]).name} failed on {pairs}, which are all; {_named(first)}",
                 )
         return np.array(rows)
 
@@ -122,14 +131,19 @@ class PairLaunches:
 
     def _start(self, pair: tuple[int, int], directory: Path) -> _Launch:
         first, second = pair
-        command = shlex.split(self.launch.replace("{hosts}", f"{self.hosts[first]},{self.hosts[second]}"))
+        command = shlex.split(
+            self.launch.replace("{hosts}", f"{self.hosts[first]},{self.hosts[second]}")
+        )
         output = directory / f"{first}-{second}.out"
         errors = directory / f"{first}-{second}.err"
         with output.open("wb") as stdout, errors.open("wb") as stderr:
             process = subprocess.Popen(
-                [*command, *self.program], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
+                [*command, *self.program],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
                 start_new_session=True,  # a process group of its own
-            )  # fmt: skip
+            )
         return _Launch(pair, process, output, errors)
 
     @property
@@ -167,7 +181,11 @@ class PairLaunches:
         if found and found.wrong:
             why = format_count(found.wrong, "wrong element")
         elif code:
-            lines = [line.strip() for line in (*text.splitlines(), *errors.splitlines()) if not line.startswith("#")]
+            lines = [
+                line.strip()
+                for line in (*text.splitlines(), *errors.splitlines())
+                if not line.startswith("#")
+            ]
             why = ": ".join(filter(None, (exit_text(code), root_cause(lines))))
         if found and not why:
             self.found = self.found or found
@@ -200,28 +218,38 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
 
 
 def diagnose_with(
-    program: str, options: DiagnosisOptions, hosts: Sequence[str], *, launch: str = SRUN,
-    progress: Callable[[int, int, Purpose], None] = lambda *_: None, stop: Callable[[], bool] = lambda: False,
-) -> RecordedDiagnosis:  # fmt: skip
+    program: str,
+    options: DiagnosisOptions,
+    hosts: Sequence[str],
+    *,
+    launch: str = SRUN,
+    progress: Callable[[int, int, Purpose], None] = lambda *_: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> RecordedDiagnosis:
     """Run a diagnosis whose transfers a program of nccl-tests makes.
 
     Args:
-        program: its command line, such as ``sendrecv_perf -b 256M -e 256M``; the largest size counts.
-        options: what is asked; those that say how to transfer are without effect, since the program decides that.
+        program: its command line, such as ``sendrecv_perf -b 256M -e 256M``; the largest size
+            counts.
+        options: what is asked; those that say how to transfer are without effect, since the program
+            decides that.
         hosts: their names, as the launcher knows them.
-        launch: the command line that starts a program on two hosts, which stand in place of ``{hosts}``, with a comma.
-        progress: shows how far the diagnosis is: the slots that are measured, how many are expected in all,
-            and why they are.
+        launch: the command line that starts a program on two hosts, which stand in place of
+            ``{hosts}``, with a comma.
+        progress: shows how far the diagnosis is: the slots that are measured, how many are expected
+            in all, and why they are.
         stop: says whether to end without an answer, with the slots that were measured.
 
     Raises:
-        BadInputError: if a command line is none, a host has no rack, or the program fails on all pairs of a slot before
-            it has succeeded on any.
+        BadInputError: if a command line is none, a host has no rack, or the program fails on all
+            pairs of a slot before it has succeeded on any.
     """
     question = options.question(hosts)
     pairs = PairLaunches(_words("--with", program), launch, hosts, progress, stop)
     if "{hosts}" not in launch:
-        raise BadInputError("--launch", launch, "a command line with {hosts}, which the hosts replace")
+        raise BadInputError(
+            "--launch", launch, "a command line with {hosts}, which the hosts replace"
+        )
     launcher, *_ = _words("--launch", launch)
     if shutil.which(launcher) is None:
         raise BadInputError("--launch", launch, f"a command on PATH: there is no {launcher}")
@@ -234,19 +262,29 @@ def diagnose_with(
     cluster = os.environ.get("SLURM_CLUSTER_NAME")
     return RecordedDiagnosis(
         question=question,
-        load=Load(Path(pairs.program[0]).name, "GPU", pairs.found.bytes if pairs.found else 0, together=True),
+        load=Load(
+            Path(pairs.program[0]).name,
+            "GPU",
+            pairs.found.bytes if pairs.found else 0,
+            together=True,
+        ),
         measured=(*recorder.measured,),
         diagnosis=diagnosis,
         rates={},
         kind=ON_TESTBED if testbed else "measured",
         machine=f"cluster {cluster}" if cluster else f"{hosts[0]} and others",
         provenance={
-            "run_id": str(uuid.uuid4()), "begun": begun.isoformat(timespec="seconds"), "hosts": [*hosts],
-            "hpccoll": __version__, "library": pairs.found.library if pairs.found else None,
-            "launcher": [f"{launch} {program}"], "testbed": testbed, "variables": allowed_variables(),
+            "run_id": str(uuid.uuid4()),
+            "begun": begun.isoformat(timespec="seconds"),
+            "hosts": [*hosts],
+            "hpccoll": __version__,
+            "library": pairs.found.library if pairs.found else None,
+            "launcher": [f"{launch} {program}"],
+            "testbed": testbed,
+            "variables": allowed_variables(),
             FAILED_PAIRS: pairs.failures,
         },
-    )  # fmt: skip
+    )
 
 
 def _words(key: str, text: str) -> list[str]:
@@ -263,24 +301,34 @@ def hosts_to_diagnose(text: str | None) -> tuple[str, ...]:
     """Return the hosts that ``text`` names, or those of the allocation.
 
     Args:
-        text: names with commas, also with Slurm's brackets; or a file with a name in each line, and comments after #.
+        text: names with commas, also with Slurm's brackets; or a file with a name in each line, and
+            comments after #.
 
     Raises:
-        BadInputError: if there is no allocation, if Slurm does not answer, a line is not a name, for fewer than three
-            hosts, whose pairs can be compared, more than MOST_HOSTS, or one twice.
+        BadInputError: if there is no allocation, if Slurm does not answer, a line is not a name,
+            for fewer than three hosts, whose pairs can be compared, more than MOST_HOSTS, or one
+            twice.
     """
     job = os.environ.get(JOB_ID)
     if text is None and job is None:
-        raise BadInputError("--hosts", None, f"there is no allocation ({JOB_ID}): name the hosts, with commas")
+        raise BadInputError(
+            "--hosts", None, f"there is no allocation ({JOB_ID}): name the hosts, with commas"
+        )
     if text is None:
         hosts = _hosts_of_job(str(job))
     else:
         hosts = _named_hosts(text)
     if len(hosts) > MOST_HOSTS:
-        why = f"the program is launched on each pair in each slot; do: --hosts, {MOST_HOSTS} of them"
-        raise UnusableError("--with", f"there are {len(hosts)} hosts, and it takes at most {MOST_HOSTS}: {why}")
+        why = (
+            f"the program is launched on each pair in each slot; do: --hosts, {MOST_HOSTS} of them"
+        )
+        raise UnusableError(
+            "--with", f"there are {len(hosts)} hosts, and it takes at most {MOST_HOSTS}: {why}"
+        )
     if len(hosts) < 3 or len({*hosts}) < len(hosts):
-        raise BadInputError("--hosts", ",".join(hosts), "three hosts or more, each once: their pairs are compared")
+        raise BadInputError(
+            "--hosts", ",".join(hosts), "three hosts or more, each once: their pairs are compared"
+        )
     return hosts
 
 
@@ -305,6 +353,8 @@ def _hosts_of_file(path: Path) -> Iterator[str]:
     for number, line in enumerate(read_text(path, "--hosts", TABLE_BYTES).splitlines(), start=1):
         host = line.partition("#")[0].strip()
         if len(host.replace(",", " ").split()) > 1:
-            raise BadInputError(f"--hosts: {path}, line {number}", line, "one host, without anything else")
+            raise BadInputError(
+                f"--hosts: {path}, line {number}", line, "one host, without anything else"
+            )
         if host:
             yield host

@@ -53,8 +53,9 @@ SLURM_SESSION = frozenset({"SLURM_JOB_ID", "SLURM_JOBID"})
 def mpiexec_command() -> list[str]:
     """Return mpiexec with the options that it needs here, on this machine.
 
-    mpiexec is searched with the directory of this Python first on PATH, as the workflow's rules do, and is returned
-    without its directory, so that a plan does not depend on where the environment is installed.
+    mpiexec is searched with the directory of this Python first on PATH, as the workflow's rules do,
+    and is returned without its directory, so that a plan does not depend on where the environment
+    is installed.
 
     Raises:
         UnusableError: if no mpiexec is found.
@@ -64,9 +65,15 @@ def mpiexec_command() -> list[str]:
     if mpiexec is None:
         remedy = "pip install 'hpccoll[local]', or load your site's MPI module"
         raise UnusableError("launcher", f"no mpiexec in {programs} or on PATH; do: {remedy}")
-    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
+    version = subprocess.run(
+        [mpiexec, "--version"], capture_output=True, text=True, check=False
+    ).stdout
     if "Open MPI" in version or "OpenRTE" in version or "PRRTE" in version:
-        return ["mpiexec", "--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+        return [
+            "mpiexec",
+            "--oversubscribe",
+            *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
+        ]
     if "HYDRA" in version and SLURM_SESSION & os.environ.keys():
         return ["mpiexec", "-launcher", "fork", "-host", "localhost"]
     return ["mpiexec"]

@@ -35,10 +35,11 @@ LAUNCH_S = 1.5
 NODE_S = 0.03
 """Estimated seconds by which another node delays the start of all ranks, a cautious bound.
 
-The ranks of a node open about 1,000 files of Python and its packages, which its page cache keeps, and a shared file
-system that Python ranks overload was seen to answer 30,000 operations a second (SYMFLUENCE, issue 21, 2026). Who
-broadcasts the packages first starts in less than 2 minutes on whole machines: Y. Feng, N. Hand: Launching Python
-applications on peta-scale massively parallel systems, SciPy (2016).
+The ranks of a node open about 1,000 files of Python and its packages, which its page cache keeps,
+and a shared file system that Python ranks overload was seen to answer 30,000 operations a second
+(SYMFLUENCE, issue 21, 2026). Who broadcasts the packages first starts in less than 2 minutes on
+whole machines: Y. Feng, N. Hand: Launching Python applications on peta-scale massively parallel
+systems, SciPy (2016).
 """
 RANK_S = 0.001
 """Estimated seconds by which another rank delays the start: rank 0 receives the place and the provenance of each."""
@@ -53,22 +54,24 @@ SLURM_S = 20.0
 """Estimated seconds of a Slurm job outside its launches: Snakemake starts twice in it."""
 
 
-def make_plan(config: Path, profile: str | None = "local", site: str | None = None, out: Path | None = None) -> Plan:
+def make_plan(
+    config: Path, profile: str | None = "local", site: str | None = None, out: Path | None = None
+) -> Plan:
     """Return the plan of the sweep file ``config`` under ``profile``.
 
-    Jobs that have results in ``out`` stay as they were planned, even if the cluster now provides fewer nodes. Only the
-    other jobs are planned again, and nothing is measured twice.
+    Jobs that have results in ``out`` stay as they were planned, even if the cluster now provides
+    fewer nodes. Only the other jobs are planned again, and nothing is measured twice.
 
     Args:
         config: the sweep file.
-        profile: a directory of workflows/profiles. With None, a sweep over nodes or for a site is planned offline:
-            Slurm is not queried.
+        profile: a directory of workflows/profiles. With None, a sweep over nodes or for a site is
+            planned offline: Slurm is not queried.
         site: a site file or the name of one, for clusters.
         out: the directory of the results, if jobs may have been started there.
 
     Raises:
-        BadInputError: if a file is not valid, names something unknown, or requests more than is available; if Slurm is
-            missing, does not answer, or would refuse a job.
+        BadInputError: if a file is not valid, names something unknown, or requests more than is
+            available; if Slurm is missing, does not answer, or would refuse a job.
     """
     sweep = load_sweep(config)
     execution_site = _execution_site(config, sweep, profile, site)
@@ -118,8 +121,9 @@ def make_plan(config: Path, profile: str | None = "local", site: str | None = No
 def estimate_seconds(job: Job) -> float:
     """Return the estimated duration of the launches of ``job`` on an idle machine.
 
-    The estimate assumes that each case reaches its least number of iterations within its time budget, and that rank 0
-    records the largest number. Between nodes each case has an extra pass that counts bytes.
+    The estimate assumes that each case reaches its least number of iterations within its time
+    budget, and that rank 0 records the largest number. Between nodes each case has an extra pass
+    that counts bytes.
     """
     measured_s = len(job.cases) * (job.effort.seconds + job.effort.rounds * ROUND_S)
     starts_s = 0.0
@@ -164,7 +168,9 @@ def _check_count(sweep: Sweep) -> None:
             raise UnusableError("lists", f"{number} {what}; a sweep has at most {most}")
 
 
-def _execution_site(config: Path, sweep: Sweep, profile: str | None, site: str | None) -> ExecutionSite:
+def _execution_site(
+    config: Path, sweep: Sweep, profile: str | None, site: str | None
+) -> ExecutionSite:
     if profile not in (None, *PROFILES):
         raise BadInputError("--profile", profile, PROFILES)
     if profile == "local" and site is not None:
@@ -172,10 +178,13 @@ def _execution_site(config: Path, sweep: Sweep, profile: str | None, site: str |
     if profile == "local" and sweep.nodes is not None:
         clusters = " or ".join(PROFILES[1:])
         raise UnusableError(
-            f"{config}: nodes", f"{LOCAL_ONLY}; valid: --profile {clusters}, or the key 'ranks' instead"
+            f"{config}: nodes",
+            f"{LOCAL_ONLY}; valid: --profile {clusters}, or the key 'ranks' instead",
         )
     if profile == "testbed" and testbed_facts() is None:
-        raise UnusableError("--profile testbed", "not a testbed host; do: slurm/testbed/testbed run hpccoll ...")
+        raise UnusableError(
+            "--profile testbed", "not a testbed host; do: slurm/testbed/testbed run hpccoll ..."
+        )
     if profile is None and (sweep.nodes is not None or site is not None):
         return ExecutionSite.offline(load_site(site, "slurm"), sweep)
     if profile is None or profile == "local":
@@ -185,9 +194,10 @@ def _execution_site(config: Path, sweep: Sweep, profile: str | None, site: str |
         found = ExecutionSite.cluster(loaded, sweep)
     if profile == "slurm" and not query.has_accounting():
         raise UnusableError(
-            "--profile slurm", "sacct does not answer here, and Snakemake would not see the end of jobs; do: use "
+            "--profile slurm",
+            "sacct does not answer here, and Snakemake would not see the end of jobs; do: use "
             "--profile slurm-nodbd",
-        )  # fmt: skip
+        )
     return found
 
 
@@ -204,7 +214,9 @@ def _nothing_to_measure(
         why = reason
     if all(execution_site.why_unavailable(shape) for shape in sweep.shapes()):
         key, values = ("nodes", sweep.nodes) if sweep.nodes else ("ranks", sweep.ranks)
-        return BadInputError(f"{config}: {key}", values, f"at least one that can be measured: {why}")
+        return BadInputError(
+            f"{config}: {key}", values, f"at least one that can be measured: {why}"
+        )
     return UnusableError(str(config), f"none of its {len(skips)} cases can be measured: {why}")
 
 
@@ -228,10 +240,14 @@ def _check_none_lost(jobs: Sequence[Job], started: Sequence[Job], out: Path) -> 
         raw_file = _raw_file(job, out)
         if job not in jobs and has_results(raw_file) and read_raw(raw_file).measurements:
             what = "nodes, " if job.nodes > 1 else ""
-            raise _changed_plan("--out", job, f"its {what}ranks or variant are no longer in the sweep file")
+            raise _changed_plan(
+                "--out", job, f"its {what}ranks or variant are no longer in the sweep file"
+            )
 
 
-def _plan_jobs(sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Job]) -> tuple[list[Job], list[Skip]]:
+def _plan_jobs(
+    sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Job]
+) -> tuple[list[Job], list[Skip]]:
     """Return the jobs that have cases to measure, including those of ``started``, and the skipped cases."""
     jobs: list[Job] = []
     skips: list[Skip] = []
@@ -242,7 +258,11 @@ def _plan_jobs(sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Jo
             if job.variant == variant and set(job.shapes) <= set(left):
                 again, job_skips = allocation.job(job.shapes)
                 if again != job:
-                    raise _changed_plan("--out", job, _differences(job, again) if again.cases else job_skips[0].reason)
+                    raise _changed_plan(
+                        "--out",
+                        job,
+                        _differences(job, again) if again.cases else job_skips[0].reason,
+                    )
                 jobs.append(job)
                 skips += job_skips
                 left = [shape for shape in left if shape not in job.shapes]
@@ -256,7 +276,9 @@ def _plan_jobs(sweep: Sweep, execution_site: ExecutionSite, started: Sequence[Jo
         job, job_skips = allocation.job([shape for shape in left if shape not in reasons], left)
         skips += job_skips
         for shape, reason in reasons.items():
-            skips += [Skip(case=case.id, job=job.name, reason=reason) for case in allocation.cases(shape)]
+            skips += [
+                Skip(case=case.id, job=job.name, reason=reason) for case in allocation.cases(shape)
+            ]
         if job.cases:
             execution_site.check_memory(job)
             jobs.append(job)
@@ -287,11 +309,13 @@ class _Allocation:
         for case in expand_cases(self.sweep.request(), shape.ranks):
             yield replace(case, ranks=shape.ranks, nodes=shape.nodes) if self.sweep.nested else case
 
-    def job(self, shapes: Sequence[Shape], requested: Sequence[Shape] = ()) -> tuple[Job, list[Skip]]:
+    def job(
+        self, shapes: Sequence[Shape], requested: Sequence[Shape] = ()
+    ) -> tuple[Job, list[Skip]]:
         """Return the job of ``shapes`` and the cases that it skips.
 
-        The job is as large as its largest launch with a case, and is named after it; without any case, after the
-        largest of ``requested``.
+        The job is as large as its largest launch with a case, and is named after it; without any
+        case, after the largest of ``requested``.
         """
         kept: dict[Shape, list[Case]] = {}
         skipped: list[tuple[Case, str]] = []
@@ -315,23 +339,35 @@ class _Allocation:
         files = file_paths(cases)
         tables = tables_of_cases(cases)
         return Job(
-            name=name, ranks=largest.ranks, nodes=largest.nodes, aggregators=largest.aggregators,
+            name=name,
+            ranks=largest.ranks,
+            nodes=largest.nodes,
+            aggregators=largest.aggregators,
             dedicated_aggregators=largest.dedicated_aggregators,
-            variant=self.variant, environment=self.environment,
-            communicator=self.communicator, seed=self.sweep.seed,
-            effort=self.sweep.case_effort(), table=self.sweep.table, executor=self.sweep.executor,
-            models=self.sweep.request().models, plans=files, extensions=tables, cases=cases,
-        ), [Skip(case=case.id, job=name, reason=reason) for case, reason in skipped]  # fmt: skip
+            variant=self.variant,
+            environment=self.environment,
+            communicator=self.communicator,
+            seed=self.sweep.seed,
+            effort=self.sweep.case_effort(),
+            table=self.sweep.table,
+            executor=self.sweep.executor,
+            models=self.sweep.request().models,
+            plans=files,
+            extensions=tables,
+            cases=cases,
+        ), [Skip(case=case.id, job=name, reason=reason) for case, reason in skipped]
 
     def _facts(self, shape: Shape) -> LaunchFacts:
         """Return what is known: between nodes only the job knows the racks, unless Slurm knows no switches."""
         known = named_variants().get(self.variant or "")
         return LaunchFacts(
-            shape=shape, variant=self.variant, sets={**self.environment, **self.communicator},
+            shape=shape,
+            variant=self.variant,
+            sets={**self.environment, **self.communicator},
             nccl_nodes=planned_nodes(shape, self.site.site.nvlink_nodes),
             mpi=self.site.mpi if known and known.algorithms else None,
             racks_known=shape.nodes == 1 or self.site.has_no_topology,
-        )  # fmt: skip
+        )
 
     def _missing(self, case: Case, shape: Shape) -> str | None:
         """Return why the site cannot run a case as its variant means it."""
@@ -361,7 +397,9 @@ def check_output_directory(plan: Plan, out: Path) -> None:
     """
     if plan.offline and (out / PLAN_FILE).is_file() and not Plan.load(out / PLAN_FILE).offline:
         raise BadInputError(
-            "--out", str(out), "another directory, or a plan with --profile: it holds the plan of a sweep"
+            "--out",
+            str(out),
+            "another directory, or a plan with --profile: it holds the plan of a sweep",
         )
     for job in plan.jobs:
         path = out / "jobs" / f"{job.name}.json"
@@ -376,9 +414,10 @@ def _differences(earlier: Job, job: Job) -> str:
 def _changed_plan(key: str, job: Job, changed: str) -> UnusableError:
     """Return the error that an output directory has results of a plan that has changed, for whatever reason."""
     return UnusableError(
-        key, f"{job.name} was measured there before the plan changed ({changed}), and results are never mixed; "
+        key,
+        f"{job.name} was measured there before the plan changed ({changed}), and results are never mixed; "
         "do: choose another --out, or undo the change",
-    )  # fmt: skip
+    )
 
 
 def write_plan(plan: Plan, out: Path) -> None:
@@ -387,10 +426,14 @@ def write_plan(plan: Plan, out: Path) -> None:
     Raises:
         BadInputError: if ``out`` cannot be written, or the plan is larger than readers accept.
     """
-    texts = {out / "jobs" / f"{job.name}.json": job.to_json() for job in plan.jobs} | {out / PLAN_FILE: plan.to_json()}
+    texts = {out / "jobs" / f"{job.name}.json": job.to_json() for job in plan.jobs} | {
+        out / PLAN_FILE: plan.to_json()
+    }
     if (size := max(map(len, texts.values()))) > JOB_BYTES:
         limit = f"a plan has at most {format_size(JOB_BYTES)}"
-        raise UnusableError("sweep", f"its plan has {format_size(size)}; {limit}: reduce the number of cases")
+        raise UnusableError(
+            "sweep", f"its plan has {format_size(size)}; {limit}: reduce the number of cases"
+        )
     for path, text in texts.items():
         with writing(out):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,8 @@ class MeasurementCounter:
 
     def __init__(self, plan: Plan, out: Path) -> None:
         self._raw = {out / "raw" / f"{job.name}.h5": job for job in plan.jobs}
-        self._read = dict.fromkeys(self._raw, (0, 0, 0))  # bytes read, outcomes in them, skipped cases among those
+        # bytes read, outcomes in them, skipped cases among those
+        self._read = dict.fromkeys(self._raw, (0, 0, 0))
 
     @property
     def total(self) -> int:
@@ -44,7 +45,9 @@ class MeasurementCounter:
 
     def count(self) -> MeasurementCount:
         counts = [self._count(raw, job) for raw, job in self._raw.items()]
-        return MeasurementCount(sum(count.done for count in counts), sum(count.timed for count in counts))
+        return MeasurementCount(
+            sum(count.done for count in counts), sum(count.timed for count in counts)
+        )
 
     def _count(self, raw: Path, job: Job) -> MeasurementCount:
         offset, outcomes, skips = self._read[raw]
@@ -61,7 +64,9 @@ class MeasurementCounter:
         self._read[raw] = offset + len(text) - len(last), outcomes, skips
         outcomes, skips = _add_events([last], outcomes, skips)
         # Rounds measured again after a stall or a failure must not count twice.
-        return MeasurementCount(min(outcomes + skips * (rounds - 1), job.measurements), outcomes - skips)
+        return MeasurementCount(
+            min(outcomes + skips * (rounds - 1), job.measurements), outcomes - skips
+        )
 
 
 def _add_events(events: Iterable[bytes], outcomes: int, skips: int) -> tuple[int, int]:
@@ -107,14 +112,16 @@ def progress_display(total: int, *, slurm: bool) -> Iterator[ShowProgress]:
 class TimeLeft:
     """Estimates the time left from the pace of the measurements so far.
 
-    The clock starts with the first measurement of this sweep, so results of earlier sweeps and the time that jobs are
-    pending do not count. Cases run in random order, so the first ones are representative.
+    The clock starts with the first measurement of this sweep, so results of earlier sweeps and the
+    time that jobs are pending do not count. Cases run in random order, so the first ones are
+    representative.
     """
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._earlier: int | None = None  # measurements that were timed before this sweep
-        self._first: tuple[int, float] | None = None  # timed measurements and the time when the clock started
+        # timed measurements and the time when the clock started
+        self._first: tuple[int, float] | None = None
 
     def text(self, count: MeasurementCount, now: float) -> str:
         """Return the time left as text; empty if it is unknown or zero."""

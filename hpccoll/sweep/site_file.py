@@ -1,6 +1,7 @@
 """The site file: how jobs run on a cluster. The sweep file defines what to measure.
 
-Site files that come with hpccoll are in slurm/sites; ``--site testbed`` selects one of them, ``--site my.yaml`` a file.
+Site files that come with hpccoll are in slurm/sites; ``--site testbed`` selects one of them,
+``--site my.yaml`` a file.
 """
 
 import os
@@ -17,16 +18,35 @@ from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import CPUS_ON_NODE, Launcher
 from hpccoll.cases.variables import assignment, check_variables
 from hpccoll.common.errors import BadInputError, did_you_mean
-from hpccoll.common.limits import CPUS, GPUS, MAX_LIST_ENTRIES, MEMORY_MB, MINUTES, NVLINK_NODES, SIGNAL_S, START_S
-from hpccoll.common.yaml_model import Bounded, OneOrMore, Text, Variables, VariableValue, Word, YamlSection, load_yaml
+from hpccoll.common.limits import (
+    CPUS,
+    GPUS,
+    MAX_LIST_ENTRIES,
+    MEMORY_MB,
+    MINUTES,
+    NVLINK_NODES,
+    SIGNAL_S,
+    START_S,
+)
+from hpccoll.common.yaml_model import (
+    Bounded,
+    OneOrMore,
+    Text,
+    Variables,
+    VariableValue,
+    Word,
+    YamlSection,
+    load_yaml,
+)
 from hpccoll.sweep.paths import site_files
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
 """Options of every srun: Snakemake's job step removes Slurm's variables; without them srun starts a rank per node."""
 
 FILL_SOCKETS = ":block"
-"""On nodes of GPUs, ranks fill one socket after the other, as the numbers of GPUs do; srun's default is round
-robin, with which half of the ranks are not on the socket of their GPU (man srun, --distribution)."""
+"""On nodes of GPUs, ranks fill one socket after the other, as the numbers of GPUs do; srun's
+default is round robin, with which half of the ranks are not on the socket of their GPU (man srun,
+--distribution)."""
 
 CPU_OPTION = re.compile(r"\s(--cpus-per-|-c)")
 """An option of srun for the CPUs of a rank. Of several such options the last one would win."""
@@ -38,41 +58,73 @@ _SUBMIT_DIRECTORY = "nothing: jobs run in the directory and cluster of the submi
 _ONCE = "nothing: a job runs once, and at once"
 
 RESERVED_OPTIONS = {
-    "--account": "account", "--partition": "partition", "--qos": "qos", "--constraint": "constraint",
-    "--time": "minutes", "--mem": "memory_mb", "--mem-per-cpu": "memory_mb", "--mem-per-gpu": "memory_mb",
-    "--cpus-per-task": "cpus_per_task", "--cpus-per-gpu": "cpus_per_task", "--signal": "signal_s",
-    "--exclusive": "exclusive", "--export": "environment",
-    "--gres": "gres", "--gpus": "gpus_per_node", "--gpus-per-node": "gpus_per_node",
+    "--account": "account",
+    "--partition": "partition",
+    "--qos": "qos",
+    "--constraint": "constraint",
+    "--time": "minutes",
+    "--mem": "memory_mb",
+    "--mem-per-cpu": "memory_mb",
+    "--mem-per-gpu": "memory_mb",
+    "--cpus-per-task": "cpus_per_task",
+    "--cpus-per-gpu": "cpus_per_task",
+    "--signal": "signal_s",
+    "--exclusive": "exclusive",
+    "--export": "environment",
+    "--gres": "gres",
+    "--gpus": "gpus_per_node",
+    "--gpus-per-node": "gpus_per_node",
     "--ntasks-per-gpu": "gpus_per_node",
-    "--nodes": _SWEEP_FILE_KEYS, "--ntasks": _SWEEP_FILE_KEYS, "--ntasks-per-node": _SWEEP_FILE_KEYS,
-    "--job-name": _JOB_SEARCH, "--comment": _JOB_SEARCH, "--parsable": _JOB_SEARCH,
-    "--output": _LOGS, "--error": _LOGS,
-    "--chdir": _SUBMIT_DIRECTORY, "--workdir": _SUBMIT_DIRECTORY, "--clusters": _SUBMIT_DIRECTORY,
-    "--array": _ONCE, "--requeue": _ONCE, "--no-requeue": _ONCE, "--hold": _ONCE, "--test-only": _ONCE,
-    "--wait": _ONCE, "--wrap": _ONCE, "--dependency": _ONCE, "--begin": _ONCE,
-}  # fmt: skip
+    "--nodes": _SWEEP_FILE_KEYS,
+    "--ntasks": _SWEEP_FILE_KEYS,
+    "--ntasks-per-node": _SWEEP_FILE_KEYS,
+    "--job-name": _JOB_SEARCH,
+    "--comment": _JOB_SEARCH,
+    "--parsable": _JOB_SEARCH,
+    "--output": _LOGS,
+    "--error": _LOGS,
+    "--chdir": _SUBMIT_DIRECTORY,
+    "--workdir": _SUBMIT_DIRECTORY,
+    "--clusters": _SUBMIT_DIRECTORY,
+    "--array": _ONCE,
+    "--requeue": _ONCE,
+    "--no-requeue": _ONCE,
+    "--hold": _ONCE,
+    "--test-only": _ONCE,
+    "--wait": _ONCE,
+    "--wrap": _ONCE,
+    "--dependency": _ONCE,
+    "--begin": _ONCE,
+}
 """Options of sbatch that must not be given, and the key to use instead."""
 
 
 class ContainerSection(YamlSection):
     """A container image with hpccoll in which ranks run; Snakemake and srun run outside."""
 
-    runtime: Literal["pyxis", "apptainer"] = Field(description="pyxis (srun --container-image) or apptainer")
+    runtime: Literal["pyxis", "apptainer"] = Field(
+        description="pyxis (srun --container-image) or apptainer"
+    )
     image: Text = Field(description="image file or reference, as the runtime accepts it")
     mounts: list[Text] = Field(
-        [], max_length=MAX_LIST_ENTRIES, description="mounts SOURCE:TARGET, including the directory of the results"
+        [],
+        max_length=MAX_LIST_ENTRIES,
+        description="mounts SOURCE:TARGET, including the directory of the results",
     )
 
 
 def _check_gpus(text: str) -> str:
     match = re.fullmatch(r"(?:[a-zA-Z][a-zA-Z0-9_.-]*:)?([1-9][0-9]{0,3})", text)
     if not match or int(match[1]) > GPUS.maximum:
-        raise BadInputError("gpus_per_node", text, f"GPUs on each node, such as 8 or h100:8, at most {GPUS.maximum}")
+        raise BadInputError(
+            "gpus_per_node", text, f"GPUs on each node, such as 8 or h100:8, at most {GPUS.maximum}"
+        )
     return text
 
 
 def _check_gres(text: str) -> str:
-    match = re.fullmatch(r"gpu:(?:[a-zA-Z0-9_.]+:)?([1-9][0-9]{0,3})", text)  # what Snakemake's plugin passes on
+    # what Snakemake's plugin passes on
+    match = re.fullmatch(r"gpu:(?:[a-zA-Z0-9_.]+:)?([1-9][0-9]{0,3})", text)
     if not match or int(match[1]) > GPUS.maximum:
         expected = f"GPUs on each node, such as gpu:8 or gpu:h100:8, at most {GPUS.maximum}"
         raise BadInputError("gres", text, expected)
@@ -87,7 +139,9 @@ Feature = Annotated[Text, Field(pattern=r"^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$")]
 class AggregatorSection(YamlSection):
     """How to request hosts for aggregators in addition to nodes for workers; each kind has its own Slurm feature."""
 
-    partition: Word = Field(description="partition with nodes for workers and hosts for aggregators")
+    partition: Word = Field(
+        description="partition with nodes for workers and hosts for aggregators"
+    )
     worker: Feature = Field("worker", description="feature of the nodes for workers")
     aggregator: Feature = Field("aggregator", description="feature of the hosts for aggregators")
 
@@ -111,19 +165,23 @@ class Site(YamlSection):
         None, description="memory of each node in MB [the partition's default]"
     )
     cpus_per_task: Annotated[int, Bounded(CPUS)] | None = Field(
-        None, description="CPUs for each rank [Slurm's default; with gpus_per_node all of the job, divided among ranks]"
+        None,
+        description="CPUs for each rank [Slurm's default; with gpus_per_node all of the job, divided among ranks]",
     )
     gpus_per_node: Gpus | None = Field(
         None,
         description="GPUs on each node, such as 8 or h100:8; every rank sees all, and runs on the socket of its GPU",
     )
     gres: Gres | None = Field(
-        None, description="GPUs on each node where Slurm takes --gres only, such as gpu:8; in place of gpus_per_node"
+        None,
+        description="GPUs on each node where Slurm takes --gres only, such as gpu:8; in place of gpus_per_node",
     )
     nvlink_nodes: Annotated[int, Bounded(NVLINK_NODES)] = Field(
         1, description="nodes of one NVLink domain, such as 18; NCCL counts them as one [1]"
     )
-    sbatch: OneOrMore[Text] | None = Field(None, description="further options of sbatch, such as --switches=1")
+    sbatch: OneOrMore[Text] | None = Field(
+        None, description="further options of sbatch, such as --switches=1"
+    )
     signal_s: Annotated[int, Bounded(SIGNAL_S)] = Field(
         60, description="seconds before the time limit at which Slurm signals the ranks to end"
     )
@@ -136,14 +194,18 @@ class Site(YamlSection):
         description="command that starts ranks, such as srun --mpi=pmix; if it has {ranks}, "
         "only container options are added",
     )
-    modules: OneOrMore[Text] | None = Field(None, description="environment modules to load before the ranks start")
+    modules: OneOrMore[Text] | None = Field(
+        None, description="environment modules to load before the ranks start"
+    )
     environment: Variables = Field({}, description="variables for the ranks")
     network: Literal["rdma", "tcp"] | None = Field(
-        None, description="expected network between nodes, rdma or tcp; another one is a critical finding in the report"
+        None,
+        description="expected network between nodes, rdma or tcp; another one is a critical finding in the report",
     )
     container: ContainerSection | None = Field(None, description="container in which the ranks run")
     aggregators: AggregatorSection | None = Field(
-        None, description="hosts for aggregators; jobs with aggregators take partition and features from here"
+        None,
+        description="hosts for aggregators; jobs with aggregators take partition and features from here",
     )
 
     @field_validator("launcher")
@@ -151,12 +213,18 @@ class Site(YamlSection):
     def _only_known_placeholders(cls, text: str) -> str:
         known = ("nodes", "ranks", "ranks_per_node", "hosts")
         try:
-            unknown = [name for _, name, _, _ in Formatter().parse(text) if name is not None and name not in known]
+            unknown = [
+                name
+                for _, name, _, _ in Formatter().parse(text)
+                if name is not None and name not in known
+            ]
         except ValueError:
             unknown = [text]
         if unknown or not text.strip():
             raise BadInputError(
-                "launcher", text, "a command line, with no braces but " + "{" + "}, {".join(known) + "}"
+                "launcher",
+                text,
+                "a command line, with no braces but " + "{" + "}, {".join(known) + "}",
             )
         return text
 
@@ -171,32 +239,44 @@ class Site(YamlSection):
     def _not_managed(cls, options: list[str] | None) -> list[str] | None:
         for option in options or ():
             if not re.fullmatch(r"--[a-z][a-z-]+(=\S*)?", option):
-                raise BadInputError("sbatch", option, "a long option of sbatch in one word, such as --switches=1")
+                raise BadInputError(
+                    "sbatch", option, "a long option of sbatch in one word, such as --switches=1"
+                )
             name = option.partition("=")[0]
             # sbatch completes abbreviated options.
             reserved = [full for full in RESERVED_OPTIONS if full.startswith(name)]
             if reserved:
                 raise BadInputError(
-                    "sbatch", option, f"another option; instead of this one use {RESERVED_OPTIONS[reserved[0]]}"
+                    "sbatch",
+                    option,
+                    f"another option; instead of this one use {RESERVED_OPTIONS[reserved[0]]}",
                 )
         return options
 
     @model_validator(mode="after")
     def _signalled_in_time(self) -> "Site":
         if self.minutes is not None and self.signal_s >= 60 * self.minutes:
-            raise BadInputError("signal_s", self.signal_s, f"less than the time limit, {60 * self.minutes} s")
+            raise BadInputError(
+                "signal_s", self.signal_s, f"less than the time limit, {60 * self.minutes} s"
+            )
         return self
 
     @model_validator(mode="after")
     def _pyxis_needs_srun(self) -> "Site":
-        if self.container and self.container.runtime == "pyxis" and not self.launcher.startswith("srun"):
+        if (
+            self.container
+            and self.container.runtime == "pyxis"
+            and not self.launcher.startswith("srun")
+        ):
             raise BadInputError("launcher", self.launcher, "srun: pyxis is a plugin of it")
         return self
 
     @model_validator(mode="after")
     def _one_request_of_gpus(self) -> "Site":
         if self.gres and self.gpus_per_node:
-            raise BadInputError("gres", self.gres, f"either gres or gpus_per_node, which is {self.gpus_per_node}")
+            raise BadInputError(
+                "gres", self.gres, f"either gres or gpus_per_node, which is {self.gpus_per_node}"
+            )
         return self
 
     @property
@@ -211,9 +291,9 @@ class Site(YamlSection):
     def _cpus(self) -> str | None:
         """The CPUs of a rank, as a word for the shell of a launch; None for what the launcher or Slurm gives it.
 
-        Slurm gives a rank one CPU. On nodes of GPUs, ranks share the CPUs of the job, whether Slurm counts cores or
-        hardware threads: NCCL has threads of its own, and ranks that leave no CPU out are on the socket of their GPU.
-        Hosts of aggregators may have fewer CPUs.
+        Slurm gives a rank one CPU. On nodes of GPUs, ranks share the CPUs of the job, whether Slurm
+        counts cores or hardware threads: NCCL has threads of its own, and ranks that leave no CPU
+        out are on the socket of their GPU. Hosts of aggregators may have fewer CPUs.
         """
         if CPU_OPTION.search(self.launcher):
             return None
@@ -234,7 +314,10 @@ class Site(YamlSection):
                 arguments.append("--gpu-bind=none")
         program = "hpccoll"
         if self.container and self.container.runtime == "pyxis":
-            arguments += [f"--container-image={_quote_braces(self.container.image)}", '--container-workdir="$PWD"']
+            arguments += [
+                f"--container-image={_quote_braces(self.container.image)}",
+                '--container-workdir="$PWD"',
+            ]
             mounts = ",".join(self.container.mounts)
             names = ",".join(dict.fromkeys([*self.environment, *variables]))
             if mounts:
@@ -247,18 +330,24 @@ class Site(YamlSection):
         setup = [f"module load {shlex.join(self.modules)}"] if self.modules else []
         setup += [f"export {assignment(name, value)}" for name, value in self.environment.items()]
         return Launcher(
-            command=" ".join(arguments), program=program, setup=tuple(setup), slurm=True,
-            start_timeout_s=self.start_s or (900 if self.container else 60), slurm_conf=os.environ.get("SLURM_CONF"),
-            aggregator=self.aggregators.aggregator if self.aggregators else None, network=self.network,
+            command=" ".join(arguments),
+            program=program,
+            setup=tuple(setup),
+            slurm=True,
+            start_timeout_s=self.start_s or (900 if self.container else 60),
+            slurm_conf=os.environ.get("SLURM_CONF"),
+            aggregator=self.aggregators.aggregator if self.aggregators else None,
+            network=self.network,
             socket_distribution=FILL_SOCKETS if self.gpus else "",
-        )  # fmt: skip
+        )
 
     def resource_request(self, shape: Shape, minutes: int) -> dict[str, int | str]:
         """Return the resources of a job of ``shape``, by the names of Snakemake's Slurm plugin.
 
-        The plugin needs ``mpi`` to run the rule once, outside srun, and refuses it for a single task. It takes no GPUs
-        but by ``gres`` or ``gpu``, with which it requests as many tasks for each GPU as the job has, unless it is told
-        0 (get_submit_command of 2.8); ``--gpus-per-node`` among the further options is all that Slurm needs.
+        The plugin needs ``mpi`` to run the rule once, outside srun, and refuses it for a single
+        task. It takes no GPUs but by ``gres`` or ``gpu``, with which it requests as many tasks for
+        each GPU as the job has, unless it is told 0 (get_submit_command of 2.8);
+        ``--gpus-per-node`` among the further options is all that Slurm needs.
         """
         partition = self.partition
         constraint = self.constraint
@@ -271,7 +360,8 @@ class Site(YamlSection):
         if self.gpus_per_node:
             extra.append(f"--gpus-per-node={self.gpus_per_node}")
         account = self.account
-        if re.search(r"[\s,]", account or ""):  # a list to the plugin, which would use the first word
+        # a list to the plugin, which would use the first word
+        if re.search(r"[\s,]", account or ""):
             extra.append(f"-A{account}")
             account = None
         resources: dict[str, int | str | None] = {
@@ -310,5 +400,9 @@ def load_site(name: str | None, profile: str) -> Site:
     if name in known:
         return load_yaml(known[name], Site, "--site")
     if not Path(name).is_file():
-        raise BadInputError("--site", name, f"{did_you_mean(name, known)}a file, or one of {', '.join(sorted(known))}")
+        raise BadInputError(
+            "--site",
+            name,
+            f"{did_you_mean(name, known)}a file, or one of {', '.join(sorted(known))}",
+        )
     return load_yaml(Path(name), Site, "--site")

@@ -1,7 +1,7 @@
 """The sweep file: what to measure. Profiles and site files define where and how to run it.
 
-``python -m hpccoll.sweep.sweep_file`` prints its JSON schema, which workflows/schemas keeps for editors.
-hpccoll/cases/keys.py declares the keys.
+``python -m hpccoll.sweep.sweep_file`` prints its JSON schema, which workflows/schemas keeps for
+editors. hpccoll/cases/keys.py declares the keys.
 """
 
 import json
@@ -10,7 +10,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, ModelWrapValidatorHandler, PrivateAttr, Tag, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    Tag,
+    model_validator,
+)
 
 from hpccoll.analysis.choice_table import check_table_given, load_table
 from hpccoll.cases.case import Effort, Shape
@@ -40,7 +48,9 @@ Rank = Annotated[int, _bounded(SWEEP["roots"])]
 def _check_pairs(value: object) -> object:
     if value in PAIR_SETS or (isinstance(value, list) and all(map(_is_pair, value))):
         return value
-    raise ValueError(f"{', '.join(PAIR_SETS)}, or a list of pairs of different ranks, such as [[0, 1], [0, 2]]")
+    raise ValueError(
+        f"{', '.join(PAIR_SETS)}, or a list of pairs of different ranks, such as [[0, 1], [0, 2]]"
+    )
 
 
 def _is_pair(value: object) -> bool:
@@ -68,7 +78,8 @@ A_RANK_FOR_EACH_GPU, USUAL_GPUS = "gpus", 8
 
 
 RanksOfNode = Annotated[
-    Annotated[int, _bounded(SWEEP["ranks_per_node"]), Tag("[number]")] | Annotated[Literal["gpus"], Tag("[gpus]")],
+    Annotated[int, _bounded(SWEEP["ranks_per_node"]), Tag("[number]")]
+    | Annotated[Literal["gpus"], Tag("[gpus]")],
     Discriminator(lambda value: "[gpus]" if value == A_RANK_FOR_EACH_GPU else "[number]"),
 ]
 
@@ -106,7 +117,9 @@ _Workload: Any = section_type()
 class Sweep(YamlSection):
     """A sweep: every combination of the entries of its lists is a case."""
 
-    workloads: list[_Workload] = Field([], max_length=MAX_LIST_ENTRIES, description=SWEEP["workloads"].help)
+    workloads: list[_Workload] = Field(
+        [], max_length=MAX_LIST_ENTRIES, description=SWEEP["workloads"].help
+    )
     collectives: OneOrMore[values.CollectiveName] = field(SWEEP["collectives"])
     algorithms: OneOrMore[values.AlgorithmName] = field(SWEEP["algorithms"])
     devices: OneOrMore[Literal["cpu", "cuda"]] = field(SWEEP["devices"])
@@ -126,9 +139,9 @@ class Sweep(YamlSection):
     traffic: OneOrMore[values.TrafficName] = field(SWEEP["traffic"])
     aggregators: Annotated[int, _bounded(SWEEP["aggregators"])] = field(SWEEP["aggregators"])
     params: values.ParameterLists = Field({}, description=SWEEP["params"].help)
-    table: Annotated[dict[str, Any] | None, BeforeValidator(_load_table, json_schema_input_type=str | None)] = field(
-        SWEEP["table"]
-    )
+    table: Annotated[
+        dict[str, Any] | None, BeforeValidator(_load_table, json_schema_input_type=str | None)
+    ] = field(SWEEP["table"])
     variants: Variants = Field({}, description=SWEEP["variants"].help)
     timing: OneOrMore[Literal["single", "aggregated", "nccl-tests", "osu"]] = field(SWEEP["timing"])
     load: OneOrMore[Literal["idle", "gemm"]] = field(SWEEP["load"])
@@ -143,7 +156,9 @@ class Sweep(YamlSection):
     @classmethod
     def _auto_has_table(cls, written: Any, read: ModelWrapValidatorHandler["Sweep"]) -> "Sweep":
         sweep = read(written)
-        check_table_given("table", None if sweep.table is None else str(written["table"]), sweep.algorithms)
+        check_table_given(
+            "table", None if sweep.table is None else str(written["table"]), sweep.algorithms
+        )
         return sweep
 
     @model_validator(mode="after")
@@ -152,7 +167,9 @@ class Sweep(YamlSection):
         if self.workloads and "collectives" not in self.model_fields_set:
             self.collectives = []
         if self.collectives and self.bytes is None:
-            raise BadInputError("bytes", None, "sizes, such as [8, 64K] or {from: 8, to: 4M, factor: 2}")
+            raise BadInputError(
+                "bytes", None, "sizes, such as [8, 64K] or {from: 8, to: 4M, factor: 2}"
+            )
         self.case_effort()  # checks that its values fit each other
         self._workload_requests = requests_by_workload(self.workloads)
         return self
@@ -165,15 +182,23 @@ class Sweep(YamlSection):
     @model_validator(mode="after")
     def _has_ranks_or_nodes(self) -> "Sweep":
         if (self.ranks is None) == (self.nodes is None):
-            raise BadInputError("ranks", self.ranks, "exactly one of 'ranks' (on one node) and 'nodes'")
+            raise BadInputError(
+                "ranks", self.ranks, "exactly one of 'ranks' (on one node) and 'nodes'"
+            )
         if self.ranks is not None and "ranks_per_node" in self.model_fields_set:
             raise BadInputError(
-                "ranks_per_node", self.ranks_per_node, "no such key with 'ranks'; it belongs to 'nodes'"
+                "ranks_per_node",
+                self.ranks_per_node,
+                "no such key with 'ranks'; it belongs to 'nodes'",
             )
         if self.diagnose and (self.nodes is None or max(self.nodes) == 1):
-            raise BadInputError("diagnose", None, "left out: pairs of nodes are diagnosed, and 'nodes' has no two")
+            raise BadInputError(
+                "diagnose", None, "left out: pairs of nodes are diagnosed, and 'nodes' has no two"
+            )
         if self.nodes and max(self.nodes) * max(self.ranks_of_nodes) > RANKS.maximum:
-            raise BadInputError("ranks_per_node", self.ranks_per_node, f"at most {RANKS.maximum} ranks in total")
+            raise BadInputError(
+                "ranks_per_node", self.ranks_per_node, f"at most {RANKS.maximum} ranks in total"
+            )
         return self
 
     @property
@@ -195,12 +220,25 @@ class Sweep(YamlSection):
     def request(self) -> CaseRequest:
         """Return the lists whose combinations are the cases."""
         return CaseRequest(
-            collectives=self.collectives, algorithms=self.algorithms, devices=self.devices, transports=self.transports,
-            dtypes=self.dtypes, ops=self.ops, sizes=self.sizes(), in_place=self.in_place,
-            mappings=self.mapping or (None,), timings=self.timing, loads=self.load, roots=self.roots, pairs=self.pairs,
-            concurrent=self.concurrent, traffic=self.traffic, params=self.params, models=self._files(),
+            collectives=self.collectives,
+            algorithms=self.algorithms,
+            devices=self.devices,
+            transports=self.transports,
+            dtypes=self.dtypes,
+            ops=self.ops,
+            sizes=self.sizes(),
+            in_place=self.in_place,
+            mappings=self.mapping or (None,),
+            timings=self.timing,
+            loads=self.load,
+            roots=self.roots,
+            pairs=self.pairs,
+            concurrent=self.concurrent,
+            traffic=self.traffic,
+            params=self.params,
+            models=self._files(),
             workloads={name: of_file.requests for name, of_file in self._workload_requests.items()},
-        )  # fmt: skip
+        )
 
     def _files(self) -> dict[str, Any]:
         """Return the contents of the files that the sections of workloads name, by name."""

@@ -7,7 +7,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
 
 from hpccoll.cases import catalogue
 from hpccoll.cases.algorithm_files import with_files
@@ -21,7 +29,15 @@ from hpccoll.cases.variants import named_variants, variant_communicator, variant
 from hpccoll.common import yaml_model
 from hpccoll.common.errors import BadInputError, combine_errors
 from hpccoll.common.limits import MAX_LIST_ENTRIES, MAX_NAME_LETTERS, NUMBER, Key, OneOfWords
-from hpccoll.common.yaml_model import DIRECTORY, Bounded, OneOrMore, Text, VariableValue, YamlSection, annotation_of
+from hpccoll.common.yaml_model import (
+    DIRECTORY,
+    Bounded,
+    OneOrMore,
+    Text,
+    VariableValue,
+    YamlSection,
+    annotation_of,
+)
 from hpccoll.schedule import COLLECTIVES, DTYPE, REDUCTIONS, unequal_blocks
 from hpccoll.store.racks_file import read_racks
 from hpccoll.sweep.workload_section import workloads_of
@@ -43,7 +59,11 @@ def _with_digest(name: str, info: ValidationInfo) -> str:
     try:
         (named,) = with_files([name], info.context[DIRECTORY] if info.context else Path())
     except BadInputError as error:  # its key may have a place in the plan
-        raise error.with_key(f"{info.field_name}.{error.key}") if error.key.startswith(PLAN) else error from None
+        raise (
+            error.with_key(f"{info.field_name}.{error.key}")
+            if error.key.startswith(PLAN)
+            else error
+        ) from None
     return named
 
 
@@ -65,7 +85,9 @@ def _named_collectives(info: ValidationInfo) -> list[str]:
 
 
 def _check_params(params: "ParameterLists", info: ValidationInfo) -> "ParameterLists":
-    unknown = _unknown_parameters(params, _named_collectives(info), info.data.get("algorithms", [ALL]))
+    unknown = _unknown_parameters(
+        params, _named_collectives(info), info.data.get("algorithms", [ALL])
+    )
     if errors := [*unknown, *_invalid_run_parameters(params)]:
         raise combine_errors(*errors)
     return params
@@ -76,7 +98,10 @@ def _invalid_run_parameters(params: "ParameterLists") -> Iterator[BadInputError]
         for name, valid in RUN_PARAMETERS.items():
             for value in lists.get(name, ()):
                 try:
-                    valid.check(f"params.{algorithm}.{name}", catalogue.exact_parameters({name: value})[name])
+                    valid.check(
+                        f"params.{algorithm}.{name}",
+                        catalogue.exact_parameters({name: value})[name],
+                    )
                 except BadInputError as error:
                     yield error
 
@@ -87,11 +112,19 @@ def _unknown_parameters(
     for algorithm, names in params.items():
         matching = [name for name in collectives if algorithm in measurable_names(name)]
         if not matching or not {algorithm, ALL} & {*measured}:
-            valid = chain.from_iterable(map(measurable_names, collectives)) if ALL in measured else measured
+            valid = (
+                chain.from_iterable(map(measurable_names, collectives))
+                if ALL in measured
+                else measured
+            )
             yield BadInputError("params", algorithm, dict.fromkeys(valid))
             continue
-        known = dict.fromkeys(chain.from_iterable(catalogue.known_parameters(name, algorithm) for name in matching))
-        yield from (BadInputError(f"params.{algorithm}", name, known) for name in names if name not in known)
+        known = dict.fromkeys(
+            chain.from_iterable(catalogue.known_parameters(name, algorithm) for name in matching)
+        )
+        yield from (
+            BadInputError(f"params.{algorithm}", name, known) for name in names if name not in known
+        )
 
 
 CollectiveName: Any = annotation_of(OneOfWords((*COLLECTIVES, ALL)))
@@ -121,7 +154,8 @@ class VariantSection(YamlSection):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, VariableValue] = Field(init=False)
     communicator: dict[Text, Annotated[int, Bounded(NUMBER)] | Text] = Field(
-        {}, description="settings of NCCL's communicators, by nccl4py: {traffic_class: 106, buffers: symmetric}"
+        {},
+        description="settings of NCCL's communicators, by nccl4py: {traffic_class: 106, buffers: symmetric}",
     )
 
     @model_validator(mode="after")
@@ -156,7 +190,9 @@ def _complete(name: str, section: VariantSection | None) -> VariantSection:
         expected = f"at most {MAX_NAME_LETTERS} letters (A to Z), digits, - and _: it becomes part of file names"
         raise BadInputError("variants", name, expected)
     settings = section.communicator if section else {}
-    environment = dict(variant_environment(name, section.environment if section else None, settings))
+    environment = dict(
+        variant_environment(name, section.environment if section else None, settings)
+    )
     communicator = variant_communicator(name, settings, f"variants.{name}.communicator")
     for setting, variable in overridden_settings(environment, communicator):
         expected = f"left out: it would override {setting} of communicator"
@@ -165,7 +201,9 @@ def _complete(name: str, section: VariantSection | None) -> VariantSection:
 
 
 Variants = Annotated[
-    dict[str, VariantSection | None], Field(max_length=MAX_LIST_ENTRIES), AfterValidator(_complete_variants)
+    dict[str, VariantSection | None],
+    Field(max_length=MAX_LIST_ENTRIES),
+    AfterValidator(_complete_variants),
 ]
 
 
@@ -179,7 +217,9 @@ class DiagnoseSection(YamlSection):
     """A diagnosis of the nodes of a job."""
 
     links: bool | None = yaml_model.field(DIAGNOSE["links"])
-    racks: Annotated[Text, AfterValidator(_check_racks)] | None = yaml_model.field(DIAGNOSE["racks"])
+    racks: Annotated[Text, AfterValidator(_check_racks)] | None = yaml_model.field(
+        DIAGNOSE["racks"]
+    )
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -196,7 +236,12 @@ def _effort_type(key: Key) -> Any:
     return Annotated[type(key.default), Bounded(key.bound)]
 
 
-_EFFORT: dict[str, Any] = {name: (_effort_type(key), yaml_model.field(key)) for name, key in EFFORT.items()}
+_EFFORT: dict[str, Any] = {
+    name: (_effort_type(key), yaml_model.field(key)) for name, key in EFFORT.items()
+}
 EffortSection: Any = create_model(
-    "EffortSection", __base__=YamlSection, __doc__="How long each case is measured, over all of its rounds.", **_EFFORT
+    "EffortSection",
+    __base__=YamlSection,
+    __doc__="How long each case is measured, over all of its rounds.",
+    **_EFFORT,
 )

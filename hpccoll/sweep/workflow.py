@@ -34,7 +34,9 @@ OUTAGE_INTERRUPT_S = 5.0
 """The same while Slurm's controller does not answer, so that no job can be cancelled."""
 REFRESH_S = 0.5
 """Seconds between two updates of the progress and of Slurm's state."""
-_PLAIN_NAME = re.compile(r"(?!(?:true|false|null|nan|inf|infinity)$)[a-z_.][a-z0-9_./+-]*", re.IGNORECASE | re.ASCII)
+_PLAIN_NAME = re.compile(
+    r"(?!(?:true|false|null|nan|inf|infinity)$)[a-z_.][a-z0-9_./+-]*", re.IGNORECASE | re.ASCII
+)
 """Paths that neither YAML nor Snakemake reads as anything but text."""
 POLL_S = 0.1
 """Seconds between two scans for orphans."""
@@ -44,18 +46,25 @@ MAX_STARTS = 3
 """Number of times to start Snakemake if it misses the end of its jobs."""
 
 
-def snakemake_command(config: Path, profile: str, site: str | None, out: Path, extra: Sequence[str]) -> list[str]:
+def snakemake_command(
+    config: Path, profile: str, site: str | None, out: Path, extra: Sequence[str]
+) -> list[str]:
     """Return the Snakemake command that measures the missing cases of ``out``.
 
-    The profile that the user has for other workflows (SNAKEMAKE_PROFILE) does not apply: its executor or its dry run
-    would decide what is measured. Snakemake's own lock is turned off: hpccoll's lock is per directory and ends with its
-    process. Slurm jobs are named after the directory, so that the next sweep finds orphans of a killed one.
+    The profile that the user has for other workflows (SNAKEMAKE_PROFILE) does not apply: its
+    executor or its dry run would decide what is measured. Snakemake's own lock is turned off:
+    hpccoll's lock is per directory and ends with its process. Slurm jobs are named after the
+    directory, so that the next sweep finds orphans of a killed one.
 
     Raises:
-        BadInputError: if Snakemake would change the name of a file or directory, or its programs are not on PATH.
+        BadInputError: if Snakemake would change the name of a file or directory, or its programs
+            are not on PATH.
     """
     if missing := [name for name in ("bash", "which") if not shutil.which(name)]:
-        raise UnusableError("PATH", f"Snakemake starts {' and '.join(missing)}, not found there; do: add the directory")
+        raise UnusableError(
+            "PATH",
+            f"Snakemake starts {' and '.join(missing)}, not found there; do: add the directory",
+        )
     settings = [f"out={_snakemake_path('--out', out)}", f"profile={profile}"]
     if site:
         if Path(site).exists():
@@ -64,25 +73,47 @@ def snakemake_command(config: Path, profile: str, site: str | None, out: Path, e
             site_name = site
         settings.append(f"site={site_name}")
     if profile != "local" and re.search(r"[%\\]", str(out.resolve())):
-        raise BadInputError("--out", str(out), "a path without % and \\: Slurm replaces them in the names of logs")
-    slurm = [] if profile == "local" else [
-        "--slurm-jobname-prefix", job_prefix(out), "--slurm-logdir", str((out / "logs" / "slurm").resolve()),
-    ]  # fmt: skip
+        raise BadInputError(
+            "--out", str(out), "a path without % and \\: Slurm replaces them in the names of logs"
+        )
+    slurm = (
+        []
+        if profile == "local"
+        else [
+            "--slurm-jobname-prefix",
+            job_prefix(out),
+            "--slurm-logdir",
+            str((out / "logs" / "slurm").resolve()),
+        ]
+    )
     without_profile = ["--profile", "none"]
     if re.search(r"(?<!\S)--profile(?![-\w])", " ".join(extra)):
         without_profile = []
     return [
-        sys.executable, "-m", "snakemake", "-s", str(workflow_directory() / "Snakefile"),
-        *without_profile, "--workflow-profile", str(workflow_directory() / "profiles" / profile),
-        "--configfile", _snakemake_path("CONFIG", config),
-        "--config", *settings, "--nolock", *slurm, "raw", *extra,
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "snakemake",
+        "-s",
+        str(workflow_directory() / "Snakefile"),
+        *without_profile,
+        "--workflow-profile",
+        str(workflow_directory() / "profiles" / profile),
+        "--configfile",
+        _snakemake_path("CONFIG", config),
+        "--config",
+        *settings,
+        "--nolock",
+        *slurm,
+        "raw",
+        *extra,
+    ]
 
 
 def _snakemake_path(key: str, path: Path) -> str:
     """Return a path that Snakemake passes to its rules unchanged: the absolute path unless the name is plain.
 
-    Snakemake parses configuration values as YAML, in a Slurm job twice, and treats braces in file names as wildcards.
+    Snakemake parses configuration values as YAML, in a Slurm job twice, and treats braces in file
+    names as wildcards.
     """
     if _PLAIN_NAME.fullmatch(str(path)):
         return str(path)
@@ -92,7 +123,9 @@ def _snakemake_path(key: str, path: Path) -> str:
     except yaml.YAMLError:  # Snakemake then uses the text
         read = text
     if read != text or not text.isprintable() or re.search("[{}]|['\"]$", text):
-        expected = "a path without braces, control characters, ': ' and ' #', and no quote at its end"
+        expected = (
+            "a path without braces, control characters, ': ' and ' #', and no quote at its end"
+        )
         raise BadInputError(key, str(path), expected)
     return text
 
@@ -111,7 +144,9 @@ def exclusive(out: Path) -> Iterator[None]:
         raise file_error("--out", out, error, "written") from None
     with lock:
         if not try_lock(lock):
-            raise UnusableError(str(out), "a sweep is running in it: 'hpccoll status' shows its progress")
+            raise UnusableError(
+                str(out), "a sweep is running in it: 'hpccoll status' shows its progress"
+            )
         yield
 
 
@@ -127,8 +162,8 @@ def is_running(out: Path) -> bool:
 def kill_orphans(out: Path, grace: float = 5.0) -> list[str]:
     """End the processes of earlier sweeps into ``out`` on this machine, and return their descriptions.
 
-    SIGKILL follows SIGTERM after ``grace`` seconds, and is waited for as long. Processes that orphans start meanwhile
-    are ended too.
+    SIGKILL follows SIGTERM after ``grace`` seconds, and is waited for as long. Processes that
+    orphans start meanwhile are ended too.
     """
     ended: dict[int, str] = {}
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -162,8 +197,12 @@ def _scan_processes(out: Path) -> Iterator[tuple[int, str]]:
     mark = f"{SWEEP_VARIABLE}={out.resolve()}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if int(process.name) != os.getpid() and mark in (process / "environ").read_bytes().split(b"\0"):
-                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if int(process.name) != os.getpid() and mark in (
+                process / "environ"
+            ).read_bytes().split(b"\0"):
+                command = (
+                    (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
                 yield int(process.name), command[:80]
         except OSError:  # the process has ended, or belongs to another user
             continue
@@ -174,23 +213,25 @@ def run_workflow(
 ) -> int:
     """Run Snakemake to its end and return its exit code, INTERRUPTED after a signal to this process.
 
-    Snakemake drops a Slurm job from its list if one status query fails, for example because the controller is busy,
-    and then waits forever. In that case, and after an outage of the controller, Snakemake is started again and
-    continues from the existing files.
+    Snakemake drops a Slurm job from its list if one status query fails, for example because the
+    controller is busy, and then waits forever. In that case, and after an outage of the controller,
+    Snakemake is started again and continues from the existing files.
 
-    Snakemake runs in its own process group. On Ctrl-C or SIGTERM the group is interrupted once: Snakemake forgets its
-    Slurm jobs when it is interrupted twice.
+    Snakemake runs in its own process group. On Ctrl-C or SIGTERM the group is interrupted once:
+    Snakemake forgets its Slurm jobs when it is interrupted twice.
     """
     log = out / "logs" / "snakemake.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "ab", opener=open_without_links) as file, interruptible(*END_SIGNALS):  # Snakemake inherits it
+    # Snakemake inherits it
+    with open(log, "ab", opener=open_without_links) as file, interruptible(*END_SIGNALS):
         child = _start(command, file, out)
         reason = "the sweep ended without it"
         interrupted = False
         try:
             left = MAX_STARTS - 1
             while (why := _wait_for_snakemake(child, show, monitor)) and monitor:
-                left -= not monitor.outage  # restarts after an outage of the controller do not count
+                # restarts after an outage of the controller do not count
+                left -= not monitor.outage
                 outcome = "started again" if left >= 0 else "ended"
                 print(f"hpccoll: {why}: it is {outcome}", file=sys.stderr)
                 _interrupt(child, INTERRUPT_S)
@@ -237,16 +278,21 @@ def _start(command: Sequence[str], file: IO[bytes], out: Path) -> subprocess.Pop
     file.write(f"\n$ {shlex.join(command)}\n".encode())
     file.flush()
     return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, process_group=0,
-        env=_snakemake_environment(out), preexec_fn=_interrupt_on_parent_death,  # noqa: PLW1509  it only calls
-    )  # fmt: skip
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=file,
+        stderr=file,
+        process_group=0,
+        env=_snakemake_environment(out),
+        preexec_fn=_interrupt_on_parent_death,  # noqa: PLW1509  it only calls
+    )
 
 
 def _snakemake_environment(out: Path) -> dict[str, str]:
     """Return the environment of Snakemake, and of those that it starts in Slurm jobs.
 
-    It is without the user's profile for other workflows. If the home directory is read-only, as in containers,
-    Snakemake's cache is below ``out``.
+    It is without the user's profile for other workflows. If the home directory is read-only, as in
+    containers, Snakemake's cache is below ``out``.
     """
     environment = {**os.environ, SWEEP_VARIABLE: str(out.resolve())}
     environment.pop("SNAKEMAKE_PROFILE", None)
@@ -275,7 +321,9 @@ def last_log_line(out: Path) -> str:
     return ""
 
 
-def _wait_for_snakemake(child: subprocess.Popen[bytes], show: Callable[[], None], monitor: SlurmMonitor | None) -> str:
+def _wait_for_snakemake(
+    child: subprocess.Popen[bytes], show: Callable[[], None], monitor: SlurmMonitor | None
+) -> str:
     """Wait for the end of Snakemake; return why it must be started again, empty if it need not."""
     while not _has_ended(child, REFRESH_S):
         show()

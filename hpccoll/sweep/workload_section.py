@@ -13,7 +13,8 @@ from hpccoll.schedule import Parameter
 class WorkloadRequests(NamedTuple):
     """What the sections of a sweep file ask for."""
 
-    requests: Sequence[Mapping[str, Sequence[Parameter]]]  # lists of values by the keys of the workload
+    # lists of values by the keys of the workload
+    requests: Sequence[Mapping[str, Sequence[Parameter]]]
     files: Mapping[str, Any]  # the contents of files of the user that they name, by name
 
 
@@ -49,7 +50,9 @@ def workloads_of(sections: Sequence[Any]) -> dict[str, list[Any]]:
     """Return the sections of a file by the names of their workloads."""
     by_name = {}
     for name in contributed_names("sections"):
-        own_sections = [section for section in sections if isinstance(section, sections_of(name).section)]
+        own_sections = [
+            section for section in sections if isinstance(section, sections_of(name).section)
+        ]
         if own_sections:
             by_name[name] = own_sections
     return by_name
@@ -61,4 +64,7 @@ def requests_by_workload(sections: Sequence[Any]) -> dict[str, WorkloadRequests]
     Raises:
         BadInputError: if a file that a section names cannot be read, or its content is invalid.
     """
-    return {name: sections_of(name).requests(own_sections) for name, own_sections in workloads_of(sections).items()}
+    return {
+        name: sections_of(name).requests(own_sections)
+        for name, own_sections in workloads_of(sections).items()
+    }

@@ -1,7 +1,7 @@
 """How much of a rank's lag is new in an operation, and how much it brought along from the one before.
 
-Where computing goes on during operations, a rank that was late once remains so until the others wait for it. The same
-lag is then seen in several operations, and must be counted once.
+Where computing goes on during operations, a rank that was late once remains so until the others
+wait for it. The same lag is then seen in several operations, and must be counted once.
 """
 
 from collections.abc import Iterator
@@ -38,14 +38,16 @@ def places_of(ends: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
 def carried_parts(lag_s: Seconds, places: NDArray[np.int64], least_errors: float = 0.0) -> Seconds:
     """Return which part of the lag in the operation before is brought along to each operation, [operation, 1].
 
-    By chance a rank is late to one operation more than to the same one of another step. If it is late to the next
-    operation for the same reason, both deviations agree: the part is the slope of the one over the other. It is taken
-    for each place in a step by itself, because all wait for one another at some places only.
+    By chance a rank is late to one operation more than to the same one of another step. If it is
+    late to the next operation for the same reason, both deviations agree: the part is the slope of
+    the one over the other. It is taken for each place in a step by itself, because all wait for one
+    another at some places only.
 
     Args:
         lag_s: by how much each rank is late to each operation, [operation, rank], in seconds.
         places: as ``places_of`` returns them.
-        least_errors: how many standard errors a part is above 0, at least; a smaller one counts as 0.
+        least_errors: how many standard errors a part is above 0, at least; a smaller one counts as
+            0.
     """
     deviation_s = np.empty_like(lag_s)
     for rows in _rows_by_place(places):
@@ -55,7 +57,9 @@ def carried_parts(lag_s: Seconds, places: NDArray[np.int64], least_errors: float
     parts = np.zeros((len(lag_s), 1))
     for rows in _rows_by_place(places):
         with_one_before = rows[rows > 0]
-        parts[with_one_before] = _slope(deviation_s[with_one_before - 1], deviation_s[with_one_before], least_errors)
+        parts[with_one_before] = _slope(
+            deviation_s[with_one_before - 1], deviation_s[with_one_before], least_errors
+        )
     return parts
 
 
@@ -85,7 +89,8 @@ def _slope(before: Seconds, after: Seconds, least_errors: float) -> float:
         return 0.0
     slope = float(np.sum(before * after)) / square
     operations, ranks = before.shape
-    freedom = max(1, operations * (ranks - 1) - 1)  # the deviations of an operation are from that of the others
+    # the deviations of an operation are from that of the others
+    freedom = max(1, operations * (ranks - 1) - 1)
     residual = float(np.sum((after - slope * before) ** 2))
     if slope < least_errors * np.sqrt(residual / freedom / square):
         return 0.0

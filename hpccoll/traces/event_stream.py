@@ -1,7 +1,8 @@
 """The events of a trace, read one after the other from a file of any length, and what is around them.
 
-The list ``traceEvents`` may have millions of events; few of them matter. Where one ends is found by its braces and
-texts; only what matters is decoded. Memory holds a piece of the file at a time, and no event may be larger.
+The list ``traceEvents`` may have millions of events; few of them matter. Where one ends is found by
+its braces and texts; only what matters is decoded. Memory holds a piece of the file at a time, and
+no event may be larger.
 """
 
 import re
@@ -44,7 +45,8 @@ class EventStream:
         """Yield the events in which a pattern is found, several at a time.
 
         Raises:
-            ValueError: if the list has something other than objects, does not end, or has an object that is too large.
+            ValueError: if the list has something other than objects, does not end, or has an object
+                that is too large.
         """
         begin = _BEGIN.search(self._buffer)
         while begin is None:
@@ -85,5 +87,7 @@ class EventStream:
         self._buffer = self._buffer[self._place :] + piece
         self._place = 0
         if len(self._buffer) > MAX_PART_BYTES:
-            raise ValueError(f"it has an event, or a part beside the events, of more than {MAX_PART_BYTES} bytes")
+            raise ValueError(
+                f"it has an event, or a part beside the events, of more than {MAX_PART_BYTES} bytes"
+            )
         return bool(piece)

@@ -1,7 +1,8 @@
 """PyTorch's execution traces (Chakra's form of 1.0.1 to 1.1.1): the collectives that a rank called, without times.
 
-Source: et_replay/comm/commsTraceParser.py of facebookresearch/param. A collective is a node ``record_param_comms`` with
-the inputs [tensors, number, group, rank or root, name, ...]; since 1.1.0 its elements and type are attributes.
+Source: et_replay/comm/commsTraceParser.py of facebookresearch/param. A collective is a node
+``record_param_comms`` with the inputs [tensors, number, group, rank or root, name, ...]; since
+1.1.0 its elements and type are attributes.
 """
 
 from collections import Counter
@@ -75,14 +76,18 @@ def _place_of_name(inputs: Sequence[Any]) -> int | None:
     """Return the index of the name of a collective, which follows its number, group and rank; None without these."""
     for at, value in enumerate(inputs):
         if isinstance(value, str):
-            has_numbers = at >= 3 and isinstance(inputs[at - 3], int) and isinstance(inputs[at - 1], int)
+            has_numbers = (
+                at >= 3 and isinstance(inputs[at - 3], int) and isinstance(inputs[at - 1], int)
+            )
             if not has_numbers:
                 return None
             return at
     return None
 
 
-def _call(node: _Node, inputs: Sequence[Any], at: int, groups: Mapping[str, Group]) -> dict[str, Any]:
+def _call(
+    node: _Node, inputs: Sequence[Any], at: int, groups: Mapping[str, Group]
+) -> dict[str, Any]:
     """Return the fields of an operation but its rank; ``at`` is the index of its name."""
     name = collective_of_torch(inputs[at])
     nbytes, dtype = _size(node, inputs[0])
@@ -114,13 +119,20 @@ def _read_groups(values: Sequence[Any]) -> Mapping[str, Group]:
     configured = decode_part(values[0].encode())
     if not isinstance(configured, list):
         return {}
-    usable = [group for group in configured if isinstance(group, dict) and RANKS.accepts(group.get("group_size"))]
+    usable = [
+        group
+        for group in configured
+        if isinstance(group, dict) and RANKS.accepts(group.get("group_size"))
+    ]
     check_members(group["group_size"] for group in usable)
     groups = {}
     for group in usable:
         name = str(group.get("pg_name"))
-        ranks = group.get("ranks") or range(group["group_size"])  # without ranks it is a group of all
-        groups[name] = Group(name, tuple(filter(RANK.accepts, ranks)), str(group.get("pg_desc", "")))
+        # without ranks it is a group of all
+        ranks = group.get("ranks") or range(group["group_size"])
+        groups[name] = Group(
+            name, tuple(filter(RANK.accepts, ranks)), str(group.get("pg_desc", ""))
+        )
     return groups
 
 
@@ -134,7 +146,9 @@ def _size(node: _Node, tensors: Any) -> tuple[int | None, str | None]:
     if dtype is not None:
         name, itemsize = dtype
         elements = [attributes.get(key) for key in ("in_msg_nelems", "out_msg_nelems")]
-        return max((count * itemsize for count in elements if isinstance(count, int)), default=None), name
+        return max(
+            (count * itemsize for count in elements if isinstance(count, int)), default=None
+        ), name
     sizes = [_bytes_of(side) for side in (tensors, *_values(node.outputs)[:1])]
     match decode_part(node.input_types):
         case [str() as first, *_]:

@@ -1,7 +1,8 @@
 """Dumps of PyTorch's Flight Recorder: the collectives and messages that a rank enqueued, and which have completed.
 
-Sources: ``torch/csrc/distributed/c10d`` ``FlightRecorder.hpp`` and ``FlightRecorderDetail.hpp`` (PyTorch 2.5 to 2.14).
-A dump is a pickle of plain values, or JSON. One process writes it; its rank is in the name of the file.
+Sources: ``torch/csrc/distributed/c10d`` ``FlightRecorder.hpp`` and ``FlightRecorderDetail.hpp``
+(PyTorch 2.5 to 2.14). A dump is a pickle of plain values, or JSON. One process writes it; its rank
+is in the name of the file.
 """
 
 import math
@@ -18,7 +19,15 @@ import msgspec
 from hpccoll.common.files import read_bytes
 from hpccoll.traces.job_file import MAX_BYTES
 from hpccoll.traces.plain_pickle import MAX_VALUES, read_plain_pickle
-from hpccoll.traces.recorded_job import Group, Progress, Rank, RecordedJob, RecordedOperation, State, unique_group
+from hpccoll.traces.recorded_job import (
+    Group,
+    Progress,
+    Rank,
+    RecordedJob,
+    RecordedOperation,
+    State,
+    unique_group,
+)
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "PyTorch Flight Recorder"
@@ -64,7 +73,11 @@ class _Entry(msgspec.Struct, gc=False):
 
     @property
     def latest_ns(self) -> int:
-        return max(self.time_created_ns, self.time_discovered_started_ns or 0, self.time_discovered_completed_ns or 0)
+        return max(
+            self.time_created_ns,
+            self.time_discovered_started_ns or 0,
+            self.time_discovered_completed_ns or 0,
+        )
 
 
 class _Call(NamedTuple):
@@ -100,7 +113,9 @@ class _Dump:
 
 def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is a pickle, or the JSON form of a dump."""
-    return head.startswith(b"\x80") or (head.lstrip().startswith(b"{") and any(key in head for key in _KEYS))
+    return head.startswith(b"\x80") or (
+        head.lstrip().startswith(b"{") and any(key in head for key in _KEYS)
+    )
 
 
 def read(path: Path) -> RecordedJob:
@@ -112,12 +127,17 @@ def read(path: Path) -> RecordedJob:
     dump = _read_dump(path)
     version = tuple(int(part) for part in re.findall(r"\d{1,4}", dump.version)[:2])
     if version < OLDEST_VERSION:
-        raise ValueError(f"its version is {dump.version[:20]!r}; valid: 2.4, of PyTorch 2.5, and later")
+        raise ValueError(
+            f"its version is {dump.version[:20]!r}; valid: 2.4, of PyTorch 2.5, and later"
+        )
     of_id = _groups_by_id(dump)
     rank = _rank_of_path(path, of_id.values())
     is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)
     counts, unknown = _counts(dump, of_id)
-    progress = [Progress(rank, group, enqueued, None if is_gloo else done) for group, enqueued, done in counts]
+    progress = [
+        Progress(rank, group, enqueued, None if is_gloo else done)
+        for group, enqueued, done in counts
+    ]
     cannot_say = []
     if is_gloo:
         cannot_say.append("which operations of gloo have completed")
@@ -127,7 +147,10 @@ def read(path: Path) -> RecordedJob:
     return RecordedJob(
         SOURCE,
         ranks=(Rank(rank),),
-        operations=[_operation(rank, entry, of_id[entry.pg_id], call_of) for entry in _single_entries(dump.entries)],
+        operations=[
+            _operation(rank, entry, of_id[entry.pg_id], call_of)
+            for entry in _single_entries(dump.entries)
+        ],
         progress=progress,
         taken_ns=max((entry.latest_ns for entry in dump.entries), default=0),
         timeout_ns=max((entry.timeout_ms for entry in dump.entries), default=0) * 10**6,
@@ -149,7 +172,9 @@ def _rank_of_path(path: Path, groups: Iterable[Group]) -> int:
     for number in map(int, _numbers_of_path(path)):
         if all(number in ranks for ranks in members):
             return number
-    raise ValueError("its name does not end with a rank of its groups; valid: PREFIX + rank, as PyTorch writes it")
+    raise ValueError(
+        "its name does not end with a rank of its groups; valid: PREFIX + rank, as PyTorch writes it"
+    )
 
 
 def _numbers_of_path(path: Path) -> Sequence[str]:
@@ -189,14 +214,17 @@ def _read_dump(path: Path) -> _Dump:
 def _groups_by_id(dump: _Dump) -> dict[int, Group]:
     """Return the groups by the ids that this process gave them.
 
-    Entries have both. For groups without entries, names and ids in ascending order belong together, because a process
-    counts both up; where that contradicts an entry, as with gloo, only the entries count.
+    Entries have both. For groups without entries, names and ids in ascending order belong together,
+    because a process counts both up; where that contradicts an entry, as with gloo, only the
+    entries count.
     """
     configured = _configured_groups(dump)
     groups_by_id = {}
     for entry in dump.entries:
         name, description = entry.process_group
-        groups_by_id[entry.pg_id] = configured.get(name) or unique_group(Group(name, (), description))
+        groups_by_id[entry.pg_id] = configured.get(name) or unique_group(
+            Group(name, (), description)
+        )
     ids = []
     for key in dump.pg_status:
         if key.isdecimal():
@@ -229,8 +257,8 @@ def _configured_groups(dump: _Dump) -> dict[str, Group]:
 def _single_entries(entries: Sequence[_Entry]) -> Iterator[_Entry]:
     """Yield entries, those of a batch with its state: only the entry ``coalesced``, the last of its number, has that.
 
-    Dumps of active operations leave out that of a batch which has completed. Its times go to the first of the batch,
-    whose size is then unknown.
+    Dumps of active operations leave out that of a batch which has completed. Its times go to the
+    first of the batch, whose size is then unknown.
     """
     batches = defaultdict[tuple[int, int, int], list[_Entry]](list)
     for entry in entries:
@@ -252,7 +280,11 @@ def _is_batch(entry: _Entry) -> bool:
 
 
 def _call(
-    name: str, input_sizes: _Sizes, input_dtypes: tuple[str, ...], output_sizes: _Sizes, output_dtypes: tuple[str, ...]
+    name: str,
+    input_sizes: _Sizes,
+    input_dtypes: tuple[str, ...],
+    output_sizes: _Sizes,
+    output_dtypes: tuple[str, ...],
 ) -> _Call:
     """Return what an entry with these values called."""
     dtype = None
@@ -267,8 +299,16 @@ def _call(
     )
 
 
-def _operation(rank: int, entry: _Entry, group: Group, call_of: Callable[..., _Call]) -> RecordedOperation:
-    call = call_of(entry.profiling_name, entry.input_sizes, entry.input_dtypes, entry.output_sizes, entry.output_dtypes)
+def _operation(
+    rank: int, entry: _Entry, group: Group, call_of: Callable[..., _Call]
+) -> RecordedOperation:
+    call = call_of(
+        entry.profiling_name,
+        entry.input_sizes,
+        entry.input_dtypes,
+        entry.output_sizes,
+        entry.output_dtypes,
+    )
     largest = max(call.bytes_in or 0, call.bytes_out or 0)
     number = entry.collective_seq_id
     if entry.is_p2p:
@@ -297,7 +337,8 @@ def _operation(rank: int, entry: _Entry, group: Group, call_of: Callable[..., _C
         duration_s=duration_s,
         state=state,
         peer=peer,
-        may_be_uneven=call.collective == "all_to_all",  # all_to_all_single with splits has this name, too
+        # all_to_all_single with splits has this name, too
+        may_be_uneven=call.collective == "all_to_all",
         where=_place(entry.frames),
     )
 

@@ -1,10 +1,11 @@
 """Who waits for whom in a job that hangs, and which ranks are waited for and wait for no other rank.
 
-A rank has an open operation of a group if it has enqueued more than it has completed. It waits for each rank of the
-group that has not enqueued the operation, and for each one that has, but completed fewer: its GPU is behind. A message
-waits for its partner, unless that has as many open ones of the other direction; in groups with messages, counts say
-nothing about collectives. Where only launches are counted (NCCL's RAS, gloo), a rank waits for those that launched
-fewer. If a job was recorded several times, only what did not change since the time before is stuck.
+A rank has an open operation of a group if it has enqueued more than it has completed. It waits for
+each rank of the group that has not enqueued the operation, and for each one that has, but completed
+fewer: its GPU is behind. A message waits for its partner, unless that has as many open ones of the
+other direction; in groups with messages, counts say nothing about collectives. Where only launches
+are counted (NCCL's RAS, gloo), a rank waits for those that launched fewer. If a job was recorded
+several times, only what did not change since the time before is stuck.
 """
 
 from collections import Counter, defaultdict
@@ -13,18 +14,35 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, TypeVar
 
 from hpccoll.store.waiting import SYNCHRONISING
-from hpccoll.traces.recorded_job import ANY, MESSAGES, Group, Progress, RecordedJob, RecordedOperation, by_call
+from hpccoll.traces.recorded_job import (
+    ANY,
+    MESSAGES,
+    Group,
+    Progress,
+    RecordedJob,
+    RecordedOperation,
+    by_call,
+)
 
 Wait = TypeVar("Wait")
 """A wait, or its number."""
 
 Reason: TypeAlias = Literal[
-    "not created", "not joined", "behind", "failed", "circle", "mismatch", "unrecorded", "launched", "older"
+    "not created",
+    "not joined",
+    "behind",
+    "failed",
+    "circle",
+    "mismatch",
+    "unrecorded",
+    "launched",
+    "older",
 ]
-"""Why the job hangs: ranks did not complete a communicator that they began; ranks did not enqueue an operation; they
-did, but do not complete what others completed; their processes report an error or do not answer; ranks wait for one
-another, or call different operations at the same time; nothing is recorded of them; all ranks launched all
-operations, so that the GPU or the network is stuck; or nothing can be said of them, because their files are older."""
+"""Why the job hangs: ranks did not complete a communicator that they began; ranks did not enqueue
+an operation; they did, but do not complete what others completed; their processes report an error
+or do not answer; ranks wait for one another, or call different operations at the same time; nothing
+is recorded of them; all ranks launched all operations, so that the GPU or the network is stuck; or
+nothing can be said of them, because their files are older."""
 SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter")
 """The collectives in which each rank names the same bytes."""
 
@@ -36,7 +54,8 @@ class BlockedRanks:
     group: Group
     ranks: tuple[int, ...]
     awaited: tuple[int, ...]
-    operation: RecordedOperation  # the first one that the ranks waited for have not enqueued, or not completed
+    # the first one that the ranks waited for have not enqueued, or not completed
+    operation: RecordedOperation
     behind: bool = False  # whether they have enqueued it
 
 
@@ -50,7 +69,8 @@ class Hang:
     operation: RecordedOperation | None = None
     waits: tuple[BlockedRanks, ...] = ()  # the nearest first
     status: str = ""  # of processes that failed
-    called: tuple[tuple[tuple[int, ...], RecordedOperation], ...] = ()  # of a mismatch: ranks, and what they called
+    # of a mismatch: ranks, and what they called
+    called: tuple[tuple[tuple[int, ...], RecordedOperation], ...] = ()
     unseen: int = 0  # the number of ranks without a record, of a communicator that was not created
 
     @property
@@ -60,8 +80,13 @@ class Hang:
 
     def may_be_late(self, job: RecordedJob) -> bool:
         """Whether the ranks may only be late: if the job was still running, and its files are of one time."""
-        is_order = self.reason == "circle" and all(wait.behind for wait in self.waits)  # of what ranks have launched
-        return job.polls == 1 and self.reason in ("not created", "not joined", "behind", "circle") and not is_order
+        # of what ranks have launched
+        is_order = self.reason == "circle" and all(wait.behind for wait in self.waits)
+        return (
+            job.polls == 1
+            and self.reason in ("not created", "not joined", "behind", "circle")
+            and not is_order
+        )
 
 
 def find_hangs(job: RecordedJob) -> list[Hang]:
@@ -160,9 +185,14 @@ def _older_files(job: RecordedJob) -> set[int]:
     """
     if job.before:
         return set()
-    completed = defaultdict[Group, int](int)  # the last synchronising collective that some rank has completed
+    # the last synchronising collective that some rank has completed
+    completed = defaultdict[Group, int](int)
     for call in job.operations:
-        if call.state == "completed" and call.collective in SYNCHRONISING and call.sequence is not None:
+        if (
+            call.state == "completed"
+            and call.collective in SYNCHRONISING
+            and call.sequence is not None
+        ):
             completed[call.group] = max(completed[call.group], call.sequence)
     older = set()
     for progress in job.progress:
@@ -238,19 +268,25 @@ def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedR
     counts = defaultdict[tuple[Group, str], dict[int, Progress]](dict)
     for progress in job.progress:
         counts[progress.group, progress.collective][progress.rank] = progress
-    recorded = {key: min(calls.values(), key=_when) for key, calls in by_call(job.operations).items()}
+    recorded = {
+        key: min(calls.values(), key=_when) for key, calls in by_call(job.operations).items()
+    }
     for (group, collective), called in counts.items():
         if group in messages:
             continue
         of_all_types = counts.get((group, ANY), {})
-        without_calls = {rank: progress for rank, progress in of_all_types.items() if not progress.enqueued}
+        without_calls = {
+            rank: progress for rank, progress in of_all_types.items() if not progress.enqueued
+        }
         by_rank = without_calls | called  # a rank without calls has none of this type
         for ranks, late, number, behind in _late_ranks(by_rank):
             counted = RecordedOperation(ranks[0], group, collective, number, state="enqueued")
             yield BlockedRanks(group, ranks, late, recorded.get((group, number), counted), behind)
 
 
-def _late_ranks(by_rank: Mapping[int, Progress]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int, bool]]:
+def _late_ranks(
+    by_rank: Mapping[int, Progress],
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], int, bool]]:
     """Yield ranks that wait, those that lack an operation, its number, and whether they have enqueued it."""
     waiting = defaultdict[int, list[int]](list)  # by the operation that they wait for
     for rank, progress in sorted(by_rank.items()):
@@ -261,7 +297,9 @@ def _late_ranks(by_rank: Mapping[int, Progress]) -> Iterator[tuple[tuple[int, ..
     for needed, ranks in waiting.items():
         lacking = defaultdict[tuple[int, bool], list[int]](list)
         for rank, progress in sorted(by_rank.items()):
-            if progress.completed is not None and progress.completed < min(needed - 1, progress.enqueued):
+            if progress.completed is not None and progress.completed < min(
+                needed - 1, progress.enqueued
+            ):
                 lacking[progress.completed + 1, True].append(rank)
             elif progress.enqueued < needed:
                 lacking[progress.enqueued + 1, False].append(rank)
@@ -280,7 +318,8 @@ def _waits_of_messages(job: RecordedJob, messages: set[Group]) -> Iterator[Block
                 calls.append(call)
     yield from _waits_for_peers(calls, recorded)
     completed = by_call(call for call in job.operations if call.state == "completed")
-    full = {call.rank for call in job.operations if call.state == "completed"}  # other dumps have open ones only
+    # other dumps have open ones only
+    full = {call.rank for call in job.operations if call.state == "completed"}
     last = {(progress.rank, progress.group): progress.enqueued for progress in job.progress}
     for (group, sequence), operations in by_call(calls).items():
         waiting = tuple(sorted(operations))
@@ -298,7 +337,9 @@ def _waits_of_messages(job: RecordedJob, messages: set[Group]) -> Iterator[Block
             yield BlockedRanks(group, tuple(sorted(still_waiting)), waiting, first, behind=True)
 
 
-def _waits_for_peers(calls: Sequence[RecordedOperation], recorded: set[int]) -> Iterator[BlockedRanks]:
+def _waits_for_peers(
+    calls: Sequence[RecordedOperation], recorded: set[int]
+) -> Iterator[BlockedRanks]:
     """Yield who waits for the partner of a message, which has fewer open ones of the other direction."""
     counts = Counter((call.group, call.collective, call.rank, call.peer) for call in calls)
     firsts = {(call.group, call.collective, call.rank, call.peer): call for call in reversed(calls)}
@@ -370,11 +411,15 @@ def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterat
     for calls_of_rank in opened.values():
         calls += calls_of_rank
     launched = by_call(calls)
-    for (group, sequence), operations in by_call(calls_of_rank[0] for calls_of_rank in opened.values()).items():
+    for (group, sequence), operations in by_call(
+        calls_of_rank[0] for calls_of_rank in opened.values()
+    ).items():
         later = launched[group, sequence].keys() - operations.keys()
         if later:
             first = next(iter(operations.values()))
-            yield BlockedRanks(group, tuple(sorted(operations)), tuple(sorted(later)), first, behind=True)
+            yield BlockedRanks(
+                group, tuple(sorted(operations)), tuple(sorted(later)), first, behind=True
+            )
     pairs = defaultdict[tuple[Group, int, int], list[RecordedOperation]](list)
     for call in calls:
         if call.peer is not None:
@@ -386,10 +431,15 @@ def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterat
             yield BlockedRanks(group, (rank,), (peer,), own[0], behind=True)
 
 
-def _blame(waits: Sequence[BlockedRanks], blamed: set[int], counted: set[tuple[int, Group]]) -> Iterator[Hang]:
+def _blame(
+    waits: Sequence[BlockedRanks], blamed: set[int], counted: set[tuple[int, Group]]
+) -> Iterator[Hang]:
     """Yield a hang for each operation that a rank lacks, one a rank, with the ranks that lack it."""
-    together = defaultdict[tuple[int, bool], list[int]](list)  # by the number of the wait: its ranks may be thousands
-    awaiting = _by_rank((rank, number) for number, wait in enumerate(waits) for rank in wait.awaited)
+    # by the number of the wait: its ranks may be thousands
+    together = defaultdict[tuple[int, bool], list[int]](list)
+    awaiting = _by_rank(
+        (rank, number) for number, wait in enumerate(waits) for rank in wait.awaited
+    )
     for rank in sorted(blamed):
         number = min(awaiting[rank], key=lambda number: _order(waits[number]))
         together[number, (rank, waits[number].group) in counted].append(rank)
@@ -461,6 +511,8 @@ def _circular_path(
     return {member: path[member] for member in circle}
 
 
-def _first_wait_within(waits: Iterable[BlockedRanks], candidates: Collection[int]) -> tuple[BlockedRanks, int]:
+def _first_wait_within(
+    waits: Iterable[BlockedRanks], candidates: Collection[int]
+) -> tuple[BlockedRanks, int]:
     """Return the first wait for a candidate, and the candidate."""
     return next((wait, rank) for wait in waits for rank in wait.awaited if rank in candidates)

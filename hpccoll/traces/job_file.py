@@ -34,7 +34,8 @@ def read_trace_json(path: Path, kind: type[Content]) -> Content:
     """Return the JSON of a file as a record.
 
     Raises:
-        ValueError: if the file cannot be read, is not JSON, lacks what the record needs, or is too large or too deep.
+        ValueError: if the file cannot be read, is not JSON, lacks what the record needs, or is too
+            large or too deep.
     """
     return decode_trace_json(read_bytes(path, "FILES", MAX_BYTES), kind)
 
@@ -62,7 +63,8 @@ def decode_part(content: bytes | msgspec.Raw) -> Any:
     """Return JSON of any form, which a record keeps undecoded; None if there is none.
 
     Raises:
-        ValueError: if it is not JSON, is too deep, or has more lists and objects than memory should hold.
+        ValueError: if it is not JSON, is too deep, or has more lists and objects than memory should
+            hold.
     """
     text = bytes(content)
     if text.count(b"{") + text.count(b"[") > MAX_OBJECTS:

@@ -29,7 +29,8 @@ class _Run:
     taken_ns: int = 0
     hashes: set[str] = field(default_factory=set)
     ranks: set[int] = field(default_factory=set)
-    threads: set[tuple[int, str]] = field(default_factory=set)  # of ranks: other processes may have the same
+    # of ranks: other processes may have the same
+    threads: set[tuple[int, str]] = field(default_factory=set)
 
     def add(self, job: RecordedJob) -> None:
         """Add a file."""
@@ -52,7 +53,8 @@ class _Run:
         if self.hashes or other.hashes:
             return not self.hashes.isdisjoint(other.hashes)
         if self.ranks.isdisjoint(other.ranks):
-            return bool(self.jobs[0].groups and other.jobs[0].groups)  # else nothing says whose files they are
+            # else nothing says whose files they are
+            return bool(self.jobs[0].groups and other.jobs[0].groups)
         if not self.call_times().isdisjoint(other.call_times()):
             return True
         is_soon = abs(other.taken_ns - self.taken_ns) <= max(job.timeout_ns for job in other.jobs)
@@ -72,10 +74,11 @@ class _Run:
 def joined_jobs(recorded: Iterable[tuple[Path, RecordedJob]]) -> list[RecordedJob]:
     """Return the jobs of files, with what each file recorded.
 
-    Files of one directory are of one job if their names differ in the number of the rank only. Such sets of files are
-    of one job, too, if their ranks differ, as those of different hosts do; if several sets fit, the nearest in time
-    is taken. Sets of the same ranks are of one job if they have operations in common, or threads soon after one
-    another. Where files have NCCL's hashes, those that share one are of one job.
+    Files of one directory are of one job if their names differ in the number of the rank only. Such
+    sets of files are of one job, too, if their ranks differ, as those of different hosts do; if
+    several sets fit, the nearest in time is taken. Sets of the same ranks are of one job if they
+    have operations in common, or threads soon after one another. Where files have NCCL's hashes,
+    those that share one are of one job.
     """
     sets = dict[tuple[str, str], _Run]()
     for path, job in sorted(recorded, key=_place):
@@ -91,7 +94,9 @@ def _set_name(path: Path, job: RecordedJob) -> str:
     """Return the path of a file, without the number of its rank if its set differs in that only."""
     has_status = any(rank.status for rank in job.ranks)
     groups = job.groups
-    is_numbered = (groups or (job.ranks and not has_status)) and all(group.of_job for group in groups)
+    is_numbered = (groups or (job.ranks and not has_status)) and all(
+        group.of_job for group in groups
+    )
     if not is_numbered:
         return str(path)
     number = r"()\d+"
@@ -210,7 +215,8 @@ def _as_of(
 ) -> dict[str, Any]:
     """Return the operations and the progress of each rank as of its last file but ``place`` - 1.
 
-    One file of a rank does not tell which of its operations last: they are left out as of an earlier file.
+    One file of a rank does not tell which of its operations last: they are left out as of an
+    earlier file.
     """
     chosen = {rank: jobs[-min(place, len(jobs))] for rank, jobs in files.items()}
     has_earlier = {rank for rank, jobs in files.items() if len(jobs) > 1}
@@ -220,7 +226,9 @@ def _as_of(
         for call in job.operations:
             rank = call.rank
             if chosen.get(rank, job) is job and (place == 1 or rank in has_earlier):
-                operations.append(call if call.group.ranks else structs.replace(call, group=groups[call.group]))
+                operations.append(
+                    call if call.group.ranks else structs.replace(call, group=groups[call.group])
+                )
         for counted in job.progress:
             if chosen.get(counted.rank, job) is job:
                 group = groups.get(counted.group, counted.group)
@@ -242,7 +250,9 @@ def _numbered(parts: Sequence[RecordedJob]) -> Iterator[RecordedJob]:
         new = {rank.rank: numbers[rank.place] for rank in job.ranks if rank.place}
         moved: dict[str, Any] = {}
         if any(rank != number for rank, number in new.items()):
-            moved["operations"] = [structs.replace(call, rank=new[call.rank]) for call in job.operations]
+            moved["operations"] = [
+                structs.replace(call, rank=new[call.rank]) for call in job.operations
+            ]
             for name in ("ranks", "progress"):
                 records = getattr(job, name)
                 moved[name] = [replace(record, rank=new[record.rank]) for record in records]
@@ -261,7 +271,9 @@ def _without_outdated(parts: Sequence[RecordedJob]) -> tuple[list[RecordedJob], 
         if later.taken_ns - job.taken_ns > job.timeout_ns:
             outdated = number
     gone = dict.fromkeys(rank.rank for job in timed[:outdated] for rank in job.ranks)
-    sentences = [f"rank {rank} in this run: its file, older than the others, is left out" for rank in gone]
+    sentences = [
+        f"rank {rank} in this run: its file, older than the others, is left out" for rank in gone
+    ]
     kept = []
     for job in parts:
         if gone.keys().isdisjoint(rank.rank for rank in job.ranks):

@@ -1,10 +1,11 @@
 """Kineto's traces, which PyTorch's profiler writes: kernels of NCCL, with and without arguments, and of computing.
 
 Source: libkineto/src/output_json.cpp of pytorch/kineto. Times are in microseconds: since 2024 after
-``baseTimeNanoseconds``, before that since 1970. The time of a kernel contains its waiting for other ranks. S is the
-larger one of the input and the output (the rule of facebookresearch/param). Kernels of 2023 have no arguments: their
-collective is that of the annotation ``nccl:...`` around their launch, in the thread that launched them, or without one
-that in the name of the kernel. An annotation does not tell an all-to-all of equal blocks from one of unequal blocks.
+``baseTimeNanoseconds``, before that since 1970. The time of a kernel contains its waiting for other
+ranks. S is the larger one of the input and the output (the rule of facebookresearch/param). Kernels
+of 2023 have no arguments: their collective is that of the annotation ``nccl:...`` around their
+launch, in the thread that launched them, or without one that in the name of the kernel. An
+annotation does not tell an all-to-all of equal blocks from one of unequal blocks.
 """
 
 import math
@@ -21,7 +22,14 @@ from hpccoll.common.files import open_regular
 from hpccoll.common.limits import RANK, RANKS
 from hpccoll.traces.event_stream import EventStream
 from hpccoll.traces.job_file import MAX_OBJECTS, decode_part, decode_trace_json
-from hpccoll.traces.recorded_job import Computing, Group, Rank, RecordedJob, RecordedOperation, union_of
+from hpccoll.traces.recorded_job import (
+    Computing,
+    Group,
+    Rank,
+    RecordedJob,
+    RecordedOperation,
+    union_of,
+)
 from hpccoll.traces.torch_names import collective_of_torch, dtype_of_torch
 
 SOURCE = "Kineto"
@@ -32,8 +40,9 @@ _LAUNCHES_AND_ANNOTATIONS = re.compile(rb'"cat"\s*+:\s*+"[^"]*cuda|"nccl:')
 """What events have in them that matter."""
 
 _KERNEL = re.compile(r"nccl\w*?(AllReduce|AllGather|ReduceScatter|Broadcast|Reduce)(?=[_RTC])")
-"""The names of kernels that say what they run: ncclKernel_AllReduce_RING_LL_Sum_float up to NCCL 2.18,
-ncclDevKernel_AllReduce_Sum_f32_RING_LL since, ncclAllReduceRingLLKernel_sum_f32 long before (src/device of NCCL)."""
+"""The names of kernels that say what they run: ncclKernel_AllReduce_RING_LL_Sum_float up to NCCL
+2.18, ncclDevKernel_AllReduce_Sum_f32_RING_LL since, ncclAllReduceRingLLKernel_sum_f32 long before
+(src/device of NCCL)."""
 
 _Scalar: TypeAlias = str | int | float | bool | None
 _Microseconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e16)]
@@ -63,7 +72,8 @@ _NO_ARGUMENTS = _Arguments()
 
 class _Event(msgspec.Struct, gc=False):
     cat: str = ""
-    title: msgspec.Raw = msgspec.field(default=msgspec.Raw(b'""'), name="name")  # most are long, and of no interest
+    # most are long, and of no interest
+    title: msgspec.Raw = msgspec.field(default=msgspec.Raw(b'""'), name="name")
     ts: _Microseconds = 0.0
     dur: _Microseconds | None = None
     pid: _Scalar = None
@@ -81,7 +91,9 @@ class _Event(msgspec.Struct, gc=False):
 
 class _Trace(msgspec.Struct):
     events: list[None] = msgspec.field(name="traceEvents")  # which were read before
-    base: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = msgspec.field(default=0, name="baseTimeNanoseconds")
+    base: Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)] = msgspec.field(
+        default=0, name="baseTimeNanoseconds"
+    )
     host: str | None = msgspec.field(default=None, name="host_name")
     distributed: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="distributedInfo")
 
@@ -124,10 +136,14 @@ def read(path: Path) -> RecordedJob:
     if not operations:
         cannot_say.append(f"any kernel of NCCL in {path.name}")
     if any(operation.sequence is None for operation in operations):
-        cannot_say.append("numbers and groups of operations: they are matched by their order, as one group")
+        cannot_say.append(
+            "numbers and groups of operations: they are matched by their order, as one group"
+        )
     if "rank" not in distributed and not named:
         cannot_say.append(f"the rank of {path.name}, which is taken for 0")
-    return RecordedJob(SOURCE, (Rank(rank, trace.host),), operations, computing=computing, cannot_say=cannot_say)
+    return RecordedJob(
+        SOURCE, (Rank(rank, trace.host),), operations, computing=computing, cannot_say=cannot_say
+    )
 
 
 class _Recorded:
@@ -138,7 +154,8 @@ class _Recorded:
         self.communication: list[_Event] = []
         self.computing: list[tuple[int, int]] = []  # begin and end of each kernel
         self.steps: set[str] = set()
-        self.window: tuple[int, int] | None = None  # of kernels and steps: the device may run after its steps
+        # of kernels and steps: the device may run after its steps
+        self.window: tuple[int, int] | None = None
 
     def add(self, event: _Event) -> None:
         if event.dur is None:
@@ -198,14 +215,18 @@ def _read_annotations(path: Path, communication: Sequence[_Event]) -> dict[str, 
 
     Traces of 2023 are read once more for them: only then is it known which launches matter.
     """
-    nameless = {str(event.args.correlation) for event in communication if event.args.collective is None}
+    nameless = {
+        str(event.args.correlation) for event in communication if event.args.collective is None
+    }
     if not nameless:
         return {}
     timed = []
     with open_regular(path, "FILES") as file:
         for events in EventStream(file).read(_LAUNCHES_AND_ANNOTATIONS):
             for event in _decoded(events):
-                is_of_one = str(event.args.correlation) in nameless or event.name.startswith("nccl:")
+                is_of_one = str(event.args.correlation) in nameless or event.name.startswith(
+                    "nccl:"
+                )
                 if is_of_one and event.dur is not None:
                     timed.append(_kept(event))
     if len(timed) > MAX_OBJECTS:
@@ -258,7 +279,8 @@ def _annotations(timed: Iterable[_Event], nameless: Collection[str]) -> dict[str
     for event in timed:
         if event.name.startswith("nccl:"):
             of_thread[event.thread].append(event)
-        elif "cuda" in event.cat and str(event.args.correlation) in nameless:  # cuda_runtime, cuda_driver
+        # cuda_runtime, cuda_driver
+        elif "cuda" in event.cat and str(event.args.correlation) in nameless:
             launches[str(event.args.correlation)] = event
     for correlation, launch in launches.items():
         annotations = of_thread[launch.thread]
@@ -270,7 +292,9 @@ def _annotations(timed: Iterable[_Event], nameless: Collection[str]) -> dict[str
     return around
 
 
-def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | None, base_ns: int) -> RecordedOperation:
+def _operation(
+    rank: int, groups: _Groups, event: _Event, annotation: _Event | None, base_ns: int
+) -> RecordedOperation:
     arguments = event.args
     name = _collective(event, annotation)
     elements: list[int] = []
@@ -283,7 +307,8 @@ def _operation(rank: int, groups: _Groups, event: _Event, annotation: _Event | N
         dtype = dtype_of_torch(str(arguments.dtype))
     elif annotation:
         elements, dtype = _first_input(annotation.args)
-    if name == "barrier" or (annotation and name in ("all_gather", "gather")):  # their input is one block
+    # their input is one block
+    if name == "barrier" or (annotation and name in ("all_gather", "gather")):
         elements = []
     dtype_name = itemsize = nbytes = None
     if dtype is not None:
@@ -331,6 +356,8 @@ def _collective(event: _Event, annotation: _Event | None) -> str:
 def _first_input(arguments: _Arguments) -> tuple[list[int], tuple[str, int] | None]:
     """Return the elements of the first tensor of an annotation, and its type."""
     match decode_part(arguments.shapes), decode_part(arguments.types):
-        case [[*shape], *_], [str() as name, *_] if shape and all(isinstance(n, int) and n >= 0 for n in shape):
+        case [[*shape], *_], [str() as name, *_] if shape and all(
+            isinstance(n, int) and n >= 0 for n in shape
+        ):
             return [math.prod(shape)], dtype_of_torch(name)
     return [], None

@@ -1,12 +1,14 @@
 """Which ranks of a recorded job are late: those that others wait for, again and again, without having waited.
 
-From one operation that the ranks of a group leave together to another one they spend the same time. What a rank spends
-less in operations than the others, it did something else, while they waited for it; no clock is needed for that. A rank
-that another group held up spent as much in the operations of that one, and is not late.
+From one operation that the ranks of a group leave together to another one they spend the same time.
+What a rank spends less in operations than the others, it did something else, while they waited for
+it; no clock is needed for that. A rank that another group held up spent as much in the operations
+of that one, and is not late.
 
-A job is divided into parts, into its steps where these are known. A rank is late if it is late in most of them, by more
-than chance and by more than GPUs differ. Ranks are compared where they do the same: in no group that contains a smaller
-one, nor among those that exchange messages, as the stages of a pipeline do.
+A job is divided into parts, into its steps where these are known. A rank is late if it is late in
+most of them, by more than chance and by more than GPUs differ. Ranks are compared where they do the
+same: in no group that contains a smaller one, nor among those that exchange messages, as the stages
+of a pipeline do.
 """
 
 from collections import defaultdict
@@ -21,7 +23,13 @@ from hpccoll.store.waiting import Seconds, beyond_others
 from hpccoll.traces.carried_lags import carried_parts, fresh_lags, places_of
 from hpccoll.traces.operation_times import OperationTimes
 from hpccoll.traces.recorded_job import MESSAGES, RecordedOperation
-from hpccoll.traces.shared_operations import DEVIATION, ERROR_OF_MEDIAN, Integers, RankRecords, SharedOperations
+from hpccoll.traces.shared_operations import (
+    DEVIATION,
+    ERROR_OF_MEDIAN,
+    Integers,
+    RankRecords,
+    SharedOperations,
+)
 
 FEWEST_PARTS, MAX_PARTS = 3, 12
 """The parts of a job; with fewer ones a late rank cannot be told from chance."""
@@ -30,8 +38,8 @@ LEAST_PART, LEAST_S = 0.02, 1e-4
 """By how much a late rank is late, at least: a part of the time, as GPUs differ, and seconds in a part of the job."""
 
 LEAST_UNSURE_PART = 0.03
-"""Likewise where the order of operations is not recorded, or blocks of ranks differ: what part of a lag is seen again,
-or comes from a larger block, is then known less well."""
+"""Likewise where the order of operations is not recorded, or blocks of ranks differ: what part of a
+lag is seen again, or comes from a larger block, is then known less well."""
 
 LEAST_OF_COMMUNICATION = 0.2
 """Likewise, as a part of the time in operations, where no record says how much time passed."""
@@ -40,9 +48,9 @@ LATE_SHARE = 0.75
 """The share of the parts in which a late rank is late, at least, and later than the others."""
 
 SURE = 4.0
-"""How many standard errors the lag of a late rank is from 0, at least, with as few parts as there are: its t, as the
-normal deviate of the same chance (Wallace, Bounds on normal approximations to Student's and the chi-square
-distributions, 1959)."""
+"""How many standard errors the lag of a late rank is from 0, at least, with as few parts as there
+are: its t, as the normal deviate of the same chance (Wallace, Bounds on normal approximations to
+Student's and the chi-square distributions, 1959)."""
 
 OWN_PART = 0.5
 """The part of its lag that a late rank did not wait for others, at least."""
@@ -57,7 +65,8 @@ class Lag(NamedTuple):
 
     rank: int
     part: float | None  # of the time; None where no record says how much time passed
-    total_s: float  # after the first operation; what it brings along to several operations counts once
+    # after the first operation; what it brings along to several operations counts once
+    total_s: float
     parts: int  # of the job: in the median part it is late by this much
 
 
@@ -66,11 +75,15 @@ class Lags(NamedTuple):
 
     late: Sequence[Lag]  # the latest first
     judged: Collection[int]  # the ranks that could be judged late or not
-    least_part: float | None  # of the time, by which a late rank is late; None: of that in operations
+    # of the time, by which a late rank is late; None: of that in operations
+    least_part: float | None
 
 
 def find_lags(
-    timed: Iterable[RecordedOperation], times: Sequence[OperationTimes], shifts_s: Mapping[int, float], steps: int
+    timed: Iterable[RecordedOperation],
+    times: Sequence[OperationTimes],
+    shifts_s: Mapping[int, float],
+    steps: int,
 ) -> Lags:
     """Return the late ranks, and those that could be judged.
 
@@ -102,7 +115,9 @@ def find_lags(
     return Lags(late, judged, max(known_parts, default=None))
 
 
-def _records_by_rank(timed: Iterable[RecordedOperation], times: Iterable[OperationTimes]) -> dict[int, RankRecords]:
+def _records_by_rank(
+    timed: Iterable[RecordedOperation], times: Iterable[OperationTimes]
+) -> dict[int, RankRecords]:
     """Return the operations of each rank, with their waiting where it is known, and their whole duration elsewhere."""
     costs_s = dict[int, float]()
     bounded = set[int]()
@@ -116,7 +131,9 @@ def _records_by_rank(timed: Iterable[RecordedOperation], times: Iterable[Operati
                 for record in operation.records.values():
                     costs_s[id(record)] = record.duration_s or 0.0
             continue
-        for operation, waiting_s in zip(group_times.operations, waiting.waiting_s.tolist(), strict=True):
+        for operation, waiting_s in zip(
+            group_times.operations, waiting.waiting_s.tolist(), strict=True
+        ):
             for rank, record in operation.records.items():
                 costs_s[id(record)] = waiting_s[columns[rank]]
                 bounded.add(id(record))
@@ -140,7 +157,11 @@ def _comparable(
             by_ranks[tuple(group_times.ranks)].append(group_times)
         elif group_times.collective in MESSAGES:
             partners |= _pairs(group_times)
-    waited = [ranks for ranks, members in by_ranks.items() if any(times.waiting is not None for times in members)]
+    waited = [
+        ranks
+        for ranks, members in by_ranks.items()
+        if any(times.waiting is not None for times in members)
+    ]
     for ranks in waited:
         has_smaller = any(frozenset(smaller) < frozenset(ranks) for smaller in waited)
         if has_smaller or any(pair <= frozenset(ranks) for pair in partners):
@@ -170,7 +191,8 @@ def _pairs(messages: OperationTimes) -> set[frozenset[int]]:
                 if peer is not None:
                     pairs.add(frozenset((rank, peer)))
         return pairs
-    members = group.ranks if group.of_job else messages.ranks  # who exchanges messages with whom is not known
+    # who exchanges messages with whom is not known
+    members = group.ranks if group.of_job else messages.ranks
     return {frozenset(pair) for pair in combinations(members, 2)}
 
 
@@ -186,9 +208,12 @@ def _part_bounds(step_ends: Integers, steps: int) -> Integers:
 
 def _lags_of(shared: SharedOperations, bounds: Integers) -> Iterator[Lag]:
     """Yield the late ranks, in parts of the job with these bounds."""
-    waited_lags_s = -beyond_others(shared.waited_s())  # a rank that waits less than the others is late
+    # a rank that waits less than the others is late
+    waited_lags_s = -beyond_others(shared.waited_s())
     places = places_of(shared.step_ends(), shared.rows)
-    seen_s, own_s = _fresh_by_part(shared, waited_lags_s, carried_parts(waited_lags_s, places), bounds)
+    seen_s, own_s = _fresh_by_part(
+        shared, waited_lags_s, carried_parts(waited_lags_s, places), bounds
+    )
     lag_s = np.minimum(seen_s, own_s)
     is_own = np.median(own_s, axis=0) >= OWN_PART * np.median(seen_s, axis=0)
     parts = len(bounds) - 1
@@ -198,9 +223,12 @@ def _lags_of(shared: SharedOperations, bounds: Integers) -> Iterator[Lag]:
     late_columns = np.flatnonzero(_are_late(lag_s, least_s) & is_own).tolist()
     if not late_columns:
         return
-    # what seems to be brought along by chance must not make a lag small that is much larger than chance
+    # what seems to be brought along by chance must not make a lag small that is much larger than
+    # chance
     carried = carried_parts(waited_lags_s, places, SURELY_CARRIED)
-    median_s = np.median(np.minimum(*_fresh_by_part(shared, waited_lags_s, carried, bounds)), axis=0)
+    median_s = np.median(
+        np.minimum(*_fresh_by_part(shared, waited_lags_s, carried, bounds)), axis=0
+    )
     for column in late_columns:
         total_s = float(median_s[column]) * parts / judged_share
         yield Lag(shared.ranks[column], total_s / wall_s if wall_s else None, total_s, parts)
@@ -244,8 +272,8 @@ def _least_s(shared: SharedOperations) -> float:
 def _are_late(lag_s: Seconds, least_s: float) -> NDArray[np.bool_]:
     """Return which ranks are late, by their lags, [part, rank], in seconds.
 
-    They are late in most parts, and then later than all others; the lags of all ranks say what chance makes. At most
-    half of the ranks are late: the others set the pace.
+    They are late in most parts, and then later than all others; the lags of all ranks say what
+    chance makes. At most half of the ranks are late: the others set the pace.
     """
     parts, ranks = lag_s.shape
     median_s = np.median(lag_s, axis=0)

@@ -1,10 +1,11 @@
 """Files of NCCL's Inspector, versions 4.0 to 4.3: a line of JSON for each operation that a process completed.
 
-Source: plugins/profiler/inspector of NVIDIA/nccl. A file has the records of one process, or of several whose files were
-joined, and holds all of their communicators. A line names its communicator and process, or, as of NVIDIA/nccl#2359, has
-those of the line before. The time is that of the kernel and contains its waiting. Numbers of operations count each type
-of a communicator by itself. For all-gather and reduce-scatter the size is the block of one rank. Records are samples:
-NCCL keeps the latest ones, and none of an operation that hangs.
+Source: plugins/profiler/inspector of NVIDIA/nccl. A file has the records of one process, or of
+several whose files were joined, and holds all of their communicators. A line names its communicator
+and process, or, as of NVIDIA/nccl#2359, has those of the line before. The time is that of the
+kernel and contains its waiting. Numbers of operations count each type of a communicator by itself.
+For all-gather and reduce-scatter the size is the block of one rank. Records are samples: NCCL keeps
+the latest ones, and none of an operation that hangs.
 """
 
 import io
@@ -18,7 +19,14 @@ import msgspec
 from hpccoll.common.files import read_bytes
 from hpccoll.common.limits import RANK, Ranks
 from hpccoll.traces.job_file import MAX_BYTES, MAX_OBJECTS, check_members
-from hpccoll.traces.recorded_job import Group, Place, Rank, RecordedJob, RecordedOperation, number_ranks
+from hpccoll.traces.recorded_job import (
+    Group,
+    Place,
+    Rank,
+    RecordedJob,
+    RecordedOperation,
+    number_ranks,
+)
 from hpccoll.traces.torch_names import collective_of_torch
 
 SOURCE = "NCCL Inspector"
@@ -124,7 +132,8 @@ def read(path: Path) -> RecordedJob:
 def _read_records(content: bytes, path: Path) -> tuple[list[_Record], int]:
     """Return the records of a file, and the number of its damaged lines.
 
-    After a damaged line, which may have named another process, lines without a header are of an unknown one.
+    After a damaged line, which may have named another process, lines without a header are of an
+    unknown one.
 
     Raises:
         ValueError: if no line can be read, or none of those with operations.
@@ -152,7 +161,9 @@ def _read_records(content: bytes, path: Path) -> tuple[list[_Record], int]:
     if not records:
         raise ValueError(f"no line of it is one of NCCL's Inspector: {error}")
     if damaged > 1 and not any(record.line.has_operation for record in records):
-        raise ValueError(f"none of the {damaged} lines of {path.name} with operations can be read: {error}")
+        raise ValueError(
+            f"none of the {damaged} lines of {path.name} with operations can be read: {error}"
+        )
     return records, damaged
 
 

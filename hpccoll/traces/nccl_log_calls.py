@@ -1,7 +1,7 @@
 """Logs of NCCL with NCCL_DEBUG=INFO: how many collectives of each type each rank has called, without times.
 
-The subsystem COLL logs a line for each call, INIT one for each rank of a communicator; the address of a communicator is
-that of one process, its commId (from 2.16) is equal on all ranks.
+The subsystem COLL logs a line for each call, INIT one for each rank of a communicator; the address
+of a communicator is that of one process, its commId (from 2.16) is equal on all ranks.
 """
 
 import re
@@ -31,7 +31,9 @@ _MEMBER_OF_OLDER = re.compile(r"(?:\w+ )*comm 0x[0-9a-f]+ rank \d{1,6} n[rR]anks
 
 def recognises(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` is a log of NCCL."""
-    return any(has_header(line) for line in head.decode(errors="replace").splitlines() if " NCCL " in line)
+    return any(
+        has_header(line) for line in head.decode(errors="replace").splitlines() if " NCCL " in line
+    )
 
 
 def read(path: Path) -> RecordedJob:
@@ -45,7 +47,8 @@ def read(path: Path) -> RecordedJob:
     hosts: dict[str, str | None] = {}
     first: dict[tuple[str, str], int] = {}  # the number of the first call of a communicator
     without_ids = False  # whether it has lines of communicators of NCCL before 2.16
-    incomplete = set[tuple[str, str]]()  # the communicators that were begun, and neither completed nor used
+    # the communicators that were begun, and neither completed nor used
+    incomplete = set[tuple[str, str]]()
     lines = read_lines(path, "FILES", LOG_BYTES)
     for message in split_messages(line for line in lines if "NCCL" in line):
         if match := _MEMBER.match(message.text):
@@ -62,9 +65,13 @@ def read(path: Path) -> RecordedJob:
             first.setdefault((writer, comm), int(match["number"], 16))
             calls[writer, comm, match["function"]] += 1
     if not members and without_ids:
-        raise ValueError("NCCL before 2.16 logs no commId: which processes share a communicator is not known")
+        raise ValueError(
+            "NCCL before 2.16 logs no commId: which processes share a communicator is not known"
+        )
     if not members:
-        raise ValueError("it has no line of a communicator and its ranks; do: log with NCCL_DEBUG_SUBSYS=INIT,COLL")
+        raise ValueError(
+            "it has no line of a communicator and its ranks; do: log with NCCL_DEBUG_SUBSYS=INIT,COLL"
+        )
     groups = _groups_by_id(members.values())
     places = _places(members, hosts)
     numbers = number_ranks(places.values())
@@ -79,8 +86,12 @@ def read(path: Path) -> RecordedJob:
             is_created=(writer, comm) not in incomplete,
         )
         progress.append(counted)
-    ranks = tuple(Rank(numbers[place], hosts[writer], place=place) for writer, place in places.items())
-    unnamed = sum(count for (writer, comm, _), count in calls.items() if (writer, comm) not in members)
+    ranks = tuple(
+        Rank(numbers[place], hosts[writer], place=place) for writer, place in places.items()
+    )
+    unnamed = sum(
+        count for (writer, comm, _), count in calls.items() if (writer, comm) not in members
+    )
     cannot_say = _cannot_say(path, unnamed, has_calls=bool(calls), begun_late=any(first.values()))
     return RecordedJob(SOURCE, ranks, progress=progress, cannot_say=tuple(cannot_say))
 
@@ -105,7 +116,10 @@ def _groups_by_id(members: Collection[re.Match[str]]) -> dict[str, Group]:
     """Return the communicators of a log, by their ids."""
     sizes = {member["id"]: min(int(member["ranks"]), RANKS.maximum) for member in members}
     check_members(sizes.values())
-    return {name: Group(name.removeprefix("0x"), tuple(range(size)), of_job=False) for name, size in sizes.items()}
+    return {
+        name: Group(name.removeprefix("0x"), tuple(range(size)), of_job=False)
+        for name, size in sizes.items()
+    }
 
 
 def _places(
@@ -116,7 +130,10 @@ def _places(
     for (writer, _), member in members.items():
         if writer not in largest or int(member["ranks"]) > int(largest[writer]["ranks"]):
             largest[writer] = member
-    return {writer: (hosts[writer] or "", int(member["rank"]), writer) for writer, member in largest.items()}
+    return {
+        writer: (hosts[writer] or "", int(member["rank"]), writer)
+        for writer, member in largest.items()
+    }
 
 
 def _cannot_say(path: Path, unnamed: int, *, has_calls: bool, begun_late: bool) -> Iterator[str]:

@@ -1,7 +1,9 @@
 """Reports of NCCL's RAS: how many operations of each type every rank of each communicator has launched.
 
-Sources: ``src/ras/client_support.cc`` of NCCL 2.24 to 2.32 and its user guide, "RAS". A file is one poll, as JSON or as
-text. Launches are counted on the host: a lower count is late or absent, an equal one says nothing about the GPU.
+Sources: ``src/ras/client_support.cc`` of NCCL 2.24 to 2.32 and its user guide, "RAS". A file is one
+poll, as JSON or as
+text. Launches are counted on the host: a lower count is late or absent, an equal one says nothing
+about the GPU.
 """
 
 import re
@@ -25,18 +27,25 @@ NO_COMMUNICATOR = "it reports no communicator; do: ask again while the job runs"
 UNCOUNTED = "messages, all-to-alls, gathers and scatters, which NCCL does not count, nor operations of CUDA graphs"
 
 COLLECTIVES = {
-    "Broadcast": "broadcast", "Reduce": "reduce", "AllGather": "all_gather", "ReduceScatter": "reduce_scatter",
-    "AllReduce": "all_reduce", "collective": ANY,
-}  # fmt: skip
+    "Broadcast": "broadcast",
+    "Reduce": "reduce",
+    "AllGather": "all_gather",
+    "ReduceScatter": "reduce_scatter",
+    "AllReduce": "all_reduce",
+    "collective": ANY,
+}
 _SIGNS = re.compile(
-    rb'"communicators_count"|^Group +Comms +Nodes|launched up to operation|No communicator data collected', re.MULTILINE
+    rb'"communicators_count"|^Group +Comms +Nodes|launched up to operation|No communicator data collected',
+    re.MULTILINE,
 )
 _WITHOUT_COMMA = re.compile(rb'("nvml_dev"\s*:\s*-?\d+)(\s*")')
 _BLOCK = re.compile(r"#(\d+)-\d+ \(([0-9a-f]{1,16})\) (MISMATCH|INCOMPLETE|ERROR)")
 _TYPE = re.compile(r"Communicator ranks have different (\w+) operation counts")
 _LAUNCHED = r"ha(?:s|ve) (?:launched up to operation (\d{1,18})|not launched any)"
 _SEVERAL = re.compile(rf"(\d{{1,9}}) ranks? {_LAUNCHED}")
-_RANK = re.compile(rf"Rank (\d{{1,9}}) (?:{_LAUNCHED}\D*?)?-- (?:GPU \S+ managed by process \d+ on node (\S+)|\[)")
+_RANK = re.compile(
+    rf"Rank (\d{{1,9}}) (?:{_LAUNCHED}\D*?)?-- (?:GPU \S+ managed by process \d+ on node (\S+)|\[)"
+)
 _MISSING = re.compile(r"Missing communicator data from (\d{1,9}) ranks?")
 _MISSING_RANKS = re.compile(r"The missing ranks?: ([\d ,-]+)")
 """What NCCL 2.24 writes; later ones write a line for each rank, with its process."""
@@ -109,14 +118,18 @@ def read(path: Path) -> RecordedJob:
 def _to_job(report: _Report) -> RecordedJob:
     if not report.communicators:
         raise ValueError(NO_COMMUNICATOR)
-    communicators = sorted(report.communicators, key=lambda comm: (-comm.size, comm.hash, comm.secondary_hash))
+    communicators = sorted(
+        report.communicators, key=lambda comm: (-comm.size, comm.hash, comm.secondary_hash)
+    )
     largest = communicators[0]
     numbers: dict[Place, int] = {}
     ranks: dict[int, Rank] = {}
     progress: list[Progress] = []
     for communicator in communicators:
         unused = count(max(numbers.values(), default=-1) + 1)
-        members = sorted((*communicator.ranks, *communicator.missing_ranks), key=lambda member: member.rank)
+        members = sorted(
+            (*communicator.ranks, *communicator.missing_ranks), key=lambda member: member.rank
+        )
         for member in members:
             if member.place not in numbers:
                 if communicator is largest:
@@ -134,7 +147,9 @@ def _to_job(report: _Report) -> RecordedJob:
         for member in communicator.ranks:
             number = numbers[member.place]
             for function, launched in member.collective_counts.items():
-                progress.append(Progress(number, group, launched, None, COLLECTIVES.get(function, function)))
+                progress.append(
+                    Progress(number, group, launched, None, COLLECTIVES.get(function, function))
+                )
     return RecordedJob(
         SOURCE,
         ranks=[ranks[number] for number in sorted(ranks)],
@@ -148,13 +163,22 @@ def _status(member: _Member, *, missing: bool) -> str | None:
     known = member.status
     if missing:
         words = {"considered_dead": "is considered dead", "unresponsive": "does not answer"}
-        return next((text for key, text in words.items() if known.get(key)), "reports nothing of the communicator")
+        return next(
+            (text for key, text in words.items() if known.get(key)),
+            "reports nothing of the communicator",
+        )
     errors = [known.get(key, 0) for key in ("init_state", "async_error")]
     wrong = []
     for error in errors:
         if error not in (SUCCESS, IN_PROGRESS):
             wrong.append(error)
-    return f"reports NCCL error {wrong[0]}" if wrong else "has aborted" if known.get("abort_flag") else None
+    return (
+        f"reports NCCL error {wrong[0]}"
+        if wrong
+        else "has aborted"
+        if known.get("abort_flag")
+        else None
+    )
 
 
 def _time(text: str) -> int:
@@ -179,7 +203,10 @@ def _read_text(text: str) -> RecordedJob:
 
 def _listed_ranks(text: str) -> Sequence[int]:
     """Return the ranks of a list such as ``1, 4-6``."""
-    spans = [(int(first), int(last or first)) for first, last in re.findall(r"(\d{1,9})(?:-(\d{1,9}))?", text)]
+    spans = [
+        (int(first), int(last or first))
+        for first, last in re.findall(r"(\d{1,9})(?:-(\d{1,9}))?", text)
+    ]
     check_members(last - first + 1 for first, last in spans)
     ranks = list[int]()
     for first, last in spans:
@@ -197,7 +224,8 @@ class _TextReport:
         self.ranks: dict[int, Rank] = {}
         # of ranks: number, operation, names
         self.launched: dict[tuple[str, str], list[tuple[int, int, set[int]]]] = {}
-        self.unnamed: dict[str, int] = {}  # by block: the ranks that report nothing, without those that it names
+        # by block: the ranks that report nothing, without those that it names
+        self.unnamed: dict[str, int] = {}
         self.processes: list[Rank] = []
         self.lacking: list[str] = []
         self.block = ""
@@ -215,9 +243,13 @@ class _TextReport:
         elif found := _TYPE.match(line):
             self.collective = COLLECTIVES.get(found[1], found[1])
         elif not self.block and (found := _PROCESS.match(line)):
-            self.processes.append(Rank(-1 - len(self.processes), found[1], f"({line[:200]}) does not answer"))
+            self.processes.append(
+                Rank(-1 - len(self.processes), found[1], f"({line[:200]}) does not answer")
+            )
         elif found := _TIMEOUT.match(line):
-            self.lacking.append(f"why PyTorch's watchdog of rank {found[1]} timed out in {found[3]} {found[2]}")
+            self.lacking.append(
+                f"why PyTorch's watchdog of rank {found[1]} timed out in {found[3]} {found[2]}"
+            )
         elif self.block:
             self._read_ranks(line)
 
@@ -225,7 +257,9 @@ class _TextReport:
         size = self.sizes.get(found[1])
         if size == 0:  # NCCL 2.27.3 lists such ones, with ranks that no job has
             self.block = ""
-            self.lacking.append(f"the ranks of communicator 0x{found[2].lstrip('0')}: the report lists it with 0 ranks")
+            self.lacking.append(
+                f"the ranks of communicator 0x{found[2].lstrip('0')}: the report lists it with 0 ranks"
+            )
             return
         self.block = found[2]
         self.kind = found[3]
@@ -301,19 +335,31 @@ class _TextReport:
             for number, operation, names in classes:
                 if not names and number != len(others):
                     if operation < latest:
-                        launched = f"have launched {collective} up to {operation}, others up to {latest}"
-                        behind.append(f"{number} ranks of {group.name} {launched}: the report does not name them")
-                    self.lacking.append(f"which {number} ranks of {group.name} launched up to operation {operation}")
+                        launched = (
+                            f"have launched {collective} up to {operation}, others up to {latest}"
+                        )
+                        behind.append(
+                            f"{number} ranks of {group.name} {launched}: the report does not name them"
+                        )
+                    self.lacking.append(
+                        f"which {number} ranks of {group.name} launched up to operation {operation}"
+                    )
                     continue
-                progress += [Progress(rank, group, operation, None, collective) for rank in sorted(names or others)]
+                progress += [
+                    Progress(rank, group, operation, None, collective)
+                    for rank in sorted(names or others)
+                ]
         if len({each.group for each in progress}) > 1:
             self.lacking.append("which ranks of different communicators are one process")
         if not self.blocks and self.sizes:
             listed = format_count(max(self.sizes.values()), "rank")
-            self.lacking.append(f"the counts of its {listed}: a report in words lists only ranks that differ")
+            self.lacking.append(
+                f"the counts of its {listed}: a report in words lists only ranks that differ"
+            )
         ranks = {each.rank: Rank(each.rank) for each in progress} | self.ranks
         are_named = failed and all(self.ranks[rank].host for rank in failed)
-        unnamed = () if are_named else self.processes  # else they are named once more, with their ranks
+        # else they are named once more, with their ranks
+        unnamed = () if are_named else self.processes
         return RecordedJob(
             SOURCE,
             (*unnamed, *ranks.values()),

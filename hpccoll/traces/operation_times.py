@@ -58,10 +58,13 @@ class OperationTimes(NamedTuple):
     operations: Sequence[MatchedOperation]
     ranks: Sequence[int]  # at each position of ``waiting``
     waiting: Waiting | None
-    is_complete: bool  # whether each operation has the records of all ranks: else its transfer is an upper bound
+    # whether each operation has the records of all ranks: else its transfer is an upper bound
+    is_complete: bool
 
 
-def match_operations(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOperation], dict[Group, int]]:
+def match_operations(
+    timed: Sequence[RecordedOperation],
+) -> tuple[list[MatchedOperation], dict[Group, int]]:
     """Return the operations with the records of all ranks, and how many of a group are left out, for they differ."""
     by_group: defaultdict[Group, dict[int, list[RecordedOperation]]] = defaultdict(dict)
     for call in timed:
@@ -85,7 +88,9 @@ def match_operations(timed: Sequence[RecordedOperation]) -> tuple[list[MatchedOp
     return matched, unmatched
 
 
-def _candidates(records_of_rank: Mapping[int, Sequence[RecordedOperation]]) -> list[dict[int, RecordedOperation]]:
+def _candidates(
+    records_of_rank: Mapping[int, Sequence[RecordedOperation]],
+) -> list[dict[int, RecordedOperation]]:
     """Return what may be one operation of a group, by its number and place: the record of each rank."""
     keyed: defaultdict[tuple[object, ...], dict[int, RecordedOperation]] = defaultdict(dict)
     for rank, records in records_of_rank.items():
@@ -95,7 +100,8 @@ def _candidates(records_of_rank: Mapping[int, Sequence[RecordedOperation]]) -> l
             if record.collective in MESSAGES:
                 key = record.collective, rank  # a message is of two ranks, and bounds nothing
             repetition = seen.get(key, 0)
-            keyed[*key, repetition][rank] = record  # grouped calls share a number, and others have none
+            # grouped calls share a number, and others have none
+            keyed[*key, repetition][rank] = record
             seen[key] = repetition + 1
     return list(keyed.values())
 

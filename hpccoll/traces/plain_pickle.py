@@ -1,11 +1,13 @@
 """Pickles of plain values: containers, texts and numbers. No class is looked up, and nothing is called.
 
-Python's unpickler in C is 10 times as fast as the one in Python, but obeys every instruction: it may look up and call
-what the pickle names, allocate as much as an index of the memo says, and overflow the stack when it hashes tuples in
-tuples as keys. Therefore a pickle is first scanned from its first instruction to its last one. The scan knows where
-each one ends, and so finds the same ones as the unpickler. The one in C reads the pickle only if all instructions build
-plain values, indices are small, and tuples are too few to be deep; PyTorch writes such ones. It also finds no class,
-whatever the scan says. The unpickler in Python reads the others, and checks each instruction as it comes.
+Python's unpickler in C is 10 times as fast as the one in Python, but obeys every instruction: it
+may look up and call what the pickle names, allocate as much as an index of the memo says, and
+overflow the stack when it hashes tuples in tuples as keys. Therefore a pickle is first scanned from
+its first instruction to its last one. The scan knows where each one ends, and so finds the same
+ones as the unpickler. The one in C reads the pickle only if all instructions build plain values,
+indices are small, and tuples are too few to be deep; PyTorch writes such ones. It also finds no
+class, whatever the scan says. The unpickler in Python reads the others, and checks each instruction
+as it comes.
 """
 
 import io
@@ -32,12 +34,24 @@ def read_plain_pickle(data: bytes) -> Any:
         ValueError: if the pickle is damaged, too large, or would do more than build such a value.
     """
     if len(data) > MAX_PICKLE_BYTES or sum(map(data.count, _CONTAINERS)) > MAX_MARKS:
-        raise ValueError(f"it is larger than a pickle that is read: {format_size(MAX_PICKLE_BYTES)}, {MAX_MARKS} lists")
+        raise ValueError(
+            f"it is larger than a pickle that is read: {format_size(MAX_PICKLE_BYTES)}, {MAX_MARKS} lists"
+        )
     kind: type[pickle.Unpickler] = _UnpicklerInC if _is_harmless(data) else _PlainUnpickler
     try:
         value = kind(io.BytesIO(data)).load()
-    except (LookupError, TypeError, AttributeError, OverflowError, EOFError, struct.error, pickle.UnpicklingError):
-        raise ValueError("it is damaged, or would do more than hold plain values, which is refused") from None
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        EOFError,
+        struct.error,
+        pickle.UnpicklingError,
+    ):
+        raise ValueError(
+            "it is damaged, or would do more than hold plain values, which is refused"
+        ) from None
     _check_values(value)
     return value
 
@@ -58,7 +72,8 @@ def _check_values(value: object) -> None:
 
 
 def _containers(values: Sequence[object]) -> list[Any]:
-    are_containers = map(_CONTAINER_TYPES.__contains__, map(type, values))  # in C: most of a dump is not a container
+    # in C: most of a dump is not a container
+    are_containers = map(_CONTAINER_TYPES.__contains__, map(type, values))
     return list(compress(values, are_containers))
 
 
@@ -82,7 +97,8 @@ _ALLOWED = (
 """The instructions that build plain values, but for those that set items."""
 
 
-_Unpickler: Any = vars(pickle)["_Unpickler"]  # in Python: the one in C allocates as much as an index of a memo says
+# in Python: the one in C allocates as much as an index of a memo says
+_Unpickler: Any = vars(pickle)["_Unpickler"]
 
 
 class _PlainUnpickler(_Unpickler):  # type: ignore[misc] # its attributes are not in typeshed
@@ -99,19 +115,27 @@ class _PlainUnpickler(_Unpickler):  # type: ignore[misc] # its attributes are no
     def set_all(self, items: list[Any]) -> None:
         """Set keys, which are texts or integers (to hash nested tuples may overflow the stack), and values."""
         keys = items[::2]
-        if not isinstance(self.stack[-1], dict) or not all(isinstance(key, str | int) for key in keys):
+        if not isinstance(self.stack[-1], dict) or not all(
+            isinstance(key, str | int) for key in keys
+        ):
             raise TypeError
         self.stack[-1].update(zip(keys, items[1::2], strict=True))
 
-    dispatch = {code: _Unpickler.dispatch[code] for name in _ALLOWED.split() for code in getattr(pickle, name)} | {
-        pickle.SETITEMS[0]: set_items, pickle.SETITEM[0]: set_item,
-    }  # fmt: skip
+    dispatch = {
+        code: _Unpickler.dispatch[code]
+        for name in _ALLOWED.split()
+        for code in getattr(pickle, name)
+    } | {
+        pickle.SETITEMS[0]: set_items,
+        pickle.SETITEM[0]: set_item,
+    }
 
 
 _INSTRUCTIONS = re.compile(
     rb"(?s)(?:[]})(Ntaesu\x85-\x89]"  # containers, None and truth values, and what fills containers
     rb"|K.|M..|J....|G.{8}|\x8a(?:\x00|\x04.{4}|\x05.{5}|\x06.{6}|\x07.{7}|\x08.{8})"  # numbers
-    rb"|[qh].|[rj]..[\x00-\x1f]\x00)*+"  # the memo, with indices below 2^21, for which memory is allocated
+    # the memo, with indices below 2^21, for which memory is allocated
+    rb"|[qh].|[rj]..[\x00-\x1f]\x00)*+"
 )
 """Instructions of known lengths that build plain values, as many as there are in a row."""
 

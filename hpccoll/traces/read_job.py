@@ -22,7 +22,14 @@ import msgspec
 from hpccoll.common.errors import UnusableError, format_value
 from hpccoll.common.files import open_regular, to_utf8
 from hpccoll.common.units import format_size
-from hpccoll.traces import execution_trace, flight_recorder, kineto, nccl_inspector, nccl_log_calls, nccl_ras
+from hpccoll.traces import (
+    execution_trace,
+    flight_recorder,
+    kineto,
+    nccl_inspector,
+    nccl_log_calls,
+    nccl_ras,
+)
 from hpccoll.traces.job_file import MAX_BYTES, MAX_STREAMED_BYTES
 from hpccoll.traces.joined_jobs import joined_jobs
 from hpccoll.traces.recorded_job import RecordedJob
@@ -43,9 +50,21 @@ DESKTOP_FILES = re.compile(r"(^|/)(__MACOSX/.*|\._[^/]*|\.DS_Store|Thumbs\.db|de
 """Files that macOS and Windows add to directories and archives."""
 
 READ_ERRORS = (
-    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError, EOFError, OSError,
-    msgspec.MsgspecError, tarfile.TarError, zlib.error, zipfile.BadZipFile, NotImplementedError,
-)  # fmt: skip
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+    EOFError,
+    OSError,
+    msgspec.MsgspecError,
+    tarfile.TarError,
+    zlib.error,
+    zipfile.BadZipFile,
+    NotImplementedError,
+)
 """What damaged content makes readers, and the libraries under them, raise."""
 
 
@@ -60,10 +79,13 @@ class JobFiles(NamedTuple):
     damaged: Sequence[str]  # a line for each file that cannot be read
 
 
-def read_job(paths: Iterable[Path], progress: Callable[[int, int], object] | None = None) -> JobFiles:
+def read_job(
+    paths: Iterable[Path], progress: Callable[[int, int], object] | None = None
+) -> JobFiles:
     """Read files, directories, and .gz and .tar archives; files of different ranks are joined to one job.
 
-    Nothing in a file is executed, and a process takes 1 GB of memory at most. Many files are read by several processes.
+    Nothing in a file is executed, and a process takes 1 GB of memory at most. Many files are read
+    by several processes.
 
     Args:
         paths: files, archives and directories.
@@ -74,7 +96,10 @@ def read_job(paths: Iterable[Path], progress: Callable[[int, int], object] | Non
     is_long = sum(file.stat().st_size for file in files if file.is_file()) > LONG_BYTES
     processes = min(MAX_PROCESSES, len(os.sched_getaffinity(0)))
     with ProcessPoolExecutor(processes, get_context("forkserver"), gc.disable) as pool:
-        reads = [pool.submit(_read_all, file).result if is_long else partial(_read_all, file) for file in files]
+        reads = [
+            pool.submit(_read_all, file).result if is_long else partial(_read_all, file)
+            for file in files
+        ]
         for number, (path, read) in enumerate(zip(files, reads, strict=True), 1):
             try:
                 contents += read()
@@ -134,7 +159,9 @@ def _line(shown: Path, unpacked: Path, error: BaseException) -> str:
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
-            yield from sorted(each for each in path.rglob("*") if not each.is_dir() and _is_of_user(each))
+            yield from sorted(
+                each for each in path.rglob("*") if not each.is_dir() and _is_of_user(each)
+            )
         else:
             yield path
 
@@ -159,7 +186,9 @@ def _read_file(path: Path) -> RecordedJob:
             try:
                 job: RecordedJob = reader.read(path)
             except (msgspec.MsgspecError, RecursionError) as error:
-                raise ValueError(f"it is damaged, or not a file of {reader.SOURCE}: {error}") from None
+                raise ValueError(
+                    f"it is damaged, or not a file of {reader.SOURCE}: {error}"
+                ) from None
             return job
     known = ", ".join(reader.SOURCE for reader in READERS)
     problem = "empty"
@@ -185,7 +214,8 @@ def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Pat
                 for number, member in enumerate(archive):
                     if number == MAX_MEMBERS:
                         raise ValueError(f"it holds more than {MAX_MEMBERS} files")
-                    # A link is a second name of a file. To find that file, tarfile would read the whole archive.
+                    # A link is a second name of a file. To find that file, tarfile would read the
+                    # whole archive.
                     if not (member.isreg() and _is_of_user(member.name)):
                         continue
                     if (source := archive.extractfile(member)) is not None:
@@ -193,10 +223,17 @@ def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Pat
                         target = scratch / str(number) / Path(member.name).parent.name / name
                         yield path / member.name, partial(_unpacked, source, target)
         else:
-            yield path, partial(_copied, content, scratch / path.parent.name / path.name.removesuffix(".gz"))
+            yield (
+                path,
+                partial(
+                    _copied, content, scratch / path.parent.name / path.name.removesuffix(".gz")
+                ),
+            )
 
 
-def _zip_members(path: Path, file: BinaryIO, scratch: Path) -> Iterator[tuple[Path, Callable[[], Path]]]:
+def _zip_members(
+    path: Path, file: BinaryIO, scratch: Path
+) -> Iterator[tuple[Path, Callable[[], Path]]]:
     """Yield each file in a zip archive, as ``_members`` does.
 
     The table of a zip archive is at its end, and is read at once: its size is checked before.
@@ -204,7 +241,9 @@ def _zip_members(path: Path, file: BinaryIO, scratch: Path) -> Iterator[tuple[Pa
     file.seek(max(0, file.seek(0, os.SEEK_END) - ZIP_TAIL_BYTES))
     table = _ZIP_END.search(file.read())
     if table is None or int.from_bytes(table[1], "little") > MAX_ZIP_TABLE_BYTES:
-        raise ValueError(f"it is a zip archive that is damaged, or holds more than {MAX_MEMBERS} files")
+        raise ValueError(
+            f"it is a zip archive that is damaged, or holds more than {MAX_MEMBERS} files"
+        )
     with zipfile.ZipFile(file) as archive:
         for number, member in enumerate(archive.infolist()):
             if number == MAX_MEMBERS:
@@ -231,7 +270,9 @@ def _unpacked(source: IO[bytes], target: Path) -> Path:
         file.seek(0)
         copy.unlink()
         content = cast("IO[bytes]", gzip.GzipFile(fileobj=file))
-        return _copied(content, copy.parent / "unpacked" / copy.parent.name / copy.name.removesuffix(".gz"))
+        return _copied(
+            content, copy.parent / "unpacked" / copy.parent.name / copy.name.removesuffix(".gz")
+        )
 
 
 class _Limited:

@@ -1,8 +1,8 @@
 """One record of a job, whatever wrote it: its operations, how far each rank has come, and what its files cannot say.
 
-Readers fill it, one file of this room a format; what follows from it knows no format. A time is in nanoseconds of the
-clock of its host; a size is S, as nccl-tests and ``hpccoll run`` count it: all n blocks of an all-gather,
-reduce-scatter or all-to-all.
+Readers fill it, one file of this room a format; what follows from it knows no format. A time is in
+nanoseconds of the clock of its host; a size is S, as nccl-tests and ``hpccoll run`` count it: all n
+blocks of an all-gather, reduce-scatter or all-to-all.
 """
 
 import os
@@ -61,13 +61,15 @@ def _received_group(*fields: Any) -> Group:
 class Rank:
     """A process of the job."""
 
-    rank: int  # of the job; of NCCL's files that in the largest communicator; below 0 if it is unknown
+    # of the job; of NCCL's files that in the largest communicator; below 0 if it is unknown
+    rank: int
     host: str | None = None
     status: str | None = None  # what is known besides, such as "the process is gone"
     place: Place | None = None  # of NCCL's files
 
 
-class RecordedOperation(msgspec.Struct, frozen=True, gc=False):  # millions: made in a third of a dataclass's time
+# millions: made in a third of a dataclass's time
+class RecordedOperation(msgspec.Struct, frozen=True, gc=False):
     """A collective or a message, as one rank recorded it."""
 
     rank: int  # as ``Rank.rank``
@@ -86,7 +88,8 @@ class RecordedOperation(msgspec.Struct, frozen=True, gc=False):  # millions: mad
     state: State = "completed"
     peer: int | None = None  # of a message, as ``rank``
     by_type: bool = False  # whether sequence counts operations of this type only, as NCCL does
-    may_be_uneven: bool = False  # whether the blocks of an all-to-all may differ in size: its name does not tell
+    # whether the blocks of an all-to-all may differ in size: its name does not tell
+    may_be_uneven: bool = False
     where: str | None = None  # the line of code that called it, such as "model.py:12 forward"
 
     @property
@@ -104,7 +107,8 @@ class Progress:
     enqueued: int
     completed: int | None
     collective: str = ANY  # NCCL counts each type by itself
-    is_created: bool = True  # False if the rank began the group's communicator, and did not complete it
+    # False if the rank began the group's communicator, and did not complete it
+    is_created: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +131,17 @@ class RecordedJob:
     progress: Sequence[Progress] = ()
     computing: Sequence[Computing] = ()
     taken_ns: int = 0  # when the file was written, or its latest time; 0 if it is unknown
-    timeout_ns: int = 0  # after which all ranks of a job that hangs have written their files; 0 if it is unknown
-    threads: Collection[str] = ()  # of the process that wrote the file, from which it enqueued operations
-    cannot_say: Sequence[str] = ()  # sentences: what the format does not tell, or what this file lacks
-    unnamed_behind: Sequence[str] = ()  # sentences: in which groups ranks are behind that no file names
+    # after which all ranks of a job that hangs have written their files; 0 if it is unknown
+    timeout_ns: int = 0
+    # of the process that wrote the file, from which it enqueued operations
+    threads: Collection[str] = ()
+    # sentences: what the format does not tell, or what this file lacks
+    cannot_say: Sequence[str] = ()
+    # sentences: in which groups ranks are behind that no file names
+    unnamed_behind: Sequence[str] = ()
     polls: int = 1  # how often each rank was recorded, at least
-    before: "RecordedJob | None" = None  # if ranks were recorded several times, the job as it was the time before
+    # if ranks were recorded several times, the job as it was the time before
+    before: "RecordedJob | None" = None
     files: Sequence[str] = ()  # the paths of its files, of members below those of their archives
 
     @property
@@ -154,8 +163,8 @@ class RecordedJob:
     def _ranks_of_largest_communicator(self) -> Sequence[int]:
         """Return the ranks of the largest communicator where they are those of the job; else none.
 
-        Files of one process each know the ranks of communicators only. The largest one numbers the job if all
-        recorded ranks are in it, under these numbers.
+        Files of one process each know the ranks of communicators only. The largest one numbers the
+        job if all recorded ranks are in it, under these numbers.
         """
         communicators = [group for group in self.groups if not group.of_job]
         if not communicators:
@@ -218,7 +227,9 @@ def _counts_and_open_calls(job: RecordedJob) -> set[object]:
     return {*job.progress, *open_calls}
 
 
-def by_call(operations: Iterable[RecordedOperation]) -> Mapping[tuple[Group, int | None], dict[int, RecordedOperation]]:
+def by_call(
+    operations: Iterable[RecordedOperation],
+) -> Mapping[tuple[Group, int | None], dict[int, RecordedOperation]]:
     """Return collectives by group and number, of each rank the last one; messages have numbers of their own."""
     calls = defaultdict[tuple[Group, int | None], dict[int, RecordedOperation]](dict)
     for each in operations:
@@ -231,7 +242,9 @@ def number_ranks(places: Iterable[Place]) -> dict[Place, int]:
     """Return ranks: those in the largest communicator or, where no communicator has all, the order of places."""
     ordered = sorted(set(places))
     ranks = [rank for _, rank, _ in ordered]
-    return dict(zip(ordered, ranks if len({*ranks}) == len(ranks) else range(len(ranks)), strict=True))
+    return dict(
+        zip(ordered, ranks if len({*ranks}) == len(ranks) else range(len(ranks)), strict=True)
+    )
 
 
 def union_of(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

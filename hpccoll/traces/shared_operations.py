@@ -23,8 +23,8 @@ FEWEST_WRITES = 5
 """The times at which a recorder wrote, for the time between them to say how much passed between operations."""
 
 DEVIATION, ERROR_OF_MEDIAN = 1.4826, 1.2533
-"""The standard deviation of a normal distribution, by its median absolute deviation; the standard error of a median, by
-that of a mean."""
+"""The standard deviation of a normal distribution, by its median absolute deviation; the standard
+error of a median, by that of a mean."""
 
 EQUAL_SIZES = 0.1
 """The sizes of ranks are alike in the mean, if they differ by at most this part."""
@@ -68,22 +68,33 @@ def _order_ns(operation: RecordedOperation) -> int | None:
 class SharedOperations:
     """The collectives that some ranks have in common, and what else these ranks do between them.
 
-    Tables are [operation, rank]: a row is of the time from one synchronising collective to the next one. What happens
-    before the first one is left out, because recorders begin at different times.
+    Tables are [operation, rank]: a row is of the time from one synchronising collective to the next
+    one. What happens before the first one is left out, because recorders begin at different times.
     """
 
     def __init__(
-        self, ranks: Sequence[int], members: Sequence[OperationTimes], records: Mapping[int, RankRecords],
+        self,
+        ranks: Sequence[int],
+        members: Sequence[OperationTimes],
+        records: Mapping[int, RankRecords],
         shifts_s: Mapping[int, float],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.ranks = ranks
         self.shifts_s = shifts_s
         self.rank_records = [records[rank] for rank in ranks]
         self.is_ordered = all(records.keys is not None for records in self.rank_records)
-        self.synchronising = self._in_order([times for times in members if times.waiting is not None])
-        self.uneven = [times for times in members if times.waiting is None and times.collective in SYNCHRONISING]
+        self.synchronising = self._in_order(
+            [times for times in members if times.waiting is not None]
+        )
+        self.uneven = [
+            times
+            for times in members
+            if times.waiting is None and times.collective in SYNCHRONISING
+        ]
         self.rows = len(self.synchronising) - 1
-        self.moments = [self._moments(column) for column in range(len(ranks))] if self.is_ordered else []
+        self.moments = (
+            [self._moments(column) for column in range(len(ranks))] if self.is_ordered else []
+        )
 
     @property
     def has_unequal_blocks(self) -> bool:
@@ -93,7 +104,8 @@ class SharedOperations:
     def step_ends(self) -> Integers:
         """Return the rows at which a step begins or a part of it: those that end with the rarest repeated collective.
 
-        Kinds of collectives are told apart by group, name and size, as the first rank recorded them.
+        Kinds of collectives are told apart by group, name and size, as the first rank recorded
+        them.
         """
         first = self.rank_records[0]
         shared = {id(operation.records[self.ranks[0]]) for operation in self.synchronising}
@@ -118,7 +130,8 @@ class SharedOperations:
     def waited_s(self) -> Seconds:
         """Return what ranks waited in collectives, where that is known.
 
-        Without aligned clocks, ranks whose sizes are alike in the mean spend the same time on transfer, in the mean.
+        Without aligned clocks, ranks whose sizes are alike in the mean spend the same time on
+        transfer, in the mean.
         """
         waited_s = self._synchronising_s()
         for times in self.uneven if self.is_ordered else ():
@@ -134,11 +147,13 @@ class SharedOperations:
     def spent_s(self) -> Seconds:
         """Return what ranks spent in operations, without the transfer of collectives whose waiting is known.
 
-        Of collectives whose blocks differ between ranks only the waiting counts, if it is known: their transfer
-        differs, and computing may hide it.
+        Of collectives whose blocks differ between ranks only the waiting counts, if it is known:
+        their transfer differs, and computing may hide it.
         """
         spent_s = self._synchronising_s()
-        left_out = {id(record) for operation in self.synchronising for record in operation.records.values()}
+        left_out = {
+            id(record) for operation in self.synchronising for record in operation.records.values()
+        }
         for times in self._unequal():
             for operation in times.operations:
                 left_out |= {id(record) for record in operation.records.values()}
@@ -150,7 +165,9 @@ class SharedOperations:
             for row, record in self._placed(column, own):
                 spent_s[row, column] += records.cost_s(record)
             if own and not self.is_ordered:
-                spent_s[:, column] += sum(records.cost_s(record) for record in own) / len(self.synchronising)
+                spent_s[:, column] += sum(records.cost_s(record) for record in own) / len(
+                    self.synchronising
+                )
         return spent_s
 
     def larger_transfer_s(self) -> Seconds:
@@ -168,7 +185,9 @@ class SharedOperations:
 
     def _synchronising_s(self) -> Seconds:
         """Return what ranks waited in the collectives that all leave together."""
-        return np.array([self._beyond_shortest_s(operation) for operation in self.synchronising[1:]])
+        return np.array(
+            [self._beyond_shortest_s(operation) for operation in self.synchronising[1:]]
+        )
 
     def _unequal(self) -> list[OperationTimes]:
         """Return collectives whose blocks differ between ranks, where the order of operations is known."""
@@ -195,8 +214,9 @@ class SharedOperations:
     def communication_s(self) -> float:
         """Return the time that a rank spends in operations, the median over ranks."""
         spent_s = [
-            sum(record.duration_s or 0.0 for record in records.operations) for records in self.rank_records
-        ]  # fmt: skip
+            sum(record.duration_s or 0.0 for record in records.operations)
+            for records in self.rank_records
+        ]
         return float(np.median(spent_s))
 
     def _in_order(self, members: Sequence[OperationTimes]) -> list[MatchedOperation]:
@@ -220,7 +240,7 @@ class SharedOperations:
 
     def _placed(
         self, column: int, operations: Sequence[RecordedOperation]
-    ) -> Iterator[tuple[int, RecordedOperation]]:  # fmt: skip
+    ) -> Iterator[tuple[int, RecordedOperation]]:
         """Yield operations of a rank with their rows; none if their order is not known."""
         keys = self.rank_records[column].keys
         if not self.is_ordered or keys is None:
@@ -264,7 +284,8 @@ class SharedOperations:
         for column, begin_ns in enumerate(begins_ns):
             if begin_ns is None:
                 return None
-            since_s = (begin_ns - origin_ns) / 1e9  # differences of large integers are exact, those of doubles are not
+            # differences of large integers are exact, those of doubles are not
+            since_s = (begin_ns - origin_ns) / 1e9
             came_s[column] = since_s - self.shifts_s.get(self.ranks[column], 0.0)
         waits_s: Seconds = np.minimum(came_s.max() - came_s, self._durations_s(operation))
         return waits_s
@@ -273,7 +294,10 @@ class SharedOperations:
 def are_alike(times: OperationTimes) -> bool:
     """Return whether all ranks put in as much, and get out as much, in the mean of all operations."""
     for side in ("bytes_in", "bytes_out"):
-        sizes = [[getattr(operation.records[rank], side) for rank in times.ranks] for operation in times.operations]
+        sizes = [
+            [getattr(operation.records[rank], side) for rank in times.ranks]
+            for operation in times.operations
+        ]
         if any(None in sizes_of_ranks for sizes_of_ranks in sizes):
             return False
         means = np.mean(np.array(sizes, dtype=np.float64), axis=0)

@@ -1,8 +1,8 @@
 """What is slow in a recorded job: transfer and waiting of each collective, late ranks, and what communication costs.
 
-Clocks of hosts differ; ranks end a collective together, in which none can end before all have come. The clock of each
-host is therefore shifted by the median difference of such ends, and what is left bounds what is known about the order
-of starts.
+Clocks of hosts differ; ranks end a collective together, in which none can end before all have come.
+The clock of each host is therefore shifted by the median difference of such ends, and what is left
+bounds what is known about the order of starts.
 """
 
 import math
@@ -68,7 +68,8 @@ class SlowParts:
     residual_s: float | None  # the uncertainty of the order of starts; None without such times
     shifts_s: Mapping[int, float]  # by rank: what is subtracted from the clock of its host
     unmatched: Mapping[Group, int]  # operations of groups whose ranks recorded different ones
-    least_part: float | None = None  # of the time, by which a late rank is late; None: of the time in operations
+    # of the time, by which a late rank is late; None: of the time in operations
+    least_part: float | None = None
 
     def begin_ns(self, record: RecordedOperation) -> float | None:
         """Return when an operation began, by the aligned clocks; None where that is not known."""
@@ -119,7 +120,9 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
     matched, unmatched = match_operations(timed)
     hosts = {rank.rank: rank.host for rank in job.ranks if rank.host}
     shifts_s, residual_s = _align(matched, hosts)
-    if residual_s is not None and residual_s > float(np.median([call.duration_s or 0.0 for call in timed])):
+    if residual_s is not None and residual_s > float(
+        np.median([call.duration_s or 0.0 for call in timed])
+    ):
         shifts_s = {}
         residual_s = None  # the ends were noticed late: the durations say more about the order
     times = list(_collectives(matched, shifts_s, residual_s))
@@ -159,14 +162,23 @@ def _ends_by_ranks(matched: Iterable[MatchedOperation]) -> list[_Ends]:
     for operation in matched:
         if not operation.is_bounded:
             continue
-        ended = {rank: record.ended_ns for rank, record in operation.records.items() if record.ended_ns is not None}
+        ended = {
+            rank: record.ended_ns
+            for rank, record in operation.records.items()
+            if record.ended_ns is not None
+        }
         if len(ended) > 1:
-            origin = min(ended.values())  # differences of large integers are exact, those of doubles are not
-            by_ranks[tuple(ended)].append(np.array([(end - origin) / 1e9 for end in ended.values()]))
+            # differences of large integers are exact, those of doubles are not
+            origin = min(ended.values())
+            by_ranks[tuple(ended)].append(
+                np.array([(end - origin) / 1e9 for end in ended.values()])
+            )
     return [_Ends(ranks, np.array(rows)) for ranks, rows in by_ranks.items()]
 
 
-def _align(matched: Sequence[MatchedOperation], hosts: Mapping[int, str]) -> tuple[dict[int, float], float | None]:
+def _align(
+    matched: Sequence[MatchedOperation], hosts: Mapping[int, str]
+) -> tuple[dict[int, float], float | None]:
     """Return the shift of each rank's clock, and the residual, in seconds; None without ends on several ranks.
 
     Ranks of one host have one clock, and one whose host is not known has its own.
@@ -225,7 +237,9 @@ def _aligned_clocks(ends: Sequence[Mapping[str, Seconds]]) -> dict[str, float]:
                     differences[name].append(ends_s - shift_s)
         if not differences:
             return aligned
-        aligned |= {name: float(np.median(np.concatenate(parts))) for name, parts in differences.items()}
+        aligned |= {
+            name: float(np.median(np.concatenate(parts))) for name, parts in differences.items()
+        }
 
 
 def _begin_together(
@@ -255,7 +269,9 @@ def _collectives(
 ) -> Iterator[OperationTimes]:
     by_kind: defaultdict[tuple[Group, str, bool], list[MatchedOperation]] = defaultdict(list)
     for operation in matched:
-        by_kind[operation.first.group, operation.first.collective, operation.is_complete].append(operation)
+        by_kind[operation.first.group, operation.first.collective, operation.is_complete].append(
+            operation
+        )
     for (group, name, complete), operations in by_kind.items():
         ranks = sorted({rank for operation in operations for rank in operation.records})
         waiting = None
@@ -286,7 +302,10 @@ def _durations_and_starts(
         records = operation.records.values()
         columns = [column_of[rank] for rank in operation.records]
         durations[row, columns] = [record.duration_s for record in records]
-        since_s = [math.nan if record.started_ns is None else (record.started_ns - origin) / 1e9 for record in records]
+        since_s = [
+            math.nan if record.started_ns is None else (record.started_ns - origin) / 1e9
+            for record in records
+        ]
         starts[row, columns] = np.array(since_s) - shift_of[columns]
     return durations, starts
 
@@ -314,7 +333,9 @@ def _waits_by_group_and_rank(times: Iterable[OperationTimes]) -> _Waits:
             continue
         in_group = [waits[of_kind.group, rank] for rank in of_kind.ranks]
         in_any_group = [waits[None, rank] for rank in of_kind.ranks]
-        for operation, waiting_s in zip(of_kind.operations, of_kind.waiting.waiting_s.tolist(), strict=False):
+        for operation, waiting_s in zip(
+            of_kind.operations, of_kind.waiting.waiting_s.tolist(), strict=False
+        ):
             for column, rank in enumerate(of_kind.ranks):
                 record = operation.records.get(rank)
                 if record is not None and record.started_ns is not None:
@@ -350,12 +371,16 @@ _LONG_AGO_NS = -(1 << 62)
 
 
 def _rank_times(
-    job: RecordedJob, timed: Sequence[RecordedOperation], waits: Iterable[tuple[Waiting, Sequence[int]]]
+    job: RecordedJob,
+    timed: Sequence[RecordedOperation],
+    waits: Iterable[tuple[Waiting, Sequence[int]]],
 ) -> Iterator[RankTimes]:
     transfer_s = defaultdict[int, float](float)
     waiting_s = defaultdict[int, float](float)
     for waiting, ranks in waits:
-        for rank_number, waited_s in zip(ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True):
+        for rank_number, waited_s in zip(
+            ranks, waiting.waiting_s.sum(axis=0).tolist(), strict=True
+        ):
             transfer_s[rank_number] += float(waiting.transfer_s.sum())
             waiting_s[rank_number] += waited_s
     computing = defaultdict[int, list[Computing]](list)

@@ -4,9 +4,15 @@ import re
 from functools import lru_cache
 
 _COLLECTIVES = {
-    "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
-    "alltoallv": "all_to_all_v", "allreducebarrier": "barrier", "send": "send", "recv": "receive",
-}  # fmt: skip
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoallv": "all_to_all_v",
+    "allreducebarrier": "barrier",
+    "send": "send",
+    "recv": "receive",
+}
 """By the letters of the name without its form; other names are ours too: broadcast, reduce, gather, barrier."""
 
 _FORM = re.compile(r"(base|into|tensor|single|coalesced|list)+$")

@@ -23,7 +23,8 @@ from hpccoll.transports.stream_wait import LIMIT_S, no_error, poll_until
 from hpccoll.transports.transport_interface import address
 
 if TYPE_CHECKING:
-    from hpccoll.executor.lowered_step import DeferredCall  # its import starts MPI, and a GPU is selected before that
+    # its import starts MPI, and a GPU is selected before that
+    from hpccoll.executor.lowered_step import DeferredCall
     from hpccoll.schedule.operation import Array
 
 INSTALL = "pip install 'hpccoll[cuda12]', or hpccoll[cuda13] where the driver is newer"
@@ -41,8 +42,9 @@ Event: TypeAlias = Any
 """A CuPy event."""
 
 FIRST, LAST = -1, 0
-"""Priorities of streams (CUDA Runtime API, cudaStreamCreateWithPriority): blocks of kernels on LAST start when none on
-FIRST waits. The next messages then start at once beside a large fold, which fills the GPU."""
+"""Priorities of streams (CUDA Runtime API, cudaStreamCreateWithPriority): blocks of kernels on LAST
+start when none on FIRST waits. The next messages then start at once beside a large fold, which
+fills the GPU."""
 
 CUDA_NOT_READY = 600
 """cudaErrorNotReady: work is still running (driver_types.h of CUDA 12 and 13)."""
@@ -72,14 +74,18 @@ def device_count() -> int:
 def device_uuid(number: int) -> str | None:
     """Return the UUID of GPU ``number``, of those visible, or of its MIG slice; None if the driver reports none.
 
-    The slices of a GPU have the same PCI bus address. Version 2 of the query exists from CUDA 11.4 on, and returns the
-    UUID of the slice (CUDA Driver API, cuDeviceGetUuid_v2).
+    The slices of a GPU have the same PCI bus address. Version 2 of the query exists from CUDA 11.4
+    on, and returns the UUID of the slice (CUDA Driver API, cuDeviceGetUuid_v2).
     """
     device = ctypes.c_int(0)
     uuid = ctypes.create_string_buffer(16)
     try:
         driver = ctypes.CDLL("libcuda.so.1")
-        has_uuid = driver.cuDeviceGet(ctypes.byref(device), number) == driver.cuDeviceGetUuid_v2(uuid, device) == 0
+        has_uuid = (
+            driver.cuDeviceGet(ctypes.byref(device), number)
+            == driver.cuDeviceGetUuid_v2(uuid, device)
+            == 0
+        )
     except (OSError, AttributeError):
         return None
     return str(UUID(bytes=uuid.raw)) if has_uuid else None
@@ -135,7 +141,8 @@ def _missing_library(name: str, meaning: str) -> str | None:
 def _missing_nccl() -> str | None:
     import warnings
 
-    with warnings.catch_warnings(record=True) as caught:  # CuPy warns if it does not find the library
+    # CuPy warns if it does not find the library
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         from cupy.cuda import nccl
     if nccl.available:
@@ -197,25 +204,33 @@ class Gpu:
         """Return an uninitialised array of ``count`` elements, aligned to 512 bytes."""
         return self._cupy.empty(count, gpu_dtype(dtype))
 
-    def array_at(self, address: int, count: int, dtype: np.dtype[np.generic], owner: object) -> GpuArray:
+    def array_at(
+        self, address: int, count: int, dtype: np.dtype[np.generic], owner: object
+    ) -> GpuArray:
         """Return an array on memory that another library allocated; the array keeps ``owner`` alive."""
         element = gpu_dtype(dtype)
-        memory = self._cupy.cuda.UnownedMemory(address, count * element.itemsize, owner, self.number)
+        memory = self._cupy.cuda.UnownedMemory(
+            address, count * element.itemsize, owner, self.number
+        )
         return self._cupy.ndarray(count, element, self._cupy.cuda.MemoryPointer(memory, 0))
 
     def pinned(self, count: int, dtype: np.dtype[np.generic]) -> "Array":
         """Return an uninitialised array in pinned host memory, for direct copies from and to the GPU."""
         if not count:
             return np.empty(0, gpu_dtype(dtype))
-        memory = self._cupy.cuda.PinnedMemory(count * dtype.itemsize)  # CuPy's pool would round it up to a power of two
-        return np.frombuffer(self._cupy.cuda.PinnedMemoryPointer(memory, 0), gpu_dtype(dtype), count)
+        # CuPy's pool would round it up to a power of two
+        memory = self._cupy.cuda.PinnedMemory(count * dtype.itemsize)
+        return np.frombuffer(
+            self._cupy.cuda.PinnedMemoryPointer(memory, 0), gpu_dtype(dtype), count
+        )
 
     def upload(self, values: NDArray[Any]) -> GpuArray:
         """Return a copy of ``values`` on the GPU; all queued work has completed when this returns."""
         copy = self._cupy.empty(values.shape, values.dtype)
         source = np.ascontiguousarray(values)
         copy.set(source, stream=self.stream)
-        self.await_work()  # CuPy does not keep ``source``, which a coherent system such as Grace copies later
+        # CuPy does not keep ``source``, which a coherent system such as Grace copies later
+        self.await_work()
         return copy
 
     def download(self, array: GpuArray) -> NDArray[Any]:
@@ -236,20 +251,24 @@ class Gpu:
         function = _function(self.number, source, name, itemsize)
         stream = self.stream
 
-        def launch(grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[object, ...]) -> None:
-            function(grid, block, arguments, 0, stream)  # explicit, because CuPy's current stream may differ
+        def launch(
+            grid: tuple[int, ...], block: tuple[int, ...], arguments: tuple[object, ...]
+        ) -> None:
+            # explicit, because CuPy's current stream may differ
+            function(grid, block, arguments, 0, stream)
 
         return launch
 
     def products(self, most_rows: int) -> Callable[[int, int], None]:
         """Return the function that queues products of square matrices, given their rows and the number of products.
 
-        The elements are float16, whatever the type of gradients is, and are summed in float32: tensor cores are as fast
-        as with bfloat16, which a V100 lacks. CuPy calls cublasGemmEx with CUBLAS_COMPUTE_32F (tensordot_core_v11 in
-        cupy/_core/_routines_linalg.pyx of CuPy 14.2; there float32 uses TF32 only if CUPY_TF32 is set).
+        The elements are float16, whatever the type of gradients is, and are summed in float32:
+        tensor cores are as fast as with bfloat16, which a V100 lacks. CuPy calls cublasGemmEx with
+        CUBLAS_COMPUTE_32F (tensordot_core_v11 in cupy/_core/_routines_linalg.pyx of CuPy 14.2;
+        there float32 uses TF32 only if CUPY_TF32 is set).
 
-        The values are random: with equal ones few bits change from term to term, the GPU draws less power, and its
-        clock stays higher than in training.
+        The values are random: with equal ones few bits change from term to term, the GPU draws less
+        power, and its clock stays higher than in training.
         """
         random = np.random.default_rng(RANDOM_SEED)
         count = most_rows * most_rows
@@ -287,7 +306,8 @@ class Gpu:
     def synchronize(self) -> None:
         """Wait for all queued work, which is that of this GPU alone: copies, folds and products.
 
-        There is no limit: an operation of NCCL, which may never end, is awaited by ``await_work`` or a ``Wait``.
+        There is no limit: an operation of NCCL, which may never end, is awaited by ``await_work``
+            or a ``Wait``.
         """
         self.stream.synchronize()  # may be timed: to poll takes a microsecond longer
 
@@ -308,18 +328,23 @@ class Gpu:
         """Return whether all queued work has completed.
 
         Raises:
-            GpuFailedError: if it failed; CuPy's ``Stream.done`` is False then, as for work that is still running.
+            GpuFailedError: if it failed; CuPy's ``Stream.done`` is False then, as for work that is
+                still running.
         """
         runtime = self._cupy.cuda.runtime
-        status: int = runtime.streamQuery(self.stream.ptr)  # CuPy 14.2 returns the status unchecked (runtime.pyx)
+        # CuPy 14.2 returns the status unchecked (runtime.pyx)
+        status: int = runtime.streamQuery(self.stream.ptr)
         if status in (0, CUDA_NOT_READY):
             return status == 0
-        raise GpuFailedError(f"GPU {self.id} of {node_name()} failed: {runtime.CUDARuntimeError(status)}")
+        raise GpuFailedError(
+            f"GPU {self.id} of {node_name()} failed: {runtime.CUDARuntimeError(status)}"
+        )
 
     @property
     def sync_calls(self) -> "Sequence[DeferredCall]":
         """The calls to make before MPI accesses memory, because MPI does not synchronise with streams."""
-        return [(self.synchronize, ())]  # of folds and copies, before the messages of a plan over MPI
+        # of folds and copies, before the messages of a plan over MPI
+        return [(self.synchronize, ())]
 
     def event(self, *, timing: bool = True) -> Event:
         """Return an event, to be recorded on a stream; one without ``timing`` costs less."""

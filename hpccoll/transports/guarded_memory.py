@@ -39,7 +39,12 @@ class GuardedBuffer(NamedTuple):
 
 
 def allocate_guarded(
-    allocate: Allocate, count: int, dtype: np.dtype[np.generic], *, front: bool = True, on_host: bool = False
+    allocate: Allocate,
+    count: int,
+    dtype: np.dtype[np.generic],
+    *,
+    front: bool = True,
+    on_host: bool = False,
 ) -> GuardedBuffer:
     """Return a buffer of ``count`` elements between two margins; an empty buffer has no margins.
 

@@ -64,7 +64,10 @@ class Lowering:
         """Return the spans of parts at this rank, one part after the other."""
         spans: list[Span] = []
         for part in parts:
-            spans += [Span(part.buffer, start, stop) for start, stop in self._element_ranges(lane, self.me, part)]
+            spans += [
+                Span(part.buffer, start, stop)
+                for start, stop in self._element_ranges(lane, self.me, part)
+            ]
         return spans
 
     def overlapping(self, lane: int, step: Step) -> set[int]:
@@ -97,7 +100,9 @@ def _sorted_bounds(spans: Sequence[Span]) -> tuple[list[tuple[str, int]], list[t
     return starts, stops
 
 
-def _count_overlaps(spans: Sequence[Span], bounds: tuple[list[tuple[str, int]], list[tuple[str, int]]]) -> int:
+def _count_overlaps(
+    spans: Sequence[Span], bounds: tuple[list[tuple[str, int]], list[tuple[str, int]]]
+) -> int:
     """Return the number of overlaps between ``spans`` and those with the sorted ``bounds``."""
     starts, stops = bounds
     overlaps = 0
@@ -112,7 +117,9 @@ def align_pieces(*lists: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     """Yield the views (arrays or spans) of lists of equal total length, cut so that each piece is contiguous in all."""
     bounds = [list(accumulate(map(len, views))) for views in lists]
     for start, stop in pairwise(sorted({0, *chain.from_iterable(bounds)})):
-        yield tuple(_piece(views, ends, start, stop) for views, ends in zip(lists, bounds, strict=True))
+        yield tuple(
+            _piece(views, ends, start, stop) for views, ends in zip(lists, bounds, strict=True)
+        )
 
 
 def _piece(views: Sequence[Any], bounds: list[int], start: int, stop: int) -> Any:

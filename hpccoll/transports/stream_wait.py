@@ -1,6 +1,7 @@
 """How the host waits for the work on a GPU's stream: it polls up to a limit, and meanwhile asks for errors.
 
-``cudaStreamSynchronize`` has no limit, and an operation of NCCL may never end: a peer may be missing, or the network.
+``cudaStreamSynchronize`` has no limit, and an operation of NCCL may never end: a peer may be
+missing, or the network.
 """
 
 import os
@@ -11,8 +12,8 @@ from typing import TypeAlias
 from hpccoll.common.errors import StalledError
 
 Wait: TypeAlias = Callable[[Callable[[], bool], Callable[[], str | None]], None]
-"""A function that waits until its first argument returns True, and raises an error if its second argument returns the
-reason why it never will."""
+"""A function that waits until its first argument returns True, and raises an error if its second
+argument returns the reason why it never will."""
 
 SPIN_S, POLL_INTERVAL_S = 0.5, 1e-3
 """The seconds for which a wait only polls for completion, because it may be timed; and the interval afterwards."""
@@ -26,11 +27,14 @@ def no_error() -> None:
     return
 
 
-def poll_until(done: Callable[[], bool], error: Callable[[], str | None], timeout_s: float, what: str = "NCCL") -> None:
+def poll_until(
+    done: Callable[[], bool], error: Callable[[], str | None], timeout_s: float, what: str = "NCCL"
+) -> None:
     """Wait until ``done()``, for an operation that is called ``what``.
 
     Raises:
-        StalledError: if that takes longer than ``timeout_s``, or ``error()`` returns why it never will.
+        StalledError: if that takes longer than ``timeout_s``, or ``error()`` returns why it never
+            will.
     """
     now = time.monotonic()
     spin_until = now + min(SPIN_S, timeout_s / 2)
@@ -55,8 +59,8 @@ def wait_with_limit(done: Callable[[], bool], error: Callable[[], str | None]) -
 class Connecting:
     """How ranks wait for the first operation of each plan, in which NCCL connects them.
 
-    A rank program has a subclass (measure/run/connecting.py), which names the ranks and NCCL's log if that takes too
-    long.
+    A rank program has a subclass (measure/run/connecting.py), which names the ranks and NCCL's log
+    if that takes too long.
     """
 
     has_connected = False

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class TransportPlan(Protocol):
     """An operation lowered for one set of buffers."""
 
-    # the part of dst that is defined at this rank after the operation. The check compares it with the expected result
+    # the part of dst that is defined at this rank after the operation. The check compares it with
+    # the expected result
     result: Array
 
     @property
@@ -27,8 +28,9 @@ class TransportPlan(Protocol):
     def run(self) -> Callable[[], None]:
         """A function that runs the operation once; on its return, this rank's part is complete.
 
-        The caller guarantees that a GPU is idle, because a wait inside would be timed: ``GpuCheck.reset``, which
-        precedes each run of the timing loop, warm-up and counting pass included, returns when the GPU has finished.
+        The caller guarantees that a GPU is idle, because a wait inside would be timed:
+        ``GpuCheck.reset``, which precedes each run of the timing loop, warm-up and counting pass
+        included, returns when the GPU has finished.
         """
 
     def progress(self) -> str:
@@ -41,7 +43,8 @@ class TransportPlan(Protocol):
 class Transport(Protocol):
     """A way to move bytes."""
 
-    guarded: list[GuardedBuffer]  # the buffers from ``empty``, in that order, and then their host copies, if any
+    # the buffers from ``empty``, in that order, and then their host copies, if any
+    guarded: list[GuardedBuffer]
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return a buffer of ``count`` elements in memory suited to this transport."""
@@ -72,7 +75,9 @@ def check_agreement(mismatched_peers: Sequence[Sequence[int]]) -> None:
     """
     faults: list[str] = []
     for me, peers in enumerate(mismatched_peers):
-        faults += [f"rank {peer} would send messages that rank {me} does not expect" for peer in peers]
+        faults += [
+            f"rank {peer} would send messages that rank {me} does not expect" for peer in peers
+        ]
     if faults:
         raise PlanMismatchError("; ".join(faults))
 

@@ -26,7 +26,10 @@ TIMEOUT_S = 60
 TOLERANCE = 0.02
 """How far a calibrated wire may be from what TCP can carry of its rate."""
 PORT = 7
-WIRES = {("rate", "rate_bps", "wire_Bps"): "the wire", ("uplink", "uplink_bps", "uplink_Bps"): "the uplink"}
+WIRES = {
+    ("rate", "rate_bps", "wire_Bps"): "the wire",
+    ("uplink", "uplink_bps", "uplink_Bps"): "the uplink",
+}
 """What the marker says of each: its rate, in words and in bit/s, and what it was seen to carry."""
 
 
@@ -101,7 +104,9 @@ def _collect(flows: Sequence[_Flow], size: int, begun: list[float]) -> float:
             ready = [key.data for key, _ in selector.select(TIMEOUT_S)]
             if not ready:
                 number = next(number for number, left in missing.items() if left)
-                raise BrokenError(f"calibration: {missing[number]} of {size} bytes from {flows[number].names}")
+                raise BrokenError(
+                    f"calibration: {missing[number]} of {size} bytes from {flows[number].names}"
+                )
             for number in ready:
                 missing[number] -= flows[number].receiver.recv_into(room[: missing[number]])
                 if not missing[number]:
@@ -132,13 +137,17 @@ def uplink_pairs(shape: Shape, hosts: Mapping[str, Host]) -> list[tuple[Host, Ho
 
 def warnings(marker: Mapping[str, Any]) -> list[str]:
     """Say so where a wire is not what its rate promises, and what to do about it."""
-    texts = [_warning(name, facts[0], *(marker[fact] for fact in facts)) for facts, name in WIRES.items()]
+    texts = [
+        _warning(name, facts[0], *(marker[fact] for fact in facts)) for facts, name in WIRES.items()
+    ]
     if marker["uplink_bps"] and not marker["uplink_pairs"]:
         texts.append("warning: the uplink is not calibrated: the workers of a rack cannot fill it")
     return [text for text in texts if text]
 
 
-def _warning(name: str, option: str, rate: str, bps: int | None, measured: int | None) -> str | None:
+def _warning(
+    name: str, option: str, rate: str, bps: int | None, measured: int | None
+) -> str | None:
     if bps is None or measured is None:
         return None
     ratio = measured / (bps / 8 * CARRIED)

@@ -29,9 +29,14 @@ from state_directory import StateDirectory
 from status_text import describe_hosts, describe_wires, print_status
 
 NEEDS = {
-    "slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "sinfo": "slurm-wlm", "munged": "munge",
-    "ip": "iproute2", "tc": "iproute2", "nft": "nftables",
-}  # fmt: skip
+    "slurmctld": "slurm-wlm",
+    "slurmd": "slurm-wlm",
+    "sinfo": "slurm-wlm",
+    "munged": "munge",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "nft": "nftables",
+}
 """Programs, and the packages of Debian that have them."""
 PMIX = ["lib/*/libpmix.so", "lib*/libpmix.so"]
 """Where that library is, below /usr; srun --mpi=pmix loads it."""
@@ -58,10 +63,15 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="testbed", description="A small real Slurm cluster on this machine, with metered wires.", epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
-    commands = parser.add_subparsers(dest="command", required=True, metavar="up|run|fault|clear|status|down")
+        prog="testbed",
+        description="A small real Slurm cluster on this machine, with metered wires.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="up|run|fault|clear|status|down"
+    )
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
@@ -89,7 +99,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         testbed = _state_directory(options.name)
-        command = {"up": _up, "run": _run, "fault": _fault, "clear": _clear, "status": _status, "down": _down}
+        command = {
+            "up": _up,
+            "run": _run,
+            "fault": _fault,
+            "clear": _clear,
+            "status": _status,
+            "down": _down,
+        }
         return command[options.command](testbed, options)
     except (RefusedError, BrokenError, OSError) as error:
         print(f"testbed: {error}", file=sys.stderr)
@@ -165,11 +182,13 @@ def _calibration(shape: Shape, hosts: Mapping[str, Host]) -> dict[str, Any]:
     single = calibrate(near, shape.rate.bps) if near else []
     uplink = calibrate(far, shape.uplink.bps) if far and shape.uplink else []
     return {
-        "wire_Bps": single[-1]["Bps"] if single and shape.rate.bps is not None else None, "calibration": single,
-        "uplink_Bps": uplink[-1]["Bps"] if uplink else None, "uplink_calibration": uplink,
+        "wire_Bps": single[-1]["Bps"] if single and shape.rate.bps is not None else None,
+        "calibration": single,
+        "uplink_Bps": uplink[-1]["Bps"] if uplink else None,
+        "uplink_calibration": uplink,
         "uplink_pairs": [[source.name, target.name] for source, target in far],
         "calibrated": datetime.now(UTC).isoformat(timespec="seconds") if single or uplink else None,
-    }  # fmt: skip
+    }
 
 
 def _run(testbed: StateDirectory, options: argparse.Namespace) -> int:
@@ -184,7 +203,9 @@ def _run(testbed: StateDirectory, options: argparse.Namespace) -> int:
 
 
 def _not_up(testbed: StateDirectory) -> RefusedError:
-    return RefusedError(f"testbed {testbed.name!r} is not up: bring it up{_command_hint(testbed, 'up')}")
+    return RefusedError(
+        f"testbed {testbed.name!r} is not up: bring it up{_command_hint(testbed, 'up')}"
+    )
 
 
 def _shape(testbed: StateDirectory) -> Shape:
@@ -248,7 +269,11 @@ def _command_hint(testbed: StateDirectory, command: str, words: str = "") -> str
 
 
 def _check_installed() -> None:
-    lacking = {package for program, package in NEEDS.items() if not shutil.which(program, path=ENVIRONMENT["PATH"])}
+    lacking = {
+        package
+        for program, package in NEEDS.items()
+        if not shutil.which(program, path=ENVIRONMENT["PATH"])
+    }
     if not any(next(Path("/usr").glob(pattern), None) for pattern in PMIX):
         lacking.add("libpmix-dev")
     if lacking:

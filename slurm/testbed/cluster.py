@@ -70,18 +70,23 @@ def write_configuration(testbed: StateDirectory, shape: Shape) -> None:
     topology = _topology(shape)
     (testbed.etc / "slurm.conf").write_text(
         CONF.format(
-            testbed=testbed, directory=testbed.directory, head=address("head"), port=PORT,
+            testbed=testbed,
+            directory=testbed.directory,
+            head=address("head"),
+            port=PORT,
             nodes="\n".join(_nodes(shape)),
             topology="TopologyPlugin=topology/tree" if topology else "",
             gpus="GresTypes=gpu" if shape.gpus else "",
         )
-    )  # fmt: skip
+    )
     if shape.gpus:
         (testbed.etc / "gres.conf").write_text(_gpus(testbed, shape))
     if topology:
         (testbed.etc / "topology.conf").write_text("\n".join(topology) + "\n")
     unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
-    version = "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n" if unified else "CgroupPlugin=cgroup/v1\n"
+    version = (
+        "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n" if unified else "CgroupPlugin=cgroup/v1\n"
+    )
     (testbed.etc / "cgroup.conf").write_text(f"{version}CgroupAutomount=no\n")
     known = [f"{address(cable.host, cable.rail)} {cable.port}" for cable in cables(shape)]
     (testbed.directory / "hosts").write_text("\n".join(["127.0.0.1 localhost", *known]) + "\n")
@@ -97,7 +102,10 @@ def write_configuration(testbed: StateDirectory, shape: Shape) -> None:
 def _nodes(shape: Shape) -> Iterator[str]:
     """Yield the lines of slurm.conf that say which nodes there are, and where jobs may ask for them."""
     gpus = f" Gres=gpu:{shape.gpus}" if shape.gpus else ""
-    for feature, names, more in (("worker", shape.workers, gpus), ("aggregator", shape.helpers, "")):
+    for feature, names, more in (
+        ("worker", shape.workers, gpus),
+        ("aggregator", shape.helpers, ""),
+    ):
         for name in names:
             yield f"NodeName={name} NodeAddr={address(name)} CPUs={shape.cpus} Feature={feature}{more}"
     yield f"PartitionName=work Nodes={','.join(shape.workers)} Default=YES MaxTime=INFINITE State=UP"
@@ -117,7 +125,8 @@ def _gpus(testbed: StateDirectory, shape: Shape) -> str:
 def _topology(shape: Shape) -> list[str]:
     """Return the lines of topology.conf, none where there are no racks.
 
-    A switch of Slurm's has either nodes or switches. The ports of the spine that aggregators are on count as a switch.
+    A switch of Slurm's has either nodes or switches. The ports of the spine that aggregators are on
+    count as a switch.
     """
     if not shape.rack:
         return []
@@ -130,9 +139,15 @@ def start(fabric: Host, head: Host, nodes: list[Host]) -> None:
     """Start the daemons, and wait until every node is idle."""
     munge = fabric.testbed.directory / "munge"
     fabric.start(
-        "munged", "--foreground", "--num-threads=2", f"--key-file={munge}/key", f"--socket={munge}/socket",
-        f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed",
-    )  # fmt: skip
+        "munged",
+        "--foreground",
+        "--num-threads=2",
+        f"--key-file={munge}/key",
+        f"--socket={munge}/socket",
+        f"--pid-file={munge}/pid",
+        f"--log-file={munge}/log",
+        f"--seed-file={munge}/seed",
+    )
     _wait(fabric, "munged", (munge / "socket").exists)
     head.start("slurmctld", "-D")
     _wait(head, "slurmctld", lambda: _listens(head))
@@ -151,7 +166,11 @@ def states(testbed: StateDirectory, head: int) -> dict[str, str]:
 
 
 def _listens(head: Host) -> bool:
-    with suppress(OSError), namespaces.network(head.pidfd), socket.create_connection((address("head"), PORT), 1):
+    with (
+        suppress(OSError),
+        namespaces.network(head.pidfd),
+        socket.create_connection((address("head"), PORT), 1),
+    ):
         return True
     return False
 
@@ -161,6 +180,10 @@ def _wait(host: Host, what: str, ready: Callable[[], bool]) -> None:
     while not ready():
         if time.monotonic() > until or not host.process.alive:
             logs = host.testbed.directory / "log"
-            seen = "; ".join(f"{log.name}: {log_tail(log)}" for log in sorted(logs.iterdir()) if log.stat().st_size)
+            seen = "; ".join(
+                f"{log.name}: {log_tail(log)}"
+                for log in sorted(logs.iterdir())
+                if log.stat().st_size
+            )
             raise BrokenError(f"{what} does not come up ({seen})")
         time.sleep(POLL_S)

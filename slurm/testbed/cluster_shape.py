@@ -36,10 +36,18 @@ class Count:
 COUNTS = {
     "nodes": Count(4, 1, 64, "number of workers, n1, n2..."),
     "cpus": Count(2, 1, 256, "CPUs of each host for Slurm"),
-    "gpus": Count(0, 0, 16, "GPUs of each worker for Slurm, which counts and allocates them; no devices exist"),
-    "aggregators": Count(0, 0, 16, "number of hosts a1, a2... on the spine, in the partition all; no meters"),
-    "racks": Count(0, 0, 64, "number of blocks of workers, each below its own bridge, connected by the spine"),
-    "rails": Count(1, 1, 4, "number of wires of each worker and aggregator, each to its own network"),
+    "gpus": Count(
+        0, 0, 16, "GPUs of each worker for Slurm, which counts and allocates them; no devices exist"
+    ),
+    "aggregators": Count(
+        0, 0, 16, "number of hosts a1, a2... on the spine, in the partition all; no meters"
+    ),
+    "racks": Count(
+        0, 0, 64, "number of blocks of workers, each below its own bridge, connected by the spine"
+    ),
+    "rails": Count(
+        1, 1, 4, "number of wires of each worker and aggregator, each to its own network"
+    ),
 }
 """The options that are numbers; those that are rates are in `add_options`."""
 
@@ -95,10 +103,17 @@ class Shape:
     def facts(self) -> dict[str, Any]:
         """What the marker says of it."""
         return {
-            "nodes": self.nodes, "cpus": self.cpus, "gpus": self.gpus, "aggregators": self.aggregators,
-            "rails": self.rails, "rate": self.rate.text, "rate_bps": self.rate.bps, "racks": self.rack,
-            "uplink": self.uplink.text if self.uplink else None, "uplink_bps": self.uplink.bps if self.uplink else None,
-        }  # fmt: skip
+            "nodes": self.nodes,
+            "cpus": self.cpus,
+            "gpus": self.gpus,
+            "aggregators": self.aggregators,
+            "rails": self.rails,
+            "rate": self.rate.text,
+            "rate_bps": self.rate.bps,
+            "racks": self.rack,
+            "uplink": self.uplink.text if self.uplink else None,
+            "uplink_bps": self.uplink.bps if self.uplink else None,
+        }
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -107,9 +122,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         text = f"{count.text}: {count.least} to {count.most} [{count.usual}]"
         parser.add_argument(f"--{name}", default=str(count.usual), help=text, metavar="N")
     parser.add_argument(
-        "--rate", default="1gbit", help="rate of every metered wire: 10mbit to 10gbit, or none [%(default)s]"
+        "--rate",
+        default="1gbit",
+        help="rate of every metered wire: 10mbit to 10gbit, or none [%(default)s]",
     )
-    parser.add_argument("--uplink", metavar="RATE", help="rate of a rack's uplink to the spine, each way, on each rail")
+    parser.add_argument(
+        "--uplink",
+        metavar="RATE",
+        help="rate of a rack's uplink to the spine, each way, on each rail",
+    )
 
 
 def parse_shape(options: argparse.Namespace) -> Shape:
@@ -121,9 +142,13 @@ def parse_shape(options: argparse.Namespace) -> Shape:
             f"--racks: '{racks}' is not valid: choose 0, or 2 up to the number of nodes, which is {nodes}"
         )
     if racks and options.uplink is None:
-        raise RefusedError("--racks: the rate of their uplinks is missing; do: add --uplink RATE, such as 100mbit")
+        raise RefusedError(
+            "--racks: the rate of their uplinks is missing; do: add --uplink RATE, such as 100mbit"
+        )
     if options.uplink is not None and not racks:
-        raise RefusedError(f"--uplink: '{options.uplink}' is the rate between racks, and there are none: add --racks")
+        raise RefusedError(
+            f"--uplink: '{options.uplink}' is the rate between racks, and there are none: add --racks"
+        )
     uplink = None if options.uplink is None else _rate("uplink", options.uplink)
     return Shape(**counts, rate=_rate("rate", options.rate), uplink=uplink)
 

@@ -23,7 +23,11 @@ class _Version(NamedTuple):
 
 
 VERSIONS = (
-    _Version(Path("/sys/fs/cgroup/cpu"), "cpu", {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": "{quota}"}),
+    _Version(
+        Path("/sys/fs/cgroup/cpu"),
+        "cpu",
+        {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": "{quota}"},
+    ),
     _Version(Path("/sys/fs/cgroup"), "", {"cpu.max": f"{{quota}} {PERIOD_US}"}),
 )
 PROBE = (
@@ -64,7 +68,9 @@ def _name(testbed: str, host: str) -> str:
 
 def _group_of(pid: int, controller: str) -> str:
     lines = (line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
-    return next(path.lstrip("/") for _, controllers, path in lines if controller in controllers.split(","))
+    return next(
+        path.lstrip("/") for _, controllers, path in lines if controller in controllers.split(",")
+    )
 
 
 def _members(group: Path) -> set[int]:

@@ -63,7 +63,9 @@ EFFECTS = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Give a command the options that say a fault."""
-    parser.add_argument("host", nargs="?", metavar="HOST", help="a worker or an aggregator, such as n1")
+    parser.add_argument(
+        "host", nargs="?", metavar="HOST", help="a worker or an aggregator, such as n1"
+    )
     for name, effect in EFFECTS.items():
         text = "; ".join(filter(None, (effect.text, effect.choices)))
         value = {"metavar": name.upper()} if effect.units else {"action": "store_true"}
@@ -73,7 +75,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="OTHER", help="only the link with this host")
     parser.add_argument("--rail", metavar="K", help="only this rail [all]")
     parser.add_argument("--uplink", metavar="RACK", help="the uplink of a rack, in place of a host")
-    parser.add_argument("--for", dest="seconds", metavar="TIME", help="the fault ends after this time, such as 30s")
+    parser.add_argument(
+        "--for", dest="seconds", metavar="TIME", help="the fault ends after this time, such as 30s"
+    )
 
 
 def parse_faults(options: argparse.Namespace, shape: Shape) -> list[Fault]:
@@ -83,15 +87,34 @@ def parse_faults(options: argparse.Namespace, shape: Shape) -> list[Fault]:
     check_choice("--uplink", options.uplink, shape.rack)
     check_choice("--to", options.to, [host for host in hosts if host != place])
     check_choice("--rail", options.rail, [str(rail + 1) for rail in range(shape.rails)])
-    asked = {name: str(value) for name in EFFECTS if (value := getattr(options, name)) not in (None, False)}
-    narrowed = [f"--{name}" for name in ("send", "receive", "to", "rail", "uplink") if getattr(options, name)]
+    asked = {
+        name: str(value)
+        for name in EFFECTS
+        if (value := getattr(options, name)) not in (None, False)
+    }
+    narrowed = [
+        f"--{name}"
+        for name in ("send", "receive", "to", "rail", "uplink")
+        if getattr(options, name)
+    ]
     for wrong, text in (
-        (bool(options.host) == bool(options.uplink), "fault: choose one place: HOST, or --uplink RACK"),
-        (not asked, f"fault: what is wrong is missing: choose {', '.join(f'--{name}' for name in EFFECTS)}"),
-        (options.uplink and options.to, "--to: a link is between two hosts: choose HOST, not --uplink"),
-        (narrowed and not all(EFFECTS[name].of_wire for name in asked),
-         f"--cpu and --stop are of a whole host: leave out {', '.join(narrowed)}"),
-    ):  # fmt: skip
+        (
+            bool(options.host) == bool(options.uplink),
+            "fault: choose one place: HOST, or --uplink RACK",
+        ),
+        (
+            not asked,
+            f"fault: what is wrong is missing: choose {', '.join(f'--{name}' for name in EFFECTS)}",
+        ),
+        (
+            options.uplink and options.to,
+            "--to: a link is between two hosts: choose HOST, not --uplink",
+        ),
+        (
+            narrowed and not all(EFFECTS[name].of_wire for name in asked),
+            f"--cpu and --stop are of a whole host: leave out {', '.join(narrowed)}",
+        ),
+    ):
         if wrong:
             raise RefusedError(text)
     until, faults = None, []
@@ -100,16 +123,21 @@ def parse_faults(options: argparse.Namespace, shape: Shape) -> list[Fault]:
         until = time.monotonic() + parse_quantity("for", options.seconds, TIME, *limits)
     either = [name for name in ("send", "receive") if getattr(options, name)] or ["send", "receive"]
     wires = [
-        wire for wire in directions(shape)
-        if wire.place == place and wire.direction in either and options.rail in (None, str(wire.rail))
-    ]  # fmt: skip
+        wire
+        for wire in directions(shape)
+        if wire.place == place
+        and wire.direction in either
+        and options.rail in (None, str(wire.rail))
+    ]
     for name, text in asked.items():
         effect, fault = EFFECTS[name], Fault(name, place, "", 0, until=until)
         if effect.units:
             number = parse_quantity(name, text, effect.units, effect.limits, effect.choices)
             fault = replace(fault, text=text, number=number)
         _try(name)
-        faults += [_of_wire(fault, wire, options.to) for wire in wires] if effect.of_wire else [fault]
+        faults += (
+            [_of_wire(fault, wire, options.to) for wire in wires] if effect.of_wire else [fault]
+        )
     return faults
 
 
@@ -128,4 +156,6 @@ def _try(effect: str) -> None:
     command = ["unshare", "--net", "sh", "-c", EFFECTS[effect].probe]
     ended = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     if ended.returncode:
-        raise RefusedError(f"--{effect}: this machine lacks {EFFECTS[effect].needs}: {' '.join(ended.stderr.split())}")
+        raise RefusedError(
+            f"--{effect}: this machine lacks {EFFECTS[effect].needs}: {' '.join(ended.stderr.split())}"
+        )

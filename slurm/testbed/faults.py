@@ -1,6 +1,7 @@
 """Faults: what a host, a wire or a link does worse than it should, until the fault is cleared.
 
-They are written down before anything is changed. So whatever a command that was killed has left, the next one changes.
+They are written down before anything is changed. So whatever a command that was killed has left,
+the next one changes.
 """
 
 import json
@@ -81,11 +82,16 @@ def add(testbed: StateDirectory, shape: Shape, new: Sequence[Fault]) -> None:
         _end_at(testbed, shape, new[0].until)
     with testbed.locked(create=False):
         before = load(testbed)
-        new = [_with_ranks(testbed, fault, before) if fault.effect == "stop" else fault for fault in new]
+        new = [
+            _with_ranks(testbed, fault, before) if fault.effect == "stop" else fault
+            for fault in new
+        ]
         _change(testbed, shape, before, _latest([*before, *new]))
 
 
-def clear(testbed: StateDirectory, shape: Shape, place: str | None = None, due: float | None = None) -> list[Fault]:
+def clear(
+    testbed: StateDirectory, shape: Shape, place: str | None = None, due: float | None = None
+) -> list[Fault]:
     """End all faults, or those of a host or rack, or those that are due; return them."""
     with testbed.locked(create=False):
         before = load(testbed)
@@ -116,7 +122,9 @@ def _save(testbed: StateDirectory, faults: Sequence[Fault]) -> None:
 
 def _with_ranks(testbed: StateDirectory, fault: Fault, before: Sequence[Fault]) -> Fault:
     """Return a fault that stops the ranks which run now, next to those that are stopped already."""
-    earlier = [process for other in before if other.subject == fault.subject for process in other.processes]
+    earlier = [
+        process for other in before if other.subject == fault.subject for process in other.processes
+    ]
     ranks = [[pid, born] for pid, born in testbed.processes(fault.place, RANK).items()]
     if not earlier + ranks:
         raise RefusedError(f"--stop: no rank runs on {fault.place}")
@@ -138,7 +146,9 @@ def _end_at(testbed: StateDirectory, shape: Shape, until: float) -> None:
             os._exit(0)
 
 
-def _change(testbed: StateDirectory, shape: Shape, before: Sequence[Fault], after: Sequence[Fault]) -> None:
+def _change(
+    testbed: StateDirectory, shape: Shape, before: Sequence[Fault], after: Sequence[Fault]
+) -> None:
     _save(testbed, [*before, *after])
     with ExitStack() as stack:
         hosts = {}
@@ -151,7 +161,9 @@ def _change(testbed: StateDirectory, shape: Shape, before: Sequence[Fault], afte
     _save(testbed, after)
 
 
-def _set_wires(shape: Shape, hosts: Mapping[str, int], before: Sequence[Fault], after: Sequence[Fault]) -> None:
+def _set_wires(
+    shape: Shape, hosts: Mapping[str, int], before: Sequence[Fault], after: Sequence[Fault]
+) -> None:
     changed = {fault.wire for fault in (*before, *after)}
     chains: dict[str, list[str]] = {}
     for wire in directions(shape):
@@ -163,22 +175,44 @@ def _set_wires(shape: Shape, hosts: Mapping[str, int], before: Sequence[Fault], 
             # What TCP hands over as one packet, for the device to cut, would be lost as one.
             segments = 1 if losses else WHOLE_SEGMENTS
             call(source, hosts[source], "tc", "-batch", "-", batch=list(_queues(wire, faults)))
-            call(source, hosts[source], "ip", "link", "set", "dev", device, "gso_max_segs", str(segments))
+            call(
+                source,
+                hosts[source],
+                "ip",
+                "link",
+                "set",
+                "dev",
+                device,
+                "gso_max_segs",
+                str(segments),
+            )
             hook = f"chain {port} {{ type filter hook ingress device {port} priority 0;"
             chains.setdefault(target, []).extend([hook, *losses, "}"] if losses else [])
     for target, rules in chains.items():
         table = [f"table {TABLE} {{", *rules, "}"] if rules else []
-        call(target, hosts[target], "nft", "-f", "-", batch=[f"table {TABLE}", f"delete table {TABLE}", *table])
+        call(
+            target,
+            hosts[target],
+            "nft",
+            "-f",
+            "-",
+            batch=[f"table {TABLE}", f"delete table {TABLE}", *table],
+        )
 
 
 def _queues(wire: WireDirection, faults: Sequence[Fault]) -> Iterator[str]:
     """Yield the commands for a direction: the meter has its rate; what is slowed apart from that has a class."""
 
     def total(effect: str, *targets: str) -> float:
-        return sum(fault.number for fault in faults if fault.effect == effect and fault.to in targets)
+        return sum(
+            fault.number for fault in faults if fault.effect == effect and fault.to in targets
+        )
 
     links = sorted({fault.to for fault in faults if fault.to and fault.effect != "loss"})
-    slowed = {address(to, wire.rail): (round(total("rate", to)) or UNLIMITED, total("delay", "", to)) for to in links}
+    slowed = {
+        address(to, wire.rail): (round(total("rate", to)) or UNLIMITED, total("delay", "", to))
+        for to in links
+    }
     others = {"": (UNLIMITED, total("delay", ""))} if links or total("delay", "") else {}
     return queues(replace(wire, bps=round(total("rate", "")) or wire.bps), others | slowed)
 
@@ -189,9 +223,16 @@ def _loss(fault: Fault) -> str:
 
 
 def _set_cpus(
-    testbed: StateDirectory, hosts: Mapping[str, int], before: Sequence[Fault], after: Sequence[Fault]
+    testbed: StateDirectory,
+    hosts: Mapping[str, int],
+    before: Sequence[Fault],
+    after: Sequence[Fault],
 ) -> None:
-    shares = {fault.place: fault.number for fault in after if fault.effect == "cpu" and fault.place in hosts}
+    shares = {
+        fault.place: fault.number
+        for fault in after
+        if fault.effect == "cpu" and fault.place in hosts
+    }
     home = testbed.hosts()["fabric"].pid if "fabric" in hosts else os.getpid()
     for host in {fault.place for fault in before if fault.effect == "cpu"} - shares.keys():
         cpu_limit.release(testbed.name, host, home)

@@ -22,8 +22,8 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 def run(head: Process, command: Sequence[str]) -> int:
     """Run a command on the head host and return its exit code.
 
-    The command has a process group of its own, and what arrives here goes on to that group. So a signal reaches it
-    once, whether it was sent to this process, to its group, or typed.
+    The command has a process group of its own, and what arrives here goes on to that group. So a
+    signal reaches it once, whether it was sent to this process, to its group, or typed.
     """
     here, environment = Path.cwd(), _environment()
     own = os.pidfd_open(os.getpid())
@@ -52,7 +52,9 @@ def _environment() -> dict[bytes, bytes]:
     return {name: value for name, _, value in pairs}
 
 
-def _become(command: Sequence[str], environment: dict[bytes, bytes], parent: int, mask: AbstractSet[int]) -> NoReturn:
+def _become(
+    command: Sequence[str], environment: dict[bytes, bytes], parent: int, mask: AbstractSet[int]
+) -> NoReturn:
     """Be the command, from here on."""
     code = NOT_EXECUTABLE
     try:
@@ -102,7 +104,8 @@ class _ChildSupervisor:
         if wants_terminal and self._give_terminal(os.getpgrp(), self.child):
             self._pass_on(signal.SIGCONT)
         else:
-            os.kill(os.getpid(), signal.SIGSTOP)  # as the command has, for the shell that watches us
+            # as the command has, for the shell that watches us
+            os.kill(os.getpid(), signal.SIGSTOP)
         return None
 
     def _go_on(self) -> None:

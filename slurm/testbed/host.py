@@ -1,6 +1,7 @@
 """A host: one process that has a network, a name, mounts, pids and shared memory of its own, and is the first there.
 
-Its namespaces live and die with it. Killing it kills everything on the host at once, like pulling the plug.
+Its namespaces live and die with it. Killing it kills everything on the host at once, like pulling
+the plug.
 """
 
 import json
@@ -30,9 +31,14 @@ class Host:
         with self.log.open("ab") as log:
             self._starter = subprocess.Popen(
                 [sys.executable, "-S", "-E", "-B", __file__, str(testbed.directory), name],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd="/", env=ENVIRONMENT,
-                start_new_session=True, text=True,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd="/",
+                env=ENVIRONMENT,
+                start_new_session=True,
+                text=True,
+            )
 
     def wait(self) -> None:
         """Wait until it is furnished, and write down its first process."""
@@ -66,7 +72,12 @@ def call(name: str, pidfd: int, *command: str, batch: Sequence[str] = ()) -> str
     """Run a program in the network of the host with that first process, as `Host.call` does."""
     with namespaces.network(pidfd):
         ended = subprocess.run(
-            command, env=ENVIRONMENT, input="\n".join(batch), capture_output=True, text=True, check=False
+            command,
+            env=ENVIRONMENT,
+            input="\n".join(batch),
+            capture_output=True,
+            text=True,
+            check=False,
         )
     if ended.returncode:
         raise BrokenError(f"{' '.join(command)} on {name}: {' '.join(ended.stderr.split())}")
@@ -83,13 +94,16 @@ def _set_up_mounts(state: Path, name: str) -> None:
     """Make the mounts of a host. Only it has them, while what is mounted outside later is seen here too."""
     namespaces.mount("none", "/", flags=namespaces.RECURSIVE | namespaces.SLAVE)
     namespaces.mount("proc", "/proc", "proc")
-    # By the boot id, UCX and NCCL tell hosts apart: with one boot id for all they would use shared memory across hosts.
+    # By the boot id, UCX and NCCL tell hosts apart: with one boot id for all they would use shared
+    # memory across hosts.
     boot_id = state / "boot_id" / name
     boot_id.write_text(f"{uuid.uuid4()}\n")
     namespaces.mount(boot_id, "/proc/sys/kernel/random/boot_id", flags=namespaces.BIND)
     # A new sysfs shows this network's devices, and no cgroups; Slurm needs those.
     namespaces.mount("sysfs", state / "sys", "sysfs")
-    namespaces.mount("/sys/fs/cgroup", state / "sys/fs/cgroup", flags=namespaces.BIND | namespaces.RECURSIVE)
+    namespaces.mount(
+        "/sys/fs/cgroup", state / "sys/fs/cgroup", flags=namespaces.BIND | namespaces.RECURSIVE
+    )
     namespaces.mount(state / "sys", "/sys", flags=namespaces.MOVE)
     namespaces.mount("tmpfs", "/dev/shm", "tmpfs", data="mode=1777")  # noqa: S108 - the mount point, not a file
     namespaces.mount(state / "hosts", "/etc/hosts", flags=namespaces.BIND)

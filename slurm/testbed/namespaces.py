@@ -34,7 +34,11 @@ def enter(pidfd: int, namespaces: int) -> None:
 
 def may_make_hosts() -> bool:
     """Return whether this process has the rights for that, which root in a container often lacks."""
-    effective = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapEff"))
+    effective = next(
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("CapEff")
+    )
     return all(int(effective.split()[1], 16) >> right & 1 for right in (SYS_ADMIN, NET_ADMIN))
 
 
@@ -52,7 +56,9 @@ def network(pidfd: int) -> Iterator[None]:
         os.close(own)
 
 
-def mount(source: str | Path, target: str | Path, kind: str = "", flags: int = 0, data: str = "") -> None:
+def mount(
+    source: str | Path, target: str | Path, kind: str = "", flags: int = 0, data: str = ""
+) -> None:
     """Mount something; errors name the target."""
     words = [os.fsencode(word) for word in (source, target, kind)]
     _check(_libc.mount(*words, ctypes.c_ulong(flags), data.encode()), f"mount on {target}")

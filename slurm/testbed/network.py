@@ -1,8 +1,9 @@
 """The wires: bridges in the fabric, from every host a cable to one of them, and from every rack's one to the spine.
 
-On each rail, a network of its own, there is a spine. Workers are below the bridge of their rack, or on the spine where
-there are no racks. The head and the aggregators are always on the spine: no uplink is theirs alone. Cables that have a
-meter have it at both ends, each for what leaves there; those of aggregators have none, as the ports inside a switch.
+On each rail, a network of its own, there is a spine. Workers are below the bridge of their rack, or
+on the spine where there are no racks. The head and the aggregators are always on the spine: no
+uplink is theirs alone. Cables that have a meter have it at both ends, each for what leaves there;
+those of aggregators have none, as the ports inside a switch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,23 +21,26 @@ PACKET = 9100
 SENDING, ARRIVING = 2, 8
 """Packets that a meter lets through at once, for each Gbit/s: where a host sends, and in the fabric.
 
-What one host sends has been held to the rate when it comes to the second meter. There every packet would need a timer
-of its own again, and timers that are late on a busy machine slow the wire: with 8 ranks on two CPUs at 1 Gbit/s, 16 MiB
-took 220 to 290 ms with 2 packets there, and 217 to 220 with 8. The price is paid where several hosts send to one after
-a pause: 73 KB for each Gbit/s arrive at once, and what they send is held to the rate of that wire from some ten times
-as much on. Up to 100 Mbit/s it is one packet at either end.
+What one host sends has been held to the rate when it comes to the second meter. There every packet
+would need a timer of its own again, and timers that are late on a busy machine slow the wire: with
+8 ranks on two CPUs at 1 Gbit/s, 16 MiB took 220 to 290 ms with 2 packets there, and 217 to 220 with
+8. The price is paid where several hosts send to one after a pause: 73 KB for each Gbit/s arrive at
+once, and what they send is held to the rate of that wire from some ten times as much on. Up to 100
+Mbit/s it is one packet at either end.
 """
 QUEUE = 64 << 20
 """Bytes that may wait for a wire: more than any senders have on the way, for fabrics of clusters lose no packets.
 
-They have credits or pause frames. With a queue of 100 ms, 200 to 400 packets were lost at every port of 8 nodes at
-100 Mbit/s in which two ranks sent to one for a moment (recursive doubling of 16 MiB).
+They have credits or pause frames. With a queue of 100 ms, 200 to 400 packets were lost at every
+port of 8 nodes at 100 Mbit/s in which two ranks sent to one for a moment (recursive doubling of 16
+MiB).
 """
 CONGESTION = "cubic"
 """The congestion control of TCP, Linux's default, whatever this machine has for itself.
 
-Where two senders meet, each of them with BBR takes what is left of the wire for its rate, and needs seconds to find
-the whole one: on 8 nodes at 100 Mbit/s, recursive doubling of 4 MiB took 1.40 s with BBR and 1.03 s with CUBIC.
+Where two senders meet, each of them with BBR takes what is left of the wire for its rate, and needs
+seconds to find the whole one: on 8 nodes at 100 Mbit/s, recursive doubling of 4 MiB took 1.40 s
+with BBR and 1.03 s with CUBIC.
 """
 LAST_BYTE = {"n": 0, "a": 100}
 """Where the addresses of hosts begin, by the letter of their names: n1 is 10.77.0.1, a1 is 10.77.0.101."""
@@ -132,12 +136,15 @@ def directions(shape: Shape) -> Iterator[WireDirection]:
 def _buckets(bps: int, packets: int) -> tuple[int, int]:
     """Return the bytes of the two token buckets that hold a wire to its rate, after a pause too.
 
-    A plain bucket fills up while the wire is idle, and what is sent next beats the wire. Therefore the second bucket,
-    which fills at the peak rate, 2 % above. Up to 100 Mbit/s that is one packet; above, the bucket must last until the
-    kernel's timer comes round, which is two packets, and more where ``packets`` a Gbit/s are more than that. The first
-    bucket makes up for timers that were late: 64 KiB, less below 100 Mbit/s and more beyond 1 Gbit/s.
+    A plain bucket fills up while the wire is idle, and what is sent next beats the wire. Therefore
+    the second bucket, which fills at the peak rate, 2 % above. Up to 100 Mbit/s that is one packet;
+    above, the bucket must last until the kernel's timer comes round, which is two packets, and more
+    where ``packets`` a Gbit/s are more than that. The first bucket makes up for timers that were
+    late: 64 KiB, less below 100 Mbit/s and more beyond 1 Gbit/s.
     """
-    peak = max(PACKET if bps <= 100_000_000 else 2 * PACKET, bps * packets * PACKET // 1_000_000_000)
+    peak = max(
+        PACKET if bps <= 100_000_000 else 2 * PACKET, bps * packets * PACKET // 1_000_000_000
+    )
     return max(min(65536, 65536 * bps // 100_000_000), 65536 * bps // 1_000_000_000, 2 * peak), peak
 
 
@@ -146,8 +153,9 @@ def queues(wire: WireDirection, slowed: Mapping[str, tuple[int, float]]) -> Iter
 
     Args:
         wire: the direction.
-        slowed: the rate in bit/s and the delay in seconds of what goes to "", which is all that has no entry of its
-            own and comes first, and to each address. Each has a class of HTB below the meter, with the same buckets.
+        slowed: the rate in bit/s and the delay in seconds of what goes to "", which is all that has
+            no entry of its own and comes first, and to each address. Each has a class of HTB below
+            the meter, with the same buckets.
     """
     device, parent = f"dev {wire.sender[1]}", "root"
     if wire.bps is None:
@@ -162,7 +170,9 @@ def queues(wire: WireDirection, slowed: Mapping[str, tuple[int, float]]) -> Iter
         yield f"qdisc replace {device} {parent} handle 3: htb default 1"
     for number, (target, (bps, delay_s)) in enumerate(slowed.items(), 1):
         burst, peak = _buckets(bps, wire.packets)
-        bucket = f"rate {bps}bit burst {burst} ceil {bps * 102 // 100}bit cburst {peak} quantum {PACKET}"
+        bucket = (
+            f"rate {bps}bit burst {burst} ceil {bps * 102 // 100}bit cburst {peak} quantum {PACKET}"
+        )
         delay = f"netem delay {delay_s * 1e6:.0f}us limit {QUEUE // PACKET}"
         yield f"class add {device} parent 3: classid 3:{number} htb {bucket}"
         yield f"qdisc add {device} parent 3:{number} {delay if delay_s else f'bfifo limit {QUEUE}'}"
@@ -175,13 +185,29 @@ def wire(fabric: Host, hosts: Mapping[str, Host], shape: Shape) -> None:
     laid = cables(shape)
     _ip(
         fabric,
-        [*_bridges(shape), *_uplinks(shape), *(line for cable in laid for line in _lay(cable, hosts[cable.host]))],
+        [
+            *_bridges(shape),
+            *_uplinks(shape),
+            *(line for cable in laid for line in _lay(cable, hosts[cable.host])),
+        ],
     )
     for host in hosts.values():
-        _ip(host, ["link set dev lo up", *(line for cable in laid if cable.host == host.name for line in _join(cable))])
+        _ip(
+            host,
+            [
+                "link set dev lo up",
+                *(line for cable in laid if cable.host == host.name for line in _join(cable)),
+            ],
+        )
     for host in (fabric, *hosts.values()):
-        metered = [wire for wire in directions(shape) if wire.sender[0] == host.name and wire.bps is not None]
-        host.call("tc", "-batch", "-", batch=[line for wire in metered for line in queues(wire, {})])
+        metered = [
+            wire
+            for wire in directions(shape)
+            if wire.sender[0] == host.name and wire.bps is not None
+        ]
+        host.call(
+            "tc", "-batch", "-", batch=[line for wire in metered for line in queues(wire, {})]
+        )
 
 
 def _bridges(shape: Shape) -> Iterable[str]:

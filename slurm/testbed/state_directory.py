@@ -64,7 +64,9 @@ class Process:
         with suppress(ProcessLookupError), self.held() as pidfd:
             signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             if not select.select([pidfd], [], [], TIMEOUT_S)[0]:
-                raise BrokenError(f"process {self.pid} was killed and does not end: is a process of its host stopped?")
+                raise BrokenError(
+                    f"process {self.pid} was killed and does not end: is a process of its host stopped?"
+                )
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,9 @@ class StateDirectory:
                     if time.monotonic() < until:
                         time.sleep(POLL_S)
                         continue
-                    raise RefusedError(f"testbed {self.name!r}: another command is changing it; wait for it") from None
+                    raise RefusedError(
+                        f"testbed {self.name!r}: another command is changing it; wait for it"
+                    ) from None
                 if os.path.samestat(os.fstat(lock), self.directory.stat()):
                     return lock
                 os.close(lock)  # it was taken down in between
@@ -178,7 +182,9 @@ class StateDirectory:
         found, own = {}, Path(f"/proc/{self.hosts()[host].pid}/ns/pid").readlink()
         for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # it has ended
-                if (place / "ns/pid").readlink() == own and variable in (place / "environ").read_bytes():
+                if (place / "ns/pid").readlink() == own and variable in (
+                    place / "environ"
+                ).read_bytes():
                     found[int(place.name)] = _stat(int(place.name)).born
         return found
 
@@ -214,7 +220,8 @@ class StateDirectory:
             process.kill()
         cpu_limit.release(self.name, "*", os.getpid())
         until = time.monotonic() + TIMEOUT_S
-        while items := list(self.directory.iterdir()):  # a host that has not heard of its end yet may still write
+        # a host that has not heard of its end yet may still write
+        while items := list(self.directory.iterdir()):
             if time.monotonic() > until:
                 raise BrokenError(f"{items[0]} cannot be removed")
             for item in items:

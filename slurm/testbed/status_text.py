@@ -21,7 +21,9 @@ def print_status(survey: Facts) -> None:
         print(f"  {host:8}{_health(facts)}")
     _print_calibration("one TCP connection, n1 to n2", marker["calibrated"], marker["calibration"])
     pairs = ", ".join(" to ".join(pair) for pair in marker["uplink_pairs"])
-    _print_calibration(f"over the uplink, {pairs}", marker["calibrated"], marker["uplink_calibration"])
+    _print_calibration(
+        f"over the uplink, {pairs}", marker["calibrated"], marker["uplink_calibration"]
+    )
     for text in warnings(marker):
         print(text)
 

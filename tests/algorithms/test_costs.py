@@ -6,7 +6,9 @@ from schedule_examples import ALGORITHMS, Case, cases, places, variants
 from hpccoll.schedule import COLLECTIVES, Copy, Cut, Layout, count, match, out_of_place
 from hpccoll.schedule.step import drop_null_peers
 
-each_algorithm = pytest.mark.parametrize(("collective", "algorithm"), ALGORITHMS.values(), ids=ALGORITHMS)
+each_algorithm = pytest.mark.parametrize(
+    ("collective", "algorithm"), ALGORITHMS.values(), ids=ALGORITHMS
+)
 GRAIN = 32
 """Elements of four bytes in a grain: units of whole grains divide evenly."""
 ALL_REDUCE = COLLECTIVES["all_reduce"]
@@ -25,7 +27,11 @@ TAKING_TURNS = {"double_binary_tree", "sharp_emulated"}
 
 @pytest.mark.parametrize(
     ("collective", "algorithm"),
-    [pytest.param(*both, id=n) for n, both in ALGORITHMS.items() if both[1].cost and both[1].name not in TAKING_TURNS],
+    [
+        pytest.param(*both, id=n)
+        for n, both in ALGORITHMS.items()
+        if both[1].cost and both[1].name not in TAKING_TURNS
+    ],
 )
 def test_it_costs_what_it_declares(collective, algorithm):
     for p in (*range(1, 10), 12, 16):
@@ -42,11 +48,15 @@ def costs_as_declared(found, cost):
         for grains, in_place in zip((1, 3), case.placements, strict=False):
             cut = evenly_cut(case, grains)
             size = case.call.bytes(cut.count, cut.itemsize)
-            placed = case.slices if in_place else [out_of_place(case.call, each) for each in case.slices]
+            placed = (
+                case.slices if in_place else [out_of_place(case.call, each) for each in case.slices]
+            )
             counts = count(placed, cut)
             counted = counts.rounds, counts.critical_bytes, counts.critical_reduced
             declared = cost.rounds, round(cost.sent * size), round(cost.reduced * size)
-            assert counted == declared, f"p = {case.call.p}, S = {size}: rounds, bytes sent and reduced"
+            assert counted == declared, (
+                f"p = {case.call.p}, S = {size}: rounds, bytes sent and reduced"
+            )
 
 
 def test_a_train_is_equal_messages_and_one_reply_and_only_its_root_copies_before_each_message():
@@ -56,7 +66,9 @@ def test_a_train_is_equal_messages_and_one_reply_and_only_its_root_copies_before
     cut = evenly_cut(Case(call, slices))
 
     def actions(me):
-        for action in (action for step in slices[0].steps(me) for action in drop_null_peers(step).actions):
+        for action in (
+            action for step in slices[0].steps(me) for action in drop_null_peers(step).actions
+        ):
             part = action.source if isinstance(action, Copy) else action.part
             if spans := cut.spans(0, me, part):
                 yield type(action).__name__, sum(stop - start for start, stop in spans) // GRAIN
@@ -66,8 +78,12 @@ def test_a_train_is_equal_messages_and_one_reply_and_only_its_root_copies_before
     assert not list(actions(1))
 
 
-@pytest.mark.parametrize(("nodes", "ranks", "cyclic"), [(1, 4, False), (3, 2, False), (4, 8, True), (2, 1, True)])
-def test_between_nodes_hierarchical_sends_a_share_of_the_vector_for_each_local_rank(nodes, ranks, cyclic):
+@pytest.mark.parametrize(
+    ("nodes", "ranks", "cyclic"), [(1, 4, False), (3, 2, False), (4, 8, True), (2, 1, True)]
+)
+def test_between_nodes_hierarchical_sends_a_share_of_the_vector_for_each_local_rank(
+    nodes, ranks, cyclic
+):
     p = nodes * ranks
     layout = Layout(tuple(me % nodes if cyclic else me // ranks for me in range(p)))
     (case,) = cases(ALL_REDUCE, ALL_REDUCE.algorithm("hierarchical"), layout)
@@ -80,7 +96,9 @@ def test_between_nodes_hierarchical_sends_a_share_of_the_vector_for_each_local_r
 
 @pytest.mark.parametrize(("radix", "depth"), [(2, 1), (4, 2), (8, 1)])
 @pytest.mark.parametrize("workers", [1, 2, 5, 8, 17])
-def test_a_worker_below_switches_sends_its_vector_once_and_switches_answer_those_below_them(workers, radix, depth):
+def test_a_worker_below_switches_sends_its_vector_once_and_switches_answer_those_below_them(
+    workers, radix, depth
+):
     algorithm, level, switches = ALL_REDUCE.algorithm("sharp_emulated"), workers, []
     while level > 1 or len(switches) < depth:
         level = -(-level // radix)
@@ -105,7 +123,8 @@ def test_the_two_trees_are_as_deep_as_the_logarithm_and_no_rank_of_an_even_numbe
     for schedule in case.slices:
         matched = [m for round_ in match(schedule) for m in round_.landed]
         inner.append({int(me) for m in matched if m.operand is not None for me in m.target})
-        assert sum(len(m.target) for m in matched) == 2 * (p - 1)  # of a tree: up and down every edge
+        # of a tree: up and down every edge
+        assert sum(len(m.target) for m in matched) == 2 * (p - 1)
     both = inner[0] & inner[1]
     assert len(both) <= p % 2
     counts = count(case.slices, evenly_cut(case))

@@ -15,7 +15,11 @@ from hpccoll.cases import algorithm_registry
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.errors import UnusableError
 
-PAGES = {path.stem: path for path in Path(hpccoll.algorithms.__file__).parent.glob("*.py") if path.stem != "__init__"}
+PAGES = {
+    path.stem: path
+    for path in Path(hpccoll.algorithms.__file__).parent.glob("*.py")
+    if path.stem != "__init__"
+}
 each_page = pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
 
 
@@ -28,7 +32,9 @@ def test_the_table_of_contents_names_every_page_and_every_page_registers_an_algo
         for name, algorithm in row.algorithms.items()
     }
     assert registered == {
-        (family, name): page for family, pages in hpccoll.algorithms.PAGES.items() for name, page in pages.items()
+        (family, name): page
+        for family, pages in hpccoll.algorithms.PAGES.items()
+        for name, page in pages.items()
     }
     assert {algorithm.program.__module__ for _, algorithm in ALGORITHMS.values()} == {
         f"hpccoll.algorithms.{page}" for page in PAGES
@@ -49,7 +55,9 @@ print(*pages, "hpccoll.extensions.steps.training.training_step" in sys.modules)
     ("algorithm", "pages"),
     [("null", "null"), ("star", "direct_rooted star"), ("hierarchical", "hierarchical")],
 )
-def test_only_the_page_of_a_named_algorithm_and_the_pages_it_builds_on_are_imported(algorithm, pages):
+def test_only_the_page_of_a_named_algorithm_and_the_pages_it_builds_on_are_imported(
+    algorithm, pages
+):
     program = [sys.executable, "-c", IMPORTED_PAGES.format(algorithm)]
     ran = subprocess.run(program, capture_output=True, text=True, check=True)
     assert ran.stdout.split() == [*pages.split(), "False"]
@@ -59,7 +67,9 @@ def test_a_page_that_does_not_register_what_the_table_names_is_an_error():
     row = COLLECTIVES["all_reduce"]
     row.announce("absent", partial(algorithm_registry._register, "all_reduce", "absent", "ring"))
     try:
-        with pytest.raises(UnusableError, match=r"ring\.py registers no algorithm absent of all_reduce"):
+        with pytest.raises(
+            UnusableError, match=r"ring\.py registers no algorithm absent of all_reduce"
+        ):
             row.algorithm("absent")
     finally:
         del row.algorithms["absent"]
@@ -73,7 +83,9 @@ def test_a_page_begins_with_a_sentence_and_says_its_cost_and_its_source(page):
     assert re.fullmatch(r"[A-Z][^:.]*: [^:]+\.", " ".join(title.split())), title
     assert len(title.splitlines()) == 1
     assert re.search(r"^Cost(:| of )", body, re.MULTILINE), "no line says what it costs"
-    assert re.search(r"\((19|20)\d\d\)|https://", body.rpartition("Cost")[2]), "no source, with its year or address"
+    assert re.search(r"\((19|20)\d\d\)|https://", body.rpartition("Cost")[2]), (
+        "no source, with its year or address"
+    )
     assert re.search(r"^ {4}rank +0 ", body, re.MULTILINE), "no picture of its steps"
 
 
@@ -93,13 +105,17 @@ main()
 """
 
 
-@pytest.mark.parametrize("command", [["list"], ["run", "-a", "ring", "-b", "8", "-e", "8"]], ids=["list", "run"])
+@pytest.mark.parametrize(
+    "command", [["list"], ["run", "-a", "ring", "-b", "8", "-e", "8"]], ids=["list", "run"]
+)
 def test_a_page_that_cannot_be_imported_is_one_line_of_every_command(command):
     program = [sys.executable, "-c", BROKEN_PAGE.format(command)]
     ran = subprocess.run(program, capture_output=True, text=True, check=False)
     (line,) = ran.stderr.splitlines()
     assert ran.returncode == 2
-    assert re.match(r"hpccoll: hpccoll/algorithms: ImportError: cannot import name 'even' \(.*line \d", line)
+    assert re.match(
+        r"hpccoll: hpccoll/algorithms: ImportError: cannot import name 'even' \(.*line \d", line
+    )
 
 
 ROOT = Path(__file__).parents[2]
@@ -108,7 +124,10 @@ ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|.*\| ((?:`\w+`(?:, )?)+) \|$", re.M
 
 def test_the_table_of_the_readme_has_the_algorithms_of_the_registry():
     table = (
-        (ROOT / "README.md").read_text().partition("## Collectives and algorithms")[2].partition("\n\nnccl-tests")[0]
+        (ROOT / "README.md")
+        .read_text()
+        .partition("## Collectives and algorithms")[2]
+        .partition("\n\nnccl-tests")[0]
     )
     listed = {
         collective: set(re.findall(r"\w+", algorithms))

@@ -9,7 +9,9 @@ from schedule_examples import AGGREGATORS, ALGORITHMS, cases, places, variants
 from hpccoll.common.errors import BadInputError
 from hpccoll.schedule import Layout
 
-each_algorithm = pytest.mark.parametrize(("collective", "algorithm"), ALGORITHMS.values(), ids=ALGORITHMS)
+each_algorithm = pytest.mark.parametrize(
+    ("collective", "algorithm"), ALGORITHMS.values(), ids=ALGORITHMS
+)
 EVERY_P = [*range(1, 10), 12, 16, 17]
 """Small numbers, powers of two and their neighbours, and three times a power of two."""
 HOMES = [
@@ -24,7 +26,9 @@ HOMES = [
 
 
 @each_algorithm
-def test_it_meets_the_postcondition_to_every_root_and_peer_in_place_and_out_of_place(collective, algorithm):
+def test_it_meets_the_postcondition_to_every_root_and_peer_in_place_and_out_of_place(
+    collective, algorithm
+):
     for p in EVERY_P:
         for number, case in enumerate(cases(collective, algorithm, places(algorithm, p))):
             case.prove(number if number and p > 8 else None)
@@ -35,7 +39,9 @@ def test_aggregators_are_idle_unless_the_algorithm_uses_them(collective, algorit
     for p in (1, 2, 3, 4, 5, 8, 13):
         for case in cases(collective, algorithm, Layout.of(p, aggregators=AGGREGATORS)):
             case.prove(None if p < 8 else p)
-            busy = [me for one in case.slices for me in range(p, p + AGGREGATORS) if list(one.steps(me))]
+            busy = [
+                me for one in case.slices for me in range(p, p + AGGREGATORS) if list(one.steps(me))
+            ]
             assert bool(busy) == algorithm.aggregates
 
 
@@ -45,15 +51,23 @@ def test_it_runs_somewhere_and_says_why_it_does_not_elsewhere(collective, algori
     whose = f"{algorithm.name} of {collective.name}"
     assert None in reasons
     assert next(cases(collective, algorithm, places(algorithm, 4)), None)
-    assert all(reason is None or reason.startswith((f"{whose} needs ", f"{whose}: ")) for reason in reasons)
+    assert all(
+        reason is None or reason.startswith((f"{whose} needs ", f"{whose}: ")) for reason in reasons
+    )
     if algorithm.aggregates:
         assert "aggregator" in algorithm.unmet(Layout.of(4))
 
 
 @each_algorithm
 @settings(max_examples=12)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=8))
-def test_on_any_layout_it_says_what_it_lacks_or_meets_the_postcondition(collective, algorithm, homes):
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=8
+    )
+)
+def test_on_any_layout_it_says_what_it_lacks_or_meets_the_postcondition(
+    collective, algorithm, homes
+):
     for case in cases(collective, algorithm, Layout(*map(tuple, zip(*homes, strict=True)))):
         case.prove()
 
@@ -62,7 +76,9 @@ def test_on_any_layout_it_says_what_it_lacks_or_meets_the_postcondition(collecti
     ("collective", "algorithm"),
     [pytest.param(*both, id=name) for name, both in ALGORITHMS.items() if both[1].parameters],
 )
-def test_with_any_parameters_it_says_what_it_needs_or_meets_the_postcondition(collective, algorithm):
+def test_with_any_parameters_it_says_what_it_needs_or_meets_the_postcondition(
+    collective, algorithm
+):
     plain = [Layout.of(p) for p in (1, 2, 3, 5)]
     for layout in (*plain, *HOMES, Layout.of(4, aggregators=6), Layout.of(8, aggregators=8)):
         for turn, parameters in enumerate(variants(algorithm, layout)):
@@ -80,7 +96,9 @@ def test_a_parameter_that_names_no_algorithm_is_answered_with_the_choices(collec
                 list(cases(collective, algorithm, Layout.of(4), **{name: "no_such"}))
 
 
-@pytest.mark.parametrize(("collective", "algorithm"), [both for both in ALGORITHMS.values() if both[1].floor])
+@pytest.mark.parametrize(
+    ("collective", "algorithm"), [both for both in ALGORITHMS.values() if both[1].floor]
+)
 def test_a_floor_sends_nothing_and_leaves_the_buffer_as_it_was(collective, algorithm):
     for case in cases(collective, algorithm, Layout.of(5)):
         case.prove()

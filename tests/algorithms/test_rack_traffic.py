@@ -14,12 +14,18 @@ from hpccoll.schedule.prove import prove
 
 RACKS = {
     64: {
-        "aligned": "16,16,16,16", "half": "8,16,16,16,8", "odd": "5,16,16,16,11", "fragments": "9,3,16,7,12,5,12"
+        "aligned": "16,16,16,16",
+        "half": "8,16,16,16,8",
+        "odd": "5,16,16,16,11",
+        "fragments": "9,3,16,7,12,5,12",
     },
     256: {
-        "aligned": "64,64,64,64", "half": "32,64,64,64,32", "odd": "21,64,64,64,43", "fragments": "37,11,64,29,50,18,47"
+        "aligned": "64,64,64,64",
+        "half": "32,64,64,64,32",
+        "odd": "21,64,64,64,43",
+        "fragments": "37,11,64,29,50,18,47",
     },
-}  # fmt: skip
+}
 """How many ranks are in each rack: of racks of 16 and of 64, all, from the middle on, from elsewhere on, and parts."""
 
 BINOMIAL = {  # by collective, the algorithm, and whether it begins far or near
@@ -43,17 +49,27 @@ def schedules(collective, layout):
     algorithm, first = BINOMIAL[collective]
     schedule = algorithm.schedule(layout)
     far, near = (schedule, turned(schedule, collective))[:: 1 if first == "far" else -1]
-    return {"far first": far, "near first": near, "bine": COLLECTIVES[collective].algorithm("bine").schedule(layout)}
+    return {
+        "far first": far,
+        "near first": near,
+        "bine": COLLECTIVES[collective].algorithm("bine").schedule(layout),
+    }
 
 
 def traffic():
     """Return what crosses between racks, in S: by collective and order, [ranks and racks]."""
-    layouts = [requested_layout(p, None, racks, 0, p) for p, kinds in RACKS.items() for racks in kinds.values()]
+    layouts = [
+        requested_layout(p, None, racks, 0, p)
+        for p, kinds in RACKS.items()
+        for racks in kinds.values()
+    ]
     found = {}
     for collective in BINOMIAL:
         for layout in layouts:
             for order, schedule in schedules(collective, layout).items():
-                found.setdefault((collective, order), []).append(crossings(schedule, "rack").sum() / schedule.units)
+                found.setdefault((collective, order), []).append(
+                    crossings(schedule, "rack").sum() / schedule.units
+                )
     return {key: np.array(row) for key, row in found.items()}
 
 
@@ -68,12 +84,18 @@ def test_bine_trees_send_less_between_racks_that_begin_anywhere_and_more_between
     found = traffic()
     kinds = [f"{p} {kind}" for p, of_p in RACKS.items() for kind in of_p]
     head = f"{'S between racks':27}" + "".join(f"{kind:>15}" for kind in kinds)
-    lines = (f"{' '.join(key):27}" + "".join(f"{value:15.4g}" for value in row) for key, row in found.items())
+    lines = (
+        f"{' '.join(key):27}" + "".join(f"{value:15.4g}" for value in row)
+        for key, row in found.items()
+    )
     assert_golden("rack_traffic", [head, *lines], Path(__file__).parent / "golden")
     for collective in BINOMIAL:
-        share = found[collective, "bine"] / np.minimum(found[collective, "far first"], found[collective, "near first"])
+        share = found[collective, "bine"] / np.minimum(
+            found[collective, "far first"], found[collective, "near first"]
+        )
         aligned, odd = (
-            share[[number for number, name in enumerate(kinds) if kind in name]] for kind in ("aligned", "odd")
+            share[[number for number, name in enumerate(kinds) if kind in name]]
+            for kind in ("aligned", "odd")
         )
         assert (odd < (0.8 if collective == "all_reduce" else 0.75)).all()
         assert (aligned > 1).all()

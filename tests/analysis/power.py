@@ -2,8 +2,8 @@
 
     python tests/analysis/power.py results/some-sweep
 
-The noise is that of recorded rounds: the logarithms of round medians over those of their case. Each trial deals them
-anew to the rounds of 40 cases in two runs, and changes one case, or all of them.
+The noise is that of recorded rounds: the logarithms of round medians over those of their case. Each
+trial deals them anew to the rounds of 40 cases in two runs, and changes one case, or all of them.
 """
 
 import sys
@@ -34,14 +34,21 @@ def recorded_noise(path: Path) -> list[np.ndarray]:
     return found
 
 
-def verdicts(noise: list[np.ndarray], rounds: int, factors: np.ndarray, generator: np.random.Generator) -> list[str]:
+def verdicts(
+    noise: list[np.ndarray], rounds: int, factors: np.ndarray, generator: np.random.Generator
+) -> list[str]:
     """Return the verdicts of one trial: each case has the noise of a recorded one."""
     chosen = generator.choice(len(noise), CASES)
     runs = [
-        [list(np.exp(generator.choice(noise[n], rounds) * generator.choice((-1, 1), rounds)) * factor)
-         for n, factor in zip(chosen, each, strict=True)]
+        [
+            list(
+                np.exp(generator.choice(noise[n], rounds) * generator.choice((-1, 1), rounds))
+                * factor
+            )
+            for n, factor in zip(chosen, each, strict=True)
+        ]
         for each in (np.ones(CASES), factors)
-    ]  # fmt: skip
+    ]
     return [verdict_on_shift(shift, rounds, TOLERANCE)[0] for shift in shifts(*runs)]
 
 
@@ -53,7 +60,9 @@ def print_row(noise: list[np.ndarray], rounds: int, changed: int, shift: float) 
     for _ in range(TRIALS):
         given = verdicts(noise, rounds, factors, generator)
         found.update(given[:changed])
-        alarms = sum(verdict in (HeldVerdict.SLOWER, HeldVerdict.FASTER) for verdict in given[changed:])
+        alarms = sum(
+            verdict in (HeldVerdict.SLOWER, HeldVerdict.FASTER) for verdict in given[changed:]
+        )
         false, pairs = false + alarms, pairs + bool(alarms)
     power = f"{found[HeldVerdict.SLOWER] / (TRIALS * changed):.0%}" if changed else ""
     unchanged = TRIALS * (CASES - changed)
@@ -70,7 +79,9 @@ def main() -> None:
     low, middle, high = (f"{value:.2%}" for value in np.percentile(spread, (10, 50, 90)))
     print(f"whose rounds scatter by {middle} in the median ({low} to {high}).")
     print(f"A change matters if a case takes at least {format_factor(1 + TOLERANCE)} as long.\n")
-    print("| rounds | changed cases | new / old | found | false alarms of other cases | pairs of runs with one |")
+    print(
+        "| rounds | changed cases | new / old | found | false alarms of other cases | pairs of runs with one |"
+    )
     print("| --: | --: | --: | --: | --: | --: |")
     for rounds in ROUNDS:
         print_row(noise, rounds, 0, 0.0)

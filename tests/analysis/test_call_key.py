@@ -47,8 +47,10 @@ OTHERS = {
 }  # fmt: skip
 """For each field the changes of two sets of rows that differ in it alone; only machines need two launches."""
 
-PAIRS = [*((field.name, OTHERS[field.name]) for field in fields(CallKey)),
-         ("arguments", [{}, {"load": "gemm", "params": {"load": "gemm"}}])]  # fmt: skip
+PAIRS = [
+    *((field.name, OTHERS[field.name]) for field in fields(CallKey)),
+    ("arguments", [{}, {"load": "gemm", "params": {"load": "gemm"}}]),
+]
 """Each field with such changes; load is an argument only of calls under it."""
 
 SHARED_IN_TABLES = {"op", "root", "requested_bytes", "in_place"}
@@ -68,23 +70,42 @@ def rows_of(changes, level=1.0, lead=2.0):
             medians = [1e-9 * nbytes * level * factor * drift for drift in (1.0, 1.01, 0.99, 1.02)]
             made.append(
                 make_row(
-                    algorithm, nbytes=nbytes, seconds=medians[0], transport="mpi", **{"ranks": 4, "nodes": 2,
-                    "ranks_per_node": 2, "oversubscribed": False, "device": "cpu", **values},
-                    rounds=4, round_medians_s=tuple(medians), round_run_ids=(run,) * 4,
+                    algorithm,
+                    nbytes=nbytes,
+                    seconds=medians[0],
+                    transport="mpi",
+                    **{
+                        "ranks": 4,
+                        "nodes": 2,
+                        "ranks_per_node": 2,
+                        "oversubscribed": False,
+                        "device": "cpu",
+                        **values,
+                    },
+                    rounds=4,
+                    round_medians_s=tuple(medians),
+                    round_run_ids=(run,) * 4,
                     round_intervals_s=tuple((each * 0.999, each * 1.001) for each in medians),
                 )
-            )  # fmt: skip
+            )
     return made
 
 
 def results(*rows):
     runs = [
         Run(
-            run_id=run, job="local", attempt=1, created="2026-01-05T10:00:00Z", status="complete", kind="measured",
-            machine=f"machine of {run}", path="a.h5", provenance={},
+            run_id=run,
+            job="local",
+            attempt=1,
+            created="2026-01-05T10:00:00Z",
+            status="complete",
+            kind="measured",
+            machine=f"machine of {run}",
+            path="a.h5",
+            provenance={},
         )
         for run in dict.fromkeys(row.run_id for row in rows)
-    ]  # fmt: skip
+    ]
     return Results(rows=rows, runs=tuple(runs), planned=len(rows))
 
 
@@ -94,19 +115,31 @@ def rounded(*values):
 
 def report_figures(of, field):
     """Return the figures of a report: its answers, speed-ups, efficiencies and points of curves."""
-    recommendations = recommend_placements(of)  # a report advises nothing for each of several pairs of ranks
+    # a report advises nothing for each of several pairs of ranks
+    recommendations = recommend_placements(of)
     groups = chart_groups(of, recommendations)
     points = [point for group in groups for point in group.usable]
-    yield from (("speedup", p.point.row.requested_bytes, *rounded(p.value, *p.ends)) for p in speedups(points))
+    yield from (
+        ("speedup", p.point.row.requested_bytes, *rounded(p.value, *p.ends))
+        for p in speedups(points)
+    )
     for group in groups:
         if field != "in_place":
-            yield from (("placement", *rounded(p.row.median_s)) for p in best_placements(group.points))
+            yield from (
+                ("placement", *rounded(p.row.median_s)) for p in best_placements(group.points)
+            )
         if field not in {"in_place", *CURVES}:
             yield from (("efficiency", *rounded(each.value)) for each in efficiencies(group.points))
     if field not in SHARED_IN_TABLES:
         for each in recommendations:
             for part in each.ranges:
-                yield "range", part.sizes.first, part.choice.label, part.strength, *rounded(part.evidence.gain.factor)
+                yield (
+                    "range",
+                    part.sizes.first,
+                    part.choice.label,
+                    part.strength,
+                    *rounded(part.evidence.gain.factor),
+                )
             yield from (
                 ("verdict", size, verdict.choice.label, verdict.verdict, *rounded(verdict.lead))
                 for size, verdict in each.verdicts.items()
@@ -125,10 +158,16 @@ def comparison_figures(of, _field):
     later = replace(
         of,
         rows=tuple(
-            replace(row, median_s=row.median_s * 2, round_medians_s=tuple(2 * each for each in row.round_medians_s))
-            if row.algorithm == "native" else row for row in of.rows
+            replace(
+                row,
+                median_s=row.median_s * 2,
+                round_medians_s=tuple(2 * each for each in row.round_medians_s),
+            )
+            if row.algorithm == "native"
+            else row
+            for row in of.rows
         ),
-    )  # fmt: skip
+    )
     for held in compare(of, later).cases:
         factor = held.shift.factor if held.shift else 0.0
         old_s = held.expected.value if held.expected else None
@@ -143,17 +182,26 @@ def comparison_figures(of, _field):
 def export_figures(of, field):
     """Return the records as JSON, and the lines with numbers as nccl-tests prints them."""
     yield from (json.dumps(record, sort_keys=True) for record in json.loads(export(of, "json")))
-    if field not in {"in_place", "timing"}:  # a line has both placements; aggregated rows are exported instead
-        yield from (line for line in export(of, "nccl-tests").splitlines() if not line.startswith("#"))
+    # a line has both placements; aggregated rows are exported instead
+    if field not in {"in_place", "timing"}:
+        yield from (
+            line for line in export(of, "nccl-tests").splitlines() if not line.startswith("#")
+        )
 
 
-@pytest.mark.parametrize("figures", [report_figures, table_figures, comparison_figures, export_figures])
+@pytest.mark.parametrize(
+    "figures", [report_figures, table_figures, comparison_figures, export_figures]
+)
 @pytest.mark.parametrize(("field", "pair"), PAIRS)
-def test_results_that_differ_in_one_field_have_the_figures_that_each_has_alone(field, pair, figures):
+def test_results_that_differ_in_one_field_have_the_figures_that_each_has_alone(
+    field, pair, figures
+):
     one, other = pair
     first, second = rows_of(one), rows_of(other, level=3.7, lead=1.6)
     keys = [CallKey.of(rows[0], rows[0].run_id) for rows in (first, second)]
-    assert [each.name for each in fields(CallKey) if len({getattr(key, each.name) for key in keys}) > 1] == [field]
+    assert [
+        each.name for each in fields(CallKey) if len({getattr(key, each.name) for key in keys}) > 1
+    ] == [field]
     alone = Counter(figures(results(*first), field)) + Counter(figures(results(*second), field))
     try:
         together = Counter(figures(results(*first, *second), field))
@@ -165,11 +213,19 @@ def test_results_that_differ_in_one_field_have_the_figures_that_each_has_alone(f
 
 
 def test_a_label_names_what_differs_among_keys():
-    one, other = (CallKey.of(make_row(**more), "here") for more in ({}, {"mapping": "cyclic", "dtype": "float16"}))
-    assert (one.label([one, other]), other.label([one, other])) == ("float32, mapping block", "float16, mapping cyclic")
+    one, other = (
+        CallKey.of(make_row(**more), "here")
+        for more in ({}, {"mapping": "cyclic", "dtype": "float16"})
+    )
+    assert (one.label([one, other]), other.label([one, other])) == (
+        "float32, mapping block",
+        "float16, mapping cyclic",
+    )
     assert one.label([one, one]) == ""
 
 
 def test_the_last_rank_and_all_pairs_are_the_ranks_that_they_mean():
-    key = CallKey.of(make_row(collective="send_recv", op=None, ranks=4, root=1, params={"peer": -1}))
+    key = CallKey.of(
+        make_row(collective="send_recv", op=None, ranks=4, root=1, params={"peer": -1})
+    )
     assert (key.pair, key.root, key.arguments) == ((1, 3), None, ())

@@ -18,7 +18,10 @@ from hpccoll.schedule import Layout
 SIZES = [KIB << 2 * i for i in range(8)]
 TWO_NODES = Layout.of(2, 1)
 MADE = measured_table(
-    {"recursive_doubling": linear_curve(1e-5, 1e-9, SIZES), "ring channels=4": linear_curve(1e-4, 2e-10, SIZES)}
+    {
+        "recursive_doubling": linear_curve(1e-5, 1e-9, SIZES),
+        "ring channels=4": linear_curve(1e-4, 2e-10, SIZES),
+    }
 )
 CUT = MADE.entries[0].ranges[1].first
 
@@ -56,7 +59,9 @@ def test_the_reason_names_other_conditions_of_the_table():
     _, text = resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=here)
     there = "2 nodes with MPICH 5 and the python executor"
     assert text.endswith(f", made on {there}, not on {here}")
-    assert resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=there) == resolve_auto(auto(MIB), TWO_NODES, MADE)
+    assert resolve_auto(auto(MIB), TWO_NODES, MADE, conditions=there) == resolve_auto(
+        auto(MIB), TWO_NODES, MADE
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +74,9 @@ def test_the_reason_names_other_conditions_of_the_table():
     ],
 )
 def test_a_missing_setting_is_refused_with_those_of_the_table(requested, layout, variant, text):
-    with pytest.raises(BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$") as refused:
+    with pytest.raises(
+        BadInputError, match=r"the table has all_reduce out of place, 2 ranks on 2 nodes$"
+    ) as refused:
         resolve_auto(requested, layout, MADE, variant)
     assert text in str(refused.value).partition(": the table has")[0]
     assert str(refused.value).startswith("auto: no choice for ")
@@ -79,20 +86,33 @@ def test_types_with_the_same_arithmetic_share_a_setting():
     def setting(*of, **more):
         return Setting.of_case(case(*of, **more), TWO_NODES)
 
-    assert setting(dtype="int64", op="max") == setting(dtype="float32", op="avg") != setting(dtype="float16")
+    assert (
+        setting(dtype="int64", op="max")
+        == setting(dtype="float32", op="avg")
+        != setting(dtype="float16")
+    )
     assert setting("all_gather", dtype="float16") == setting("all_gather", dtype="int64")
     assert setting("broadcast", "binomial", root=1) == setting("broadcast", "binomial")
-    assert setting("send_recv", "ping_pong", root=0, params={"peer": -1}) == setting("send_recv", "ping_pong")
-    assert setting("send_recv", "ping_pong", root=1, params={"peer": 0}) != setting("send_recv", "ping_pong")
+    assert setting("send_recv", "ping_pong", root=0, params={"peer": -1}) == setting(
+        "send_recv", "ping_pong"
+    )
+    assert setting("send_recv", "ping_pong", root=1, params={"peer": 0}) != setting(
+        "send_recv", "ping_pong"
+    )
     assert setting("multi_pair", "exchange", params={"concurrent": 1}) == setting(
         "multi_pair", "exchange"
     )  # of 2 ranks
 
 
 def test_without_a_table_auto_is_refused_with_the_command_that_makes_one():
-    with pytest.raises(BadInputError, match="--table is missing: a table that 'hpccoll tune PATHS --out"):
+    with pytest.raises(
+        BadInputError, match="--table is missing: a table that 'hpccoll tune PATHS --out"
+    ):
         check_table_given("--table", None, ["ring", "auto"])
-    with pytest.raises(BadInputError, match=r"--table: 'a.json' is not valid: left out: it is for the algorithm auto"):
+    with pytest.raises(
+        BadInputError,
+        match=r"--table: 'a.json' is not valid: left out: it is for the algorithm auto",
+    ):
         check_table_given("--table", "a.json", ["ring"])
     with pytest.raises(BadInputError, match=r"table is missing: .*hpccoll tune"):
         resolve_auto(auto(), TWO_NODES, None)
@@ -113,12 +133,16 @@ def edited(**change):
         ({"schema": "hpccoll-tune", "schema_version": "1.5"}, "is of schema 1"),
         (edited(ranges=[]), r"entries\.0\.ranges: \[0\] is not valid: ranges of all sizes"),
         (edited(below=1 << 40), r"entries\.0\.ranges: .* each up to the next"),
-        (edited(below="64K"), r"entries\.0\.ranges\.0\.below: '64K' is not valid: a whole number from 0 to"),
+        (
+            edited(below="64K"),
+            r"entries\.0\.ranges\.0\.below: '64K' is not valid: a whole number from 0 to",
+        ),
         (edited(sizes=[]), r"entries\.0\.ranges: \[\] is not valid: ranges with sizes"),
         (('"collective": "all_reduce"', '"collective": "all_reducd"'), "did you mean all_reduce"),
-        (('"ring"', '"rinf"'), "did you mean ring"), (('"unpaired": ', '"unpairex": '), "did you mean unpaired"),
+        (('"ring"', '"rinf"'), "did you mean ring"),
+        (('"unpaired": ', '"unpairex": '), "did you mean unpaired"),
     ],
-)  # fmt: skip
+)
 def test_another_document_is_no_table(tmp_path, change, text):
     path, made = tmp_path / "t.json", MADE.to_json()
     is_edited = isinstance(change, dict)

@@ -16,7 +16,9 @@ from hpccoll.store.raw_results import RawResults
 
 GUIDE = Path(__file__).parents[2] / "results" / "FILES.md"
 BLOCK = re.compile(r"```(python|sh)\n(.*?)```", re.DOTALL)
-CASES = [raw_examples.case(size, in_place=in_place) for size in (8, 1024) for in_place in (False, True)]
+CASES = [
+    raw_examples.case(size, in_place=in_place) for size in (8, 1024) for in_place in (False, True)
+]
 
 
 @pytest.fixture
@@ -32,7 +34,9 @@ def results(tmp_path, monkeypatch):
         raw.attempts.append((raw_examples.attempt(launch), []))
         for case in cases:
             measured[case.id] += 1
-            times = raw_examples.times(4 + measured[case.id] + CASES.index(case), number=measured[case.id])
+            times = raw_examples.times(
+                4 + measured[case.id] + CASES.index(case), number=measured[case.id]
+            )
             raw.record(raw_examples.outcome(case, times=times))
     assert raw.complete
     hdf5.write_raw_file(raw, file)
@@ -53,7 +57,11 @@ def test_every_python_example_runs_in_order_as_in_a_notebook(results, capsys):
     for code in blocks("python"):
         exec(compile(code, str(GUIDE), "exec"), cells)  # noqa: S102 - the examples of the page
         lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-        found = {words[0]: f"{float(words[1]):.6g}" for words in lines if len(words) == 2 and words[0] in medians}
+        found = {
+            words[0]: f"{float(words[1]):.6g}"
+            for words in lines
+            if len(words) == 2 and words[0] in medians
+        }
         assert found in ({}, medians)
         tables += bool(found)
     assert tables == 1  # of h5py

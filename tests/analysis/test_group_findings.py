@@ -29,16 +29,26 @@ def test_each_rule_of_the_highest_bandwidth_and_the_library_shows_in_its_rows(
     burst, sustained = make_node_row(nbytes=1024, busbw_Bps=33e6), make_node_row(busbw_Bps=12e6)
     busy = make_bed_run(wire_Bps=9_829_694, calibration=[{"bytes": 4 << 20, "Bps": 9_829_694}])
     record = LogRecord(library="nccl", version="2.30.7")
-    nccl = make_run(evidence=ProbeResult(record=record, balance="balanced: each GPU has a NIC at PIX").to_json())
+    nccl = make_run(
+        evidence=ProbeResult(record=record, balance="balanced: each GPU has a NIC at PIX").to_json()
+    )
 
     shared = make_run(
-        provenance={COPY_RATES: {"ranks": 2, "sizes": [{"bytes": size, "Bps": 40e9} for size in (1 << 16, 1 << 26)]}}
+        provenance={
+            COPY_RATES: {
+                "ranks": 2,
+                "sizes": [{"bytes": size, "Bps": 40e9} for size in (1 << 16, 1 << 26)],
+            }
+        }
     )
 
     def on_node(share, **changes):
         """Return rows of two ranks: a ring that reaches such a share of what memory allows, and native with half."""
         seconds = 5 * BIG / 40e9 / share
-        rows = make_row(nbytes=BIG, seconds=seconds, **changes), make_row("native", nbytes=BIG, seconds=2 * seconds)
+        rows = (
+            make_row(nbytes=BIG, seconds=seconds, **changes),
+            make_row("native", nbytes=BIG, seconds=2 * seconds),
+        )
         return "memory_share", of_rows(*rows, make_row(nbytes=MIB), runs=[shared])
 
     def library(**changes):
@@ -71,10 +81,14 @@ def test_each_rule_of_the_highest_bandwidth_and_the_library_shows_in_its_rows(
     })  # fmt: skip
 
 
-def test_each_rule_of_the_quality_of_measurements_shows_in_its_rows(make_node_row, make_bed_run, make_run, of_rows):
+def test_each_rule_of_the_quality_of_measurements_shows_in_its_rows(
+    make_node_row, make_bed_run, make_run, of_rows
+):
     two = make_run(), make_run(run_id="run-2")
     whole = rounds_row("ring", 10, 10)
-    resumed = replace(rounds_row("ring", 10, 10, runs=["run-1", "run-2"]), bytes=8, requested_bytes=8)
+    resumed = replace(
+        rounds_row("ring", 10, 10, runs=["run-1", "run-2"]), bytes=8, requested_bytes=8
+    )
     twice = [make_row(nbytes=n, seconds=s, run_id=r) for r, n, s in (
         ("run-1", 1024, 1e-5), ("run-1", 64, 1e-5), ("run-2", 1024, 1.5e-5), ("run-2", 64, 1e-5),
     )]  # fmt: skip
@@ -83,7 +97,9 @@ def test_each_rule_of_the_quality_of_measurements_shows_in_its_rows(make_node_ro
 
     def on_hosts(*names):
         runs = make_run(run_id="a"), make_run(run_id="b", provenance={"hosts": names})
-        return "rounds_on_different_hosts", of_rows(rounds_row("ring", 10, 10, runs=["a", "b"]), runs=runs)
+        return "rounds_on_different_hosts", of_rows(
+            rounds_row("ring", 10, 10, runs=["a", "b"]), runs=runs
+        )
 
     assert_findings("quality_findings", {
         "each case was measured by one launch": ("measured_once", of_rows(whole, runs=two)),
@@ -101,26 +117,44 @@ def test_each_rule_of_the_quality_of_measurements_shows_in_its_rows(make_node_ro
 @pytest.mark.parametrize(
     ("curves", "drift", "words"),
     [
-        ({"ring": {KIB: 1e-5}, "star": {KIB: 1e-5}}, (1, 1.1, 3),
-         "Noise: the slowest round of a case takes 3.00x as long"),
-        ({"ring": {KIB: 1e-5}}, (1, 1.01, 1.02), "Noise: the slowest round of a case takes 1.02x as long"),
+        (
+            {"ring": {KIB: 1e-5}, "star": {KIB: 1e-5}},
+            (1, 1.1, 3),
+            "Noise: the slowest round of a case takes 3.00x as long",
+        ),
+        (
+            {"ring": {KIB: 1e-5}},
+            (1, 1.01, 1.02),
+            "Noise: the slowest round of a case takes 1.02x as long",
+        ),
         ({"ring": {KIB: 1e-4, MIB: 2e-4}}, (1,), "Noise: each case was measured in one round"),
         ({"null": {KIB: 1e-4}}, (1,), ""),
     ],
-)  # fmt: skip
+)
 def test_noise_is_one_sentence(curves, drift, words):
     sentence = noise_note(measured_results(curves, drift=drift))
     assert sentence.startswith(words)
     assert bool(sentence) == bool(words)
 
 
-def test_intervals_that_are_too_wide_are_beside_the_widths_that_their_runs_requested(of_rows, make_run):
-    runs = [replace(make_run(run_id=name), precision=precision) for name, precision in (("a", 0.02), ("b", 0.005))]
-    rows = [make_row(run_id=run_id, nbytes=nbytes, converged=nbytes > 8) for run_id in "ab" for nbytes in (8, 64)]
+def test_intervals_that_are_too_wide_are_beside_the_widths_that_their_runs_requested(
+    of_rows, make_run
+):
+    runs = [
+        replace(make_run(run_id=name), precision=precision)
+        for name, precision in (("a", 0.02), ("b", 0.005))
+    ]
+    rows = [
+        make_row(run_id=run_id, nbytes=nbytes, converged=nbytes > 8)
+        for run_id in "ab"
+        for nbytes in (8, 64)
+    ]
     assert noise_note(of_rows(*rows, runs=runs)).endswith(
         "; 2 of 4 intervals are wider than the requested +-0.5 % or +-2 %."
     )
-    assert noise_note(of_rows(*rows[:2], runs=runs)).endswith("1 of 2 intervals are wider than the requested +-2 %.")
+    assert noise_note(of_rows(*rows[:2], runs=runs)).endswith(
+        "1 of 2 intervals are wider than the requested +-2 %."
+    )
 
 
 LARGE = 4 << 20
@@ -131,30 +165,52 @@ CASES = {
 """The seconds that a large message takes, and its bytes between two racks of four nodes over S."""
 
 
-def test_each_rule_of_the_comparison_of_mappings_shows_in_its_rows(results, make_node_row, make_bed_run, of_rows):
+def test_each_rule_of_the_comparison_of_mappings_shows_in_its_rows(
+    results, make_node_row, make_bed_run, of_rows
+):
     rows = [
         replace(
-            make_node_row(nodes=8, nbytes=nbytes, in_place=in_place, mapping=mapping, seconds=time * (1 + in_place)),
-            algorithm=algorithm, rack_bytes_predicted=crossed and round(crossed * nbytes), racks=2,
+            make_node_row(
+                nodes=8,
+                nbytes=nbytes,
+                in_place=in_place,
+                mapping=mapping,
+                seconds=time * (1 + in_place),
+            ),
+            algorithm=algorithm,
+            rack_bytes_predicted=crossed and round(crossed * nbytes),
+            racks=2,
         )
         for (algorithm, mapping), (seconds, crossed) in CASES.items()
         for nbytes, time in ((4096, 1e-3), (LARGE, seconds))
         for in_place in (False, True)
-    ]  # fmt: skip
-    block, cyclic = (row for row in rows if row.algorithm == "ring" and not row.in_place and row.bytes == LARGE)
+    ]
+    block, cyclic = (
+        row for row in rows if row.algorithm == "ring" and not row.in_place and row.bytes == LARGE
+    )
 
     def of_rounds(row, *seconds, runs=("run-1",) * 3):
         ends = tuple((time * 0.99, time * 1.01) for time in seconds)
         return replace(
-            row, median_s=seconds[-1], rounds=3, round_medians_s=seconds, round_intervals_s=ends, round_run_ids=runs,
+            row,
+            median_s=seconds[-1],
+            rounds=3,
+            round_medians_s=seconds,
+            round_intervals_s=ends,
+            round_run_ids=runs,
             run_id=runs[-1],
-        )  # fmt: skip
+        )
 
     def on_beds(*rows, names=("run-1",)):
         return of_rows(*rows, runs=[make_bed_run(name) for name in names])
 
-    launches = [of_rounds(r, *[r.median_s] * 3, runs=("a", "a", "b" if r.algorithm == "ring" else "a")) for r in rows]
-    one_each = on_beds(*(replace(row, run_id=row.mapping) for row in rows), names=("block", "cyclic"))
+    launches = [
+        of_rounds(r, *[r.median_s] * 3, runs=("a", "a", "b" if r.algorithm == "ring" else "a"))
+        for r in rows
+    ]
+    one_each = on_beds(
+        *(replace(row, run_id=row.mapping) for row in rows), names=("block", "cyclic")
+    )
     small = on_beds(*(row for row in rows if row.mapping == "block" or row.bytes < LARGE))
     one_rack = on_beds(*(replace(row, rack_bytes_predicted=None) for row in rows))
     cost = "mapping_cost"
@@ -182,7 +238,9 @@ def test_each_rule_of_the_bytes_of_nodes_shows_in_its_rows(
     valid, testbed_results, make_node_row, make_bed_run, of_rows
 ):
     def on_bed(*rows, nodes=2):
-        runs = [make_bed_run(run, nodes, rails=2) for run in dict.fromkeys(row.run_id for row in rows)]
+        runs = [
+            make_bed_run(run, nodes, rails=2) for run in dict.fromkeys(row.run_id for row in rows)
+        ]
         return of_rows(*rows, runs=runs)
 
     def row(**changes):
@@ -198,16 +256,29 @@ def test_each_rule_of_the_bytes_of_nodes_shows_in_its_rows(
         for nbytes in (4096, BIG)
     ]  # fmt: skip
     aggregated = row(
-        nodes=4, aggregators=1, worker_sent_predicted=1.0 * BIG, worker_sent_measured=1.01 * BIG,
-        worker_received_predicted=1.0 * BIG, worker_received_measured=1.02 * BIG, wire_bytes_predicted=8 * BIG,
+        nodes=4,
+        aggregators=1,
+        worker_sent_predicted=1.0 * BIG,
+        worker_sent_measured=1.01 * BIG,
+        worker_received_predicted=1.0 * BIG,
+        worker_received_measured=1.02 * BIG,
+        wire_bytes_predicted=8 * BIG,
         wire_bytes_measured=8 * BIG,
-    )  # fmt: skip
-    control = row(algorithm="native", nodes=4, worker_sent_measured=1.52 * BIG, variant="nccl-sharp-off",
-                  executed="ring")  # fmt: skip
+    )
+    control = row(
+        algorithm="native",
+        nodes=4,
+        worker_sent_measured=1.52 * BIG,
+        variant="nccl-sharp-off",
+        executed="ring",
+    )
     sharp = replace(
-        control, worker_sent_measured=1.01 * BIG, variant="nccl-sharp", requested="sharp",
+        control,
+        worker_sent_measured=1.01 * BIG,
+        variant="nccl-sharp",
+        requested="sharp",
         executed="sharp (collnet_direct)",
-    )  # fmt: skip
+    )
     assert_findings("sent_bytes", {
         "the ports of each series, and the gain of a second rail": ("rails", on_bed(*rails)),
         "a gain is over the same mapping": ("rails", on_bed(one, row(mapping="cyclic"))),

@@ -21,8 +21,12 @@ def own(make_row):
     def call(name, microseconds, nbytes=1024, **changes):
         collective = COLLECTIVES[name]
         root, op = 0 if collective.rooted else None, "sum" if collective.has_op else None
-        changes = {"root": root, "op": op, **changes} | ({"in_place": True} if collective.one_buffer else {})
-        return make_row("native", nbytes=nbytes, seconds=microseconds * 1e-6, collective=name, **changes)
+        changes = {"root": root, "op": op, **changes} | (
+            {"in_place": True} if collective.one_buffer else {}
+        )
+        return make_row(
+            "native", nbytes=nbytes, seconds=microseconds * 1e-6, collective=name, **changes
+        )
 
     return call
 
@@ -45,17 +49,27 @@ def test_each_rule_of_a_broken_guideline_shows_in_its_results(own, found, make_r
         return [replace(row, run_id="run-2") for row in rows]
 
     def gathers(*shape):
-        return [own(name, us, ranks=shape[0], nodes=shape[1], ranks_per_node=1, oversubscribed=False)
-                for name, us in (("gather", 9.0), ("all_gather", 5.0))]  # fmt: skip
+        return [
+            own(name, us, ranks=shape[0], nodes=shape[1], ranks_per_node=1, oversubscribed=False)
+            for name, us in (("gather", 9.0), ("all_gather", 5.0))
+        ]
 
     slow, reduce, broadcast = broken()
     elsewhere = again(reduce, broadcast)
     of_mpich, other = make_run(provenance=MPICH), {"mpi": {"version": "Open MPI v5.0.8, x"}}
-    several, of_both = ([of_mpich, make_run(run_id="run-2", provenance=each)] for each in (MPICH, other))
+    several, of_both = (
+        [of_mpich, make_run(run_id="run-2", provenance=each)] for each in (MPICH, other)
+    )
 
     def one_buffer(*fast):
-        return [own("broadcast", 15.0), *(own(name, 5.0 if in_place in fast else 20.0, in_place=in_place)
-                for in_place in (False, True) for name in ("scatter", "all_gather"))]  # fmt: skip
+        return [
+            own("broadcast", 15.0),
+            *(
+                own(name, 5.0 if in_place in fast else 20.0, in_place=in_place)
+                for in_place in (False, True)
+                for name in ("scatter", "all_gather")
+            ),
+        ]
 
     scenarios = {
         "two calls together": found(*broken()),
@@ -83,19 +97,29 @@ def test_each_rule_of_a_broken_guideline_shows_in_its_results(own, found, make_r
         "or in place": found(*one_buffer(True)),
         "or in both": found(*one_buffer(False, True)),
     }  # fmt: skip
-    assert_golden("guideline_findings", [
-        line for rule, findings in scenarios.items() for line in (f"-- {rule}", *value_lines(findings))
-    ])  # fmt: skip
+    assert_golden(
+        "guideline_findings",
+        [
+            line
+            for rule, findings in scenarios.items()
+            for line in (f"-- {rule}", *value_lines(findings))
+        ],
+    )
 
 
 def test_a_page_begins_with_broken_guidelines(own, of_rows, make_run):
     results = of_rows(own("gather", 9.0), own("all_gather", 5.0), runs=[make_run(provenance=MPICH)])
     (finding,) = opening_findings(results)
-    assert str(finding) == "MPICH 5.0.2: gather takes longer than its all_gather: 1.80x at 1 KiB (2 ranks)."
+    assert (
+        str(finding)
+        == "MPICH 5.0.2: gather takes longer than its all_gather: 1.80x at 1 KiB (2 ranks)."
+    )
     assert finding.severity == "info"
 
 
-@pytest.mark.parametrize(("name", "detour"), [(name, each) for name, detours in DETOURS.items() for each in detours])
+@pytest.mark.parametrize(
+    ("name", "detour"), [(name, each) for name, detours in DETOURS.items() for each in detours]
+)
 @pytest.mark.parametrize("p", [2, 3, 8])
 def test_a_detour_gives_the_result_of_its_collective_at_the_same_size(name, detour, p):
     """Each call folds what ranks have after the one before; an all_to_all sends a rank's own block to all."""
@@ -104,7 +128,12 @@ def test_a_detour_gives_the_result_of_its_collective_at_the_same_size(name, deto
     for part in (COLLECTIVES[each].call(p) for each in detour):
         has = [
             {
-                unit: set().union(*(has[origin].get(at) or has[origin][origin] for origin, at in part.result(me, unit)))
+                unit: set().union(
+                    *(
+                        has[origin].get(at) or has[origin][origin]
+                        for origin, at in part.result(me, unit)
+                    )
+                )
                 for unit in part.target(me, p)
             }
             for me in range(p)

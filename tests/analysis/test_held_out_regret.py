@@ -14,13 +14,18 @@ def measured(*usual, noise=0.3):
     """Yield what options that take so long took at each size, round by round, on a noisy machine."""
     numbers = np.random.default_rng(1)
     for _ in range(SIZES):
-        seconds = np.array(usual)[:, None] * np.exp(noise * numbers.standard_normal((len(usual), ROUNDS)))
+        seconds = np.array(usual)[:, None] * np.exp(
+            noise * numbers.standard_normal((len(usual), ROUNDS))
+        )
         yield {option: dict(enumerate(took.tolist())) for option, took in enumerate(seconds)}
 
 
 def means(found):
     """Return the geometric mean of the estimate for the first option, and of its median over the least median."""
-    medians = [[float(np.median(list(rounds.values()))) for rounds in seconds.values()] for seconds in found]
+    medians = [
+        [float(np.median(list(rounds.values()))) for rounds in seconds.values()]
+        for seconds in found
+    ]
     estimates = [held_out_regret(seconds, 0) for seconds in found]
     return geometric_mean(estimates), geometric_mean(each[0] / min(each) for each in medians)
 
@@ -36,7 +41,8 @@ def test_the_estimate_is_below_the_regret_by_the_least_time(slower, noise):
 def test_a_slow_round_does_not_change_the_estimate():
     level = {turn: 10.0 ** (turn % 2) for turn in range(ROUNDS)}
     seconds = {
-        name: {turn: usual * slow for turn, slow in level.items()} for name, usual in {"a": 1.2, "b": 1.0}.items()
+        name: {turn: usual * slow for turn, slow in level.items()}
+        for name, usual in {"a": 1.2, "b": 1.0}.items()
     }
     assert held_out_regret(seconds, "a") == pytest.approx(1.2)
     assert held_out_regret(seconds, "b") == 1.0

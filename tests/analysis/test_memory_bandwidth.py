@@ -43,13 +43,18 @@ def test_a_run_without_rates_has_no_limit(make_run):
     assert UNKNOWN_RATES.rate(MIB) is None
 
 
-@pytest.mark.parametrize("damaged", [3, {"ranks": 2}, {"ranks": 2, "sizes": [{"bytes": 0, "Bps": 1e9}]}])
+@pytest.mark.parametrize(
+    "damaged", [3, {"ranks": 2}, {"ranks": 2, "sizes": [{"bytes": 0, "Bps": 1e9}]}]
+)
 def test_damaged_rates_are_unknown(make_run, damaged):
     assert CopyRates.of(make_run(provenance={KEY: damaged})) == UNKNOWN_RATES
 
 
 def test_the_rate_is_logarithmic_between_sizes_and_constant_beyond_those_that_caches_hold(memory):
-    rates = [memory.rate(nbytes) for nbytes in (64 * KIB - 1, 64 * KIB, 2 * MIB, 4 * MIB, 64 * MIB, 256 * MIB)]
+    rates = [
+        memory.rate(nbytes)
+        for nbytes in (64 * KIB - 1, 64 * KIB, 2 * MIB, 4 * MIB, 64 * MIB, 256 * MIB)
+    ]
     assert rates == [None, *(pytest.approx(rate) for rate in (80e9, 40e9, 20e9, 20e9, 20e9))]
 
 
@@ -60,14 +65,18 @@ def test_there_is_no_limit_beyond_sizes_that_memory_cut_because_caches_may_have_
     assert limit_share(point, MEMORY) is None
 
 
-def test_an_all_reduce_of_two_ranks_moves_five_times_its_size_from_buffers_that_hold_it_twice(share):
+def test_an_all_reduce_of_two_ranks_moves_five_times_its_size_from_buffers_that_hold_it_twice(
+    share,
+):
     row = make_row(nbytes=MIB, seconds=1e-3)  # two buffers of 1 MiB: 40 GB/s
     assert share(row) == pytest.approx(5 * MIB / 40e9 / 1e-3)
     assert share(replace(row, in_place=True)) == pytest.approx(5 * MIB / 80e9 / 1e-3)  # one buffer
 
 
 def test_the_time_at_the_limit_is_that_of_its_bytes_at_the_rate_of_a_copy(memory):
-    point = SeriesPoint(make_row(nbytes=16 * MIB, seconds=1.0), "ring", "a machine", (), Wire(), memory)
+    point = SeriesPoint(
+        make_row(nbytes=16 * MIB, seconds=1.0), "ring", "a machine", (), Wire(), memory
+    )
     assert limit_of(point).seconds == pytest.approx(5 * 16 * MIB / 20e9)
 
 

@@ -38,7 +38,9 @@ def execute(require):
         first = code_cells(notebook)[0]
         assert PATHS in first.source
         first.source = first.source.replace(PATHS, f"OLD, NEW = {str(old)!r}, {str(new)!r}")
-        client = NotebookClient(notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": old}})
+        client = NotebookClient(
+            notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": old}}
+        )
         return client.execute(env={**os.environ, "PYTHONWARNINGS": "error::UserWarning"})
 
     return execute
@@ -51,14 +53,21 @@ def test_the_notebook_runs_and_names_the_case_that_became_slower(execute, tmp_pa
     notebook = execute(tmp_path / "old", tmp_path / "new")
     cells = code_cells(notebook)
     assert [cell.execution_count for cell in cells] == [*range(1, len(cells) + 1)]
-    assert not [output for cell in cells for output in cell.outputs if output.output_type == "error"]
+    assert not [
+        output for cell in cells for output in cell.outputs if output.output_type == "error"
+    ]
     compared = table_cells(cells, 'changed[["verdict"')
     first = compared.index("0")  # the number of the first row
     assert compared[first + 1] == "regression"
     assert compared[first + 2].startswith("all_reduce 4 KiB ring")
     assert "1.30" in compared[first + 5]
     assert table_cells(cells, "from_dict") == ["", "old", "new", "kernel", "6.1", "6.2"]
-    pictures = [output for cell in cells for output in cell.outputs if "image/svg+xml" in output.get("data", {})]
+    pictures = [
+        output
+        for cell in cells
+        for output in cell.outputs
+        if "image/svg+xml" in output.get("data", {})
+    ]
     assert len(pictures) == 3
 
 

@@ -32,7 +32,12 @@ REFUSED = f"""{HEAD}NCCL version 2.30.7+cuda12.9
 n0:4021:4021 [0] init.cc:1392 NCCL WARN {WHY}
 {HEAD}AllReduce: {SIZE} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..15}}
 """
-INFINIBAND = [{"hosts": ["n0"], "ports": [{"name": "mlx5_0/1", "kind": "infiniband", "link_layer": "InfiniBand"}]}]
+INFINIBAND = [
+    {
+        "hosts": ["n0"],
+        "ports": [{"name": "mlx5_0/1", "kind": "infiniband", "link_layer": "InfiniBand"}],
+    }
+]
 
 
 @pytest.fixture
@@ -44,7 +49,13 @@ def measured(tmp_path, make_row, make_run, of_rows):
         known = named_variants().get(variant)
         environment = known.environment if known and environment is None else environment or {}
         probe = ProbeResult.from_logs(tmp_path).to_json()
-        run = make_run(evidence=probe, variant=variant, environment=environment, job="nccl.n2x8", provenance=provenance)
+        run = make_run(
+            evidence=probe,
+            variant=variant,
+            environment=environment,
+            job="nccl.n2x8",
+            provenance=provenance,
+        )
         return of_rows(make_row("native", transport="nccl", collective=collective), runs=[run])
 
     return measure
@@ -53,7 +64,12 @@ def measured(tmp_path, make_row, make_run, of_rows):
 def test_the_page_begins_with_tcp_where_rdma_was_expected(measured, tmp_path):
     results = measured(SOCKETS, ports=INFINIBAND)
     assert next(outcome_lines(results)).startswith("RDMA was expected and TCP was used")
-    body = build_report(results, tmp_path / "report", "sweep").read_text().partition("<body>")[2].strip()
+    body = (
+        build_report(results, tmp_path / "report", "sweep")
+        .read_text()
+        .partition("<body>")[2]
+        .strip()
+    )
     first = body.partition("</p>")[0]
     assert first.startswith('<p class="critical" role="alert">RDMA was expected and TCP was used')
     assert "Socket" in first
@@ -72,20 +88,33 @@ def load(host="n0", other_cores=0.0, stolen=0.0):
     return {"host": host, "stolen": stolen, "other_cores": other_cores, "busiest": busiest}
 
 
-def test_each_rule_of_what_a_page_begins_with_shows_in_its_results(measured, make_row, make_run, of_rows):
+def test_each_rule_of_what_a_page_begins_with_shows_in_its_results(
+    measured, make_row, make_run, of_rows
+):
     def of_runs(facts, *rows):
-        runs = [make_run(run_id=f"run-{n}", job=f"job-{n}", provenance=each) for n, each in enumerate(facts)]
+        runs = [
+            make_run(run_id=f"run-{n}", job=f"job-{n}", provenance=each)
+            for n, each in enumerate(facts)
+        ]
         return of_rows(*(rows or (make_row(run_id=run.run_id) for run in runs)), runs=runs)
 
     def over_nccl(level, ranks=2, transport="nccl"):
-        run = make_run(run_id="run-0", job="job-0", provenance={"mpi": {"threads": level}}, rank_nodes=(0,) * ranks)
+        run = make_run(
+            run_id="run-0",
+            job="job-0",
+            provenance={"mpi": {"threads": level}},
+            rank_nodes=(0,) * ranks,
+        )
         return of_rows(make_row(run_id="run-0", transport=transport), runs=[run])
 
     def loads(*of_each, rows=()):
         return of_runs([{"host_load": each} for each in of_each], *rows)
 
     def clocks(*of_each, name="gpu_slow"):
-        return of_rows(*(make_row(gpu_sm_clock=1e9, **{name: each}) for each in of_each), make_row(device="cpu"))
+        return of_rows(
+            *(make_row(gpu_sm_clock=1e9, **{name: each}) for each in of_each),
+            make_row(device="cpu"),
+        )
 
     compiled, python = make_row(executor="compiled"), make_row(executor="python")
     on_gpu, skipped = replace(python, device="cuda"), make_row(status="skipped", executor=None)
@@ -131,5 +160,8 @@ def test_each_rule_of_what_a_page_begins_with_shows_in_its_results(measured, mak
         "a clock is low in most cases": clocks({A: 0.8, B: 0.9}, {A: 0.7}, {A: 0.9}, {}, {A: 0.8}),
         "once may be chance": clocks({A: 0.8, B: 0.9}, {}, {}, {}),
     }  # fmt: skip
-    lines = [(f"-- {rule}", *value_lines(opening_findings(results))) for rule, results in scenarios.items()]
+    lines = [
+        (f"-- {rule}", *value_lines(opening_findings(results)))
+        for rule, results in scenarios.items()
+    ]
     assert_golden("opening_findings", chain(*lines))

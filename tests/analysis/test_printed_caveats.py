@@ -15,7 +15,9 @@ from hpccoll.store.result_files import ResultFiles
 
 TABLE = (OUTPUTS / "nccl_all_reduce.txt").read_text()
 JSON = json.loads((OUTPUTS / "nccl_all_gather.json").read_text())
-OSU, OSU_FULL = ((OUTPUTS / f"osu_{name}.txt").read_text() for name in ("allreduce", "allreduce_full"))
+OSU, OSU_FULL = (
+    (OUTPUTS / f"osu_{name}.txt").read_text() for name in ("allreduce", "allreduce_full")
+)
 GIB = 1 << 30
 
 
@@ -24,12 +26,20 @@ def rows_of(directory, text, name="nccl"):
     given = given_for(name)
     output = read(directory, text, ranks=given.ranks, nodes=given.nodes)
     path = directory / "out.txt"
-    return to_results(ResultFiles(raw_results=[raw_results({path: output}, path)])).rows, [*notes(path, output)]
+    return to_results(ResultFiles(raw_results=[raw_results({path: output}, path)])).rows, [
+        *notes(path, output)
+    ]
 
 
 def json_with(args=(), env=(), results=None, **config):
-    content = {**JSON, "config": {**JSON["config"], "iterations": 20, **config}, "args": [*JSON["args"], *args]}
-    return json.dumps({**content, "env": [*JSON["env"], *env], "results": results or JSON["results"]})
+    content = {
+        **JSON,
+        "config": {**JSON["config"], "iterations": 20, **config},
+        "args": [*JSON["args"], *args],
+    }
+    return json.dumps(
+        {**content, "env": [*JSON["env"], *env], "results": results or JSON["results"]}
+    )
 
 
 def caveats(directory, text, name="nccl", *, alike=False):
@@ -41,10 +51,13 @@ def caveats(directory, text, name="nccl", *, alike=False):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("", "", []), (r"warmup iters: \d+", "warmup iters: 0", ["-w 0"]), ("validation: 1", "validation: 0", []),
-        (" iters: 20", " iters: 1", ["single operation"]), (" iters: 20 agg iters: 1", " iters: 1 agg iters: 20", []),
+        ("", "", []),
+        (r"warmup iters: \d+", "warmup iters: 0", ["-w 0"]),
+        ("validation: 1", "validation: 0", []),
+        (" iters: 20", " iters: 1", ["single operation"]),
+        (" iters: 20 agg iters: 1", " iters: 1 agg iters: 20", []),
     ],
-)  # fmt: skip
+)
 def test_a_header_says_how_reliable_its_results_are(old, new, said, tmp_path):
     text = re.sub(old, new, TABLE) if old else TABLE
     rows, notes_of = rows_of(tmp_path, text)
@@ -62,10 +75,17 @@ def test_data_that_nobody_checked_is_noted_and_judged(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [({}, ""), ({"warmup_iters": 0}, "-w 0"), ({"iterations": 1}, "single operation"), ({"args": ["-a", "2"]}, "-a 2"),
-     ({"args": ["-a", "0"]}, "-a 0"), ({"args": ["-D", "1"]}, "device_implementation=1"), ({"graph": 5}, "graph=1"),
-     ({"args": ["-a", "3"]}, "average=3")],
-)  # fmt: skip
+    [
+        ({}, ""),
+        ({"warmup_iters": 0}, "-w 0"),
+        ({"iterations": 1}, "single operation"),
+        ({"args": ["-a", "2"]}, "-a 2"),
+        ({"args": ["-a", "0"]}, "-a 0"),
+        ({"args": ["-D", "1"]}, "device_implementation=1"),
+        ({"graph": 5}, "graph=1"),
+        ({"args": ["-a", "3"]}, "average=3"),
+    ],
+)
 def test_options_of_the_json_that_change_small_sizes_are_caveats(content, said, tmp_path):
     found = caveats(tmp_path, json_with(**content))
     assert (said in " ".join(found), bool(found)) == (True, bool(said))
@@ -89,7 +109,9 @@ def test_a_mean_over_ranks_stands_for_the_slowest_only_where_that_is_printed_and
 def test_the_variables_of_the_json_say_which_algorithm_was_requested_and_secrets_stay_out(tmp_path):
     path = tmp_path / "out.json"
     path.write_text(json_with(env=["NCCL_ALGO=Ring", "NCCL_NVLS_ENABLE=0", "NCCL_API_KEY=x"]))
-    results = to_results(ResultFiles(raw_results=[raw_results({path: read_output(path, SuppliedMetadata())}, path)]))
+    results = to_results(
+        ResultFiles(raw_results=[raw_results({path: read_output(path, SuppliedMetadata())}, path)])
+    )
     assert {row.requested for row in results.rows} == {"ring"}
     assert results.runs[0].provenance["variables"] == {"NCCL_ALGO": "Ring", "NCCL_NVLS_ENABLE": "0"}
 

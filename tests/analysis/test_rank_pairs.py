@@ -23,7 +23,13 @@ def make_pair(make_row):
     """A row of a ping-pong between two ranks of four; anything else may be changed."""
 
     def make(first, second, algorithm="ping_pong", **changes):
-        usual = {"collective": "send_recv", "op": None, "ranks": 4, "root": first, "params": {"peer": second}}
+        usual = {
+            "collective": "send_recv",
+            "op": None,
+            "ranks": 4,
+            "root": first,
+            "params": {"peer": second},
+        }
         return make_row(algorithm, **(usual | changes))
 
     return make
@@ -35,7 +41,12 @@ def pairs(make_pair, make_run, of_rows):
     shape = {"nodes": 2, "ranks_per_node": 2}
     rows = [
         make_pair(
-            *two, name, nbytes=nbytes, seconds=us * slower * scale * 1e-6, busbw_Bps=2 * nbytes / us * 1e6, **shape
+            *two,
+            name,
+            nbytes=nbytes,
+            seconds=us * slower * scale * 1e-6,
+            busbw_Bps=2 * nbytes / us * 1e6,
+            **shape,
         )
         for two, us in US.items()
         for name, slower in (("ping_pong", 1), ("native", 1.5))
@@ -47,7 +58,9 @@ def pairs(make_pair, make_run, of_rows):
 def test_a_line_is_the_median_pair_with_the_range_of_all(pairs):
     (group,) = chart_groups(pairs, recommend(pairs))
     (data,) = BY_NAME["time"].specification(group)["datasets"].values()
-    ours = {d["series"]: d for d in data if d["size"] == "8 B" and d["series"].startswith("ping_pong")}
+    ours = {
+        d["series"]: d for d in data if d["size"] == "8 B" and d["series"].startswith("ping_pong")
+    }
     between = ours["ping_pong between nodes"]
     assert (between["value"], between["low"], between["high"]) == pytest.approx((6e-6, 5e-6, 9e-6))
     assert between["pair"] == "rank 0 on alpha and rank 3 on beta"
@@ -60,7 +73,11 @@ def test_each_rule_of_the_findings_on_pairs_shows_in_its_rows(pairs, make_pair, 
     wide = {"ci_low_s": 4e-6, "ci_high_s": 8e-6, "nbytes": 8, "nodes": 2, "ranks_per_node": 2}
     noisy = [make_pair(0, second, seconds=us * 1e-6, **wide) for second, us in ((2, 5), (3, 6))]
     again = make_run(run_id="run-2", created="2026-02-01T00:00:00Z")
-    repeated = make_pair(0, 1), make_pair(0, 1, seconds=3e-5, run_id="run-2"), make_pair(0, 2, seconds=5e-5)
+    repeated = (
+        make_pair(0, 1),
+        make_pair(0, 1, seconds=3e-5, run_id="run-2"),
+        make_pair(0, 2, seconds=5e-5),
+    )
     kind = "pairs"
     assert_findings("pair_findings", {
         "the median and the slow pairs of each series": (f"{kind} highest_busbw", pairs),
@@ -74,7 +91,10 @@ def test_each_rule_of_the_findings_on_pairs_shows_in_its_rows(pairs, make_pair, 
 def test_many_pairs_have_one_answer_and_no_advice_for_each(pairs, make_pair, of_rows):
     assert recommend(pairs) == ()
     found = foremost_pair_findings(pairs)["send_recv"]
-    assert [each.values["series"] for each in found] == ["native between nodes", "native on one node"]
+    assert [each.values["series"] for each in found] == [
+        "native between nodes",
+        "native on one node",
+    ]
     lines = conclusion_lines(pairs, Answers(()))
     assert [each.text in line for each, line in zip(found, lines, strict=True)] == [True, True]
     of_one = of_rows(make_pair(0, 1), make_pair(0, 1, "native"), make_pair(0, 1, nbytes=4096))
@@ -82,18 +102,28 @@ def test_many_pairs_have_one_answer_and_no_advice_for_each(pairs, make_pair, of_
     assert foremost_pair_findings(of_one) == {}
 
 
-@given(st.dictionaries(st.tuples(st.sampled_from([*US]), st.sampled_from(["ping_pong", "native"])),
-                       st.sampled_from([8, 4096]), min_size=1))  # fmt: skip
+@given(
+    st.dictionaries(
+        st.tuples(st.sampled_from([*US]), st.sampled_from(["ping_pong", "native"])),
+        st.sampled_from([8, 4096]),
+        min_size=1,
+    )
+)
 @example({((0, 1), "native"): 8, ((0, 2), "native"): 8})
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_pairs_have_an_answer_of_their_own_unless_their_tier_has_a_finding(make_pair, of_rows, measured):
+def test_pairs_have_an_answer_of_their_own_unless_their_tier_has_a_finding(
+    make_pair, of_rows, measured
+):
     shape = {"nodes": 2, "ranks_per_node": 2}
-    several = [make_pair(*two, name, nbytes=nbytes, **shape) for (two, name), nbytes in measured.items()]
+    several = [
+        make_pair(*two, name, nbytes=nbytes, **shape) for (two, name), nbytes in measured.items()
+    ]
     rows = of_rows(*several)
     answered = {each.values["tier"] for each in foremost_pair_findings(rows).get("send_recv", ())}
     alone = {rank_pair(row) for row in several if tier_label(row) not in answered}
     assert sorted(
-        tuple(dict(each.setting.arguments)[of] for of in ("root", "peer")) for each in recommend(rows)
+        tuple(dict(each.setting.arguments)[of] for of in ("root", "peer"))
+        for each in recommend(rows)
     ) == sorted(alone)
 
 

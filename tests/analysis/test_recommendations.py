@@ -21,12 +21,16 @@ ONE_BUFFER = {"collective": "broadcast", "op": None, "root": 0}
 def both(out_of_place, in_place, **more):
     """Return results of both placements, each by one launch."""
     each = enumerate((out_of_place, in_place), 1)
-    return merged_results(*(measured_results(curves, number=n, in_place=n == 2, **more) for n, curves in each))
+    return merged_results(
+        *(measured_results(curves, number=n, in_place=n == 2, **more) for n, curves in each)
+    )
 
 
 def placements(factor):
     """Return results in which native takes 1.5 times as long as a ring out of place, and ``factor`` times in place."""
-    return both({"ring": LATE, "native": SLOWER}, {"ring": LATE, "native": times(factor)}, spread=0.1)
+    return both(
+        {"ring": LATE, "native": SLOWER}, {"ring": LATE, "native": times(factor)}, spread=0.1
+    )
 
 
 def of_one_size(native, *drift):
@@ -64,7 +68,9 @@ def test_each_rule_of_recommendations_shows_in_its_times():
                 gain = each.evidence.gain
                 ends = gain and [end and f"{end:.3f}" for end in (gain.factor, gain.low, gain.high)]
                 verdicts = (f"{of.verdict} {of.lead and f'{of.lead:.2f}'}" for of in each.verdicts)
-                lines.append(f"in_place {found.setting.in_place}, {each.choice.label} {each.sizes.label}")
+                lines.append(
+                    f"in_place {found.setting.in_place}, {each.choice.label} {each.sizes.label}"
+                )
                 lines.append(f"  {each.strength}, gain {ends}")
                 lines.append(f"  {'; '.join(verdicts)}")
     assert_golden("recommendations", lines)

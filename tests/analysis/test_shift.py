@@ -19,7 +19,10 @@ def runs(generator, cases, rounds, *, sigma=0.02, shift=0.0, spread=0.0):
     levels = np.exp(generator.uniform(-10, 0, cases))
     cases = list(zip(levels, sigmas, strict=True))
     return [
-        [list(level * np.exp(each * generator.standard_normal(rounds) + move)) for level, each in cases]
+        [
+            list(level * np.exp(each * generator.standard_normal(rounds) + move))
+            for level, each in cases
+        ]
         for move in (0.0, shift)
     ]
 
@@ -54,7 +57,9 @@ def test_intervals_cover_the_truth_as_often_as_they_say(rounds, spread):
 
 @given(st.lists(st.floats(1e-9, 1), min_size=1, max_size=30))
 def test_adjusted_p_values_are_those_of_scipy(p_values):
-    assert benjamini_hochberg(np.array(p_values)) == pytest.approx(stats.false_discovery_control(p_values))
+    assert benjamini_hochberg(np.array(p_values)) == pytest.approx(
+        stats.false_discovery_control(p_values)
+    )
 
 
 def test_so_many_rounds_decide_as_the_shift_says():
@@ -76,7 +81,9 @@ def times_of_runs(generator, runs, common, own):
     return 1e-6 * np.exp(of_run[None, :] + own * generator.standard_normal((40, runs)))
 
 
-@pytest.mark.parametrize("sizes", [[], [8 << number // 4 for number in range(40)], [*range(40)]], ids=len)
+@pytest.mark.parametrize(
+    "sizes", [[], [8 << number // 4 for number in range(40)], [*range(40)]], ids=len
+)
 @pytest.mark.parametrize("runs", [3, 8])
 @pytest.mark.parametrize(("common", "own"), [(0.0, 0.02), (0.04, 0.01)])
 def test_a_further_run_is_within_the_bounds_as_often_as_they_say(runs, common, own, sizes):
@@ -119,8 +126,14 @@ def test_a_size_that_was_measured_in_calm_moments_has_the_bounds_of_sizes_that_t
     assert reach[sizes >= 4096].max() < 1.1
 
 
-@given(st.lists(st.lists(st.floats(1e-7, 1.0), min_size=3, max_size=3), min_size=1, max_size=6), st.floats(0.1, 10.0))
+@given(
+    st.lists(st.lists(st.floats(1e-7, 1.0), min_size=3, max_size=3), min_size=1, max_size=6),
+    st.floats(0.1, 10.0),
+)
 def test_the_spread_does_not_depend_on_the_unit_of_time(times, unit):
-    one, other = RunSpread.of(times), RunSpread.of([[unit * each for each in case] for case in times])
+    one, other = (
+        RunSpread.of(times),
+        RunSpread.of([[unit * each for each in case] for case in times]),
+    )
     assert other.variance == pytest.approx(one.variance, rel=1e-6, abs=1e-12)
     assert other.middle == pytest.approx(one.middle + math.log(unit), abs=1e-9)

@@ -16,14 +16,26 @@ def explained(is_slow, nodes, per_node=1, *, factor=1.8, racks=(), half=0.03):
     points = [
         SeriesPoint(
             make_row(
-                "ping_pong", ranks, seconds=1e-5 * (factor if is_slow(*pair) else 1), half_interval=half, op=None,
-                collective="send_recv", root=pair[0], params={"peer": pair[1]}, nodes=nodes, ranks_per_node=per_node,
+                "ping_pong",
+                ranks,
+                seconds=1e-5 * (factor if is_slow(*pair) else 1),
+                half_interval=half,
+                op=None,
+                collective="send_recv",
+                root=pair[0],
+                params={"peer": pair[1]},
+                nodes=nodes,
+                ranks_per_node=per_node,
             ),
-            "ping_pong", "here", tuple(f"n{number}" for number in range(nodes)), Wire(), racks=racks,
+            "ping_pong",
+            "here",
+            tuple(f"n{number}" for number in range(nodes)),
+            Wire(),
+            racks=racks,
         )
         for pair in combinations(range(ranks), 2)
         if nodes == 1 or pair[0] // per_node != pair[1] // per_node
-    ]  # fmt: skip
+    ]
     found = slow_pairs(points)
     return found and (found.count, found.explanation, found.names)
 
@@ -51,7 +63,10 @@ SCATTERED = among((0, 1), (2, 3), (4, 5), (6, 7))
         (explained(one_of(3), 8), (7, "members", (("n3",),))),
         (explained(one_of(2), 3), (2, "members", (("n2",),))),
         (explained(one_of(2, 10), 12), (21, "members", (("n2", "n10"),))),
-        (explained(lambda *pair: pair != (3, 4) and one_of(3)(*pair), 8), (6, "members", (("n3",),))),
+        (
+            explained(lambda *pair: pair != (3, 4) and one_of(3)(*pair), 8),
+            (6, "members", (("n3",),)),
+        ),
         (explained(between(2), 4), (4, "groups", (("n0", "n1"), ("n2", "n3")))),
         (explained(between(2), 4, racks=(0, 0, 1, 1)), (4, "racks", (("n0", "n1"), ("n2", "n3")))),
         (explained(between(2), 4, racks=(0, 0, 0, 1)), (4, "groups", (("n0", "n1"), ("n2", "n3")))),
@@ -63,11 +78,22 @@ SCATTERED = among((0, 1), (2, 3), (4, 5), (6, 7))
         (explained(between(2), 1, 4), (4, "groups", (("rank 0", "rank 1"), ("rank 2", "rank 3")))),
     ],
     ids=[
-        "no host", "a host", "of three hosts one", "two hosts", "a host but for one pair", "two groups", "two racks",
-        "groups that are not the racks", "a link", "nothing", "a host with two ranks", "one of its ranks",
-        "a rank of one host", "two groups of ranks",
+        "no host",
+        "a host",
+        "of three hosts one",
+        "two hosts",
+        "a host but for one pair",
+        "two groups",
+        "two racks",
+        "groups that are not the racks",
+        "a link",
+        "nothing",
+        "a host with two ranks",
+        "one of its ranks",
+        "a rank of one host",
+        "two groups of ranks",
     ],
-)  # fmt: skip
+)
 def test_each_explanation_is_found(found, expected):
     assert found == expected
 

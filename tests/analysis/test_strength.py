@@ -30,9 +30,14 @@ def gains(draw):
 def evidences(draw):
     compared = draw(st.integers(0, 9))
     return Evidence(
-        compared=compared, clear=draw(st.integers(0, compared)), rounds=draw(st.integers(0, 9)), gain=draw(gains()),
-        has_intervals=draw(st.booleans()), oversubscribed=draw(st.booleans()), busy=draw(st.booleans()),
-    )  # fmt: skip
+        compared=compared,
+        clear=draw(st.integers(0, compared)),
+        rounds=draw(st.integers(0, 9)),
+        gain=draw(gains()),
+        has_intervals=draw(st.booleans()),
+        oversubscribed=draw(st.booleans()),
+        busy=draw(st.booleans()),
+    )
 
 
 @given(evidences())
@@ -46,7 +51,9 @@ def test_more_clear_sizes_and_more_rounds_never_weaken(evidence):
 def test_noise_never_strengthens(evidence, spread):
     noisy = evidence
     if evidence.gain and evidence.gain.low:
-        gain = replace(evidence.gain, low=evidence.gain.low / spread, high=evidence.gain.high * spread)
+        gain = replace(
+            evidence.gain, low=evidence.gain.low / spread, high=evidence.gain.high * spread
+        )
         noisy = replace(evidence, gain=gain)
     for worse in (noisy, replace(noisy, busy=True), replace(noisy, oversubscribed=True)):
         assert rank(worse) <= rank(evidence)
@@ -58,8 +65,19 @@ def test_what_evidence_lacks_belongs_to_the_next_strength_and_is_nothing_if_it_i
     assert {*evidence.missing} <= {*requirements(evidence.next_strength)}
 
 
-@example([{("a", number): 2.0 if number == disturbed else 1.0 for number in (1, 2, 3)} for disturbed in (1, 2, 3)])
-@given(st.lists(st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), FACTORS), min_size=1, max_size=4))
+@example(
+    [
+        {("a", number): 2.0 if number == disturbed else 1.0 for number in (1, 2, 3)}
+        for disturbed in (1, 2, 3)
+    ]
+)
+@given(
+    st.lists(
+        st.dictionaries(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), FACTORS),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_the_factor_of_a_gain_lies_between_its_ends(sizes):
     gain = Gain.of([(median_ratio(ratios.values() or [2]), ratios.items()) for ratios in sizes])
     several = len({key for ratios in sizes for key in ratios}) > 1
@@ -69,7 +87,10 @@ def test_the_factor_of_a_gain_lies_between_its_ends(sizes):
 
 def test_the_ends_of_a_gain_are_its_rounds_and_sizes_that_a_round_lacks_do_not_count():
     rounds = [("a", number) for number in (1, 2, 3)]
-    small, large = dict(zip(rounds, (1.1, 1.2, 1.3), strict=True)), dict(zip(rounds, (4.0, 4.4, 4.2), strict=True))
+    small, large = (
+        dict(zip(rounds, (1.1, 1.2, 1.3), strict=True)),
+        dict(zip(rounds, (4.0, 4.4, 4.2), strict=True)),
+    )
     for of_large in (large, {rounds[2]: 4.2}):
         of_sizes = small, of_large
         gain = Gain.of([(median_ratio(ratios.values()), ratios.items()) for ratios in of_sizes])
@@ -101,7 +122,7 @@ def test_the_ends_of_a_gain_are_its_rounds_and_sizes_that_a_round_lacks_do_not_c
         ({"compared": 0, "clear": 0}, "none"),
         ({"has_intervals": False}, "none"),
     ],
-)  # fmt: skip
+)
 def test_the_strength_of_evidence(change, strength):
     assert replace(SURE, **change).strength == strength
 
@@ -121,7 +142,9 @@ BUSY = {"provenance": {KEY: [{"host": "n0", "other_cores": 1.25, "stolen": 0.0, 
     [((1, 1, 1), {}, "strong"), ((1, 1), {}, "weak"), ((1, 1, 1), BUSY, "fair")],
 )
 def test_rounds_and_load_of_results_decide(drift, about, strength):
-    results = measured_results({"ring": FAST, "native": SLOW}, drift=drift, spread=0.01, about=about)
+    results = measured_results(
+        {"ring": FAST, "native": SLOW}, drift=drift, spread=0.01, about=about
+    )
     (found,) = recommend(results)
     assert [(each.choice.algorithm, each.strength) for each in found.ranges] == [("ring", strength)]
     assert {of.strength for of in ranges_by_setting([found]).values()} == {strength}
@@ -129,7 +152,9 @@ def test_rounds_and_load_of_results_decide(drift, about, strength):
 
 def test_ranks_without_cores_are_weak_evidence():
     results = measured_results({"ring": FAST, "native": SLOW}, drift=(1, 1, 1), spread=0.01)
-    crowded = replace(results, rows=tuple(replace(row, oversubscribed=True) for row in results.rows))
+    crowded = replace(
+        results, rows=tuple(replace(row, oversubscribed=True) for row in results.rows)
+    )
     assert [of.strength for found in recommend(crowded) for of in found.ranges] == ["weak"]
 
 
@@ -140,7 +165,9 @@ def test_every_run_that_measured_a_compared_round_may_have_been_busy(algorithm, 
     (last,) = results.runs
     resumed = ("first", last.run_id, last.run_id)
     rows = tuple(replace(row, round_run_ids=resumed) for row in results.rows)
-    (found,) = recommend(replace(results, rows=rows, runs=(replace(last, run_id=busy, **BUSY), last)))
+    (found,) = recommend(
+        replace(results, rows=rows, runs=(replace(last, run_id=busy, **BUSY), last))
+    )
     of = found.auto.evidence if found.auto and algorithm == "auto" else found.ranges[0].evidence
     assert of.strength == strength
 
@@ -151,5 +178,7 @@ def test_a_size_at_which_another_choice_is_clearly_faster_is_not_clear():
     (found,) = recommend(measured_results(curves, drift=(1, 1, 1), spread=0.001))
     (of_range,) = found.ranges
     verdicts = [(each.verdict, each.is_clear, each.beats_native) for each in of_range.verdicts]
-    assert verdicts == [("behind" if size == SIZES[1] else "clear", size != SIZES[1], True) for size in SIZES]
+    assert verdicts == [
+        ("behind" if size == SIZES[1] else "clear", size != SIZES[1], True) for size in SIZES
+    ]
     assert of_range.strength == "fair"

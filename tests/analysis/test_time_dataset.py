@@ -50,10 +50,14 @@ def interrupted_jobs(draw):
     ends = sorted(draw(st.lists(st.integers(1, len(planned)), min_size=1, max_size=4)))
     raw, samples, begin = RawResults(path=Path("here.h5"), job=JOB), {}, 0
     for launch, end in enumerate(ends, 1):
-        hosts = tuple(replace(place, host=f"host{launch}") for place in raw_examples.attempt().places)
+        hosts = tuple(
+            replace(place, host=f"host{launch}") for place in raw_examples.attempt().places
+        )
         raw.attempts.append((raw_examples.attempt(launch, places=hosts), []))
         for case, number in planned[begin:end]:
-            values = draw(st.lists(st.tuples(offsets, offsets, offsets, offsets), min_size=1, max_size=9))
+            values = draw(
+                st.lists(st.tuples(offsets, offsets, offsets, offsets), min_size=1, max_size=9)
+            )
             start, durations = np.array(values, np.int64).reshape(-1, 2, 2).swapaxes(0, 1)
             start += draw(st.integers(0, 2**62))
             end_ns = start + durations
@@ -80,9 +84,15 @@ def test_every_sample_of_every_launch_is_there_and_exact(tmp_path_factory, job):
             assert np.isnan(one.start_ns[n:]).all()
             if n:
                 start, end = (
-                    one[name][:n].values.astype(np.int64) + one.zero_ns.values for name in ("start_ns", "end_ns")
+                    one[name][:n].values.astype(np.int64) + one.zero_ns.values
+                    for name in ("start_ns", "end_ns")
                 )
-                found[one.case_id.item(), number] = one.run_id.item(), one.host.values[0], start, end
+                found[one.case_id.item(), number] = (
+                    one.run_id.item(),
+                    one.host.values[0],
+                    start,
+                    end,
+                )
     assert raw_examples.comparable(found) == raw_examples.comparable(samples)
     assert (medians(times) == results.rows.median_s).all()
     by_span = hpccoll.open(path, rule="span")
@@ -92,7 +102,10 @@ def test_every_sample_of_every_launch_is_there_and_exact(tmp_path_factory, job):
 
 def several_jobs(directory):
     """Write a job of 2 ranks and one of 4, which has a case of the first; one case is skipped."""
-    two, four = (raw_examples.job(*CASES[:2], name=f"mpi.p{p}", ranks=p, effort=Effort(rounds=2)) for p in (2, 4))
+    two, four = (
+        raw_examples.job(*CASES[:2], name=f"mpi.p{p}", ranks=p, effort=Effort(rounds=2))
+        for p in (2, 4)
+    )
     on_four = {"times": raw_examples.times(3, 4, events=True), "cpu_s": np.zeros(4)}
     outcomes = {
         2: [raw_examples.round_outcome(1, CASES[0], 4), raw_examples.skipped(CASES[1])],
@@ -128,10 +141,16 @@ def test_variables_have_units_and_meanings_and_fit_into_a_file(tmp_path):
     several_jobs(tmp_path)
     times = hpccoll.open(tmp_path).times()
     assert all(variable.attrs["long_name"] for name, variable in times.data_vars.items())
-    assert {str(name): variable.attrs.get("units") for name, variable in times.data_vars.items()} == {
-        "time_s": "s", "slowest_rank": None, "mean_ns": "ns",
-        **dict.fromkeys(("min_ns", "median_ns", "max_ns", "span_ns", "start_ns", "end_ns", "device_ns"), "ns"),
-    }  # fmt: skip
+    assert {
+        str(name): variable.attrs.get("units") for name, variable in times.data_vars.items()
+    } == {
+        "time_s": "s",
+        "slowest_rank": None,
+        "mean_ns": "ns",
+        **dict.fromkeys(
+            ("min_ns", "median_ns", "max_ns", "span_ns", "start_ns", "end_ns", "device_ns"), "ns"
+        ),
+    }
     assert times.bytes.attrs["units"] == "B"
     times.to_netcdf(tmp_path / "times.nc", engine="h5netcdf")
     with xarray.open_dataset(tmp_path / "times.nc", engine="h5netcdf") as read:
@@ -169,7 +188,10 @@ def test_times_stay_those_of_the_rows_while_the_job_goes_on(tmp_path):
     journal.record(raw_examples.round_outcome(2, CASES[0], 9))
     assert results.times().identical(before)
     journal.begin(raw_examples.attempt(2))
-    for number, case in [(3, CASES[0]), *((number, case) for case in CASES[1:] for number in (1, 2, 3))]:
+    for number, case in [
+        (3, CASES[0]),
+        *((number, case) for case in CASES[1:] for number in (1, 2, 3)),
+    ]:
         journal.record(raw_examples.round_outcome(number, case))
     hdf5.write_raw_file(journal.raw, path)
     journal.close(remove=True)
@@ -182,7 +204,9 @@ def test_a_file_that_was_replaced_or_removed_is_refused(tmp_path):
     raw = raw_examples.raw(raw_examples.outcome())
     hdf5.write_raw_file(raw, path)
     results = hpccoll.open(path)
-    hdf5.write_raw_file(replace(raw, attempts=[(raw_examples.attempt(2), raw.attempts[0][1])]), path)
+    hdf5.write_raw_file(
+        replace(raw, attempts=[(raw_examples.attempt(2), raw.attempts[0][1])]), path
+    )
     with pytest.raises(BadInputError, match="changed since"):
         results.times()
     path.unlink()
@@ -201,6 +225,9 @@ def test_the_parts_of_a_training_step_are_times_too_and_other_cases_have_none(tm
     times, collectives = opened.times(), [*opened.rows.collective]
     parts = times.isel(case=collectives.index("training_step"))
     assert ((parts.event_ns + parts.zero_ns).to_numpy()[0] == step.times.event_ns).all()
-    assert [part["label"] for part in json.loads(parts.program.item())[0][:2]] == ["bucket 1", "bucket 2"]
+    assert [part["label"] for part in json.loads(parts.program.item())[0][:2]] == [
+        "bucket 1",
+        "bucket 2",
+    ]
     assert times.event_ns.isel(case=collectives.index("all_reduce")).isnull().all()
     assert "event_ns" not in opened.times(opened.rows[opened.rows.collective == "all_reduce"])

@@ -18,7 +18,20 @@ pytestmark = pytest.mark.mpi
 def table(tmp_path_factory):
     """The file of a table that ranks measured, with a choice of ours above 1 KiB: times decide nothing here."""
     place = tmp_path_factory.mktemp("tuned")
-    arguments = ["run", *SHORT, "-a", "ring,native,null", "-b", "64", "-e", "4K", "-f", "8", "--out", "a.h5"]
+    arguments = [
+        "run",
+        *SHORT,
+        "-a",
+        "ring,native,null",
+        "-b",
+        "64",
+        "-e",
+        "4K",
+        "-f",
+        "8",
+        "--out",
+        "a.h5",
+    ]
     result = spawn(*arguments, cwd=place, launcher=["mpiexec", "-n", "2"])
     assert result.code == 0, result.err
     result = spawn("tune", "a.h5", "--out", "t.json", cwd=place)
@@ -39,18 +52,36 @@ def table(tmp_path_factory):
 
 def test_the_choice_of_a_table_runs_and_the_row_of_auto_names_it(table, tmp_path):
     out = tmp_path / "b.h5"
-    arguments = ["run", *SHORT, "-a", "auto,star", "-b", "512", "-e", "4K", "-f", "8", "--table", table, "--out", out]
+    arguments = [
+        "run",
+        *SHORT,
+        "-a",
+        "auto,star",
+        "-b",
+        "512",
+        "-e",
+        "4K",
+        "-f",
+        "8",
+        "--table",
+        table,
+        "--out",
+        out,
+    ]
     result = spawn(*arguments, launcher=["mpiexec", "-n", "2"])
     assert result.code == 0, result.err
     rows = {row.requested_bytes: row for row in read_results([out]).rows if row.algorithm == "auto"}
     assert {size: (row.executed, row.status, row.wrong) for size, row in rows.items()} == {
-        512: ("native", "ok", 0), 4096: ("ring", "ok", 0)
-    }  # fmt: skip
+        512: ("native", "ok", 0),
+        4096: ("ring", "ok", 0),
+    }
     assert "native by the table of " in rows[512].evidence
     assert rows[4096].evidence.startswith("ring channels=2 by the table of ")
     assert "from 1 KiB to 4 KiB; hpccoll ran its schedule (channels=2" in rows[4096].evidence
     ((_, outcomes),) = read_raw_file(out).attempts
-    assert {o.case.bytes: o.params.get("channels") for o in outcomes if o.case.algorithm == "auto"} == {
+    assert {
+        o.case.bytes: o.params.get("channels") for o in outcomes if o.case.algorithm == "auto"
+    } == {
         512: None,
         4096: 2,
     }
@@ -62,7 +93,9 @@ def test_the_choice_of_a_table_runs_and_the_row_of_auto_names_it(table, tmp_path
 
 def test_if_no_case_of_auto_can_run_it_takes_one_line(table):
     arguments = ["run", *SHORT, "-a", "auto", "-e", "64"]
-    assert spawn(*arguments, "--table", table).is_bad_input(" can run here", "1 rank on 1 node", "the table has")
+    assert spawn(*arguments, "--table", table).is_bad_input(
+        " can run here", "1 rank on 1 node", "the table has"
+    )
     assert spawn(*arguments).is_bad_input("--table", "hpccoll tune")
 
 
@@ -78,16 +111,40 @@ def test_without_intervals_one_line_says_why_there_is_no_choice(tmp_path):
         tmp_path / "page",
         "cannot be told without 95 % intervals (6 iterations in a round)",
     )
-    arguments = ["-n", "5", "-a", "ring,native", "--in-place", "-b", "64", "-e", "512", "-f", "8", "--rounds", "1"]
+    arguments = [
+        "-n",
+        "5",
+        "-a",
+        "ring,native",
+        "--in-place",
+        "-b",
+        "64",
+        "-e",
+        "512",
+        "-f",
+        "8",
+        "--rounds",
+        "1",
+    ]
     run = spawn("run", *arguments, "--out", out, launcher=["mpiexec", "-n", "2"])
-    report, tune = invoke("report", out, "--out", page), invoke("tune", out, "--out", tmp_path / "t.json")
+    report, tune = (
+        invoke("report", out, "--out", page),
+        invoke("tune", out, "--out", tmp_path / "t.json"),
+    )
     assert (report.code in (0, 3), tune.code) == (True, 0)
     for printed in (run.out, report.out):
         assert [why in line for line in printed.splitlines() if "cannot be told" in line] == [True]
     for printed in (run.out, report.out, tune.out):
         assert not re.search(r"\buse\b|[*]$", printed, re.MULTILINE)
-    assert re.search(r"weak: in (\d) of \1 range", tune.out + tune.err)  # noise decides how many the table has
-    text = re.sub("<[^>]+>", "", (page / "index.html").read_text()).replace("\N{NO-BREAK SPACE}", " ")
+    # noise decides how many the table has
+    assert re.search(r"weak: in (\d) of \1 range", tune.out + tune.err)
+    text = re.sub("<[^>]+>", "", (page / "index.html").read_text()).replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
     assert (why in text, ">use " in (page / "index.html").read_text()) == (True, False)
-    ranges = [each for entry in load_table(tmp_path / "t.json", "table")["entries"] for each in entry["ranges"]]
+    ranges = [
+        each
+        for entry in load_table(tmp_path / "t.json", "table")["entries"]
+        for each in entry["ranges"]
+    ]
     assert {each["strength"] for each in ranges} == {"none"}

@@ -27,7 +27,8 @@ from hpccoll.store.rows import Gap
 from hpccoll.store.statistics import RoundStatistics
 
 SIZES = [KIB << 2 * i for i in range(8)]
-EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)  # they cross at 112.5 KB
+# they cross at 112.5 KB
+EARLY, LATE = linear_curve(1e-5, 1e-9, SIZES), linear_curve(1e-4, 2e-10, SIZES)
 
 
 SLOW, FAST = {size: 9 * seconds for size, seconds in EARLY.items()}, dict.fromkeys(SIZES, 1e-9)
@@ -82,7 +83,9 @@ def test_each_rule_of_tables_and_their_warnings_shows_in_its_times():
 
 def test_without_a_complete_and_correct_result_of_several_ranks_there_is_no_table():
     both = measured_results({"ring": LATE})
-    alone = replace(both, rows=tuple(replace(row, ranks=1, nodes=1, ranks_per_node=1) for row in both.rows))
+    alone = replace(
+        both, rows=tuple(replace(row, ranks=1, nodes=1, ranks_per_node=1) for row in both.rows)
+    )
     with pytest.raises(BadInputError, match=r"PATHS: one rank exchanges nothing.*mpiexec -n 2"):
         build_table(alone)
     with pytest.raises(BadInputError, match=r"PATHS: no complete and correct result .*: 1 ok"):
@@ -91,14 +94,20 @@ def test_without_a_complete_and_correct_result_of_several_ranks_there_is_no_tabl
 
 def of_rounds(seconds, *drift):
     """Return the rounds of a choice in one launch: ``seconds`` times the drift of each."""
-    return {("sum", "run-1", number): RoundStatistics(seconds * each, None) for number, each in enumerate(drift)}
+    return {
+        ("sum", "run-1", number): RoundStatistics(seconds * each, None)
+        for number, each in enumerate(drift)
+    }
 
 
 def test_a_choice_without_a_slow_round_is_not_faster_for_it():
     slow = ChoiceTime(5.0, 0.0, of_rounds(1.0, 1, 5, 5))
     quick = ChoiceTime(1.1, 0.0, of_rounds(1.1, 1))
     ring, star = Choice("ring", "mpi"), Choice("star", "mpi")
-    assert comparable_seconds({ring: slow, star: quick}) == {ring: pytest.approx(1.0), star: pytest.approx(1.1)}
+    assert comparable_seconds({ring: slow, star: quick}) == {
+        ring: pytest.approx(1.0),
+        star: pytest.approx(1.1),
+    }
 
 
 SLOW_FIRST = (5, 1, 2)
@@ -115,19 +124,22 @@ def test_rounds_of_different_launches_are_not_paired():
     ring, star = measured_results({"ring": {KIB: 1.0}}, drift=SLOW_FIRST), {"star": {KIB: 1.0}}
     together = measured_results({"ring": {KIB: 1.0}, **star}, drift=SLOW_FIRST)
     assert noise_of_ratio(together) == 0
-    assert noise_of_ratio(merged_results(ring, measured_results(star, number=2, drift=SLOW_FIRST))) > 1, (
-        "that both begin slowly is chance"
-    )
+    assert (
+        noise_of_ratio(merged_results(ring, measured_results(star, number=2, drift=SLOW_FIRST))) > 1
+    ), "that both begin slowly is chance"
 
 
 @given(
     st.lists(st.lists(st.floats(1e-6, 1e-2), min_size=5, max_size=5), min_size=1, max_size=4),
     st.floats(0, 0.5),
 )
-def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_every_cut(times, spread):
+def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_every_cut(
+    times, spread
+):
     names = ["ring", "star", "rabenseifner", "native"][: len(times)]
     results = measured_results(
-        {n: dict(zip(SIZES, t, strict=False)) for n, t in zip(names, times, strict=True)}, spread=spread
+        {n: dict(zip(SIZES, t, strict=False)) for n, t in zip(names, times, strict=True)},
+        spread=spread,
     )
     (of,) = measured_settings(results).values()
     cut = choose_ranges(of).ranges
@@ -150,7 +162,13 @@ def test_ranges_are_all_sizes_once_and_cost_no_more_than_any_single_choice_or_ev
 def test_a_size_at_which_no_choice_of_both_placements_was_measured_has_no_ratio_to_native():
     both = {"star": {KIB: 1.0}, "native": {KIB: 2.0}}
     placements = [
-        next(iter(measured_settings(measured_results(both | {other: {KIB: 3.0, 4 * KIB: 3.0}})).values()))
+        next(
+            iter(
+                measured_settings(
+                    measured_results(both | {other: {KIB: 3.0, 4 * KIB: 3.0}})
+                ).values()
+            )
+        )
         for other in ("ring", "swing")
     ]
     with np.errstate(all="raise"):
@@ -160,7 +178,9 @@ def test_a_size_at_which_no_choice_of_both_placements_was_measured_has_no_ratio_
 
 
 def test_several_runs_are_one_number_and_their_spread_is_noise():
-    twice = merged_results(measured_results({"ring": {8: 1.0}}), measured_results({"ring": {8: 4.0}}, number=2))
+    twice = merged_results(
+        measured_results({"ring": {8: 1.0}}), measured_results({"ring": {8: 4.0}}, number=2)
+    )
     ((found,),) = (list(m.curves.values()) for m in measured_settings(twice).values())
     assert found[8].seconds == pytest.approx(2.0)
     assert found[8].noise == pytest.approx(0.75)
@@ -168,10 +188,18 @@ def test_several_runs_are_one_number_and_their_spread_is_noise():
 
 
 def test_a_table_survives_its_json_and_names_its_runs():
-    made = measured_table({"recursive_doubling": EARLY, "ring channels=4": LATE, "native": LATE}, spread=0.1)
+    made = measured_table(
+        {"recursive_doubling": EARLY, "ring channels=4": LATE, "native": LATE}, spread=0.1
+    )
     assert TuneTable.from_json(made.to_json()) == made
     assert made.to_json()["runs"][0] == {
-        "run_id": "run-1", "job": "mpi.p2", "created": "2026-01-05T10:00:00+00:00", "kind": "measured",
-        "machine": "2 nodes", "hosts": ["n0", "n1"], "mpi": "MPICH 5", "path": "here.h5",
-    }  # fmt: skip
+        "run_id": "run-1",
+        "job": "mpi.p2",
+        "created": "2026-01-05T10:00:00+00:00",
+        "kind": "measured",
+        "machine": "2 nodes",
+        "hosts": ["n0", "n1"],
+        "mpi": "MPICH 5",
+        "path": "here.h5",
+    }
     assert str(MIN_CUT_PRICE) in made.rule

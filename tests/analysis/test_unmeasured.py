@@ -18,19 +18,37 @@ def on(*ranks, crowded=(), **more):
     several = [measured_results(BOTH, number=number, **more) for number in ranks]
     return merged_results(
         *(
-            replace(results, rows=tuple(
-                replace(row, ranks=number, nodes=1, ranks_per_node=number, oversubscribed=number in crowded)
-                for row in results.rows
-            ))
+            replace(
+                results,
+                rows=tuple(
+                    replace(
+                        row,
+                        ranks=number,
+                        nodes=1,
+                        ranks_per_node=number,
+                        oversubscribed=number in crowded,
+                    )
+                    for row in results.rows
+                ),
+            )
             for number, results in zip(ranks, several, strict=True)
         )
-    )  # fmt: skip
+    )
 
 
 def test_sizes_beyond_the_ends_ranks_types_and_a_placement_are_not_measured():
     found = unmeasured(on(2, 3, 4, crowded=(3, 4)), "all_reduce")
-    assert (found.sizes, found.shapes, found.crowded) == ((KIB, 4 * MIB), ((1, 2),), ((1, 3), (1, 4)))
-    assert (found.dtypes, found.ops, found.placement, found.native) == (("float32",), ("sum",), "in place", False)
+    assert (found.sizes, found.shapes, found.crowded) == (
+        (KIB, 4 * MIB),
+        ((1, 2),),
+        ((1, 3), (1, 4)),
+    )
+    assert (found.dtypes, found.ops, found.placement, found.native) == (
+        ("float32",),
+        ("sum",),
+        "in place",
+        False,
+    )
 
 
 def test_a_collective_with_nothing_but_null_has_no_answer_that_could_lack_something():
@@ -45,7 +63,10 @@ def test_native_is_missing_only_where_no_row_has_it():
 
 def test_a_barrier_lacks_no_size_type_or_placement():
     results = measured_results(
-        {"dissemination": {1: 1e-5}, "native": {1: 2e-5}}, collective="barrier", op=None, in_place=True
+        {"dissemination": {1: 1e-5}, "native": {1: 2e-5}},
+        collective="barrier",
+        op=None,
+        in_place=True,
     )
     found = unmeasured(results, "barrier")
     assert (found.sizes, found.dtypes, found.ops, found.placement) == ((), (), (), None)
@@ -54,10 +75,14 @@ def test_a_barrier_lacks_no_size_type_or_placement():
 def test_what_holds_for_some_collectives_only_names_them():
     gathers = measured_results({"bruck": {KIB: 1e-5}}, collective="all_gather", op=None, number=9)
     several = replace(
-        merged_results(on(2), gathers), missing=(Gap(case="all_gather.x", job="j", status="failed", reason=""),)
+        merged_results(on(2), gathers),
+        missing=(Gap(case="all_gather.x", job="j", status="failed", reason=""),),
     )
     words = not_measured(several, ["all_reduce", "all_gather"])
-    assert "sizes below 1 KiB or above 4 MiB (all_reduce); sizes other than 1 KiB (all_gather)" in words
+    assert (
+        "sizes below 1 KiB or above 4 MiB (all_reduce); sizes other than 1 KiB (all_gather)"
+        in words
+    )
     assert "; the library's own call (all_gather); " in words
     assert "; types other than float32; reductions other than sum; calls in place; " in words
     assert "1 planned case (failed)" in words
@@ -73,15 +98,28 @@ def test_if_no_rank_had_a_core_of_its_own_these_are_not_measured():
 @pytest.mark.parametrize(
     ("shapes", "words"),
     [
-        ({(1, 2): 0, (1, 3): 1, (1, 4): 1}, "more than 2 ranks with a core each (3 and 4 ranks shared cores)"),
+        (
+            {(1, 2): 0, (1, 3): 1, (1, 4): 1},
+            "more than 2 ranks with a core each (3 and 4 ranks shared cores)",
+        ),
         ({(2, 2): 0, (4, 4): 1}, "more than 2 nodes with a core each (4 nodes shared cores)"),
-        ({(2, 2): 0, (2, 8): 1}, "more than 2 nodes with a core each (8 ranks on 2 nodes shared cores)"),
-        ({(1, 2): 0, (2, 8): 1}, "more than 2 ranks with a core each (8 ranks on 2 nodes shared cores)"),
-        ({(1, 2): 0, (2, 4): 0, (2, 8): 1, (2, 16): 1},
-         ("shapes other than 2 ranks on 1 node and 4 ranks on 2 nodes with a core each "
-          "(8 ranks on 2 nodes and 16 ranks on 2 nodes shared cores)")),
+        (
+            {(2, 2): 0, (2, 8): 1},
+            "more than 2 nodes with a core each (8 ranks on 2 nodes shared cores)",
+        ),
+        (
+            {(1, 2): 0, (2, 8): 1},
+            "more than 2 ranks with a core each (8 ranks on 2 nodes shared cores)",
+        ),
+        (
+            {(1, 2): 0, (2, 4): 0, (2, 8): 1, (2, 16): 1},
+            (
+                "shapes other than 2 ranks on 1 node and 4 ranks on 2 nodes with a core each "
+                "(8 ranks on 2 nodes and 16 ranks on 2 nodes shared cores)"
+            ),
+        ),
     ],
-)  # fmt: skip
+)
 def test_shapes_that_were_measured_without_a_core_for_each_rank_are_named(shapes, words):
     each = (
         (measured_results(BOTH, number=number), shape, bool(crowded))
@@ -89,13 +127,22 @@ def test_shapes_that_were_measured_without_a_core_for_each_rank_are_named(shapes
     )
     results = merged_results(
         *(
-            replace(of, rows=tuple(
-                replace(row, nodes=nodes, ranks=ranks, ranks_per_node=ranks // nodes, oversubscribed=crowded)
-                for row in of.rows
-            ))
+            replace(
+                of,
+                rows=tuple(
+                    replace(
+                        row,
+                        nodes=nodes,
+                        ranks=ranks,
+                        ranks_per_node=ranks // nodes,
+                        oversubscribed=crowded,
+                    )
+                    for row in of.rows
+                ),
+            )
             for of, (nodes, ranks), crowded in each
         )
-    )  # fmt: skip
+    )
     assert f"; {words}; " in not_measured(results, ["all_reduce"])
 
 

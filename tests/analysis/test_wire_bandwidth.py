@@ -41,10 +41,14 @@ def test_headers_are_those_of_full_frames_and_an_acknowledgement_for_every_other
     assert add_headers(1448 * 2, 1500) == 2 * 1514 + 66
 
 
-@pytest.mark.parametrize(("seen", "kept"), [(12_100_000, 0.975), (9_829_694, 0.792), (12_700_000, 1.023), (None, None)])
+@pytest.mark.parametrize(
+    ("seen", "kept"), [(12_100_000, 0.975), (9_829_694, 0.792), (12_700_000, 1.023), (None, None)]
+)
 def test_a_wire_that_does_not_keep_its_rate_has_no_per_cent(make_bed_run, row, seen, kept):
     wire = Wire.of(make_bed_run(wire_Bps=seen))
-    assert wire == Wire("100 Mbit/s", 9000, rate_ratio=wire.rate_ratio, line_rate=max(12_500_000, seen or 0))
+    assert wire == Wire(
+        "100 Mbit/s", 9000, rate_ratio=wire.rate_ratio, line_rate=max(12_500_000, seen or 0)
+    )
     assert wire.rate_ratio == (kept and pytest.approx(kept, abs=1e-3))
     assert wire_share(row, wire) is None
 
@@ -57,10 +61,19 @@ def test_racks_that_share_an_uplink_say_its_rate_and_have_no_per_cent(make_bed_r
 
 def test_a_real_machine_has_no_per_cent_and_the_mtu_that_all_its_ports_have(make_run, row):
     port = {"name": "eth0", "kind": "netdev", "mtu": 1500}
-    infiniband = {"name": "mlx5_0/1", "kind": "infiniband", "link_layer": "InfiniBand", "rate": "400 Gb/sec"}
+    infiniband = {
+        "name": "mlx5_0/1",
+        "kind": "infiniband",
+        "link_layer": "InfiniBand",
+        "rate": "400 Gb/sec",
+    }
 
     def wire(*ports):
-        return Wire.of(make_run(provenance={"testbed": None, "ports": [{"hosts": ["a"], "ports": list(ports)}]}))
+        return Wire.of(
+            make_run(
+                provenance={"testbed": None, "ports": [{"hosts": ["a"], "ports": list(ports)}]}
+            )
+        )
 
     assert wire(port) == Wire(mtu=1500)
     assert wire(port, port | {"mtu": 9000}) == wire(infiniband) == wire(port, infiniband) == Wire()
@@ -75,12 +88,25 @@ def test_a_per_cent_is_of_sizes_from_which_on_the_calibration_holds(row):
 
 def test_on_rails_the_per_cent_is_of_those_that_were_used(make_bed_run, row):
     rails = Wire.of(make_bed_run(rails=2))
-    even, uneven, one = {"eth0": 50.0, "rail2": 50.0}, {"eth0": 90.0, "rail2": 10.0}, {"eth0": 99.0, "rail2": 1.0}
-    assert wire_share(replace(row, port_sent=even), rails) == wire_share(replace(row, port_sent=uneven), rails) == 0.25
+    even, uneven, one = (
+        {"eth0": 50.0, "rail2": 50.0},
+        {"eth0": 90.0, "rail2": 10.0},
+        {"eth0": 99.0, "rail2": 1.0},
+    )
+    assert (
+        wire_share(replace(row, port_sent=even), rails)
+        == wire_share(replace(row, port_sent=uneven), rails)
+        == 0.25
+    )
     assert wire_share(replace(row, port_sent=one), rails) == 0.5
-    assert wire_share(replace(row, port_sent={}), rails) is None  # a file of an earlier version does not tell
-    assert wire_share(replace(row, port_sent=even, bytes=(2 << 20) - 4), rails) is None  # a part of it is on each
-    assert list(ports_used(replace(row, port_sent=uneven)).items()) == [("eth0", 0.9), ("rail2", 0.1)]
+    # a file of an earlier version does not tell
+    assert wire_share(replace(row, port_sent={}), rails) is None
+    # a part of it is on each
+    assert wire_share(replace(row, port_sent=even, bytes=(2 << 20) - 4), rails) is None
+    assert list(ports_used(replace(row, port_sent=uneven)).items()) == [
+        ("eth0", 0.9),
+        ("rail2", 0.1),
+    ]
     assert wire_words(replace(row, port_sent=even), rails) == ("2 wires", "2 calibrated wires")
     one_wire = "wire", "the calibrated wire"
     assert wire_words(row, CALIBRATED) == wire_words(replace(row, port_sent=one), rails) == one_wire

@@ -5,10 +5,10 @@ By hand, as root, on a machine where nothing else runs; a sweep of four hosts ta
     python tests/benchmarks/accept_gate.py --keep DIR            # 5 sweeps for the reference, 20 healthy ones, 10 slow
     python tests/benchmarks/accept_gate.py --keep DIR --read     # nothing is measured
 
-Each sweep is a line in ``DIR/sweeps.jsonl`` when it has ended, and a raw file beside it. A call that was killed
-continues there. A slow sweep has one host, which is drawn, whose wire has 80 % of its rate: the gate must fail at sizes
-for which the wire sets the time, and not at 8 bytes. Of 20 healthy sweeps at most one may fail. It ends with 1 where
-what is asked is missed.
+Each sweep is a line in ``DIR/sweeps.jsonl`` when it has ended, and a raw file beside it. A call
+that was killed continues there. A slow sweep has one host, which is drawn, whose wire has 80 % of
+its rate: the gate must fail at sizes for which the wire sets the time, and not at 8 bytes. Of 20
+healthy sweeps at most one may fail. It ends with 1 where what is asked is missed.
 """
 
 import argparse
@@ -77,7 +77,19 @@ class Sweep(NamedTuple):
         if self.host:
             setting.call("fault", f"n{self.host}", "--rate", f"{LEFT * setting.rate:g}mbit")
         hosts, begun = str(setting.hosts), time.monotonic()
-        launch = "srun", "-N", hosts, "-n", hosts, "--mpi=pmi2", "hpccoll", "run", *RUN.split(), "--out", str(raw)
+        launch = (
+            "srun",
+            "-N",
+            hosts,
+            "-n",
+            hosts,
+            "--mpi=pmi2",
+            "hpccoll",
+            "run",
+            *RUN.split(),
+            "--out",
+            str(raw),
+        )
         code = setting.call("run", *launch, check=False)
         return {**self._asdict(), "code": code, "seconds": time.monotonic() - begun}
 
@@ -86,7 +98,9 @@ def sweeps_of(asked: argparse.Namespace) -> list[Sweep]:
     """Return all sweeps: those of the reference, then the others as drawn, so that whatever drifts meets all."""
     rng = np.random.default_rng(asked.seed)
     others = [Sweep(HEALTHY, number, 0) for number in range(asked.healthy)]
-    others += [Sweep(SLOW, number, int(rng.integers(asked.hosts)) + 1) for number in range(asked.slow)]
+    others += [
+        Sweep(SLOW, number, int(rng.integers(asked.hosts)) + 1) for number in range(asked.slow)
+    ]
     return [
         *(Sweep(REFERENCE, number, 0) for number in range(asked.reference)),
         *(others[place] for place in rng.permutation(len(others))),
@@ -95,9 +109,15 @@ def sweeps_of(asked: argparse.Namespace) -> list[Sweep]:
 
 def measured(keep: Path, sweeps: Sequence[Sweep]) -> list[Sweep]:
     """Return the sweeps that have ended; what a killed call has left of a line does not count."""
-    lines = (keep / "sweeps.jsonl").read_text().splitlines(keepends=True) if (keep / "sweeps.jsonl").exists() else []
+    lines = (
+        (keep / "sweeps.jsonl").read_text().splitlines(keepends=True)
+        if (keep / "sweeps.jsonl").exists()
+        else []
+    )
     records = [json.loads(line) for line in lines if line.endswith("\n")]
-    ended = {Sweep(*(record[name] for name in Sweep._fields)) for record in records if not record["code"]}
+    ended = {
+        Sweep(*(record[name] for name in Sweep._fields)) for record in records if not record["code"]
+    }
     return [sweep for sweep in sweeps if sweep in ended]
 
 
@@ -116,7 +136,9 @@ def measure(setting: Setting, sweeps: Sequence[Sweep], keep: Path) -> None:
             record = sweep.measure(setting, sweep.raw(keep))
             with file.open("a") as lines:
                 print(json.dumps(record), file=lines)
-            print(f"{sweep.raw(keep).stem}: {record['seconds']:.0f} s; {left} left", file=sys.stderr)
+            print(
+                f"{sweep.raw(keep).stem}: {record['seconds']:.0f} s; {left} left", file=sys.stderr
+            )
     finally:
         setting.call("down", check=False)
 
@@ -148,34 +170,62 @@ class Gate(NamedTuple):
 def print_gates(gates: Sequence[Gate]) -> bool:
     """Print what the gate says of all sweeps, and return whether it is what is asked."""
     between = f"between {format_size(SMALLEST)} and {format_size(LARGE)}:"
-    head = ("sweep", "slow host", "rows:", "judged:", f"fails from {format_size(LARGE)}:", between, "at 8 B:")
+    head = (
+        "sweep",
+        "slow host",
+        "rows:",
+        "judged:",
+        f"fails from {format_size(LARGE)}:",
+        between,
+        "at 8 B:",
+    )
     rows = []
     for gate in gates:
         counts = Counter(each.acceptance for each in gate.judged)
-        fails = gate.fails(LARGE, sys.maxsize), gate.fails(SMALLEST + 1, LARGE - 1), gate.fails(SMALLEST, SMALLEST)
+        fails = (
+            gate.fails(LARGE, sys.maxsize),
+            gate.fails(SMALLEST + 1, LARGE - 1),
+            gate.fails(SMALLEST, SMALLEST),
+        )
         host = f"n{gate.sweep.host}" if gate.sweep.host else ""
         decided = counts[Acceptance.PASS] + counts[Acceptance.FAIL]
-        rows.append([f"{gate.sweep.kind} {gate.sweep.number}", host, len(gate.judged), decided, *fails])
+        rows.append(
+            [f"{gate.sweep.kind} {gate.sweep.number}", host, len(gate.judged), decided, *fails]
+        )
     print_table(head, rows)
-    slow, healthy = ([gate for gate in gates if gate.sweep.kind == kind] for kind in (SLOW, HEALTHY))
+    slow, healthy = (
+        [gate for gate in gates if gate.sweep.kind == kind] for kind in (SLOW, HEALTHY)
+    )
     right, alarms = sum(gate.is_right for gate in slow), sum(not gate.is_right for gate in healthy)
     what = f"slow sweeps that fail from {format_size(LARGE)} on and not at {format_size(SMALLEST)}"
     most = MOST_ALARMS * len(healthy)
-    return all([
-        verdict(what, f"{right} of {len(slow)}", right == len(slow)),
-        verdict(f"healthy sweeps that fail: at most {most:g} of {len(healthy)}", str(alarms), alarms <= most),
-    ])  # fmt: skip
+    return all(
+        [
+            verdict(what, f"{right} of {len(slow)}", right == len(slow)),
+            verdict(
+                f"healthy sweeps that fail: at most {most:g} of {len(healthy)}",
+                str(alarms),
+                alarms <= most,
+            ),
+        ]
+    )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, default=4, help="hosts of the testbed [4]")
-    parser.add_argument("--rate", type=float, default=100, help="rate of their wires in Mbit/s [100]")
+    parser.add_argument(
+        "--rate", type=float, default=100, help="rate of their wires in Mbit/s [100]"
+    )
     parser.add_argument("--reference", type=int, default=5, help="sweeps of the reference [5]")
-    parser.add_argument("--healthy", type=int, default=20, help="further sweeps of the healthy testbed [20]")
+    parser.add_argument(
+        "--healthy", type=int, default=20, help="further sweeps of the healthy testbed [20]"
+    )
     parser.add_argument("--slow", type=int, default=10, help="sweeps with a slow host [10]")
     parser.add_argument("--seed", type=int, default=44, help="of all that is drawn [44]")
-    parser.add_argument("--keep", type=Path, required=True, help="directory of the records and raw files")
+    parser.add_argument(
+        "--keep", type=Path, required=True, help="directory of the records and raw files"
+    )
     parser.add_argument("--read", action="store_true", help="measure nothing")
     parser.add_argument("--name", default="accept", help="name of the testbed [accept]")
     asked = parser.parse_args()
@@ -187,9 +237,13 @@ def main() -> int:
     ended = measured(keep, sweeps)
     of_reference = [sweep for sweep in ended if sweep.kind == REFERENCE]
     reference = make_reference([read_results([sweep.raw(keep)]) for sweep in of_reference])
-    print(f"## {setting.hosts} hosts, wires of {setting.rate:g} Mbit/s: a reference of {len(of_reference)} sweeps\n")
+    print(
+        f"## {setting.hosts} hosts, wires of {setting.rate:g} Mbit/s: a reference of {len(of_reference)} sweeps\n"
+    )
     print(f"`srun -N {setting.hosts} hpccoll run {RUN}`: {len(reference.cases)} cases.\n")
-    return 0 if print_gates([Gate.of(s, keep, reference) for s in ended if s.kind != REFERENCE]) else 1
+    return (
+        0 if print_gates([Gate.of(s, keep, reference) for s in ended if s.kind != REFERENCE]) else 1
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Do our numbers agree with C's: `hpccoll run` next to the plain C programs of c/, launch by launch.
 
-``bench.py agree`` runs this. In each round every program is launched once for each thread level, in a random order, so
-that what changes on the machine from minute to minute changes for all of them. A ratio is that of two medians of the
-same round, and a table shows the median of these ratios. Where placements are not compared one by one, the faster of
-in place and out of place counts, round by round.
+``bench.py agree`` runs this. In each round every program is launched once for each thread level, in
+a random order, so that what changes on the machine from minute to minute changes for all of them. A
+ratio is that of two medians of the same round, and a table shows the median of these ratios. Where
+placements are not compared one by one, the faster of in place and out of place counts, round by
+round.
 """
 
 import json
@@ -43,9 +44,11 @@ SIZES = (8, *(4**k for k in range(2, 13)))  # to 16 MiB
 FEW_SIZES = (8, 64 * KIB)
 RING_SIZES = tuple(4**k for k in range(5, 14))  # 1 KiB to 64 MiB
 
-EFFORT = Effort(warmup=5, min_iterations=10, max_iterations=10_000, seconds=0.1, precision=1e-6, rounds=1)
-"""The effort for a case in a round, ours and C's (whose warm-up and most iterations are constants of loop.h). No median
-becomes so precise: the time decides."""
+EFFORT = Effort(
+    warmup=5, min_iterations=10, max_iterations=10_000, seconds=0.1, precision=1e-6, rounds=1
+)
+"""The effort for a case in a round, ours and C's (whose warm-up and most iterations are constants
+of loop.h). No median becomes so precise: the time decides."""
 
 SHARE, SECONDS = 0.15, 0.3e-6
 """How far ours may be from C's: so much of it, or so many seconds, or C's own spread, whichever is most."""
@@ -56,25 +59,37 @@ def cases(collective: str, way: Way, sizes: Iterable[int]) -> tuple[Case, ...]:
     family = COLLECTIVES[collective]
     return tuple(
         Case(
-            collective=collective, algorithm=way.algorithm, transport=way.transport, bytes=nbytes, in_place=in_place,
-            op="sum" if family.has_op else None, root=0 if family.rooted else None,
+            collective=collective,
+            algorithm=way.algorithm,
+            transport=way.transport,
+            bytes=nbytes,
+            in_place=in_place,
+            op="sum" if family.has_op else None,
+            root=0 if family.rooted else None,
         )
-        for nbytes in sizes for in_place in distinct_placements(collective, way.algorithm, (False, True))
-    )  # fmt: skip
+        for nbytes in sizes
+        for in_place in distinct_placements(collective, way.algorithm, (False, True))
+    )
 
 
 NATIVE_CASES = (
     *cases("all_reduce", NATIVELY, SIZES),
-    *(case for name in ("broadcast", "all_gather", "all_to_all") for case in cases(name, NATIVELY, FEW_SIZES)),
+    *(
+        case
+        for name in ("broadcast", "all_gather", "all_to_all")
+        for case in cases(name, NATIVELY, FEW_SIZES)
+    ),
     *cases("barrier", NATIVELY, FEW_SIZES[:1]),  # it has one size
 )
 DOUBLING, PIPELINED = Way("recursive_doubling"), Way("ring")
 SHARED = tuple(Way(name, "shm") for name in ("direct", "ring", "recursive_doubling"))
 RING_CASES = cases("all_reduce", PIPELINED, RING_SIZES)
 OUR_CASES = (
-    *NATIVE_CASES, *RING_CASES, *cases("all_reduce", DOUBLING, (8, KIB)),
+    *NATIVE_CASES,
+    *RING_CASES,
+    *cases("all_reduce", DOUBLING, (8, KIB)),
     *(case for way in SHARED for case in cases("all_reduce", way, (KIB, 64 * KIB))),
-)  # fmt: skip
+)
 C_CASES = {LOOP: NATIVE_CASES, RING: RING_CASES}
 
 
@@ -115,7 +130,8 @@ class Launch(NamedTuple):
     """What was measured in one launch of a program."""
 
     library: str  # the version of the MPI library
-    seconds: Mapping[str, tuple[float, float]]  # the median and the skew (see loop.h) by the id of a case
+    # the median and the skew (see loop.h) by the id of a case
+    seconds: Mapping[str, tuple[float, float]]
     executors: frozenset[str] = frozenset()  # of hpccoll
 
 
@@ -129,15 +145,21 @@ class Found:
         self.launches.setdefault((program, level), []).append(launch)
         libraries = {launch.library for launches in self.launches.values() for launch in launches}
         if len(libraries) > 1:
-            raise SystemExit(f"MPI library: {' and '.join(sorted(libraries))}; valid: the same for all programs")
+            raise SystemExit(
+                f"MPI library: {' and '.join(sorted(libraries))}; valid: the same for all programs"
+            )
 
     def times(self, program: str, level: str, of: Sequence[Case], *, skew: bool = False) -> Times:
         """Return the time, or the skew, of the fastest of these cases in each round."""
-        return tuple(min(at.seconds[case.id][skew] for case in of) for at in self.launches[program, level])
+        return tuple(
+            min(at.seconds[case.id][skew] for case in of) for at in self.launches[program, level]
+        )
 
     def best(self, program: str, level: str, ways: Sequence[Way], nbytes: int) -> tuple[Way, Times]:
         """Return the fastest way of an all-reduce, and its times."""
-        times = [(way, self.times(program, level, cases("all_reduce", way, (nbytes,)))) for way in ways]
+        times = [
+            (way, self.times(program, level, cases("all_reduce", way, (nbytes,)))) for way in ways
+        ]
         return min(times, key=lambda pair: median(pair[1]))
 
 
@@ -155,11 +177,24 @@ def compile_programs(into: Path) -> dict[str, Path] | str:
 
 def launch_c(name: str, program: Path, level: str, order: random.Random) -> Launch:
     """Measure the cases of a C program in one launch."""
-    named = {f"{case.collective}/{'in' if case.in_place else 'out'}/{case.bytes}": case.id for case in C_CASES[name]}
+    named = {
+        f"{case.collective}/{'in' if case.in_place else 'out'}/{case.bytes}": case.id
+        for case in C_CASES[name]
+    }
     words = order.sample([*named], len(named))
-    command = [*mpiexec(RANKS), str(program), level, str(EFFORT.seconds), str(EFFORT.min_iterations), *words]
+    command = [
+        *mpiexec(RANKS),
+        str(program),
+        level,
+        str(EFFORT.seconds),
+        str(EFFORT.min_iterations),
+        *words,
+    ]
     first, *lines = map(json.loads, output(command).splitlines())
-    return Launch(version(first["library"]), {named[at["case"]]: (at["median_s"], at["skew_s"]) for at in lines})
+    return Launch(
+        version(first["library"]),
+        {named[at["case"]]: (at["median_s"], at["skew_s"]) for at in lines},
+    )
 
 
 def launch_ours(raw: Path, level: str, seed: int) -> Launch:
@@ -174,7 +209,9 @@ def launch_ours(raw: Path, level: str, seed: int) -> Launch:
         seconds[row.case_id] = row.median_s, row.skew_s
     mpi = results.runs[0].provenance["mpi"]
     if mpi["threads"] != level:
-        raise SystemExit(f"thread level of hpccoll run: {mpi['threads']}; valid: {level}, which the benchmark sets")
+        raise SystemExit(
+            f"thread level of hpccoll run: {mpi['threads']}; valid: {level}, which the benchmark sets"
+        )
     return Launch(version(mpi["version"]), seconds, frozenset(row.executor for row in results.rows))
 
 
@@ -191,10 +228,17 @@ def measure(programs: Mapping[str, Path], rounds: int, keep: Path) -> Found:
             for name in order.sample([OURS, *programs], 1 + len(programs)):
                 raw = keep / f"agree-{level}-{number}.h5"
                 ours = name == OURS
-                launch = launch_ours(raw, level, number) if ours else launch_c(name, programs[name], level, order)
+                launch = (
+                    launch_ours(raw, level, number)
+                    if ours
+                    else launch_c(name, programs[name], level, order)
+                )
                 found.add(name, level, launch)
         print(f"agree: round {number} of {rounds}", file=sys.stderr, flush=True)
-    kept = {", ".join(key): [launch.seconds for launch in launches] for key, launches in found.launches.items()}
+    kept = {
+        ", ".join(key): [launch.seconds for launch in launches]
+        for key, launches in found.launches.items()
+    }
     (keep / "agree.json").write_text(json.dumps(kept, indent=1))
     return found
 
@@ -219,18 +263,42 @@ class Line(NamedTuple):
     verdict: str  # one of the words below
 
 
-REACHED, BY_SPREAD, BY_SKEW, MISSED, SHOWN = "reached", "by its spread", "faster, by its skew", "**missed**", "-"
-"""The verdicts. If only C's own spread lets a line through, the machine was too busy to tell. If ours is faster than it
-may be, but only by the larger skew with which ranks leave MPI_Barrier, which C's time includes, ours is not wrong."""
+REACHED, BY_SPREAD, BY_SKEW, MISSED, SHOWN = (
+    "reached",
+    "by its spread",
+    "faster, by its skew",
+    "**missed**",
+    "-",
+)
+"""The verdicts. If only C's own spread lets a line through, the machine was too busy to tell. If
+ours is faster than it may be, but only by the larger skew with which ranks leave MPI_Barrier, which
+C's time includes, ours is not wrong."""
 
 AGREEMENT = (
-    "collective", "size:", "placement", "C loop:", "its spread:", "its skew:", "hpccoll:", "its skew:",
-    "hpccoll / C:", "allowed:", "verdict",
-)  # fmt: skip
-COMPARISON = (
-    "thread level", "size:", "ours", "time:", "compared with", "time:", "ratio:", "at most:", "rounds within:",
+    "collective",
+    "size:",
+    "placement",
+    "C loop:",
+    "its spread:",
+    "its skew:",
+    "hpccoll:",
+    "its skew:",
+    "hpccoll / C:",
+    "allowed:",
     "verdict",
-)  # fmt: skip
+)
+COMPARISON = (
+    "thread level",
+    "size:",
+    "ours",
+    "time:",
+    "compared with",
+    "time:",
+    "ratio:",
+    "at most:",
+    "rounds within:",
+    "verdict",
+)
 
 
 def agreement(found: Found, level: str) -> Iterator[Line]:
@@ -244,18 +312,27 @@ def agreement(found: Found, level: str) -> Iterator[Line]:
         allowed = max(fixed, spread(loop))
         one_buffer = family.one_buffer or not family.out_of_place
         where = (
-            case.collective, "-" if family.token else format_size(case.bytes),
+            case.collective,
+            "-" if family.token else format_size(case.bytes),
             "one buffer" if one_buffer else "in place" if case.in_place else "out of place",
-        )  # fmt: skip
+        )
         cells = (
-            *where, shown(loop), f"{spread(loop):.2f}", shown(skew), shown(ours), shown(our_skew), f"{quotient:.2f}",
+            *where,
+            shown(loop),
+            f"{spread(loop):.2f}",
+            shown(skew),
+            shown(ours),
+            shown(our_skew),
+            f"{quotient:.2f}",
             f"{max(0, 1 - allowed):.2f} to {1 + allowed:.2f}",
-        )  # fmt: skip
+        )
         off, more_skew = abs(quotient - 1), (median(skew) - median(our_skew)) / median(loop)
         verdict = REACHED if off <= fixed else BY_SPREAD if off <= allowed else MISSED
         if verdict == MISSED and quotient < 1 and off <= fixed + more_skew:
             verdict = BY_SKEW
-        yield Line(" ".join(cell for cell in where if cell not in ("-", "one buffer")), cells, verdict)
+        yield Line(
+            " ".join(cell for cell in where if cell not in ("-", "one buffer")), cells, verdict
+        )
 
 
 def comparison(found: Found, bounds: Iterable[Bound]) -> Iterator[Line]:
@@ -263,9 +340,21 @@ def comparison(found: Found, bounds: Iterable[Bound]) -> Iterator[Line]:
     for bound in bounds:
         way, ours = found.best(OURS, bound.level, bound.ours, bound.nbytes)
         other_way, other = found.best(bound.program, bound.level, bound.other, bound.nbytes)
-        by_round, quotient, size = ratios(ours, other), ratio(ours, other), format_size(bound.nbytes)
+        by_round, quotient, size = (
+            ratios(ours, other),
+            ratio(ours, other),
+            format_size(bound.nbytes),
+        )
         prefix = "" if bound.program == OURS else "C "
-        cells = bound.level, size, way.name, shown(ours), prefix + other_way.name, shown(other), f"{quotient:.2f}"
+        cells = (
+            bound.level,
+            size,
+            way.name,
+            shown(ours),
+            prefix + other_way.name,
+            shown(other),
+            f"{quotient:.2f}",
+        )
         if bound.at_most is None:
             cells, verdict = (*cells, "-", "-"), SHOWN
         else:
@@ -280,8 +369,16 @@ def summary(lines: Sequence[Line]) -> str:
     count = Counter(line.verdict for line in lines)
     judged = len(lines) - count[SHOWN]
     words = f"{judged - count[MISSED] - count[BY_SKEW]} of {judged} reached"
-    words += f" ({count[BY_SPREAD]} of them only because C's own spread is larger)" if count[BY_SPREAD] else ""
-    words += f", {count[BY_SKEW]} faster than C by no more than its larger skew" if count[BY_SKEW] else ""
+    words += (
+        f" ({count[BY_SPREAD]} of them only because C's own spread is larger)"
+        if count[BY_SPREAD]
+        else ""
+    )
+    words += (
+        f", {count[BY_SKEW]} faster than C by no more than its larger skew"
+        if count[BY_SKEW]
+        else ""
+    )
     missed = ", ".join(line.name for line in lines if line.verdict == MISSED)
     return f"{words}; {MISSED}: {missed}" if missed else words
 
@@ -310,9 +407,17 @@ def run(rounds: int, keep: Path) -> bool:
         "waits in the operation, so that times include the skew.\n"
     )
     tables = [
-        (f"native by hpccoll and the C loop, thread level {level}", AGREEMENT, agreement(found, level), True)
+        (
+            f"native by hpccoll and the C loop, thread level {level}",
+            AGREEMENT,
+            agreement(found, level),
+            True,
+        )
         for level in LEVELS
-    ] + [(title, COMPARISON, comparison(found, bounds), bounds[0].program != OURS) for title, bounds in BOUNDS.items()]
+    ] + [
+        (title, COMPARISON, comparison(found, bounds), bounds[0].program != OURS)
+        for title, bounds in BOUNDS.items()
+    ]
     all_lines, ends = list[Line](), list[str]()
     for title, head, made, needs_c in tables:
         print(f"### {title}\n")

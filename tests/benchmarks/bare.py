@@ -1,6 +1,7 @@
 """A bare machine: what its Python lacks comes from wheels that were carried there, into a directory of its own.
 
-Nothing of hpccoll is imported until it is asked what is missing: what hpccoll itself needs may be among the wheels.
+Nothing of hpccoll is imported until it is asked what is missing: what hpccoll itself needs may be
+among the wheels.
 """
 
 import os
@@ -14,7 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-CARRY = "without a network carry wheels (pip download --no-deps -d wheels NAME) and say --wheels wheels"
+CARRY = (
+    "without a network carry wheels (pip download --no-deps -d wheels NAME) and say --wheels wheels"
+)
 
 
 def missing(needs: str, *, besides: Sequence[str] = ()) -> str | None:
@@ -40,12 +43,20 @@ def _gpu(transport: str = "staged") -> str | None:
 
     reason = missing_for_gpu(transport)
     driver = gpu_stack.gpu_driver()
-    fits = next((cuda for least, cuda in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
-    return f"{reason}; cupy-cuda{fits}x fits this driver" if reason and fits and "cupy" in reason else reason
+    fits = next(
+        (cuda for least, cuda in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None
+    )
+    return (
+        f"{reason}; cupy-cuda{fits}x fits this driver"
+        if reason and fits and "cupy" in reason
+        else reason
+    )
 
 
 def _mpi() -> str | None:
-    loads = subprocess.run([sys.executable, "-c", "import mpi4py.MPI"], capture_output=True, text=True, check=False)
+    loads = subprocess.run(
+        [sys.executable, "-c", "import mpi4py.MPI"], capture_output=True, text=True, check=False
+    )
     if not loads.returncode:
         return None
     why = (loads.stderr.strip().splitlines() or ["it died"])[-1]
@@ -64,9 +75,13 @@ def _not_installed(*names: str) -> str | None:
 
 
 _LACKS = {
-    "cuda": _gpu, "gpu": _gpu, "nccl": partial(_gpu, "nccl"), "mpi": _mpi, "ranks": _ranks,
+    "cuda": _gpu,
+    "gpu": _gpu,
+    "nccl": partial(_gpu, "nccl"),
+    "mpi": _mpi,
+    "ranks": _ranks,
     "tests": partial(_not_installed, "pytest", "hypothesis"),
-}  # fmt: skip
+}
 NEEDS = (*_LACKS,)
 """What parts need, each with those before it."""
 
@@ -77,13 +92,24 @@ def environment(wheels: Path | None) -> Mapping[str, str]:
     changed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if wheels:
         place = Path(tempfile.mkdtemp(prefix="hpccoll-gpu-"))
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--ignore-installed"]
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-index",
+            "--no-deps",
+            "--ignore-installed",
+        ]
         subprocess.run([*pip, "--prefix", place, *sorted(wheels.glob("*.whl"))], check=True)
         python += sorted(place.glob("**/*-packages"))  # Debian has a word of its own for it
         paths = [*place.glob("**/bin"), *paths]
         libraries = sorted(place.glob("**/lib/libmpi.so*"))
         # mpi4py would look below sys.prefix; of these it takes the first that is a library.
         changed |= {"MPI4PY_LIBMPI": os.pathsep.join(map(str, libraries))} if libraries else {}
-    before = {name: [os.environ[name]] if os.environ.get(name) else [] for name in ("PYTHONPATH", "PATH")}
+    before = {
+        name: [os.environ[name]] if os.environ.get(name) else [] for name in ("PYTHONPATH", "PATH")
+    }
     changed["PYTHONPATH"] = os.pathsep.join([*map(str, python), *before["PYTHONPATH"]])
     return {**os.environ, **changed, "PATH": os.pathsep.join([*map(str, paths), *before["PATH"]])}

@@ -8,10 +8,10 @@ By hand, on an idle machine; the testbed needs root:
     python tests/benchmarks/bench.py agree          # hpccoll next to plain C programs (agree.py), about 10 minutes
     python tests/benchmarks/bench.py --rounds 7 node > table.md
 
-Each setting is one launch of the rank program: all cases take turns in rounds, each round in an order of its own, so
-that a machine that others use as well slows all of them down. A ratio is that of two medians of the same round; what is
-printed of several is their median. Of every way the better of in place and not counts. It ends with 1 where a setting
-does not show what is asked of it.
+Each setting is one launch of the rank program: all cases take turns in rounds, each round in an
+order of its own, so that a machine that others use as well slows all of them down. A ratio is that
+of two medians of the same round; what is printed of several is their median. Of every way the
+better of in place and not counts. It ends with 1 where a setting does not show what is asked of it.
 """
 
 import json
@@ -53,16 +53,33 @@ def launcher(setting: Setting) -> Iterator[tuple[list[str], dict[str, Any]]]:
     if not setting.testbed:
         yield mpiexec(setting.each), {}
         return
-    subprocess.run([TESTBED, "up", "--name", NAME, *setting.testbed], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [TESTBED, "up", "--name", NAME, *setting.testbed], check=True, stdout=subprocess.DEVNULL
+    )
     try:
-        said = subprocess.run([TESTBED, "status", "--name", NAME, "--json"], check=True, capture_output=True)
+        said = subprocess.run(
+            [TESTBED, "status", "--name", NAME, "--json"], check=True, capture_output=True
+        )
         hosts = [f"n{number + 1}" for number in range(setting.nodes) for _ in range(setting.each)]
         hosts += [f"a{number + 1}" for number in range(setting.aggregators)]
         everywhere = ["-p", "all"] if setting.aggregators else []
-        yield [
-            str(TESTBED), "run", "--name", NAME, "srun", "--mpi=pmi2", *everywhere, "--exclusive",
-            "-n", str(len(hosts)), "--distribution=arbitrary", f"--nodelist={','.join(hosts)}",
-        ], json.loads(said.stdout)["marker"]  # fmt: skip
+        yield (
+            [
+                str(TESTBED),
+                "run",
+                "--name",
+                NAME,
+                "srun",
+                "--mpi=pmi2",
+                *everywhere,
+                "--exclusive",
+                "-n",
+                str(len(hosts)),
+                "--distribution=arbitrary",
+                f"--nodelist={','.join(hosts)}",
+            ],
+            json.loads(said.stdout)["marker"],
+        )
     finally:
         subprocess.run([TESTBED, "down", "--name", NAME], check=False, stdout=subprocess.DEVNULL)
 
@@ -70,13 +87,19 @@ def launcher(setting: Setting) -> Iterator[tuple[list[str], dict[str, Any]]]:
 def measure(setting: Setting, rounds: int, start: Sequence[str], raw: Path) -> None:
     """Run all cases of a setting in one launch."""
     job = Job(
-        name="bench", ranks=setting.nodes * setting.each, nodes=setting.nodes, aggregators=setting.aggregators,
+        name="bench",
+        ranks=setting.nodes * setting.each,
+        nodes=setting.nodes,
+        aggregators=setting.aggregators,
         effort=Effort(
-            warmup=1, min_iterations=setting.least,
-            seconds=setting.seconds, precision=0.01, rounds=rounds,
+            warmup=1,
+            min_iterations=setting.least,
+            seconds=setting.seconds,
+            precision=0.01,
+            rounds=rounds,
         ),
         cases=tuple(setting.cases()),
-    )  # fmt: skip
+    )
     run_job(job, start, raw)
 
 
@@ -84,7 +107,8 @@ def way_of(setting: Setting, of: Case | Row) -> Way:
     return next(
         way
         for way in setting.ways
-        if (way.algorithm, way.transport, dict(way.params)) == (of.algorithm, of.transport, dict(of.params))
+        if (way.algorithm, way.transport, dict(way.params))
+        == (of.algorithm, of.transport, dict(of.params))
         and way.mapping in (None, of.mapping)
     )
 
@@ -106,24 +130,42 @@ def bounds(setting: Setting, raw: Path, marker: Mapping[str, Any]) -> dict[tuple
     ((attempt, outcomes),) = hdf5.read_raw_file(raw).attempts
     by_id = {outcome.case.id: outcome for outcome in outcomes}
     return {
-        (way_of(setting, case).name, case.bytes): bound_s(case, attempt.layout, by_id[case.id].params, marker)
-        for case in setting.cases() if case.algorithm != NATIVE
-    }  # fmt: skip
+        (way_of(setting, case).name, case.bytes): bound_s(
+            case, attempt.layout, by_id[case.id].params, marker
+        )
+        for case in setting.cases()
+        if case.algorithm != NATIVE
+    }
 
 
 def rows_of(
-    setting: Setting, found: Mapping[tuple[str, int], Times], allowed: Mapping[tuple[str, int], float]
+    setting: Setting,
+    found: Mapping[tuple[str, int], Times],
+    allowed: Mapping[tuple[str, int], float],
 ) -> Iterator[tuple[str, ...]]:
     for size in setting.sizes:
-        native = fastest(mine for (name, nbytes), mine in found.items() if (name.split()[0], nbytes) == (NATIVE, size))
+        native = fastest(
+            mine
+            for (name, nbytes), mine in found.items()
+            if (name.split()[0], nbytes) == (NATIVE, size)
+        )
         for way in setting.ways:
             mine, bound = found[way.name, size], allowed.get((way.name, size))
             in_ms = [f"{1e3 * t:.4g}" for t in (*mine, median(mine))]
             wires = (f"{1e3 * bound:.4g}", f"{bound / median(mine):.1%}") if bound else ("-", "-")
-            yield format_size(size), way.name, " ".join(in_ms[:-1]), in_ms[-1], *wires, f"{ratio(native, mine):.2f}"
+            yield (
+                format_size(size),
+                way.name,
+                " ".join(in_ms[:-1]),
+                in_ms[-1],
+                *wires,
+                f"{ratio(native, mine):.2f}",
+            )
 
 
-def shown(ask: Ask, found: Mapping[tuple[str, int], Times], allowed: Mapping[tuple[str, int], float]) -> bool:
+def shown(
+    ask: Ask, found: Mapping[tuple[str, int], Times], allowed: Mapping[tuple[str, int], float]
+) -> bool:
     """Print whether what is asked was reached."""
     best = min(ask.ours, key=lambda name: median(found[name, ask.nbytes]))
     mine = found[best, ask.nbytes]
@@ -131,23 +173,37 @@ def shown(ask: Ask, found: Mapping[tuple[str, int], Times], allowed: Mapping[tup
         got, what = ratio((allowed[best, ask.nbytes],) * len(mine), mine), "of what the wires allow"
     else:
         got, what = ratio(found[ask.of, ask.nbytes], mine), f"times as fast as {ask.of}"
-    return verdict(format_size(ask.nbytes), f"{best} {got:.3f} {what}, asked {ask.at_least:.2f}", got >= ask.at_least)
+    return verdict(
+        format_size(ask.nbytes),
+        f"{best} {got:.3f} {what}, asked {ask.at_least:.2f}",
+        got >= ask.at_least,
+    )
 
 
 def run(name: str, rounds: int, keep: Path) -> bool:
     setting = SETTINGS[name]
     raw = keep / f"{name}.h5"
     load = os.getloadavg()[0]
-    print(f"{name}: {sum(1 for _ in setting.cases())} cases, {rounds} rounds...", file=sys.stderr, flush=True)
+    print(
+        f"{name}: {sum(1 for _ in setting.cases())} cases, {rounds} rounds...",
+        file=sys.stderr,
+        flush=True,
+    )
     with launcher(setting) as (start, marker):
         measure(setting, rounds, start, raw)
     results = read_results([raw])
-    ranks = f"{setting.nodes} x {setting.each}" + (f" + {setting.aggregators} aggregators" * bool(setting.aggregators))
+    ranks = f"{setting.nodes} x {setting.each}" + (
+        f" + {setting.aggregators} aggregators" * bool(setting.aggregators)
+    )
     print(f"## {name}: {ranks} ranks\n")
-    print(f"{results.runs[0].created}, {results.runs[0].machine}; load before it {load:.1f}; {results.runs[0].kind}.")
+    print(
+        f"{results.runs[0].created}, {results.runs[0].machine}; load before it {load:.1f}; {results.runs[0].kind}."
+    )
     if marker:
         uplink = marker.get("uplink_Bps")
-        carry = f"{marker['wire_Bps'] / 1e6:.2f} MB/s" + (f", uplinks {uplink / 1e6:.2f} MB/s" if uplink else "")
+        carry = f"{marker['wire_Bps'] / 1e6:.2f} MB/s" + (
+            f", uplinks {uplink / 1e6:.2f} MB/s" if uplink else ""
+        )
         print(f"`testbed up {' '.join(setting.testbed)}`: wires calibrated at {carry}.")
     print()
     found, allowed = times(setting, results.rows), bounds(setting, raw, marker)
@@ -166,9 +222,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         keep = asked.keep or Path(scratch)
         keep.mkdir(parents=True, exist_ok=True)
-        programs = {AGREE: partial(agree.run, asked.rounds or 7), LIBRARIES: partial(libraries.run, asked.rounds or 7)}
+        programs = {
+            AGREE: partial(agree.run, asked.rounds or 7),
+            LIBRARIES: partial(libraries.run, asked.rounds or 7),
+        }
         settings = {name: partial(run, name, asked.rounds or 5) for name in SETTINGS}
-        reached = [(programs | settings)[name](keep) for name in asked.settings]  # all of them, whatever one shows
+        # all of them, whatever one shows
+        reached = [(programs | settings)[name](keep) for name in asked.settings]
         return 0 if all(reached) else 1
 
 

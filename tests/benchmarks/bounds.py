@@ -10,7 +10,9 @@ from hpccoll.cases.catalogue import call_of, own_parameters
 from hpccoll.schedule import Cut, Layout, collective, match, numbering
 
 
-def bound_s(case: Case, layout: Layout, params: Mapping[str, Any], marker: Mapping[str, Any]) -> float:
+def bound_s(
+    case: Case, layout: Layout, params: Mapping[str, Any], marker: Mapping[str, Any]
+) -> float:
     """Return the seconds that the busiest wire takes for an operation, of a node or of a rack, in or out."""
     mapped = layout.subset(numbering(layout, case.mapping)) if case.mapping else layout
     call = call_of(case, layout.workers)
@@ -21,7 +23,10 @@ def bound_s(case: Case, layout: Layout, params: Mapping[str, Any], marker: Mappi
     cut = Cut(call, elements, slices[0].units, len(slices) * int(params["channels"]), itemsize)
     node, rack = np.array(mapped.node), np.array(mapped.rack)
     metered = set(mapped.node[: mapped.workers])  # the wires of aggregators have no meter
-    carried = {"node": {n: np.zeros(2) for n in metered}, "rack": {r: np.zeros(2) for r in {*mapped.rack}}}
+    carried = {
+        "node": {n: np.zeros(2) for n in metered},
+        "rack": {r: np.zeros(2) for r in {*mapped.rack}},
+    }
     for lane in range(cut.lanes):
         for m in (m for round_ in match(slices[lane % len(slices)]) for m in round_.sent):
             nbytes = cut.lengths(lane, m.sent, m.source) * itemsize
@@ -32,4 +37,6 @@ def bound_s(case: Case, layout: Layout, params: Mapping[str, Any], marker: Mappi
                         if wire in carried[tier]:
                             carried[tier][wire][way] += amount
     rates = {"node": marker["wire_Bps"], "rack": marker.get("uplink_Bps")}
-    return max(wire.max() / rate for tier, rate in rates.items() if rate for wire in carried[tier].values())
+    return max(
+        wire.max() / rate for tier, rate in rates.items() if rate for wire in carried[tier].values()
+    )

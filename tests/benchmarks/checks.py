@@ -49,7 +49,10 @@ def check(here: Here) -> Iterator[Verdict]:
     """Single elements in buffers of every size, and the fault matrix of tests/injected_faults.py."""
     for nbytes in FEW if here.on_host else SIZES:
         missed = sum(faults_missed(here, element, nbytes) for element in ELEMENTS)
-        yield right(f"fill and count of {format_size(nbytes)}, {', '.join(ELEMENTS)}: faults not counted", missed)
+        yield right(
+            f"fill and count of {format_size(nbytes)}, {', '.join(ELEMENTS)}: faults not counted",
+            missed,
+        )
     if not here.on_host:  # tests/measure/test_result_check_gpu.py has it
         yield from fault_matrix(here)
 

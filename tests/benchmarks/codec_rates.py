@@ -5,8 +5,8 @@ By hand, on an idle machine:
 
     taskset -c 1 python tests/benchmarks/codec_rates.py
 
-A bucket of 25 MiB is compressed on one of two ranks as in a step, and the other one sends the same. A rate is the bytes
-that ``compressed_bucket`` says of a codec, over the median time of 15 runs.
+A bucket of 25 MiB is compressed on one of two ranks as in a step, and the other one sends the same.
+A rate is the bytes that ``compressed_bucket`` says of a codec, over the median time of 15 runs.
 """
 
 import time
@@ -29,7 +29,10 @@ def message(operation: StepOperation) -> CodecMessage:
     """Return the buffers of a collective at a rank."""
     dtype = np.dtype(TYPES.get(operation.dtype, operation.dtype))
     whole = np.zeros(operation.nbytes // dtype.itemsize, dtype)
-    return CodecMessage(whole[: len(whole) // RANKS] if operation.collective == "all_gather" else whole.copy(), whole)
+    return CodecMessage(
+        whole[: len(whole) // RANKS] if operation.collective == "all_gather" else whole.copy(),
+        whole,
+    )
 
 
 def rates(compression: Compression) -> dict[str, float]:

@@ -3,8 +3,9 @@
     python tests/benchmarks/compare_runs.py --keep DIR          # 38 runs, about 25 minutes
     python tests/benchmarks/compare_runs.py --read DIR          # from raw files that were kept
 
-Equal runs follow one another, and each is compared with the next one: a regression or an improvement is then a false
-one. The wire of the slower runs has 91 % of the rate. The figures are those of results/golden/compare.md.
+Equal runs follow one another, and each is compared with the next one: a regression or an
+improvement is then a false one. The wire of the slower runs has 91 % of the rate. The figures are
+those of results/golden/compare.md.
 """
 
 import math
@@ -63,10 +64,18 @@ def print_pairs(title: str, comparisons: Sequence[Comparison]) -> int:
     rows = []
     for number, compared in enumerate(comparisons, 1):
         counts = Counter(case.verdict for case in compared.cases)
-        largest = max((case.shift.factor for case in compared.cases if case.shift), key=lambda f: abs(math.log(f)))
+        largest = max(
+            (case.shift.factor for case in compared.cases if case.shift),
+            key=lambda f: abs(math.log(f)),
+        )
         of = [
             counts[name]
-            for name in (HeldVerdict.AS_EXPECTED, HeldVerdict.CANNOT_TELL, HeldVerdict.SLOWER, HeldVerdict.FASTER)
+            for name in (
+                HeldVerdict.AS_EXPECTED,
+                HeldVerdict.CANNOT_TELL,
+                HeldVerdict.SLOWER,
+                HeldVerdict.FASTER,
+            )
         ]
         rows.append((number, *of, format_factor(largest)))
     head = (
@@ -87,9 +96,16 @@ def print_slower(same: Sequence[Results], slower: Sequence[Results]) -> Iterator
     )
     rows, found = [], 0
     for number, (old, new) in enumerate(zip(same, slower, strict=False), 1):
-        cases = [c for c in compare(old, new).cases if c.shift and c.coordinates["requested_bytes"] >= WIRE_BYTES]
+        cases = [
+            c
+            for c in compare(old, new).cases
+            if c.shift and c.coordinates["requested_bytes"] >= WIRE_BYTES
+        ]
         factors = [case.shift.factor for case in cases if case.shift]
-        mean, ends = geometric_mean(factors), " to ".join(map(format_factor, (min(factors), max(factors))))
+        mean, ends = (
+            geometric_mean(factors),
+            " to ".join(map(format_factor, (min(factors), max(factors)))),
+        )
         counts = Counter(case.verdict for case in cases)
         regressions = f"{counts[HeldVerdict.SLOWER]} of {len(cases)}"
         rows.append(
@@ -103,29 +119,44 @@ def print_slower(same: Sequence[Results], slower: Sequence[Results]) -> Iterator
             )
         )
         found += abs(mean - SLOWED) <= 0.03 and counts[HeldVerdict.SLOWER] > 0
-    print_table(("pair:", "regressions:", "undecided:", "unchanged:", "new / old, mean:", "of the cases:"), rows)
+    print_table(
+        ("pair:", "regressions:", "undecided:", "unchanged:", "new / old, mean:", "of the cases:"),
+        rows,
+    )
     yield verdict("the mean is 1.07x to 1.13x", f"{found} of {len(rows)}", found == len(rows))
 
 
 def print_all(_name: str, keep: Path) -> Iterator[bool]:
     same = runs_of(keep, "same")
-    print(f"`testbed up {HOSTS} --rate {RATE}`, `srun -N 4 hpccoll run {RUN} --rounds 5`: {len(same[0].rows)} cases.")
+    print(
+        f"`testbed up {HOSTS} --rate {RATE}`, `srun -N 4 hpccoll run {RUN} --rounds 5`: {len(same[0].rows)} cases."
+    )
     compared = [compare(old, new) for old, new in pairwise(same)]
-    false = print_pairs(f"Equal runs, five rounds: {len(compared)} pairs of successive runs", compared)
-    yield verdict("pairs with a false regression", f"{false} of {len(compared)}, asked at most 1", false <= 1)
+    false = print_pairs(
+        f"Equal runs, five rounds: {len(compared)} pairs of successive runs", compared
+    )
+    yield verdict(
+        "pairs with a false regression", f"{false} of {len(compared)}, asked at most 1", false <= 1
+    )
     references = [
         compare_with_reference(make_reference(same[start : start + 5]), same[start + 5], 0.05)
         for start in range(len(same) - 5)
     ]
-    false = print_pairs("Equal runs, each compared with a reference of the five runs before it", references)
+    false = print_pairs(
+        "Equal runs, each compared with a reference of the five runs before it", references
+    )
     print(f"- runs with a false regression: {false} of {len(references)}")
     three = runs_of(keep, "three-rounds")
-    false = print_pairs("Equal runs, three rounds", [compare(old, new) for old, new in pairwise(three)])
+    false = print_pairs(
+        "Equal runs, three rounds", [compare(old, new) for old, new in pairwise(three)]
+    )
     print(f"- pairs with a false regression: {false} of {len(three) - 1}")
     yield from print_slower(same, runs_of(keep, "slower"))
     changed = compare(same[0], runs_of(keep, "variable")[0]).changes
     named = {name: values for name, values in changed.items() if name.startswith("variables.")}
-    yield verdict("what changed with a variable of MPICH", str(named), [*named] == [f"variables.{VARIABLE}"])
+    yield verdict(
+        "what changed with a variable of MPICH", str(named), [*named] == [f"variables.{VARIABLE}"]
+    )
 
 
 if __name__ == "__main__":

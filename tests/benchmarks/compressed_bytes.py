@@ -3,8 +3,9 @@
     python tests/benchmarks/compressed_bytes.py --keep DIR      # 2, 4 and 8 hosts: about 10 minutes
     python tests/benchmarks/compressed_bytes.py --read DIR      # from raw files that were kept
 
-A step of resnet50, 25.6 million gradients, on one rank of each host. The ports count frames: headers are taken off by
-the ratio that full frames of the MTU have. The table is that of results/golden/compression.md.
+A step of resnet50, 25.6 million gradients, on one rank of each host. The ports count frames:
+headers are taken off by the ratio that full frames of the MTU have. The table is that of
+results/golden/compression.md.
 """
 
 import sys
@@ -46,7 +47,8 @@ def formula(text: str, ranks: int, dtype: str = "float32") -> float:
     sizes = [bucket.elements for bucket in program.buckets]
     if text.startswith("topk"):
         return sum(8 * ranks * (ranks - 1) * Compression.parse(text).kept_of(n) for n in sizes)
-    if text.startswith("fp8"):  # parts, their sums with a scale each, and the largest magnitude of all
+    # parts, their sums with a scale each, and the largest magnitude of all
+    if text.startswith("fp8"):
         return sum((ranks - 1) * (ranks * (2 * part_bytes(n, ranks) + 4) + 2 * 4) for n in sizes)
     return sum(2 * (ranks - 1) * n * (2 if text == "fp16" else 4) for n in sizes)
 
@@ -55,18 +57,45 @@ def show(hosts: str, keep: Path) -> Iterator[bool]:
     results, ranks = read_results([keep / f"{hosts}.h5"]), int(hosts)
     wire = Wire.of(next(iter(results.runs)))
     rows, worst, dense = [], 0.0, formula("none", ranks)
-    for row in sorted(results.rows, key=lambda row: COMPRESSIONS.index(call_arguments(row)["compress"])):
+    for row in sorted(
+        results.rows, key=lambda row: COMPRESSIONS.index(call_arguments(row)["compress"])
+    ):
         text = call_arguments(row)["compress"]
-        expected, counted, ports = formula(text, ranks), row.wire_bytes_predicted, row.wire_bytes_measured
+        expected, counted, ports = (
+            formula(text, ranks),
+            row.wire_bytes_predicted,
+            row.wire_bytes_measured,
+        )
         without = ports / (add_headers(counted, wire.mtu) / counted)
         worst = max(worst, abs(without / expected - 1))
-        rows.append((text, f"{expected / 1e6:.3f}", f"{counted / 1e6:.3f}", f"{without / 1e6:.3f}",
-                     f"{without / expected:.4f}", f"{expected / dense:.4f}", row.wrong))  # fmt: skip
+        rows.append(
+            (
+                text,
+                f"{expected / 1e6:.3f}",
+                f"{counted / 1e6:.3f}",
+                f"{without / 1e6:.3f}",
+                f"{without / expected:.4f}",
+                f"{expected / dense:.4f}",
+                row.wrong,
+            )
+        )
     print(f"\n{hosts} hosts\n")
-    head = "compression", "formula (MB):", "counted (MB):", "ports (MB):", "ports / formula:", "of dense:", "wrong:"
+    head = (
+        "compression",
+        "formula (MB):",
+        "counted (MB):",
+        "ports (MB):",
+        "ports / formula:",
+        "of dense:",
+        "wrong:",
+    )
     print_table(head, rows)
     yield verdict("the ports differ from the formula by", worst, 0.01)
-    yield verdict("steps with wrong means", sum(bool(row.wrong) for row in results.rows) / len(results.rows), 0.0)
+    yield verdict(
+        "steps with wrong means",
+        sum(bool(row.wrong) for row in results.rows) / len(results.rows),
+        0.0,
+    )
 
 
 if __name__ == "__main__":

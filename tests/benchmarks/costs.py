@@ -46,22 +46,33 @@ def costs(here: Here) -> Iterator[Verdict]:
         waited()
         yield recorded(f"{name}, queued and waited for, us", MICRO * host_seconds(waited, 1000))
         times = {
-            "one after the other by the host: its launch rate": partial(launch_seconds, gpu, queue, LAUNCHED),
-            "back to back on the device, queued behind a pause": partial(device_seconds, gpu, queue, LAUNCHED),
+            "one after the other by the host: its launch rate": partial(
+                launch_seconds, gpu, queue, LAUNCHED
+            ),
+            "back to back on the device, queued behind a pause": partial(
+                device_seconds, gpu, queue, LAUNCHED
+            ),
             "back to back on the device, in a graph": graph_seconds(gpu, queue, LAUNCHED),
         }
         for how, measure in times.items():
             yield recorded(f"{name}, {how}, us", MICRO * in_rounds(measure))
     event, other, stream = gpu.event(), gpu.event(), gpu.stream
-    yield recorded("recording an event, host, us", MICRO * queued_seconds(gpu, lambda: event.record(stream), 500))
+    yield recorded(
+        "recording an event, host, us",
+        MICRO * queued_seconds(gpu, lambda: event.record(stream), 500),
+    )
     yield recorded("streamQuery of an idle stream, host, us", MICRO * host_seconds(gpu.idle, 1000))
     for each in (event, other):
         gpu.record(each)
     gpu.synchronize()
     yield recorded(
-        "elapsed time of two events, host, us", MICRO * host_seconds(lambda: gpu.elapsed_ns(event, other), 1000)
+        "elapsed time of two events, host, us",
+        MICRO * host_seconds(lambda: gpu.elapsed_ns(event, other), 1000),
     )
-    yield recorded("elapsed time of two events in a row, device, ns", 1e9 * in_rounds(partial(floor_of_events, gpu)))
+    yield recorded(
+        "elapsed time of two events in a row, device, ns",
+        1e9 * in_rounds(partial(floor_of_events, gpu)),
+    )
 
     launch = fold_call(gpu, "float32", 4096, 2)
 

@@ -2,20 +2,22 @@
 
 By hand, as root, on a machine where nothing else runs; a run of 16 hosts takes half a minute:
 
-    python tests/benchmarks/diagnose.py --hosts 16 --rate 100mbit --keep DIR >> diagnose.md
-    python tests/benchmarks/diagnose.py --hosts 6 --rate 1gbit --keep DIR >> diagnose.md
-    python tests/benchmarks/diagnose.py --hosts 6 --rate 1gbit --slow 40 --faults 6 --healthy 12 --keep DIR
-    python tests/benchmarks/diagnose.py --hosts 6 --rate 1gbit --slow 40 --faults 6 --healthy 12 --busy 8 --keep DIR
+    python tests/benchmarks/diagnose.py --hosts 16 --rate 100mbit --keep DIR >> diagnose.md python
+    tests/benchmarks/diagnose.py --hosts 6 --rate 1gbit --keep DIR >> diagnose.md python
+    tests/benchmarks/diagnose.py --hosts 6 --rate 1gbit --slow 40 --faults 6 --healthy 12 --keep DIR
+    python tests/benchmarks/diagnose.py --hosts 6 --rate 1gbit --slow 40 --faults 6 --healthy 12
+    --busy 8 --keep DIR
     python tests/benchmarks/diagnose.py --hosts 16 --rate 100mbit --keep DIR --shard 1/2    # and 2/2 on another machine
     python tests/benchmarks/diagnose.py --hosts 16 --rate 100mbit --keep DIR --read         # nothing is measured
 
-Each run is a line in ``DIR/SETTING/*.jsonl`` when it has ended, and a raw file beside it. A call that was killed
-continues there, and repeats launches that failed; the files of shards are put into one directory and read together.
-Places, kinds and sizes of faults follow from the seed: wires, links, uplinks and all wires of racks lose 10 to 20 % of
-their rate; with ``--slow`` it is the wire of a host that does. Rank 0 is on each host in turn. With ``--busy``
-processes beside each run, load may be why nothing is decided, but never why something healthy is accused. Healthy runs
-are then resampled (``resampled_times``). It ends with 1 where what is asked is missed, or not
-all of it is recorded.
+Each run is a line in ``DIR/SETTING/*.jsonl`` when it has ended, and a raw file beside it. A call
+that was killed continues there, and repeats launches that failed; the files of shards are put into
+one directory and read together. Places, kinds and sizes of faults follow from the seed: wires,
+links, uplinks and all wires of racks lose 10 to 20 % of their rate; with ``--slow`` it is the wire
+of a host that does. Rank 0 is on each host in turn. With ``--busy`` processes beside each run, load
+may be why nothing is decided, but never why something healthy is accused. Healthy runs are then
+resampled (``resampled_times``). It ends with 1 where what is asked is missed, or not all of it is
+recorded.
 """
 
 import argparse
@@ -86,7 +88,8 @@ class Setting:
     racks: int  # 0: all hosts are in one
     name: str
     busy: int = 0  # processes beside each run, each of which uses as much of a core as it gets
-    slow: float | None = None  # by how many per cent the wire of a host is slower; None: faults are drawn
+    # by how many per cent the wire of a host is slower; None: faults are drawn
+    slow: float | None = None
 
     @property
     def text(self) -> str:
@@ -116,8 +119,12 @@ class Setting:
         return np.arange(self.hosts) * max(1, self.racks) // self.hosts
 
     def up(self) -> None:
-        racks = ["--racks", str(self.racks), "--uplink", f"{self.uplink:g}mbit"] if self.racks else []
-        self.call("up", "--nodes", str(self.hosts), "--cpus", "1", "--rate", f"{self.rate:g}mbit", *racks)
+        racks = (
+            ["--racks", str(self.racks), "--uplink", f"{self.uplink:g}mbit"] if self.racks else []
+        )
+        self.call(
+            "up", "--nodes", str(self.hosts), "--cpus", "1", "--rate", f"{self.rate:g}mbit", *racks
+        )
 
     def call(self, command: str, *words: str, check: bool = True) -> int:
         return run_testbed(command, "--name", self.name, *words, check=check)
@@ -142,8 +149,13 @@ class Setting:
             kind = kinds[number % len(kinds)] if faults == 1 else kinds[rng.integers(len(kinds))]
             places = self.racks if kind in OF_A_RACK else self.hosts
             where = sorted(rng.choice(places, 2 if kind == "link" else 1, replace=False).tolist())
-            component, percent = Component(kind, tuple(where)), round(float(rng.uniform(*self.percent)), 1)
-            if not any(self.members(component) & self.members(other.component) for other in planted):
+            component, percent = (
+                Component(kind, tuple(where)),
+                round(float(rng.uniform(*self.percent)), 1),
+            )
+            if not any(
+                self.members(component) & self.members(other.component) for other in planted
+            ):
                 planted.append(Planted(component, percent))
         return planted
 
@@ -185,7 +197,9 @@ class Run(NamedTuple):
     def measure(self, setting: Setting, raw: Path) -> dict[str, Any]:
         """Plant the faults, diagnose, and return the record."""
         faults = {ONE: 1, TWO: 2, HEALTHY: 0}[self.sort]
-        planted = setting.draw(self.number, faults, np.random.default_rng([self.seed, zlib.crc32(self.name.encode())]))
+        planted = setting.draw(
+            self.number, faults, np.random.default_rng([self.seed, zlib.crc32(self.name.encode())])
+        )
         for left in (raw, raw.with_suffix(".html")):  # of a call that was killed
             left.unlink(missing_ok=True)
         setting.call("clear")
@@ -194,25 +208,38 @@ class Run(NamedTuple):
         ranks, hosts = str(setting.hosts), setting.ranks(self.number)
         command = ["srun", "-N", ranks, "-n", ranks, "-m", "arbitrary", "--mpi=pmi2"]
         diagnose = ["hpccoll", "diagnose", "--out", str(raw), "--seed", str(self.number)]
-        with tempfile.NamedTemporaryFile("w", suffix=".hosts") as file, busy_processes(setting.busy):
+        with (
+            tempfile.NamedTemporaryFile("w", suffix=".hosts") as file,
+            busy_processes(setting.busy),
+        ):
             print(*hosts, sep="\n", file=file, flush=True)
             order = {"SLURM_HOSTFILE": file.name}
             before, begun = os.getloadavg()[0], time.monotonic()
-            code = run_testbed("run", "--name", setting.name, *command, *diagnose, check=False, environment=order)
+            code = run_testbed(
+                "run", "--name", setting.name, *command, *diagnose, check=False, environment=order
+            )
             seconds = time.monotonic() - begun
         setting.call("clear")
         return {
-            **self._asdict(), "code": code, "seconds": seconds, "leads": hosts[0],
+            **self._asdict(),
+            "code": code,
+            "seconds": seconds,
+            "leads": hosts[0],
             "load_average": [round(before, 1), round(os.getloadavg()[0], 1)],
-            "planted": [(fault.component.kind, fault.component.where, fault.percent) for fault in planted],
+            "planted": [
+                (fault.component.kind, fault.component.where, fault.percent) for fault in planted
+            ],
             "verdict": verdict_of(read_diagnosis(raw)).to_json() if raw.exists() else None,
-        }  # fmt: skip
+        }
 
 
 @contextmanager
 def busy_processes(count: int) -> Iterator[None]:
     """Have processes use the cores, each in a session of its own, which Linux gives as much as a rank of Slurm's."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True) for _ in range(count)]
+    busy = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+        for _ in range(count)
+    ]
     try:
         yield
     finally:
@@ -241,7 +268,9 @@ class Score(NamedTuple):
             if fault["candidates"]
         ]
         wrong = bool(certain - truth - also_right(truth, setting.rack_of))
-        wrong |= any(truth not in each for each in explanations) or (found["too_many"] and not truth)
+        wrong |= any(truth not in each for each in explanations) or (
+            found["too_many"] and not truth
+        )
         is_open = bool(explanations) or len(accused) < len(found["verdicts"])
         exact = certain == truth and not is_open and found["complete"] and not found["too_many"]
         return cls(exact, is_open and not wrong, wrong)
@@ -251,13 +280,19 @@ def runs_of(asked: argparse.Namespace) -> list[Run]:
     """Return all runs in the order in which they are measured: drawn, so that whatever drifts meets all sorts."""
     two = 0 if asked.two is None and asked.slow is not None else asked.two
     wanted = {ONE: asked.faults, TWO: 10 if two is None else two, HEALTHY: asked.healthy}
-    runs = [Run(sort, number, asked.seed) for sort, count in wanted.items() for number in range(count)]
+    runs = [
+        Run(sort, number, asked.seed) for sort, count in wanted.items() for number in range(count)
+    ]
     return [runs[index] for index in np.random.default_rng(asked.seed).permutation(len(runs))]
 
 
 def read_records(keep: Path, runs: Sequence[Run]) -> dict[Run, list[dict[str, Any]]]:
     """Return the records of runs, of each launch one; what a killed call has left of a line does not count."""
-    lines = [line for path in sorted(keep.glob("*.jsonl")) for line in path.read_text().splitlines(keepends=True)]
+    lines = [
+        line
+        for path in sorted(keep.glob("*.jsonl"))
+        for line in path.read_text().splitlines(keepends=True)
+    ]
     found: dict[Run, list[dict[str, Any]]] = {run: [] for run in runs}
     for record in (json.loads(line) for line in lines if line.endswith("\n")):
         found.get(Run(*(record[name] for name in Run._fields)), []).append(record)
@@ -266,7 +301,9 @@ def read_records(keep: Path, runs: Sequence[Run]) -> dict[Run, list[dict[str, An
 
 def is_missing(records: Sequence[dict[str, Any]]) -> bool:
     """Return whether a run has to be measured, of which there are these records."""
-    failed = all(record["verdict"] is None and record["code"] not in (0, INCOMPLETE) for record in records)
+    failed = all(
+        record["verdict"] is None and record["code"] not in (0, INCOMPLETE) for record in records
+    )
     return failed and len(records) < MOST_LAUNCHES
 
 
@@ -285,7 +322,10 @@ def measure(setting: Setting, runs: Sequence[Run], keep: Path, file: Path) -> No
             record = run.measure(setting, keep / f"{run.name}.h5")
             with file.open("a") as lines:
                 print(json.dumps(record), file=lines)
-            print(f"{run.name}: {record['seconds']:.1f} s, {Score.of(record, setting)}; {left} left", file=sys.stderr)
+            print(
+                f"{run.name}: {record['seconds']:.1f} s, {Score.of(record, setting)}; {left} left",
+                file=sys.stderr,
+            )
     finally:
         setting.call("down", check=False)
 
@@ -303,12 +343,16 @@ def print_alarms(files: Sequence[Path], replays: int) -> bool:
     recorded = [*read_complete(files)]
     measured, alarms = [RecordedRun(each.measured) for each in recorded], 0
     unused = 1 + max((each.question.seed for each in recorded), default=0)
-    are_read = verdict(f"{len(files)} healthy runs have files", f"{len(recorded)}", len(recorded) == len(files))
+    are_read = verdict(
+        f"{len(files)} healthy runs have files", f"{len(recorded)}", len(recorded) == len(files)
+    )
     what = f"{replays} replays of {len(recorded)} healthy runs: alarms at most {MOST_ALARMS:.1%}"
     try:
         for number in range(replays):
             times = ResampledTimes(measured, number)
-            alarms += bool(ask(replace(recorded[0].question, seed=unused + number), times.measure).faults)
+            alarms += bool(
+                ask(replace(recorded[0].question, seed=unused + number), times.measure).faults
+            )
     except UsedUpError as error:
         return verdict(what, str(error), reached=False)
     return verdict(what, str(alarms), alarms <= MOST_ALARMS * replays) and are_read
@@ -325,23 +369,48 @@ def print_records(setting: Setting, records: Sequence[dict[str, Any]]) -> None:
     rows = []
     for sort in sorts:
         if runs := [record for record in records if sort_of(record) == sort]:
-            scores, seconds = [Score.of(record, setting) for record in runs], [record["seconds"] for record in runs]
+            scores, seconds = (
+                [Score.of(record, setting) for record in runs],
+                [record["seconds"] for record in runs],
+            )
             counts = [sum(getattr(score, name) for score in scores) for name in Score._fields]
             loads = [max(record.get("load_average", [math.nan])) for record in runs]
             load = f"{min(loads):.0f} to {max(loads):.0f}"
-            rows.append([sort, len(runs), *counts, load, f"{statistics.median(seconds):.0f}", f"{max(seconds):.0f}"])
+            rows.append(
+                [
+                    sort,
+                    len(runs),
+                    *counts,
+                    load,
+                    f"{statistics.median(seconds):.0f}",
+                    f"{max(seconds):.0f}",
+                ]
+            )
     percent = " to ".join(f"{each:g}" for each in dict.fromkeys(setting.percent))
-    counted = "runs:", "exact:", "undecided:", "healthy accused:", "load average:", "median s:", "most s:"
+    counted = (
+        "runs:",
+        "exact:",
+        "undecided:",
+        "healthy accused:",
+        "load average:",
+        "median s:",
+        "most s:",
+    )
     print_table([f"slow by {percent} %", *counted], rows)
     for record in records:
         score = Score.of(record, setting)
         if not score.exact:
-            found = record["verdict"] and [(each["kind"], *each["where"]) for each in record["verdict"]["verdicts"]]
+            found = record["verdict"] and [
+                (each["kind"], *each["where"]) for each in record["verdict"]["verdicts"]
+            ]
             planted = [
-                (kind, *(place + 1 for place in where), f"{percent} %") for kind, where, percent in record["planted"]
+                (kind, *(place + 1 for place in where), f"{percent} %")
+                for kind, where, percent in record["planted"]
             ]
             name = Run(*(record[name] for name in Run._fields)).name
-            circumstances = f"rank 0 on {record.get('leads')}, load average {record.get('load_average')}"
+            circumstances = (
+                f"rank 0 on {record.get('leads')}, load average {record.get('load_average')}"
+            )
             print(f"- {name}: {planted}: {found}, {score}, {circumstances}")
 
 
@@ -352,18 +421,34 @@ def print_verdicts(setting: Setting, records: Sequence[dict[str, Any]]) -> bool:
         scores = [Score.of(record, setting) for record in records if record["sort"] == sort]
         if not scores:
             continue
-        runs, exact, wrong = len(scores), sum(score.exact for score in scores), sum(score.wrong for score in scores)
+        runs, exact, wrong = (
+            len(scores),
+            sum(score.exact for score in scores),
+            sum(score.wrong for score in scores),
+        )
         if setting.busy:
-            reached.append(verdict(f"{runs} runs, {sort}: nothing healthy accused", f"{runs - wrong}", not wrong))
+            reached.append(
+                verdict(
+                    f"{runs} runs, {sort}: nothing healthy accused", f"{runs - wrong}", not wrong
+                )
+            )
             continue
         if sort == HEALTHY:
-            reached.append(verdict(f"{runs} healthy runs without a fault", f"{exact}", exact == runs))
+            reached.append(
+                verdict(f"{runs} healthy runs without a fault", f"{exact}", exact == runs)
+            )
             continue
         asked = LEAST_EXACT[sort]
-        reached.append(verdict(f"{runs} runs with {sort}: exact in {asked:.0%}", f"{exact}", exact >= asked * runs))
+        reached.append(
+            verdict(
+                f"{runs} runs with {sort}: exact in {asked:.0%}", f"{exact}", exact >= asked * runs
+            )
+        )
         if sort == ONE:
             got, asked = runs - wrong, LEAST_NOTHING_ELSE
-            reached.append(verdict(f"nothing else accused in {asked:.1%}", f"{got}", got >= asked * runs))
+            reached.append(
+                verdict(f"nothing else accused in {asked:.1%}", f"{got}", got >= asked * runs)
+            )
     if records and (most := MOST_SECONDS.get(setting.hosts)):
         seconds = max(record["seconds"] for record in records)
         reached.append(verdict(f"a run in {most} s", f"{seconds:.0f} s at most", seconds <= most))
@@ -373,19 +458,34 @@ def print_verdicts(setting: Setting, records: Sequence[dict[str, Any]]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, default=16, help="hosts of the testbed [16]")
-    parser.add_argument("--rate", default="100mbit", help="rate of their wires, such as 1gbit [100mbit]")
-    parser.add_argument("--racks", type=int, default=0, help="racks, which then have faults, too [none]")
+    parser.add_argument(
+        "--rate", default="100mbit", help="rate of their wires, such as 1gbit [100mbit]"
+    )
+    parser.add_argument(
+        "--racks", type=int, default=0, help="racks, which then have faults, too [none]"
+    )
     parser.add_argument("--faults", type=int, default=40, help="runs with one fault [40]")
     parser.add_argument("--two", type=int, help="runs with two faults [10, with --slow none]")
     parser.add_argument("--healthy", type=int, default=60, help="runs without [60]")
     parser.add_argument(
-        "--slow", type=float, metavar="PERCENT", help="faults are wires slower by this [10 to 20, all kinds]"
+        "--slow",
+        type=float,
+        metavar="PERCENT",
+        help="faults are wires slower by this [10 to 20, all kinds]",
     )
-    parser.add_argument("--busy", type=int, default=0, help="processes that use the cores beside each run [0]")
-    parser.add_argument("--bootstrap", type=int, default=300, help="replays of the healthy runs [300]")
+    parser.add_argument(
+        "--busy", type=int, default=0, help="processes that use the cores beside each run [0]"
+    )
+    parser.add_argument(
+        "--bootstrap", type=int, default=300, help="replays of the healthy runs [300]"
+    )
     parser.add_argument("--seed", type=int, default=43, help="of all that is drawn [43]")
-    parser.add_argument("--shard", default="1/1", metavar="K/N", help="only each N-th run, from the K-th on [1/1]")
-    parser.add_argument("--keep", type=Path, required=True, help="directory of the records and raw files")
+    parser.add_argument(
+        "--shard", default="1/1", metavar="K/N", help="only each N-th run, from the K-th on [1/1]"
+    )
+    parser.add_argument(
+        "--keep", type=Path, required=True, help="directory of the records and raw files"
+    )
     parser.add_argument("--read", action="store_true", help="measure nothing")
     parser.add_argument("--name", default="diagnose", help="name of the testbed [diagnose]")
     asked = parser.parse_args()
@@ -399,7 +499,9 @@ def main() -> int:
     records = {run: each[-1] for run, each in read_records(keep, runs).items()}
     print(f"## Testbed: {setting.text}\n")
     print_records(setting, [*records.values()])
-    reached = [verdict(f"{len(runs)} runs are recorded", f"{len(records)}", len(records) == len(runs))]
+    reached = [
+        verdict(f"{len(runs)} runs are recorded", f"{len(records)}", len(records) == len(runs))
+    ]
     reached.append(print_verdicts(setting, [*records.values()]))
     healthy = [keep / f"{run.name}.h5" for run in records if run.sort == HEALTHY]
     if healthy and asked.bootstrap:

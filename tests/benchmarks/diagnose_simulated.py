@@ -1,11 +1,12 @@
 """How often ``hpccoll diagnose`` is wrong, on simulated machines: false alarms, exact culprits, slots; and other rules.
 
-    python tests/benchmarks/diagnose_simulated.py --runs 1000 --processes 2 --out diagnose.jsonl > diagnose.md
+    python tests/benchmarks/diagnose_simulated.py --runs 1000 --processes 2 --out diagnose.jsonl >
+    diagnose.md
     python tests/benchmarks/diagnose_simulated.py --runs 20       # a first look, in minutes
 
-What is measured is appended to ``--out``, a line for every 100 runs of a cell: the first of all cells, then the others,
-few nodes first. A call that was killed, or ended after ``--minutes``, is continued. It ends with 1 where what is asked
-is missed.
+What is measured is appended to ``--out``, a line for every 100 runs of a cell: the first of all
+cells, then the others, few nodes first. A call that was killed, or ended after ``--minutes``, is
+continued. It ends with 1 where what is asked is missed.
 """
 
 import argparse
@@ -54,7 +55,11 @@ ENVIRONMENTS = {
 }
 """How times vary, and other than by default."""
 
-HEALTHY, LEAST, TEN = "healthy", "node by the smallest effect, in any direction", "ten nodes by 20 %"
+HEALTHY, LEAST, TEN = (
+    "healthy",
+    "node by the smallest effect, in any direction",
+    "ten nodes by 20 %",
+)
 FAULTS: dict[str, tuple[Kind, float]] = {
     "node by 5 %": ("node", 5),
     "node by 10 %": ("node", 10),
@@ -114,16 +119,22 @@ class Cell(NamedTuple):
         exact = bool(found) and found <= right if self.fault == LEAST else found == truth
         return {"exact": exact, "wrong": bool(found - truth - right), "slots": slots}
 
-    def faults(self, environment: Environment, rng: np.random.Generator) -> list[tuple[Component, float]]:
+    def faults(
+        self, environment: Environment, rng: np.random.Generator
+    ) -> list[tuple[Component, float]]:
         if self.fault == HEALTHY:
             return []
         if self.fault == LEAST:  # which a healthy machine names
             healthy = SimulatedMachine(self.nodes, environment, [], rng)
-            named = complete(diagnose(self.nodes, seed=0, racks=healthy.known_racks), healthy.measure).smallest_effect
+            named = complete(
+                diagnose(self.nodes, seed=0, racks=healthy.known_racks), healthy.measure
+            ).smallest_effect
             return [(Component("node", (int(rng.integers(self.nodes)),)), 100 * (1 - 1 / named))]
         kind, percent = FAULTS[self.fault]
         places = self.nodes // RACKS[self.nodes] if kind in OF_A_RACK else self.nodes
-        where = rng.choice(places, 2 if kind == "link" else 10 if self.fault == TEN else 1, replace=False).tolist()
+        where = rng.choice(
+            places, 2 if kind == "link" else 10 if self.fault == TEN else 1, replace=False
+        ).tolist()
         if kind == "link":
             return [(Component(kind, tuple(sorted(where))), percent)]
         return [(Component(kind, (each,)), percent) for each in where]
@@ -132,7 +143,9 @@ class Cell(NamedTuple):
         if self.rule != OURS:
             return RULES[self.rule](machine)
         links = True if self.fault.startswith("link") else None
-        found = complete(diagnose(self.nodes, seed=seed, racks=machine.known_racks, links=links), machine.measure)
+        found = complete(
+            diagnose(self.nodes, seed=seed, racks=machine.known_racks, links=links), machine.measure
+        )
         return components(found), found.slots
 
 
@@ -154,7 +167,10 @@ def cells() -> Iterator[tuple[Cell, float]]:
         yield from ((Cell(nodes, each, HEALTHY, OURS), 1) for each in around)
         faults = [each for each, asked in LEAST_EXACT.items() if nodes in asked]
         for fault in (*faults, LEAST):
-            yield Cell(nodes, DEFAULT, fault, OURS), 0.1 if (nodes, fault) == (1024, "link by 20 %") else 1
+            yield (
+                Cell(nodes, DEFAULT, fault, OURS),
+                0.1 if (nodes, fault) == (1024, "link by 20 %") else 1,
+            )
     for fault in (HEALTHY, "node by 10 %"):
         yield Cell(4096, DEFAULT, fault, OURS), 0.1
     yield Cell(4096, DEFAULT, "link by 20 %", OURS), 0.002
@@ -178,12 +194,14 @@ class Part(NamedTuple):
         start = time.process_time()
         got = [self.cell.run(number) for number in range(self.first, self.first + self.runs)]
         return {
-            **self.cell._asdict(), "first": self.first, "runs": self.runs,
+            **self.cell._asdict(),
+            "first": self.first,
+            "runs": self.runs,
             **{name: sum(each[name] for each in got) for name in ("exact", "wrong", "slots")},
             "most_slots": max(each["slots"] for each in got),
             "cpu_s": time.process_time() - start,
             "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        }  # fmt: skip
+        }
 
 
 def parts(runs: int) -> Iterator[Part]:
@@ -220,29 +238,45 @@ def share(total: Record | None, *names: str) -> str:
 
 def print_tables(found: dict[Cell, Record]) -> None:
     print("# How often `hpccoll diagnose` is wrong: simulated machines\n")
-    print("A cell has per cent of runs, and in brackets how many runs there were.\n\n## False alarms\n")
+    print(
+        "A cell has per cent of runs, and in brackets how many runs there were.\n\n## False alarms\n"
+    )
 
     def shown(nodes: int, environment: str, fault: str, rule: str = OURS) -> str:
         names = ["wrong"] if fault == HEALTHY else ["exact", "wrong"]
         return share(found.get(Cell(nodes, environment, fault, rule)), *names)
 
     sizes = [f"{nodes} nodes:" for nodes in SIZES]
-    alarms = [[around, *(shown(nodes, around, HEALTHY) for nodes in SIZES)] for around in ENVIRONMENTS]
+    alarms = [
+        [around, *(shown(nodes, around, HEALTHY) for nodes in SIZES)] for around in ENVIRONMENTS
+    ]
     print_table(["healthy machine", *sizes], alarms)
     print("## Exact culprit / something healthy accused\n")
-    culprits = [[fault, *(shown(nodes, DEFAULT, fault) for nodes in SIZES)] for fault in (*LEAST_EXACT, LEAST)]
+    culprits = [
+        [fault, *(shown(nodes, DEFAULT, fault) for nodes in SIZES)]
+        for fault in (*LEAST_EXACT, LEAST)
+    ]
     print_table(["slow", *sizes], culprits)
     print("## Slots, and what planning, fitting, deciding and the simulation take in one process\n")
     slots = [
         [
-            *(cell.nodes, cell.fault, f"{total['slots'] / total['runs']:.0f}", f"{total['most_slots']:.0f}"),
+            *(
+                cell.nodes,
+                cell.fault,
+                f"{total['slots'] / total['runs']:.0f}",
+                f"{total['most_slots']:.0f}",
+            ),
             *(f"{total['cpu_s'] / total['runs']:.2f}", f"{total['peak_mib']:.0f}"),
         ]
         for cell, total in found.items()
         if (cell.rule, cell.environment) == (OURS, DEFAULT) and cell.fault in SHOWN_SLOTS
     ]
-    print_table(["nodes:", "slow", "mean slots:", "most slots:", "CPU seconds:", "peak MiB:"], slots)
-    print("## Other rules: exact culprit / something healthy accused; of a healthy machine, alarms\n")
+    print_table(
+        ["nodes:", "slow", "mean slots:", "most slots:", "CPU seconds:", "peak MiB:"], slots
+    )
+    print(
+        "## Other rules: exact culprit / something healthy accused; of a healthy machine, alarms\n"
+    )
     rules = [
         [
             *(rule, nodes, *(shown(nodes, DEFAULT, fault, rule) for fault in COMPARED)),
@@ -265,12 +299,22 @@ def print_verdicts(found: dict[Cell, Record]) -> bool:
         name, runs = f"{cell.nodes} nodes, {cell.environment}, {cell.fault}", total["runs"]
         if cell.fault == HEALTHY:
             got = total["wrong"] / runs
-            reached.append(verdict(f"{name}: alarms at most {MOST_ALARMS:.0%}", f"{got:.1%}", got <= MOST_ALARMS))
+            reached.append(
+                verdict(
+                    f"{name}: alarms at most {MOST_ALARMS:.0%}", f"{got:.1%}", got <= MOST_ALARMS
+                )
+            )
         if (least := LEAST_EXACT.get(cell.fault, {}).get(cell.nodes)) is not None:
             got = total["exact"] / runs
-            reached.append(verdict(f"{name}: exact at least {least:.0%}", f"{got:.1%}", got >= least))
+            reached.append(
+                verdict(f"{name}: exact at least {least:.0%}", f"{got:.1%}", got >= least)
+            )
         searches_links = cell.fault.startswith("link") and cell.nodes > MOST_NODES_OF_ALL_PAIRS
-        if cell.environment == DEFAULT and not searches_links and (most := MOST_SLOTS.get(cell.nodes)):
+        if (
+            cell.environment == DEFAULT
+            and not searches_links
+            and (most := MOST_SLOTS.get(cell.nodes))
+        ):
             got = total["slots"] / runs
             reached.append(verdict(f"{name}: slots at most {most}", f"{got:.0f}", got <= most))
     return all(reached)
@@ -278,16 +322,28 @@ def print_verdicts(found: dict[Cell, Record]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=20, help="runs of a cell; those that take long have fewer [20]")
+    parser.add_argument(
+        "--runs", type=int, default=20, help="runs of a cell; those that take long have fewer [20]"
+    )
     parser.add_argument("--processes", type=int, default=1, help="processes at once [1]")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="after which it prints what it has [no limit]")
-    parser.add_argument("--out", type=Path, default=Path("diagnose_simulated.jsonl"), help="where records are added")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=math.inf,
+        help="after which it prints what it has [no limit]",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("diagnose_simulated.jsonl"), help="where records are added"
+    )
     asked = parser.parse_args()
     end = time.monotonic() + 60 * asked.minutes
     asked.out.touch()
-    whole, newline, _ = asked.out.read_text().rpartition("\n")  # a killed call may have left a part of a line
+    # a killed call may have left a part of a line
+    whole, newline, _ = asked.out.read_text().rpartition("\n")
     asked.out.write_text(whole + newline)
-    wanted = sorted(parts(asked.runs), key=lambda part: (part.first > 0, part.cell.nodes, part.first))
+    wanted = sorted(
+        parts(asked.runs), key=lambda part: (part.first > 0, part.cell.nodes, part.first)
+    )
     names = [*Cell._fields, "first", "runs"]
     by_part = {tuple(json.loads(line)[name] for name in names): line for line in whole.splitlines()}
     missing = [part for part in wanted if (*part.cell, part.first, part.runs) not in by_part]
@@ -299,9 +355,13 @@ def main() -> int:
             print(f"{len(missing)} parts: {line}", file=sys.stderr, flush=True)
             if time.monotonic() > end:
                 break
-    found = totals([by_part[key] for part in wanted if (key := (*part.cell, part.first, part.runs)) in by_part])
+    found = totals(
+        [by_part[key] for part in wanted if (key := (*part.cell, part.first, part.runs)) in by_part]
+    )
     measured = ((found[cell], share) for cell, share in cells() if cell in found)
-    seconds = sum(total["cpu_s"] / total["runs"] * max(1, 1000 * share) for total, share in measured)
+    seconds = sum(
+        total["cpu_s"] / total["runs"] * max(1, 1000 * share) for total, share in measured
+    )
     print(f"1000 runs of a cell would take {seconds / 3600:.1f} h of one core", file=sys.stderr)
     print_tables(found)
     return 0 if print_verdicts(found) else 1

@@ -2,8 +2,8 @@
 
     python tests/benchmarks/digits.py                  # about ten minutes on two cores
 
-Ranks of this machine train for all 225 steps. Other seeds than that of the suite are trained in this process, where
-each of four ranks sends its largest gradients.
+Ranks of this machine train for all 225 steps. Other seeds than that of the suite are trained in
+this process, where each of four ranks sends its largest gradients.
 """
 
 import subprocess
@@ -29,8 +29,22 @@ def trained(ranks, *options):
     """Return the rows of trainings on so many ranks."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "digits.h5"
-        command = ["mpiexec", "-n", str(ranks), sys.executable, "-m", "hpccoll", "train", "--model", "digits"]
-        subprocess.run([*command, "--rounds", "1", "--out", out, *options], check=True, stdout=subprocess.DEVNULL)
+        command = [
+            "mpiexec",
+            "-n",
+            str(ranks),
+            sys.executable,
+            "-m",
+            "hpccoll",
+            "train",
+            "--model",
+            "digits",
+        ]
+        subprocess.run(
+            [*command, "--rounds", "1", "--out", out, *options],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
         return read_results([out]).rows
 
 
@@ -48,9 +62,15 @@ def line(row):
 
 def accuracy_of_seed(seed, kept, *, feedback):
     """Return the accuracy of a training with another seed, dense if it keeps all."""
-    data, (program,) = Digits.read(seed), TrainingStep.of({"model": "digits"}).programs(RANKS, "float32")
+    data, (program,) = (
+        Digits.read(seed),
+        TrainingStep.of({"model": "digits"}).programs(RANKS, "float32"),
+    )
     weights = data.initial_weights()
-    gradients, left = np.zeros((RANKS, len(weights)), np.float32), np.zeros((RANKS, len(weights)), np.float32)
+    gradients, left = (
+        np.zeros((RANKS, len(weights)), np.float32),
+        np.zeros((RANKS, len(weights)), np.float32),
+    )
     replicas = [
         Replica(data, program, [own], weights, (rank, RANKS), micro_batches=1, mean=False)
         for rank, own in enumerate(gradients)
@@ -71,17 +91,30 @@ def accuracy_of_seed(seed, kept, *, feedback):
 
 
 print(f"\n## Trainings\n\nSeed {SEED}, rate {RATE}; times in ms, medians.\n")
-print("| ranks | algorithm | compression | steps | steps after which ranks differ | serial run | loss | accuracy | "
-      "weights | shard | gradients | all-reduce | update | step |")  # fmt: skip
+print(
+    "| ranks | algorithm | compression | steps | steps after which ranks differ | serial run | loss | accuracy | "
+    "weights | shard | gradients | all-reduce | update | step |"
+)
 print("| --: | --- | --- | --: | --: | --- | --: | --: | --- | --: | --: | --: | --: | --: |")
 for ranks in range(1, 5):
     for row in trained(ranks, "-a", ALGORITHMS):
         print(line(row), flush=True)
 for ranks in range(2, 5):
-    for row in trained(ranks, "-a", "ring", "--compress", ",".join(COMPRESSIONS), "--feedback", "0,1"):
+    for row in trained(
+        ranks, "-a", "ring", "--compress", ",".join(COMPRESSIONS), "--feedback", "0,1"
+    ):
         print(line(row), flush=True)
-print(f"\n## {len(SEEDS)} seeds, {RANKS} ranks\n\n| compression | mean | standard deviation | lowest | highest |")
+print(
+    f"\n## {len(SEEDS)} seeds, {RANKS} ranks\n\n| compression | mean | standard deviation | lowest | highest |"
+)
 print("| --- | --: | --: | --: | --: |")
-for name, kept, feedback in (("none", 1.0, 0), ("topk=1%", 0.01, 0), ("topk=1%, feedback", 0.01, 1)):
+for name, kept, feedback in (
+    ("none", 1.0, 0),
+    ("topk=1%", 0.01, 0),
+    ("topk=1%, feedback", 0.01, 1),
+):
     found = [accuracy_of_seed(seed, kept, feedback=feedback) for seed in SEEDS]
-    print(f"| {name} | {mean(found):.3f} | {stdev(found):.3f} | {min(found):.3f} | {max(found):.3f} |", flush=True)
+    print(
+        f"| {name} | {mean(found):.3f} | {stdev(found):.3f} | {min(found):.3f} | {max(found):.3f} |",
+        flush=True,
+    )

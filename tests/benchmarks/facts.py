@@ -30,17 +30,25 @@ def facts(here: Here) -> Iterator[Verdict]:
 
     runtime, number = cupy.cuda.runtime, here.gpu.number
     versions = {
-        "CUDA of the driver": runtime.driverGetVersion(), "CUDA of CuPy": runtime.runtimeGetVersion(),
-        "CuPy": cupy.__version__, "NumPy": np.__version__,
+        "CUDA of the driver": runtime.driverGetVersion(),
+        "CUDA of CuPy": runtime.runtimeGetVersion(),
+        "CuPy": cupy.__version__,
+        "NumPy": np.__version__,
         "NCCL": ".".join(map(str, loaded_nccl_version() or ("none",))),
-        "compute-sanitizer": bool(sanitizer_program()), "MPS": bool(shutil.which(CONTROL)),
-    }  # fmt: skip
+        "compute-sanitizer": bool(sanitizer_program()),
+        "MPS": bool(shutil.which(CONTROL)),
+    }
     yield recorded("versions", "; ".join(f"{name} {value}" for name, value in versions.items()))
     attributes = {
-        "SMs": runtime.cudaDevAttrMultiProcessorCount, "L2 bytes": runtime.cudaDevAttrL2CacheSize,
-        "ECC": runtime.cudaDevAttrEccEnabled, "copy engines": runtime.cudaDevAttrAsyncEngineCount,
-    }  # fmt: skip
-    known = {name: runtime.deviceGetAttribute(attribute, number) for name, attribute in attributes.items()}
+        "SMs": runtime.cudaDevAttrMultiProcessorCount,
+        "L2 bytes": runtime.cudaDevAttrL2CacheSize,
+        "ECC": runtime.cudaDevAttrEccEnabled,
+        "copy engines": runtime.cudaDevAttrAsyncEngineCount,
+    }
+    known = {
+        name: runtime.deviceGetAttribute(attribute, number)
+        for name, attribute in attributes.items()
+    }
     mode = runtime.deviceGetAttribute(runtime.cudaDevAttrComputeMode, number)
     known |= {"compute mode": COMPUTE_MODES[mode], "free GB": f"{here.gpu.free_bytes / 1e9:.1f}"}
     yield recorded("device", "; ".join(f"{name} {value}" for name, value in known.items()))
@@ -71,7 +79,9 @@ def compiled_in(code: str) -> float:
 
 def state(bus: str) -> str:
     """Return what NVML reports, by its Python binding or else by nvidia-smi."""
-    known = {name: fact for name, fact in gpu_facts(bus).items() if fact is not None and name != "bus"}
+    known = {
+        name: fact for name, fact in gpu_facts(bus).items() if fact is not None and name != "bus"
+    }
     if known:
         return "; ".join(f"{name} {fact}" for name, fact in known.items())
     program = shutil.which("nvidia-smi")

@@ -39,7 +39,10 @@ def figures(here: Here) -> Iterator[Verdict]:
     for nbytes in FOLDED:
         hot = [fold_call(here.gpu, "float32", nbytes, 2)]
         cold = [fold_call(here.gpu, "float32", nbytes, 2) for _ in range(BUFFERS)]
-        for name, calls in (("the same buffers", hot), (f"{BUFFERS} sets of buffers in turn", cold)):
+        for name, calls in (
+            ("the same buffers", hot),
+            (f"{BUFFERS} sets of buffers in turn", cold),
+        ):
             what = f"fold of 2 float32 of {format_size(nbytes)}, {name}, us"
             yield recorded(what, 1e6 * folds(here.gpu, calls))
         here.gpu.release()
@@ -56,7 +59,9 @@ def products(gpu: "Gpu", rows: int, values: str, call: str) -> Verdict:
         queue()
     state = clock_and_power(gpu)  # while they run
     gpu.synchronize()
-    what = f"products of {rows} rows, {values} values, by {call}: TFLOP/s in the end, clock and power"
+    what = (
+        f"products of {rows} rows, {values} values, by {call}: TFLOP/s in the end, clock and power"
+    )
     return recorded(what, f"{rates[-1]:.4g}; {state}")
 
 
@@ -67,11 +72,17 @@ def product_call(gpu: "Gpu", rows: int, values: str, call: str) -> Callable[[], 
     random = np.random.default_rng(1)
     made = []
     for constant in (0.5, 0.25):
-        flat = random.uniform(-1, 1, rows * rows) if values == "random" else np.full(rows * rows, constant)
+        flat = (
+            random.uniform(-1, 1, rows * rows)
+            if values == "random"
+            else np.full(rows * rows, constant)
+        )
         made.append(gpu.upload(flat.astype(np.float16).reshape(rows, rows)))
     a, b = made
     c = gpu.empty(rows * rows, np.dtype(np.float16)).reshape(rows, rows)
-    multiply: Callable[[], Any] = partial(a.dot, b, c) if call == "dot" else partial(cupy.matmul, a, b, out=c)
+    multiply: Callable[[], Any] = (
+        partial(a.dot, b, c) if call == "dot" else partial(cupy.matmul, a, b, out=c)
+    )
 
     def queue() -> None:
         with gpu.stream:

@@ -9,22 +9,48 @@ from here import Here
 from numpy.typing import NDArray
 from verdicts import Verdict, right
 
-from hpccoll.transports.nccl.fold import KERNEL_OPS, KERNEL_TYPES, THREADS, UNROLL, VECTOR_BYTES, Fold, fold_launches
+from hpccoll.transports.nccl.fold import (
+    KERNEL_OPS,
+    KERNEL_TYPES,
+    THREADS,
+    UNROLL,
+    VECTOR_BYTES,
+    Fold,
+    fold_launches,
+)
 from hpccoll.transports.shared_lowering import Span
 
 INPUTS = 5
 TAILS = 34
 DIVISORS = 2, 3, 5, 7
 ALIGNMENTS: Mapping[str, Callable[[int, int], int]] = {
-    "aligned": lambda _turn, _buffer: 0, "equal": lambda turn, _buffer: turn,
-    "unequal": lambda turn, buffer: turn + buffer, "in place": lambda turn, _buffer: turn,
-}  # fmt: skip
+    "aligned": lambda _turn, _buffer: 0,
+    "equal": lambda turn, _buffer: turn,
+    "unequal": lambda turn, buffer: turn + buffer,
+    "in place": lambda turn, _buffer: turn,
+}
 """By how many elements each range of a buffer is off a vector; the first buffer is ``out``."""
 
 SPECIAL = (
-    0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, 1e-45, -1e-45, 6e-8, -6e-8, 1.1e-38, 65504.0, 3.4e38,
-    -3.4e38, 1.7e308, 1 / 3,
-)  # fmt: skip
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    5e-324,
+    1e-45,
+    -1e-45,
+    6e-8,
+    -6e-8,
+    1.1e-38,
+    65504.0,
+    3.4e38,
+    -3.4e38,
+    1.7e308,
+    1 / 3,
+)
 """Numbers that a kernel may get wrong: zeros, infinities, subnormals and the largest numbers of the types."""
 
 
@@ -44,7 +70,9 @@ def widened(stored: NDArray[Any], element: str) -> NDArray[Any]:
 
 def narrowed(values: NDArray[Any], element: str) -> NDArray[Any]:
     """Return the values as they are stored."""
-    return rounded_to_bfloat16(values) if element == "bfloat16" else values.astype(element, copy=False)
+    return (
+        rounded_to_bfloat16(values) if element == "bfloat16" else values.astype(element, copy=False)
+    )
 
 
 def smaller(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
@@ -96,7 +124,9 @@ def values(element: str, count: int, seed: int) -> NDArray[Any]:
             narrowed(numbers.astype("float32" if element == "bfloat16" else element), element)
             for numbers in (chance.standard_normal(count) * 3, chance.choice(SPECIAL, count))
         )
-    return np.choose(np.minimum(kind, 2), [bits, special.view(bits.dtype), common.view(bits.dtype)]).view(stored)
+    return np.choose(
+        np.minimum(kind, 2), [bits, special.view(bits.dtype), common.view(bits.dtype)]
+    ).view(stored)
 
 
 def wave(element: str, op: str) -> tuple[list[Fold], int]:
@@ -104,16 +134,23 @@ def wave(element: str, op: str) -> tuple[list[Fold], int]:
     itemsize = 2 if element == "bfloat16" else np.dtype(element).itemsize
     vector = VECTOR_BYTES // itemsize
     tile = THREADS * UNROLL * vector
-    lengths = [*range(1, TAILS), *(tile + more for more in (-1, 0, 1, vector, TAILS - 1)), 2 * tile + 1]
+    lengths = [
+        *range(1, TAILS),
+        *(tile + more for more in (-1, 0, 1, vector, TAILS - 1)),
+        2 * tile + 1,
+    ]
     folds, at = [], 0
-    for turn, (how, inputs, length) in enumerate(product(ALIGNMENTS, range(1, INPUTS + 1), lengths)):
+    for turn, (how, inputs, length) in enumerate(
+        product(ALIGNMENTS, range(1, INPUTS + 1), lengths)
+    ):
         off = ALIGNMENTS[how]
         starts = [at + off(turn % vector, buffer) for buffer in range(inputs + 1)]
         spans = [Span(f"{buffer}", start, start + length) for buffer, start in enumerate(starts)]
         out, *own = spans
         divisor = DIVISORS[turn % len(DIVISORS)] if op == "avg" else 0
         folds.append(Fold(out, (out, *own[1:]) if how == "in place" else tuple(own), divisor))
-        at = (max(span.stop for span in spans) // vector + 2) * vector  # a gap, which has to stay as it is
+        # a gap, which has to stay as it is
+        at = (max(span.stop for span in spans) // vector + 2) * vector
     return folds, at
 
 
@@ -134,7 +171,9 @@ def wrong_elements(here: Here, element: str, op: str) -> tuple[int, int, str]:
     if len(wrong):
         place = int(wrong[0])
         fold = next((fold for fold in folds if fold.out.start <= place < fold.out.stop), None)
-        first = f"{op}: element {place} is {found[place]}, not {wanted[place]}, of {fold or 'no range'}"
+        first = (
+            f"{op}: element {place} is {found[place]}, not {wanted[place]}, of {fold or 'no range'}"
+        )
     return len(wrong), len(folds), first
 
 

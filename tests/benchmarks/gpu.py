@@ -8,15 +8,16 @@ Run it by hand, on idle GPUs:
     python tests/benchmarks/gpu.py --only tests --shard 1/4 --minutes 30    # a quarter of the tests, pytest -m gpu
     PYTHONPATH=. python3 tests/benchmarks/gpu.py --wheels wheels      # not installed, no network: carried wheels
 
-Parts run one after the other, the most important ones first, each in a process of its own with a limit of its own, so
-that one that fails or hangs takes nothing along. Those without ranks need NumPy, CuPy and msgspec alone; the others
-also an MPI, and are listed as not run without one. Each verdict is printed and stored as soon as it is known: in
-results/golden/gpu-NAME, README.md has a section for each call, verdicts.jsonl a record for each verdict, and
-reached.json how often each part was reached. A part that two calls have reached is left out until one of its files
-changes. A call ends at the first wrong result.
+Parts run one after the other, the most important ones first, each in a process of its own with a
+limit of its own, so that one that fails or hangs takes nothing along. Those without ranks need
+NumPy, CuPy and msgspec alone; the others also an MPI, and are listed as not run without one. Each
+verdict is printed and stored as soon as it is known: in results/golden/gpu-NAME, README.md has a
+section for each call, verdicts.jsonl a record for each verdict, and reached.json how often each
+part was reached. A part that two calls have reached is left out until one of its files changes. A
+call ends at the first wrong result.
 
-Exit codes: 0 all reached; 1 something was missed, or could not run, or had no time left; 2 no usable GPU: nothing was
-run; 3 a wrong result.
+Exit codes: 0 all reached; 1 something was missed, or could not run, or had no time left; 2 no
+usable GPU: nothing was run; 3 a wrong result.
 """
 
 import argparse
@@ -41,12 +42,27 @@ from bare import ROOT, environment, missing
 from here import TESTS, Here, last_words
 from mps import mps_server
 from reached import ReachedParts, digest_of
-from verdicts import BEYOND, PART, REACHED, RECORDED, SKIPPED, WRONG, Page, Verdict, not_run, recorded
+from verdicts import (
+    BEYOND,
+    PART,
+    REACHED,
+    RECORDED,
+    SKIPPED,
+    WRONG,
+    Page,
+    Verdict,
+    not_run,
+    recorded,
+)
 
 SERVED, IN_TURNS = "MPS", "turns"
 """How ranks share a GPU: at the same time, under MPS if it starts; or one after the other."""
 
-KERNELS = "hpccoll/transports/nccl/fold.*", "hpccoll/measure/run/result_check*", "hpccoll/measure/run/payload.py"
+KERNELS = (
+    "hpccoll/transports/nccl/fold.*",
+    "hpccoll/measure/run/result_check*",
+    "hpccoll/measure/run/payload.py",
+)
 STREAMS = "hpccoll/transports/gpu.py", "hpccoll/transports/nccl/*", "tests/benchmarks/timing.py"
 RANK_PROGRAMS = (
     "hpccoll/measure/**/*",
@@ -61,7 +77,8 @@ class Part(NamedTuple):
     """A part of a call."""
 
     seconds: int  # its limit, after which it is ended; it is not begun where less is left
-    needs: str  # what it takes, as ``bare.missing`` has it; ``cuda`` is a GPU in whose place nothing can stand
+    # what it takes, as ``bare.missing`` has it; ``cuda`` is a GPU in whose place nothing can stand
+    needs: str
     module: str  # the module of its function
     decides: str  # what it decides, in a sentence
     files: Sequence[str] = ()  # the files on which its result depends, beside its module
@@ -167,10 +184,12 @@ NAMED_ONLY = ("tests",)
 """The parts that run only if ``--only`` names them."""
 
 BEYOND_ONE_GPU = (
-    "P2P, NVLS, symmetric kernels between GPUs, GPUDirect, CUDA-aware MPI, SHARP, the speed of any collective"
+    "P2P, NVLS, symmetric kernels between GPUs, GPUDirect, CUDA-aware "
+    "MPI, SHARP, the speed of any collective"
 )
 BEYOND_ONE_NODE = (
-    "GPUDirect RDMA, SHARP, the network between nodes; symmetric windows and CUDA-aware MPI are in --only tests"
+    "GPUDirect RDMA, SHARP, the network between nodes; symmetric "
+    "windows and CUDA-aware MPI are in --only tests"
 )
 
 LAST_BEGIN = 0.8
@@ -187,8 +206,14 @@ def main() -> int:
         return run_part(*asked.part)
     os.environ.update(environment(None))
     if asked.wheels:
-        again = [word for word in sys.argv if word != str(asked.wheels) and not word.startswith("--wheels")]
-        return subprocess.run([sys.executable, *again], env=environment(asked.wheels), check=False).returncode
+        again = [
+            word
+            for word in sys.argv
+            if word != str(asked.wheels) and not word.startswith("--wheels")
+        ]
+        return subprocess.run(
+            [sys.executable, *again], env=environment(asked.wheels), check=False
+        ).returncode
     if reason := lacking("gpu", asked.on_host):
         print(f"nothing was run: {reason}; these parts would be:")
         for name in chosen(asked.only, gpus=1):
@@ -201,20 +226,38 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     """Return the arguments, checked."""
     parse = argparse.ArgumentParser(description="Run all that takes a GPU, and print verdicts.")
-    parse.add_argument("--only", type=part_names, help=f"the parts to run: {', '.join(PARTS)} [all but tests]")
+    parse.add_argument(
+        "--only", type=part_names, help=f"the parts to run: {', '.join(PARTS)} [all but tests]"
+    )
     parse.add_argument("--minutes", type=float, default=9.0, help="the time of the whole call [9]")
     parse.add_argument(
-        "--shard", type=shard_of, default=(1, 1), metavar="K/N", help="every N-th of the tests, from the K-th on"
+        "--shard",
+        type=shard_of,
+        default=(1, 1),
+        metavar="K/N",
+        help="every N-th of the tests, from the K-th on",
     )
     parse.add_argument(
-        "--no-mps", action="store_true", help="ranks that share a GPU take turns, without a server of MPS"
+        "--no-mps",
+        action="store_true",
+        help="ranks that share a GPU take turns, without a server of MPS",
     )
-    parse.add_argument("-k", dest="keyword", help="of the tests those whose names have this, as pytest takes it")
-    parse.add_argument("--out", type=Path, help="where to leave the page and the records [results/golden/gpu-NAME]")
-    parse.add_argument("--wheels", type=Path, help="a directory of wheels to install first, apart, for this call alone")
-    # For tests/test_gpu_benchmark.py: the directory of the NCCL test library, which stands for GPUs and NCCL.
+    parse.add_argument(
+        "-k", dest="keyword", help="of the tests those whose names have this, as pytest takes it"
+    )
+    parse.add_argument(
+        "--out", type=Path, help="where to leave the page and the records [results/golden/gpu-NAME]"
+    )
+    parse.add_argument(
+        "--wheels",
+        type=Path,
+        help="a directory of wheels to install first, apart, for this call alone",
+    )
+    # For tests/test_gpu_benchmark.py: the directory of the NCCL test library, which stands for GPUs
+    # and NCCL.
     parse.add_argument("--on-host", type=Path, help=argparse.SUPPRESS)
-    # A part in its own process: its name, the file descriptor for its verdicts, and the arguments of its Here, in JSON.
+    # A part in its own process: its name, the file descriptor for its verdicts, and the arguments
+    # of its Here, in JSON.
     parse.add_argument("--part", type=json.loads, help=argparse.SUPPRESS)
     return parse.parse_args()
 
@@ -240,7 +283,8 @@ def lacking(needs: str, on_host: Path | None) -> str | None:
     return missing(needs, besides=("cuda", "gpu", "nccl") if on_host else ())
 
 
-# ---- a call: parts one after the other ------------------------------------------------------------------------------
+# ---- a call: parts one after the other
+# ------------------------------------------------------------------------------
 
 
 def call(asked: argparse.Namespace) -> int:
@@ -251,11 +295,21 @@ def call(asked: argparse.Namespace) -> int:
     gpus = 1 if asked.on_host else device_count()
     names = chosen(asked.only, gpus)
     name = "NCCL test library" if asked.on_host else device_name()
-    out = (asked.out or ROOT / "results" / "golden" / f"gpu-{'-'.join(name.lower().split())}").resolve()
+    out = (
+        asked.out or ROOT / "results" / "golden" / f"gpu-{'-'.join(name.lower().split())}"
+    ).resolve()
     title = f"{name}, in host memory: no figure here is of a GPU" if asked.on_host else name
-    page = Page(out, title, f"{gpus} x {name}; {', '.join(names)}; {asked.minutes:g} minutes; {platform.platform()}")
+    page = Page(
+        out,
+        title,
+        f"{gpus} x {name}; {', '.join(names)}; {asked.minutes:g} minutes; {platform.platform()}",
+    )
     reached = ReachedParts(out)
-    left_out = [] if asked.only else [name for name in names if reached.is_settled(name, PARTS[name].digest)]
+    left_out = (
+        []
+        if asked.only
+        else [name for name in names if reached.is_settled(name, PARTS[name].digest)]
+    )
     for name in names:
         if name in left_out:
             continue
@@ -269,9 +323,14 @@ def call(asked: argparse.Namespace) -> int:
         if complete:
             reached.add(name, PARTS[name].digest)
     if left_out:
-        page.add("skipped", Verdict("reached twice, and unchanged since", SKIPPED, ", ".join(left_out)))
+        page.add(
+            "skipped", Verdict("reached twice, and unchanged since", SKIPPED, ", ".join(left_out))
+        )
     beyond = BEYOND_ONE_GPU if gpus == 1 else BEYOND_ONE_NODE
-    page.add("beyond", Verdict(f"what {'one GPU' if gpus == 1 else 'one node'} cannot show", BEYOND, beyond))
+    page.add(
+        "beyond",
+        Verdict(f"what {'one GPU' if gpus == 1 else 'one node'} cannot show", BEYOND, beyond),
+    )
     page.say(f"\n{'Not all' if page.code else 'All'} reached, exit code {page.code}.\n")
     return page.code
 
@@ -281,10 +340,16 @@ def chosen(only: Sequence[str] | None, gpus: int) -> list[str]:
     if only:
         return [name for name in PARTS if name in only]
     several = gpus > 1
-    return [name for name, part in PARTS.items() if name not in NAMED_ONLY and (several or not part.several)]
+    return [
+        name
+        for name, part in PARTS.items()
+        if name not in NAMED_ONLY and (several or not part.several)
+    ]
 
 
-def verdicts(name: str, gpus: int, out: Path, end: float, asked: argparse.Namespace) -> Iterator[Verdict]:
+def verdicts(
+    name: str, gpus: int, out: Path, end: float, asked: argparse.Namespace
+) -> Iterator[Verdict]:
     """Yield the verdicts of a part, or the reason why it does not run."""
     part, left = PARTS[name], end - time.monotonic()
     what = f"{name}: {part.decides}"
@@ -293,7 +358,8 @@ def verdicts(name: str, gpus: int, out: Path, end: float, asked: argparse.Namesp
         return
     if left < part.seconds:
         reason = (
-            f"no time: its limit is {part.seconds} s, and {max(0, left):.0f} s of {asked.minutes:g} minutes are left"
+            f"no time: its limit is {part.seconds} s, and {max(0, left):.0f} "
+            f"s of {asked.minutes:g} minutes are left"
         )
         yield not_run(what, reason)
         return
@@ -328,17 +394,24 @@ def in_own_process(
     read, write = os.pipe()
     log = out / f"{name}.log"
     given = {
-        "out": str(out), "seconds": LAST_BEGIN * limit, "limit": limit, "shard": asked.shard,
+        "out": str(out),
+        "seconds": LAST_BEGIN * limit,
+        "limit": limit,
+        "shard": asked.shard,
         "keyword": PARTS[name].keyword or asked.keyword,
         "on_host": asked.on_host and str(asked.on_host),
-    }  # fmt: skip
+    }
     words = [sys.executable, __file__, "--part", json.dumps([name, write, given])]
     worst = ""
     with log.open("w") as said, os.fdopen(read) as lines:
         child = subprocess.Popen(
-            words, pass_fds=[write], stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+            words,
+            pass_fds=[write],
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
             env={**os.environ, **more},
-        )  # fmt: skip
+        )
         os.close(write)
         over = threading.Event()
         timer = threading.Timer(limit, lambda: (over.set(), end_group(child)))
@@ -355,7 +428,11 @@ def in_own_process(
     if child.returncode or over.is_set():
         worst = "failed"
         how = f"ended after {limit:.0f} s, its limit"
-        how = how if over.is_set() else f"exit code {child.returncode}: {last_words(log.read_text(errors='replace'))}"
+        how = (
+            how
+            if over.is_set()
+            else f"exit code {child.returncode}: {last_words(log.read_text(errors='replace'))}"
+        )
         yield Verdict(f"{name} comes to its end", "missed", how, "yes")
     if not worst:
         log.unlink()
@@ -375,13 +452,18 @@ def end_group(child: "subprocess.Popen[bytes]") -> None:
 
 def device_name() -> str:
     """Return the name of the first GPU, by the driver and without a context."""
-    driver, name, device = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(100), ctypes.c_int()
+    driver, name, device = (
+        ctypes.CDLL("libcuda.so.1"),
+        ctypes.create_string_buffer(100),
+        ctypes.c_int(),
+    )
     known = driver.cuInit(0) == driver.cuDeviceGet(ctypes.byref(device), 0) == 0
     known = known and driver.cuDeviceGetName(name, len(name), device) == 0
     return name.value.decode() if known else "unknown GPU"
 
 
-# ---- a part, in its own process -------------------------------------------------------------------------------------
+# ---- a part, in its own process
+# -------------------------------------------------------------------------------------
 
 
 def run_part(name: str, descriptor: int, given: Mapping[str, Any]) -> NoReturn:
@@ -392,7 +474,8 @@ def run_part(name: str, descriptor: int, given: Mapping[str, Any]) -> NoReturn:
     with os.fdopen(descriptor, "w") as lines:
 
         def tell(verdict: Verdict) -> None:
-            print(json.dumps(asdict(verdict), default=float), file=lines, flush=True)  # numbers of NumPy, too
+            # numbers of NumPy, too
+            print(json.dumps(asdict(verdict), default=float), file=lines, flush=True)
 
         try:
             part = PARTS[name]

@@ -5,11 +5,12 @@ By hand:
     python tests/benchmarks/growth.py                      # all stages
     python tests/benchmarks/growth.py store --json F.json  # some of them, and the figures for programs
 
-A stage makes its inputs by the package's own writers, from a seed, at several sizes, and runs its steps on them. Each
-step is a process of its own, so that CPU (user and system) and peak memory are its own. The first size is so small that
-it shows what a step costs without input: that is subtracted before the exponent is taken from the largest two sizes,
-1 where the cost grows with the input. Seals are checked by each step, as if nobody had read the files before, but for
-steps that are named "again".
+A stage makes its inputs by the package's own writers, from a seed, at several sizes, and runs its
+steps on them. Each step is a process of its own, so that CPU (user and system) and peak memory are
+its own. The first size is so small that it shows what a step costs without input: that is
+subtracted before the exponent is taken from the largest two sizes, 1 where the cost grows with the
+input. Seals are checked by each step, as if nobody had read the files before, but for steps that
+are named "again".
 
 To add a stage, add an entry to STAGES.
 """
@@ -48,8 +49,8 @@ class Stage:
     """What is measured of one part of hpccoll."""
 
     sizes: Sequence[Size]  # the smallest one has no input to speak of
-    # a function of a size and a directory, which may return the CPU seconds of what counts in it; or the arguments of
-    # hpccoll, in which {} stands for the directory
+    # a function of a size and a directory, which may return the CPU seconds of what counts in it;
+    # or the arguments of hpccoll, in which {} stands for the directory
     steps: Mapping[str, "Callable[[Size, Path], float | None] | Sequence[str]"]
     usual: int | None = None  # how many of the sizes are measured unless --most says so [all]
 
@@ -73,7 +74,9 @@ ROUNDS, ITERATIONS, AT_ONCE = 5, 1000, 1 << 18
 def store_size(ranks: int, cases: int, iterations: int = ITERATIONS) -> Size:
     """Return the size of a job with so many ranks, cases, and iterations of each."""
     about = {"ranks": ranks, "cases": cases, "iterations": iterations}
-    return Size(f"{ranks:,} ranks x {cases} cases x {iterations:,}", ranks * cases * iterations, about)
+    return Size(
+        f"{ranks:,} ranks x {cases} cases x {iterations:,}", ranks * cases * iterations, about
+    )
 
 
 def write_results(size: Size, directory: Path) -> float:
@@ -87,21 +90,46 @@ def write_results(size: Size, directory: Path) -> float:
 
     ranks, iterations = size.about["ranks"], size.about["iterations"]
     per_node = min(8, ranks)
-    cases = [Case(collective="all_reduce", algorithm="ring", bytes=4 * (n + 1)) for n in range(size.about["cases"])]
+    cases = [
+        Case(collective="all_reduce", algorithm="ring", bytes=4 * (n + 1))
+        for n in range(size.about["cases"])
+    ]
     rounds = min(ROUNDS, iterations)
     effort = Effort(min_iterations=iterations, max_iterations=iterations, rounds=rounds)
-    job = Job(name=f"mpi.p{ranks}", ranks=ranks, nodes=ranks // per_node, effort=effort, cases=tuple(cases))
+    job = Job(
+        name=f"mpi.p{ranks}",
+        ranks=ranks,
+        nodes=ranks // per_node,
+        effort=effort,
+        cases=tuple(cases),
+    )
     places = tuple(
         RankLocation(
-            host=f"n{rank // per_node}", node=rank // per_node, clock=rank // per_node, pid=rank + 1, affinity="0"
+            host=f"n{rank // per_node}",
+            node=rank // per_node,
+            clock=rank // per_node,
+            pid=rank + 1,
+            affinity="0",
         )
         for rank in range(ranks)
     )
     attempt = Attempt(
-        run_id="made-up", number=1, kind="measured", machine="made up", ranks=ranks, nodes=ranks // per_node,
-        ranks_per_node=per_node, mapping="block", aggregators=0, oversubscribed=False, places=places,
-        provenance={"hosts": [f"n{node}" for node in range(ranks // per_node)], "executor": "compiled"},
-    )  # fmt: skip
+        run_id="made-up",
+        number=1,
+        kind="measured",
+        machine="made up",
+        ranks=ranks,
+        nodes=ranks // per_node,
+        ranks_per_node=per_node,
+        mapping="block",
+        aggregators=0,
+        oversubscribed=False,
+        places=places,
+        provenance={
+            "hosts": [f"n{node}" for node in range(ranks // per_node)],
+            "executor": "compiled",
+        },
+    )
     draw = np.random.default_rng(SEED)
     clocks = [place.clock for place in places]
     offset = draw.integers(10**14, 10**15, max(clocks) + 1)[clocks]
@@ -126,9 +154,17 @@ def write_results(size: Size, directory: Path) -> float:
         for case in cases:
             results.records.start(case)
             outcome = Outcome(
-                case=case, status="ok", bytes=case.bytes, params={}, wrong=0, converged=True, executed="ring",
-                times=times_of_round(number), cpu_s=np.full(ranks, 1e-6), executor="compiled",
-            )  # fmt: skip
+                case=case,
+                status="ok",
+                bytes=case.bytes,
+                params={},
+                wrong=0,
+                converged=True,
+                executed="ring",
+                times=times_of_round(number),
+                cpu_s=np.full(ranks, 1e-6),
+                executor="compiled",
+            )
             began = time.process_time()
             results.record(outcome)
             cpu_s += time.process_time() - began
@@ -160,24 +196,38 @@ def rows_size(rows: int) -> Size:
 def rows_job(number: int, rows: int) -> "tuple[Job, tuple[int, int]]":
     """Return the job with this number, which has ``rows`` cases, and its ranks and nodes.
 
-    Four jobs in a row differ in their nodes, and make the curves of one setting; the next four have another setting.
+    Four jobs in a row differ in their nodes, and make the curves of one setting; the next four have
+    another setting.
     """
     from itertools import product
 
     from hpccoll.cases.case import Case, Effort, Job
 
     nodes = 1 << number % 4
-    settings = list(product(("all_reduce", "reduce_scatter"), ("float32", "float64", "int32", "int64", "int8"), _OPS))
+    settings = list(
+        product(
+            ("all_reduce", "reduce_scatter"), ("float32", "float64", "int32", "int64", "int8"), _OPS
+        )
+    )
     collective, dtype, op = settings[number // 4 % len(settings)]
     of_parameters = [("ring", {"channels": n}) for n in range(2, 21)]
     choices = [*((name, {}) for name in ("native", *_ALGORITHMS)), *of_parameters][:SERIES]
     every = [
-        Case(collective=collective, algorithm=name, dtype=dtype, op=op, bytes=1 << (6 + size), params=params)
+        Case(
+            collective=collective,
+            algorithm=name,
+            dtype=dtype,
+            op=op,
+            bytes=1 << (6 + size),
+            params=params,
+        )
         for name, params in choices
         for size in range(SIZES_OF_SERIES)
     ]
     effort = Effort(min_iterations=30, max_iterations=30, rounds=3)
-    job = Job(name=f"job{number}", ranks=2 * nodes, nodes=nodes, effort=effort, cases=tuple(every[:rows]))
+    job = Job(
+        name=f"job{number}", ranks=2 * nodes, nodes=nodes, effort=effort, cases=tuple(every[:rows])
+    )
     return job, (2 * nodes, nodes)
 
 
@@ -200,14 +250,25 @@ def write_rows(size: Size, directory: Path, run: str = "raw", factor: float = 1.
     for number, begin in enumerate(range(0, size.about["rows"], ROWS_OF_JOB)):
         job, (ranks, nodes) = rows_job(number, min(ROWS_OF_JOB, size.about["rows"] - begin))
         places = tuple(
-            RankLocation(host=f"n{rank // 2}", node=rank // 2, clock=rank // 2, pid=rank + 1, affinity="0")
+            RankLocation(
+                host=f"n{rank // 2}", node=rank // 2, clock=rank // 2, pid=rank + 1, affinity="0"
+            )
             for rank in range(ranks)
         )
         attempt = Attempt(
-            run_id=f"{run}-{number}", number=1, kind="measured", machine="made up", ranks=ranks, nodes=nodes,
-            ranks_per_node=2, mapping="block", aggregators=0, oversubscribed=False, places=places,
+            run_id=f"{run}-{number}",
+            number=1,
+            kind="measured",
+            machine="made up",
+            ranks=ranks,
+            nodes=nodes,
+            ranks_per_node=2,
+            mapping="block",
+            aggregators=0,
+            oversubscribed=False,
+            places=places,
             provenance={"hosts": [f"n{node}" for node in range(nodes)], "executor": "compiled"},
-        )  # fmt: skip
+        )
         outcomes = []
         for case in job.cases:
             family, item = collective(case.collective), itemsize(case.dtype)
@@ -218,15 +279,24 @@ def write_rows(size: Size, directory: Path, run: str = "raw", factor: float = 1.
             for of_round in range(1, job.effort.rounds + 1):
                 end = (typical_ns * draw.gamma(400, 1 / 400, (10, ranks))).astype(np.int64)
                 rounds.append(
-                    CaseTimes.from_samples(np.zeros_like(end), end, one_clock=nodes == 1, round_number=of_round)
+                    CaseTimes.from_samples(
+                        np.zeros_like(end), end, one_clock=nodes == 1, round_number=of_round
+                    )
                 )
             outcomes.append(
                 Outcome(
-                    case=case, status="ok", bytes=moved, params=case.params, wrong=0, converged=True,
-                    executed=case.algorithm, times=CaseTimes.joined(rounds).in_memory(), cpu_s=np.full(ranks, 1e-6),
+                    case=case,
+                    status="ok",
+                    bytes=moved,
+                    params=case.params,
+                    wrong=0,
+                    converged=True,
+                    executed=case.algorithm,
+                    times=CaseTimes.joined(rounds).in_memory(),
+                    cpu_s=np.full(ranks, 1e-6),
                     executor="compiled",
                 )
-            )  # fmt: skip
+            )
         path = directory / run / f"{job.name}.h5"
         write_raw_file(RawResults(path=path, job=job, attempts=[(attempt, outcomes)]), path)
 
@@ -284,13 +354,29 @@ def dry_run_of_empty_jobs(size: Size, directory: Path) -> float:
     """Let Snakemake plan as many jobs that do nothing: what a dry run of a sweep is compared with."""
     file = directory / "Snakefile"
     file.write_text(EMPTY_JOBS.format(jobs=size.about["jobs"]))
-    snakemake = [sys.executable, "-m", "snakemake", "-s", str(file), "-d", str(directory), "-c1", "-n", "-q"]
+    snakemake = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "-s",
+        str(file),
+        "-d",
+        str(directory),
+        "-c1",
+        "-n",
+        "-q",
+    ]
     return cpu_of(snakemake)
 
 
 STAGES: Mapping[str, Stage] = {
     "store": Stage(
-        sizes=(store_size(8, 1, 5), store_size(16384, 4), store_size(16384, 20), store_size(16384, 100)),
+        sizes=(
+            store_size(8, 1, 5),
+            store_size(16384, 4),
+            store_size(16384, 20),
+            store_size(16384, 100),
+        ),
         steps={
             "write": write_results,
             "status": ("status", "{}/raw"),
@@ -334,12 +420,18 @@ ENDED_WELL = 0, 3
 """The exit codes of commands: 3 where something is missing."""
 
 
-def run_step(words: Sequence[str], environment: Mapping[str, str]) -> tuple[str, float, float, float]:
+def run_step(
+    words: Sequence[str], environment: Mapping[str, str]
+) -> tuple[str, float, float, float]:
     """Run Python with these arguments; return what it printed, CPU and wall seconds, and its peak memory in MiB."""
     with tempfile.TemporaryFile("w+") as printed:
         began = time.monotonic()
         child = subprocess.Popen(
-            [sys.executable, *words], env=environment, stdout=printed, stderr=subprocess.STDOUT, text=True
+            [sys.executable, *words],
+            env=environment,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         _, status, usage = os.wait4(child.pid, 0)
         wall_s = time.monotonic() - began
@@ -378,13 +470,17 @@ def with_exponents(stage: str, of_sizes: Sequence[Mapping[str, Figures]]) -> Ite
             if number < 2:
                 yield mine
                 continue
-            now_s, before_s = (max(of[step].cpu_s - start_s, 1e-3) for of in (figures, of_sizes[number - 1]))
+            now_s, before_s = (
+                max(of[step].cpu_s - start_s, 1e-3) for of in (figures, of_sizes[number - 1])
+            )
             growth = sizes[number].amount / sizes[number - 1].amount
             yield replace(mine, exponent=math.log(now_s / before_s) / math.log(growth))
 
 
 def print_figures(figures: Sequence[Figures]) -> None:
-    print("| stage | step | input | CPU s | wall s | MiB | exponent |\n| --- | --- | --- | --- | --- | --- | --- |")
+    print(
+        "| stage | step | input | CPU s | wall s | MiB | exponent |\n| --- | --- | --- | --- | --- | --- | --- |"
+    )
     for each in figures:
         exponent = "" if each.exponent is None else f"{each.exponent:.1f}"
         about = f"{each.cpu_s:.1f} | {each.wall_s:.1f} | {each.mib:.0f} | {exponent}"
@@ -404,7 +500,10 @@ def main() -> None:
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"[all] {', '.join(STAGES)}")
     parser.add_argument("--json", type=Path, metavar="F", help="write the figures there, too")
     parser.add_argument(
-        "--most", type=int, metavar="N", help="only the smallest N sizes of each stage [the usual ones]"
+        "--most",
+        type=int,
+        metavar="N",
+        help="only the smallest N sizes of each stage [the usual ones]",
     )
     parser.add_argument("--step", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -419,7 +518,10 @@ def main() -> None:
         for size in STAGES[stage].sizes[: arguments.most or STAGES[stage].usual]:
             of_size = {}
             for each in measured(stage, size):
-                print(f"# {each.stage} {each.step}, {each.size}: {each.cpu_s:.1f} s, {each.mib:.0f} MiB", flush=True)
+                print(
+                    f"# {each.stage} {each.step}, {each.size}: {each.cpu_s:.1f} s, {each.mib:.0f} MiB",
+                    flush=True,
+                )
                 of_size[each.step] = each
             of_sizes.append(of_size)
         figures += with_exponents(stage, of_sizes)

@@ -5,8 +5,8 @@ By hand, with the table and the options of growth.py:
     python tests/benchmarks/growth_recordings.py                 # all stages, some minutes
     python tests/benchmarks/growth_recordings.py logs --most 2   # the smallest two sizes of one
 
-Inputs have the forms that are recorded in tests, in made-up numbers of processes, calls and events, from a seed. Each
-``trace`` runs in one process, so that all of its CPU counts.
+Inputs have the forms that are recorded in tests, in made-up numbers of processes, calls and events,
+from a seed. Each ``trace`` runs in one process, so that all of its CPU counts.
 """
 
 import json
@@ -60,9 +60,16 @@ def messages_of_rank(rank: int, ranks: int) -> Iterator[tuple[int, str]]:
     yield 20, "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>"
     yield 20, "Using network IB"
     yield 20, f"{begun} - Init START"
-    yield 20, "Trees " + " ".join(f"[{channel}] {after}/-1/-1->{me}->{before}" for channel in range(CHANNELS))
+    yield (
+        20,
+        "Trees "
+        + " ".join(f"[{channel}] {after}/-1/-1->{me}->{before}" for channel in range(CHANNELS)),
+    )
     for channel in range(CHANNELS):
-        yield 21, f"Channel {channel:02d}/0 : {before}[0] -> {me}[1] [receive] via NET/IB/{channel % 4}/GDRDMA"
+        yield (
+            21,
+            f"Channel {channel:02d}/0 : {before}[0] -> {me}[1] [receive] via NET/IB/{channel % 4}/GDRDMA",
+        )
         yield 21, f"Channel {channel:02d}/0 : {me}[1] -> {after}[2] via P2P/CUMEM/read"
     yield 21, "Connected all rings, use ring PXN 0 GDR 1"
     yield 20, f"{begun} - Init COMPLETE"
@@ -73,7 +80,10 @@ def messages_of_rank(rank: int, ranks: int) -> Iterator[tuple[int, str]]:
         group = f"root 0 comm 0x55d0 [nranks={ranks}] stream 0x1"
         yield 0, f"AllReduce: opCount {number:x} {buffers} count {count} datatype 7 op 0 {group}"
         if rank == 0:
-            yield 0, f"AllReduce: {4 * count} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..15}}"
+            yield (
+                0,
+                f"AllReduce: {4 * count} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..15}}",
+            )
         number += 1
 
 
@@ -88,7 +98,8 @@ def write_dumps(size: Size, directory: Path) -> None:
     ranks, entries = size.about["ranks"], size.about["entries"]
     chance = random.Random(SEED)  # noqa: S311
     counts = dict.fromkeys(
-        ("last_enqueued_collective", "last_started_collective", "last_completed_collective"), entries
+        ("last_enqueued_collective", "last_started_collective", "last_completed_collective"),
+        entries,
     )
     for rank in range(ranks):
         dump = {
@@ -108,13 +119,26 @@ def entry(number: int, ranks: int, chance: random.Random) -> dict[str, Any]:
     )[number % 3]  # fmt: skip
     created_ns = EPOCH_NS + number * 10**8 + chance.randrange(10**6)
     return {
-        "record_id": number, "pg_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": number + 1,
-        "p2p_seq_id": 0, "op_id": number + 1, "profiling_name": name, "time_created_ns": created_ns,
-        "input_sizes": [[elements_in]], "input_dtypes": ["Float"], "output_sizes": [[elements_out]],
-        "output_dtypes": ["Float"], "state": "completed", "time_discovered_started_ns": created_ns + 10**6,
-        "time_discovered_completed_ns": created_ns + 10**7, "duration_ms": chance.uniform(4, 6), "retired": True,
-        "timeout_ms": 600000, "is_p2p": False,
-    }  # fmt: skip
+        "record_id": number,
+        "pg_id": 0,
+        "process_group": ("0", "default_pg"),
+        "collective_seq_id": number + 1,
+        "p2p_seq_id": 0,
+        "op_id": number + 1,
+        "profiling_name": name,
+        "time_created_ns": created_ns,
+        "input_sizes": [[elements_in]],
+        "input_dtypes": ["Float"],
+        "output_sizes": [[elements_out]],
+        "output_dtypes": ["Float"],
+        "state": "completed",
+        "time_discovered_started_ns": created_ns + 10**6,
+        "time_discovered_completed_ns": created_ns + 10**7,
+        "duration_ms": chance.uniform(4, 6),
+        "retired": True,
+        "timeout_ms": 600000,
+        "is_p2p": False,
+    }
 
 
 def trace_size(megabytes: int) -> Size:
@@ -125,12 +149,15 @@ def trace_size(megabytes: int) -> Size:
 def write_trace(size: Size, directory: Path) -> None:
     """Write a trace of one rank: 50 kernels of computing for each of NCCL."""
     head = {
-        "schemaVersion": 1, "baseTimeNanoseconds": EPOCH_NS,
+        "schemaVersion": 1,
+        "baseTimeNanoseconds": EPOCH_NS,
         "distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 64},
-    }  # fmt: skip
+    }
     length = 0
     with (directory / "rank_0.json").open("w") as file:
-        file.write(json.dumps(head)[:-1] + ', "traceEvents": [\n{"ph": "M", "name": "process_name"}')
+        file.write(
+            json.dumps(head)[:-1] + ', "traceEvents": [\n{"ph": "M", "name": "process_name"}'
+        )
         for event in events_of_rank():
             if length > size.about["bytes"]:
                 break
@@ -146,23 +173,71 @@ def events_of_rank() -> Iterator[dict[str, Any]]:
         on_host = {"ph": "X", "pid": 5, "tid": 6}
         on_gpu = {"ph": "X", "cat": "kernel", "pid": 0}
         if number % 1000 == 0:
-            step = {"cat": "user_annotation", "name": f"ProfilerStep#{number // 1000}", "ts": us, "dur": 9000.0}
+            step = {
+                "cat": "user_annotation",
+                "name": f"ProfilerStep#{number // 1000}",
+                "ts": us,
+                "dur": 9000.0,
+            }
             yield on_host | step
-        shapes = {"Input Dims": [[4096], [8192, 1024], [1024, 4096]], "Input type": ["float", "float", "float"]}
+        shapes = {
+            "Input Dims": [[4096], [8192, 1024], [1024, 4096]],
+            "Input type": ["float", "float", "float"],
+        }
         launch = {"External id": number, "cbid": 211, "correlation": number}
-        grid = {"registers per thread": 230, "blocks per SM": 1.9, "grid": [32, 8, 1], "block": [128, 1, 1]}
+        grid = {
+            "registers per thread": 230,
+            "blocks per SM": 1.9,
+            "grid": [32, 8, 1],
+            "block": [128, 1, 1],
+        }
         kernel = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4>(cutlass_80::Params)"
-        yield on_host | {"cat": "cpu_op", "name": "aten::addmm", "ts": us, "dur": 30.125, "args": shapes}
-        yield on_host | {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": us + 3, "dur": 5.5, "args": launch}
-        yield {"ph": "s", "id": number, "pid": 5, "tid": 6, "ts": us + 3, "cat": "ac2g", "name": "ac2g"}
+        yield on_host | {
+            "cat": "cpu_op",
+            "name": "aten::addmm",
+            "ts": us,
+            "dur": 30.125,
+            "args": shapes,
+        }
+        yield on_host | {
+            "cat": "cuda_runtime",
+            "name": "cudaLaunchKernel",
+            "ts": us + 3,
+            "dur": 5.5,
+            "args": launch,
+        }
+        yield {
+            "ph": "s",
+            "id": number,
+            "pid": 5,
+            "tid": 6,
+            "ts": us + 3,
+            "cat": "ac2g",
+            "name": "ac2g",
+        }
         yield on_gpu | {"name": kernel, "tid": 7, "ts": us + 20, "dur": 8.2, "args": launch | grid}
-        yield {"ph": "f", "id": number, "pid": 0, "tid": 7, "ts": us + 20, "cat": "ac2g", "name": "ac2g", "bp": "e"}
+        yield {
+            "ph": "f",
+            "id": number,
+            "pid": 0,
+            "tid": 7,
+            "ts": us + 20,
+            "cat": "ac2g",
+            "name": "ac2g",
+            "bp": "e",
+        }
         if number % 50 == 0:
             call = {
-                "Collective name": "allreduce", "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20, "Group size": 64,
-                "dtype": "Float", "Process Group Name": "0", "Process Group Description": "default_pg",
-                "Process Group Ranks": "[0, 1, 2, ..., 63]", "Seq": number // 50 + 1,
-            }  # fmt: skip
+                "Collective name": "allreduce",
+                "In msg nelems": 1 << 20,
+                "Out msg nelems": 1 << 20,
+                "Group size": 64,
+                "dtype": "Float",
+                "Process Group Name": "0",
+                "Process Group Description": "default_pg",
+                "Process Group Ranks": "[0, 1, 2, ..., 63]",
+                "Seq": number // 50 + 1,
+            }
             name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
             yield on_gpu | {"name": name, "tid": 20, "ts": us + 21, "dur": 100.5, "args": call}
         number += 1
@@ -192,7 +267,9 @@ def diagnose_links(size: Size, _directory: Path) -> None:
     from hpccoll.diagnosis.slot_records import Component
 
     link = Component("link", (2, 6))
-    machine = SimulatedMachine(size.about["nodes"], Environment(), [(link, 20)], np.random.default_rng(SEED))
+    machine = SimulatedMachine(
+        size.about["nodes"], Environment(), [(link, 20)], np.random.default_rng(SEED)
+    )
     found = complete(diagnose(machine.nodes, seed=SEED, links=True), machine.measure)
     if components(found) != {link}:
         raise SystemExit(f"found {components(found)}")

@@ -1,7 +1,8 @@
 """How the cost of proofs, of ``show`` and of predictions grows with the number of ranks.
 
-Each point runs in a process of its own. CPU seconds are user and system time without the imports; MiB is the most
-memory; the exponent is that of the growth of the CPU seconds since the point before.
+Each point runs in a process of its own. CPU seconds are user and system time without the imports;
+MiB is the most memory; the exponent is that of the growth of the CPU seconds since the point
+before.
 
     python tests/benchmarks/growth_schedule.py            # some minutes
     python tests/benchmarks/growth_schedule.py proof      # one stage
@@ -64,7 +65,11 @@ PREDICTED = (
 def points() -> dict[str, list[tuple[str, Callable[[int], None], tuple[int, ...]]]]:
     """Return the stages, each with its rows: a name, what runs, and the numbers of ranks."""
     proven = [
-        (f"{collective} {algorithm}", lambda p, a=algorithm, c=collective: proof(p, a, c), (128, 256, 512, 1024))
+        (
+            f"{collective} {algorithm}",
+            lambda p, a=algorithm, c=collective: proof(p, a, c),
+            (128, 256, 512, 1024),
+        )
         for algorithm, collective in PROVEN
     ]
     shown = [
@@ -72,11 +77,19 @@ def points() -> dict[str, list[tuple[str, Callable[[int], None], tuple[int, ...]
         for algorithm in ("ring", "recursive_doubling")
     ]
     predicted = [
-        (f"{collective} {algorithm}", lambda p, a=algorithm, c=collective: predict(a, c, p), (256, 4096, 65536))
+        (
+            f"{collective} {algorithm}",
+            lambda p, a=algorithm, c=collective: predict(a, c, p),
+            (256, 4096, 65536),
+        )
         for algorithm, collective in PREDICTED
     ]
     large = [
-        (f"all_reduce {algorithm}", lambda p, a=algorithm: predict(a, "all_reduce", p), (65536, 1 << 20))
+        (
+            f"all_reduce {algorithm}",
+            lambda p, a=algorithm: predict(a, "all_reduce", p),
+            (65536, 1 << 20),
+        )
         for algorithm in ("ring", "hierarchical")
     ]
     return {"proof": proven, "show_text": shown, "predict": [*predicted, *large]}
@@ -107,17 +120,26 @@ def main() -> None:
     if len(sys.argv) == 4:
         run_point(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
         return
-    print("| stage | what | ranks | CPU s | MiB | exponent |\n| --- | --- | --- | --- | --- | --- |")
+    print(
+        "| stage | what | ranks | CPU s | MiB | exponent |\n| --- | --- | --- | --- | --- | --- |"
+    )
     for stage, rows in points().items():
-        for row, (name, _, counts) in enumerate(rows if stage in sys.argv[1:] or len(sys.argv) == 1 else []):
+        for row, (name, _, counts) in enumerate(
+            rows if stage in sys.argv[1:] or len(sys.argv) == 1 else []
+        ):
             last = None
             for p in counts:
                 point = measured(stage, row, p)
                 if point is None:
                     print(f"| {stage} | {name} | {p:,} | failed | | |", flush=True)
                     break
-                exponent = f"{math.log(point[0] / last[1]) / math.log(p / last[0]):.1f}" if last else ""
-                print(f"| {stage} | {name} | {p:,} | {point[0]:.2f} | {point[1]:.0f} | {exponent} |", flush=True)
+                exponent = (
+                    f"{math.log(point[0] / last[1]) / math.log(p / last[0]):.1f}" if last else ""
+                )
+                print(
+                    f"| {stage} | {name} | {p:,} | {point[0]:.2f} | {point[1]:.0f} | {exponent} |",
+                    flush=True,
+                )
                 last = p, point[0]
 
 

@@ -32,15 +32,21 @@ class Here:
         limit: the time after which it is ended.
         keyword: of the tests those whose names have this, None for all.
         shard: which part of the tests, of how many.
-        on_host: the directory of the NCCL test library, which stands for GPUs and NCCL; None on real GPUs.
+        on_host: the directory of the NCCL test library, which stands for GPUs and NCCL; None on
+            real GPUs.
         tell: writes a verdict that the function of the part does not yield.
     """
 
     def __init__(
-        self, out: Path, seconds: float, limit: float | None = None, keyword: str | None = None,
-        shard: Sequence[int] = (1, 1), on_host: str | Path | None = None,
+        self,
+        out: Path,
+        seconds: float,
+        limit: float | None = None,
+        keyword: str | None = None,
+        shard: Sequence[int] = (1, 1),
+        on_host: str | Path | None = None,
         tell: Callable[[Verdict], object] = print,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.out, self.keyword, self.shard, self.tell = Path(out), keyword, shard, tell
         self.on_host = Path(on_host) if on_host else None
         now = time.monotonic()
@@ -86,7 +92,13 @@ class Here:
         from launch import mpiexec
 
         place = str(self.on_host or "gpu")
-        return [*mpiexec(ranks), sys.executable, str(Path(__file__).with_name(program)), place, *arguments]
+        return [
+            *mpiexec(ranks),
+            sys.executable,
+            str(Path(__file__).with_name(program)),
+            place,
+            *arguments,
+        ]
 
     def hpccoll_run(self, ranks: int, *arguments: str) -> list[str]:
         """Return the command of ``hpccoll run``, or of ``train`` if that is the first argument, on so many ranks.
@@ -96,7 +108,11 @@ class Here:
         from launch import mpiexec
 
         host = [str(TESTS / "measure" / "nccl_on_host_ranks.py"), str(self.on_host)]
-        program = host if self.on_host else [str(Path(__file__).with_name("run_ranks.py")), str(self.gpus)]
+        program = (
+            host
+            if self.on_host
+            else [str(Path(__file__).with_name("run_ranks.py")), str(self.gpus)]
+        )
         return [*mpiexec(ranks), sys.executable, *program, *arguments]
 
 
@@ -104,14 +120,19 @@ def rank_environment() -> dict[str, str]:
     """Return the environment of programs of tests/, whose ranks may be more than there are cores."""
     paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
     more = {
-        "PYTHONPATH": paths, "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "OPENBLAS_NUM_THREADS": "1",
-        "MPI4PY_RC_THREAD_LEVEL": "multiple", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PYTHONPATH": paths,
+        "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MPI4PY_RC_THREAD_LEVEL": "multiple",
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    }  # fmt: skip
+    }
     return {**os.environ, **more}
 
 
-def launched(command: Sequence[str], seconds: float, more: Mapping[str, str] | None = None) -> tuple[int | None, str]:
+def launched(
+    command: Sequence[str], seconds: float, more: Mapping[str, str] | None = None
+) -> tuple[int | None, str]:
     """Return the exit code and the output of a launch; no code if it takes longer than ``seconds``.
 
     Args:
@@ -120,7 +141,11 @@ def launched(command: Sequence[str], seconds: float, more: Mapping[str, str] | N
         more: variables besides those of ``rank_environment``.
     """
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**rank_environment(), **(more or {})}
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**rank_environment(), **(more or {})},
     ) as started:
         code: int | None = None
         try:

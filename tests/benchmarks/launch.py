@@ -19,13 +19,26 @@ def mpiexec(ranks: int) -> list[str]:
     return [shutil.which(name, path=path) or name, *options, "-n", str(ranks)]
 
 
-def run_job(job: Job, start: Sequence[str], raw: Path, variables: Mapping[str, str] | None = None) -> None:
+def run_job(
+    job: Job, start: Sequence[str], raw: Path, variables: Mapping[str, str] | None = None
+) -> None:
     """Measure all cases of a job in one launch; a raw file of an earlier one is replaced, not resumed."""
     for old in (raw, journal_path(raw)):
         old.unlink(missing_ok=True)
     path = raw.with_suffix(".json")
     path.write_text(job.to_json())
-    command = [*start, sys.executable, "-m", "hpccoll", "run", "--job", str(path), "--out", str(raw), "--exit-zero"]
+    command = [
+        *start,
+        sys.executable,
+        "-m",
+        "hpccoll",
+        "run",
+        "--job",
+        str(path),
+        "--out",
+        str(raw),
+        "--exit-zero",
+    ]
     output(command, variables)
 
 

@@ -21,21 +21,58 @@ RANKS = 2
 OURS, THEIRS = "aggregated", "nccl-tests"
 """The timings that are compared: the median over batches back to back, and the mean of nccl-tests' loop."""
 SIZES = ("-b", "8", "-e", "16M", "-f", "64")
-TIMED = ("--device", "cuda", "-t", "nccl", "-a", "native", *SIZES, "--seconds", "0.3", "--rounds", "3")
+TIMED = (
+    "--device",
+    "cuda",
+    "-t",
+    "nccl",
+    "-a",
+    "native",
+    *SIZES,
+    "--seconds",
+    "0.3",
+    "--rounds",
+    "3",
+)
 PHASED = (
     *("--device", "cuda", "-t", "nccl", "-a", "native,ring", "-b", "1K", "-e", "1M", "-f", "1024"),
     *("--param", "graph=0,1", "--timing", "single,aggregated", "--seconds", "0.1"),
 )
 
 TIMEOUT_S = 20
-SILENT = ("--device", "cuda", "-t", "nccl", "-a", "native", "-b", "8", "-e", "8", "--timeout", f"{TIMEOUT_S}")
+SILENT = (
+    "--device",
+    "cuda",
+    "-t",
+    "nccl",
+    "-a",
+    "native",
+    "-b",
+    "8",
+    "-e",
+    "8",
+    "--timeout",
+    f"{TIMEOUT_S}",
+)
 NAMED = "connecting NCCL"
 """The phase that a user must read of, if a rank never comes to NCCL's first operation."""
 
 MESH_RANKS = 4
 STEPS, ON_HOST_STEPS = 200, 10
 MESH = (
-    *("train", "--device", "cuda", "-t", "nccl", "-a", "native", "--param", "graph=0,1", "--model", "gpt2"),
+    *(
+        "train",
+        "--device",
+        "cuda",
+        "-t",
+        "nccl",
+        "-a",
+        "native",
+        "--param",
+        "graph=0,1",
+        "--model",
+        "gpt2",
+    ),
     *("--scale", "65536", "--compute", "wait", "--compute-us", "2000", "--micro-batches", "4"),
     *("--parallel", "tp=2,pp=2", "-w", "2", "--rounds", "1"),
 )
@@ -46,14 +83,18 @@ def nccl_tests(here: Here) -> Iterator[Verdict]:
     """The same calls by both timings."""
     times: dict[str, dict[int, float]] = {}
     for timing in (OURS, THEIRS):
-        rows, _, failure = measured(here, RANKS, [*TIMED, "--timing", timing], f"timing-{timing}", probed=False)
+        rows, _, failure = measured(
+            here, RANKS, [*TIMED, "--timing", timing], f"timing-{timing}", probed=False
+        )
         if failure:
             yield not_run(f"--timing {timing} on {RANKS} ranks", failure)
             return
         if any(row.status == "wrong" for row in rows):
             yield Verdict(f"--timing {timing} on {RANKS} ranks", WRONG, "wrong results")
             return
-        times[timing] = {row.bytes: row.median_s for row in rows if row.status == "ok" and row.median_s}
+        times[timing] = {
+            row.bytes: row.median_s for row in rows if row.status == "ok" and row.median_s
+        }
     for nbytes in sorted(times[OURS].keys() & times[THEIRS].keys()):
         ratio = times[THEIRS][nbytes] / times[OURS][nbytes]
         yield recorded(f"all-reduce of {format_size(nbytes)}: time by {THEIRS} / {OURS}", ratio)
@@ -74,7 +115,9 @@ def phases(here: Here) -> Iterator[Verdict]:
     for phase, (calls, seconds) in found["phases"].items():
         yield recorded(f"{phase}: calls, and seconds of all", f"{calls}; {seconds:.3g}")
     passes = found["passes"]
-    yield recorded(f"{passes} passes of cases: seconds each, between", found["seconds"] / max(1, passes))
+    yield recorded(
+        f"{passes} passes of cases: seconds each, between", found["seconds"] / max(1, passes)
+    )
 
 
 def silent(here: Here) -> Iterator[Verdict]:
@@ -101,15 +144,21 @@ def launch_order(here: Here) -> Iterator[Verdict]:
         for value in ("1", "0"):
             os.environ[ORDER] = value
             arguments = (*MESH, "-n", f"{steps}")
-            rows, planned, failure = measured(here, MESH_RANKS, arguments, f"order-{value}", probed=False)
-            yield from _steps(rows, planned, failure, f"{steps} steps of tp=2, pp=2", f"{ORDER}={value}")
+            rows, planned, failure = measured(
+                here, MESH_RANKS, arguments, f"order-{value}", probed=False
+            )
+            yield from _steps(
+                rows, planned, failure, f"{steps} steps of tp=2, pp=2", f"{ORDER}={value}"
+            )
     finally:
         os.environ.pop(ORDER, None)
         if before is not None:
             os.environ[ORDER] = before
 
 
-def _steps(rows: "Sequence[Row]", planned: int, failure: str, steps: str, setting: str) -> Iterator[Verdict]:
+def _steps(
+    rows: "Sequence[Row]", planned: int, failure: str, steps: str, setting: str
+) -> Iterator[Verdict]:
     what = f"{steps} on {MESH_RANKS} ranks, {setting}"
     if failure:
         yield Verdict(what, MISSED, failure, "all right")

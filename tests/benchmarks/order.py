@@ -46,14 +46,30 @@ def order(here: Here) -> Iterator[Verdict]:
     gpu = here.gpu
     held = pause(gpu)
     for milliseconds in PAUSES_MS:
-        ratio = device_seconds(gpu, lambda ms=milliseconds: held(ms * 1_000_000), 10) / milliseconds * 1e3
-        yield bound(f"pause of {milliseconds} ms, by events / asked", ratio, "0.98 to 1.02", abs(ratio - 1) <= 0.02)
+        ratio = (
+            device_seconds(gpu, lambda ms=milliseconds: held(ms * 1_000_000), 10)
+            / milliseconds
+            * 1e3
+        )
+        yield bound(
+            f"pause of {milliseconds} ms, by events / asked",
+            ratio,
+            "0.98 to 1.02",
+            abs(ratio - 1) <= 0.02,
+        )
     if not here.on_host:
-        yield recorded("smallest and largest step of globaltimer, ns", "{} to {}".format(*timer_steps(gpu)))
+        yield recorded(
+            "smallest and largest step of globaltimer, ns", "{} to {}".format(*timer_steps(gpu))
+        )
     raced, waited = race(gpu, held, waits=False), race(gpu, held, waits=True)
     yield holds("a stream that waits for an event sees what was written before it", waited == 1)
-    yield bound("one that does not wait sees the old value: the race is one", raced, "0", raced == 0)
-    yield holds("a graph that is destroyed in flight still gives its result", destroyed_in_flight(gpu, held) == 1)
+    yield bound(
+        "one that does not wait sees the old value: the race is one", raced, "0", raced == 0
+    )
+    yield holds(
+        "a graph that is destroyed in flight still gives its result",
+        destroyed_in_flight(gpu, held) == 1,
+    )
 
 
 def timer_steps(gpu: "Gpu") -> tuple[int, int]:
@@ -88,7 +104,11 @@ def race(gpu: "Gpu", held: Callable[[int], None], *, waits: bool) -> int:
     other = gpu.with_own_stream()
     ones, zeros = (gpu.upload(np.full(COUNT, value, np.int32)) for value in (1, 0))
     shared, seen = (gpu.upload(np.zeros(COUNT, np.int32)) for _ in range(2))
-    clear, write, read = copier(gpu, shared, zeros), copier(gpu, shared, ones), copier(other, seen, shared)
+    clear, write, read = (
+        copier(gpu, shared, zeros),
+        copier(gpu, shared, ones),
+        copier(other, seen, shared),
+    )
     clear()
     gpu.synchronize()
     written = gpu.event()
@@ -136,4 +156,6 @@ def failure(here: Here) -> Iterator[Verdict]:
                 break
         except GpuFailedError as error:
             text = str(error)
-    yield holds("an illegal address is an error of the GPU, and has a name", "IllegalAddress" in text, text)
+    yield holds(
+        "an illegal address is an error of the GPU, and has a name", "IllegalAddress" in text, text
+    )

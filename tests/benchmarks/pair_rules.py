@@ -1,8 +1,8 @@
 """How other programs find slow nodes, as published, on a simulated machine: rules that ``diagnose`` is compared with.
 
-ClusterKit measures all pairs; Google's Cluster Health Scanner (CHS) random pairs, and suspects again; NVIDIA's Cluster
-Readiness Engine (CRE) groups, which it halves. CHS and CRE compare with a share of the nominal rate, which is given to
-them exactly here; no user knows it so well.
+ClusterKit measures all pairs; Google's Cluster Health Scanner (CHS) random pairs, and suspects
+again; NVIDIA's Cluster Readiness Engine (CRE) groups, which it halves. CHS and CRE compare with a
+share of the nominal rate, which is given to them exactly here; no user knows it so well.
 """
 
 import math
@@ -46,7 +46,9 @@ def two_passes(machine: SimulatedMachine, share: float) -> Found:
     suspects = np.flatnonzero(first > limit)[: len(passed)]
     if not suspects.size:
         return set(), 1
-    again = measured(machine, beside_healthy(suspects, passed, machine.racks * 0, 1, machine.rng))[0]
+    again = measured(machine, beside_healthy(suspects, passed, machine.racks * 0, 1, machine.rng))[
+        0
+    ]
     return nodes(suspects[again[suspects] > limit]), 2
 
 
@@ -68,7 +70,11 @@ def halving(machine: SimulatedMachine, share: float, size: int = 8) -> Found:
     while todo:
         halves = [half for group in todo for half in np.array_split(group, 2)]
         single = [half for half in halves if len(half) == 1]
-        found += [one for one in single if all(fails(np.append(one, machine.rng.choice(passed))) for _ in range(2))]
+        found += [
+            one
+            for one in single
+            if all(fails(np.append(one, machine.rng.choice(passed))) for _ in range(2))
+        ]
         todo = [half for half in halves if len(half) > 1 and fails(half)]
         slots += 1
     return nodes(int(one[0]) for one in found), slots

@@ -1,7 +1,7 @@
 """``hpccoll run`` that says where the time of its cases goes: phase_ranks.py PLACE ARGUMENTS.
 
-PLACE is ``gpu``, or the directory of the NCCL test library. The last line of rank 0 has the calls and the seconds of
-each phase there; a phase inside another one counts in both.
+PLACE is ``gpu``, or the directory of the NCCL test library. The last line of rank 0 has the calls
+and the seconds of each phase there; a phase inside another one counts in both.
 """
 
 import json
@@ -65,5 +65,8 @@ start = time.perf_counter()
 code = main(ARGUMENTS)
 passes = found["preparation of a case"][0]
 if MPI.COMM_WORLD.rank == 0:
-    print(json.dumps({"phases": found, "passes": passes, "seconds": time.perf_counter() - start}), flush=True)
+    print(
+        json.dumps({"phases": found, "passes": passes, "seconds": time.perf_counter() - start}),
+        flush=True,
+    )
 sys.exit(code)

@@ -15,7 +15,12 @@ from published_outputs import PublishedRow
 from hpccoll.judge.held import Acceptance
 from hpccoll.judge.verdicts import LARGE
 
-GROUPS = "healthy, 1 GiB and more", "healthy, smaller", "unhealthy, 1 GiB and more", "unhealthy, smaller"
+GROUPS = (
+    "healthy, 1 GiB and more",
+    "healthy, smaller",
+    "unhealthy, 1 GiB and more",
+    "unhealthy, smaller",
+)
 HEALTH = {True: "healthy", False: "unhealthy"}
 
 rows = PublishedRow.read(Path(sys.argv[1]))
@@ -25,8 +30,12 @@ with TemporaryDirectory() as directory:
         if row.healthy is None:
             continue
         judged = row.judged(Path(directory))
-        group = f"{HEALTH[row.healthy]}, {'1 GiB and more' if row.call.nbytes >= LARGE else 'smaller'}"
-        word = {Acceptance.PASS: "pass", Acceptance.FAIL: "fail"}.get(judged.acceptance, "cannot tell")
+        group = (
+            f"{HEALTH[row.healthy]}, {'1 GiB and more' if row.call.nbytes >= LARGE else 'smaller'}"
+        )
+        word = {Acceptance.PASS: "pass", Acceptance.FAIL: "fail"}.get(
+            judged.acceptance, "cannot tell"
+        )
         by_machine[row.cells["machine"]][group][word if judged.expected else "too few sources"] += 1
 
 WORDS = "pass", "fail", "cannot tell", "too few sources"
@@ -36,7 +45,13 @@ print(f"| --- | {' | '.join('---' for _ in GROUPS)} |")
 for machine, groups in sorted(by_machine.items()):
     for group, counts in groups.items():
         total[group] += counts
-    cells = [", ".join(f"{groups[group][word]} {word}" for word in WORDS if groups[group][word]) for group in GROUPS]
+    cells = [
+        ", ".join(f"{groups[group][word]} {word}" for word in WORDS if groups[group][word])
+        for group in GROUPS
+    ]
     print(f"| {machine} | {' | '.join(cells)} |")
-cells = [", ".join(f"{total[group][word]} {word}" for word in WORDS if total[group][word]) for group in GROUPS]
+cells = [
+    ", ".join(f"{total[group][word]} {word}" for word in WORDS if total[group][word])
+    for group in GROUPS
+]
 print(f"| all | {' | '.join(cells)} |")

@@ -1,7 +1,9 @@
 """How far predicted training steps are from published ones: the table of ``results/golden/published_steps.md``.
 
-Of each published table one number is fitted, to the smallest row: the fraction of the peak at which a GPU computes.
-Each table is predicted twice: with NCCL's own algorithms where the model has them, and with schedules of ours alone.
+Of each published table one number is fitted, to the smallest row: the fraction of the peak at which
+a GPU computes.
+Each table is predicted twice: with NCCL's own algorithms where the model has them, and with
+schedules of ours alone.
 
     python tests/benchmarks/published_steps.py        # a few minutes
 """
@@ -20,7 +22,9 @@ def error_or_fit(number: int, fraction: float, step: PredictedStep) -> str:
     return f"{step.error:+.1%}" if number else f"fitted: {fraction:.1%} of the peak"
 
 
-print("| table | step | GPUs | mesh | published | predicted | compute | bubble | exposed | ours | error |")
+print(
+    "| table | step | GPUs | mesh | published | predicted | compute | bubble | exposed | ours | error |"
+)
 print("| --- | --- | --: | --- | --: | --: | --: | --: | --: | --: | --: |")
 errors = []
 for table in tables():
@@ -38,7 +42,10 @@ for table in tables():
         if number:
             errors.append((table["table"], abs(step.error), abs(ours.error)))
 print()
-for name, each in (("all", errors), *((name, [*each]) for name, each in groupby(errors, key=lambda row: row[0]))):
+for name, each in (
+    ("all", errors),
+    *((name, [*each]) for name, each in groupby(errors, key=lambda row: row[0])),
+):
     library, ours = ([error[column] for error in each] for column in (1, 2))
     print(
         f"- {name}: {len(library)} predictions, mean error {mean(library):.1%}, largest {max(library):.1%}; "

@@ -1,7 +1,7 @@
 """The programs of tests/gpu on 2, 3 and 4 ranks: cases and their faults, training steps, and a rank that stalls.
 
-Rank k has GPU k modulo their number. Ranks that share a GPU use little of it each, and take turns unless MPS serves
-them: nothing here is a speed.
+Rank k has GPU k modulo their number. Ranks that share a GPU use little of it each, and take turns
+unless MPS serves them: nothing here is a speed.
 """
 
 import json
@@ -24,7 +24,8 @@ class Program(NamedTuple):
     path: str  # its path in tests/
     words: Sequence[str]  # its arguments
     what: str  # what it shows
-    defect: Callable[[str], str | None]  # returns what its output shows to be wrong, None for nothing
+    # returns what its output shows to be wrong, None for nothing
+    defect: Callable[[str], str | None]
 
 
 def cases_defect(output: str) -> str | None:
@@ -45,12 +46,21 @@ def steps_defect(output: str) -> str | None:
 
 
 def drill_defect(output: str) -> str | None:
-    missing = [rank for rank in range(STALLED - 1) if f"rank {rank} went on without rank {STALLED - 1}" not in output]
+    missing = [
+        rank
+        for rank in range(STALLED - 1)
+        if f"rank {rank} went on without rank {STALLED - 1}" not in output
+    ]
     return f"ranks {missing} did not go on" if missing else None
 
 
 CASES = ("gpu/case_ranks.py", ("few",), "a case of each algorithm, bits flipped", cases_defect)
-STEPS = ("extensions/steps/measure/step_ranks.py", ("gpu",), "training steps, one without a bucket", steps_defect)
+STEPS = (
+    "extensions/steps/measure/step_ranks.py",
+    ("gpu",),
+    "training steps, one without a bucket",
+    steps_defect,
+)
 DRILL = ("gpu/nccl_ranks.py", ("drill",), "the last one stalls, the others go on", drill_defect)
 PROGRAMS = [
     Program(2, *CASES), Program(2, *STEPS), Program(STALLED, *DRILL), Program(4, *CASES), Program(4, *STEPS),
@@ -67,7 +77,9 @@ def ranks(here: Here) -> Iterator[Verdict]:
             yield not_run(what, "no time was left")
             continue
         most = here.limit_left if here.on_host else min(MOST_S, here.limit_left)
-        code, output = launched(here.rank_program(program.ranks, program.path, *program.words), most)
+        code, output = launched(
+            here.rank_program(program.ranks, program.path, *program.words), most
+        )
         if code is None:
             yield Verdict(what, MISSED, "it does not come to its end", "all right")
         elif code:

@@ -1,7 +1,8 @@
 """The bandwidth of the kernels, as a share of that of a copy on the same GPU.
 
-A copy moves 2 bytes for each byte copied, a fold of n inputs n + 1, a fill and a count 1. The table of values that a
-fill and a count read stays in the cache. Where a launch takes longer than the bytes, the figures are times.
+A copy moves 2 bytes for each byte copied, a fold of n inputs n + 1, a fill and a count 1. The table
+of values that a fill and a count read stays in the cache. Where a launch takes longer than the
+bytes, the figures are times.
 """
 
 from collections.abc import Callable, Iterator
@@ -57,7 +58,11 @@ def check_calls(gpu: "Gpu", nbytes: int) -> dict[str, Callable[[], object]]:
     ((grid, block, _, segments),) = check._fills
     fill = np.uint64(segments), np.uint64(check.generation)
     ((wide, threads, _, compared),) = check._checks
-    counted = np.uint64(compared), np.uint64(check.generation), np.uint64(gpu.address(check._counter))
+    counted = (
+        np.uint64(compared),
+        np.uint64(check.generation),
+        np.uint64(gpu.address(check._counter)),
+    )
     return {
         "fill": lambda _kept=(check, dst): check._fill(grid, block, fill),
         "count": lambda _kept=(check, dst): check._count(wide, threads, counted),
@@ -69,25 +74,39 @@ def bandwidth(here: Here) -> Iterator[Verdict]:
     gpu = here.gpu
     for nbytes in SIZES:
         if nbytes > SHARE * gpu.free_bytes:
-            yield recorded(f"{format_size(nbytes)}", "left out: more than a tenth of the free memory")
+            yield recorded(
+                f"{format_size(nbytes)}", "left out: more than a tenth of the free memory"
+            )
             continue
         times = 200 if nbytes < SMALL else 20
         copied = graph_seconds(gpu, copy_call(gpu, nbytes), times)
         if nbytes < SMALL:
-            yield recorded(f"copy of {format_size(nbytes)}, back to back in a graph, us", 1e6 * in_rounds(copied))
+            yield recorded(
+                f"copy of {format_size(nbytes)}, back to back in a graph, us",
+                1e6 * in_rounds(copied),
+            )
         else:
-            yield recorded(f"copy of {format_size(nbytes)}, GB/s moved", 2e-9 * nbytes / in_rounds(copied))
+            yield recorded(
+                f"copy of {format_size(nbytes)}, GB/s moved", 2e-9 * nbytes / in_rounds(copied)
+            )
         for what, moved, call in calls(gpu, nbytes):
             call()  # warm: a graph loads no kernel
             gpu.synchronize()
             run = graph_seconds(gpu, call, times)
             if nbytes < SMALL:
-                yield recorded(f"{what} of {format_size(nbytes)}, back to back in a graph, us", 1e6 * in_rounds(run))
+                yield recorded(
+                    f"{what} of {format_size(nbytes)}, back to back in a graph, us",
+                    1e6 * in_rounds(run),
+                )
                 continue
             share = moved / 2 / in_turn(run, copied, rounds=5)
             name = f"{what} of {format_size(nbytes)} / copy"
             least = ASKED[what] if nbytes == LARGE and what in ASKED else None
-            yield bound(name, share, f"at least {least:.2f}", share >= least) if least else recorded(name, share)
+            yield (
+                bound(name, share, f"at least {least:.2f}", share >= least)
+                if least
+                else recorded(name, share)
+            )
         gpu.release()
     yield from pinned_copies(gpu)
 
@@ -110,12 +129,15 @@ def pinned_copies(gpu: "Gpu") -> Iterator[Verdict]:
         back = gpu.pinned(nbytes, np.dtype("uint8"))
         back[:] = 0
         for name, (call, arguments) in {
-            "to the GPU": gpu.copy(device, host), "from the GPU": gpu.copy(back, device),
-        }.items():  # fmt: skip
+            "to the GPU": gpu.copy(device, host),
+            "from the GPU": gpu.copy(back, device),
+        }.items():
             queue: Callable[[], Any] = partial(call, *arguments)
             queue()
             gpu.synchronize()
             seconds = device_seconds(gpu, queue, 20)
-            yield recorded(f"pinned copy of {format_size(nbytes)} {name}, GB/s", 1e-9 * nbytes / seconds)
+            yield recorded(
+                f"pinned copy of {format_size(nbytes)} {name}, GB/s", 1e-9 * nbytes / seconds
+            )
         differing = int((back != host).sum())
         yield right(f"pinned copies of {format_size(nbytes)} to the GPU and back: bytes", differing)

@@ -49,5 +49,8 @@ class ReachedParts:
         known = self._parts.get(name, {})
         calls = int(known["calls"]) if known.get("digest") == digest else 0
         self._parts[name] = {"digest": digest, "calls": calls + 1}
-        lines = (f"  {json.dumps(part)}: {json.dumps(entry)}" for part, entry in sorted(self._parts.items()))
+        lines = (
+            f"  {json.dumps(part)}: {json.dumps(entry)}"
+            for part, entry in sorted(self._parts.items())
+        )
         self._path.write_text("{\n" + ",\n".join(lines) + "\n}\n")

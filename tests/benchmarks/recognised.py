@@ -4,9 +4,9 @@ By hand, as root; a launch of four hosts takes 6 s:
 
     python tests/benchmarks/recognised.py --keep DIR     # MPICH of this environment, and Open MPI, from PyPI, in DIR
 
-On testbeds of 4 and 8 hosts an all-reduce of each library runs by default, and with each algorithm forced by the
-environment, as a user would. What is recognised must be that algorithm, among others only where these send the same
-messages; it ends with 1 if another one is named.
+On testbeds of 4 and 8 hosts an all-reduce of each library runs by default, and with each algorithm
+forced by the environment, as a user would. What is recognised must be that algorithm, among others
+only where these send the same messages; it ends with 1 if another one is named.
 """
 
 import argparse
@@ -44,13 +44,27 @@ class Launch(NamedTuple):
             return raw
         variables, pmi = {}, "pmi2"
         if self.library == "openmpi":
-            pmi, variables = "pmix", OPEN_MPI.environment(keep) | {"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_osc": "^ucx"}
+            pmi, variables = (
+                "pmix",
+                OPEN_MPI.environment(keep) | {"OMPI_MCA_btl": "self,tcp", "OMPI_MCA_osc": "^ucx"},
+            )
         if self.forced:
             variables |= named_variants()[f"{self.library}-{self.forced}"].environment
         hosts = str(self.hosts)
         here = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
         launch = "env", *(f"{name}={value}" for name, value in (here | variables).items())
-        command = "srun", "-N", hosts, "-n", hosts, f"--mpi={pmi}", *launch, "hpccoll", "run", *RUN.split()
+        command = (
+            "srun",
+            "-N",
+            hosts,
+            "-n",
+            hosts,
+            f"--mpi={pmi}",
+            *launch,
+            "hpccoll",
+            "run",
+            *RUN.split(),
+        )
         run_testbed("run", "--name", name, *command, "--out", str(raw))
         return raw
 
@@ -68,7 +82,9 @@ def launches(hosts: int) -> list[Launch]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--keep", type=Path, required=True, help="directory of Open MPI and the raw files")
+    parser.add_argument(
+        "--keep", type=Path, required=True, help="directory of Open MPI and the raw files"
+    )
     parser.add_argument("--name", default="recognised", help="name of the testbeds [recognised]")
     asked = parser.parse_args()
     keep = asked.keep.resolve()
@@ -76,7 +92,9 @@ def main() -> int:
     found = {}
     for hosts in (4, 8):
         try:
-            run_testbed("up", "--name", asked.name, "--nodes", str(hosts), "--cpus", "1", "--rate", "1gbit")
+            run_testbed(
+                "up", "--name", asked.name, "--nodes", str(hosts), "--cpus", "1", "--rate", "1gbit"
+            )
             for launch in launches(hosts):
                 found[launch] = launch.measure(asked.name, keep)
         finally:
@@ -94,16 +112,20 @@ def show(found: dict[Launch, Path]) -> bool:
             names = re.split(r", | or ", match[1]) if match else []
             cells.append("/".join(names) or "unknown")
             if launch.forced:
-                kind = "unknown" if not names else "wrong" if launch.forced not in names else "right"
+                kind = (
+                    "unknown" if not names else "wrong" if launch.forced not in names else "right"
+                )
                 counts["alone" if names == [launch.forced] else kind] += 1
         rows.append([launch.library, launch.hosts, launch.forced or "(default)", *cells])
     print_table(("library", "hosts", "forced", *map(format_size, SIZES)), rows)
     total = sum(counts.values())
     as_itself = counts["alone"] + counts["right"]
-    print(f"- recognised alone: {counts['alone']} of {total}; among those that send the same: {counts['right']}\n")
-    return verdict("recognised as themselves", f"{as_itself} of {total}", as_itself >= 30 / 32 * total) & verdict(
-        "taken for another", str(counts["wrong"]), not counts["wrong"]
+    print(
+        f"- recognised alone: {counts['alone']} of {total}; among those that send the same: {counts['right']}\n"
     )
+    return verdict(
+        "recognised as themselves", f"{as_itself} of {total}", as_itself >= 30 / 32 * total
+    ) & verdict("taken for another", str(counts["wrong"]), not counts["wrong"])
 
 
 if __name__ == "__main__":

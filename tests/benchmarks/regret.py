@@ -33,7 +33,9 @@ def run(name: str, rounds: int, keep: Path) -> bool:
     with launcher(judged) as (start, _):
         for setting, raw in ((replace(judged, sizes=judged.sizes[::2]), first), (judged, second)):
             print(
-                f"{raw.stem}: {sum(1 for _ in setting.cases())} cases, {rounds} rounds...", file=sys.stderr, flush=True
+                f"{raw.stem}: {sum(1 for _ in setting.cases())} cases, {rounds} rounds...",
+                file=sys.stderr,
+                flush=True,
             )
             measure(setting, rounds, start, raw)
     results = read_results([second])
@@ -42,7 +44,13 @@ def run(name: str, rounds: int, keep: Path) -> bool:
     print(f"## {name}: {judged.nodes} x {judged.each} ranks\n")
     print(f"{one.created}, {one.machine}; {one.kind}; {rounds} rounds.\n")
     print("```text", *judgement_lines(found), "```", "", sep="\n", flush=True)
-    shown = "reached" if found.mean <= MOST else "**missed**" if found.held_out > MOST else "not told: it may be either"
+    shown = (
+        "reached"
+        if found.mean <= MOST
+        else "**missed**"
+        if found.held_out > MOST
+        else "not told: it may be either"
+    )
     print(f"- asked {MOST}: {shown}\n", flush=True)
     return found.mean <= MOST
 
@@ -52,7 +60,8 @@ def main() -> int:
     parse.add_argument("--rounds", type=int, default=7)
     asked = parse.parse_args()
     with tempfile.TemporaryDirectory() as keep:
-        reached = [run(name, asked.rounds, Path(keep)) for name in asked.settings]  # all of them, whatever one shows
+        # all of them, whatever one shows
+        reached = [run(name, asked.rounds, Path(keep)) for name in asked.settings]
         return 0 if all(reached) else 1
 
 

@@ -1,16 +1,19 @@
 """Times for further diagnoses of a machine, made of recorded diagnoses of it: a bootstrap whose blocks are whole runs.
 
-A new procedure asks for other pairs than those recorded. It follows the slots of one run in their order, from the first
-again after the last. A slot takes the level (the median of the logarithms) of its recorded slot, and each of its pairs
-the deviations of that very pair, in both directions at once, from the slot of the run nearest in time in which it
-transferred. No transfer is taken twice, because the chance that makes a node suspect must not confirm itself in the
-retest. If those of a pair are used up, transfers of other runs follow, plus what its nodes were slower in the run that
-is followed: by the difference of their lower quartiles, of sending and receiving. So what differs between nodes and
-pairs stays, and so does what differed in one run only: the retest meets the noise of the screen if that lasted.
+A new procedure asks for other pairs than those recorded. It follows the slots of one run in their
+order, from the first again after the last. A slot takes the level (the median of the logarithms) of
+its recorded slot, and each of its pairs the deviations of that very pair, in both directions at
+once, from the slot of the run nearest in time in which it transferred. No transfer is taken twice,
+because the chance that makes a node suspect must not confirm itself in the retest. If those of a
+pair are used up, transfers of other runs follow, plus what its nodes were slower in the run that is
+followed: by the difference of their lower quartiles, of sending and receiving. So what differs
+between nodes and pairs stays, and so does what differed in one run only: the retest meets the noise
+of the screen if that lasted.
 
-C. A. Field, A. H. Welsh: Bootstrapping clustered data, J. R. Statist. Soc. B 69 (2007): clusters are drawn whole.
-H. R. Kuensch: The jackknife and the bootstrap for general stationary observations, Annals of Statistics 17 (1989):
-blocks of what is dependent in time stay in order.
+C. A. Field, A. H. Welsh: Bootstrapping clustered data, J. R. Statist. Soc. B 69 (2007): clusters
+are drawn whole.
+H. R. Kuensch: The jackknife and the bootstrap for general stationary observations, Annals of
+Statistics 17 (1989): blocks of what is dependent in time stay in order.
 """
 
 from collections import defaultdict
@@ -36,10 +39,10 @@ class RecordedRun:
 
     Attributes:
         levels: [slots]: the median of the logarithms.
-        transfers: of each pair, the slots in which it transferred, and the deviations of the logarithms from the level,
-            of the transfers from its lower and from its higher endpoint.
-        effects: [2, endpoints]: the lower quartiles of the deviations of what an endpoint sends, and of what it
-            receives.
+        transfers: of each pair, the slots in which it transferred, and the deviations of the
+            logarithms from the level, of the transfers from its lower and from its higher endpoint.
+        effects: [2, endpoints]: the lower quartiles of the deviations of what an endpoint sends,
+            and of what it receives.
     """
 
     def __init__(self, measured: Sequence[MeasuredSlots]) -> None:
@@ -97,7 +100,9 @@ class ResampledTimes:
     def _next(self, pair: Pair, slot: int) -> Floats:
         """Return the deviations of the transfer of a pair that is nearest in time, of those not used before."""
         for number, run in enumerate(self.runs):
-            for at, deviations in sorted(run.transfers[pair], key=lambda transfer: abs(transfer[0] - slot)):
+            for at, deviations in sorted(
+                run.transfers[pair], key=lambda transfer: abs(transfer[0] - slot)
+            ):
                 if (pair, number, at) not in self.used:
                     self.used.add((pair, number, at))
                     send, receive = self.runs[0].effects[:, pair] - run.effects[:, pair]

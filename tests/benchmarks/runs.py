@@ -23,7 +23,22 @@ NODES = 2
 COMMUNICATORS = re.compile(r"(\d+) communicators made, (\d+) ended")
 """What each rank of a diagnosis prints in the end."""
 LARGEST = 1 << 30
-ALL_REDUCE = ("--device", "cuda", "-t", "nccl", "-a", "native", "-b", "1K", "-e", "1G", "-f", "1024", "--seconds", "1")
+ALL_REDUCE = (
+    "--device",
+    "cuda",
+    "-t",
+    "nccl",
+    "-a",
+    "native",
+    "-b",
+    "1K",
+    "-e",
+    "1G",
+    "-f",
+    "1024",
+    "--seconds",
+    "1",
+)
 NVLS = "nccl-nvls", "nccl-nvls-off"
 """NVLink SHARP, and its negative control."""
 
@@ -72,7 +87,12 @@ def run(here: Here) -> Iterator[Verdict]:
     unknown = [f"{row.bytes} B" for row in native if row.executed == "unknown"]
     named = ", ".join(sorted({row.executed for row in native}))
     got = f"unknown at {', '.join(unknown)}" if unknown else named
-    yield bound("what ran in native rows over nccl, by NCCL's log", got, "a name in all", native and not unknown)
+    yield bound(
+        "what ran in native rows over nccl, by NCCL's log",
+        got,
+        "a name in all",
+        native and not unknown,
+    )
 
 
 def diagnosis(here: Here) -> Iterator[Verdict]:
@@ -83,25 +103,46 @@ def diagnosis(here: Here) -> Iterator[Verdict]:
     code, output, result = diagnosed(here)
     what = f"a diagnosis of {NODES} ranks: times between GPUs"
     if code or not result:
-        yield Verdict(what, MISSED, "it does not come to its end" if code is None else last_words(output), "all")
+        yield Verdict(
+            what,
+            MISSED,
+            "it does not come to its end" if code is None else last_words(output),
+            "all",
+        )
         return
     rows = [row for _, _, seconds in result["measured"] for row in seconds]
     found = sum(0 < seconds < math.inf for row in rows for seconds in row)
-    asked = sum(one != partner for _, partners, seconds in result["measured"]
-                for row, _ in zip(partners, seconds, strict=False) for one, partner in enumerate(row))  # fmt: skip
+    asked = sum(
+        one != partner
+        for _, partners, seconds in result["measured"]
+        for row, _ in zip(partners, seconds, strict=False)
+        for one, partner in enumerate(row)
+    )
     all_found = found == asked > 0 and result["load"]["memory"] == "GPU"
     yield bound(what, found, f"{asked}, in GPU memory", all_found)
     yield ended(output)
     yield recorded("noise of the time of a pair", result["diagnosis"]["noise"])
     code, output, result = diagnosed(here, sender=[NODES - 1, 8, "has no memory"])
-    errors = {(each["hosts"][0], each["why"].partition(":")[0]) for each in result.get("transfer_errors", [])}
+    errors = {
+        (each["hosts"][0], each["why"].partition(":")[0])
+        for each in result.get("transfer_errors", [])
+    }
     expected = {(f"n{NODES - 1}", "GPU memory")}
-    yield bound("a rank without GPU memory: errors", f"{errors}", f"{expected}", not code and errors == expected)
+    yield bound(
+        "a rank without GPU memory: errors",
+        f"{errors}",
+        f"{expected}",
+        not code and errors == expected,
+    )
     yield ended(output)
     code, output, result = diagnosed(here, sender=[NODES - 1, 8, "stops"])
     left = result.get("unfinished")
-    yield bound("a rank that stops: hosts with transfers that have not ended", f"{left}", "it alone",
-                left == [f"n{NODES - 1}"])  # fmt: skip
+    yield bound(
+        "a rank that stops: hosts with transfers that have not ended",
+        f"{left}",
+        "it alone",
+        left == [f"n{NODES - 1}"],
+    )
 
 
 def diagnosed(here: Here, **options: object) -> tuple[int | None, str, dict[str, Any]]:
@@ -138,11 +179,16 @@ def bandwidth(here: Here, count: int, more: Sequence[str], name: str) -> Verdict
     what = f"all-reduce of {LARGEST >> 30} GiB on {count} GPUs, {name}: busbw GB/s"
     if here.seconds_left < 0:
         return not_run(what, "no time was left")
-    rows, _, failure = measured(here, count, [*ALL_REDUCE, *more], f"busbw-{count}-{name}", probed=bool(more))
+    rows, _, failure = measured(
+        here, count, [*ALL_REDUCE, *more], f"busbw-{count}-{name}", probed=bool(more)
+    )
     if any(row.status == "wrong" for row in rows):
         return Verdict(what, "WRONG", "wrong results")
     largest = [row for row in rows if row.status == "ok" and row.busbw_Bps]
     if not largest:
-        return not_run(what, failure or "; ".join(sorted({row.reason or row.status for row in rows})) or "no row")
+        return not_run(
+            what,
+            failure or "; ".join(sorted({row.reason or row.status for row in rows})) or "no row",
+        )
     row = max(largest, key=lambda row: (row.bytes, row.busbw_Bps))
     return recorded(what, f"{row.busbw_Bps / 1e9:.4g}, {row.executed}")

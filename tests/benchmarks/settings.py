@@ -36,9 +36,14 @@ class Setting:
     def cases(self) -> Iterator[Case]:
         for way, size, in_place in product(self.ways, self.sizes, self.in_place):
             yield Case(
-                collective="all_reduce", algorithm=way.algorithm, transport=way.transport, bytes=size,
-                in_place=in_place, params=way.params, mapping=way.mapping,
-            )  # fmt: skip
+                collective="all_reduce",
+                algorithm=way.algorithm,
+                transport=way.transport,
+                bytes=size,
+                in_place=in_place,
+                params=way.params,
+                mapping=way.mapping,
+            )
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,11 @@ class Way:
 
     @property
     def name(self) -> str:
-        words = ("" if self.transport == "mpi" else self.transport, self.mapping or "", *self._params())
+        words = (
+            "" if self.transport == "mpi" else self.transport,
+            self.mapping or "",
+            *self._params(),
+        )
         return " ".join(filter(None, (self.algorithm, *words)))
 
     def _params(self) -> Iterator[str]:
@@ -61,7 +70,9 @@ class Way:
 
 NATIVELY = Way(NATIVE)
 
-HIERARCHICAL = tuple(f"hierarchical{over}{cut}" for over in ("", " tiered") for cut in ("", " channels=8"))
+HIERARCHICAL = tuple(
+    f"hierarchical{over}{cut}" for over in ("", " tiered") for cut in ("", " channels=8")
+)
 
 SETTINGS = {
     "node": Setting(
@@ -105,7 +116,8 @@ SETTINGS = {
     ),
     "racks": Setting(
         testbed=("--nodes", "8", "--cpus", "1", "--rate", "1gbit", "--racks", "2", "--uplink", "200mbit"),
-        nodes=8, each=1, sizes=(16 << 20,), seconds=30, least=2, in_place=(False,),  # an operation takes 5 s
+        # an operation takes 5 s
+        nodes=8, each=1, sizes=(16 << 20,), seconds=30, least=2, in_place=(False,),
         ways=tuple(
             Way(algorithm, mapping=mapping)
             for algorithm in (NATIVE, "ring", "hierarchical") for mapping in ("block", "cyclic")
@@ -123,13 +135,22 @@ ALIKE = (NATIVELY, Way("ring"), Way("rabenseifner"), Way("recursive_doubling"))
 
 CHOICES = {
     "node": Setting(
-        testbed=(), nodes=1, each=2, sizes=tuple(1 << k for k in range(10, 27)), seconds=1.0, least=8,
+        testbed=(),
+        nodes=1,
+        each=2,
+        sizes=tuple(1 << k for k in range(10, 27)),
+        seconds=1.0,
+        least=8,
         ways=(*ALIKE, *(Way(way.algorithm, "shm") for way in ALIKE[1:]), Way("direct", "shm")),
     ),
     "testbed": Setting(
-        testbed=("--nodes", "6", "--cpus", "1", "--rate", "100mbit"), nodes=6, each=1,
-        sizes=tuple(1 << k for k in range(10, 21)), seconds=2.0, least=8,
+        testbed=("--nodes", "6", "--cpus", "1", "--rate", "100mbit"),
+        nodes=6,
+        each=1,
+        sizes=tuple(1 << k for k in range(10, 21)),
+        seconds=2.0,
+        least=8,
         ways=(*ALIKE, Way("double_binary_tree")),
     ),
-}  # fmt: skip
+}
 """Where a table is made at every other of the sizes, and judged at all of them."""

@@ -17,7 +17,20 @@ from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.log_set import read_logs
 from hpccoll.transports.gpu import loaded_nccl_version
 
-CASES = ("--device", "cuda", "-t", "nccl", "-a", "native", "-f", "64", "--seconds", "0.1", "--rounds", "1")
+CASES = (
+    "--device",
+    "cuda",
+    "-t",
+    "nccl",
+    "-a",
+    "native",
+    "-f",
+    "64",
+    "--seconds",
+    "0.1",
+    "--rounds",
+    "1",
+)
 PEER_CASES = (*CASES, "-b", "1K", "-e", "16M")
 NODE_CASES = (*CASES, "-b", "64K", "-e", "4M")
 SUBSYSTEMS = "INIT,ENV,NET,GRAPH,TUNING,COLL,P2P"
@@ -27,8 +40,8 @@ VARIANTS: Mapping[str, Sequence[str]] = {
     "nccl-p2p-ll-off": ("-c", "all_to_all"), "nccl-traffic-class-comm": (),
     "nccl-cta-efficiency": ("-c", "all_gather"),
 }  # fmt: skip
-"""Variants that ranks on one GPU can show if each is a node, with more options. Their requirements and limits count the
-nodes of the machine, so that their settings are given one by one."""
+"""Variants that ranks on one GPU can show if each is a node, with more options. Their requirements
+and limits count the nodes of the machine, so that their settings are given one by one."""
 
 REFUSED = "nccl-nvls"
 """The variant that NCCL must refuse here, because one GPU has no switches."""
@@ -42,9 +55,15 @@ def logged(
     place.mkdir(parents=True, exist_ok=True)
     for old in place.iterdir():
         old.unlink()
-    variables = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": SUBSYSTEMS, "NCCL_DEBUG_FILE": f"{place}/%h.%p.log"}
+    variables = {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": SUBSYSTEMS,
+        "NCCL_DEBUG_FILE": f"{place}/%h.%p.log",
+    }
     command = here.hpccoll_run(ranks, *arguments)
-    code, output = launched(command, min(here.limit_left, here.seconds_left + 5), {**variables, **more})
+    code, output = launched(
+        command, min(here.limit_left, here.seconds_left + 5), {**variables, **more}
+    )
     (place / "output.txt").write_text(output)
     return code, output, read_logs(texts_of(place))
 
@@ -69,7 +88,10 @@ def one_gpu(here: Here) -> Iterator[Verdict]:
     version = loaded_nccl_version() or ()
     words = ".".join(map(str, version))
     if version < (SHARED_SINCE // 10000, SHARED_SINCE // 100 % 100):
-        yield not_run("peers on one GPU", f"NCCL {words} refuses them; do: pip install 'nvidia-nccl-cu12>=2.30'")
+        yield not_run(
+            "peers on one GPU",
+            f"NCCL {words} refuses them; do: pip install 'nvidia-nccl-cu12>=2.30'",
+        )
         return
     shared = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
     what = f"two ranks of one GPU over NCCL {words}"
@@ -79,9 +101,16 @@ def one_gpu(here: Here) -> Iterator[Verdict]:
         return
     yield bound(what, "all right", "all right", reached=True)
     paths = sorted(record.paths)
-    yield bound("channels between them", ", ".join(paths) or "none logged", "P2P", any("P2P" in path for path in paths))
+    yield bound(
+        "channels between them",
+        ", ".join(paths) or "none logged",
+        "P2P",
+        any("P2P" in path for path in paths),
+    )
     what = "symmetric windows between two ranks of one GPU"
-    code, output, record = logged(here, "symmetric", 2, (*PEER_CASES, "--communicator", "buffers=symmetric"), shared)
+    code, output, record = logged(
+        here, "symmetric", 2, (*PEER_CASES, "--communicator", "buffers=symmetric"), shared
+    )
     if failure := failure_of(what, code, output):
         yield failure
         return
@@ -102,16 +131,34 @@ def variants(here: Here) -> Iterator[Verdict]:
         for key, value in variant.communicator.items():
             settings += ["--communicator", f"{key}={value}"]
         environment = {name: str(value) for name, value in variant.environment.items()}
-        code, output, record = logged(here, name, 2, (*NODE_CASES, *more, *settings), {**nodes, **environment})
+        code, output, record = logged(
+            here, name, 2, (*NODE_CASES, *more, *settings), {**nodes, **environment}
+        )
         if failure := failure_of(what, code, output):
             yield failure
             continue
-        ran = sorted({f"{line.algorithm} {line.protocol or ''}".strip() for line in record.collectives})
-        yield bound(what, ", ".join(ran) or "no line of a call", variant.evidence_text, is_shown(variant, record))
+        ran = sorted(
+            {f"{line.algorithm} {line.protocol or ''}".strip() for line in record.collectives}
+        )
+        yield bound(
+            what,
+            ", ".join(ran) or "no line of a call",
+            variant.evidence_text,
+            is_shown(variant, record),
+        )
     if here.seconds_left > 0:
-        environment = {name: str(value) for name, value in named_variants()[REFUSED].environment.items()}
+        environment = {
+            name: str(value) for name, value in named_variants()[REFUSED].environment.items()
+        }
         code, output, record = logged(here, REFUSED, 2, NODE_CASES, {**nodes, **environment})
         ran = sorted({line.algorithm for line in record.collectives})
         reached = code is not None and "nvls" not in ran
-        yield bound(f"{REFUSED} without switches", f"exit code {code}: {last_words(output)}", "refused", reached)
-    yield recorded("logs kept", json.dumps(sorted(path.name for path in (here.out / "logs").glob("*"))))
+        yield bound(
+            f"{REFUSED} without switches",
+            f"exit code {code}: {last_words(output)}",
+            "refused",
+            reached,
+        )
+    yield recorded(
+        "logs kept", json.dumps(sorted(path.name for path in (here.out / "logs").glob("*")))
+    )

@@ -1,8 +1,9 @@
 """How long the simulation of large machines takes, on one core, and how much memory.
 
-Each case runs in a process of its own, with the machine ``8xh100-400g`` or, for one rank a node, ``1x100g-roce``. The
-time to import hpccoll stands apart; composing the schedule is part of the simulation. Growth is the time, and the
-memory beyond the imports, over those of the case before it of the same algorithm.
+Each case runs in a process of its own, with the machine ``8xh100-400g`` or, for one rank a node,
+``1x100g-roce``. The time to import hpccoll stands apart; composing the schedule is part of the
+simulation. Growth is the time, and the memory beyond the imports, over those of the case before it
+of the same algorithm.
 
     python tests/benchmarks/simulate.py            # about two minutes
     python tests/benchmarks/simulate.py ring       # the cases of one algorithm
@@ -56,7 +57,9 @@ def simulate_one(case: Simulation) -> dict[str, float]:
     from hpccoll.schedule import Cut
 
     imported, before = time.perf_counter(), memory_gb()
-    machine = read_machine("1x100g-roce" if case.ranks_per_node == 1 else "8xh100-400g", "--cluster")
+    machine = read_machine(
+        "1x100g-roce" if case.ranks_per_node == 1 else "8xh100-400g", "--cluster"
+    )
     layout = machine.layout(case.nodes, case.ranks_per_node)
     family = COLLECTIVES["all_reduce"]
     call = family.call(layout.workers)
@@ -71,9 +74,13 @@ def simulate_one(case: Simulation) -> dict[str, float]:
 
     seconds = simulate(slices, cut, machine.machine(), progress=count).seconds
     return {
-        "import_s": imported - began, "took_s": time.perf_counter() - imported, "gb": memory_gb(),
-        "own_gb": memory_gb() - before, "messages": messages, "seconds": seconds,
-    }  # fmt: skip
+        "import_s": imported - began,
+        "took_s": time.perf_counter() - imported,
+        "gb": memory_gb(),
+        "own_gb": memory_gb() - before,
+        "messages": messages,
+        "seconds": seconds,
+    }
 
 
 def main() -> None:
@@ -81,19 +88,32 @@ def main() -> None:
         print(json.dumps(simulate_one(CASES[int(sys.argv[2])])))
         return
     last: dict[str, dict[str, float]] = {}
-    print(f"{'case':<44}{'messages':>14}{'import s':>10}{'took s':>9}{'growth':>8}{'GB':>7}{'growth':>8}  asked")
+    print(
+        f"{'case':<44}{'messages':>14}{'import s':>10}{'took s':>9}{'growth':>8}{'GB':>7}{'growth':>8}  asked"
+    )
     for number, case in enumerate(CASES):
         if sys.argv[1:] and case.algorithm not in sys.argv[1:]:
             continue
         ran = subprocess.run(
-            [sys.executable, __file__, "--one", str(number)], check=True, capture_output=True, text=True
+            [sys.executable, __file__, "--one", str(number)],
+            check=True,
+            capture_output=True,
+            text=True,
         )
         got = json.loads(ran.stdout)
         name = case.algorithm + (f" outer={case.outer}" if case.algorithm == "hierarchical" else "")
         before = last.get(name)
-        growth = ["", ""] if before is None else [f"{got[key] / before[key]:.1f}" for key in ("took_s", "own_gb")]
+        growth = (
+            ["", ""]
+            if before is None
+            else [f"{got[key] / before[key]:.1f}" for key in ("took_s", "own_gb")]
+        )
         limits = ((case.asked_s, got["took_s"], "s"), (case.asked_gb, got["gb"], "GB"))
-        asked = [f"{most:g} {unit}: {'reached' if it <= most else 'missed'}" for most, it, unit in limits if most]
+        asked = [
+            f"{most:g} {unit}: {'reached' if it <= most else 'missed'}"
+            for most, it, unit in limits
+            if most
+        ]
         print(
             f"{f'{name} {case.nodes:,} x {case.ranks_per_node}':<44}{got['messages']:>14,.0f}{got['import_s']:>10.2f}"
             f"{got['took_s']:>9.2f}{growth[0]:>8}{got['gb']:>7.2f}{growth[1]:>8}  {', '.join(asked)}",

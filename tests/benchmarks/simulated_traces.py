@@ -53,7 +53,9 @@ class Verdict(NamedTuple):
 def findings_of(paths: Iterable[Path]) -> tuple[list[JobFindings], int]:
     """Return what ``hpccoll trace`` finds, and how many files it cannot read."""
     files = read_job(paths)
-    return [JobFindings(job, find_hangs(job), slow_parts(job)) for job in files.jobs], len(files.damaged)
+    return [JobFindings(job, find_hangs(job), slow_parts(job)) for job in files.jobs], len(
+        files.damaged
+    )
 
 
 def judged(seed: int, *, is_late: bool) -> Verdict:
@@ -68,14 +70,31 @@ def judged(seed: int, *, is_late: bool) -> Verdict:
         for hang in each.hangs
         if hang.is_absence
     ]
-    late = {_process(each, of["rank"]) for each in findings if each.slow for of in slow_record(each.slow)["late"]}
+    late = {
+        _process(each, of["rank"])
+        for each in findings
+        if each.slow
+        for of in slow_record(each.slow)["late"]
+    }
     return Verdict(
-        plan, tuple(sorted(late)), *(
-            tuple(sorted({rank for may_be_late, ranks in hangs if may_be_late == perhaps for rank in ranks}))
+        plan,
+        tuple(sorted(late)),
+        *(
+            tuple(
+                sorted(
+                    {
+                        rank
+                        for may_be_late, ranks in hangs
+                        if may_be_late == perhaps
+                        for rank in ranks
+                    }
+                )
+            )
             for perhaps in (False, True)
         ),
-        len(findings), damaged,
-    )  # fmt: skip
+        len(findings),
+        damaged,
+    )
 
 
 def _process(findings: JobFindings, rank: int) -> int:
@@ -85,11 +104,15 @@ def _process(findings: JobFindings, rank: int) -> int:
     return rank if place is None else int(place[2].split(":")[-1]) - FIRST_PROCESS
 
 
-def all_judged(seeds: Sequence[int], processes: int, minutes: float, *, is_late: bool) -> Iterator[Verdict]:
+def all_judged(
+    seeds: Sequence[int], processes: int, minutes: float, *, is_late: bool
+) -> Iterator[Verdict]:
     """Yield what is said of the jobs of all seeds, or of those that are judged in so many minutes."""
     until = time.monotonic() + 60 * minutes
     with get_context("forkserver").Pool(processes) as pool:
-        for number, each in enumerate(pool.imap(partial(judged, is_late=is_late), seeds, chunksize=5), 1):
+        for number, each in enumerate(
+            pool.imap(partial(judged, is_late=is_late), seeds, chunksize=5), 1
+        ):
             yield each
             if number % 50 == 0:
                 print(f"{number} of {len(seeds)} jobs", file=sys.stderr, flush=True)
@@ -106,7 +129,10 @@ def show_table(verdicts: Sequence[Verdict]) -> None:
     print_table(
         ("recorder", *SHAPES),
         (
-            (recorder, *(f"{right[shape, recorder]} of {every[shape, recorder]}" for shape in SHAPES))
+            (
+                recorder,
+                *(f"{right[shape, recorder]} of {every[shape, recorder]}" for shape in SHAPES),
+            )
             for recorder in FORMATS
             if any(every[shape, recorder] for shape in SHAPES)
         ),
@@ -124,12 +150,16 @@ def show(seed: int, *, is_late: bool) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--healthy", type=int, default=2000)
     parser.add_argument("--late", type=int, default=500)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=1e6, help="for the healthy jobs, and for the others")
+    parser.add_argument(
+        "--minutes", type=float, default=1e6, help="for the healthy jobs, and for the others"
+    )
     parser.add_argument("--show", type=int)
     parser.add_argument("--is-late", action="store_true")
     parser.add_argument("--list", action="store_true", help="print the wrong ones")
@@ -149,11 +179,19 @@ def main() -> int:
         right = sum(each.is_right for each in verdicts)
         blamed = sum(bool({*each.late, *each.stuck} - {each.plan.late}) for each in verdicts)
         perhaps = sum(bool(each.perhaps) for each in verdicts)
-        print(f"\nranks are said to keep others waiting, unless the job was still running: {perhaps} jobs\n")
+        print(
+            f"\nranks are said to keep others waiting, unless the job was still running: {perhaps} jobs\n"
+        )
         if is_late:
-            reached.append(verdict("the late rank alone is named", f"{right} of {count}", right >= ASKED * count))
+            reached.append(
+                verdict(
+                    "the late rank alone is named", f"{right} of {count}", right >= ASKED * count
+                )
+            )
         else:
-            reached.append(verdict("jobs in which a rank is wrongly named", f"{blamed} of {count}", not blamed))
+            reached.append(
+                verdict("jobs in which a rank is wrongly named", f"{blamed} of {count}", not blamed)
+            )
         for each in verdicts if asked.list else ():
             if not each.is_right:
                 print(each)

@@ -34,13 +34,22 @@ def prepared(here: Here, about: dict[str, Any]) -> "PreparedStep":
 
     workload = TrainingStep.of(about)
     case = Case(
-        collective=TRAINING_STEP, algorithm="native", transport="nccl", device="cuda", dtype="float16",
-        bytes=workload.gradient_bytes("float16"), in_place=True, params=workload.params,
-    )  # fmt: skip
+        collective=TRAINING_STEP,
+        algorithm="native",
+        transport="nccl",
+        device="cuda",
+        dtype="float16",
+        bytes=workload.gradient_bytes("float16"),
+        in_place=True,
+        params=workload.params,
+    )
     return PreparedStep(
-        MPI.COMM_SELF, Layout.of(1), case,
-        lambda comm, layout, inside, own: PreparedCase(comm, layout, inside, gpu=own), gpu=here.gpu,
-    )  # fmt: skip
+        MPI.COMM_SELF,
+        Layout.of(1),
+        case,
+        lambda comm, layout, inside, own: PreparedCase(comm, layout, inside, gpu=own),
+        gpu=here.gpu,
+    )
 
 
 def run(step: "PreparedStep") -> tuple[float, int, bool]:
@@ -66,7 +75,9 @@ def products_alone(here: Here, step: "PreparedStep") -> float:
     from hpccoll.extensions.steps.measure.stream_step_engine import ROWS
 
     assert step.program
-    shapes = [shape for of_computation in matrix_products(step.program, ROWS) for shape in of_computation]
+    shapes = [
+        shape for of_computation in matrix_products(step.program, ROWS) for shape in of_computation
+    ]
     multiply = here.gpu.products(max(rows for rows, _ in shapes))
 
     def queue() -> None:
@@ -86,9 +97,16 @@ def train(here: Here) -> Iterator[Verdict]:
     yield right(f"{1 + RUNS} training steps of pauses on one rank: elements", wrong)
     yield holds("the times of a step's operations and computations are in order", in_order)
     ratio = seconds / (PAUSED["compute_us"] * 1e-6)
-    yield bound("a step of 20 ms of pauses, by the device / asked", ratio, "0.98 to 1.02", abs(ratio - 1) <= 0.02)
+    yield bound(
+        "a step of 20 ms of pauses, by the device / asked",
+        ratio,
+        "0.98 to 1.02",
+        abs(ratio - 1) <= 0.02,
+    )
     if here.on_host:
-        yield not_run("the rate of products in a step", "it needs a GPU, and this is the NCCL test library")
+        yield not_run(
+            "the rate of products in a step", "it needs a GPU, and this is the NCCL test library"
+        )
     else:
         yield from products(here)
     communicators.close_all_worlds()
@@ -106,7 +124,10 @@ def products(here: Here) -> Iterator[Verdict]:
     alone = products_alone(here, step)
     seconds, wrong, in_order = run(step)
     step.close()
-    yield holds("training steps of products: no element is wrong, the times are in order", not wrong and in_order)
+    yield holds(
+        "training steps of products: no element is wrong, the times are in order",
+        not wrong and in_order,
+    )
     ratio = alone / seconds
     rate = f"{flops / alone / 1e12:.0f} TFLOP/s in float16, random values"
     what = f"products in a step of {flops / 1e12:.2g} TFLOP / the same products alone, {rate}"

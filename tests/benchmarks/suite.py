@@ -16,7 +16,8 @@ STATUSES = {"passed": REACHED, "failed": MISSED, "skipped": NOT_RUN}
 def tests(here: Here) -> Iterator[Verdict]:
     """Run every test of this shard; each tells its verdict itself."""
     os.chdir(TESTS.parent)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a test that is ended takes its ranks along
+    # a test that is ended takes its ranks along
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     results = Results(here.tell)
     chosen = ["-m", "gpu", *(["-k", here.keyword] if here.keyword else [])]
     plugins = [Shard("{}/{}".format(*here.shard)), results]
@@ -50,7 +51,8 @@ class Results:
         self._terminal: Any = None
 
     def pytest_sessionstart(self, session: Any) -> None:
-        self._terminal = session.config.pluginmanager.get_plugin("terminalreporter")  # print() would be captured
+        # print() would be captured
+        self._terminal = session.config.pluginmanager.get_plugin("terminalreporter")
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.when != "call" and report.passed:
@@ -58,10 +60,13 @@ class Results:
         self.any_ran = True
         got = f"{report.duration:.1f} s"
         if report.skipped:
-            got = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)[:200]
+            got = str(
+                report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+            )[:200]
         elif report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
-            # Of ranks the message has their whole output; pytest indents all lines of it but the first.
+            # Of ranks the message has their whole output; pytest indents all lines of it but the
+            # first.
             message = getattr(crash, "message", str(report.longrepr)).replace("\n  ", "\n")
             got = f"{[*message.splitlines()[:1], *errors_of(message)][-1][:200]} {got}"
             texts = [report.longreprtext, *(f"{name}\n{text}" for name, text in report.sections)]

@@ -17,9 +17,13 @@ ROOT = Path(__file__).parents[2]
 TESTBED = ROOT / "slurm" / "testbed" / "testbed"
 
 
-def run_testbed(*words: str, check: bool = True, environment: Mapping[str, str] | None = None) -> int:
+def run_testbed(
+    *words: str, check: bool = True, environment: Mapping[str, str] | None = None
+) -> int:
     variables = {**os.environ, **(environment or {})}
-    return subprocess.run([str(TESTBED), *words], stdout=sys.stderr, check=check, env=variables).returncode
+    return subprocess.run(
+        [str(TESTBED), *words], stdout=sys.stderr, check=check, env=variables
+    ).returncode
 
 
 def run_sweep(name: str, sweep: Mapping[str, object], keep: Path) -> None:
@@ -27,7 +31,9 @@ def run_sweep(name: str, sweep: Mapping[str, object], keep: Path) -> None:
     config, out = keep / f"{name}.yaml", keep / name
     config.write_text(yaml.safe_dump(dict(sweep)))
     command = "hpccoll", "sweep", str(config), "--profile", "testbed", "--out", str(out)
-    while run_testbed("run", *command, check=False) == 3 and not all(r.complete for r in read_all([out]).raw_results):
+    while run_testbed("run", *command, check=False) == 3 and not all(
+        r.complete for r in read_all([out]).raw_results
+    ):
         print(f"{name}: goes on after its time limit", file=sys.stderr)
 
 
@@ -36,7 +42,9 @@ def verdict(what: str, got: float, most: float) -> bool:
     return tables.verdict(what, f"{got:.1%}, asked {most:.1%}", got <= most)
 
 
-def setting_parser(description: str, names: Iterable[str], metavar: str = "SETTING") -> argparse.ArgumentParser:
+def setting_parser(
+    description: str, names: Iterable[str], metavar: str = "SETTING"
+) -> argparse.ArgumentParser:
     """Return a parser of names of settings, all by default."""
     known = [*names]
 
@@ -46,18 +54,25 @@ def setting_parser(description: str, names: Iterable[str], metavar: str = "SETTI
         return text
 
     parse = argparse.ArgumentParser(description=description)
-    parse.add_argument("settings", nargs="*", type=setting, default=known, metavar=metavar, help=", ".join(known))
+    parse.add_argument(
+        "settings", nargs="*", type=setting, default=known, metavar=metavar, help=", ".join(known)
+    )
     return parse
 
 
 def run_settings(
-    description: str, names: Iterable[str], measure: Callable[[str, Path], None],
-    show: Callable[[str, Path], Iterable[bool]], metavar: str = "SETTING",
-) -> int:  # fmt: skip
+    description: str,
+    names: Iterable[str],
+    measure: Callable[[str, Path], None],
+    show: Callable[[str, Path], Iterable[bool]],
+    metavar: str = "SETTING",
+) -> int:
     """Measure and show the settings of the command line; return 1 if one does not show what is asked."""
     parse = setting_parser(description, names, metavar)
     parse.add_argument("--keep", type=Path, help="directory of the raw files [a temporary one]")
-    parse.add_argument("--read", type=Path, help="directory of raw files that were kept: nothing is measured")
+    parse.add_argument(
+        "--read", type=Path, help="directory of raw files that were kept: nothing is measured"
+    )
     given = parse.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         keep = given.read or given.keep or Path(temporary)

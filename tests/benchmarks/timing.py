@@ -26,8 +26,9 @@ def host_seconds(call: Callable[[], object], times: int) -> float:
 def device_seconds(gpu: "Gpu", call: Callable[[], object], times: int) -> float:
     """Return the time of a queued call, of so many back to back on the device, by its clock.
 
-    A pause holds the stream until the host has queued all of them: otherwise short kernels are as slow as it launches
-    them. CUDA takes about 1000 launches before it has the host wait, so that ``times`` must be smaller.
+    A pause holds the stream until the host has queued all of them: otherwise short kernels are as
+    slow as it launches them. CUDA takes about 1000 launches before it has the host wait, so that
+    ``times`` must be smaller.
     """
     from hpccoll.transports.nccl.pause import pause
 

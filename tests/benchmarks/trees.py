@@ -5,9 +5,9 @@ By hand, as root, on an idle machine, about 70 minutes:
     python tests/benchmarks/trees.py --keep DIR            # prints the tables of results/golden/trees.md
     python tests/benchmarks/trees.py --read DIR            # from raw files that were kept
 
-*aligned* is the sweep of workflows/config/trees.yaml: ranks 0 to 3 are in one rack, 4 to 7 in the other one. In
-*shifted*, ranks 0, 1, 6 and 7 share a rack. A ratio is the time of the fastest algorithm of before, over that of the
-new one: the median over the rounds.
+*aligned* is the sweep of workflows/config/trees.yaml: ranks 0 to 3 are in one rack, 4 to 7 in the
+other one. In *shifted*, ranks 0, 1, 6 and 7 share a rack. A ratio is the time of the fastest
+algorithm of before, over that of the new one: the median over the rounds.
 """
 
 import sys
@@ -33,29 +33,53 @@ RACKS = {"aligned": (0, 0, 0, 0, 1, 1, 1, 1), "shifted": (0, 0, 1, 1, 1, 1, 0, 0
 SHAPES = {"aligned": (7, 8), "shifted": (7, 4)}
 SHIFTED_HOSTS = [f"n{number}" for number in (3, 4, 5, 6, 7, 8, 1, 2)]
 SHIFTED = {
-    "all_reduce": "bine,recursive_doubling,rabenseifner,swing,ring", "all_gather": "bine,recursive_doubling,bruck,ring",
+    "all_reduce": "bine,recursive_doubling,rabenseifner,swing,ring",
+    "all_gather": "bine,recursive_doubling,bruck,ring",
     "reduce_scatter": "bine,recursive_halving,ring",
     **dict.fromkeys(("broadcast", "reduce", "gather", "scatter"), "bine,binomial"),
-}  # fmt: skip
+}
 EFFORT = "-b 1K -e 4M -f 16 --in-place -w 1 --rounds 3 --seconds 0.3"
 
 
 def measure(name: str, keep: Path) -> None:
     """Measure one order of ranks on a testbed of its own."""
-    run_testbed("up", "--nodes", "8", "--cpus", "1", "--rate", "1gbit", "--racks", "2", "--uplink", "200mbit")
+    run_testbed(
+        "up",
+        "--nodes",
+        "8",
+        "--cpus",
+        "1",
+        "--rate",
+        "1gbit",
+        "--racks",
+        "2",
+        "--uplink",
+        "200mbit",
+    )
     try:
         if name == "aligned":
-            run_sweep(name, yaml.safe_load((ROOT / "workflows" / "config" / "trees.yaml").read_text()), keep)
+            run_sweep(
+                name,
+                yaml.safe_load((ROOT / "workflows" / "config" / "trees.yaml").read_text()),
+                keep,
+            )
             return
         hosts = keep / "hosts"
         hosts.write_text("".join(f"{host}\n" for host in SHIFTED_HOSTS))
         (keep / name).mkdir(exist_ok=True)
         for collective, algorithms in SHIFTED.items():
             command = (
-                f"srun -n 8 --distribution=arbitrary --mpi=pmi2 hpccoll run -c {collective} -a {algorithms} {EFFORT}"
+                f"srun -n 8 --distribution=arbitrary --mpi=pmi2 hpccoll run "
+                f"-c {collective} -a {algorithms} {EFFORT}"
             )
             out = keep / name / f"{collective}.h5"
-            run_testbed("run", *command.split(), "--out", str(out), environment={"SLURM_HOSTFILE": str(hosts)})
+            run_testbed(
+                "run",
+                *command.split(),
+                "--out",
+                str(out),
+                environment={"SLURM_HOSTFILE": str(hosts)},
+            )
     finally:
         run_testbed("down", check=False)
 
@@ -77,30 +101,43 @@ def show(name: str, keep: Path) -> Iterator[bool]:
     rows, traffic = list[tuple[str, ...]](), list[tuple[str, str]]()
     for collective, of_size in sorted(found.items()):
         best = {nbytes: fastest_of_before(times) for nbytes, times in of_size.items()}
-        cells = (f"{best[each]} {format_seconds(median(of_size[each][best[each]]))}" for each in sizes)
+        cells = (
+            f"{best[each]} {format_seconds(median(of_size[each][best[each]]))}" for each in sizes
+        )
         rows.append((collective, "fastest of before", *cells))
         algorithms = {choice.split()[0] for times in of_size.values() for choice in times}
         for new in (each for each in NEW if each in algorithms):
             rows.append(("", new, *(compared(new, of_size[each], best[each]) for each in sizes)))
-        most = {each: most_from_a_rack(each, collective, RACKS[name]) for each in algorithms - {"native"}}
+        most = {
+            each: most_from_a_rack(each, collective, RACKS[name])
+            for each in algorithms - {"native"}
+        }
         ordered = sorted(most, key=lambda each: (most[each], each))
         traffic.append((collective, ", ".join(f"{each} {most[each]:g}" for each in ordered)))
     print(f"\n## {name}\n")
     print_table(("collective", "algorithm", *(f"{format_size(each)}:" for each in sizes)), rows)
     print_table(("collective", "the most that leaves a rack, in S"), traffic)
     yield verdict(
-        f"{name}: collectives, sizes", f"{len(found)}, {len(sizes)}", (len(found), len(sizes)) == SHAPES[name]
+        f"{name}: collectives, sizes",
+        f"{len(found)}, {len(sizes)}",
+        (len(found), len(sizes)) == SHAPES[name],
     )
 
 
 def fastest_of_before(times: Mapping[str, Times]) -> str:
     """Return the choice with the smallest median over rounds, of those that are not new."""
-    return min((each for each in times if each.split()[0] not in NEW), key=lambda each: median(times[each]))
+    return min(
+        (each for each in times if each.split()[0] not in NEW), key=lambda each: median(times[each])
+    )
 
 
 def compared(new: str, times: Mapping[str, Times], best: str) -> str:
     """Return how many times as fast a new algorithm is, with its best parameters; bold: it is faster in each round."""
-    own = {choice: ratio(times[best], each) for choice, each in times.items() if choice.split()[0] == new}
+    own = {
+        choice: ratio(times[best], each)
+        for choice, each in times.items()
+        if choice.split()[0] == new
+    }
     choice = max(own, key=lambda each: own[each])
     mark = "**" * (min(ratios(times[best], times[choice])) > 1)
     parameters = choice.partition("=")[2]
@@ -110,7 +147,9 @@ def compared(new: str, times: Mapping[str, Times], best: str) -> str:
 def most_from_a_rack(algorithm: str, collective: str, racks: tuple[int, ...]) -> float:
     """Return how many S an algorithm sends out of the rack that sends most, with its parameters by default."""
     layout = replace(view_of(algorithm, collective, len(racks), racks="2").layout, rack=racks)
-    call, registered, slices = requested_schedule(algorithm, collective, layout, root=None, parameters={})
+    call, registered, slices = requested_schedule(
+        algorithm, collective, layout, root=None, parameters={}
+    )
     (line,) = rack_lines(ScheduleView(call, slices, algorithm, registered.title, None))
     return float(line.rpartition(": ")[2].removesuffix(" S"))
 

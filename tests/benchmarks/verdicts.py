@@ -6,10 +6,17 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-REACHED, MISSED, WRONG, RECORDED, NOT_RUN, BEYOND = "reached", "missed", "WRONG", "recorded", "not run", "beyond"
+REACHED, MISSED, WRONG, RECORDED, NOT_RUN, BEYOND = (
+    "reached",
+    "missed",
+    "WRONG",
+    "recorded",
+    "not run",
+    "beyond",
+)
 PART, SKIPPED = "part", "skipped"
-"""What a verdict can be. ``WRONG`` is a wrong result; ``BEYOND`` is what this number of GPUs cannot show; ``PART`` is
-the begin of a part; ``SKIPPED`` is what earlier calls have reached."""
+"""What a verdict can be. ``WRONG`` is a wrong result; ``BEYOND`` is what this number of GPUs cannot
+show; ``PART`` is the begin of a part; ``SKIPPED`` is what earlier calls have reached."""
 
 CODES = {WRONG: 3, MISSED: 1, NOT_RUN: 1}
 """The exit code of a call that has such a verdict, the largest wins; 0 for all others."""
@@ -28,7 +35,10 @@ class Verdict:
     def row(self) -> str:
         """The row of the page."""
         got = self.got if isinstance(self.got, str) else f"{self.got:.3g}"
-        cells = (" ".join(cell.split()).replace("|", "/") for cell in (self.what, got, self.asked, self.status))
+        cells = (
+            " ".join(cell.split()).replace("|", "/")
+            for cell in (self.what, got, self.asked, self.status)
+        )
         return f"| {' | '.join(cells)} |"
 
 
@@ -43,7 +53,9 @@ def bound(what: str, got: float | str, asked: str, reached: object) -> Verdict:
 
 def right(what: str, wrong: int, got: str | None = None) -> Verdict:
     """Return a verdict on results of which ``wrong`` are wrong."""
-    return Verdict(what, WRONG if wrong else REACHED, f"{wrong} wrong" if got is None else got, "0 wrong")
+    return Verdict(
+        what, WRONG if wrong else REACHED, f"{wrong} wrong" if got is None else got, "0 wrong"
+    )
 
 
 def holds(what: str, true: object, got: str = "") -> Verdict:
@@ -58,7 +70,8 @@ def not_run(what: str, reason: str) -> Verdict:
 class Page:
     """The page of one kind of GPU, to which each call adds a section, and the records of all its calls.
 
-    Every verdict is on the disk before the next one is made, so that a killed call leaves what it had.
+    Every verdict is on the disk before the next one is made, so that a killed call leaves what it
+    had.
 
     Args:
         out: the directory of both files.
@@ -72,8 +85,12 @@ class Page:
         self._call = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
         self.code = 0
         if not self._page.exists():
-            self.say(f"# {title}\n\nFrom `python tests/benchmarks/gpu.py`: each section is one call of it.\n")
-        self.say(f"## {self._call} UTC\n\n{about}\n\n| what | got | asked | |\n| --- | --: | --- | --- |")
+            self.say(
+                f"# {title}\n\nFrom `python tests/benchmarks/gpu.py`: each section is one call of it.\n"
+            )
+        self.say(
+            f"## {self._call} UTC\n\n{about}\n\n| what | got | asked | |\n| --- | --: | --- | --- |"
+        )
 
     def say(self, words: str) -> None:
         """Add words to the page, and print them."""

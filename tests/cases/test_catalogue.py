@@ -21,11 +21,22 @@ from hpccoll.schedule import Layout
 
 
 def test_parameters_go_to_the_algorithms_that_have_them():
-    requested = parameters_by_algorithm("all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2})
-    assert requested == {"ring": {"channels": 4}, "sharp_emulated": {"channels": 4, "radix": 2}, NATIVE: {}}
-    with pytest.raises(BadInputError, match="parameter: 'radix' is not valid: choose from channels, graph, segment, w"):
+    requested = parameters_by_algorithm(
+        "all_reduce", ["ring", "sharp_emulated", NATIVE], {"channels": 4, "radix": 2}
+    )
+    assert requested == {
+        "ring": {"channels": 4},
+        "sharp_emulated": {"channels": 4, "radix": 2},
+        NATIVE: {},
+    }
+    with pytest.raises(
+        BadInputError,
+        match="parameter: 'radix' is not valid: choose from channels, graph, segment, w",
+    ):
         parameters_by_algorithm("all_reduce", ["ring", NATIVE], {"radix": 2})
-    with pytest.raises(BadInputError, match="parameter segment: 'short' is not valid: a number of bytes such as"):
+    with pytest.raises(
+        BadInputError, match="parameter segment: 'short' is not valid: a number of bytes such as"
+    ):
         exact_parameters({"segment": "short"})
 
 
@@ -64,25 +75,39 @@ def test_an_invalid_parameter_of_an_algorithm_is_bad_input_before_it_runs():
 @pytest.mark.parametrize(
     ("layout", "where"),
     [
-        (Layout.of(4), "all on one node"), (Layout((0, 1), (0, 1)), "one on each node in 2 racks"),
-        (Layout((0, 1, 1), (0, 0, 0)), "3 on 2 nodes"), (Layout.of(4, 2), None),
+        (Layout.of(4), "all on one node"),
+        (Layout((0, 1), (0, 1)), "one on each node in 2 racks"),
+        (Layout((0, 1, 1), (0, 0, 0)), "3 on 2 nodes"),
+        (Layout.of(4, 2), None),
         (Layout((0, 1, 2, 3), (0, 0, 1, 1)), None),
     ],
-)  # fmt: skip
+)
 def test_of_equal_mappings_one_is_measured(layout, where):
-    found = [redundant_mapping(case(mapping=mapping), layout) for mapping in (None, "block", "cyclic")]
-    assert found == [None, None, where and f"mapping cyclic numbers these ranks as block does: {where}"]
+    found = [
+        redundant_mapping(case(mapping=mapping), layout) for mapping in (None, "block", "cyclic")
+    ]
+    assert found == [
+        None,
+        None,
+        where and f"mapping cyclic numbers these ranks as block does: {where}",
+    ]
 
 
 def test_two_named_ranks_and_a_floor_have_one_mapping():
     requested = ("block", "cyclic")
-    found = [distinct_mappings(*call, requested) for call in (("all_reduce", "null"), ("send_recv", NATIVE))]
+    found = [
+        distinct_mappings(*call, requested)
+        for call in (("all_reduce", "null"), ("send_recv", NATIVE))
+    ]
     assert found == [("block",), (None,)]
 
 
 def test_neither_load_nor_the_graph_that_is_not_there_distinguishes_choices():
     assert choice_parameters("send_recv", {"peer": 3, "graph": 0}) == {}
-    assert choice_parameters("all_reduce", {"graph": 1, "channels": 0, "load": "gemm"}) == {"graph": 1, "channels": 0}
+    assert choice_parameters("all_reduce", {"graph": 1, "channels": 0, "load": "gemm"}) == {
+        "graph": 1,
+        "channels": 0,
+    }
 
 
 def test_each_transport_has_its_timings():
@@ -93,9 +118,16 @@ def test_each_transport_has_its_timings():
         "timing: 'aggregated' is not valid: single; over mpi also osu; over nccl also aggregated, nccl-tests"
     )
     for transport, timing in (("nccl", "aggregated"), ("nccl", "nccl-tests"), ("mpi", "osu")):
-        assert unmet_needs(replace(aggregated, device="cuda", transport=transport, timing=timing), Layout.of(2)) is None
+        assert (
+            unmet_needs(
+                replace(aggregated, device="cuda", transport=transport, timing=timing), Layout.of(2)
+            )
+            is None
+        )
     for transport, timing in (("nccl", "osu"), ("mpi", "nccl-tests"), ("staged", "osu")):
-        assert unmet_needs(replace(aggregated, device="cuda", transport=transport, timing=timing), Layout.of(2))
+        assert unmet_needs(
+            replace(aggregated, device="cuda", transport=transport, timing=timing), Layout.of(2)
+        )
 
 
 def test_the_loop_of_osu_is_of_calls_among_all_ranks():

@@ -20,17 +20,23 @@ def _machine(monkeypatch, bare_machine):  # noqa: ARG001
     monkeypatch.setattr(requirements, "find_spec", lambda _: "there")
 
 
-def test_the_listing_has_the_settings_and_evidence_of_variants_the_models_and_the_keys_of_a_step(tmp_path):
+def test_the_listing_has_the_settings_and_evidence_of_variants_the_models_and_the_keys_of_a_step(
+    tmp_path,
+):
     found = listing(tmp_path)
     rows = {row["name"]: row for row in (*found["variants"], *found["models"], *found["workloads"])}
     assert list(rows) == [*named_variants(), *MODELS, TRAINING_STEP]
     sharp = rows["nccl-sharp"]
     assert (sharp["environment"]["NCCL_COLLNET_ENABLE"], sharp["control"], sharp["transport"]) == (
-        "1", "nccl-sharp-off", "nccl",
-    )  # fmt: skip
+        "1",
+        "nccl-sharp-off",
+        "nccl",
+    )
     assert "COLLNET" in sharp["demands"]
     first = [row["limits"] for row in found["variants"]]  # it holds for all cases
-    assert not any(limits[scope] for limits in first for scope in ("for_collectives", "for_dtypes", "before"))
+    assert not any(
+        limits[scope] for limits in first for scope in ("for_collectives", "for_dtypes", "before")
+    )
     assert (rows["resnet50"]["parameters"], rows["resnet50"]["tensors"]) == (25_557_032, 161)
     assert {name: key["default"] for name, key in rows[TRAINING_STEP]["keys"].items()} == {
         name: key.default for name, key in WORKLOAD.items()

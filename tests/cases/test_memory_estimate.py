@@ -26,7 +26,11 @@ def memory_cases():
         family = COLLECTIVES[name]
         if family.token:
             continue
-        for params in [{"traffic": pattern} for pattern in PATTERNS] if "traffic" in family.arguments else [{}]:
+        for params in (
+            [{"traffic": pattern} for pattern in PATTERNS]
+            if "traffic" in family.arguments
+            else [{}]
+        ):
             requested = case(name, algorithm, bytes=4 * MIB, dtype="int32", params=params)
             if not unmet_needs(requested, Layout.of(4)):
                 yield requested
@@ -34,13 +38,16 @@ def memory_cases():
 
 @pytest.mark.mpi
 def test_no_rank_allocates_more_memory_than_estimated(mpiexec, tmp_path):
-    (tmp_path / "cases.json").write_text(json.dumps([asdict(requested) for requested in memory_cases()]))
+    (tmp_path / "cases.json").write_text(
+        json.dumps([asdict(requested) for requested in memory_cases()])
+    )
     script = __file__.replace("test_memory_estimate", "measured_memory")
     ended = mpiexec(4, script, tmp_path / "cases.json")
     assert ended.returncode == 0, ended.stderr
     shares = json.loads(ended.stdout)
     assert len(shares) > 20
-    assert {name: share for name, share in shares.items() if share > 1.05} == {}  # what does not grow with the size
+    # what does not grow with the size
+    assert {name: share for name, share in shares.items() if share > 1.05} == {}
     assert max(shares.values()) > 0.9  # and not much less, or it would keep cases from running
 
 
@@ -49,30 +56,43 @@ def test_the_memory_of_the_ranks_of_a_node_adds_up_and_those_with_the_largest_bl
     assert memory_needed(ring, 16, 8) == pytest.approx(8 * memory_needed(ring, 16, 1), rel=0.01)
     for ranks in (1, 8):  # all the others' vectors at the root, of which there is one
         assert memory_needed(star, 16, ranks) == memory_needed(ring, 16, ranks) + 14 * MIB
-    zipf, equal = (case("all_to_all_v", NATIVE, bytes=MIB, params={"traffic": name}) for name in ("zipf", "uniform"))
+    zipf, equal = (
+        case("all_to_all_v", NATIVE, bytes=MIB, params={"traffic": name})
+        for name in ("zipf", "uniform")
+    )
     assert memory_needed(zipf, 64, 64) == memory_needed(equal, 64, 64)  # all together have as much
     assert memory_needed(zipf, 64, 1) > 5 * memory_needed(equal, 64, 1)
 
 
 def step(**params):
     workload = TrainingStep.of(params)
-    return case(TRAINING_STEP, bytes=workload.gradient_bytes("float32"), in_place=True, params=workload.params)
+    return case(
+        TRAINING_STEP,
+        bytes=workload.gradient_bytes("float32"),
+        in_place=True,
+        params=workload.params,
+    )
 
 
 def test_a_training_step_needs_the_memory_of_its_collectives():
     gradients = memory_needed(case(bytes=step().bytes), 4, 4)
     assert memory_needed(step(), 4, 4) == gradients
     assert memory_needed(step(), 1, 1) == 0  # a single rank synchronises nothing
-    assert memory_needed(step(sharding="zero2", micro_batches=3), 4, 4) == pytest.approx(4 * gradients, rel=0.01)
+    assert memory_needed(step(sharding="zero2", micro_batches=3), 4, 4) == pytest.approx(
+        4 * gradients, rel=0.01
+    )
     assert memory_needed(step(parallel="dp=3"), 4, 4) == 0  # it will be skipped
     whole, divided = step(model="gpt2"), step(model="gpt2", parallel="dp=2,tp=4")
     assert 0 < memory_needed(divided, 8, 1) < memory_needed(whole, 8, 1) / 3
     many = step(model="gpt2", parallel="tp=2", samples=4096)
-    assert memory_needed(many, 2, 2) == memory_needed(case(bytes=4096 * 1024 * 768 * 4), 2, 2)  # its activations
+    # its activations
+    assert memory_needed(many, 2, 2) == memory_needed(case(bytes=4096 * 1024 * 768 * 4), 2, 2)
 
 
 def test_what_does_not_fit_is_bad_input_with_the_needed_memory():
-    with pytest.raises(BadInputError, match=r"2 ranks need .* GiB for it and 0.0977 GiB are free: at most about"):
+    with pytest.raises(
+        BadInputError, match=r"2 ranks need .* GiB for it and 0.0977 GiB are free: at most about"
+    ):
         check_memory([case(), case(bytes=64 * MIB)], 2, 2, 100 * MIB)
     check_memory([case(bytes=MIB)], 2, 2, 100 * MIB)
     own = {"mine": {"modules": [{"name": "fc", "tensors": {"weight": MIB}}]}}
@@ -82,31 +102,47 @@ def test_what_does_not_fit_is_bad_input_with_the_needed_memory():
 
 
 def test_a_case_on_a_gpu_needs_host_memory_only_if_staged():
-    requested = {over: case(bytes=MIB, device="cuda", transport=over) for over in ("nccl", "mpi", "staged")}
+    requested = {
+        over: case(bytes=MIB, device="cuda", transport=over) for over in ("nccl", "mpi", "staged")
+    }
     of_host, of_gpu = (
-        {over: memory_needed(each, 4, 2, device) for over, each in requested.items()} for device in ("cpu", "cuda")
+        {over: memory_needed(each, 4, 2, device) for over, each in requested.items()}
+        for device in ("cpu", "cuda")
     )
-    assert of_host == {"nccl": 0, "mpi": 0, "staged": 6 * MIB}  # both buffers and scratch, of two ranks
+    # both buffers and scratch, of two ranks
+    assert of_host == {"nccl": 0, "mpi": 0, "staged": 6 * MIB}
     tables = 2 * 2 * 16 * PERIOD  # of either rank one of what fills and one of what is expected
     assert of_gpu == {"nccl": 6 * MIB + tables, "mpi": 6 * MIB + tables, "staged": 4 * MIB + tables}
 
 
-@pytest.mark.parametrize("name", [name for name, (_, algorithm) in ALGORITHMS.items() if not algorithm.aggregates])
+@pytest.mark.parametrize(
+    "name", [name for name, (_, algorithm) in ALGORITHMS.items() if not algorithm.aggregates]
+)
 def test_a_plan_over_nccl_allocates_no_more_than_estimated(name):
     collective, algorithm = ALGORITHMS[name]
     on = case_of(name, 4)
     operation = on.operation(1 << 24, "int32", in_place=on.placements[0], channels=4, window=4)
     lowerings = [NcclLowering(me, operation) for me in range(4)]
     elements = (
-        sum(c.lengths.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst")) for c in lowerings
+        sum(c.lengths.values()) + sum(operation.elements(own, c.me) for own in ("src", "dst"))
+        for c in lowerings
     )
-    requested = case(collective.name, algorithm.name, dtype="int32", device="cuda", transport="nccl",
-                 bytes=operation.call.bytes(1 << 24, 4))  # fmt: skip
+    requested = case(
+        collective.name,
+        algorithm.name,
+        dtype="int32",
+        device="cuda",
+        transport="nccl",
+        bytes=operation.call.bytes(1 << 24, 4),
+    )
     assert max(elements) * 4 <= memory_needed(requested, 4, 1, "cuda")
 
 
 def test_the_arrivals_at_an_aggregator_must_fit_into_memory():
-    ring, sharp = (case(algorithm=name, bytes=64 * MIB, params={"channels": 1}) for name in ("ring", "sharp_emulated"))
+    ring, sharp = (
+        case(algorithm=name, bytes=64 * MIB, params={"channels": 1})
+        for name in ("ring", "sharp_emulated")
+    )
     check_memory([sharp], 32, 1, 512 * MIB)
     check_memory([ring], 32, 1, 512 * MIB, aggregators=1)
     with pytest.raises(BadInputError, match=r"1 ranks need 2.06 GiB for it and 0.5 GiB are free"):

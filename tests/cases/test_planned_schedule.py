@@ -32,15 +32,25 @@ def test_the_default_channels_follow_from_size_layout_and_transport(layout, kib,
 @pytest.mark.parametrize(
     ("asked", "pipelined", "queued", "planned"),
     [
-        ({}, False, False, (16, 4)), ({}, True, True, (16, 4)), ({"channels": 2}, False, False, (2, 2)),
+        ({}, False, False, (16, 4)),
+        ({}, True, True, (16, 4)),
+        ({"channels": 2}, False, False, (2, 2)),
         ({"channels": 8, "window": 1}, False, False, (8, 1)),
         ({"segment": MIB}, False, False, (16, 4)),  # of a unit, a quarter
-        ({"segment": MIB}, True, False, (64, 4)), ({"segment": MIB, "window": 8}, True, True, (64, 8)),
+        ({"segment": MIB}, True, False, (64, 4)),
+        ({"segment": MIB, "window": 8}, True, True, (64, 8)),
     ],
-)  # fmt: skip
-def test_requested_channels_windows_and_segments_override_the_defaults(asked, pipelined, queued, planned):
+)
+def test_requested_channels_windows_and_segments_override_the_defaults(
+    asked, pipelined, queued, planned
+):
     ring = case_of("all_reduce-ring", 4)
-    assert choose_channels(asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, queued=queued) == planned
+    assert (
+        choose_channels(
+            asked, 64 << 20, ring.layout, ring.slices, pipelined=pipelined, queued=queued
+        )
+        == planned
+    )
 
 
 def over_nccl(algorithm, nbytes=MIB, **more):
@@ -48,7 +58,10 @@ def over_nccl(algorithm, nbytes=MIB, **more):
 
 
 def skipped(cases, nodes=1, ranks_per_node=8):
-    layout, shape = Layout.of(nodes * ranks_per_node, ranks_per_node), Shape(nodes, nodes * ranks_per_node)
+    layout, shape = (
+        Layout.of(nodes * ranks_per_node, ranks_per_node),
+        Shape(nodes, nodes * ranks_per_node),
+    )
     plans = MeasuredPlans(layout, shape)
     return [plans.skip_reason(one) for one in cases]
 
@@ -58,21 +71,31 @@ def test_of_algorithms_with_the_same_plan_the_first_is_measured():
     reason = "the same plan as ring on 1x8: ring is measured"
     assert skipped(cases) == [None, None, None, reason, None]
     assert not any(skipped(cases, nodes=2))
-    of_parameters = [over_nccl("hierarchical", params={"inner": name}) for name in ("ring", "recursive_halving")]
+    of_parameters = [
+        over_nccl("hierarchical", params={"inner": name}) for name in ("ring", "recursive_halving")
+    ]
     words = "the same plan as hierarchical inner=ring on 1x8: hierarchical inner=ring is measured"
     assert skipped(of_parameters) == [None, words]
-    assert not any(skipped([case(algorithm=name) for name in ("ring", "hierarchical")]))  # over mpi, every name
+    # over mpi, every name
+    assert not any(skipped([case(algorithm=name) for name in ("ring", "hierarchical")]))
 
 
 @pytest.mark.parametrize(
     ("changes", "equal"),
     [
-        ({"params": {"graph": 0}}, True), ({"params": {"channels": 1}}, True), ({"params": {"window": 4}}, True),
-        ({"params": {"outer": "rabenseifner"}}, False), ({"params": {"graph": 1}}, False),
-        ({"params": {"channels": 2}}, False), ({"bytes": 2 * MIB}, False), ({"in_place": True}, False),
-        ({"dtype": "float64"}, False), ({"op": "max"}, False), ({"timing": "aggregated"}, False),
+        ({"params": {"graph": 0}}, True),
+        ({"params": {"channels": 1}}, True),
+        ({"params": {"window": 4}}, True),
+        ({"params": {"outer": "rabenseifner"}}, False),
+        ({"params": {"graph": 1}}, False),
+        ({"params": {"channels": 2}}, False),
+        ({"bytes": 2 * MIB}, False),
+        ({"in_place": True}, False),
+        ({"dtype": "float64"}, False),
+        ({"op": "max"}, False),
+        ({"timing": "aggregated"}, False),
     ],
-)  # fmt: skip
+)
 def test_plans_are_the_same_only_if_all_that_decides_them_is(changes, equal):
     first, other = over_nccl("ring"), replace(over_nccl("hierarchical"), **changes)
     assert (skipped([first, other])[1] is not None) == equal
@@ -84,10 +107,13 @@ def test_plans_are_the_same_only_if_all_that_decides_them_is(changes, equal):
         ("ring", 8 * MIB, {"params": {"channels": 2}}, MIB // 2),
         ("double_binary_tree", 32 * MIB, {}, 2 * MIB),  # two slices in eight channels
         ("native", 8 * MIB, {"collective": "all_to_all", "op": None}, MIB),
-        ("bruck", 8 * MIB, {"collective": "all_to_all", "op": None}, 4 * MIB),  # of the blocks of four ranks
+        # of the blocks of four ranks
+        ("bruck", 8 * MIB, {"collective": "all_to_all", "op": None}, 4 * MIB),
         ("native", 8 * MIB, {"collective": "all_to_all_v", "op": None}, None),
         ("ring", 8 * MIB, {"collective": "training_step"}, None),
     ],
 )
-def test_the_smallest_message_follows_from_steps_slices_and_channels(algorithm, nbytes, more, expected):
+def test_the_smallest_message_follows_from_steps_slices_and_channels(
+    algorithm, nbytes, more, expected
+):
     assert smallest_message(over_nccl(algorithm, nbytes, **more), Layout.of(8)) == expected

@@ -41,7 +41,9 @@ def table(tmp_path):
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_a_command_line_and_a_sweep_file_make_the_same_cases(name):
     of_file = swept(2, collectives=name, bytes=["4K", "8K"], mapping=["block", "cyclic"])
-    of_options = job("-c", name, "-a", "all", "-b", "4K", "-e", "8K", "--mapping", "block,cyclic").cases
+    of_options = job(
+        "-c", name, "-a", "all", "-b", "4K", "-e", "8K", "--mapping", "block,cyclic"
+    ).cases
     assert {case.id: case for case in of_options} == {case.id: case for case in of_file}
     for case in of_file:
         check_case(case)
@@ -53,7 +55,16 @@ def test_a_command_line_and_a_sweep_file_make_the_same_training_steps(tmp_path):
         "workloads: [{bucket: [5M, 25M], overlap: [true, false]}]\nalgorithms: [ring, native]\nranks: [2]\n"
         "params: {ring: {channels: [1, 2]}}\n"
     )
-    options = ["--bucket", "5M,25M", "--overlap", "1,0", "-a", "ring,native", "--param", "channels=1,2"]
+    options = [
+        "--bucket",
+        "5M,25M",
+        "--overlap",
+        "1,0",
+        "-a",
+        "ring,native",
+        "--param",
+        "channels=1,2",
+    ]
     of_options = job_from_args(TRAIN.build_parser().parse_args(options), Layout.of(2))
     of_file = list(expand_cases(load_sweep(tmp_path / "a.yaml").request(), 2))
     assert {case.id: case for case in of_options.cases} == {case.id: case for case in of_file}
@@ -66,10 +77,14 @@ def test_steps_have_the_type_of_their_gradients_and_those_that_move_the_same_typ
     step = {"model": "gpt2", "gradient_dtype": "float32", "parameter_dtype": ["float16", "float32"]}
     (alone,) = swept(algorithms="ring", dtypes=dtypes, workloads=[step])
     (plain,) = swept(algorithms="ring", workloads=[{"model": "gpt2", "sequence_length": [1024]}])
-    assert alone.id == plain.id  # without sharding, tensor or expert parallelism, or stages only gradients move
+    # without sharding, tensor or expert parallelism, or stages only gradients move
+    assert alone.id == plain.id
     step |= {"sharding": "zero1", "parallel": "tp=2"}
     found = swept(algorithms="ring", dtypes=dtypes, workloads=[step])
-    keys = {(case.dtype, case.params.get("parameter_dtype"), case.params.get("activation_dtype")) for case in found}
+    keys = {
+        (case.dtype, case.params.get("parameter_dtype"), case.params.get("activation_dtype"))
+        for case in found
+    }
     assert keys == {
         ("float32", "float16", None), ("float32", None, None),
         ("float32", "float16", "bfloat16"), ("float32", None, "bfloat16"),
@@ -83,9 +98,17 @@ def test_steps_have_the_type_of_their_gradients_and_those_that_move_the_same_typ
 def test_a_config_in_a_folder_with_the_name_of_a_model_is_another_model_of_a_sweep(tmp_path):
     path = tmp_path / "gpt2" / "config.json"
     path.parent.mkdir()
-    config = {"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "vocab_size": 128, "n_positions": 256}
+    config = {
+        "model_type": "gpt2",
+        "n_layer": 2,
+        "n_embd": 64,
+        "vocab_size": 128,
+        "n_positions": 256,
+    }
     path.write_text(json.dumps(config))
-    found = swept(algorithms="ring", workloads=[{"model": ["gpt2", str(path)], "sequence_length": [128, 256]}])
+    found = swept(
+        algorithms="ring", workloads=[{"model": ["gpt2", str(path)], "sequence_length": [128, 256]}]
+    )
     assert [(case.params["model"], case.params.get("sequence_length"), case.bytes) for case in found] == [
         ("gpt2", 128, 497_759_232), ("gpt2", 256, 497_759_232),
         ("gpt2-config", 128, 498_688), ("gpt2-config", None, 498_688),
@@ -93,7 +116,9 @@ def test_a_config_in_a_folder_with_the_name_of_a_model_is_another_model_of_a_swe
 
 
 def test_all_selects_every_algorithm_but_floors_and_adds_to_others(table):
-    assert named(swept(collectives="all")) == {(name, each) for name in COLLECTIVES for each in algorithms_of(name)}
+    assert named(swept(collectives="all")) == {
+        (name, each) for name in COLLECTIVES for each in algorithms_of(name)
+    }
     every = {("all_reduce", each) for each in algorithms_of("all_reduce")}
     found = swept(algorithms=["all", "auto", "null", "ring"], table=table)
     assert named(found) == {*every, ("all_reduce", "auto"), ("all_reduce", "null")}
@@ -102,9 +127,14 @@ def test_all_selects_every_algorithm_but_floors_and_adds_to_others(table):
 
 def test_every_collective_takes_those_of_the_algorithms_that_it_has():
     found = swept(collectives=["all_gather", "all_to_all"], algorithms=["ring", "bruck"])
-    assert named(found) == {("all_gather", "ring"), ("all_gather", "bruck"), ("all_to_all", "bruck")}
+    assert named(found) == {
+        ("all_gather", "ring"),
+        ("all_gather", "bruck"),
+        ("all_to_all", "bruck"),
+    }
     with pytest.raises(
-        BadInputError, match="one of broadcast: auto, bine, binomial, chain, direct, knomial, native, null"
+        BadInputError,
+        match="one of broadcast: auto, bine, binomial, chain, direct, knomial, native, null",
     ):
         swept(collectives=["all_gather", "broadcast"], algorithms=["ring"])
 
@@ -124,30 +154,54 @@ def test_pairs_are_the_ends_all_or_those_that_are_named(pairs, expected):
 
 def test_arguments_and_parameters_belong_to_those_that_have_them():
     found = swept(collectives=["gather", "all_gather"], algorithms="native", roots=[0, 3])
-    assert {(case.collective, case.root) for case in found} == {("gather", 0), ("gather", 3), ("all_gather", None)}
+    assert {(case.collective, case.root) for case in found} == {
+        ("gather", 0),
+        ("gather", 3),
+        ("all_gather", None),
+    }
     found = swept(
-        collectives=["multi_pair", "bidirectional"], algorithms="exchange", concurrent=[0, 7], mapping="block"
+        collectives=["multi_pair", "bidirectional"],
+        algorithms="exchange",
+        concurrent=[0, 7],
+        mapping="block",
     )
-    assert [(case.collective, case.root, case.params.get("concurrent"), case.mapping) for case in found] == [
-        *(("multi_pair", None, pairs, "block") for pairs in (0, 7)), ("bidirectional", 0, None, None),
-    ]  # fmt: skip
+    assert [
+        (case.collective, case.root, case.params.get("concurrent"), case.mapping) for case in found
+    ] == [
+        *(("multi_pair", None, pairs, "block") for pairs in (0, 7)),
+        ("bidirectional", 0, None, None),
+    ]
     params = {"chain": {"channels": [1, 4]}, "ring": {"segment": ["64K", 65536, "1M"]}}
-    found = swept(collectives=["all_reduce", "broadcast"], algorithms=["ring", "chain"], params=params, in_place=False)
+    found = swept(
+        collectives=["all_reduce", "broadcast"],
+        algorithms=["ring", "chain"],
+        params=params,
+        in_place=False,
+    )
     assert [dict(case.params) for case in found] == [
-        {"segment": 65536}, {"segment": 1 << 20}, {"channels": 1}, {"channels": 4},
-    ]  # fmt: skip
+        {"segment": 65536},
+        {"segment": 1 << 20},
+        {"channels": 1},
+        {"channels": 4},
+    ]
 
 
 def test_a_floor_has_one_case_of_several_cuts_of_nothing():
     params = {"null": {"channels": [1, 4], "graph": [0]}, "ring": {"channels": [1, 4]}}
     found = swept(algorithms=["null", "ring"], params=params, in_place=False)
-    assert [(case.algorithm, case.params["channels"]) for case in found] == [("null", 1), ("ring", 1), ("ring", 4)]
+    assert [(case.algorithm, case.params["channels"]) for case in found] == [
+        ("null", 1),
+        ("ring", 1),
+        ("ring", 4),
+    ]
 
 
 def test_a_step_without_collectives_is_measured_once_for_all_compressions():
     step = {"model": ["resnet50"], "compress": ["none", "fp16", "topk=1%"], "feedback": [0, 1]}
     found = swept(algorithms=["null", "ring"], workloads=[step])
-    assert [dict(case.params) for case in found if case.algorithm == "null"] == [{"model": "resnet50"}]
+    assert [dict(case.params) for case in found if case.algorithm == "null"] == [
+        {"model": "resnet50"}
+    ]
     assert sum(case.algorithm == "ring" for case in found) == 5
 
 
@@ -160,28 +214,47 @@ def test_a_file_of_traffic_is_named_with_a_digest_of_its_content(tmp_path):
 
 
 def test_each_device_has_the_transports_that_move_its_buffers_and_timings_are_an_axis():
-    keys = {"algorithms": ["ring", "native"], "devices": ["cpu", "cuda"], "transports": ["nccl", "mpi", "shm"]}
+    keys = {
+        "algorithms": ["ring", "native"],
+        "devices": ["cpu", "cuda"],
+        "transports": ["nccl", "mpi", "shm"],
+    }
     assert [(case.algorithm, case.device, case.transport) for case in swept(**keys, in_place=False)] == [
         ("ring", "cpu", "mpi"), ("ring", "cpu", "shm"), ("native", "cpu", "mpi"),
         ("ring", "cuda", "nccl"), ("ring", "cuda", "mpi"), ("native", "cuda", "nccl"), ("native", "cuda", "mpi"),
     ]  # fmt: skip
     timed = swept(
-        algorithms="native", devices="cuda", transports="nccl", in_place=True, timing=[*TRANSPORTS["nccl"].timings]
+        algorithms="native",
+        devices="cuda",
+        transports="nccl",
+        in_place=True,
+        timing=[*TRANSPORTS["nccl"].timings],
     )
     assert [case.timing for case in timed] == ["single", "aggregated", "nccl-tests"]
 
 
 def test_load_is_an_axis_of_collectives_and_idle_cases_are_those_without_it():
     def loads(*entries):
-        found = swept(algorithms="ring", in_place=True, load=[*entries], workloads=[{"model": ["resnet50"]}],
-                      collectives="all_reduce")  # fmt: skip
+        found = swept(
+            algorithms="ring",
+            in_place=True,
+            load=[*entries],
+            workloads=[{"model": ["resnet50"]}],
+            collectives="all_reduce",
+        )
         return [(case.collective, case.load) for case in found]
 
-    assert loads("idle", "gemm") == [("all_reduce", None), ("all_reduce", "gemm"), ("training_step", None)]
+    assert loads("idle", "gemm") == [
+        ("all_reduce", None),
+        ("all_reduce", "gemm"),
+        ("training_step", None),
+    ]
     assert swept(algorithms="ring", load="idle") == swept(algorithms="ring")
     options = "-a", "ring", "-b", "4K", "-e", "4K"
     of_options = job(*options, "--load", "idle,gemm").cases
-    assert sorted(of_options, key=str) == sorted(swept(2, algorithms="ring", load=["idle", "gemm"]), key=str)
+    assert sorted(of_options, key=str) == sorted(
+        swept(2, algorithms="ring", load=["idle", "gemm"]), key=str
+    )
 
 
 def test_only_cases_over_nccl_are_graphs():
@@ -199,10 +272,15 @@ def test_only_cases_over_nccl_are_graphs():
 def test_a_product_of_any_size_is_counted_without_being_made():
     most = {name: [*range(1, 1001)] for name in ("channels", "window", "segment")}
     assert count_cases(request(algorithms="ring", in_place=True, params={"ring": most}), 4) == 10**9
-    assert count_cases(request(collectives="send_recv", algorithms="ping_pong", pairs="all"), 1 << 18) > 10**10
+    assert (
+        count_cases(request(collectives="send_recv", algorithms="ping_pong", pairs="all"), 1 << 18)
+        > 10**10
+    )
 
 
-@pytest.mark.parametrize("step", ["modle: resnet50", "overlap: maybe", "buckets: dpp", "scale: 0", "model: none.yaml"])
+@pytest.mark.parametrize(
+    "step", ["modle: resnet50", "overlap: maybe", "buckets: dpp", "scale: 0", "model: none.yaml"]
+)
 def test_a_wrong_key_or_value_of_a_step_is_refused_with_its_name(step, tmp_path):
     (tmp_path / "a.yaml").write_text(f"workloads: [{{{step}}}]\nalgorithms: ring\nranks: 2\n")
     with pytest.raises(BadInputError) as caught:
@@ -211,8 +289,23 @@ def test_a_wrong_key_or_value_of_a_step_is_refused_with_its_name(step, tmp_path)
 
 
 def test_steps_are_written_as_people_write_them(tmp_path):
-    (tmp_path / "mine.yaml").write_text("modules: [{name: fc, tensors: {weight: 100}, forward_flops: 2e+3}]")
-    step = {"model": str(tmp_path / "mine.yaml"), "overlap": False, "bucket": "5M", "first_bucket": "1M", "sequence": 0}
-    *others, of_step = expand_cases(request(algorithms="ring", collectives=["all_reduce"], workloads=[step]), 2)
-    assert of_step.params == {"model": "mine", "overlap": 0, "bucket": 5 << 20, "first_bucket": 1 << 20}
+    (tmp_path / "mine.yaml").write_text(
+        "modules: [{name: fc, tensors: {weight: 100}, forward_flops: 2e+3}]"
+    )
+    step = {
+        "model": str(tmp_path / "mine.yaml"),
+        "overlap": False,
+        "bucket": "5M",
+        "first_bucket": "1M",
+        "sequence": 0,
+    }
+    *others, of_step = expand_cases(
+        request(algorithms="ring", collectives=["all_reduce"], workloads=[step]), 2
+    )
+    assert of_step.params == {
+        "model": "mine",
+        "overlap": 0,
+        "bucket": 5 << 20,
+        "first_bucket": 1 << 20,
+    }
     assert (of_step.bytes, {case.collective for case in others}) == (400, {"all_reduce"})

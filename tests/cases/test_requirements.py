@@ -38,12 +38,16 @@ def test_a_complete_machine_misses_nothing_but_cupy(tmp_path, installed):
 
 
 @pytest.mark.parametrize(("multicast", "missing"), [(True, False), (False, True), (None, False)])
-def test_nvls_is_missing_only_where_the_driver_denies_multicast(tmp_path, monkeypatch, multicast, missing):
+def test_nvls_is_missing_only_where_the_driver_denies_multicast(
+    tmp_path, monkeypatch, multicast, missing
+):
     monkeypatch.setattr(requirements, "supports_multicast", lambda: multicast)
     assert bool(requirements.missing_requirements(["nvswitch"], tmp_path)) == missing
 
 
-@pytest.mark.parametrize(("version", "too_old"), [("13.6.0", True), ("14.2.0", False), (None, False)])
+@pytest.mark.parametrize(
+    ("version", "too_old"), [("13.6.0", True), ("14.2.0", False), (None, False)]
+)
 def test_a_cupy_that_is_too_old_is_a_reason(tmp_path, monkeypatch, installed, version, too_old):
     equip(tmp_path, GPUS)
     installed["cupy"] = "there"
@@ -54,21 +58,31 @@ def test_a_cupy_that_is_too_old_is_a_reason(tmp_path, monkeypatch, installed, ve
 
 
 @pytest.mark.parametrize(
-    ("version", "reason"), [("2.26.2", "NCCL 2.26.2 is older than 2.27"), ("2.27.3", None), ("2", None)]
+    ("version", "reason"),
+    [("2.26.2", "NCCL 2.26.2 is older than 2.27"), ("2.27.3", None), ("2", None)],
 )
 def test_the_version_of_nccl_is_read_from_its_file_name(tmp_path, version, reason):
     library = equip(tmp_path, {f"lib/libnccl.so.{version}": ""}) / "lib/libnccl.so.2"
     if not library.exists():
         library.symlink_to(f"libnccl.so.{version}")
-    assert requirements.missing_requirements(["nccl-2.27"], tmp_path) == ([reason] if reason else [])
+    assert requirements.missing_requirements(["nccl-2.27"], tmp_path) == (
+        [reason] if reason else []
+    )
 
 
 def test_the_version_of_nccl_is_read_from_its_wheel(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[str(tmp_path)]))
-    equip(tmp_path, {"nvidia/nccl/lib/libnccl.so.2": "", "nvidia_nccl_cu12-2.25.1.dist-info/METADATA": ""})
-    assert requirements.missing_requirements(["nccl-2.27"], tmp_path) == ["NCCL 2.25.1 is older than 2.27"]
+    equip(
+        tmp_path,
+        {"nvidia/nccl/lib/libnccl.so.2": "", "nvidia_nccl_cu12-2.25.1.dist-info/METADATA": ""},
+    )
+    assert requirements.missing_requirements(["nccl-2.27"], tmp_path) == [
+        "NCCL 2.25.1 is older than 2.27"
+    ]
 
 
 def test_efa_ports_and_inactive_ports_are_not_infiniband(tmp_path):
     equip(tmp_path, EFA, {name: text for name, text in RAILS.items() if "mlx5_2" in name})
-    assert requirements.missing_requirements(["infiniband"], tmp_path) == ["no InfiniBand or RoCE port in use"]
+    assert requirements.missing_requirements(["infiniband"], tmp_path) == [
+        "no InfiniBand or RoCE port in use"
+    ]

@@ -16,7 +16,9 @@ from hpccoll.common.errors import BadInputError
 
 def test_exactly_the_variables_of_the_table_are_explained_in_one_line_each_and_have_values_that_nccl_takes():
     names = {name for variant in named_variants().values() for name in variant.environment}
-    of_calls = re.compile(r"(?<=OMPI_MCA_coll_tuned_)\w+(?=_algorithm)|(?<=MPIR_CVAR_)\w+(?=_INTRA_ALG|_COMPOSITION)")
+    of_calls = re.compile(
+        r"(?<=OMPI_MCA_coll_tuned_)\w+(?=_algorithm)|(?<=MPIR_CVAR_)\w+(?=_INTRA_ALG|_COMPOSITION)"
+    )
     assert {of_calls.sub("CALL", name) for name in names} == VARIABLES.keys()
     assert not [words for words in VARIABLES.values() if "\n" in words or len(words) > 110]
     assert {*variables.SITE_VARIABLES} < {*variables.FABRIC_VARIABLES} < VARIABLES.keys()
@@ -39,11 +41,18 @@ def test_unknown_values_are_refused_with_the_valid_ones(name, value, words):
         variant_environment("mine", {name: value})
 
 
-WORD = st.sampled_from([case(word) for word in LIST_VARIABLES["NCCL_ALGO"] for case in (str, str.lower, str.upper)])
+WORD = st.sampled_from(
+    [case(word) for word in LIST_VARIABLES["NCCL_ALGO"] for case in (str, str.lower, str.upper)]
+)
 FUNCTION = st.sampled_from(["", *(f"{name}:" for name in NCCL_FUNCTIONS)])
 
 
-@given(st.lists(st.tuples(FUNCTION, st.sampled_from(["", "^"]), st.lists(WORD, min_size=1)), min_size=1), st.data())
+@given(
+    st.lists(
+        st.tuples(FUNCTION, st.sampled_from(["", "^"]), st.lists(WORD, min_size=1)), min_size=1
+    ),
+    st.data(),
+)
 def test_every_list_by_the_grammar_is_accepted_and_none_with_an_extra_letter(parts, data):
     texts = [f"{function}{inverted}{','.join(words)}" for function, inverted, words in parts]
     check_variables("here", {"NCCL_ALGO": ";".join(texts)})
@@ -53,14 +62,24 @@ def test_every_list_by_the_grammar_is_accepted_and_none_with_an_extra_letter(par
 
 
 def test_accepted_words_are_those_that_requests_understand():
-    understood = {word.lower(): forced_algorithms({"NCCL_ALGO": word}) for word in LIST_VARIABLES["NCCL_ALGO"]}
+    understood = {
+        word.lower(): forced_algorithms({"NCCL_ALGO": word}) for word in LIST_VARIABLES["NCCL_ALGO"]
+    }
     assert understood == {word: (own,) for word, own in NCCL_ALGORITHMS.items()}
 
 
 SOME_VERSIONS = (
-    "SYM_CTAS", "IB_RESILIENCY_PORT_FAILOVER", "P2P_PER_CHANNEL_NET_BW", "GIN_NCONTEXTS", "IPC_USE_ABSTRACT_SOCKET",
-    "MNNVL", "DEBUG_SUBSYS", "RUN_DIAGNOSTICS", "SHARP_GROUP_SIZE_THRESH", "TREE_THRESHOLD",
-)  # fmt: skip
+    "SYM_CTAS",
+    "IB_RESILIENCY_PORT_FAILOVER",
+    "P2P_PER_CHANNEL_NET_BW",
+    "GIN_NCONTEXTS",
+    "IPC_USE_ABSTRACT_SOCKET",
+    "MNNVL",
+    "DEBUG_SUBSYS",
+    "RUN_DIAGNOSTICS",
+    "SHARP_GROUP_SIZE_THRESH",
+    "TREE_THRESHOLD",
+)
 """Variables of parameters, of calls of getenv, of the newest library, of the plugin of SHARP, and of old versions."""
 
 
@@ -75,12 +94,19 @@ def test_the_list_of_variables_has_each_name_once_with_its_source_and_those_of_t
         for name in (*VARIABLES, *LIST_VARIABLES, *variables.CHOICE_VARIABLES)
         if name.startswith(variables.NCCL_PREFIX)
     }
-    assert used | {f"{variables.NCCL_PREFIX}{name}" for name in SOME_VERSIONS} <= variables.nccl_names()
+    assert (
+        used | {f"{variables.NCCL_PREFIX}{name}" for name in SOME_VERSIONS}
+        <= variables.nccl_names()
+    )
 
 
-@pytest.mark.parametrize(("name", "near"), [("NCCL_AGLO", "ALGO"), ("nccl_algo", "ALGO"), ("NCCL_QQQQ", "")])
+@pytest.mark.parametrize(
+    ("name", "near"), [("NCCL_AGLO", "ALGO"), ("nccl_algo", "ALGO"), ("NCCL_QQQQ", "")]
+)
 def test_an_unknown_variable_of_nccl_is_a_warning_with_the_nearest_name(name, near):
-    (warning,) = variables.unknown_nccl_variables({name: "Ring", "UCX_TLS": "rc", "NCCL_IB_HCA": "mlx5"})
+    (warning,) = variables.unknown_nccl_variables(
+        {name: "Ring", "UCX_TLS": "rc", "NCCL_IB_HCA": "mlx5"}
+    )
     words, _, meant = warning.partition("; did you mean NCCL_")
     assert words == f"{name} is not in our list of NCCL's variables (NCCL 2.20 to 2.32)"
     assert meant == (f"{near}?" if near else "")

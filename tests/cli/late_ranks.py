@@ -2,8 +2,8 @@
 
 It is rank 1 WHEN it ``starts`` or ``ends``, and rank 0 as it ``writes`` the results.
 
-On a busy machine these may be over before rank 0 has met its launcher, who waits for rank 1 then: it ends when it is
-alone.
+On a busy machine these may be over before rank 0 has met its launcher, who waits for rank 1 then:
+it ends when it is alone.
 """
 
 import os
@@ -18,13 +18,19 @@ from hpccoll.measure import mpi_startup
 
 def stuck():
     """Return when no other rank is left of those that the launcher has started here, rank 0 before this one."""
-    while any(_lives(pid) for pid in Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()):
+    while any(
+        _lives(pid)
+        for pid in Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()
+    ):
         time.sleep(0.1)
 
 
 def _lives(pid):
     with suppress(OSError):  # it has ended, and was waited for
-        return int(pid) != os.getpid() and Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+        return (
+            int(pid) != os.getpid()
+            and Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+        )
     return False
 
 

@@ -1,10 +1,11 @@
 """``hpccoll`` diagnose or run where a rank stops or is late: stopped_ranks.py RANK WHEN COMMAND [OPTIONS].
 
-WHEN: ``before`` MPI_Init, or ``after`` it, before its first call; or a file, which exists when the rank goes on there:
-rank 0 makes it when it has named the rank.
+WHEN: ``before`` MPI_Init, or ``after`` it, before its first call; or a file, which exists when the
+rank goes on there: rank 0 makes it when it has named the rank.
 
-Before MPI_Init a rank sleeps, and ends by itself in the end, because MPICH's launcher does not always kill a process
-that is stopped and has never called it. After MPI_Init a signal stops the rank, with its own timers.
+Before MPI_Init a rank sleeps, and ends by itself in the end, because MPICH's launcher does not
+always kill a process that is stopped and has never called it. After MPI_Init a signal stops the
+rank, with its own timers.
 """
 
 import os

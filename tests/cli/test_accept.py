@@ -60,7 +60,11 @@ def at(rows, nbytes):
 def test_two_nodes_of_h100_with_180_gb_s_at_1_gib_fail_with_three_causes(output):
     row = at(accept(output(SLOW), "--cluster", H100, code=3), GIB)
     assert (row["verdict"], row["quantity"]) == ("fail", "busbw_Bps")
-    assert (round(row["low"] / 1e9), round(row["high"] / 1e9), row["expected_from"]) == (445, 459, "published")
+    assert (round(row["low"] / 1e9), round(row["high"] / 1e9), row["expected_from"]) == (
+        445,
+        459,
+        "published",
+    )
     assert row["low"] <= row["expected"] <= row["high"]
     assert row["measured"] == pytest.approx(180e9, rel=1e-3)
     assert len(row["sources"]) >= 2
@@ -77,7 +81,11 @@ def test_the_same_with_450_pass_and_the_first_line_says_so(output):
     rows = accept(output(HEALTHY), "--cluster", H100)
     assert at(rows, GIB)["verdict"] == "pass"
     first, *_ = text(output(HEALTHY), "--cluster", H100)
-    assert (first.startswith("pass: "), H100 in first, f"{len(rows)} rows" in first) == (True, True, True)
+    assert (first.startswith("pass: "), H100 in first, f"{len(rows)} rows" in first) == (
+        True,
+        True,
+        True,
+    )
 
 
 def test_with_a_log_of_a_ring_the_model_expects_and_no_class_of_nvlstree(output, tmp_path):
@@ -102,39 +110,67 @@ def test_nodes_that_no_class_has_cannot_be_told_with_or_without_required_rows(ou
 
 def test_absent_values_are_null_and_every_row_has_the_keys_of_the_contract(output):
     keys = (
-        "collective", "bytes", "nodes", "ranks", "quantity", "measured", "low", "expected", "high", "verdict", "causes",
+        "collective",
+        "bytes",
+        "nodes",
+        "ranks",
+        "quantity",
+        "measured",
+        "low",
+        "expected",
+        "high",
+        "verdict",
+        "causes",
         "expected_from",
-    )  # fmt: skip
+    )
     rows = accept(output({8: 0.0003, GIB: 450}), "--cluster", H100)
     assert all(key in row for row in rows for key in keys)
     unknown = [row for row in rows if row["expected_from"] is None]
     assert all(row[key] is None for row in unknown for key in ("low", "expected", "high"))
 
 
-def test_the_guides_commands_make_a_reference_of_outputs_and_judge_another_one(output, tmp_path, monkeypatch):
-    guide = (Path(__file__).parents[2] / "results" / "CHOOSE.md").read_text().partition("### Against your own runs")[2]
+def test_the_guides_commands_make_a_reference_of_outputs_and_judge_another_one(
+    output, tmp_path, monkeypatch
+):
+    guide = (
+        (Path(__file__).parents[2] / "results" / "CHOOSE.md")
+        .read_text()
+        .partition("### Against your own runs")[2]
+    )
     commands = [shlex.split(line)[1:] for line in guide.splitlines() if line.startswith("hpccoll ")]
     monkeypatch.chdir(tmp_path)
     curve = {MIB << step: 450 / (1 + 32 / (1 << step)) for step in range(14)}
     for number in range(1, 6):
-        output({size: (1 - number / 1000) * rate for size, rate in curve.items()}, f"run{number}.txt")
+        output(
+            {size: (1 - number / 1000) * rate for size, rate in curve.items()}, f"run{number}.txt"
+        )
     for share, code in ((1.0, 0), (0.8, 3)):
-        output({size: rate * (share if size >= GIB else 1) for size, rate in curve.items()}, "today.txt")
+        output(
+            {size: rate * (share if size >= GIB else 1) for size, rate in curve.items()},
+            "today.txt",
+        )
         assert [invoke(*words).code for words in commands] == [0, code]
 
 
 def test_outputs_are_compared_with_each_other_and_with_a_reference_of_outputs(output, tmp_path):
-    runs = [output({size: (1 - n / 1000) * r for size, r in HEALTHY.items()}, f"{n}.txt") for n in range(5)]
+    runs = [
+        output({size: (1 - n / 1000) * r for size, r in HEALTHY.items()}, f"{n}.txt")
+        for n in range(5)
+    ]
     slow = output({size: rate / 2 for size, rate in HEALTHY.items()}, "slow.txt")
     alone = json.loads(invoke("compare", runs[0], slow, "--json").out)
     assert {round(each["new_s"] / each["old_s"], 2) for each in alone["undecided"]} == {2.0}
     assert invoke("compare", "--make-reference", *runs, "--out", tmp_path / "F.json").code == 0
     held = invoke("compare", slow, "--reference", tmp_path / "F.json", "--json")
-    assert (held.code, len(json.loads(held.out)["regressions"])) == (3, 2 * len(HEALTHY))  # both placements
+    # both placements
+    assert (held.code, len(json.loads(held.out)["regressions"])) == (3, 2 * len(HEALTHY))
 
 
 def test_an_output_given_twice_or_copied_makes_no_reference(output, tmp_path):
-    one, other = output(HEALTHY), output({size: 0.99 * rate for size, rate in HEALTHY.items()}, "other.txt")
+    one, other = (
+        output(HEALTHY),
+        output({size: 0.99 * rate for size, rate in HEALTHY.items()}, "other.txt"),
+    )
     copy = output(HEALTHY, "copy.txt")
     for runs in ((one, other, one), (one, other, copy)):
         ended = invoke("compare", "--make-reference", *runs, "--out", tmp_path / "F.json")
@@ -156,7 +192,9 @@ def test_a_reference_of_equal_runs_passes_one_more_and_fails_a_slower_one(tmp_pa
 
 def test_a_run_that_ended_early_lacks_cases_of_the_reference(tmp_path):
     runs = [write_run(tmp_path / f"{seed}.h5", seed=seed) for seed in range(5)]
-    ended = dict.fromkeys(((name, size) for name in ("ring", "recursive_doubling") for size in SIZES[2:]), None)
+    ended = dict.fromkeys(
+        ((name, size) for name in ("ring", "recursive_doubling") for size in SIZES[2:]), None
+    )
     short = write_run(tmp_path / "short.h5", ended, seed=6)
     reference = tmp_path / "F.json"
     assert invoke("compare", "--make-reference", *runs, "--out", reference).code == 0
@@ -164,12 +202,16 @@ def test_a_run_that_ended_early_lacks_cases_of_the_reference(tmp_path):
     for required, code in ((0, 0), (1, 3)):
         ended = invoke("accept", short, "--reference", reference, "--require", required, "--json")
         assert (ended.code, "of the reference missing" in ended.err) == (code, True)
-    assert text(short, "--reference", reference, "--require", 1, code=3)[0].startswith("cannot tell: ")
+    assert text(short, "--reference", reference, "--require", 1, code=3)[0].startswith(
+        "cannot tell: "
+    )
 
 
 def test_a_gate_requires_rows_of_each_file(output):
     known, unknown = output(HEALTHY), output({GIB: 300}, "three.txt", ranks=24, nodes=3)
-    assert "0 rows of three.txt" in text(known, unknown, "--cluster", H100, "--require", 4, code=3)[0]
+    assert (
+        "0 rows of three.txt" in text(known, unknown, "--cluster", H100, "--require", 4, code=3)[0]
+    )
 
 
 def test_a_bandwidth_above_all_that_is_known_does_not_pass_by_its_small_sizes(output):
@@ -214,7 +256,9 @@ def test_logs_of_several_runs_are_refused(output, tmp_path):
         start = f"ncclCommInitRank comm 0x1 rank 0 nranks 16 commId 0x{number}23 - Init START"
         (tmp_path / f"{number}.log").write_text(f"n1:{number}:{number} [0] NCCL INFO {start}\n")
     logs = [word for number in (1, 2) for word in ("--log", tmp_path / f"{number}.log")]
-    assert invoke("accept", output(HEALTHY), "--cluster", H100, *logs).is_bad_input("--log", "one run of 16 ranks")
+    assert invoke("accept", output(HEALTHY), "--cluster", H100, *logs).is_bad_input(
+        "--log", "one run of 16 ranks"
+    )
 
 
 @pytest.mark.parametrize("suffix", [".html", ".svg"])
@@ -230,8 +274,12 @@ def test_outputs_of_several_programs_are_judged_together():
     assert {row["file"] for row in rows} == {path.name for path in outputs}
 
 
-@pytest.mark.parametrize(("require", "code"), [((), 3), (("--require", 0), 0), (("--require", 1), 3)])
-def test_a_gate_stays_closed_if_nothing_can_be_told_unless_the_user_requires_no_row(output, require, code):
+@pytest.mark.parametrize(
+    ("require", "code"), [((), 3), (("--require", 0), 0), (("--require", 1), 3)]
+)
+def test_a_gate_stays_closed_if_nothing_can_be_told_unless_the_user_requires_no_row(
+    output, require, code
+):
     path = output({1 << 30: 450}, nodes=3)
     ended = invoke("accept", path, "--cluster", "8xh100-400g", *require)
     assert (ended.code, ended.out.startswith("cannot tell")) == (code, True)
@@ -244,7 +292,9 @@ def test_a_pass_at_a_large_size_needs_no_majority_of_rows(output):
     assert (accepted.code, accepted.out.startswith("pass")) == (0, True)
 
 
-@pytest.mark.parametrize(("require", "code"), [((), 3), (("--require", 0), 0), (("--require", 1), 3)])
+@pytest.mark.parametrize(
+    ("require", "code"), [((), 3), (("--require", 0), 0), (("--require", 1), 3)]
+)
 def test_a_comparison_in_which_all_is_too_noisy_to_tell_is_no_success(output, require, code):
     runs = [output({8 << power: 1 for power in range(4)}, name) for name in ("old.txt", "new.txt")]
     ended = invoke("compare", *runs, *require)
@@ -256,7 +306,9 @@ UNNAMED = "the results do not say which GPUs ran; they are taken for H100 or H20
 
 
 @pytest.mark.parametrize("name", ["", "Graphics Device", "NVIDIA Device", "NVIDIA H100 80GB HBM3"])
-def test_gpus_without_a_model_in_their_name_are_those_of_the_cluster_that_the_user_names_which_is_said(output, name):
+def test_gpus_without_a_model_in_their_name_are_those_of_the_cluster_that_the_user_names_which_is_said(
+    output, name
+):
     path = output(HEALTHY)
     path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", name))
     is_unnamed = "H100" not in name
@@ -270,7 +322,11 @@ def test_results_of_other_gpus_do_not_pass(output):
     path = output(HEALTHY)
     path.write_text(path.read_text().replace("H100 80GB HBM3", "L40S"))
     ended = invoke("accept", path, "--cluster", H100)
-    assert (ended.code, ended.out.startswith("cannot tell"), "NVIDIA L40S" in ended.out) == (3, True, True)
+    assert (ended.code, ended.out.startswith("cannot tell"), "NVIDIA L40S" in ended.out) == (
+        3,
+        True,
+        True,
+    )
 
 
 def is_refused(*words, verdict="cannot tell", reason=""):
@@ -281,10 +337,15 @@ def is_refused(*words, verdict="cannot tell", reason=""):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "reason"), [(3, "no class has 3 nodes"), (64, "64 nodes x 8 (or 0.5 to 2 times as many nodes)")]
+    ("nodes", "reason"),
+    [(3, "no class has 3 nodes"), (64, "64 nodes x 8 (or 0.5 to 2 times as many nodes)")],
 )
-def test_figures_of_other_numbers_of_nodes_decide_nothing_and_the_reason_names_the_number(output, nodes, reason):
-    assert is_refused(output({GIB: 450}, ranks=8 * nodes, nodes=nodes), "--cluster", H100, reason=reason)
+def test_figures_of_other_numbers_of_nodes_decide_nothing_and_the_reason_names_the_number(
+    output, nodes, reason
+):
+    assert is_refused(
+        output({GIB: 450}, ranks=8 * nodes, nodes=nodes), "--cluster", H100, reason=reason
+    )
 
 
 def test_a_run_without_warm_up_does_not_pass(output):
@@ -295,8 +356,15 @@ def test_a_run_without_warm_up_does_not_pass(output):
 
 @pytest.mark.parametrize(("sources", "code"), [(["ours"], 3), (["ours", "theirs"], 0)])
 def test_figures_of_one_source_do_not_let_a_run_pass(output, tmp_path, sources, code):
-    figure = {"nodes": 2, "bytes": GIB, "low_bytes_per_s": 440e9, "high_bytes_per_s": 460e9, "source": sources,
-              "collective": "reduce", "algorithm": "default"}  # fmt: skip
+    figure = {
+        "nodes": 2,
+        "bytes": GIB,
+        "low_bytes_per_s": 440e9,
+        "high_bytes_per_s": 460e9,
+        "source": sources,
+        "collective": "reduce",
+        "algorithm": "default",
+    }
     machine = tmp_path / "new.yaml"
     machine.write_text(json.dumps({"like": H100, "published": [figure]}))
     ended = invoke("accept", output({GIB: 450}, name="reduce"), "--cluster", machine)
@@ -317,4 +385,6 @@ def test_wrong_results_and_failed_cases_fail_whatever_is_expected(tmp_path, stat
     write_raw_file(raw_examples.raw(*outcomes), tmp_path / "a.h5")
     reason = BAD[status]["reason"]
     for require in ((), ("--require", 0)):
-        assert is_refused(tmp_path / "a.h5", "--cluster", H100, *require, verdict="fail", reason=reason)
+        assert is_refused(
+            tmp_path / "a.h5", "--cluster", H100, *require, verdict="fail", reason=reason
+        )

@@ -37,12 +37,20 @@ def causes(ended):
 
 def test_without_facts_the_causes_are_those_of_the_symptom(accept):
     first, *_ = causes(accept())
-    assert ("ACS" in first["what"], "of what is expected" in first["because"], first["proven"]) == (True, True, False)
+    assert ("ACS" in first["what"], "of what is expected" in first["because"], first["proven"]) == (
+        True,
+        True,
+        False,
+    )
 
 
 def test_what_the_log_proves_comes_first_with_the_fact(accept):
     first, *_ = causes(accept("Using network Socket"))
-    assert ("sockets" in first["what"], "Socket" in first["because"], first["proven"]) == (True, True, True)
+    assert ("sockets" in first["what"], "Socket" in first["because"], first["proven"]) == (
+        True,
+        True,
+        True,
+    )
 
 
 def test_a_log_of_other_ranks_or_of_several_runs_is_refused_in_one_line(accept):
@@ -50,7 +58,9 @@ def test_a_log_of_other_ranks_or_of_several_runs_is_refused_in_one_line(accept):
     assert accept(logs=2).is_bad_input("--log", "one run")
 
 
-@pytest.mark.parametrize(("variable", "verdict"), [("DEBUG_SUBSYS", "cannot_tell"), ("ALGO", "pass")])
+@pytest.mark.parametrize(
+    ("variable", "verdict"), [("DEBUG_SUBSYS", "cannot_tell"), ("ALGO", "pass")]
+)
 def test_a_ring_that_no_variable_asks_for_is_a_doubt_where_nvls_is_usual(variable, verdict, accept):
     ran = f"AllReduce: {GIB} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..7}}"
     ended = accept(ran, f"NCCL_{variable} set by environment to Ring", calls=[Call(GIB, 360)])
@@ -64,7 +74,9 @@ def test_a_ring_that_no_variable_asks_for_is_a_doubt_where_nvls_is_usual(variabl
 
 
 def test_calls_of_mpi_are_not_held_against_the_costs_of_nccl():
-    ended = invoke("accept", OUTPUTS / "imb_mpi1.txt", "--nodes", 2, "--cluster", "8xh100-400g", "--json")
+    ended = invoke(
+        "accept", OUTPUTS / "imb_mpi1.txt", "--nodes", 2, "--cluster", "8xh100-400g", "--json"
+    )
     rows = json.loads(ended.out)
     assert (ended.code, {row["verdict"] for row in rows}) == (3, {"cannot_tell"})
     assert {row["collective"] for row in rows} >= {"send_recv", "all_reduce"}

@@ -54,7 +54,9 @@ def test_an_output_that_was_cut_short_is_named_and_ends_with_3(tmp_path):
 
 def test_runs_without_a_common_case_are_refused(tmp_path):
     ours = write_run(tmp_path / "ours.h5")
-    assert invoke("compare", ours, OUTPUTS / "nccl_all_reduce.txt").is_bad_input("no case in common")
+    assert invoke("compare", ours, OUTPUTS / "nccl_all_reduce.txt").is_bad_input(
+        "no case in common"
+    )
 
 
 def test_a_case_on_another_number_of_ranks_is_not_the_same_case(tmp_path):
@@ -62,4 +64,6 @@ def test_a_case_on_another_number_of_ranks_is_not_the_same_case(tmp_path):
     for number, (path, *given) in enumerate(outputs):
         raw = tmp_path / f"{number}.h5"
         assert invoke("import", path, *given, "--nodes", 2, "--out", raw).code == 0
-    assert invoke("compare", tmp_path / "0.h5", tmp_path / "1.h5").is_bad_input("they differ in ranks 4, now 8")
+    assert invoke("compare", tmp_path / "0.h5", tmp_path / "1.h5").is_bad_input(
+        "they differ in ranks 4, now 8"
+    )

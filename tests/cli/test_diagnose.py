@@ -48,7 +48,9 @@ def test_several_files_or_a_directory_are_the_nodes_over_time(days):
         result = invoke("diagnose", "--report", *paths)
         assert (result.code, result.out.splitlines()[0]) == (3, "n2 was slow on 3 days")
     history = json.loads(invoke("diagnose", "--report", days, "--json").out)
-    assert [(place["where"], place["days"], place["lasting"]) for place in history["places"]] == [(["n2"], 3, True)]
+    assert [(place["where"], place["days"], place["lasting"]) for place in history["places"]] == [
+        (["n2"], 3, True)
+    ]
 
 
 def test_a_damaged_file_of_a_directory_is_named_and_the_others_are_read(days):
@@ -66,7 +68,11 @@ def test_a_healthy_machine_ends_with_0_and_an_interrupted_diagnosis_with_3(tmp_p
     assert invoke("diagnose", "--report", tmp_path / "F.h5").code == 0
     write_diagnosis(interrupted(recorded(8)), tmp_path / "G.h5")
     ended = invoke("diagnose", "--report", tmp_path / "G.h5")
-    assert (ended.code, ended.out.startswith("the diagnosis was interrupted"), PEACE in ended.out) == (3, True, False)
+    assert (
+        ended.code,
+        ended.out.startswith("the diagnosis was interrupted"),
+        PEACE in ended.out,
+    ) == (3, True, False)
 
 
 @pytest.fixture
@@ -86,10 +92,16 @@ PEACE = "no node or link is slow\n"
 
 def test_a_node_that_does_not_answer_is_named_and_ends_with_3(reported):
     ended = reported(hung=[3])
-    assert (ended.code, ended.out.splitlines()[0], PEACE in ended.out) == (3, "n3 does not answer", False)
+    assert (ended.code, ended.out.splitlines()[0], PEACE in ended.out) == (
+        3,
+        "n3 does not answer",
+        False,
+    )
 
 
-@pytest.mark.parametrize(("failing", "named"), [([3], "n3 was not judged"), (range(8), "n[0-7] were not judged")])
+@pytest.mark.parametrize(
+    ("failing", "named"), [([3], "n3 was not judged"), (range(8), "n[0-7] were not judged")]
+)
 def test_nodes_without_times_were_not_judged_which_ends_with_3(reported, failing, named):
     ended = reported(failing=failing)
     assert (ended.code, ended.out.startswith(named), PEACE in ended.out) == (3, True, False)
@@ -97,7 +109,11 @@ def test_nodes_without_times_were_not_judged_which_ends_with_3(reported, failing
 
 def test_of_two_nodes_it_is_unknown_whether_both_directions_are_slow_which_ends_with_0(reported):
     ended = reported(2)
-    assert (ended.code, "whether both directions are slow is unknown" in ended.out, PEACE in ended.out) == (
+    assert (
+        ended.code,
+        "whether both directions are slow is unknown" in ended.out,
+        PEACE in ended.out,
+    ) == (
         0,
         True,
         False,
@@ -125,20 +141,30 @@ def test_racks_that_are_too_few_to_judge_are_named(reported, nodes, is_named):
 
 def test_without_slots_for_links_none_is_called_fine(reported):
     ended = reported(links=False)
-    assert (ended.code, "single links were not judged" in ended.out, PEACE in ended.out) == (0, True, False)
+    assert (ended.code, "single links were not judged" in ended.out, PEACE in ended.out) == (
+        0,
+        True,
+        False,
+    )
 
 
 def test_noise_raises_the_smallest_effect_that_a_healthy_machine_names(reported):
     def smallest(noise):
         ended = reported(environment=Environment(noise=noise))
         assert (ended.code, PEACE in ended.out) == (0, True)
-        return float(re.search(r"a node whose transfers take (\S+)x as long would have been found", ended.out)[1])
+        return float(
+            re.search(
+                r"a node whose transfers take (\S+)x as long would have been found", ended.out
+            )[1]
+        )
 
     assert 1 < smallest(0.03) < 1.1
     assert smallest(0.3) > 1.3
 
 
-def test_in_a_history_the_nodes_that_the_newest_diagnosis_did_not_judge_are_named_and_end_with_3(tmp_path):
+def test_in_a_history_the_nodes_that_the_newest_diagnosis_did_not_judge_are_named_and_end_with_3(
+    tmp_path,
+):
     begun = "2026-11-27T08:00:00+00:00"
     newest = {
         "the newest diagnosis did not judge n3": recorded(8, failing=[3], begun=begun),
@@ -191,11 +217,18 @@ def test_rank_0_prints_what_is_in_the_file_that_it_writes_with_its_page(mpiexec,
     out = tmp_path / "new" / "F.h5"
     result = mpiexec(2, RANKS, *QUICK, "--rate", "100gbit", "--json", "--out", out)
     printed = json.loads(result.stdout)
-    assert result.returncode == (3 if printed["verdicts"] else 0)  # memory is slower than 100 Gbit/s, or not
-    assert [line.partition(": ")[0] for line in result.stderr.splitlines()][-2:] == ["measurements", "page"]
+    # memory is slower than 100 Gbit/s, or not
+    assert result.returncode == (3 if printed["verdicts"] else 0)
+    assert [line.partition(": ")[0] for line in result.stderr.splitlines()][-2:] == [
+        "measurements",
+        "page",
+    ]
     assert json.loads(invoke("diagnose", "--report", out, "--json").out) == printed
     diagnosis = read_diagnosis(out)
-    assert (diagnosis.question.hosts, diagnosis.question.expected_s is None) == (("n0", "n1"), False)
+    assert (diagnosis.question.hosts, diagnosis.question.expected_s is None) == (
+        ("n0", "n1"),
+        False,
+    )
     assert sum(len(each.seconds) for each in diagnosis.measured) == printed["slots"]
     assert sorted(path.name for path in out.parent.iterdir()) == ["F.h5", "F.html"]
     again = mpiexec(2, RANKS, *QUICK, "--out", out)
@@ -229,7 +262,10 @@ def test_ranks_of_one_node_are_bad_input(mpiexec):
 
 
 @pytest.mark.mpi
-def test_a_signal_ends_the_diagnosis_and_what_was_measured_is_kept_until_the_next_one(mpiexec, tmp_path):  # noqa: ARG001
+def test_a_signal_ends_the_diagnosis_and_what_was_measured_is_kept_until_the_next_one(
+    mpiexec,  # noqa: ARG001
+    tmp_path,
+):
     out = tmp_path / "F.h5"
     errors = tmp_path / "errors"
     command = "mpiexec", "-n", "2", sys.executable, RANKS, "--seconds", "1", "--out", out
@@ -254,12 +290,21 @@ def with_program(tmp_path, monkeypatch):
     def with_program(**faults):
         monkeypatch.setenv("FAULTS", json.dumps(faults))
         hosts = ",".join(f"n{number}" for number in range(8))
-        return "--with", f"{installed(tmp_path)} -b 2M", "--hosts", hosts, "--launch", "env PAIR={hosts}"
+        return (
+            "--with",
+            f"{installed(tmp_path)} -b 2M",
+            "--hosts",
+            hosts,
+            "--launch",
+            "env PAIR={hosts}",
+        )
 
     return with_program
 
 
-def test_a_diagnosis_by_a_program_of_others_has_the_same_verdict_file_page_and_exit_code(with_program, tmp_path):
+def test_a_diagnosis_by_a_program_of_others_has_the_same_verdict_file_page_and_exit_code(
+    with_program, tmp_path
+):
     result = invoke("diagnose", *with_program(slow={"n2": 1.3}), "--out", tmp_path / "F.h5")
     assert (result.code, result.out.splitlines()[0].partition(":")[0]) == (3, "n2 is slow")
     assert "--exclude=n2" in result.out.splitlines()
@@ -279,12 +324,18 @@ def test_a_program_that_fails_on_a_host_is_named_and_ends_the_command_with_3(wit
 
 def test_a_program_that_fails_everywhere_is_one_line(with_program):
     hosts = [f"n{number}" for number in range(8)]
-    assert invoke("diagnose", *with_program(broken=hosts)).is_bad_input("--with: sendrecv_perf failed on 4 pairs")
+    assert invoke("diagnose", *with_program(broken=hosts)).is_bad_input(
+        "--with: sendrecv_perf failed on 4 pairs"
+    )
 
 
-@pytest.mark.parametrize("option", [("--rate", "1gbit"), ("--directions", "together"), ("--seconds", "1")])
+@pytest.mark.parametrize(
+    "option", [("--rate", "1gbit"), ("--directions", "together"), ("--seconds", "1")]
+)
 def test_options_of_our_own_transfers_are_refused_beside_a_program(with_program, option):
-    assert invoke("diagnose", *with_program(), *option).is_bad_input(f"{option[0]}: not with --with")
+    assert invoke("diagnose", *with_program(), *option).is_bad_input(
+        f"{option[0]}: not with --with"
+    )
 
 
 @pytest.mark.parametrize("option", [("--hosts", "n1,n2"), ("--launch", "env {hosts}")])

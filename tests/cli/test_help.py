@@ -13,9 +13,26 @@ from hpccoll.extensions.steps.cli.predict_step import PREDICT_STEP
 MAX_LINES, COLUMNS = 50, 80
 
 COMMANDS = (
-    "sweep", "plan", "run", "train", "report", "export", "status", "compare", "accept", "import", "tune", "fit",
-    "predict", "list", "show", "evidence", "trace", "doctor", "diagnose",
-)  # fmt: skip
+    "sweep",
+    "plan",
+    "run",
+    "train",
+    "report",
+    "export",
+    "status",
+    "compare",
+    "accept",
+    "import",
+    "tune",
+    "fit",
+    "predict",
+    "list",
+    "show",
+    "evidence",
+    "trace",
+    "doctor",
+    "diagnose",
+)
 """The commands of the contract that a person calls."""
 PAGES = ["", *COMMANDS, "predict step", "launch"]
 
@@ -52,13 +69,22 @@ def test_options_of_the_workflow_are_shown_only_with_all_others(command):
     flags = [option.flags[0] for option in RUN_OPTIONS[FOR_THE_WORKFLOW]]
     assert not [flag for flag in flags if flag in short]
     listed = re.findall(r"^  (--?[\w-]+)", whole, re.MULTILINE)
-    assert set(listed) >= {*re.findall(r"^  (--?[\w-]+)", short, re.MULTILINE), "--shape", "--hosts", "--exit-zero"}
+    assert set(listed) >= {
+        *re.findall(r"^  (--?[\w-]+)", short, re.MULTILINE),
+        "--shape",
+        "--hosts",
+        "--exit-zero",
+    }
     assert command == "train" or set(listed) >= {*flags}
 
 
 def test_every_option_of_predict_step_stands_in_its_help():
     options = chain.from_iterable(PREDICT_STEP.options.values())
-    assert [option.long_flag for option in options if option.long_flag.lstrip("-") not in page("predict step")] == []
+    assert [
+        option.long_flag
+        for option in options
+        if option.long_flag.lstrip("-") not in page("predict step")
+    ] == []
 
 
 @pytest.mark.parametrize("name", RENAMED)
@@ -70,7 +96,11 @@ def test_a_command_of_an_earlier_version_names_its_successor(name):
 def test_the_completion_of_a_shell_knows_every_command_and_its_options(shell):
     script = invoke("--completion", shell).out
     assert [command for command in COMMANDS if command not in script] == []
-    assert [option for option in ("--cluster", "--aggregators", "--compress", "--rule") if option not in script] == []
+    assert [
+        option
+        for option in ("--cluster", "--aggregators", "--compress", "--rule")
+        if option not in script
+    ] == []
 
 
 def test_a_shell_without_completion_is_bad_input():

@@ -45,7 +45,9 @@ def test_a_network_that_no_line_names_is_unknown_and_ends_with_0(evidence):
     assert (ended.code, EXPECTED in ended.out, "no line names it" in ended.out) == (0, False, True)
 
 
-def test_if_lines_name_no_host_it_is_unknown_whether_all_nodes_used_the_network_which_ends_with_0(evidence):
+def test_if_lines_name_no_host_it_is_unknown_whether_all_nodes_used_the_network_which_ends_with_0(
+    evidence,
+):
     of_unnamed = (healthy_log(rank).replace(f"n{rank}:70:80 ", "") for rank in range(2))
     ended = evidence("".join(of_unnamed))
     assert (ended.code, EXPECTED in ended.out) == (0, False)
@@ -66,12 +68,19 @@ def test_a_communicator_that_a_rank_did_not_complete_is_wrong_and_ends_with_3(ev
 
 def test_a_call_that_failed_is_wrong_with_the_hosts_that_logged_it_and_ends_with_3(evidence):
     def failing(rank):
-        warning = HEAD.format(host=f"n{rank}").replace("NCCL INFO", "misc/socket.cc:10 NCCL WARN connection reset")
+        warning = HEAD.format(host=f"n{rank}").replace(
+            "NCCL INFO", "misc/socket.cc:10 NCCL WARN connection reset"
+        )
         steps = (f"misc/socket.cc:{line} -> 6" for line in (12, 34))
         called = [*steps, "enqueue.cc:99 -> 6"]
-        return healthy_log(rank) + "\n".join([warning, *(f"{HEAD.format(host=f'n{rank}')} {each}" for each in called)])
+        return healthy_log(rank) + "\n".join(
+            [warning, *(f"{HEAD.format(host=f'n{rank}')} {each}" for each in called)]
+        )
 
     ended = evidence(failing(0), failing(1))
-    assert (ended.code, ended.out.startswith("WRONG: a call failed on n0, n1 (in 2 processes)")) == (3, True)
+    assert (
+        ended.code,
+        ended.out.startswith("WRONG: a call failed on n0, n1 (in 2 processes)"),
+    ) == (3, True)
     ended = evidence(failing(0), healthy_log(1))
     assert ended.out.startswith("WRONG: a call failed on n0: misc/socket.cc:10: connection reset")

@@ -26,7 +26,12 @@ def interrupted(tmp_path):
     def run(number, *arguments):
         command = [sys.executable, "-m", "hpccoll", *arguments, "--cluster", tmp_path / "c.yaml"]
         with subprocess.Popen(
-            command, env=ENVIRONMENT, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            env=ENVIRONMENT,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as child:
             lines = []
             for line in child.stderr:
@@ -44,7 +49,13 @@ def interrupted(tmp_path):
 def test_the_cheap_prediction_is_complete_and_the_long_one_is_left_out(interrupted):
     # the tree pairs its ranks one by one, which takes a minute
     code, printed, complaints = interrupted(
-        signal.SIGINT, "predict", "-a", "double_binary_tree,recursive_doubling", "--nodes", "65536", *SIZES
+        signal.SIGINT,
+        "predict",
+        "-a",
+        "double_binary_tree,recursive_doubling",
+        "--nodes",
+        "65536",
+        *SIZES,
     )
     assert code == INTERRUPTED
     assert "1 of 2 predictions" in complaints
@@ -57,9 +68,17 @@ def test_the_cheap_prediction_is_complete_and_the_long_one_is_left_out(interrupt
 
 def test_rows_and_a_picture_are_of_what_is_complete_after_sigterm(interrupted, tmp_path):
     code, printed, complaints = interrupted(
-        signal.SIGTERM, "predict", "-a", "double_binary_tree,recursive_doubling", "--nodes", "65536", *SIZES,
-        "--json", "--out", "F.svg",
-    )  # fmt: skip
+        signal.SIGTERM,
+        "predict",
+        "-a",
+        "double_binary_tree,recursive_doubling",
+        "--nodes",
+        "65536",
+        *SIZES,
+        "--json",
+        "--out",
+        "F.svg",
+    )
     assert code == INTERRUPTED
     assert [row["algorithm"] for row in json.loads(printed)] == ["recursive_doubling"]
     assert complaints.splitlines()[-1].startswith("hpccoll: left out on 65536 nodes: interrupted")

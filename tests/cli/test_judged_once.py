@@ -67,7 +67,10 @@ def test_accept_makes_each_row_and_each_comparison_with_a_reference_once(calls, 
 def test_what_is_held_against_a_machine_is_made_a_row_once(words, calls, machine):
     described, results = machine
     counts = calls("make_row", load_results, observations)
-    assert invoke(*(word.format(results=results, cluster=described) for word in words)).code in (0, 3)
+    assert invoke(*(word.format(results=results, cluster=described) for word in words)).code in (
+        0,
+        3,
+    )
     assert counts == {"make_row": 2}
 
 

@@ -14,14 +14,20 @@ from hpccoll.store import hdf5
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["export", "."], ["export", "whole.h5", "damaged.h5"], ["status", "."], ["tune", ".", "--out", "table.json"],
+        ["export", "."],
+        ["export", "whole.h5", "damaged.h5"],
+        ["status", "."],
+        ["tune", ".", "--out", "table.json"],
         ["report", "."],
     ],
-)  # fmt: skip
-def test_a_file_that_cannot_be_read_is_listed_and_the_exit_code_is_3(arguments, tmp_path, monkeypatch):
+)
+def test_a_file_that_cannot_be_read_is_listed_and_the_exit_code_is_3(
+    arguments, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     hdf5.write_raw_file(
-        raw_examples.raw(raw_examples.outcome(), raw_examples.outcome(raw_examples.case(8))), tmp_path / "whole.h5"
+        raw_examples.raw(raw_examples.outcome(), raw_examples.outcome(raw_examples.case(8))),
+        tmp_path / "whole.h5",
     )
     (tmp_path / "damaged.h5").write_bytes((tmp_path / "whole.h5").read_bytes()[:-99])
     result = invoke(*arguments)
@@ -37,10 +43,14 @@ def test_list_has_what_the_pages_register_and_the_librarys_own_and_the_names_of_
     assert sorted((row["collective"], row["name"]) for row in listed["algorithms"]) == sorted(
         (name, algorithm) for name, algorithms in there.items() for algorithm in algorithms
     )
-    assert_golden("algorithms", (f"{name}: {' '.join(algorithms)}" for name, algorithms in there.items()))
+    assert_golden(
+        "algorithms", (f"{name}: {' '.join(algorithms)}" for name, algorithms in there.items())
+    )
 
 
-@pytest.mark.parametrize("command", ["report", "export", "status", "fit", "plan", "sweep", "evidence"])
+@pytest.mark.parametrize(
+    "command", ["report", "export", "status", "fit", "plan", "sweep", "evidence"]
+)
 @pytest.mark.parametrize("path", ["x" * 5000, "x" * 256, "loop", "a/\udcff"])
 def test_a_name_that_the_system_refuses_takes_one_line(command, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -49,7 +59,9 @@ def test_a_name_that_the_system_refuses_takes_one_line(command, path, tmp_path, 
     assert [*tmp_path.iterdir()] == [tmp_path / "loop"]
 
 
-@pytest.mark.parametrize("words", [["\x1b[31m"], ["plan", "--\x1b[31m"], ["export", "\x1b"], ["run", "--\x1b[31m\x07"]])
+@pytest.mark.parametrize(
+    "words", [["\x1b[31m"], ["plan", "--\x1b[31m"], ["export", "\x1b"], ["run", "--\x1b[31m\x07"]]
+)
 def test_no_control_character_of_the_command_line_is_printed(words):
     result = invoke(*words)
     assert result.is_bad_input()

@@ -32,7 +32,9 @@ def between():
 
 
 @pytest.mark.parametrize(("server_maximum", "maximum"), [(1024, 900), (900, 900), (256, 256)])
-def test_values_are_as_long_as_the_server_allows_and_no_longer_than_slurm_can_read(between, server_maximum, maximum):
+def test_values_are_as_long_as_the_server_allows_and_no_longer_than_slurm_can_read(
+    between, server_maximum, maximum
+):
     rank, server = between
     server.sendall(MAXES % server_maximum)
     assert rank.recv(2000) == MAXES % maximum
@@ -57,7 +59,10 @@ def test_only_a_rank_of_slurms_pmi2_is_told_otherwise(kind, heard):
     server.settimeout(60)
     environment = {**os.environ, "PMI_FD": str(rank.fileno()), "SLURM_MPI_TYPE": kind}
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], env=environment, pass_fds=[rank.fileno()], stdout=subprocess.PIPE
+        [sys.executable, "-c", PROGRAM],
+        env=environment,
+        pass_fds=[rank.fileno()],
+        stdout=subprocess.PIPE,
     ) as process:
         rank.close()
         assert server.recv(2000) == b"cmd=get_maxes\n"

@@ -18,8 +18,16 @@ from hpccoll.model.machine_file import read_machine, write_machine
 from hpccoll.store import hdf5
 
 CONTRACT = {
-    "collective", "algorithm", "nodes", "ranks", "bytes", "median_s", "ci_low_s", "ci_high_s", "kind",
-}  # fmt: skip
+    "collective",
+    "algorithm",
+    "nodes",
+    "ranks",
+    "bytes",
+    "median_s",
+    "ci_low_s",
+    "ci_high_s",
+    "kind",
+}
 QUICK = ("--nodes", "2,4", "-b", "1K", "-e", "64K", "-f", "8")
 
 
@@ -48,7 +56,9 @@ def test_every_described_cluster_is_predicted_by_its_name(name):
     rows = json.loads(result.out)
     assert {"ring", "hierarchical"} <= {row["algorithm"] for row in rows}
     modelled = [row for row in rows if row["kind"] == "modelled"]
-    assert [row["algorithm"] for row in modelled] == ([] if name.startswith("1x") else ["nccl_ring", "nccl_tree"])
+    assert [row["algorithm"] for row in modelled] == (
+        [] if name.startswith("1x") else ["nccl_ring", "nccl_tree"]
+    )
     assert {(row["ci_low_s"], row["ci_high_s"]) for row in modelled} <= {(None, None)}
 
 
@@ -61,7 +71,9 @@ def test_a_cluster_without_costs_of_messages_is_refused_in_one_line():
 
 
 @pytest.mark.parametrize("suffix", ["svg", "html", "png"])
-def test_a_picture_has_the_best_and_times_over_nodes_and_says_what_is_assumed_or_a_formula(suffix, tmp_path):
+def test_a_picture_has_the_best_and_times_over_nodes_and_says_what_is_assumed_or_a_formula(
+    suffix, tmp_path
+):
     write_machine(in_racks(nccl=NCCL, aggregators={"kind": "switches"}), tmp_path / "c.yaml")
     out = tmp_path / f"picture.{suffix}"
     words = ("--cluster", tmp_path / "c.yaml", *QUICK, "-a", "ring,sharp_emulated", "--out", out)
@@ -70,7 +82,13 @@ def test_a_picture_has_the_best_and_times_over_nodes_and_says_what_is_assumed_or
     if suffix == "png":
         assert out.read_bytes().startswith(b"\x89PNG")
     else:
-        shown = ("1 KiB", "64 KiB", "described, not measured", "sharp_emulated (assumed)", "nccl_tree (modelled)")
+        shown = (
+            "1 KiB",
+            "64 KiB",
+            "described, not measured",
+            "sharp_emulated (assumed)",
+            "nccl_tree (modelled)",
+        )
         text = out.read_text()
         assert [word for word in shown if word not in text] == []
         assert "ring (" not in text.replace("nccl_ring (", "")
@@ -102,21 +120,28 @@ def test_an_imported_output_is_compared_with_the_model_of_its_library(tmp_path):
     assert (result.code, result.err) == (0, "")
     rows = json.loads(invoke(*words, "--json").out)
     assert len(rows) == 30
-    assert all(row.keys() >= CONTRACT | {"measured_s", "ratio", "busbw_Bps", "measured_busbw_Bps"} for row in rows)
+    assert all(
+        row.keys() >= CONTRACT | {"measured_s", "ratio", "busbw_Bps", "measured_busbw_Bps"}
+        for row in rows
+    )
 
 
 def test_accept_shows_the_same_ratios_of_the_output_itself(tmp_path):
     output = Path(__file__).parents[1] / "inputs" / "nccl-two-nodes-of-8-h100.txt"
     assert invoke("import", output, "--out", tmp_path / "imported.h5").code == 0
     for form in ((), ("--json",)):
-        predicted = invoke("predict", "--cluster", "8xh100-400g", "--against", tmp_path / "imported.h5", *form)
+        predicted = invoke(
+            "predict", "--cluster", "8xh100-400g", "--against", tmp_path / "imported.h5", *form
+        )
         assert invoke("accept", output, "--cluster", "8xh100-400g", "--ratios", *form) == predicted
 
 
 @pytest.mark.parametrize("option", ["--out=F.svg", "--log=.", "--require=1"])
 def test_accept_refuses_beside_ratios_what_belongs_to_verdicts(option, tmp_path):
     hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome()), tmp_path / "whole.h5")
-    ended = invoke("accept", tmp_path / "whole.h5", "--cluster", "1x25g-tcp", "--ratios", *option.split("="))
+    ended = invoke(
+        "accept", tmp_path / "whole.h5", "--cluster", "1x25g-tcp", "--ratios", *option.split("=")
+    )
     assert ended.is_bad_input("--ratios")
 
 
@@ -131,18 +156,33 @@ def test_an_interrupt_keeps_the_comparisons_that_are_complete(tmp_path, monkeypa
 
     monkeypatch.setattr(library_expectations, "predict", interrupted)
     result = invoke(*words)
-    assert (result.code, result.err) == (130, "hpccoll: left out: all but 1 comparison: interrupted\n")
+    assert (result.code, result.err) == (
+        130,
+        "hpccoll: left out: all but 1 comparison: interrupted\n",
+    )
     assert result.out.startswith("this machine gives ")
     monkeypatch.setattr(expected_times, "validate", interrupted)
     assert invoke(*words).code == 130
 
 
 @pytest.mark.parametrize(
-    "option", [
-        "-c=all_reduce", "-a=ring", "-b=1K", "-e=1K", "-f=2", "-d=float32", "--nodes=2", "--ranks-per-node=1",
-        "--aggregators=1", "--mapping=block", "--param=channels=1", "--question=best", "--out=F.svg",
+    "option",
+    [
+        "-c=all_reduce",
+        "-a=ring",
+        "-b=1K",
+        "-e=1K",
+        "-f=2",
+        "-d=float32",
+        "--nodes=2",
+        "--ranks-per-node=1",
+        "--aggregators=1",
+        "--mapping=block",
+        "--param=channels=1",
+        "--question=best",
+        "--out=F.svg",
     ],
-)  # fmt: skip
+)
 def test_options_of_predictions_are_refused_beside_results(option, tmp_path):
     short, _, value = option.partition("=")
     result = invoke("predict", "--cluster", "1x25g-tcp", "--against", tmp_path, short, value)
@@ -182,18 +222,24 @@ def test_the_rows_of_predictions_are_the_golden_page():
     for command in COMMANDS.strip().splitlines():
         result = invoke(*command.split(), "--json")
         rows = json.loads(result.out, parse_constant=pytest.fail)
-        messages = [line for line in result.err.splitlines() if line.startswith("hpccoll: ")]  # without progress
-        lines += [f"$ hpccoll {command} --json", *(json.dumps(rounded(row)) for row in rows), *messages]
+        # without progress
+        messages = [line for line in result.err.splitlines() if line.startswith("hpccoll: ")]
+        lines += [
+            f"$ hpccoll {command} --json",
+            *(json.dumps(rounded(row)) for row in rows),
+            *messages,
+        ]
     assert_golden("predictions", lines, Path(__file__).with_name("golden"))
 
 
 STEPS = {
-    "wall": "--params 7e9 --gpus 8-64 --rate 400gbit --compute 3.5ms", "scenarios": "--scenarios scenarios.yaml",
+    "wall": "--params 7e9 --gpus 8-64 --rate 400gbit --compute 3.5ms",
+    "scenarios": "--scenarios scenarios.yaml",
     "steps": "--cluster paper.yaml --model resnet50 --compute 100ms --nodes 2,4",
     "six numbers": "--cluster paper.yaml --model resnet50 --compute 100ms --nodes 2,3,4,5,6,7",
     "compressed": "--cluster paper.yaml --model resnet50 --compute 1ms --nodes 2,4 "
-                  "--compress none,fp16,fp8_e4m3,topk=1%",
-}  # fmt: skip
+    "--compress none,fp16,fp8_e4m3,topk=1%",
+}
 
 
 @pytest.mark.parametrize("suffix", ["svg", "html", "png"])
@@ -211,7 +257,10 @@ def test_the_picture_of_steps_with_some_formulas_names_both_kinds_and_is_dashed(
     assert invoke("predict", "step", *words.split(), "--out", tmp_path / "steps.svg").code == 0
     picture = (tmp_path / "steps.svg").read_text()
     assert "modelled and simulated" in picture
-    assert ('stroke-dasharray="6,4"' in picture, 'stroke-dasharray="2,3"' in picture) == (True, False)
+    assert ('stroke-dasharray="6,4"' in picture, 'stroke-dasharray="2,3"' in picture) == (
+        True,
+        False,
+    )
 
 
 TODAY = """
@@ -222,15 +271,23 @@ scenarios: [{name: today}, {name: faster, rate: x4}, {name: wider, nodes: 2, gra
 
 def test_nccls_own_algorithms_have_no_parameters():
     words = ["--cluster", "8xh100-400g", "--nodes", "2", "-b", "1K", "--param", "channels=4", "-a"]
-    assert invoke("predict", *words, "nccl_ring").is_bad_input("channels", "nccl_ring", "no parameters")
+    assert invoke("predict", *words, "nccl_ring").is_bad_input(
+        "channels", "nccl_ring", "no parameters"
+    )
     assert invoke("predict", *words, "nccl_ring,ring").code == 0
 
 
 def test_scenarios_compute_as_fast_as_the_step_of_today(here):
     (here / "today.yaml").write_text(TODAY)
-    today, faster, wider = json.loads(invoke("predict", "step", "--scenarios", "today.yaml", "--json").out)
+    today, faster, wider = json.loads(
+        invoke("predict", "step", "--scenarios", "today.yaml", "--json").out
+    )
     assert today["step_s"] == pytest.approx(0.3)
-    assert today["flops_per_s"] == pytest.approx(faster["flops_per_s"]) == pytest.approx(wider["flops_per_s"])
+    assert (
+        today["flops_per_s"]
+        == pytest.approx(faster["flops_per_s"])
+        == pytest.approx(wider["flops_per_s"])
+    )
     assert faster["exposed_s"] < today["exposed_s"]
     assert (faster["machine"], wider["gradient_dtype"]) == ("paper with a network x4", "float16")
 
@@ -275,13 +332,15 @@ ONE = "cluster: 8xh100-400g, compute: 1s"
 @pytest.mark.parametrize(
     ("scenarios", "named"),
     [
-        ("", "scenarios"), ("{name: a, frob: 1}", "frob"), ("{name: a, model: gpt2, nodes: 2}", "cluster common"),
+        ("", "scenarios"),
+        ("{name: a, frob: 1}", "frob"),
+        ("{name: a, model: gpt2, nodes: 2}", "cluster common"),
         (f"{{name: a, model: gpt9, nodes: 2, {ONE}}}", "gpt9 gpt2"),
         ("{name: a, model: gpt2, nodes: 2, cluster: nowhere, compute: 1s}", "nowhere"),
         ("{name: a, model: gpt2, nodes: 2, cluster: 8xh100-400g}", "--compute"),
         (f"{{name: a, model: gpt2, nodes: 2, bucket: 0, {ONE}}}", "bucket from 1"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_file_of_scenarios_is_bad_input(tmp_path, scenarios, named):
     path = tmp_path / "bad.yaml"
     path.write_text(f"scenarios: [{scenarios}]")

@@ -13,10 +13,14 @@ from hpccoll.common.errors import GpuFailedError
 FAILED = GpuFailedError("GPU 0000:1b:00.0 of n1 failed: cudaErrorECCUncorrectable")
 
 
-def test_a_failed_gpu_is_one_line_also_in_a_probe_and_anything_else_has_its_traceback(monkeypatch, capsys):
+def test_a_failed_gpu_is_one_line_also_in_a_probe_and_anything_else_has_its_traceback(
+    monkeypatch, capsys
+):
     monkeypatch.setenv("PMI_RANK", "3")
     reported = []
-    program = SimpleNamespace(progress=SimpleNamespace(task="case ring"), report_failure=reported.append)
+    program = SimpleNamespace(
+        progress=SimpleNamespace(task="case ring"), report_failure=reported.append
+    )
     for error, of_program in ((FAILED, program), (FAILED, None), (RuntimeError("x"), program)):
         try:
             raise error
@@ -53,8 +57,12 @@ print(os.environ.get("OPENBLAS_NUM_THREADS"), *read)
         (["train", "--compute=gemm"], None, "None"),
     ],
 )
-def test_only_steps_that_multiply_large_matrices_and_who_asks_for_them_have_openblas_threads(words, variable, threads):
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+def test_only_steps_that_multiply_large_matrices_and_who_asks_for_them_have_openblas_threads(
+    words, variable, threads
+):
+    environment = {
+        name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"
+    }
     environment |= {"OPENBLAS_NUM_THREADS": variable} if variable else {}
     command = [sys.executable, "-c", BEGINS, *words, "--hosts", "n1"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -37,12 +37,18 @@ def test_a_rank_imports_only_what_its_cases_need(counts):
     """Rank 0 also reads the job, decides which cases are made and in which order, writes and reports."""
     first, second = (set(of_rank["modules"]) for of_rank in counts)
     reporting = {"h5py", "hpccoll.render", "hpccoll.store.journal", "hpccoll.evidence.log_set"}
-    deciding = {"hpccoll.cases.skip_reason", "hpccoll.cases.variants", "hpccoll.measure.run.round_order"}
+    deciding = {
+        "hpccoll.cases.skip_reason",
+        "hpccoll.cases.variants",
+        "hpccoll.measure.run.round_order",
+    }
     assert reporting | deciding <= first
     of_other_cases = {
-        "hpccoll.extensions.steps.training.training_step", "hpccoll.transports.gpu", "hpccoll.transports.nccl",
+        "hpccoll.extensions.steps.training.training_step",
+        "hpccoll.transports.gpu",
+        "hpccoll.transports.nccl",
         "hpccoll.measure.deadline_sync",
-    }  # fmt: skip
+    }
     not_needed = {"numpy.random", "shutil", "socket", "subprocess"}
     assert not (reporting | deciding | of_other_cases | not_needed) & second
     pages = {name for name in first | second if name.startswith("hpccoll.algorithms.")}

@@ -25,30 +25,42 @@ def test_a_reference_has_a_line_for_each_entry_with_its_meaning(word):
 @pytest.mark.parametrize(
     ("word", "key", "required", "default"),
     [
-        ("sweep", "rounds", False, "3"), ("sweep", "in_place", False, "false, true"), ("sweep", "bytes.from", True, ""),
-        ("site", "container.image", True, ""), ("site", "signal_s", False, "60"),
-        ("machine", "tiers.latency_s", True, ""), ("machine", "NUMBER.low", False, ""),
+        ("sweep", "rounds", False, "3"),
+        ("sweep", "in_place", False, "false, true"),
+        ("sweep", "bytes.from", True, ""),
+        ("site", "container.image", True, ""),
+        ("site", "signal_s", False, "60"),
+        ("machine", "tiers.latency_s", True, ""),
+        ("machine", "NUMBER.low", False, ""),
     ],
-)  # fmt: skip
+)
 def test_keys_of_files_have_their_defaults(word, key, required, default):
     (row,) = [row for row in listed(word) if row["name"] == key]
     assert (row["required"], row["default"]) == (required, default)
 
 
 def test_a_kind_and_a_name_select_entries():
-    assert {line.split()[0] for line in invoke("list", "transports").out.splitlines()} >= {"transport"}
+    assert {line.split()[0] for line in invoke("list", "transports").out.splitlines()} >= {
+        "transport"
+    }
     assert listed("variants")["algorithms"] == []
-    assert {row["collective"] for row in listed("ring")["algorithms"]} >= {"all_reduce", "all_gather"}
+    assert {row["collective"] for row in listed("ring")["algorithms"]} >= {
+        "all_reduce",
+        "all_gather",
+    }
     assert {row["collective"] for row in listed("broadcast")["algorithms"]} >= {"broadcast"}
     assert not any(listed("nccl-tree")[kind] for kind in ("algorithms", "transports", "models"))
 
 
 def test_a_word_filters_by_parts_of_names_and_by_descriptions():
     switches = listed("switch")
-    assert {row["name"] for row in switches["algorithms"]} == {"sharp_emulated"}  # whose ranks play switches
+    # whose ranks play switches
+    assert {row["name"] for row in switches["algorithms"]} == {"sharp_emulated"}
     assert {row["name"] for row in switches["variants"]} >= {"nccl-nvls"}
     assert (
-        [row["name"] for row in listed("LLAMA")["models"]] == [row["name"] for row in listed("llama")["models"]] != []
+        [row["name"] for row in listed("LLAMA")["models"]]
+        == [row["name"] for row in listed("llama")["models"]]
+        != []
     )
     assert {*switches["collectives"]} == {"all_reduce"}
     shown = invoke("list", "switch").out
@@ -74,7 +86,8 @@ def test_a_described_cluster_is_printed_as_its_file_and_as_json_with_what_it_is_
 
 
 @pytest.mark.parametrize(
-    ("words", "named"), [(("clusters", "8xh100-400"), "did you mean 8xh100-400g"), (("columns", "x"), "list clusters")]
+    ("words", "named"),
+    [(("clusters", "8xh100-400"), "did you mean 8xh100-400g"), (("columns", "x"), "list clusters")],
 )
 def test_another_word_after_a_reference_is_refused_with_what_is_valid(words, named):
     assert invoke("list", *words).is_bad_input(named)

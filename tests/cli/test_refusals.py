@@ -13,13 +13,19 @@ from hpccoll.extensions.steps.cli.train import TRAIN
 from hpccoll.schedule import Layout
 
 GOLDEN = Path(__file__).with_name("golden")
-COMMANDS = [line for line in (GOLDEN / "refusals.txt").read_text().splitlines() if line.startswith("$ ")]
+COMMANDS = [
+    line for line in (GOLDEN / "refusals.txt").read_text().splitlines() if line.startswith("$ ")
+]
 
 MODEL = b"modules: [{name: body, tensors: {weight: 9000}, forward_flops: 2.4e+3}]"
 FILES = {
-    "sweep.yaml": b"algorithms: [ring]\n", "a.log": b"\x1f\x8b nothing of the kind\n", "resnet50.yaml": MODEL,
-    "mine.yaml": MODEL.replace(b"forward_flops", b"flops"), "one/mine.yaml": MODEL, "two/mine.yaml": MODEL,
-}  # fmt: skip
+    "sweep.yaml": b"algorithms: [ring]\n",
+    "a.log": b"\x1f\x8b nothing of the kind\n",
+    "resnet50.yaml": MODEL,
+    "mine.yaml": MODEL.replace(b"forward_flops", b"flops"),
+    "one/mine.yaml": MODEL,
+    "two/mine.yaml": MODEL,
+}
 
 
 def refusal(command, *arguments):

@@ -24,9 +24,14 @@ COMPLETE = ": complete, "
 def sweep(tmp_path):
     """A directory with the plan of a sweep of one job of two cases, without results."""
     plan = Plan(
-        name="s", profile="local", jobs=(JOB,), launcher=Launcher(command="mpiexec"), resources={}, skips=(),
+        name="s",
+        profile="local",
+        jobs=(JOB,),
+        launcher=Launcher(command="mpiexec"),
+        resources={},
+        skips=(),
         estimated_s=1.0,
-    )  # fmt: skip
+    )
     (tmp_path / "raw").mkdir()
     (tmp_path / "plan.json").write_text(plan.to_json())
     return tmp_path
@@ -50,7 +55,9 @@ def status(path):
 @pytest.mark.parametrize(
     "damage", [lambda whole: whole[: len(whole) // 2], lambda whole: whole[:-9] + b"#" + whole[-8:]]
 )
-def test_a_damaged_raw_file_is_named_and_ends_with_3_in_a_directory_and_by_its_name(tmp_path, damage, is_named):
+def test_a_damaged_raw_file_is_named_and_ends_with_3_in_a_directory_and_by_its_name(
+    tmp_path, damage, is_named
+):
     path = tmp_path / "a.h5"
     hdf5.write_raw_file(raw_examples.raw(MEASURED), path)
     path.write_bytes(damage(path.read_bytes()))
@@ -64,12 +71,16 @@ def test_a_file_that_is_no_raw_file_by_its_name_has_no_status(tmp_path):
 
 
 def test_a_sweep_whose_cases_are_all_measured_is_complete(sweep):
-    hdf5.write_raw_file(raw_examples.raw(MEASURED, raw_examples.outcome(CASES[1])), sweep / "raw" / f"{JOB.name}.h5")
+    hdf5.write_raw_file(
+        raw_examples.raw(MEASURED, raw_examples.outcome(CASES[1])), sweep / "raw" / f"{JOB.name}.h5"
+    )
     assert status(sweep)[:2] == (0, True)
 
 
 @pytest.mark.parametrize("last", LAST)
-def test_a_whole_file_with_a_result_that_is_not_right_is_not_complete_and_ends_with_3(tmp_path, last):
+def test_a_whole_file_with_a_result_that_is_not_right_is_not_complete_and_ends_with_3(
+    tmp_path, last
+):
     path = tmp_path / "a.h5"
     hdf5.write_raw_file(raw_examples.raw(MEASURED, LAST[last]), path)
     code, is_complete, text = status(path)
@@ -78,18 +89,32 @@ def test_a_whole_file_with_a_result_that_is_not_right_is_not_complete_and_ends_w
 
 def test_a_plan_without_results_is_not_complete_and_ends_with_3(sweep):
     code, is_complete, text = status(sweep)
-    assert (code, is_complete, f"{JOB.name}: planned, 0 of 2 cases, 2 not run" in text) == (3, False, True)
+    assert (code, is_complete, f"{JOB.name}: planned, 0 of 2 cases, 2 not run" in text) == (
+        3,
+        False,
+        True,
+    )
 
 
 def test_a_journal_that_a_launch_left_is_partial_and_ends_with_3(sweep):
     leave_journal(sweep)
     code, is_complete, text = status(sweep)
-    assert (code, is_complete, f"{JOB.name}: partial, 1 of 2 cases, 1 not run" in text) == (3, False, True)
+    assert (code, is_complete, f"{JOB.name}: partial, 1 of 2 cases, 1 not run" in text) == (
+        3,
+        False,
+        True,
+    )
 
 
 def test_a_job_that_was_cancelled_is_not_complete_and_ends_with_3(sweep):
     leave_journal(sweep)
-    cancelled = {"job": JOB.name, "id": "7", "state": "CANCELLED", "reason": "the sweep was interrupted", "hosts": "n1"}
+    cancelled = {
+        "job": JOB.name,
+        "id": "7",
+        "state": "CANCELLED",
+        "reason": "the sweep was interrupted",
+        "hosts": "n1",
+    }
     (sweep / "slurm.json").write_text(json.dumps([cancelled]))
     code, is_complete, text = status(sweep)
     assert (code, is_complete, "CANCELLED: it was cancelled" in text) == (3, False, True)
@@ -113,7 +138,9 @@ def test_a_damaged_line_of_a_journal_is_named_and_ends_with_3(sweep):
 
 
 def test_a_plan_that_cannot_be_read_is_named_and_ends_with_3(sweep):
-    hdf5.write_raw_file(raw_examples.raw(MEASURED, raw_examples.outcome(CASES[1])), sweep / "raw" / f"{JOB.name}.h5")
+    hdf5.write_raw_file(
+        raw_examples.raw(MEASURED, raw_examples.outcome(CASES[1])), sweep / "raw" / f"{JOB.name}.h5"
+    )
     (sweep / "plan.json").write_text("{")
     ended = invoke("status", sweep)
     assert (ended.code, "plan.json" in ended.err) == (3, True)

@@ -32,13 +32,17 @@ def test_a_shape_gives_nodes_ranks_on_each_and_aggregators(text, shape):
     assert shape.processes == shape.ranks + shape.aggregators == shape.ranks_per_node * shape.nodes
 
 
-@pytest.mark.parametrize(("theirs", "ours"), [("half", "float16"), ("float", "float32"), ("double", "float64")])
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [("half", "float16"), ("float", "float32"), ("double", "float64")]
+)
 def test_element_types_may_have_the_names_of_nccl_tests_and_rows_have_those_of_numpy(theirs, ours):
     assert {case.dtype for case in job("-a", "ring", "-d", theirs).cases} == {ours}
     assert job("-a", "ring", "-d", theirs) == job("-a", "ring", "-d", ours)
 
 
-@pytest.mark.parametrize("option", ["-b", "-e", "-f", "-r", "--timing", "--mapping", "-a", "-t", "-d"])
+@pytest.mark.parametrize(
+    "option", ["-b", "-e", "-f", "-r", "--timing", "--mapping", "-a", "-t", "-d"]
+)
 def test_an_empty_value_is_not_the_usual_one(option):
     with pytest.raises(BadInputError, match="''"):
         job("-c", "broadcast", option, "")
@@ -70,6 +74,13 @@ def test_the_jobs_of_some_command_lines_are_the_golden_page():
         lines += [f"$ hpccoll run -b 4K -e 4K {command}", str(made.effort)]
         for case in made.cases:
             place = "in place" if case.in_place else "out of place"
-            words = case.algorithm, case.transport, place, f"root {case.root}", f"mapping {case.mapping}", case.timing
+            words = (
+                case.algorithm,
+                case.transport,
+                place,
+                f"root {case.root}",
+                f"mapping {case.mapping}",
+                case.timing,
+            )
             lines.append(f"  {', '.join(words)}: {dict(case.params)}")
     assert_golden("jobs", lines, Path(__file__).with_name("golden"))

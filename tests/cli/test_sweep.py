@@ -13,12 +13,19 @@ from hpccoll.diagnosis.diagnosis_file import write_diagnosis
 from hpccoll.diagnosis.slot_records import Component
 
 JOBS = tuple(
-    raw_examples.job(raw_examples.case(8, ranks=n, nodes=n), name=f"mpi.n{n}x1", ranks=n, nodes=n) for n in (1, 2, 4)
+    raw_examples.job(raw_examples.case(8, ranks=n, nodes=n), name=f"mpi.n{n}x1", ranks=n, nodes=n)
+    for n in (1, 2, 4)
 )
 PLAN = Plan(
-    name="x", profile="slurm", jobs=JOBS, skips=(), launcher=Launcher(command="env"), resources={}, estimated_s=1,
+    name="x",
+    profile="slurm",
+    jobs=JOBS,
+    skips=(),
+    launcher=Launcher(command="env"),
+    resources={},
+    estimated_s=1,
     diagnose=(),
-)  # fmt: skip
+)
 
 
 def diagnosed(out, name, *faults, age_s=0, seed=0):
@@ -57,7 +64,9 @@ def test_a_job_without_a_diagnosis_is_named(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["o{x}", "a: b"])
-def test_a_directory_whose_name_snakemake_would_change_is_refused_before_anything_is_written(name, tmp_path):
+def test_a_directory_whose_name_snakemake_would_change_is_refused_before_anything_is_written(
+    name, tmp_path
+):
     result = invoke("sweep", "--out", tmp_path / name)
     assert result.is_bad_input("--out", name, "a path without braces")
     assert [*tmp_path.iterdir()] == []

@@ -24,18 +24,33 @@ from hpccoll.common.terminal import OutputError
     ("error", "line"),
     [
         (BadInputError("-b", 0, "at least one byte"), "-b: 0 is not valid: at least one byte"),
-        (BadInputError("op", "summ", ["sum"]), "op: 'summ' is not valid: did you mean sum? choose from sum"),
-        (BadInputError("on", "gpu", ["cpu", "cuda"]), "on: 'gpu' is not valid: choose from cpu, cuda"),
+        (
+            BadInputError("op", "summ", ["sum"]),
+            "op: 'summ' is not valid: did you mean sum? choose from sum",
+        ),
+        (
+            BadInputError("on", "gpu", ["cpu", "cuda"]),
+            "on: 'gpu' is not valid: choose from cpu, cuda",
+        ),
         (BadInputError("partition", None, ["work"]), "partition is missing: choose from work"),
         (BadInputError("path", "x.h5", "a\n  raw\tfile"), "path: 'x.h5' is not valid: a raw file"),
         (UnusableError("a.yaml", "it is not YAML:\n line 1"), "a.yaml: it is not YAML: line 1"),
-        (file_error("CONFIG", "a", FileNotFoundError(2, "No such file or directory")),
-         "CONFIG: 'a' cannot be read: No such file or directory"),
+        (
+            file_error("CONFIG", "a", FileNotFoundError(2, "No such file or directory")),
+            "CONFIG: 'a' cannot be read: No such file or directory",
+        ),
     ],
-)  # fmt: skip
-def test_the_line_names_the_key_the_value_and_what_is_valid_also_on_other_ranks_and_by_another_key(error, line):
+)
+def test_the_line_names_the_key_the_value_and_what_is_valid_also_on_other_ranks_and_by_another_key(
+    error, line
+):
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301  mpi4py does the same between ranks
-    assert (type(copy), str(copy), copy.key, copy.value) == (type(error), line, error.key, error.value)
+    assert (type(copy), str(copy), copy.key, copy.value) == (
+        type(error),
+        line,
+        error.key,
+        error.value,
+    )
     made = combine_errors(error, BadInputError("seed", "x", "a number")).with_key(f"f: {error.key}")
     assert (type(made), str(made)) == (type(error), f"f: {line}")
     assert [str(other) for other in made.others] == ["seed: 'x' is not valid: a number"]
@@ -50,18 +65,21 @@ def test_the_line_names_the_key_the_value_and_what_is_valid_also_on_other_ranks_
         (RuntimeError("Symlink loop from 'a'"), 2, "loop"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory"), 2, "working directory"),
         (OSError(errno.EMFILE, "Too many open files", "a.h5"), 1, "ulimit -n"),
-        (RuntimeError("can't start new thread"), 1, "unavailable"), (MemoryError(), 1, "memory"),
+        (RuntimeError("can't start new thread"), 1, "unavailable"),
+        (MemoryError(), 1, "memory"),
         (ImportError("libx.so: failed to map segment from shared object"), 1, "memory"),
         (OutputError(errno.EBADF), 1, "stdout"),
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_an_error_of_the_input_or_the_system_is_one_line_with_its_exit_code(error, code, words):
     refusal = refusal_of(error)
     assert (refusal.exit_code, words in str(refusal)) == (code, True)
 
 
-@pytest.mark.parametrize("error", [RuntimeError("x"), KeyError("x"), ValueError("x"), ImportError("no module x")])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("x"), KeyError("x"), ValueError("x"), ImportError("no module x")]
+)
 def test_an_error_of_the_program_is_no_refusal(error):
     assert refusal_of(error) is None
 
@@ -80,7 +98,11 @@ def test_a_value_of_any_length_leaves_its_line_readable(value):
 
 def test_no_control_character_reaches_the_terminal():
     evil = "\x1b[31m\x07\x00\u202e\x9b\ud800\u2028"
-    for error in (BadInputError(evil, evil, evil), UnusableError(evil, evil), file_error(evil, evil, OSError(2, evil))):
+    for error in (
+        BadInputError(evil, evil, evil),
+        UnusableError(evil, evil),
+        file_error(evil, evil, OSError(2, evil)),
+    ):
         assert str(error).isprintable()
         assert "\\x1b[31m" in str(error)
 

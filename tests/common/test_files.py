@@ -9,7 +9,14 @@ import pytest
 from cli_runner import invoke
 
 from hpccoll.common.errors import UnusableError
-from hpccoll.common.files import MAX_LINE_LENGTH, parse_json, read_bytes, read_json, read_lines, read_text
+from hpccoll.common.files import (
+    MAX_LINE_LENGTH,
+    parse_json,
+    read_bytes,
+    read_json,
+    read_lines,
+    read_text,
+)
 
 INPUTS = Path(__file__).parents[1] / "inputs"
 MARKED = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff", "utf-8": b"\xef\xbb\xbf"}
@@ -39,10 +46,16 @@ def test_what_is_no_regular_file_is_refused_with_the_reason_without_blocking(tmp
     (tmp_path / "zero").symlink_to("/dev/zero")
     (tmp_path / "loop").symlink_to("loop")
     words = {
-        "fifo": "a pipe", "zero": "a device", ".": "a directory", "socket": "regular", "none": "No such file",
-        "loop": "symbolic links", "x" * 5000: "name too long", "a\0b": "not the name of",
+        "fifo": "a pipe",
+        "zero": "a device",
+        ".": "a directory",
+        "socket": "regular",
+        "none": "No such file",
+        "loop": "symbolic links",
+        "x" * 5000: "name too long",
+        "a\0b": "not the name of",
         "\ud800": "not the name of a file",
-    }  # fmt: skip
+    }
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
         for name, word in words.items():
@@ -88,7 +101,7 @@ def test_invalid_or_extreme_json_is_refused(text, tmp_path):
         (gzip.compress(b"# OSU MPI", mtime=0), ["it is compressed; do: decompress it"]),
         (b"\x1f", []),
     ],
-)  # fmt: skip
+)
 def test_text_in_another_form_is_refused_with_what_to_do(content, words, tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(content)
@@ -108,5 +121,7 @@ def test_logs_and_tables_of_windows_are_read_as_plain_ones(command, encoding, tm
     windows.write_bytes(MARKED[encoding] + coloured.encode(encoding))
     options = ["--out", tmp_path / "a.h5"] if command == "import" else ["--json"]
     expected, ran = (invoke(command, path, *options) for path in (plain, windows))
-    assert ran.out.replace(str(tmp_path), "") == expected.out.replace(str(INPUTS), "").replace(str(tmp_path), "")
+    assert ran.out.replace(str(tmp_path), "") == expected.out.replace(str(INPUTS), "").replace(
+        str(tmp_path), ""
+    )
     assert (ran.code, ran.err) == (expected.code, "")

@@ -11,17 +11,23 @@ ANCHOR = re.compile("# nccl-tests version")
 ROW = "2048           256     float    12.50    0.08  12:00:11\n"
 """It begins with a number that may be a year."""
 PREFIXES = [
-    ("Thu Jul 18 15:41:05 2024[1,0]<stdout>:", "Fri Jul  5 01:00:09 2024[1,0]<stdout>:"),  # Open MPI, both options
-    ("[pod/launcher-x/mpi] 2026-03-04T05:06:00.12Z ", "[pod/launcher-x/mpi] 2026-03-04T05:06:01Z "),  # kubectl, both
-    ("2026-03-04T05:06:00.123Z stdout F ", "2026-03-04T05:06:01.123Z stdout F "),  # a container runtime
+    # Open MPI, both options
+    ("Thu Jul 18 15:41:05 2024[1,0]<stdout>:", "Fri Jul  5 01:00:09 2024[1,0]<stdout>:"),
+    # kubectl, both
+    ("[pod/launcher-x/mpi] 2026-03-04T05:06:00.12Z ", "[pod/launcher-x/mpi] 2026-03-04T05:06:01Z "),
+    # a container runtime
+    ("2026-03-04T05:06:00.123Z stdout F ", "2026-03-04T05:06:01.123Z stdout F "),
     ("Jul 18 15:41:05 ", "Jul  8 15:41:06 "), ("00:00:05 ", "01:00:00 "),  # ts, ts -s
-    ("1712345678.123456 ", "1712345679.000001 "), ("1712345678123,", "1712345679001,"),  # ts %.s, milliseconds
-    ("Jul 18 15:41:05 node1 slurmd[77]: ", "Jul 18 15:41:06 node1 slurmd[77]: "),  # journald, short and short-iso
+    # ts %.s, milliseconds
+    ("1712345678.123456 ", "1712345679.000001 "), ("1712345678123,", "1712345679001,"),
+    # journald, short and short-iso
+    ("Jul 18 15:41:05 node1 slurmd[77]: ", "Jul 18 15:41:06 node1 slurmd[77]: "),
     ("2024-07-18T15:41:05+0200 node1 job[7]: ", "2024-07-18T15:41:06+0200 node1 job[7]: "),
     ("[   12.345678] ", "[  113.345678] "), ("2024-07-18 15:41:05,123 INFO ", "2024-07-18 15:41:06,456 INFO "),
     ("Thu 18 Jul 2024 03:41:05 PM UTC: ", "Thu 18 Jul 2024 11:41:05 AM UTC: "), ("\ufeff", ""),
     ("\x1b[1;36mrank0-1  | \x1b[0m", "\x1b[36mrank0-1  | \x1b[0m\x1b[K"),
-    *((prefix, prefix) for prefix in (  # without a time: PRRTE, Hydra, pdsh, stern, compose, torchrun, Ray
+    # without a time: PRRTE, Hydra, pdsh, stern, compose, torchrun, Ray
+    *((prefix, prefix) for prefix in (
         "[prterun-node1-4711@1,0]<stdout>: ", "<0 of node1> ", "10.0.0.17: ", "launcher-x mpi ", "rank0-1  | ",
         "[default0]:", "(RayWorkerWrapper pid=285, ip=192.168.7.12) ",
     )),
@@ -39,13 +45,16 @@ def test_the_text_after_a_prefix_is_that_of_the_program(first, later):
     assert reader.split(f"{later.rstrip()}\n")[1].strip() == ""
 
 
-@pytest.mark.parametrize(("one", "other"), [("[1,0]<stdout>:", "[1,1]<stdout>:"), ("node1: ", "node10: ")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("[1,0]<stdout>:", "[1,1]<stdout>:"), ("node1: ", "node10: ")]
+)
 def test_lines_of_several_writers_are_distinguished(one, other):
     reader = PrefixReader(ANCHOR)
     writers = [reader.split(f"{prefix}# nccl-tests version 2.18.3")[0] for prefix in (one, other)]
     assert len(set(writers)) == 2
     assert [reader.split(f"{prefix}{ROW}")[0] for prefix in (one, other)] == writers
-    for line in (ROW, "node1:7:9 [0] NCCL INFO Connected all rings\n"):  # the beginning of a word is no prefix
+    # the beginning of a word is no prefix
+    for line in (ROW, "node1:7:9 [0] NCCL INFO Connected all rings\n"):
         assert reader.split(line) == ("", line)
 
 

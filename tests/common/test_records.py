@@ -24,7 +24,8 @@ class Part:
     text: Annotated[str, TEXT.meta] | None = None
     is_on: bool = False
     values: Annotated[
-        Mapping[Annotated[str, TEXT.meta], Annotated[int, NUMBER.meta] | str], msgspec.Meta(max_length=2)
+        Mapping[Annotated[str, TEXT.meta], Annotated[int, NUMBER.meta] | str],
+        msgspec.Meta(max_length=2),
     ] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -39,7 +40,9 @@ class Whole:
     parts: tuple[Part, ...] = ()
 
 
-ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers())
+ANYTHING = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers())
+)
 
 
 @given(ANYTHING)
@@ -65,15 +68,36 @@ def test_a_text_has_no_character_that_controls_a_terminal(character):
 
 
 WRONG = {
-    "a bound": ({"parts": [{"number": 4}]}, "parts.0.number: 4 is not valid: a whole number from -2 to 3"),
-    "a type": ({"parts": [{"number": 1, "time": "x"}]}, "parts.0.time: 'x' is not valid: a number above 0, at most 10"),
+    "a bound": (
+        {"parts": [{"number": 4}]},
+        "parts.0.number: 4 is not valid: a whole number from -2 to 3",
+    ),
+    "a type": (
+        {"parts": [{"number": 1, "time": "x"}]},
+        "parts.0.time: 'x' is not valid: a number above 0, at most 10",
+    ),
     "a choice": ({"kind": "c"}, "kind: 'c' is not valid: choose from a, b"),
-    "a missing key": ({"parts": [{"number": 1}, {}]}, "parts.1.number is missing: a whole number from -2 to 3"),
-    "a misspelt key": ({"parts": [{"nunber": 1}]}, "parts.0.key: 'nunber' is not valid: did you mean number? choose"),
-    "an entry": ({"parts": [{"number": 1, "values": {"a": 1, "b": []}}]}, "parts.0.values.b: [] is not valid: a whole"),
+    "a missing key": (
+        {"parts": [{"number": 1}, {}]},
+        "parts.1.number is missing: a whole number from -2 to 3",
+    ),
+    "a misspelt key": (
+        {"parts": [{"nunber": 1}]},
+        "parts.0.key: 'nunber' is not valid: did you mean number? choose",
+    ),
+    "an entry": (
+        {"parts": [{"number": 1, "values": {"a": 1, "b": []}}]},
+        "parts.0.values.b: [] is not valid: a whole",
+    ),
     "null": ({"parts": None}, "parts: 'null' is not valid: a list"),
-    "values that do not fit": ({"parts": [{"number": 3}]}, "parts.0.number: 3 is not valid: another one"),
-    "half a character": ({"parts": [{"number": "\ud800"}]}, r"content: '\ud800' is not valid: text in UTF-8"),
+    "values that do not fit": (
+        {"parts": [{"number": 3}]},
+        "parts.0.number: 3 is not valid: another one",
+    ),
+    "half a character": (
+        {"parts": [{"number": "\ud800"}]},
+        r"content: '\ud800' is not valid: text in UTF-8",
+    ),
     "another document": ([1], "content: [1] is not valid: keys and values: schema, kind, parts"),
 }
 
@@ -87,20 +111,33 @@ def test_a_wrong_value_is_named_with_its_key_and_what_is_valid(wrong):
 
 
 def test_a_record_survives_its_json():
-    whole = Whole(kind="b", parts=(Part(number=1, values={"a": 1, "b": "x"}), Part(number=-2, text="y")))
-    assert from_builtins(json.loads(json_text(whole)), Whole) == from_builtins(to_builtins(whole), Whole) == whole
+    whole = Whole(
+        kind="b", parts=(Part(number=1, values={"a": 1, "b": "x"}), Part(number=-2, text="y"))
+    )
+    assert (
+        from_builtins(json.loads(json_text(whole)), Whole)
+        == from_builtins(to_builtins(whole), Whole)
+        == whole
+    )
 
 
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        ('{"kind": "a", "parts": []}', "is of schema 1, and this version of hpccoll reads schema 2; do: "),
+        (
+            '{"kind": "a", "parts": []}',
+            "is of schema 1, and this version of hpccoll reads schema 2; do: ",
+        ),
         ('{"schema": "test", "kind": "a", "parts": []}', "is of schema 1, "),
         ('{"schema": "other 1"}', "a test (its schema is 'other 1')"),
-        ('{"schema": "test 2.0", "kind": "c"}', "a test (kind: 'c' is not valid: choose from a, b)"),
-        ("[", "is not JSON"), ("\0", "is not JSON"),
+        (
+            '{"schema": "test 2.0", "kind": "c"}',
+            "a test (kind: 'c' is not valid: choose from a, b)",
+        ),
+        ("[", "is not JSON"),
+        ("\0", "is not JSON"),
     ],
-)  # fmt: skip
+)
 def test_another_file_is_one_line_and_one_of_schema_1_says_how_to_read_it(tmp_path, content, line):
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(BadInputError) as caught:
@@ -110,7 +147,8 @@ def test_another_file_is_one_line_and_one_of_schema_1_says_how_to_read_it(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "-3", "4", "1e0", "9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "1_0", " 1", "+1"]
+    "text",
+    ["", "x", "-3", "4", "1e0", "9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "1_0", " 1", "+1"],
 )
 def test_a_text_that_is_no_number_within_the_bounds_is_refused_with_them(text):
     assert [NUMBER.read("-n", number) for number in ("-2", "3")] == [-2, 3]

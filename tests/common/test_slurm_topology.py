@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.slurm_topology import BLOCK, FLAT, MAX_HOSTS, RING, TREE, expand_hosts, parse_topology
+from hpccoll.common.slurm_topology import (
+    BLOCK,
+    FLAT,
+    MAX_HOSTS,
+    RING,
+    TREE,
+    expand_hosts,
+    parse_topology,
+)
 from hpccoll.store.host_names import host_ranges
 from hpccoll.store.racks_file import read_racks
 
@@ -47,10 +55,14 @@ AggregatedBlock=b[1-4] BlockIndex=4 Nodes=node[01-16] BlockSize=16
 """
 """Topology topo2 of topology.yaml(5), section EXAMPLE, as _print_topo_record of topology_block.c prints it."""
 
-BLOCK_SHOWN_23_11 = "BlockName=b1 BlockIndex=0 Nodes=node[01-04]\nBlockName=b2 BlockIndex=1 Nodes=node[05-08]\n"
+BLOCK_SHOWN_23_11 = (
+    "BlockName=b1 BlockIndex=0 Nodes=node[01-04]\nBlockName=b2 BlockIndex=1 Nodes=node[05-08]\n"
+)
 """The same of 23.11 and 24.05, without sizes."""
 
-RING_SHOWN = "RingName=ring0 Nodes=node[01-08] RingSize=8\nRingName=ring1 Nodes=node[09-16] RingSize=8\n"
+RING_SHOWN = (
+    "RingName=ring0 Nodes=node[01-08] RingSize=8\nRingName=ring1 Nodes=node[09-16] RingSize=8\n"
+)
 """Topology topo4 of topology.yaml(5), section EXAMPLE, as _print_topo_record of topology_ring.c prints it."""
 
 TOPOLOGIES = {
@@ -87,36 +99,64 @@ def test_a_file_of_racks_may_have_slurms_lines(name, tmp_path):
     (tmp_path / "racks").write_text(f"# of scontrol show topology\n{text}\nextra its-own\n")
     racks = read_racks(tmp_path / "racks", "--racks")
     assert racks.pop("extra") == "its-own"
-    assert {(racks[first], racks[last]) for first, last in ends.values()} == {(rack, rack) for rack in ends}
+    assert {(racks[first], racks[last]) for first, last in ends.values()} == {
+        (rack, rack) for rack in ends
+    }
     assert {*racks.values()} == {*ends}
 
 
-@pytest.mark.parametrize("lines", [
-    ["BlockName=b1 BlockIndex=0 Nodes=node[01-04"], ["BlockName=b1 Nodes=node[4-1]"], ["- topology: topo1"],
-    ["SwitchName=s1 Level=x Nodes=n1"], ["BlockName=b1 Nodes=node[1-4]", "SwitchName=s1 Level=0 Nodes=node[3-6]"],
-    ["BlockName=b1 Nodes=node[1-4]", "node4 b2"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["BlockName=b1 BlockIndex=0 Nodes=node[01-04"],
+        ["BlockName=b1 Nodes=node[4-1]"],
+        ["- topology: topo1"],
+        ["SwitchName=s1 Level=x Nodes=n1"],
+        ["BlockName=b1 Nodes=node[1-4]", "SwitchName=s1 Level=0 Nodes=node[3-6]"],
+        ["BlockName=b1 Nodes=node[1-4]", "node4 b2"],
+    ],
+)
 def test_damaged_and_contradicting_lines_are_refused_with_their_number(lines, tmp_path):
     (tmp_path / "racks").write_text("\n".join(lines))
     with pytest.raises(BadInputError, match=rf"--racks: .*, line {len(lines)}: .*show topology"):
         read_racks(tmp_path / "racks", "--racks")
 
 
-@pytest.mark.parametrize("text", [
-    TREE_SHOWN + BLOCK_SHOWN, "slurm_load_topo error: Invalid topology", "BlockName=b1 Nodes=node[01-04",
-    "PartitionName=a",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        TREE_SHOWN + BLOCK_SHOWN,
+        "slurm_load_topo error: Invalid topology",
+        "BlockName=b1 Nodes=node[01-04",
+        "PartitionName=a",
+    ],
+)
 def test_what_is_no_topology_of_one_plugin_is_a_value_error(text):
     with pytest.raises(ValueError, match=r"topology|range|host"):
         parse_topology(text.splitlines())
 
 
-@pytest.mark.parametrize(("text", "hosts"), [
-    ("node[001-003,010],gpu-[1-2]-[3-4]",
-     ["node001", "node002", "node003", "node010", "gpu-1-3", "gpu-1-4", "gpu-2-3", "gpu-2-4"]),
-    ("login", ["login"]), ("n[8-11].cluster.example", [f"n{number}.cluster.example" for number in range(8, 12)]),
-    ("", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        (
+            "node[001-003,010],gpu-[1-2]-[3-4]",
+            [
+                "node001",
+                "node002",
+                "node003",
+                "node010",
+                "gpu-1-3",
+                "gpu-1-4",
+                "gpu-2-3",
+                "gpu-2-4",
+            ],
+        ),
+        ("login", ["login"]),
+        ("n[8-11].cluster.example", [f"n{number}.cluster.example" for number in range(8, 12)]),
+        ("", []),
+    ],
+)
 def test_ranges_stand_for_hosts_with_their_leading_zeros(text, hosts):
     assert expand_hosts(text) == hosts
 
@@ -127,7 +167,9 @@ def test_hosts_survive_their_ranges(numbers, width):
     assert {*expand_hosts(host_ranges(hosts).replace(" ", ""))} == hosts
 
 
-@pytest.mark.parametrize("text", ["n[1-3", "n]1", "n[a-b]", "n[3-1]", "n[]", f"n[0-{MAX_HOSTS}]", "n[1-9999]-[1-9999]"])
+@pytest.mark.parametrize(
+    "text", ["n[1-3", "n]1", "n[a-b]", "n[3-1]", "n[]", f"n[0-{MAX_HOSTS}]", "n[1-9999]-[1-9999]"]
+)
 def test_ranges_that_are_incomplete_or_too_long_are_a_value_error(text):
     with pytest.raises(ValueError, match=r"host|range"):
         expand_hosts(text)
@@ -136,7 +178,9 @@ def test_ranges_that_are_incomplete_or_too_long_are_a_value_error(text):
 @pytest.mark.parametrize("level", ["x", "", "-1", "1.5"])
 def test_a_level_that_is_not_a_number_is_named_with_its_line(level):
     lines = ["SwitchName=s1 Level=0 Nodes=n1", f"SwitchName=s2 Level={level} Nodes=n2"]
-    with pytest.raises(ValueError, match=rf"Level={re.escape(level)} is not a number: {re.escape(lines[1])}"):
+    with pytest.raises(
+        ValueError, match=rf"Level={re.escape(level)} is not a number: {re.escape(lines[1])}"
+    ):
         parse_topology(lines)
 
 

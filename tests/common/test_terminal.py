@@ -34,7 +34,10 @@ def test_printable_text_has_no_control_character_and_can_be_encoded(text):
     assert printable(escaped) == escaped
 
 
-@given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"))) | st.sampled_from(["\n", "\t", "é", "±", "漢字"]))
+@given(
+    st.text(st.characters(categories=("L", "N", "P", "S", "Zs")))
+    | st.sampled_from(["\n", "\t", "é", "±", "漢字"])
+)
 def test_ordinary_text_is_unchanged(text):
     assert printable(text) == text
 
@@ -92,7 +95,11 @@ def test_a_full_stdout_is_an_error_each_time_and_a_full_stderr_none_and_then_not
     with FULL.open("w", buffering=buffering) as below:
         stream = PrintableStream(below, must_succeed=must_succeed)
         for _ in range(2):
-            with pytest.raises(OutputError, match=str(errno.ENOSPC)) if must_succeed else nullcontext():
+            with (
+                pytest.raises(OutputError, match=str(errno.ENOSPC))
+                if must_succeed
+                else nullcontext()
+            ):
                 print("text", file=stream, flush=True)
         below.flush()  # as Python does when it exits
 
@@ -104,9 +111,13 @@ def hostile(tmp_path_factory):
     (out / "raw").mkdir()
     places = tuple(replace(place, host=HOSTILE) for place in raw_examples.attempt().places)
     provenance = {"mpi": {"version": HOSTILE, HOSTILE: HOSTILE}, "hosts": [HOSTILE]}
-    attempt = raw_examples.attempt(machine=HOSTILE, places=places, provenance=provenance, run_id=HOSTILE)
+    attempt = raw_examples.attempt(
+        machine=HOSTILE, places=places, provenance=provenance, run_id=HOSTILE
+    )
     case = raw_examples.case(params={"channels": SCRIPT})
-    outcome = raw_examples.outcome(case, reason=HOSTILE, evidence=HOSTILE, executed=HOSTILE, status="wrong", wrong=1)
+    outcome = raw_examples.outcome(
+        case, reason=HOSTILE, evidence=HOSTILE, executed=HOSTILE, status="wrong", wrong=1
+    )
     whole = replace(raw_examples.raw(), attempts=[(attempt, [outcome])], job=raw_examples.job(case))
     hdf5.write_raw_file(whole, out / "raw" / "mpi.p2.h5")
     other = raw_examples.case(64, algorithm=SCRIPT)
@@ -117,7 +128,9 @@ def hostile(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("command", ["status", "report", "export", "export --format csv", "export --format nccl-tests"])
+@pytest.mark.parametrize(
+    "command", ["status", "report", "export", "export --format csv", "export --format nccl-tests"]
+)
 def test_a_command_prints_no_control_character_from_a_file(hostile, command):
     result = invoke(*command.split(), hostile)
     assert result.out
@@ -126,7 +139,9 @@ def test_a_command_prints_no_control_character_from_a_file(hostile, command):
 
 
 def test_control_characters_of_a_log_and_on_stderr_are_escaped(tmp_path, monkeypatch):
-    (tmp_path / "a.log").write_text(f"n1:1:1 [0] NCCL INFO NCCL version 2.27.3+cuda12.8{HOSTILE}\n{HOSTILE}\n")
+    (tmp_path / "a.log").write_text(
+        f"n1:1:1 [0] NCCL INFO NCCL version 2.27.3+cuda12.8{HOSTILE}\n{HOSTILE}\n"
+    )
     result = invoke("evidence", tmp_path)
     assert printable(result.out) == result.out
 

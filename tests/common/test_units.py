@@ -49,7 +49,9 @@ def test_a_text_is_read_with_its_unit(function):
 
 @pytest.mark.parametrize("text", ["", "K", "-8", "1.5M", "8X", "True"])
 def test_an_invalid_size_is_refused_with_key_and_value(text):
-    with pytest.raises(BadInputError, match=r"-b: .* is not valid: a number of bytes such as") as error:
+    with pytest.raises(
+        BadInputError, match=r"-b: .* is not valid: a number of bytes such as"
+    ) as error:
         units.parse_size(text, "-b")
     assert (error.value.key, error.value.value) == ("-b", text)
 
@@ -71,4 +73,7 @@ def test_a_list_of_cpus_is_read_as_it_was_written(cpus):
 
 
 def test_a_value_that_is_given_twice_is_one_choice():
-    assert units.parameter_values(["channels=1,01,1,4", "outer=ring,ring"]) == {"channels": [1, 4], "outer": ["ring"]}
+    assert units.parameter_values(["channels=1,01,1,4", "outer=ring,ring"]) == {
+        "channels": [1, 4],
+        "outer": ["ring"],
+    }

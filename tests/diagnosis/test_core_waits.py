@@ -29,7 +29,9 @@ from hpccoll.store.schema import HOST_LOAD as LOAD
         (0.01, 0.20, 0.10, 1.2, False),  # a rank behind a slow wire has less to do
     ],
 )
-def test_a_wait_explains_what_the_time_without_a_core_may_cause(share, of_others, noise, effect, is_explained):
+def test_a_wait_explains_what_the_time_without_a_core_may_cause(
+    share, of_others, noise, effect, is_explained
+):
     waits = {"n1": share, "n2": of_others, "n3": of_others, "n4": of_others, "n5": 0.99}
     found = explaining_wait(waits, ["n1"], ["n1", "n5"], effect, noise)
     assert (found is not None) == is_explained
@@ -52,13 +54,22 @@ def test_what_is_not_known_explains_nothing_and_excuses_nothing():
 
 
 SLOW = Component("receive", (5,))
-LOADS = [{"host": "n5", "load_average": [9.1, 18.4], "stolen": 0.0, "other_cores": 1.9,
-          "busiest": [{"name": "make", "cores": 1.8}]}]  # fmt: skip
+LOADS = [
+    {
+        "host": "n5",
+        "load_average": [9.1, 18.4],
+        "stolen": 0.0,
+        "other_cores": 1.9,
+        "busiest": [{"name": "make", "cores": 1.8}],
+    }
+]
 
 
 def loaded(percent, nodes=6, noise=0.02, **shares):
     """Return the diagnosis of nodes whose ranks waited for shares of the time, 1 % unless one is given."""
-    diagnosis = recorded(nodes, *[(SLOW, percent)] * bool(percent), environment=Environment(noise=noise))
+    diagnosis = recorded(
+        nodes, *[(SLOW, percent)] * bool(percent), environment=Environment(noise=noise)
+    )
     waits = {f"n{number}": 0.01 for number in range(nodes)} | shares
     return replace(diagnosis, provenance={**diagnosis.provenance, CORE_WAITS: waits, LOAD: LOADS})
 
@@ -74,7 +85,11 @@ def test_load_that_explains_an_effect_forbids_the_accusation_and_is_named(nodes)
     text = "\n".join(diagnosis_lines(verdict))
     assert "DRAIN" not in text
     assert "receives slowly" not in text
-    assert [words for words in ("cannot tell under this load", "9.1 to 18.4", "make 1.80") if words not in text] == []
+    assert [
+        words
+        for words in ("cannot tell under this load", "9.1 to 18.4", "make 1.80")
+        if words not in text
+    ] == []
 
 
 @pytest.mark.parametrize("nodes", [6, 16])
@@ -110,5 +125,9 @@ def test_the_smallest_effect_that_would_be_found_is_none_that_load_explains(shar
 def test_what_load_may_explain_is_no_accusation_of_a_day():
     history = MachineHistory.of([loaded(15, n5=0.3)])
     (place,) = history.places
-    assert ([state.state for state in place.states], place.is_accused, place.days) == (["undecided"], False, 0)
+    assert ([state.state for state in place.states], place.is_accused, place.days) == (
+        ["undecided"],
+        False,
+        0,
+    )
     assert not history.is_healthy

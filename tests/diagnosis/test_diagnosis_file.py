@@ -17,7 +17,12 @@ from hypothesis import strategies as some
 from recorded_diagnoses import LOAD, comparable, interrupted, recorded
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.diagnosis.diagnosis_file import COLUMNS, find_diagnoses, read_diagnosis, write_diagnosis
+from hpccoll.diagnosis.diagnosis_file import (
+    COLUMNS,
+    find_diagnoses,
+    read_diagnosis,
+    write_diagnosis,
+)
 from hpccoll.diagnosis.nodes_alone import DOES
 from hpccoll.diagnosis.procedure import ask
 from hpccoll.diagnosis.recorded import MeasuredSlots, Question, RecordedDiagnosis
@@ -35,7 +40,9 @@ def file(tmp_path_factory):
     return path
 
 
-names = some.text(some.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=8)
+names = some.text(
+    some.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=8
+)
 factors = some.floats(1, 100) | some.just(math.inf)
 numbers = some.floats(allow_nan=True, width=32)
 
@@ -47,9 +54,13 @@ def diagnoses(draw):
     nodes, rails = len(hosts), draw(some.integers(1, 2))
     racks = draw(some.none() | some.tuples(*[names] * nodes))
     question = Question(
-        hosts, draw(some.integers(0, 2**63 - 1)), racks, rails, draw(some.none() | some.booleans()),
+        hosts,
+        draw(some.integers(0, 2**63 - 1)),
+        racks,
+        rails,
+        draw(some.none() | some.booleans()),
         draw(some.none() | some.floats(1e-9, 1e9)),
-    )  # fmt: skip
+    )
     node = some.integers(0, nodes - 1)
     components = some.builds(
         lambda kind, where, rail: Component(kind, where if kind == "link" else where[:1], rail),
@@ -58,26 +69,47 @@ def diagnoses(draw):
         some.none() | some.integers(0, rails - 1),
     )
     faults = some.builds(
-        Fault, components, factors, factors, factors, some.floats(0, 1), some.booleans(),
-        some.lists(some.tuples(components), max_size=2).map(tuple),
-    )  # fmt: skip
-    found = some.builds(
-        Diagnosis, some.lists(faults, max_size=3).map(tuple), some.integers(0, 99), numbers, factors, some.booleans(),
+        Fault,
+        components,
+        factors,
+        factors,
+        factors,
+        some.floats(0, 1),
         some.booleans(),
-    )  # fmt: skip
+        some.lists(some.tuples(components), max_size=2).map(tuple),
+    )
+    found = some.builds(
+        Diagnosis,
+        some.lists(faults, max_size=3).map(tuple),
+        some.integers(0, 99),
+        numbers,
+        factors,
+        some.booleans(),
+        some.booleans(),
+    )
     rng = np.random.default_rng(draw(some.integers(0, 99)))
     measured = []
     for _ in range(draw(some.integers(0, 3))):
         slots = draw(some.integers(1, 3))
         partners = rng.integers(nodes * rails, size=(slots, nodes * rails))
-        seconds = rng.choice([np.nan, np.inf, 0.5, 1e-9], (draw(some.integers(0, slots)), nodes * rails))
-        measured.append(MeasuredSlots(Slots(partners, draw(some.sampled_from(["screen", "retest"]))), seconds))
+        seconds = rng.choice(
+            [np.nan, np.inf, 0.5, 1e-9], (draw(some.integers(0, slots)), nodes * rails)
+        )
+        measured.append(
+            MeasuredSlots(Slots(partners, draw(some.sampled_from(["screen", "retest"]))), seconds)
+        )
     alone = draw(some.sets(some.sampled_from(sorted(DOES)), max_size=2))
     rates = {name: rng.random((draw(some.integers(1, 3)), nodes)) for name in alone}
     return RecordedDiagnosis(
-        question, replace(LOAD, program=draw(names)), tuple(measured), draw(some.none() | found), rates,
-        draw(names), draw(names), {"run_id": draw(names), "begun": "2026-11-26T08:00:00+00:00"},
-    )  # fmt: skip
+        question,
+        replace(LOAD, program=draw(names)),
+        tuple(measured),
+        draw(some.none() | found),
+        rates,
+        draw(names),
+        draw(names),
+        {"run_id": draw(names), "begun": "2026-11-26T08:00:00+00:00"},
+    )
 
 
 @settings(max_examples=50)
@@ -94,7 +126,10 @@ def test_the_question_asked_again_with_the_recorded_times_has_the_same_answer(fi
 
     def measure(slots):
         one = next(replayed)
-        assert (one.slots.purpose, one.slots.partners.tolist()) == (slots.purpose, slots.partners.tolist())
+        assert (one.slots.purpose, one.slots.partners.tolist()) == (
+            slots.purpose,
+            slots.partners.tolist(),
+        )
         return one.seconds
 
     assert ask(read.question, measure) == read.diagnosis
@@ -106,14 +141,20 @@ def test_xarray_opens_a_diagnosis_with_its_dimensions_units_and_meanings(file):
     with xarray.open_dataset(file, engine="h5netcdf") as opened:
         for name, (dims, unit, meaning) in COLUMNS.items():
             about = opened[name]
-            assert (about.dims, about.attrs.get("units", ""), about.attrs["long_name"]) == (dims, unit, meaning)
+            assert (about.dims, about.attrs.get("units", ""), about.attrs["long_name"]) == (
+                dims,
+                unit,
+                meaning,
+            )
         assert json.loads(str(opened["verdict_json"].values))["exclude"] == ["n3", "n5"]
         assert {each.dims for each in opened.variables.values()} >= {("slot", "endpoint")}
 
 
 @pytest.mark.skipif(not shutil.which("h5dump"), reason="h5dump is not installed")
 def test_h5dump_prints_a_diagnosis(file):
-    printed = subprocess.run(["h5dump", "-d", "/purpose", file], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        ["h5dump", "-d", "/purpose", file], capture_output=True, text=True, check=True
+    ).stdout
     assert '"screen"' in printed
 
 
@@ -175,11 +216,15 @@ def change_text(opened, name, change):
         lambda opened: opened["request"].__setitem__(-1, 2**60),
         skip_a_slot,
         lambda opened: opened["host"].__setitem__(0, "other"),
-        lambda opened: change_text(opened, "diagnosis", lambda found: found["faults"][0]["component"].update(where=[])),
+        lambda opened: change_text(
+            opened, "diagnosis", lambda found: found["faults"][0]["component"].update(where=[])
+        ),
         lambda opened: change_text(opened, "provenance", lambda known: known.pop("begun")),
     ],
 )
-def test_a_file_that_contradicts_itself_is_refused_and_others_of_its_directory_are_read(file, tmp_path, change):
+def test_a_file_that_contradicts_itself_is_refused_and_others_of_its_directory_are_read(
+    file, tmp_path, change
+):
     shutil.copy(file, tmp_path / "good.h5")
     bad = tmp_path / "bad.h5"
     shutil.copy(file, bad)

@@ -43,7 +43,9 @@ def test_a_slow_node_direction_or_link_is_found_and_nothing_else(nodes, fault, e
     assert (components(found), found.exclude) == ({fault}, excluded)
 
 
-@pytest.mark.parametrize("faults", [{Component("link", (2, 6))}, {Component("node", (5,)), Component("link", (0, 9))}])
+@pytest.mark.parametrize(
+    "faults", [{Component("link", (2, 6))}, {Component("node", (5,)), Component("link", (0, 9))}]
+)
 def test_links_are_found_among_pairs_that_are_measured_in_parts(faults, monkeypatch):
     monkeypatch.setattr(cluster, "AT_ONCE", 20)
     simulated = machine(64, *((fault, 30) for fault in faults))
@@ -72,12 +74,22 @@ def test_a_slow_rack_differs_from_a_slow_uplink_and_excludes_no_node(kind, seed)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_slow_uplink_of_an_unknown_rack_is_a_link_that_its_nodes_share(seed):
     unknown = replace(IN_RACKS, racks_known=False)
-    found = diagnosed(machine(64, (Component("uplink", (3,)), 30), environment=unknown, seed=seed), seed)
-    assert (components(found), found.exclude) == ({Component("shared_link", tuple(range(24, 32)))}, ())
+    found = diagnosed(
+        machine(64, (Component("uplink", (3,)), 30), environment=unknown, seed=seed), seed
+    )
+    assert (components(found), found.exclude) == (
+        {Component("shared_link", tuple(range(24, 32)))},
+        (),
+    )
 
 
 def test_several_faults_are_all_found():
-    faults = {Component("node", (9,)), Component("send", (30,)), Component("receive", (50,)), Component("uplink", (0,))}
+    faults = {
+        Component("node", (9,)),
+        Component("send", (30,)),
+        Component("receive", (50,)),
+        Component("uplink", (0,)),
+    }
     assert components(diagnosed(machine(64, *((fault, 25) for fault in faults)))) == faults
 
 
@@ -99,11 +111,17 @@ def test_an_effect_lies_within_its_interval_and_is_unlikely_on_a_healthy_machine
 )
 def test_what_exceeds_the_threshold_of_its_last_test_is_slow_and_nothing_else(fault, purpose):
     found = diagnosed(machine(64, (fault, 30)))
-    above = {each for each in found.effects if each.effect > each.threshold and each.purpose != "screen"}
+    above = {
+        each for each in found.effects if each.effect > each.threshold and each.purpose != "screen"
+    }
     assert {(each.purpose, each.component.where) for each in above} == {(purpose, fault.where)}
     assert fault in {each.component for each in above}
     (slow,) = (each for each in above if each.component == fault)
-    assert (slow.low, slow.effect, slow.high) == (found.faults[0].low, found.faults[0].effect, found.faults[0].high)
+    assert (slow.low, slow.effect, slow.high) == (
+        found.faults[0].low,
+        found.faults[0].effect,
+        found.faults[0].high,
+    )
 
 
 def test_the_screen_judges_each_direction_of_each_answering_node_and_each_rack():
@@ -191,18 +209,28 @@ def test_a_node_that_is_slow_only_beside_others_is_not_excluded():
         return (healthy if quiet else simulated).measure(slots)
 
     found = complete(diagnose(64, seed=0, racks=simulated.known_racks), measure)
-    assert [(fault.component, fault.under_load_only) for fault in found.faults] == [(Component("node", (5,)), True)]
+    assert [(fault.component, fault.under_load_only) for fault in found.faults] == [
+        (Component("node", (5,)), True)
+    ]
     assert found.exclude == ()
 
 
 def rails(count, *faults, nodes=16):
-    by_rail = [[(c, percent) for c, percent in faults if c.rail in (None, rail)] for rail in range(count)]
-    return MachineWithRails(machine(nodes, *mine, environment=Environment(), seed=k) for k, mine in enumerate(by_rail))
+    by_rail = [
+        [(c, percent) for c, percent in faults if c.rail in (None, rail)] for rail in range(count)
+    ]
+    return MachineWithRails(
+        machine(nodes, *mine, environment=Environment(), seed=k) for k, mine in enumerate(by_rail)
+    )
 
 
 @pytest.mark.parametrize(
     ("fault", "excluded"),
-    [(Component("rail", (3,), 2), ()), (Component("node", (3,)), (3,)), (Component("send", (3,)), (3,))],
+    [
+        (Component("rail", (3,), 2), ()),
+        (Component("node", (3,)), (3,)),
+        (Component("send", (3,)), (3,)),
+    ],
 )
 def test_a_node_that_is_slow_on_one_rail_differs_from_one_that_is_slow_on_all(fault, excluded):
     found = complete(diagnose(16, seed=1, rails=4), rails(4, (fault, 30)).measure)
@@ -211,12 +239,20 @@ def test_a_node_that_is_slow_on_one_rail_differs_from_one_that_is_slow_on_all(fa
 
 def test_a_link_of_one_rail_is_named_with_its_rail():
     fault = Component("link", (3, 7), 1)
-    assert components(complete(diagnose(16, seed=1, rails=2), rails(2, (fault, 40)).measure)) == {fault}
+    assert components(complete(diagnose(16, seed=1, rails=2), rails(2, (fault, 40)).measure)) == {
+        fault
+    }
 
 
 def test_effects_on_rails_have_the_number_of_their_rail():
-    found = complete(diagnose(16, seed=1, rails=2), rails(2, (Component("rail", (3,), 1), 30)).measure)
-    slow = {each.component for each in found.effects if each.purpose == "retest" and each.effect > each.threshold}
+    found = complete(
+        diagnose(16, seed=1, rails=2), rails(2, (Component("rail", (3,), 1), 30)).measure
+    )
+    slow = {
+        each.component
+        for each in found.effects
+        if each.purpose == "retest" and each.effect > each.threshold
+    }
     assert slow == {Component(kind, (3,), 1) for kind in DIRECTIONS}
 
 
@@ -235,7 +271,9 @@ def recorded(simulated, seed):
         record.append((slots, simulated.measure(slots)))
         return record[-1][1]
 
-    return complete(diagnose(simulated.nodes, seed=seed, racks=simulated.known_racks), measure), record
+    return complete(
+        diagnose(simulated.nodes, seed=seed, racks=simulated.known_racks), measure
+    ), record
 
 
 def test_recorded_times_are_replayed_to_the_same_slots_and_the_same_diagnosis():
@@ -296,13 +334,17 @@ def test_the_slow_uplink_of_the_smallest_of_unequal_racks_is_found():
 
 def test_a_rack_keeps_its_number():
     numbers = [100 + node // 8 for node in range(64)]
-    found = complete(diagnose(64, seed=0, racks=numbers), machine(64, (Component("uplink", (3,)), 30)).measure)
+    found = complete(
+        diagnose(64, seed=0, racks=numbers), machine(64, (Component("uplink", (3,)), 30)).measure
+    )
     assert components(found) == {Component("uplink", (103,))}
 
 
 @pytest.mark.parametrize(("nodes", "most"), [(64, 110), (4096, 60)])
 @pytest.mark.parametrize("percent", [0, 5, 20])
-def test_a_diagnosis_takes_few_slots_with_links_of_64_nodes_and_without_those_of_4096(nodes, most, percent):
+def test_a_diagnosis_takes_few_slots_with_links_of_64_nodes_and_without_those_of_4096(
+    nodes, most, percent
+):
     found = diagnosed(machine(nodes, (Component("node", (33,)), percent)))
     assert found.slots <= most
 
@@ -314,13 +356,26 @@ def test_a_machine_without_pairs_or_with_racks_of_others_is_refused(nodes, racks
 
 
 @given(
-    nodes=some.integers(2, 40), rails=some.integers(1, 3), racks=some.integers(0, 6), links=some.booleans(),
-    hung=some.sets(some.integers(0, 39), max_size=3), missing=some.floats(0, 1), seed=some.integers(0, 999),
-)  # fmt: skip
-def test_a_machine_of_any_shape_is_diagnosed_to_the_end(nodes, rails, racks, links, hung, missing, seed):
+    nodes=some.integers(2, 40),
+    rails=some.integers(1, 3),
+    racks=some.integers(0, 6),
+    links=some.booleans(),
+    hung=some.sets(some.integers(0, 39), max_size=3),
+    missing=some.floats(0, 1),
+    seed=some.integers(0, 999),
+)
+def test_a_machine_of_any_shape_is_diagnosed_to_the_end(
+    nodes, rails, racks, links, hung, missing, seed
+):
     rng = np.random.default_rng(seed)
     simulated = MachineWithRails(
-        machine(nodes, (Component("node", (1,)), 30), environment=Environment(), seed=seed, hung=hung & {*range(nodes)})
+        machine(
+            nodes,
+            (Component("node", (1,)), 30),
+            environment=Environment(),
+            seed=seed,
+            hung=hung & {*range(nodes)},
+        )
         for _ in range(rails)
     )
 
@@ -331,7 +386,9 @@ def test_a_machine_of_any_shape_is_diagnosed_to_the_end(nodes, rails, racks, lin
     of_nodes = rng.integers(racks, size=nodes).tolist() if racks else None
     found = complete(diagnose(nodes, seed=seed, racks=of_nodes, rails=rails, links=links), measure)
     assert {*found.exclude} <= {*range(nodes)}
-    assert all(fault.low <= fault.effect <= fault.high and 0 <= fault.chance <= 1 for fault in found.faults)
+    assert all(
+        fault.low <= fault.effect <= fault.high and 0 <= fault.chance <= 1 for fault in found.faults
+    )
 
 
 @pytest.mark.parametrize("nodes", [6, 16])
@@ -339,7 +396,9 @@ def test_a_link_as_slow_as_the_smallest_effect_that_is_named_is_found_in_most_di
     named = diagnosed(machine(nodes)).smallest_link_effect
     assert 1.03 < named < 1.3
     link, percent = Component("link", (1, 4)), 100 * (1 - 1 / named)
-    faults = [diagnosed(machine(nodes, (link, percent), seed=seed), seed).faults for seed in range(20)]
+    faults = [
+        diagnosed(machine(nodes, (link, percent), seed=seed), seed).faults for seed in range(20)
+    ]
     assert sum([fault.component for fault in each] == [link] for each in faults) >= 15
 
 

@@ -13,7 +13,9 @@ NODE, SEND = Component("node", (2,)), Component("send", (2,))
 
 def day(number, *faults, nodes=8, hour=8, **asked):
     slow = ((fault, 25) for fault in faults)
-    return recorded(nodes, *slow, begun=f"2026-11-{number:02}T{hour:02}:00:00+00:00", seed=number, **asked)
+    return recorded(
+        nodes, *slow, begun=f"2026-11-{number:02}T{hour:02}:00:00+00:00", seed=number, **asked
+    )
 
 
 def states(history, host):
@@ -22,7 +24,14 @@ def states(history, host):
 
 
 def test_a_node_has_a_state_in_each_diagnosis_whichever_of_its_directions_was_slow():
-    diagnoses = [day(3, hung=[2]), day(1, NODE), day(2, SEND), day(4), day(5, nodes=2), interrupted(day(6))]
+    diagnoses = [
+        day(3, hung=[2]),
+        day(1, NODE),
+        day(2, SEND),
+        day(4),
+        day(5, nodes=2),
+        interrupted(day(6)),
+    ]
     history = MachineHistory.of(diagnoses)
     assert states(history, "n2") == ["slow", "slow", "hung", "healthy", "absent", "undecided"]
     assert [begun[8:10] for begun in history.begun] == ["01", "02", "03", "04", "05", "06"]
@@ -32,7 +41,10 @@ def test_a_node_has_a_state_in_each_diagnosis_whichever_of_its_directions_was_sl
 
 
 def test_a_node_that_was_not_judged_is_not_healthy_on_that_day():
-    assert states(MachineHistory.of([day(1, NODE), day(2, failing=[2])]), "n2") == ["slow", "undecided"]
+    assert states(MachineHistory.of([day(1, NODE), day(2, failing=[2])]), "n2") == [
+        "slow",
+        "undecided",
+    ]
 
 
 def test_three_diagnoses_of_one_day_are_one_day():
@@ -42,8 +54,15 @@ def test_three_diagnoses_of_one_day_are_one_day():
 
 
 def test_nodes_of_as_many_days_are_in_the_order_of_their_numbers():
-    slow = [day(number, Component("node", (host,)), nodes=12) for number, host in enumerate((10, 2, 9, 2), 1)]
-    assert [row.place.hosts for row in MachineHistory.of(slow).places] == [("n2",), ("n9",), ("n10",)]
+    slow = [
+        day(number, Component("node", (host,)), nodes=12)
+        for number, host in enumerate((10, 2, 9, 2), 1)
+    ]
+    assert [row.place.hosts for row in MachineHistory.of(slow).places] == [
+        ("n2",),
+        ("n9",),
+        ("n10",),
+    ]
 
 
 def test_a_history_is_healthy_if_the_newest_diagnosis_is_and_nothing_lasts():
@@ -79,17 +98,27 @@ def test_a_rack_is_one_place_whichever_of_its_hosts_are_there_and_a_link_in_eith
 
 
 def test_hosts_of_one_name_in_two_clusters_are_two_rows():
-    of_cluster = [(day(1, NODE), "a, 8 CPUs"), (day(2, NODE), "b"), (day(3, NODE), "a"), (day(4), "a")]
-    history = MachineHistory.of(replace(each, machine=f"cluster {name}") for each, name in of_cluster)
+    of_cluster = [
+        (day(1, NODE), "a, 8 CPUs"),
+        (day(2, NODE), "b"),
+        (day(3, NODE), "a"),
+        (day(4), "a"),
+    ]
+    history = MachineHistory.of(
+        replace(each, machine=f"cluster {name}") for each, name in of_cluster
+    )
     found = [(row.cluster, [each.state for each in row.states]) for row in history.places]
     assert found == [
-        ("cluster a", ["slow", "absent", "slow", "healthy"]), ("cluster b", ["absent", "slow", "absent", "absent"])
-    ]  # fmt: skip
+        ("cluster a", ["slow", "absent", "slow", "healthy"]),
+        ("cluster b", ["absent", "slow", "absent", "absent"]),
+    ]
     assert not history.is_healthy  # cluster b was last seen slow
 
 
 def test_candidates_are_shown_and_count_as_no_day():
-    history = MachineHistory.of([day(number, Component("send", (1,)), nodes=2) for number in (1, 2, 3)])
+    history = MachineHistory.of(
+        [day(number, Component("send", (1,)), nodes=2) for number in (1, 2, 3)]
+    )
     assert {row.place.hosts for row in history.places} == {("n0",), ("n1",)}
     assert states(history, "n1") == ["candidate"] * 3
     assert not any(row.days for row in history.places)

@@ -39,7 +39,9 @@ def test_several_hung_nodes_are_all_named(nodes, hung):
 
 
 def test_a_slow_node_keeps_its_number_beside_a_hung_one():
-    found = complete(diagnose(32, seed=1), machine(32, (Component("node", (20,)), 30), hung=[4]).measure)
+    found = complete(
+        diagnose(32, seed=1), machine(32, (Component("node", (20,)), 30), hung=[4]).measure
+    )
     assert components(found) == {Component("hung", (4,)), Component("node", (20,))}
     assert found.exclude == (4, 20)
 
@@ -58,7 +60,9 @@ def test_a_node_that_hangs_on_one_rail_is_a_hung_node():
 
 
 def test_a_node_that_hangs_on_all_rails_is_named_after_two_deadlines():
-    measure, missed = counted(MachineWithRails(machine(16, hung=[6], seed=k) for k in range(4)).measure)
+    measure, missed = counted(
+        MachineWithRails(machine(16, hung=[6], seed=k) for k in range(4)).measure
+    )
     assert components(complete(diagnose(16, seed=1, rails=4), measure)) == {Component("hung", (6,))}
     assert len(missed) == 2
 
@@ -81,7 +85,9 @@ def silent_link(simulated, pair, times):
 
 def test_a_link_that_never_answers_is_a_fault_of_neither_of_its_nodes():
     found = complete(diagnose(16, seed=1), silent_link(machine(16), (3, 9), times=1000))
-    assert [(fault.component, fault.effect) for fault in found.faults] == [(Component("link", (3, 9)), np.inf)]
+    assert [(fault.component, fault.effect) for fault in found.faults] == [
+        (Component("link", (3, 9)), np.inf)
+    ]
     assert found.exclude == ()
 
 
@@ -101,7 +107,9 @@ def test_a_node_that_stops_later_is_named():
 
 def test_if_more_than_a_quarter_of_the_nodes_does_not_answer_none_is_excluded():
     for count in (4, 5):
-        machine = SimulatedMachine(16, Environment(), [], np.random.default_rng(1), hung=range(count))
+        machine = SimulatedMachine(
+            16, Environment(), [], np.random.default_rng(1), hung=range(count)
+        )
         diagnosis = complete(diagnose(16, seed=1), machine.measure)
         assert len(diagnosis.exclude) == (count if count == 4 else 0)
         assert diagnosis.too_many == (count == 5)

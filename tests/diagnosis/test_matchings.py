@@ -49,8 +49,14 @@ def test_no_pair_meets_twice_in_a_part_of_a_sweep(nodes, seed):
     assert len(found) == len(set(found))
 
 
-@given(sizes=some.lists(some.integers(1, 12), min_size=2, max_size=12), count=some.integers(1, 20), seed=SEEDS)
-def test_in_level_rounds_two_nodes_of_a_rack_transfer_across_to_one_rack_and_one_rests_at_most(sizes, count, seed):
+@given(
+    sizes=some.lists(some.integers(1, 12), min_size=2, max_size=12),
+    count=some.integers(1, 20),
+    seed=SEEDS,
+)
+def test_in_level_rounds_two_nodes_of_a_rack_transfer_across_to_one_rack_and_one_rests_at_most(
+    sizes, count, seed
+):
     racks = np.repeat(np.arange(len(sizes)), sizes)
     slots = level_matchings(racks, count, np.random.default_rng(seed))
     assert slots.shape == (count, len(racks))
@@ -69,7 +75,10 @@ def test_suspects_are_beside_healthy_nodes_and_the_others_are_pairs(nodes, share
     rng = np.random.default_rng(seed)
     order = rng.permutation(nodes)
     suspects, healthy = order[: nodes // share], order[nodes // share :]
-    asked = {(int(min(pair)), int(max(pair))) for pair in (rng.choice(healthy, 2, replace=False) for _ in range(4))}
+    asked = {
+        (int(min(pair)), int(max(pair)))
+        for pair in (rng.choice(healthy, 2, replace=False) for _ in range(4))
+    }
     slots = beside_healthy(suspects, healthy, rng.integers(racks, size=nodes), 5, rng, asked=asked)
     assert_disjoint_pairs(slots)
     assert np.isin(slots[:, suspects], healthy).all()
@@ -87,7 +96,9 @@ def test_suspects_are_beside_nodes_of_their_rack_if_some_are_free():
 def test_pairs_that_are_asked_for_are_measured_beside_suspects():
     suspects, racks = np.array([0]), np.arange(32) // 8
     asked = [(a, b) for a in range(8, 16) for b in range(24, 32)]  # no mate of node 0 is among them
-    slots = beside_healthy(suspects, np.arange(1, 32), racks, 12, np.random.default_rng(1), asked=asked)
+    slots = beside_healthy(
+        suspects, np.arange(1, 32), racks, 12, np.random.default_rng(1), asked=asked
+    )
     assert all((slots[:, a] == b).any() for a, b in asked)
 
 
@@ -98,7 +109,10 @@ def test_groups_transfer_within_groups():
     assert ((slots < 5) == (np.arange(20) < 5)).all()
 
 
-@given(ends=some.lists(some.tuples(some.integers(0, 20), some.integers(21, 40)), unique=True), most=some.integers(1, 9))
+@given(
+    ends=some.lists(some.tuples(some.integers(0, 20), some.integers(21, 40)), unique=True),
+    most=some.integers(1, 9),
+)
 def test_packed_pairs_are_disjoint_none_is_lost_and_their_order_is_that_of_the_nodes(ends, most):
     groups = packed(ends, most)
     assert packed(ends[::-1], most) == groups  # a set has any order

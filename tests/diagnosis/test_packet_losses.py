@@ -5,7 +5,13 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from hpccoll.diagnosis.packet_losses import FALSE_ALARM, LOSSES, HostLosses, chance_of, findings_of_losses
+from hpccoll.diagnosis.packet_losses import (
+    FALSE_ALARM,
+    LOSSES,
+    HostLosses,
+    chance_of,
+    findings_of_losses,
+)
 
 SEGMENTS = 60_000
 """What a node sends: as in a diagnosis of half a minute at 100 Mbit/s."""
@@ -25,7 +31,9 @@ def segments(nodes, rng, *, usual, faults=(), scatter="as widely as their mean")
     sent = SEGMENTS // (nodes - 1)
     lost = rng.poisson(rate * sent)
     hosts = [
-        HostLosses(f"n{k}", {f"n{peer}": [sent, int(lost[k, peer])] for peer in range(nodes) if peer != k})
+        HostLosses(
+            f"n{k}", {f"n{peer}": [sent, int(lost[k, peer])] for peer in range(nodes) if peer != k}
+        )
         for k in range(nodes)
     ]
     return {LOSSES: [asdict(each) for each in hosts]}
@@ -34,7 +42,10 @@ def segments(nodes, rng, *, usual, faults=(), scatter="as widely as their mean")
 def named(provenance):
     """Return the hosts of each finding, with the directions that it says."""
     found = [each.values for each in findings_of_losses(provenance, {})]
-    return {(*values["hosts"], *(word for word in ("sent", "received") if word in values)) for values in found}
+    return {
+        (*values["hosts"], *(word for word in ("sent", "received") if word in values))
+        for values in found
+    }
 
 
 @pytest.mark.parametrize("scatter", SCATTER)
@@ -42,7 +53,9 @@ def named(provenance):
 @pytest.mark.parametrize("nodes", [3, 12])
 def test_of_healthy_machines_one_in_five_hundred_has_a_lossy_node(nodes, usual, scatter):
     rng, runs = np.random.default_rng([nodes, int(10 * usual), len(scatter)]), 300
-    alarms = sum(bool(named(segments(nodes, rng, usual=usual, scatter=scatter))) for _ in range(runs))
+    alarms = sum(
+        bool(named(segments(nodes, rng, usual=usual, scatter=scatter))) for _ in range(runs)
+    )
     assert alarms <= 2 * FALSE_ALARM * runs + 3.5  # and what 300 runs scatter
 
 
@@ -90,14 +103,24 @@ def test_a_node_or_a_path_that_loses_packets_is_named_and_nothing_else(nodes, fa
 
 def test_two_lossy_nodes_do_not_hide_each_other():
     faults = [(1, ALL, 0.01), (ALL, 5, 0.02)]
-    assert named(segments(8, np.random.default_rng(1), usual=1, faults=faults)) == {("n1", "sent"), ("n5", "received")}
+    assert named(segments(8, np.random.default_rng(1), usual=1, faults=faults)) == {
+        ("n1", "sent"),
+        ("n5", "received"),
+    }
     faults = [(1, ALL, 0.01), (5, ALL, 0.01)]
-    assert named(segments(8, np.random.default_rng(1), usual=1, faults=faults)) == {("n1", "sent"), ("n5", "sent")}
+    assert named(segments(8, np.random.default_rng(1), usual=1, faults=faults)) == {
+        ("n1", "sent"),
+        ("n5", "sent"),
+    }
 
 
 def test_much_loss_is_critical_and_little_is_a_warning():
     found = [
-        next(findings_of_losses(segments(16, np.random.default_rng(2), usual=0.1, faults=[(3, ALL, share)]), {}))
+        next(
+            findings_of_losses(
+                segments(16, np.random.default_rng(2), usual=0.1, faults=[(3, ALL, share)]), {}
+            )
+        )
         for share in (0.012, 0.0004)
     ]
     assert [each.severity for each in found] == ["critical", "warning"]
@@ -113,9 +136,16 @@ def test_a_port_with_errors_is_named_with_its_counters():
     assert not named({LOSSES: hosts})  # by chance
     hosts[2]["errors"][1] = {"symbol_error": 40}
     (found,) = findings_of_losses({LOSSES: hosts}, {})
-    assert (found.severity, found.values["hosts"], found.values["unit"]) == ("warning", ["n2"], "packets")
+    assert (found.severity, found.values["hosts"], found.values["unit"]) == (
+        "warning",
+        ["n2"],
+        "packets",
+    )
     assert found.values["received"] == pytest.approx(4e-5)
-    assert "40 errors per million packets received (symbol_error 40), of whatever traffic" in found.text
+    assert (
+        "40 errors per million packets received (symbol_error 40), of whatever traffic"
+        in found.text
+    )
 
 
 def crossing(rng, racks, faults, *, usual=0.3):
@@ -127,7 +157,9 @@ def crossing(rng, racks, faults, *, usual=0.3):
         rate += np.where(mask(rack[:, None], rack[None, :], np.arange(nodes)), share, 0)
     lost = rng.poisson(rate * sent)
     hosts = [
-        HostLosses(f"n{k}", {f"n{peer}": [sent, int(lost[k, peer])] for peer in range(nodes) if peer != k})
+        HostLosses(
+            f"n{k}", {f"n{peer}": [sent, int(lost[k, peer])] for peer in range(nodes) if peer != k}
+        )
         for k in range(nodes)
     ]
     rack_of = {f"n{k}": f"r{number}" for k, number in enumerate(rack)}
@@ -163,18 +195,28 @@ def test_what_all_nodes_of_a_rack_lose_to_other_racks_only_is_of_its_uplink_and_
 
 @pytest.mark.parametrize("racks", [6, 8])
 def test_two_lossy_uplinks_do_not_hide_each_other(racks):
-    provenance, rack_of = crossing(np.random.default_rng(racks), racks, [(leaves(1), 0.01), (leaves(2), 0.02)])
+    provenance, rack_of = crossing(
+        np.random.default_rng(racks), racks, [(leaves(1), 0.01), (leaves(2), 0.02)]
+    )
     assert uplinks(findings_of_losses(provenance, rack_of)) == {("r1", "sent"), ("r2", "sent")}
 
 
 def uplinks(findings):
-    return {(*each.values["racks"], word) for each in findings for word in ("sent", "received") if word in each.values}
+    return {
+        (*each.values["racks"], word)
+        for each in findings
+        for word in ("sent", "received")
+        if word in each.values
+    }
 
 
 @pytest.mark.parametrize(("racks", "said"), [(2, {"warning"}), (3, set()), (5, set())])
 def test_uplinks_that_lose_alike_on_all_ways_between_racks_are_not_accused(racks, said):
     provenance, rack_of = crossing(
-        np.random.default_rng(racks), racks, [(lambda sender, receiver, _: sender != receiver, 0.001)], usual=0
+        np.random.default_rng(racks),
+        racks,
+        [(lambda sender, receiver, _: sender != receiver, 0.001)],
+        usual=0,
     )
     assert {each.severity for each in findings_of_losses(provenance, rack_of)} == said
 
@@ -210,6 +252,8 @@ def test_of_two_nodes_and_of_older_files_nothing_is_said():
     assert not named({})
 
 
-@pytest.mark.parametrize(("count", "others", "nodes", "ways"), [(2, 0, 3, 1 / 6), (1, 1, 2, 2 / 3), (0, 7, 9, 1)])
+@pytest.mark.parametrize(
+    ("count", "others", "nodes", "ways"), [(2, 0, 3, 1 / 6), (1, 1, 2, 2 / 3), (0, 7, 9, 1)]
+)
 def test_every_way_to_divide_events_among_nodes_is_equally_likely(count, others, nodes, ways):
     assert chance_of(count, others, nodes) == pytest.approx(ways)

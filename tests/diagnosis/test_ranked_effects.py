@@ -35,7 +35,11 @@ def test_the_decisive_effects_are_those_of_the_retest():
 
 @pytest.mark.parametrize(
     ("fault", "subject"),
-    [(Component("uplink", (3,)), "rack"), (Component("link", (2, 6)), "link"), (Component("node", (5,)), "node")],
+    [
+        (Component("uplink", (3,)), "rack"),
+        (Component("link", (2, 6)), "link"),
+        (Component("node", (5,)), "node"),
+    ],
 )
 def test_what_has_a_fault_comes_first(fault, subject):
     first, *_ = ranked(64, fault).items()
@@ -48,7 +52,9 @@ def test_an_effect_above_its_threshold_that_is_not_named_is_distinguished():
     assert (first.where, first.outcome) == ((5,), "above")
 
 
-@pytest.mark.parametrize(("kind", "slow"), [("node", {"node", "send", "receive"}), ("send", {"send"})])
+@pytest.mark.parametrize(
+    ("kind", "slow"), [("node", {"node", "send", "receive"}), ("send", {"send"})]
+)
 def test_only_the_direction_that_is_named_is_slow(kind, slow):
     first, *_ = ranked(16, Component(kind, (5,)), environment=ONE_RACK)["node"]
     assert first.where == (5,)
@@ -66,7 +72,11 @@ def test_candidates_of_two_nodes_are_slow_and_links_of_a_slow_node_are_explained
     nodes = ranked(2, Component("send", (1,)), environment=ONE_RACK)["node"]
     assert [each.outcome for each in nodes] == ["slow", "slow"]
     four = ranked(4, Component("node", (1,)), environment=ONE_RACK)
-    assert {each.where for each in four["link"] if each.outcome == "above"} == {(0, 1), (1, 2), (1, 3)}
+    assert {each.where for each in four["link"] if each.outcome == "above"} == {
+        (0, 1),
+        (1, 2),
+        (1, 3),
+    }
 
 
 def test_a_slow_rail_is_told_from_the_other_rails_of_its_node():
@@ -76,4 +86,7 @@ def test_a_slow_rail_is_told_from_the_other_rails_of_its_node():
 
 def test_a_node_on_all_rails_is_slow_on_each():
     nodes = ranked(16, Component("node", (2,)), environment=ONE_RACK, rails=2)["node"]
-    assert {(each.where, each.rail) for each in nodes if each.outcome == "slow"} == {((2,), 0), ((2,), 1)}
+    assert {(each.where, each.rail) for each in nodes if each.outcome == "slow"} == {
+        ((2,), 0),
+        ((2,), 1),
+    }

@@ -11,7 +11,12 @@ HOSTS = "n1", "n2", "n3"
 def test_racks_that_a_user_gives_replace_those_of_the_topology():
     given = DiagnosisOptions(seed=7, links=True, racks={"n3": "b", "n1": "a", "n2": "b", "n9": "c"})
     question = given.question(HOSTS, ["x", "x", "y"], rails=2)
-    assert (question.hosts, question.racks, question.rails, question.links) == (HOSTS, ("a", "b", "b"), 2, True)
+    assert (question.hosts, question.racks, question.rails, question.links) == (
+        HOSTS,
+        ("a", "b", "b"),
+        2,
+        True,
+    )
     assert DiagnosisOptions(seed=7).question(HOSTS, ["x", "x", "y"]).racks == ("x", "x", "y")
     assert DiagnosisOptions(seed=7).question(HOSTS).racks is None
 

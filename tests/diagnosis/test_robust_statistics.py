@@ -28,7 +28,11 @@ def test_the_median_of_others_is_that_without_the_pair_itself(nodes, seed):
     found = median_of_others(values, partners)
     for slot, node in np.ndindex(found.shape):
         ends = {node, int(partners[slot, node])}
-        others = [values[slot, one] for one in range(nodes) if one not in ends and partners[slot, one] > one]
+        others = [
+            values[slot, one]
+            for one in range(nodes)
+            if one not in ends and partners[slot, one] > one
+        ]
         expected = sorted(others)[(len(others) - 1) // 2] if others and len(ends) == 2 else np.nan
         assert found[slot, node] == pytest.approx(expected, nan_ok=True)
 

@@ -122,7 +122,9 @@ def test_two_of_three_slow_nodes_are_three_candidates_with_an_expected_time():
 def test_what_disturbs_a_busy_machine_does_not_hide_a_fault_that_is_certain(spikes):
     fault = Component("send", (2,))
     for seed in range(20):
-        machine = SimulatedMachine(4, Environment(spikes=spikes), [(fault, 90)], np.random.default_rng([seed, 4]))
+        machine = SimulatedMachine(
+            4, Environment(spikes=spikes), [(fault, 90)], np.random.default_rng([seed, 4])
+        )
         found = complete(diagnose(4, seed=seed), machine.measure)
         assert (fault, ()) in [(each.component, each.candidates) for each in found.faults]
         assert found.exclude == (2,)

@@ -40,7 +40,9 @@ def test_a_map_of_pairs_has_the_effect_of_a_fault_where_it_is_and_what_is_left_i
         expected[sender, receiver] = 1.25
     np.fill_diagonal(expected, np.nan)
     assert np.allclose(pairs.before, expected, atol=0.04, equal_nan=True)
-    assert np.allclose(pairs.after, np.where(np.isnan(expected), np.nan, 1), atol=0.04, equal_nan=True)
+    assert np.allclose(
+        pairs.after, np.where(np.isnan(expected), np.nan, 1), atol=0.04, equal_nan=True
+    )
 
 
 @pytest.mark.parametrize(("kind", "inside"), [("uplink", 1.0), ("rack", 1.25)])
@@ -61,8 +63,15 @@ def test_of_many_nodes_each_direction_and_each_rack_has_its_effect():
     sends, receives = ratios.of_nodes.before
     assert (sends[100], receives[100], float(np.median(sends))) == (SLOW, USUAL, USUAL)
     within, sent, received = ratios.of_racks.before[:, 3]
-    assert (within, sent, received) == (USUAL, pytest.approx(1 / 0.7, abs=0.04), pytest.approx(1 / 0.7, abs=0.04))
-    assert (ends(ratios.of_nodes.after), ends(ratios.of_racks.after)) == (around(1, 1), around(1, 1))
+    assert (within, sent, received) == (
+        USUAL,
+        pytest.approx(1 / 0.7, abs=0.04),
+        pytest.approx(1 / 0.7, abs=0.04),
+    )
+    assert (ends(ratios.of_nodes.after), ends(ratios.of_racks.after)) == (
+        around(1, 1),
+        around(1, 1),
+    )
 
 
 def test_what_the_verdict_does_not_name_is_left():
@@ -74,7 +83,9 @@ def test_what_the_verdict_does_not_name_is_left():
 
 
 def test_an_interrupted_diagnosis_has_the_map_of_what_was_measured():
-    pairs = MeasuredRatios(interrupted(recorded(64, (Component("node", (5,)), 20), environment=QUIET))).of_pairs
+    pairs = MeasuredRatios(
+        interrupted(recorded(64, (Component("node", (5,)), 20), environment=QUIET))
+    ).of_pairs
     assert ends(pairs.before[5, OTHERS]) == around(1.25, 1.25)
 
 
@@ -93,8 +104,14 @@ def test_the_cost_of_distance_is_known_and_taken_out():
 @pytest.mark.parametrize("nodes", [2, 3, 4])
 def test_few_nodes_have_the_effect_that_is_named(nodes):
     fault = Component("send", (1,))
-    pairs = MeasuredRatios(recorded(nodes, (fault, 20), environment=replace(QUIET, rack=0))).of_pairs
-    assert (pairs.before[1, 0], pairs.before[0, 1], ends(pairs.after)) == (SLOW, USUAL, around(1, 1))
+    pairs = MeasuredRatios(
+        recorded(nodes, (fault, 20), environment=replace(QUIET, rack=0))
+    ).of_pairs
+    assert (pairs.before[1, 0], pairs.before[0, 1], ends(pairs.after)) == (
+        SLOW,
+        USUAL,
+        around(1, 1),
+    )
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 7])
@@ -108,7 +125,11 @@ def test_few_pairs_of_a_slot_do_not_hide_an_effect_that_is_not_named(nodes):
 def test_pairs_measured_in_parts_of_slots_keep_their_effect():
     contended = Environment(noise=0.005, spikes=0.0, rack=8, uplinks=8, racks_known=False)
     diagnosis = recorded(64, (Component("node", (5,)), 30), environment=contended)
-    assert [each.slots.purpose for each in diagnosis.measured][:3] == ["screen", "contention", "screen"]
+    assert [each.slots.purpose for each in diagnosis.measured][:3] == [
+        "screen",
+        "contention",
+        "screen",
+    ]
     sends, _ = MeasuredRatios(replace(diagnosis, diagnosis=None)).of_nodes.before
     assert (sends[5], float(np.median(sends))) == (pytest.approx(1 / 0.7, abs=0.05), USUAL)
 
@@ -119,11 +140,17 @@ def test_each_place_is_that_of_its_slowest_rail():
     pairs, nodes = ratios.of_pairs, ratios.of_nodes
     assert ends(pairs.before[2, 3:]) == around(1.25, 1.25)
     assert {*pairs.rails[2, 3:].tolist(), *nodes.rails[:, 2].tolist()} == {1}
-    assert (nodes.before[0, 1], nodes.before[0, 5], ends(pairs.after)) == (SLOW, USUAL, around(1, 1))
+    assert (nodes.before[0, 1], nodes.before[0, 5], ends(pairs.after)) == (
+        SLOW,
+        USUAL,
+        around(1, 1),
+    )
 
 
 def test_times_without_an_end_are_left_out():
-    ratios = MeasuredRatios(recorded(64, (Component("node", (5,)), 20), hung=(9,), environment=QUIET))
+    ratios = MeasuredRatios(
+        recorded(64, (Component("node", (5,)), 20), hung=(9,), environment=QUIET)
+    )
     pairs = ratios.of_pairs
     assert np.isnan(pairs.before[9]).all()
     assert (ends(pairs.before[5, OTHERS]), ends(pairs.after)) == (around(1.25, 1.25), around(1, 1))

@@ -19,7 +19,10 @@ def ports(host, *numbers, kind="IB"):
 
 def differences(*texts):
     record = read_logs({"nccl.log": "".join(texts)})
-    return {one.fact: {frozenset(hosts) for hosts in one.hosts.values()} for one in record.host_differences}
+    return {
+        one.fact: {frozenset(hosts) for hosts in one.hosts.values()}
+        for one in record.host_differences
+    }
 
 
 PAIR = {frozenset({"n1", "n3"}), frozenset({"n2"})}
@@ -31,9 +34,18 @@ PAIR = {frozenset({"n1", "n3"}), frozenset({"n2"})}
         ([ports("n1", 0, 1), ports("n2", 0), ports("n3", 0, 1)], {"ports": PAIR}),
         ([ports("n1", 0, 1), ports("n2", 2, 3), ports("n3", 0, 1)], {}),
         ([ports("n1", 0), ports("n1", 1), ports("n2", 0, 1)], {}),
-        ([line(f"n{n}", f"Using network {'Socket' if n == 2 else 'IB'}") for n in (1, 2, 3)], {"network": PAIR}),
-        ([line(f"n{n}", f"NCCL version 2.2{7 if n == 2 else 8}.3") for n in (1, 2, 3)], {"version": PAIR}),
-        ([line(f"n{n}", f"NCCL_IB_TC set by environment to {n == 2}.") for n in (1, 2, 3)], {"NCCL_IB_TC": PAIR}),
+        (
+            [line(f"n{n}", f"Using network {'Socket' if n == 2 else 'IB'}") for n in (1, 2, 3)],
+            {"network": PAIR},
+        ),
+        (
+            [line(f"n{n}", f"NCCL version 2.2{7 if n == 2 else 8}.3") for n in (1, 2, 3)],
+            {"version": PAIR},
+        ),
+        (
+            [line(f"n{n}", f"NCCL_IB_TC set by environment to {n == 2}.") for n in (1, 2, 3)],
+            {"NCCL_IB_TC": PAIR},
+        ),
         ([line("n1", "NCCL_IB_TC set by environment to 1."), ports("n2", 0)], {}),
         ([line(f"n{n}", f"NCCL_HOSTID set by environment to {n}.") for n in (1, 2)], {}),
     ],
@@ -61,7 +73,9 @@ def test_a_version_without_a_host_is_of_the_host_whose_lines_have_its_prefix(tag
         for tag, host, version in zip(tags, ("n1", "n2"), ("2.21.5", "2.19.3"), strict=True)
     ]
     record = read_logs({"nccl.log": "".join(texts)})
-    found = {version: names for one in record.host_differences for version, names in one.hosts.items()}
+    found = {
+        version: names for one in record.host_differences for version, names in one.hosts.items()
+    }
     assert (found, record.versions) == (hosts, ("2.21.5", "2.19.3"))
     each_alone = read_logs({f"{number}.log": text for number, text in enumerate(texts)})
     assert [one.fact for one in each_alone.host_differences] == ["version"]
@@ -84,7 +98,14 @@ def test_different_versions_are_wrong_if_a_communicator_was_not_created(tags):
 
 
 def test_a_warning_that_some_hosts_logged_names_them():
-    common, own = line("n1", "of all", "WARN") + line("n2", "of all", "WARN"), line("n2", "of one", "WARN")
+    common, own = (
+        line("n1", "of all", "WARN") + line("n2", "of all", "WARN"),
+        line("n2", "of one", "WARN"),
+    )
     record = read_logs({"nccl.log": common + own})
-    hosts = {one.text.split()[2]: one.values["hosts"] for one in launch_findings(record, None) if one.kind == "warning"}
+    hosts = {
+        one.text.split()[2]: one.values["hosts"]
+        for one in launch_findings(record, None)
+        if one.kind == "warning"
+    }
     assert hosts == {"all": (), "one": ("n2",)}

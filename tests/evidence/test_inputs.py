@@ -26,9 +26,14 @@ def test_the_facts_about_each_log_and_the_networks_that_contradict_it():
     for path in sorted(INPUTS.glob("*.log")):
         launch = facts(path.stem)
         page += [f"== {path.stem}", *record_lines(launch["record"])]
-        page += [f"executed: {one['collective']} {one['bytes']} {one['executed']}" for one in launch["executed"]]
-        page += [f"red{option}: {facts(path.stem, *option.split())['red']}" for option in
-                 ("", " --network rdma", " --network tcp")]  # fmt: skip
+        page += [
+            f"executed: {one['collective']} {one['bytes']} {one['executed']}"
+            for one in launch["executed"]
+        ]
+        page += [
+            f"red{option}: {facts(path.stem, *option.split())['red']}"
+            for option in ("", " --network rdma", " --network tcp")
+        ]
     assert_golden("inputs", page, GOLDEN)
 
 
@@ -38,8 +43,16 @@ def test_prefixes_and_repetitions_of_exported_logs_change_nothing():
 
 
 def test_an_error_of_ucc_is_a_warning_if_its_collectives_ran(tmp_path):
-    error = next(line for line in (INPUTS / "ucc-no-teams.log").read_text().splitlines() if "No CL teams" in line)
+    error = next(
+        line
+        for line in (INPUTS / "ucc-no-teams.log").read_text().splitlines()
+        if "No CL teams" in line
+    )
     ran = "[1.2] [n1:7  :0]  ucc_coll.c:255  UCC_COLL INFO  coll_init: Barrier; CL_BASIC {TL_UCP}, team_id 32768"
     (tmp_path / "a.log").write_text(f"{error}\n{ran}")
     ended = invoke("evidence", tmp_path)
-    assert (ended.code, "WRONG" in ended.out, "without UCC: no team was created" in ended.out) == (0, False, True)
+    assert (ended.code, "WRONG" in ended.out, "without UCC: no team was created" in ended.out) == (
+        0,
+        False,
+        True,
+    )

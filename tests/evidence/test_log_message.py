@@ -11,25 +11,46 @@ from hpccoll.evidence.log_set import RULES, read_log_files, read_logs
 from hpccoll.evidence.nccl import RULES_OF_FORMS
 
 PREFIXES = (
-    "", "[1,0]<stdout>:", "2025-05-16T16:39:51.{:03}Z ", "2025-05-16 16:39:51,{:03} INFO ", "17123456{:02}.123456 ",
-    "Thu Jul 18 15:41:{:02} 2024[1,0]<stdout>:", "\x1b[36mrank0-1  | \x1b[0m", "x-10:20:{:02} ",
-)  # fmt: skip
+    "",
+    "[1,0]<stdout>:",
+    "2025-05-16T16:39:51.{:03}Z ",
+    "2025-05-16 16:39:51,{:03} INFO ",
+    "17123456{:02}.123456 ",
+    "Thu Jul 18 15:41:{:02} 2024[1,0]<stdout>:",
+    "\x1b[36mrank0-1  | \x1b[0m",
+    "x-10:20:{:02} ",
+)
 HEADS = "n1:100:100 [0] NCCL INFO ", "n1:100:120 [0] NCCL INFO ", "[2] NCCL INFO ", "NCCL INFO "
 TEXTS_OF_LINES = (
-    "Channel 00/0 : 3[1] -> 0[0] [receive] via NET/IB/0/GDRDMA", "Connected all rings", "Using network IB",
-    "a text at 12:13:14.567", "cut n2:7:8 [0] NCCL INFO Using network Socket", 'a column"', "more &gt; less",
-    "comm 0x5 rank 0 nranks 2 cudaDev 0 commId 0xab - Init START", "\x1b[0mcoloured", "NCCL version 2.30.1",
-    "[n1:0:9 - comm.c:400][x] INFO job", "said | said", " | | ", "",
-)  # fmt: skip
+    "Channel 00/0 : 3[1] -> 0[0] [receive] via NET/IB/0/GDRDMA",
+    "Connected all rings",
+    "Using network IB",
+    "a text at 12:13:14.567",
+    "cut n2:7:8 [0] NCCL INFO Using network Socket",
+    'a column"',
+    "more &gt; less",
+    "comm 0x5 rank 0 nranks 2 cudaDev 0 commId 0xab - Init START",
+    "\x1b[0mcoloured",
+    "NCCL version 2.30.1",
+    "[n1:0:9 - comm.c:400][x] INFO job",
+    "said | said",
+    " | | ",
+    "",
+)
 EXAMPLES = {
     "idle": (
-        "Trees [0] 1/2/-1->0->-1 [1] 1/-1/-1->0->2", "Channel 00/02 :    0   1   2   3", "Ring 00 : 3 -> 0 -> 1",
-        "Connected all rings, use ring PXN 0 GDR 1", "threadThresholds 8/8/64 | 16/8/64 | 512 | 512",
+        "Trees [0] 1/2/-1->0->-1 [1] 1/-1/-1->0->2",
+        "Channel 00/02 :    0   1   2   3",
+        "Ring 00 : 3 -> 0 -> 1",
+        "Connected all rings, use ring PXN 0 GDR 1",
+        "threadThresholds 8/8/64 | 16/8/64 | 512 | 512",
         "2 coll channels, 2 collnet channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer",
-        "+ PCI[24.0] - GPU/7000 (0)", "Setting affinity for GPU 0 to ffff,ffffffff",
+        "+ PCI[24.0] - GPU/7000 (0)",
+        "Setting affinity for GPU 0 to ffff,ffffffff",
     ),
     "channel": (
-        "Channel 00/0 : 3[1] -> 0[0] [receive] via NET/IB/0(2)/GDRDMA", "Channel 01 : 0[0] -> 1[1] via SHM/direct",
+        "Channel 00/0 : 3[1] -> 0[0] [receive] via NET/IB/0(2)/GDRDMA",
+        "Channel 01 : 0[0] -> 1[1] via SHM/direct",
         "Channel 00/0 : 0[1b000] -> 1[1c000] via P2P/IPC comm 0x7f00 nRanks 08",
     ),
     "call": (
@@ -39,7 +60,7 @@ EXAMPLES = {
         ),
     ),
     "collective": ("AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..3}",),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -58,9 +79,13 @@ def test_all_forms_have_examples():
     assert EXAMPLES.keys() == FORMS.keys() == {"idle", *RULES_OF_FORMS}
 
 
-@pytest.mark.parametrize(("form", "text"), [(form, text) for form, texts in EXAMPLES.items() for text in texts])
+@pytest.mark.parametrize(
+    ("form", "text"), [(form, text) for form, texts in EXAMPLES.items() for text in texts]
+)
 def test_only_the_rule_of_its_form_and_rules_for_any_text_match_a_line_of_a_form(form, text):
-    *_, message = split_messages([f"n1:7:8 [0] NCCL INFO {end}" for end in ("Using network IB", text)])
+    *_, message = split_messages(
+        [f"n1:7:8 [0] NCCL INFO {end}" for end in ("Using network IB", text)]
+    )
     assert message.form == form
     matching = [rule for rule in RULES["nccl"] if rule[0].pattern and rule[0].match(text)]
     assert matching == [rule for name, rule in RULES_OF_FORMS.items() if name == form]
@@ -73,7 +98,10 @@ def test_the_first_messages_name_the_processes_and_threads_of_all(name):
     some = [*MessageReader().first_messages(lines)]
     every = [*split_messages(lines)]
     for fact in ("process", "thread"):
-        in_order = [dict.fromkeys(getattr(message, fact) for message in messages) for messages in (some, every)]
+        in_order = [
+            dict.fromkeys(getattr(message, fact) for message in messages)
+            for messages in (some, every)
+        ]
         assert [*in_order[0]] == [*in_order[1]]
 
 

@@ -14,7 +14,9 @@ def test_the_messages_of_lines():
     """Cut and anonymous headers, all levels and times, places in the source, exports with columns, and sentences."""
     page = []
     for line in (HERE / "lines.txt").read_text().splitlines():
-        messages = [(one.process, one.host, one.placed_text) for one in split_messages([line]) if one.origin]
+        messages = [
+            (one.process, one.host, one.placed_text) for one in split_messages([line]) if one.origin
+        ]
         page += [line, *(f"  {process} of {host}: {text}" for process, host, text in messages)]
         page.append(f"  network: {read_logs({'a': line}).network}")
     assert_golden("lines", page, HERE / "golden")
@@ -22,7 +24,9 @@ def test_the_messages_of_lines():
 
 def test_an_overwritten_header_makes_no_launch_of_its_own(tmp_path):
     init = "n1:{0}:{0} [0] NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 commId 0x{0} - Init START"
-    (tmp_path / "a.log").write_text("\n".join([init.format(1), "20 [0] NCCL INFO Using network IB", init.format(2)]))
+    (tmp_path / "a.log").write_text(
+        "\n".join([init.format(1), "20 [0] NCCL INFO Using network IB", init.format(2)])
+    )
     assert len(read_log_files([tmp_path]).launches) == 2
 
 

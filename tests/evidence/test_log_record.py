@@ -20,7 +20,11 @@ SIZE = 64 << 20
 
 
 def test_the_records_of_all_logs():
-    page = [line for name in TEXTS for line in (f"== {name}", *record_lines(to_builtins(read_log(name))))]
+    page = [
+        line
+        for name in TEXTS
+        for line in (f"== {name}", *record_lines(to_builtins(read_log(name))))
+    ]
     assert_golden("records", page, GOLDEN)
 
 
@@ -40,7 +44,9 @@ def test_each_line_is_recognised_with_its_feature_and_reason_and_each_known_reas
         found |= {(one.feature, one.reason) for one in unavailable}
         page += [line, *(f"  {one.feature}: {one.reason} <- {one.line}" for one in unavailable)]
     assert_golden("refusals", page, GOLDEN)
-    table = tomllib.loads(Path(fallback_reasons.__file__).with_suffix(".toml").read_text())["unavailable"]
+    table = tomllib.loads(Path(fallback_reasons.__file__).with_suffix(".toml").read_text())[
+        "unavailable"
+    ]
     assert {(row["feature"], row["reason"]) for row in table} <= found
 
 
@@ -55,14 +61,19 @@ def record(*, without="nothing", more=""):
 
 def test_the_modelled_time_is_latency_plus_bytes_over_bandwidth():
     ring_simple = 56.4e-6 + SIZE / 24e9
-    assert record().modelled_seconds("all_reduce", SIZE, 4, dtype="float32", op="sum") == pytest.approx(ring_simple)
+    assert record().modelled_seconds(
+        "all_reduce", SIZE, 4, dtype="float32", op="sum"
+    ) == pytest.approx(ring_simple)
 
 
 def test_without_a_single_matching_line_and_cell_no_time_is_modelled():
     assert record().modelled_seconds("all_reduce", 16, 4) is None
-    assert record().modelled_seconds("all_reduce", SIZE, 4) is None  # a ring for one dtype, a tree for another
+    # a ring for one dtype, a tree for another
+    assert record().modelled_seconds("all_reduce", SIZE, 4) is None
     assert record(without="|").modelled_seconds("all_reduce", 8, 4) is None
-    second = next(line for line in TEXTS["rdma-2.27"].splitlines() if "AllReduce |" in line).replace("14.4/", "99.9/")
+    second = next(
+        line for line in TEXTS["rdma-2.27"].splitlines() if "AllReduce |" in line
+    ).replace("14.4/", "99.9/")
     assert record(more=second).modelled_seconds("all_reduce", 8, 4) is None
 
 

@@ -35,7 +35,10 @@ def test_configuration_files_of_nccl_are_in_the_record_and_one_that_is_named_rep
     copy_nccl_settings(logs)
     (logs / "a.log").write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
     record = ProbeResult.from_logs(logs).record
-    assert (record.settings["NCCL_IB_HCA"], record.files[0].endswith(".1-own.conf")) == ("mlx5", True)
+    assert (record.settings["NCCL_IB_HCA"], record.files[0].endswith(".1-own.conf")) == (
+        "mlx5",
+        True,
+    )
     assert "SECRET" not in next(logs.glob("*.conf")).read_text()
     environment["NCCL_CONF_FILE"] = str(tmp_path / "other")
     (tmp_path / "other").write_text("NCCL_ALGO=Ring\n")
@@ -47,4 +50,5 @@ def test_logs_of_an_earlier_launch_are_removed(tmp_path):
     for name in ("nccl.n1.7.log", "n1.2-etc.conf", "topology.xml", INTERRUPTED_FILE, "launch.log"):
         (tmp_path / name).write_text("n1:9:9 [0] NCCL INFO Using network IB\n")
     remove_old_logs(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["launch.log"]  # which the launcher writes anew
+    # which the launcher writes anew
+    assert [path.name for path in tmp_path.iterdir()] == ["launch.log"]

@@ -15,7 +15,9 @@ NAMES = ("commId 0x77e1", SPLIT, f"{SPLIT} commId 0x0")
 
 def log(size, begun, completed, name):
     lines = [begun_communicator(rank, size, "START", name.format(rank=rank)) for rank in begun]
-    return lines + [begun_communicator(rank, size, "COMPLETE", name.format(rank=rank)) for rank in completed]
+    return lines + [
+        begun_communicator(rank, size, "COMPLETE", name.format(rank=rank)) for rank in completed
+    ]
 
 
 @given(st.integers(1, 6), st.sampled_from(NAMES), st.data())

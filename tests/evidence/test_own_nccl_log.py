@@ -32,7 +32,9 @@ def test_the_last_warnings_are_named_once_with_the_log_which_is_kept():
     many = [f"warning {number}" for number in range(2 * MOST_WARNINGS)]
     warn(path, *many, *many[-2:])
     assert last_warnings(path) == many[-MOST_WARNINGS:]
-    assert all(text in log.report() for text in (*many[-MOST_WARNINGS:], f"{platform.node()}:{path}"))
+    assert all(
+        text in log.report() for text in (*many[-MOST_WARNINGS:], f"{platform.node()}:{path}")
+    )
     log.end()
     assert path.exists()
 
@@ -44,7 +46,9 @@ def test_warnings_of_a_log_that_no_message_names_are_printed_and_the_log_is_remo
     warn(path, "a link is down")
     log.end()
     captured = capsys.readouterr()
-    assert [line.partition("NCCL WARN ")[2] for line in captured.err.splitlines()] == ["a link is down"]
+    assert [line.partition("NCCL WARN ")[2] for line in captured.err.splitlines()] == [
+        "a link is down"
+    ]
     assert not path.parent.exists()
     assert "NCCL_DEBUG_FILE" not in os.environ
 

@@ -12,7 +12,11 @@ WORK = "WorkNCCL(SeqNum={number}, OpType={name}, NumelIn=8, NumelOut=8, Timeout(
 
 
 def timeout(
-    rank, number=41, name="ALLREDUCE", group="", tag="[rank{rank}]:[E1118 03:20:00.1 ProcessGroupNCCL.cpp:629] "
+    rank,
+    number=41,
+    name="ALLREDUCE",
+    group="",
+    tag="[rank{rank}]:[E1118 03:20:00.1 ProcessGroupNCCL.cpp:629] ",
 ):
     work = WORK.format(number=number, name=name)
     return f"{tag.format(rank=rank)}[{group}Rank {rank}] Watchdog caught collective operation timeout: {work}\n"
@@ -22,11 +26,20 @@ def timeouts(*lines):
     return read_logs({"job.log": HEALTHY + "".join(lines)}).timeouts
 
 
-@pytest.mark.parametrize("group", ["", "PG 0 ", "PG ID 0 PG GUID 0 ", "PG ID 0 PG GUID 0(default_pg) "])
-@pytest.mark.parametrize("tag", ["", "[rank{rank}]:[E1118 03:20:00.1 ProcessGroupNCCL.cpp:629] ", "[E Process:474] "])
+@pytest.mark.parametrize(
+    "group", ["", "PG 0 ", "PG ID 0 PG GUID 0 ", "PG ID 0 PG GUID 0(default_pg) "]
+)
+@pytest.mark.parametrize(
+    "tag", ["", "[rank{rank}]:[E1118 03:20:00.1 ProcessGroupNCCL.cpp:629] ", "[E Process:474] "]
+)
 def test_the_ranks_that_report_no_timeout_are_named_with_their_hosts(group, tag):
     (found,) = timeouts(*(timeout(rank, group=group, tag=tag) for rank in (0, 1, 3)))
-    assert (found.operation, found.number, found.timeout_s, found.ranks) == ("ALLREDUCE", 41, 600, (0, 1, 3))
+    assert (found.operation, found.number, found.timeout_s, found.ranks) == (
+        "ALLREDUCE",
+        41,
+        600,
+        (0, 1, 3),
+    )
     assert (found.silent, found.silent_hosts) == ((2,), ("node1",))
 
 
@@ -37,7 +50,8 @@ def test_a_timeout_of_another_group_blames_no_rank_of_the_job():
     assert (found.ranks, found.silent) == ((3,), None)
     (found,) = timeouts(timeout(9))  # of a job with more ranks than the log tells
     assert found.silent is None
-    (found,) = timeouts(timeout(0), HEALTHY.replace("nranks 4", f"nranks {10**15}"))  # no job has as many
+    # no job has as many
+    (found,) = timeouts(timeout(0), HEALTHY.replace("nranks 4", f"nranks {10**15}"))
     assert found.silent is None
 
 
@@ -56,4 +70,8 @@ def test_a_timeout_ends_with_3_also_if_every_rank_reports_it_twice(tmp_path):
     again = "what():  [PG ID 0 PG GUID 0 Rank {rank}] Process group watchdog thread terminated with exception: "
     log.write_text(HEALTHY + "".join(timeout(rank) + timeout(rank, tag=again) for rank in range(4)))
     ran = invoke("evidence", log)
-    assert (ran.code, ran.out.count("WRONG"), "ranks 0-3 timed out in ALLREDUCE 41" in ran.out) == (3, 1, True)
+    assert (ran.code, ran.out.count("WRONG"), "ranks 0-3 timed out in ALLREDUCE 41" in ran.out) == (
+        3,
+        1,
+        True,
+    )

@@ -17,12 +17,17 @@ def record_of(log, *, without=(), more=(), replaced=("", "")):
     """Return a record: of a log without the lines that have certain words, with further lines, and with a change."""
     if isinstance(log, LogRecord):
         return log
-    lines = (line for line in TEXTS[log].splitlines() if not any(words in line for words in without))
+    lines = (
+        line for line in TEXTS[log].splitlines() if not any(words in line for words in without)
+    )
     return read_logs({"a": "\n".join((*lines, *more)).replace(*replaced)})
 
 
 def ucc_line(
-    function, count, layer="TL_SHARP", buffers="src={{0x7f, {0}, float32, Host}}, dst={{0x8f, {0}, float32, Host}}"
+    function,
+    count,
+    layer="TL_SHARP",
+    buffers="src={{0x7f, {0}, float32, Host}}, dst={{0x8f, {0}, float32, Host}}",
 ):
     head = "[1.2] [n1:700  :0]  ucc_coll.c:255  UCC_COLL INFO  coll_init: "
     return f"{head}{function}: {buffers.format(count)}; CL_BASIC {{{layer}}}, team_id 32768"
@@ -31,27 +36,36 @@ def ucc_line(
 GATHER_IN_PLACE = ucc_line("Allgather inplace", 64, "TL_UCP", "dst={{0x7fc1, {0}, int32, Host}}")
 UCC_CUDA = next(line for line in TEXTS["ucc-sharp"].splitlines() if "TL_SHARP}" in line)
 ON_HOST = UCC_CUDA.replace("Cuda", "Host").replace("TL_SHARP", "TL_UCP")
-RING = "n1:1:1 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}"
+RING = (
+    "n1:1:1 [0] NCCL INFO AllReduce: 1048576 Bytes -> Algo RING proto SIMPLE channel{Lo..Hi}={0..1}"
+)
 GENERAL = "n1:1:1 [0] transport.cc:384 NCCL WARN Cannot initialize CollNet, using point-to-point network instead"
 SPECIAL = "n1:1:1 [0] sharp_plugin.c:365 NCCL WARN NET/IB : SHARP coll init error: Cannot create SHARP job(-11)"
-OLD_SWITCHES = "n1:1:1 [0] sharp_plugin.c:382 NCCL WARN SHARP int8,uint8,bfloat16 Datatypes not supported"
+OLD_SWITCHES = (
+    "n1:1:1 [0] sharp_plugin.c:382 NCCL WARN SHARP int8,uint8,bfloat16 Datatypes not supported"
+)
 TREE_LOCKED = "[n1:0:700 - comm.c:1][x] ERROR Failed to lock SAT tree(ID:0x208 ret:0x4)"
 SHARP_LINES = ("SHARP rank", "[group#")
 
 
 SHARP_LARGE, SHARP_MIB = ("sharp", "all_reduce", LARGE, 16), ("sharp", "all_reduce", MIB, 16)
 UCC, HCOLL = ("sharp", "all_reduce", MIB, 4), ("sharp", "all_reduce", MIB, 8)
-IN_PLACE, ON_BOTH = record_of("ucc-sharp", more=[GATHER_IN_PLACE]), record_of("ucc-sharp", more=[ON_HOST])
+IN_PLACE, ON_BOTH = (
+    record_of("ucc-sharp", more=[GATHER_IN_PLACE]),
+    record_of("ucc-sharp", more=[ON_HOST]),
+)
 CASES = {
     "confirmed, and the library's own choice": [
         ("rdma-2.27", "ring", "all_reduce", LARGE, 4, {"dtype": "float32"}), ("rdma-2.27", None, "all_reduce", 8, 4),
         ("rdma-2.27", None, "all_reduce", LARGE, 4, {"dtype": "bfloat16"}),
         ("rdma-2.27", None, "all_reduce", LARGE, 4, {"op": "prod"}),
-        ("rdma-2.27", None, "all_reduce", LARGE, 4, {"dtype": "float32", "op": "avg"}),  # a scaled sum
+        # a scaled sum
+        ("rdma-2.27", None, "all_reduce", LARGE, 4, {"dtype": "float32", "op": "avg"}),
         ("rdma-2.27", "ring", "all_gather", 16384, 4),  # NCCL counts the block of one rank
     ],
     "a line is evidence for its own size, dtype and op": [
-        ("rdma-2.27", "ring", "all_gather", 4096, 4), ("rdma-2.27", "ring", "all_reduce", LARGE, 4),  # two disagree
+        # two disagree
+        ("rdma-2.27", "ring", "all_gather", 4096, 4), ("rdma-2.27", "ring", "all_reduce", LARGE, 4),
         ("rdma-2.27", None, "all_reduce", LARGE, 4, {"dtype": "float64", "op": "sum"}),
     ],
     "windows and copy engines, for every request": [
@@ -104,10 +118,15 @@ def test_a_case_is_labelled_by_what_its_evidence_shows():
     page = []
     for title, cases in CASES.items():
         page.append(f"== {title}")
-        for log, requested, *case, more in (each if len(each) == 6 else (*each, {}) for each in cases):
+        for log, requested, *case, more in (
+            each if len(each) == 6 else (*each, {}) for each in cases
+        ):
             found = judge_collective(requested, *case, record_of(log), **more)
             name = log if isinstance(log, str) else "a changed log"
-            page += [f"{name}: {requested} {case} {more}", f"  {found.executed} <- {found.evidence}"]
+            page += [
+                f"{name}: {requested} {case} {more}",
+                f"  {found.executed} <- {found.evidence}",
+            ]
     assert_golden("evidence", page, GOLDEN)
 
 
@@ -124,7 +143,9 @@ VARIABLE = "n1:300:310 [0] NCCL INFO NCCL_IB_TC set by environment to 26."
 RECORDS = {
     **{name: read_log(name) for name in TEXTS},
     "rdma-2.32 without GPUDirect": record_of("rdma-2.32", replaced=("/GDRDMA", "")),
-    "rdma-2.32 with GPUDirect on all paths": record_of("rdma-2.32", replaced=("/0/Shared", "/0/GDRDMA/Shared")),
+    "rdma-2.32 with GPUDirect on all paths": record_of(
+        "rdma-2.32", replaced=("/0/Shared", "/0/GDRDMA/Shared")
+    ),
     "sharp without lines of SHARP": record_of("sharp", without=SHARP_LINES),
     "ucc-sharp without a tree": record_of("ucc-sharp", without=["tree_type:SAT"]),
     "ucc-sharp without a tree, small": record_of(
@@ -144,6 +165,10 @@ def test_the_variants_that_each_log_shows_the_controls_that_it_contradicts_and_m
         variants = named_variants().items()
         shown = " ".join(name for name, variant in variants if is_shown(variant, record))
         page += [f"== {title}", f"shows: {shown}"]
-        page += [f"{name}: {found}" for name, variant in variants if (found := control_violation(variant, record))]
+        page += [
+            f"{name}: {found}"
+            for name, variant in variants
+            if (found := control_violation(variant, record))
+        ]
         page += filter(None, (network_mismatch(record, expected) for expected in NETWORKS))
     assert_golden("variants", page, GOLDEN)

@@ -22,11 +22,22 @@ class SourceTree:
 
     def python(self, *arguments, **variables):
         """Run Python in the tree; what it compiles is not optimised, which takes longer than the test."""
-        settings = {"PYTHONPATH": str(self.root), "CC": "", "CFLAGS": "-O0", "LDFLAGS": "", **variables}
+        settings = {
+            "PYTHONPATH": str(self.root),
+            "CC": "",
+            "CFLAGS": "-O0",
+            "LDFLAGS": "",
+            **variables,
+        }
         return subprocess.run(
-            [sys.executable, *arguments], cwd=self.root, env={**os.environ, **settings},
-            capture_output=True, text=True, check=False, timeout=300,
-        )  # fmt: skip
+            [sys.executable, *arguments],
+            cwd=self.root,
+            env={**os.environ, **settings},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
 
     def build(self, *options, **variables):
         return self.python("-m", "hpccoll.executor.build", *options, **variables)
@@ -41,7 +52,13 @@ def tree(tmp_path):
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, root)
     (root / "hpccoll" / "common").mkdir()
-    for name in ("__init__.py", "common/__init__.py", "common/errors.py", "common/terminal.py", "common/version.py"):
+    for name in (
+        "__init__.py",
+        "common/__init__.py",
+        "common/errors.py",
+        "common/terminal.py",
+        "common/version.py",
+    ):
         shutil.copy(ROOT / "hpccoll" / name, root / "hpccoll" / name)
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(ROOT / "hpccoll" / "executor", root / "hpccoll" / "executor", ignore=ignored)

@@ -38,15 +38,24 @@ def fold_stale_scratch(works):
 
 
 def fold_another_operation(works):
-    works["kernel"][np.flatnonzero(works["kind"] == WORK_FOLD)[0]] += 14  # two rows of kernels on: minimum
+    # two rows of kernels on: minimum
+    works["kernel"][np.flatnonzero(works["kind"] == WORK_FOLD)[0]] += 14
 
 
-FAULTS = (leave_out_a_fold, shorten_a_fold, shorten_a_copy, fold_stale_scratch, fold_another_operation)
+FAULTS = (
+    leave_out_a_fold,
+    shorten_a_fold,
+    shorten_a_copy,
+    fold_stale_scratch,
+    fold_another_operation,
+)
 
 
 def check(case: Case) -> None:
     """Run the case without and with each fault; the compiled check sees what the one in Python sees."""
-    prepared = PreparedCase(COMM, RANKS.layout(0), case, settings=RunSettings(executor_options=OPTIONS))
+    prepared = PreparedCase(
+        COMM, RANKS.layout(0), case, settings=RunSettings(executor_options=OPTIONS)
+    )
     loop = prepared.loop(RANKS, lambda: BARRIER, RankProgress())
     in_python = PythonLoop(prepared, RANKS, RankProgress())
     works = prepared.plan.executor._arrays["works"]
@@ -71,5 +80,13 @@ def check(case: Case) -> None:
 PLACES = [(transport, in_place) for transport in ("mpi", "shm") for in_place in (False, True)]
 for transport, in_place in PLACES:
     for name in ("ring", "recursive_doubling"):
-        check(Case(collective="all_reduce", algorithm=name, transport=transport, bytes=4096, in_place=in_place))
+        check(
+            Case(
+                collective="all_reduce",
+                algorithm=name,
+                transport=transport,
+                bytes=4096,
+                in_place=in_place,
+            )
+        )
 BARRIER.close()

@@ -22,7 +22,9 @@ def package(tree, tmp_path, require):
     require(find_spec("hatchling"), "hatchling is not installed")
 
     def package(target, **variables):
-        ended = tree.python("-m", "hatchling", "build", "-t", target, "-d", tmp_path / "dist", **variables)
+        ended = tree.python(
+            "-m", "hatchling", "build", "-t", target, "-d", tmp_path / "dist", **variables
+        )
         assert ended.returncode == 0, ended.stderr
         (archive,) = (tmp_path / "dist").iterdir()
         return archive, ended.stdout + ended.stderr
@@ -50,12 +52,17 @@ def test_a_wheel_carries_the_library_and_its_sources_for_this_platform(built, pa
         ({}, "#error this is broken\n", "this is broken"),
     ],
 )
-def test_without_a_library_a_wheel_is_for_any_platform_and_says_why(built, package, variables, source, reason):
+def test_without_a_library_a_wheel_is_for_any_platform_and_says_why(
+    built, package, variables, source, reason
+):
     built.source.write_text(source or built.source.read_text())
     wheel, said = package("wheel", **variables)
     assert wheel.name == f"hpccoll-{__version__}-py3-none-any.whl"
     names = zipfile.ZipFile(wheel).namelist()
-    assert ("hpccoll/executor/library.c" in names, "hpccoll/executor/libhpccoll.so" in names) == (True, False)
+    assert ("hpccoll/executor/library.c" in names, "hpccoll/executor/libhpccoll.so" in names) == (
+        True,
+        False,
+    )
     assert reason in said
     assert "python -m hpccoll.executor.build" in said
 
@@ -64,14 +71,18 @@ def test_an_sdist_carries_the_sources_alone(built, package):
     sdist, _ = package("sdist")
     with tarfile.open(sdist) as archive:
         names = {name.rpartition("/")[2] for name in archive.getnames() if "/executor/" in name}
-    assert names == {path.name for path in built.native.iterdir() if path.is_file()} - {"libhpccoll.so"}
+    assert names == {path.name for path in built.native.iterdir() if path.is_file()} - {
+        "libhpccoll.so"
+    }
 
 
 def test_an_editable_install_has_its_library_in_place(built, require):
     require(find_spec("hatchling"), "hatchling is not installed")
     built.library.unlink()
     hook = "from hpccoll.executor.build import get_build_hook as get; hook = get()('.', {}, None, None, '.', 'wheel')"
-    ended = built.python("-c", f"{hook}; hook.initialize('editable', {{}}); hook.finalize('editable', {{}}, '')")
+    ended = built.python(
+        "-c", f"{hook}; hook.initialize('editable', {{}}); hook.finalize('editable', {{}}, '')"
+    )
     assert ended.returncode == 0, ended.stderr
     assert built.python("-c", LOAD).returncode == 0
 
@@ -88,14 +99,23 @@ def test_a_library_in_use_is_replaced_and_not_written_to_and_stays_if_the_compil
     ended = built.build()
     assert (ended.returncode, "this is broken" in ended.stderr) == (1, True)
     (built.native / "broken.c").unlink()
-    assert {path.name: path.read_bytes() for path in built.native.iterdir() if path.is_file()} == files
+    assert {
+        path.name: path.read_bytes() for path in built.native.iterdir() if path.is_file()
+    } == files
 
 
 def test_the_compiler_and_its_flags_are_those_of_the_environment_after_ours(tree):
     changing = "-Ofast -ffast-math -march=native"  # results, or the processors that run them
-    ended = tree.build(CC="false --wrapped", CFLAGS=f"-O0 {changing} '-DA=a b'", LDFLAGS="-Lhere -Ofast -lmore")
+    ended = tree.build(
+        CC="false --wrapped", CFLAGS=f"-O0 {changing} '-DA=a b'", LDFLAGS="-Lhere -Ofast -lmore"
+    )
     words = ended.stderr
-    order = ["false --wrapped -std=c11 -O3", " -O0 '-DA=a b' ", str(tree.source), " -Lhere -lmore -lm failed"]
+    order = [
+        "false --wrapped -std=c11 -O3",
+        " -O0 '-DA=a b' ",
+        str(tree.source),
+        " -Lhere -lmore -lm failed",
+    ]
     assert sorted(order, key=words.find) == order
     assert all(word in words for word in order)
     assert not any(flag in words for flag in ("-Ofast", "-ffast-math", "-march"))

@@ -51,7 +51,15 @@ def do(*works):
 
 
 def fold(operation, dtype, target, a, b):
-    do((WORK_FOLD, kernel(operation, dtype), len(a), *(array.ctypes.data for array in (target, a, b)), 0))
+    do(
+        (
+            WORK_FOLD,
+            kernel(operation, dtype),
+            len(a),
+            *(array.ctypes.data for array in (target, a, b)),
+            0,
+        )
+    )
 
 
 def bits(array):
@@ -70,10 +78,16 @@ def random_bits(random, count, dtype):
 
 @pytest.mark.parametrize(("operation", "dtype"), [*product(OPERATIONS, DTYPES)])
 @settings(max_examples=25)
-@given(st.randoms(use_true_random=False), st.sampled_from(COUNTS), st.integers(0, 3), st.sampled_from(PLACES))
+@given(
+    st.randoms(use_true_random=False),
+    st.sampled_from(COUNTS),
+    st.integers(0, 3),
+    st.sampled_from(PLACES),
+)
 def test_a_fold_has_the_bits_of_numpy(operation, dtype, random, count, offset, place):
     kind = dtype_of(dtype)
-    a, b = (random_bits(random, count + offset, kind)[offset:] for _ in range(2))  # not aligned to a register
+    # not aligned to a register
+    a, b = (random_bits(random, count + offset, kind)[offset:] for _ in range(2))
     with np.errstate(all="ignore"):
         expected = getattr(np, operation)(a, b)
     target = {"apart": np.zeros(count, kind), "target is a": a, "target is b": b}[place]

@@ -40,7 +40,8 @@ shared_windows.SharedMemory = Nodes
 
 
 LITTLE = (
-    "from pathlib import Path; from hpccoll.transports.mpi import shared_windows as s; s.SHM_DIRECTORY = Path('/no')"
+    "from pathlib import Path; from hpccoll.transports.mpi import "
+    "shared_windows as s; s.SHM_DIRECTORY = Path('/no')"
 )
 
 

@@ -20,17 +20,26 @@ def load(tree):
 
 
 def test_a_library_that_is_not_built_or_refused_by_the_loader_is_unavailable(tree):
-    assert load(tree) == f"ExecutorUnavailableError executor: {tree.library} is not built; do: {REMEDY}"
+    assert (
+        load(tree)
+        == f"ExecutorUnavailableError executor: {tree.library} is not built; do: {REMEDY}"
+    )
     tree.library.write_text("of another machine")
     message = load(tree)
-    assert message.startswith(f"ExecutorUnavailableError executor: {tree.library} cannot be loaded: ")
+    assert message.startswith(
+        f"ExecutorUnavailableError executor: {tree.library} cannot be loaded: "
+    )
     assert message.endswith(REMEDY)
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new"), [("library.c", "\n", "\n\n"), ("build.py", '"-O3"', '"-O2"')], ids=["source", "flags"]
+    ("name", "old", "new"),
+    [("library.c", "\n", "\n\n"), ("build.py", '"-O3"', '"-O2"')],
+    ids=["source", "flags"],
 )
-def test_a_library_of_other_sources_or_flags_is_refused_by_name_until_it_is_rebuilt(built, name, old, new):
+def test_a_library_of_other_sources_or_flags_is_refused_by_name_until_it_is_rebuilt(
+    built, name, old, new
+):
     _, before = load(built).split()
     file = built.native / name
     file.write_text(file.read_text().replace(old, new, 1))

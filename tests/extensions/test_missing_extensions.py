@@ -17,12 +17,17 @@ def _no_extensions(monkeypatch):
     [
         ("show ring -p 4 -b 1K --format goal", ("--format", "no extension")),
         ("show ring.json", ("FILE", "ring.json", "no extension")),
-        ("predict -a file:ring.json --cluster 1x25g-tcp --nodes 2 -b 1K -e 1K", ("algorithm", "no extension")),
+        (
+            "predict -a file:ring.json --cluster 1x25g-tcp --nodes 2 -b 1K -e 1K",
+            ("algorithm", "no extension"),
+        ),
         ("tune --lint ring.json", ("hpccoll tune", "no extension")),
         ("tune --lint ring.json --format openmpi", ("hpccoll tune", "no extension")),
     ],
 )
-def test_what_needs_an_extension_that_is_missing_says_so_in_one_line(command, words, tmp_path, monkeypatch):
+def test_what_needs_an_extension_that_is_missing_says_so_in_one_line(
+    command, words, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ring.json").write_text("{}")
     assert invoke(*command.split()).is_bad_input(*words)

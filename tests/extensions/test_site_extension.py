@@ -75,21 +75,30 @@ MODULES = "__init__", "fan", "timings", "greet"
 
 def test_the_lists_and_the_schedules_have_the_algorithm(run):
     listed = json.loads(run("list", "fan", "--json").out)
-    assert [(row["collective"], row["name"]) for row in listed["algorithms"]] == [("all_reduce", "fan")]
+    assert [(row["collective"], row["name"]) for row in listed["algorithms"]] == [
+        ("all_reduce", "fan")
+    ]
     assert "proven: the postcondition of all_reduce" in run("show", "fan", "-p", 4).out
 
 
 def test_the_command_runs_and_stands_in_the_help(run):
     assert run("greet", "our", "users").out == "our users\n"
-    assert re.search(r"^  greet +Print the words of the command line\.$", run("--help").out, re.MULTILINE)
+    assert re.search(
+        r"^  greet +Print the words of the command line\.$", run("--help").out, re.MULTILINE
+    )
 
 
 @pytest.mark.mpi
-def test_results_of_another_program_are_imported_and_a_report_says_what_they_mean(run, site, tmp_path, mpiexec):
+def test_results_of_another_program_are_imported_and_a_report_says_what_they_mean(
+    run, site, tmp_path, mpiexec
+):
     (tmp_path / "a.txt").write_text("# timings\n4096 1e-5\n8192 2e-5\n")
     run("import", tmp_path / "a.txt", "--ranks", 2, "--nodes", 1, "--out", tmp_path / "a.h5")
     rows = read_results([tmp_path / "a.h5"]).rows
-    assert [(row.bytes, row.median_s, row.source) for row in rows] == [(4096, 1e-5, "timings"), (8192, 2e-5, "timings")]
+    assert [(row.bytes, row.median_s, row.source) for row in rows] == [
+        (4096, 1e-5, "timings"),
+        (8192, 2e-5, "timings"),
+    ]
     command = "run", "-a", "native", *SIZE.split(), *SHORT, tmp_path / "ours.h5"
     assert mpiexec(2, "-m", "hpccoll", *command, PYTHONPATH=str(site)).returncode == 0
     report = run("report", tmp_path / "a.h5", tmp_path / "ours.h5", "--out", tmp_path / "report")
@@ -98,20 +107,37 @@ def test_results_of_another_program_are_imported_and_a_report_says_what_they_mea
 
 
 def planned_job(run, tmp_path, algorithms):
-    (tmp_path / "a.yaml").write_text(f"algorithms: {algorithms}\nbytes: [4K]\nranks: 2\nrounds: 1\n")
+    (tmp_path / "a.yaml").write_text(
+        f"algorithms: {algorithms}\nbytes: [4K]\nranks: 2\nrounds: 1\n"
+    )
     run("plan", tmp_path / "a.yaml", "--out", tmp_path / "a")
     (path,) = (tmp_path / "a" / "jobs").iterdir()
     return path
 
 
 @pytest.mark.mpi
-def test_a_job_file_names_the_table_and_its_ranks_look_for_no_entry_points(run, site, tmp_path, mpiexec):
+def test_a_job_file_names_the_table_and_its_ranks_look_for_no_entry_points(
+    run, site, tmp_path, mpiexec
+):
     job = planned_job(run, tmp_path, "[fan, ring]")
     assert Job.from_json(job.read_text()).extensions == (TABLE,)
-    ran = mpiexec(2, "-c", WITHOUT_ENTRY_POINTS, "run", "--job", job, "--out", tmp_path / "a.h5", PYTHONPATH=str(site))
+    ran = mpiexec(
+        2,
+        "-c",
+        WITHOUT_ENTRY_POINTS,
+        "run",
+        "--job",
+        job,
+        "--out",
+        tmp_path / "a.h5",
+        PYTHONPATH=str(site),
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     rows = read_results([tmp_path / "a.h5"]).rows
-    assert {(row.algorithm, row.status, row.wrong) for row in rows} == {("fan", "ok", 0), ("ring", "ok", 0)}
+    assert {(row.algorithm, row.status, row.wrong) for row in rows} == {
+        ("fan", "ok", 0),
+        ("ring", "ok", 0),
+    }
 
 
 def test_a_job_file_names_no_table_if_its_cases_need_none(run, tmp_path):
@@ -122,10 +148,21 @@ def test_a_job_file_names_no_table_if_its_cases_need_none(run, tmp_path):
 @pytest.mark.mpi
 def test_ranks_that_a_user_starts_know_the_algorithm(site, tmp_path, mpiexec):
     ran = mpiexec(
-        2, "-m", "hpccoll", "run", "-a", "fan", *SIZE.split(), *SHORT, tmp_path / "a.h5", PYTHONPATH=str(site)
+        2,
+        "-m",
+        "hpccoll",
+        "run",
+        "-a",
+        "fan",
+        *SIZE.split(),
+        *SHORT,
+        tmp_path / "a.h5",
+        PYTHONPATH=str(site),
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert {(row.algorithm, row.wrong) for row in read_results([tmp_path / "a.h5"]).rows} == {("fan", 0)}
+    assert {(row.algorithm, row.wrong) for row in read_results([tmp_path / "a.h5"]).rows} == {
+        ("fan", 0)
+    }
 
 
 @pytest.mark.mpi
@@ -137,16 +174,32 @@ def test_ranks_that_a_user_starts_know_the_algorithm(site, tmp_path, mpiexec):
         "train --model resnet50 --scale 512",
     ],
 )
-def test_ranks_that_a_user_starts_look_for_no_entry_points_if_hpccoll_knows_all_names(command, tmp_path, mpiexec):
+def test_ranks_that_a_user_starts_look_for_no_entry_points_if_hpccoll_knows_all_names(
+    command, tmp_path, mpiexec
+):
     ran = mpiexec(2, "-c", WITHOUT_ENTRY_POINTS, *command.split(), *SHORT, tmp_path / "a.h5")
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 @pytest.mark.mpi
-def test_ranks_that_a_user_starts_with_a_plan_of_mscclpp_look_for_no_entry_points(tmp_path, mpiexec):
+def test_ranks_that_a_user_starts_with_a_plan_of_mscclpp_look_for_no_entry_points(
+    tmp_path, mpiexec
+):
     plan = tmp_path / "ring.json"
-    assert spawn("show", "ring", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", plan).code == 0
-    ran = mpiexec(2, "-c", WITHOUT_ENTRY_POINTS, "run", "-a", f"file:{plan}", *SIZE.split(), *SHORT, tmp_path / "a.h5")
+    assert (
+        spawn("show", "ring", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", plan).code == 0
+    )
+    ran = mpiexec(
+        2,
+        "-c",
+        WITHOUT_ENTRY_POINTS,
+        "run",
+        "-a",
+        f"file:{plan}",
+        *SIZE.split(),
+        *SHORT,
+        tmp_path / "a.h5",
+    )
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
@@ -157,7 +210,9 @@ def test_a_package_that_cannot_be_imported_is_named_in_one_line(site, tmp_path):
     metadata = tmp_path / "broken-1.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
-    (metadata / "entry_points.txt").write_text("[hpccoll.extensions]\nsite = broken_site:EXTENSION\n")
+    (metadata / "entry_points.txt").write_text(
+        "[hpccoll.extensions]\nsite = broken_site:EXTENSION\n"
+    )
     (tmp_path / "broken_site.py").write_text(BROKEN)
     result = spawn("list", PYTHONPATH=f"{tmp_path}:{site}")
     assert result.is_bad_input("extension broken_site:EXTENSION", "RuntimeError: broken")

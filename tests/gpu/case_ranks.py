@@ -1,6 +1,7 @@
 """Cases of device cuda on ranks, right, and wrong where a bit is: mpiexec -n N case_ranks.py [few] [host DIRECTORY].
 
-``few`` are one case of each algorithm, of an odd number of bytes, over nccl; and native and one more over staged.
+``few`` are one case of each algorithm, of an odd number of bytes, over nccl; and native and one
+more over staged.
 """
 
 import sys
@@ -29,22 +30,34 @@ FEW = sys.argv[1:2] == ["few"]
 def cases(transports, sizes):
     turn = 0
     for name, family in COLLECTIVES.items():
-        for algorithm, transport, size in product((*family.algorithms, "native"), transports, sizes):
+        for algorithm, transport, size in product(
+            (*family.algorithms, "native"), transports, sizes
+        ):
             for in_place in distinct_placements(name, algorithm, (False, True)):
                 turn += 1
                 dtypes = (*DTYPES, BFLOAT16) if transport == "nccl" else DTYPES
                 op = [*REDUCTIONS][turn % len(REDUCTIONS)] if family.has_op else None
                 yield Case(
-                    collective=name, algorithm=algorithm, transport=transport, device="cuda", bytes=size,
-                    dtype=dtypes[turn % len(dtypes)], op=op, in_place=in_place, root=0 if family.rooted else None,
+                    collective=name,
+                    algorithm=algorithm,
+                    transport=transport,
+                    device="cuda",
+                    bytes=size,
+                    dtype=dtypes[turn % len(dtypes)],
+                    op=op,
+                    in_place=in_place,
+                    root=0 if family.rooted else None,
                     params=parameters(name, algorithm, turn) if transport == "nccl" else {},
-                )  # fmt: skip
+                )
 
 
 def parameters(name, algorithm, turn):
     """Return those over NCCL, in turns: directly and as a graph, with folds on one stream and on two."""
-    return {key: value for key, value in {"graph": turn % 2, "channels": 1 + turn // 2 % 2}.items()
-            if key in known_parameters(name, algorithm)}  # fmt: skip
+    return {
+        key: value
+        for key, value in {"graph": turn % 2, "channels": 1 + turn // 2 % 2}.items()
+        if key in known_parameters(name, algorithm)
+    }
 
 
 def few(every):
@@ -59,7 +72,9 @@ def few(every):
 def main():
     world = MPI.COMM_WORLD
     device, layout = gpu_of_rank(world, HOST), Layout.of(world.size)
-    takes = world.bcast(cuda_aware.cuda_aware_verdict(0).aware if world.rank == 0 and not (HOST or FEW) else None)
+    takes = world.bcast(
+        cuda_aware.cuda_aware_verdict(0).aware if world.rank == 0 and not (HOST or FEW) else None
+    )
     transports = ["nccl"] if HOST else ["staged", "nccl", *(["mpi"] if takes else [])]
     unable = {("all_to_all", "native", "nccl", True)}  # NCCL's users write it with a buffer each
     ran = []

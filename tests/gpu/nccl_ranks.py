@@ -2,9 +2,10 @@
 
     mpiexec -n 2 python tests/gpu/nccl_ranks.py [drill] [host DIRECTORY]
 
-Every rank does the operation in lockstep by itself, and holds the bits it was given against that. test_on_gpu.py runs
-it, under a timeout: ranks that share a GPU wait for each other's turns. On the host, NCCL is the test library that is
-compiled in DIRECTORY, under the same bindings (nccl_on_host.py): test_nccl_on_host.py runs that.
+Every rank does the operation in lockstep by itself, and holds the bits it was given against that.
+test_on_gpu.py runs it, under a timeout: ranks that share a GPU wait for each other's turns. On the
+host, NCCL is the test library that is compiled in DIRECTORY, under the same bindings
+(nccl_on_host.py): test_nccl_on_host.py runs that.
 """
 
 import sys
@@ -18,7 +19,16 @@ import numpy as np
 from mpi4py import MPI
 from rank_checks import run_checks
 from rank_gpu import gpu_of_rank, host_directory
-from schedule_examples import AGGREGATORS, ALGORITHMS, buffers, calls_of, case_of, cases, defined_part, result
+from schedule_examples import (
+    AGGREGATORS,
+    ALGORITHMS,
+    buffers,
+    calls_of,
+    case_of,
+    cases,
+    defined_part,
+    result,
+)
 
 from hpccoll.cases.communicator_settings import BUFFERS, COMMUNICATOR_SETTINGS, nccl_config
 from hpccoll.common.errors import BadInputError, ExcludedError, StalledError
@@ -52,7 +62,9 @@ def bits(values):
     return values if values.dtype.kind in "fiu" else values.view(np.uint16)
 
 
-def agrees(asked: Operation, way=NcclTransport, *, graph: bool = False, right=None, comm=COMM) -> None:
+def agrees(
+    asked: Operation, way=NcclTransport, *, graph: bool = False, right=None, comm=COMM
+) -> None:
     """Do the operation twice on one plan, and compare with lockstep, or with ``right``."""
     transport = way(comm, GPU, graph=graph)
     inputs, outputs = buffers(asked)
@@ -80,18 +92,25 @@ def lockstep_result(asked: Operation):
     return defined_part(asked, outputs[ME], ME) if asked.call.p > ME else outputs[ME][:0]
 
 
-# ---- checks ---------------------------------------------------------------------------------------------------------
+# ---- checks
+# ---------------------------------------------------------------------------------------------------------
 
 
 def every_call_of_every_algorithm_agrees_with_lockstep() -> None:
     for collective, algorithm in ALGORITHMS.values():
         layout = Layout.of(RANKS)
         if algorithm.aggregates:
-            layout = Layout.of(max(1, RANKS - 1), aggregators=min(AGGREGATORS, RANKS - max(1, RANKS - 1)))
+            layout = Layout.of(
+                max(1, RANKS - 1), aggregators=min(AGGREGATORS, RANKS - max(1, RANKS - 1))
+            )
         for turn, case in enumerate(cases(collective, algorithm, layout)):
             for in_place in case.placements:
                 channels, window = [(1, 1), (3, 2)][turn % 2]
-                agrees(case.operation(1001, "float32", in_place=in_place, channels=channels, window=window))
+                agrees(
+                    case.operation(
+                        1001, "float32", in_place=in_place, channels=channels, window=window
+                    )
+                )
 
 
 def one_stream(comm, gpu, **options) -> NcclTransport:
@@ -109,7 +128,9 @@ def folds_on_a_stream_of_their_own_give_the_bits_of_one_stream_and_of_lockstep()
         if case is None or algorithm.floor:
             continue
         for dtype in ELEMENTS:
-            asked = case.operation(403, dtype_of(dtype), next(ops), in_place=False, channels=5, window=2)
+            asked = case.operation(
+                403, dtype_of(dtype), next(ops), in_place=False, channels=5, window=2
+            )
             right = lockstep_result(asked)
             for way, graph in product((NcclTransport, one_stream), (False, True)):
                 agrees(asked, way, graph=graph, right=right)
@@ -118,15 +139,26 @@ def folds_on_a_stream_of_their_own_give_the_bits_of_one_stream_and_of_lockstep()
 def graphs_replay_what_runs_directly_and_large_messages_arrive_whole() -> None:
     for name in ("all_reduce-ring", "all_gather-bruck", "broadcast-chain", "reduce_scatter-ring"):
         if case := case_of(name, RANKS):
-            agrees(case.operation(5000, "float32", in_place=False, channels=2, window=2), graph=True)
-    agrees(case_of("all_reduce-ring", RANKS).operation(1 << (20 if HOST else 22), "float32"))  # large messages
+            agrees(
+                case.operation(5000, "float32", in_place=False, channels=2, window=2), graph=True
+            )
+    # large messages
+    agrees(case_of("all_reduce-ring", RANKS).operation(1 << (20 if HOST else 22), "float32"))
     requested = operation(COLLECTIVES["all_reduce"].call(RANKS), "float32", "sum")
     agrees(requested, NcclVendorTransport, graph=True, right=expected_result(requested))
 
 
 def operation(call, dtype: str, op: str, *, in_place: bool = True, layout=None) -> Operation:
     count = 1 if call.collective.token else 37
-    return Operation(call, layout or Layout.of(RANKS), (), count, dtype_of(dtype), REDUCTIONS[op], in_place=in_place)
+    return Operation(
+        call,
+        layout or Layout.of(RANKS),
+        (),
+        count,
+        dtype_of(dtype),
+        REDUCTIONS[op],
+        in_place=in_place,
+    )
 
 
 def expected_result(asked: Operation):
@@ -154,7 +186,9 @@ def grouped(*arguments, **options) -> NcclVendorTransport:
 
 def nccls_own_calls_take_every_dtype_and_op() -> None:
     workers = max(1, RANKS - 1)  # the last one is an aggregator, which is outside NCCL's call
-    for dtype, op, name in product(ELEMENTS, REDUCTIONS, ("all_reduce", "reduce", "reduce_scatter")):
+    for dtype, op, name in product(
+        ELEMENTS, REDUCTIONS, ("all_reduce", "reduce", "reduce_scatter")
+    ):
         for layout in (Layout.of(RANKS), Layout.of(workers, aggregators=RANKS - workers)):
             requested = operation(COLLECTIVES[name].call(layout.workers), dtype, op, layout=layout)
             agrees(requested, NcclVendorTransport, right=expected_result(requested))
@@ -163,17 +197,25 @@ def nccls_own_calls_take_every_dtype_and_op() -> None:
 def communicators_with_settings_and_buffers_that_nccl_knows_meet_the_postcondition() -> None:
     """Where there is nccl4py. Windows are left out where NCCL makes none, as between ranks that share a GPU it may."""
     since = COMMUNICATOR_SETTINGS[BUFFERS].since
-    if reason := next(filter(None, COMM.allgather(communicator_config.missing_for_nccl4py(since))), None):
+    if reason := next(
+        filter(None, COMM.allgather(communicator_config.missing_for_nccl4py(since))), None
+    ):
         say(f"left out: {reason}")
         return
-    library = ConfiguredNccl(nccl_config({"max_ctas": 2, "traffic_class": 0, "cta_policy": "efficiency"}))
+    library = ConfiguredNccl(
+        nccl_config({"max_ctas": 2, "traffic_class": 0, "cta_policy": "efficiency"})
+    )
     cupys, own = COMM.Dup(), COMM.Dup()
     ring = case_of("all_reduce-ring", RANKS).operation(1000, dtype_of("bfloat16"), in_place=False)
-    for (comm, made_by), how in product(((cupys, None), (own, library)), (None, "allocated", *KNOWN)):
+    for (comm, made_by), how in product(
+        ((cupys, None), (own, library)), (None, "allocated", *KNOWN)
+    ):
         agrees_with_buffers(ring, NcclTransport, comm, made_by, how)
         for name in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all"):
             requested = operation(COLLECTIVES[name].call(RANKS), "float32", "sum", in_place=False)
-            agrees_with_buffers(requested, NcclVendorTransport, comm, made_by, how, right=expected_result(requested))
+            agrees_with_buffers(
+                requested, NcclVendorTransport, comm, made_by, how, right=expected_result(requested)
+            )
 
 
 def agrees_with_buffers(requested: Operation, kind, comm, library, how: str | None, **more) -> None:
@@ -195,7 +237,8 @@ CHECKS: list[Callable[[], None]] = [
 ]
 
 
-# ---- the drill ------------------------------------------------------------------------------------------------------
+# ---- the drill
+# ------------------------------------------------------------------------------------------------------
 
 
 def drill() -> None:
@@ -209,7 +252,8 @@ def drill() -> None:
     def all_reduce(communicator):
         communicator.allReduce(address, address, array.size, 7, 0, GPU.stream.ptr)
 
-    all_reduce(one.communicator)  # the first one connects the ranks, for which each waits on the host
+    # the first one connects the ranks, for which each waits on the host
+    all_reduce(one.communicator)
     GPU.await_work()
     COMM.Barrier()
     if last == ME:

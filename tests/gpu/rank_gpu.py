@@ -1,7 +1,7 @@
 """The GPU of a rank of the programs of these tests: rank k has GPU k modulo their number, or the host stands for it.
 
-A program has the words ``host DIRECTORY`` at the end of its arguments if the NCCL test library that is compiled in
-DIRECTORY stands for GPUs and NCCL (nccl_on_host.py).
+A program has the words ``host DIRECTORY`` at the end of its arguments if the NCCL test library that
+is compiled in DIRECTORY stands for GPUs and NCCL (nccl_on_host.py).
 """
 
 import os

@@ -40,21 +40,32 @@ def gpu():
 
 
 @settings(max_examples=100)
-@given(st.one_of(*(benches(dtypes=(*DTYPES, BFLOAT16), most=most) for most in (150, 3 * PERIOD))), st.data())
+@given(
+    st.one_of(*(benches(dtypes=(*DTYPES, BFLOAT16), most=most) for most in (150, 3 * PERIOD))),
+    st.data(),
+)
 def test_the_check_on_a_gpu_fills_and_counts_as_the_check_on_the_host_does(gpu, bench, data):
     one = bench.payload
     src, dst = gpu.upload(bits(bench.src)), gpu.upload(bits(bench.dst))
     result = bench.operation.result(dst, one.me)
     check = GpuCheck(
-        one, src, dst[bench.filled_units], result, gpu, in_place=bench.in_place, generation=bench.check.generation
-    )  # fmt: skip
+        one,
+        src,
+        dst[bench.filled_units],
+        result,
+        gpu,
+        in_place=bench.in_place,
+        generation=bench.check.generation,
+    )
     for _ in range(GENERATIONS + 1):
         bench.check.reset()
         check.reset()
         assert (gpu.download(dst)[bench.filled_units] == bits(bench.dst)[bench.filled_units]).all()
         assert bench.in_place or (gpu.download(src) == bits(bench.src)).all()
         right = bits(bench.expected())
-        faults = [*data.draw(st.sets(st.integers(0, len(right) - 1), max_size=5))] if len(right) else []
+        faults = (
+            [*data.draw(st.sets(st.integers(0, len(right) - 1), max_size=5))] if len(right) else []
+        )
         faulty = right.copy()
         faulty[faults] ^= 1
         for values, wrong in ((right, 0), (faulty, len(faults))):
@@ -94,21 +105,28 @@ def test_schedules_and_calls_over_nccl_keep_their_contract(mpiexec, ranks):
 
 def attempts_with_a_stall(mpiexec, place, ranks, pause_s, **about):
     """Return how each attempt of a job of three cases went, of which rank 1 stalls in the second one."""
-    cases = [raw_examples.case(size, transport="nccl", device="cuda", **about) for size in (1024, 1 << 20, 4 << 20)]
+    cases = [
+        raw_examples.case(size, transport="nccl", device="cuda", **about)
+        for size in (1024, 1 << 20, 4 << 20)
+    ]
     effort = Effort(warmup=2, min_iterations=10, max_iterations=10, timeout=60)
     (place / "job.json").write_text(raw_examples.job(*cases, ranks=ranks, effort=effort).to_json())
     requested = ["--device", "cuda", "--job", place / "job.json", "--out", place / "F.h5"]
     ran = mpiexec(ranks, STALLING, "gpu", 1, "run", 17, pause_s, *requested, timeout=WATCHDOG)
     assert ran.returncode == 3, ran.stdout + ran.stderr
     attempts = hdf5.read_raw_file(place / "F.h5").attempts
-    return [(attempt.ranks, [outcome.status for outcome in outcomes]) for attempt, outcomes in attempts]
+    return [
+        (attempt.ranks, [outcome.status for outcome in outcomes]) for attempt, outcomes in attempts
+    ]
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("graph", [0, 1])
 @pytest.mark.parametrize("algorithm", ["ring", "native"])
 def test_a_job_goes_on_without_a_rank_that_stalls(mpiexec, tmp_path, algorithm, graph):
-    attempts = attempts_with_a_stall(mpiexec, tmp_path, 3, 50, algorithm=algorithm, params={"graph": graph})
+    attempts = attempts_with_a_stall(
+        mpiexec, tmp_path, 3, 50, algorithm=algorithm, params={"graph": graph}
+    )
     assert attempts == [(3, ["ok", "failed"]), (2, ["ok"])]
 
 

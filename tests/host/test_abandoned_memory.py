@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from hpccoll.host.abandoned_memory import NAMES, SHARED_MEMORY, abandoned_files, remove_abandoned_files
+from hpccoll.host.abandoned_memory import (
+    NAMES,
+    SHARED_MEMORY,
+    abandoned_files,
+    remove_abandoned_files,
+)
 
 FILES = [name.replace("*", "1a_0") for name in NAMES]
 
@@ -69,7 +74,9 @@ def fill(directory, *names):
 def used(path, how="mapped"):
     """Have another process that uses a file."""
     command = [sys.executable, "-c", HOLD, path, how]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout.readline() == "ready\n"
         yield process
         process.kill()
@@ -124,7 +131,9 @@ def test_launches_that_start_together_remove_each_file_once_and_disturb_nobody(s
 
 
 @pytest.mark.mpi
-def test_the_files_of_killed_ranks_are_removed_by_the_next_launch_and_those_of_living_ranks_never(mpiexec):
+def test_the_files_of_killed_ranks_are_removed_by_the_next_launch_and_those_of_living_ranks_never(
+    mpiexec,
+):
     killed = mpiexec(2, "-c", RANKS, "kill")
     assert killed.returncode, killed.stderr
     files = {Path(path) for path in killed.stdout.split() if path.startswith(str(SHARED_MEMORY))}

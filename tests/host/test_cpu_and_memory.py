@@ -18,7 +18,10 @@ def root(tmp_path):
     """A machine with 8 GiB free."""
 
     def write(**files):
-        for name, text in {"proc/meminfo": f"MemTotal: 1 kB\nMemAvailable:    {8 * 2**20} kB\n", **files}.items():
+        for name, text in {
+            "proc/meminfo": f"MemTotal: 1 kB\nMemAvailable:    {8 * 2**20} kB\n",
+            **files,
+        }.items():
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
@@ -31,21 +34,26 @@ def test_available_memory_is_the_kernels_or_the_rest_of_a_jobs_limit(root):
     assert available_memory(root()) == 8 * GIB
     group = "sys/fs/cgroup/system.slice/job_7"
     files = {
-        "proc/self/cgroup": "0::/system.slice/job_7/step_0\n", "proc/self/mountinfo": V2,
-        f"{group}/step_0/memory.max": "max\n", f"{group}/step_0/memory.current": "1\n",
-        f"{group}/memory.max": f"{4 * GIB}\n", f"{group}/memory.current": f"{2 * GIB}\n",
+        "proc/self/cgroup": "0::/system.slice/job_7/step_0\n",
+        "proc/self/mountinfo": V2,
+        f"{group}/step_0/memory.max": "max\n",
+        f"{group}/step_0/memory.current": "1\n",
+        f"{group}/memory.max": f"{4 * GIB}\n",
+        f"{group}/memory.current": f"{2 * GIB}\n",
         f"{group}/memory.stat": f"anon 9\ninactive_file {GIB}\nactive_file 7\n",
-    }  # fmt: skip
+    }
     assert available_memory(root(**files)) == 3 * GIB
 
 
 def test_available_memory_honours_limits_of_cgroup_version_1(root):
     group = "sys/fs/cgroup/memory/slurm/job_7"
     files = {
-        "proc/self/cgroup": "5:memory:/slurm/job_7\n4:cpu,cpuacct:/\n0::/\n", "proc/self/mountinfo": HYBRID,
-        f"{group}/memory.limit_in_bytes": f"{2 * GIB}\n", f"{group}/memory.usage_in_bytes": f"{3 * GIB}\n",
+        "proc/self/cgroup": "5:memory:/slurm/job_7\n4:cpu,cpuacct:/\n0::/\n",
+        "proc/self/mountinfo": HYBRID,
+        f"{group}/memory.limit_in_bytes": f"{2 * GIB}\n",
+        f"{group}/memory.usage_in_bytes": f"{3 * GIB}\n",
         f"{group}/memory.stat": "",
-    }  # fmt: skip
+    }
     assert available_memory(root(**files)) == 0  # never negative
 
 
@@ -62,7 +70,11 @@ def groups(membership, mounts, quotas):
 CPU = "cpu,cpuacct"
 SCOPE = "/system.slice/docker-4f2a.scope"
 IN_SCOPE = V2.replace("0:26 /", f"0:26 {SCOPE}")
-POD = {"kubepods": "800000 100000", "kubepods/pod1": "250000 100000", "kubepods/pod1/c1": "max 100000"}
+POD = {
+    "kubepods": "800000 100000",
+    "kubepods/pod1": "250000 100000",
+    "kubepods/pod1/c1": "max 100000",
+}
 CASES = {
     "none": (groups("0::/\n", V2, {}), None),
     "a namespace of version 2": (groups("0::/\n", V2, {".": "50000 100000"}), 0.5),

@@ -20,18 +20,23 @@ def driver(multicast=0, init=0, device=0, attribute=0):
         return attribute
 
     return SimpleNamespace(
-        cuInit=lambda _flags: init, cuDeviceGet=lambda _device, _number: device, cuDeviceGetAttribute=get_attribute
+        cuInit=lambda _flags: init,
+        cuDeviceGet=lambda _device, _number: device,
+        cuDeviceGetAttribute=get_attribute,
     )
 
 
 @pytest.mark.parametrize(
     ("library", "answer"),
     [
-        (driver(multicast=1), True), (driver(multicast=0), False), (driver(init=NO_DEVICE), None),
-        (driver(device=NO_DEVICE), None), (driver(attribute=INVALID_VALUE), None),
+        (driver(multicast=1), True),
+        (driver(multicast=0), False),
+        (driver(init=NO_DEVICE), None),
+        (driver(device=NO_DEVICE), None),
+        (driver(attribute=INVALID_VALUE), None),
     ],
     ids=["switches", "none", "no driver module", "no GPU", "older than CUDA 12.1"],
-)  # fmt: skip
+)
 def test_the_driver_says_whether_gpus_multicast_or_nothing_is_known(library, answer):
     assert supports_multicast(library) is answer
 

@@ -18,7 +18,9 @@ def monitor(nvml, bus=BUS):
 def violations(**seconds):
     """Return the answers of NVML for how long policies have lowered the clock."""
     return {
-        ("ViolationStatus", f"NVML_PERF_POLICY_{policy.upper()}"): SimpleNamespace(violationTime=int(s * 1e9))
+        ("ViolationStatus", f"NVML_PERF_POLICY_{policy.upper()}"): SimpleNamespace(
+            violationTime=int(s * 1e9)
+        )
         for policy, s in seconds.items()
     }
 
@@ -26,34 +28,54 @@ def violations(**seconds):
 def test_states_are_read_after_blocks_and_counters_over_all_of_them():
     clock = SimpleNamespace(now=100.0)
     nvml = Nvml(
-        {("NVLINK_THROUGHPUT_DATA_TX", ALL_LINKS): 1000, ("NVLINK_THROUGHPUT_DATA_RX", ALL_LINKS): 50,
-         ("PCIE_COUNT_TX_BYTES", 0): 7_000, ("PCIE_COUNT_RX_BYTES", 0): 0},
-        ClockInfo=0, Temperature=40, CurrentClocksEventReasons=0x1,
+        {
+            ("NVLINK_THROUGHPUT_DATA_TX", ALL_LINKS): 1000,
+            ("NVLINK_THROUGHPUT_DATA_RX", ALL_LINKS): 50,
+            ("PCIE_COUNT_TX_BYTES", 0): 7_000,
+            ("PCIE_COUNT_RX_BYTES", 0): 0,
+        },
+        ClockInfo=0,
+        Temperature=40,
+        CurrentClocksEventReasons=0x1,
         TotalEnergyConsumption=5_000,
-    )  # fmt: skip
+    )
     nvml.queries |= violations(power=1, thermal=1, sync_boost=7)
     watched = GpuMonitor(BUS, nvml, lambda: clock.now)
     nvml.queries["TotalEnergyConsumption"] = 6_000  # before the measurement
     watched.begin()
     for iterations, sm, memory, events, temperature in (
-        (1, 1980, 2619, 0x0, 61), (9, 1200, 2619, 0x4, 65), (10, 1755, 1593, 0x48, 64)
-    ):  # fmt: skip
+        (1, 1980, 2619, 0x0, 61),
+        (9, 1200, 2619, 0x4, 65),
+        (10, 1755, 1593, 0x48, 64),
+    ):
         states = {("ClockInfo", "NVML_CLOCK_SM"): sm, ("ClockInfo", "NVML_CLOCK_MEM"): memory}
         nvml.queries |= states | {"CurrentClocksEventReasons": events, "Temperature": temperature}
         watched.after_block(iterations)
     nvml.fields = {
-        ("NVLINK_THROUGHPUT_DATA_TX", ALL_LINKS): 3000, ("NVLINK_THROUGHPUT_DATA_RX", ALL_LINKS): 70,
-        ("PCIE_COUNT_TX_BYTES", 0): 47_000, ("PCIE_COUNT_RX_BYTES", 0): 0,
-    }  # fmt: skip
-    nvml.queries |= {"TotalEnergyConsumption": 7_400_000} | violations(power=3.5, thermal=1.5, sync_boost=7)
+        ("NVLINK_THROUGHPUT_DATA_TX", ALL_LINKS): 3000,
+        ("NVLINK_THROUGHPUT_DATA_RX", ALL_LINKS): 70,
+        ("PCIE_COUNT_TX_BYTES", 0): 47_000,
+        ("PCIE_COUNT_RX_BYTES", 0): 0,
+    }
+    nvml.queries |= {"TotalEnergyConsumption": 7_400_000} | violations(
+        power=3.5, thermal=1.5, sync_boost=7
+    )
     clock.now += 12.0
     found = watched.activity(operations=5)
     assert found == {
-        "gpu_sm_clock": 1755e6, "gpu_memory_clock": 2619e6, "gpu_temperature": 65, "gpu_clock_events": 0x4C,
-        "gpu_power": pytest.approx(7_394 / 12), "gpu_power_limit_s": 2.5, "gpu_thermal_s": 0.5, "gpu_sync_boost_s": 0.0,
+        "gpu_sm_clock": 1755e6,
+        "gpu_memory_clock": 2619e6,
+        "gpu_temperature": 65,
+        "gpu_clock_events": 0x4C,
+        "gpu_power": pytest.approx(7_394 / 12),
+        "gpu_power_limit_s": 2.5,
+        "gpu_thermal_s": 0.5,
+        "gpu_sync_boost_s": 0.0,
         "gpu_nvlink_sent": 2000 * 1024 / 100,
-        "gpu_nvlink_received": 204.8, "gpu_pcie_sent": 400.0, "gpu_pcie_received": 0.0,
-    }  # fmt: skip
+        "gpu_nvlink_received": 204.8,
+        "gpu_pcie_sent": 400.0,
+        "gpu_pcie_received": 0.0,
+    }
     assert found.keys() == RANK_RESULT_MERGES.keys()
 
 

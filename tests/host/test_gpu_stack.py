@@ -14,7 +14,14 @@ from hpccoll.host import gpu_stack
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch):
     """Unset the variables that locate libraries and settings, and hide wheels."""
-    for name in ("LD_LIBRARY_PATH", "CONDA_PREFIX", "NCCL_HOME", "CUDA_PATH", "CUDA_HOME", "NCCL_CONF_FILE"):
+    for name in (
+        "LD_LIBRARY_PATH",
+        "CONDA_PREFIX",
+        "NCCL_HOME",
+        "CUDA_PATH",
+        "CUDA_HOME",
+        "NCCL_CONF_FILE",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[]))
 
@@ -26,14 +33,23 @@ def test_a_process_is_found_by_its_truncated_name(tmp_path):
 
 
 def test_the_loader_searches_ld_library_path_before_the_system(tmp_path, monkeypatch):
-    equip(tmp_path, {
-        "module/libnccl.so.2": "", "opt/ofi/lib/libnccl.so.2": "", "usr/lib64/libnccl.so.2": "",
-        "lone/libnccl.so.2": "",
-        "etc/ld.so.conf.d/100_ofinccl.conf": "# the plugin\n/opt/ofi/lib\n",
-    })  # fmt: skip
+    equip(
+        tmp_path,
+        {
+            "module/libnccl.so.2": "",
+            "opt/ofi/lib/libnccl.so.2": "",
+            "usr/lib64/libnccl.so.2": "",
+            "lone/libnccl.so.2": "",
+            "etc/ld.so.conf.d/100_ofinccl.conf": "# the plugin\n/opt/ofi/lib\n",
+        },
+    )
     monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere::{tmp_path}/module")
     found = gpu_stack.find_libraries("libnccl.so.2", root=tmp_path)
-    assert [str(path.relative_to(tmp_path).parent) for path in found] == ["module", "opt/ofi/lib", "usr/lib64"]
+    assert [str(path.relative_to(tmp_path).parent) for path in found] == [
+        "module",
+        "opt/ofi/lib",
+        "usr/lib64",
+    ]
 
 
 def test_duplicate_libraries_and_broken_links_are_left_out(tmp_path, monkeypatch):
@@ -45,27 +61,47 @@ def test_duplicate_libraries_and_broken_links_are_left_out(tmp_path, monkeypatch
 
 
 def test_nccl_is_searched_in_wheels_then_conda_then_the_loader_then_its_home(tmp_path, monkeypatch):
-    equip(tmp_path, {f"{place}/libnccl.so.2": "" for place in ("site/nvidia/nccl/lib", "conda/lib", "mod", "home/lib")})
+    equip(
+        tmp_path,
+        {
+            f"{place}/libnccl.so.2": ""
+            for place in ("site/nvidia/nccl/lib", "conda/lib", "mod", "home/lib")
+        },
+    )
     monkeypatch.setenv("NCCL_HOME", f"{tmp_path}/home")
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/mod")
     monkeypatch.setenv("CONDA_PREFIX", f"{tmp_path}/conda")
     monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[str(tmp_path / "site")]))
     found = gpu_stack.nccl_libraries(tmp_path)
-    assert [path.relative_to(tmp_path).parts[0] for path in found] == ["site", "conda", "mod", "home"]
+    assert [path.relative_to(tmp_path).parts[0] for path in found] == [
+        "site",
+        "conda",
+        "mod",
+        "home",
+    ]
     assert [gpu_stack.is_from_wheel(path) for path in found] == [True, False, False, False]
 
 
 def test_nccl_settings_are_listed_by_precedence(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_stack.os, "environ", {"HOME": f"{tmp_path}/me", "NCCL_DEBUG": "WARN"})
     of_host = "# by the admin\nNCCL_IB_HCA = =mlx5_0\nnoise\n"
-    equip(tmp_path, {"etc/nccl.conf": of_host, "me/.nccl.conf": "NCCL_ALGO=Ring\n", "other.conf": "NCCL_PROTO=LL\n"})
+    equip(
+        tmp_path,
+        {
+            "etc/nccl.conf": of_host,
+            "me/.nccl.conf": "NCCL_ALGO=Ring\n",
+            "other.conf": "NCCL_PROTO=LL\n",
+        },
+    )
     mine = f"{tmp_path}/me/.nccl.conf"
     assert gpu_stack.nccl_settings(tmp_path) == [
         ("environment", "NCCL_DEBUG", "WARN"), (mine, "NCCL_ALGO", "Ring"),
         ("/etc/nccl.conf", "NCCL_IB_HCA", "=mlx5_0"),
     ]  # fmt: skip
     monkeypatch.setenv("NCCL_CONF_FILE", f"{tmp_path}/other.conf")
-    assert [source for source, *_ in gpu_stack.nccl_settings(tmp_path)][2] == f"{tmp_path}/other.conf"
+    assert [source for source, *_ in gpu_stack.nccl_settings(tmp_path)][
+        2
+    ] == f"{tmp_path}/other.conf"
 
 
 @pytest.fixture
@@ -98,7 +134,9 @@ def test_cupy_keeps_its_kernels_in_a_directory_of_this_user_if_its_own_is_not_wr
     assert shared.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("spoil", [lambda path: path.chmod(0o777), lambda path: (path.rmdir(), path.touch())])
+@pytest.mark.parametrize(
+    "spoil", [lambda path: path.chmod(0o777), lambda path: (path.rmdir(), path.touch())]
+)
 def test_kernels_are_not_kept_where_others_could_exchange_them(kernel_cache, spoil, tmp_path):
     shared = tmp_path / f"hpccoll-kernels-{os.getuid()}"
     shared.mkdir()

@@ -55,17 +55,33 @@ MAKE_4, STRESS = [("make", 0.4)], {90: ("stress", 1, 20, 0), 91: ("sleep", 1, 0,
     ("before", "afterwards", "busiest"),
     [
         pytest.param(
-            {}, after(p50=9, p40=1, p30=1, p9=2, p60=3, p70=1), [("make", 0.3), ("python", 0.1)],
+            {},
+            after(p50=9, p40=1, p30=1, p9=2, p60=3, p70=1),
+            [("make", 0.3), ("python", 0.1)],
             id="not ours, our launchers and the kernel",
         ),
         pytest.param({}, IDLE | OURS, [], id="our children and services of Slurm"),
-        pytest.param({90: ("cc1", MAKE, 100, 0)}, after(ended60=104), MAKE_4, id="what an ended child used"),
-        pytest.param(TREE, after(ended60=404), [("make", 0.3)], id="not what descendants of ended parents used before"),
-        pytest.param({}, IDLE | STRESS, [("stress", 2.0)], id="the whole of what began in the time"),
-        pytest.param({}, IDLE | {90: ("a) \x1b[2J b", 1, 20, 0)}, [("a????2J?b", 2.0)], id="a name for a terminal"),
+        pytest.param(
+            {90: ("cc1", MAKE, 100, 0)}, after(ended60=104), MAKE_4, id="what an ended child used"
+        ),
+        pytest.param(
+            TREE,
+            after(ended60=404),
+            [("make", 0.3)],
+            id="not what descendants of ended parents used before",
+        ),
+        pytest.param(
+            {}, IDLE | STRESS, [("stress", 2.0)], id="the whole of what began in the time"
+        ),
+        pytest.param(
+            {},
+            IDLE | {90: ("a) \x1b[2J b", 1, 20, 0)},
+            [("a????2J?b", 2.0)],
+            id="a name for a terminal",
+        ),
         pytest.param(CIRCLE, IDLE, [], id="process ids that are reused while /proc is read"),
     ],
-)  # fmt: skip
+)
 def test_processes_of_others_are_counted(sample, before, afterwards, busiest):
     found = load_between(sample(100, IDLE | before), sample(110, afterwards), {RANK})
     assert found["busiest"] == [{"name": name, "cores": cores} for name, cores in busiest]

@@ -19,32 +19,51 @@ TWO = masks("0 1", "0 1")
 @pytest.mark.parametrize(
     ("ranks", "quotas", "oversubscribed"),
     [
-        (TWO, [], False), (masks("0 1", "0 1", "0 1"), [], True), (masks("0 1 2 3", "0", "1"), [], False),
+        (TWO, [], False),
+        (masks("0 1", "0 1", "0 1"), [], True),
+        (masks("0 1 2 3", "0", "1"), [], False),
         (masks("0", "0", "1 2 3"), [], True),  # two ranks on one core
-        (TWO, [{"pod": 2.0}, {"pod": 2.0}], False), (TWO, [{"pod": 0.5}, {}], True),  # a rank on half a CPU
-        (TWO, [{"pod": 2.0, "a": 1.0}, {"pod": 2.0, "b": 1.0}], False),  # each rank has a quota of its own
+        # a rank on half a CPU
+        (TWO, [{"pod": 2.0}, {"pod": 2.0}], False),
+        (TWO, [{"pod": 0.5}, {}], True),
+        # each rank has a quota of its own
+        (TWO, [{"pod": 2.0, "a": 1.0}, {"pod": 2.0, "b": 1.0}], False),
         (TWO, [{"slice": 1.0, "a": 1.0}, {"slice": 1.0, "b": 1.0}], True),
     ],
-)  # fmt: skip
-def test_a_node_is_oversubscribed_if_ranks_must_share_a_cpu_or_exceed_a_quota(ranks, quotas, oversubscribed):
+)
+def test_a_node_is_oversubscribed_if_ranks_must_share_a_cpu_or_exceed_a_quota(
+    ranks, quotas, oversubscribed
+):
     assert is_oversubscribed(ranks, quotas) is oversubscribed
 
 
 @pytest.mark.parametrize(
     ("address", "pattern", "rack"),
     [
-        (None, None, ""), ("n1", None, ""), ("spine.rack2.n7", None, "spine.rack2"),
-        # srun(1), SLURM_TOPOLOGY_ADDR_PATTERN; topology_p_get_node_addr in src/plugins/topology/*/topology_*.c
-        ("s3.s0.dev1", "switch.switch.node", "s3.s0"), ("s3.s[1-2].dev1", "switch.switch.node", "s3.s[1-2]"),
-        ("b8.tux1", "block.node", "b8"), ("tux1", "node", ""),
-        ("ring0:3.node04", "ring:position.node", "ring0"), ("pod1:0:3:1.node14", "torus:x:y:z.node", "pod1"),
+        (None, None, ""),
+        ("n1", None, ""),
+        ("spine.rack2.n7", None, "spine.rack2"),
+        # srun(1), SLURM_TOPOLOGY_ADDR_PATTERN; topology_p_get_node_addr in
+        # src/plugins/topology/*/topology_*.c
+        ("s3.s0.dev1", "switch.switch.node", "s3.s0"),
+        ("s3.s[1-2].dev1", "switch.switch.node", "s3.s[1-2]"),
+        ("b8.tux1", "block.node", "b8"),
+        ("tux1", "node", ""),
+        ("ring0:3.node04", "ring:position.node", "ring0"),
+        ("pod1:0:3:1.node14", "torus:x:y:z.node", "pod1"),
         # names of nodes with a domain
-        ("tux1.cluster.example", "node", ""), ("b8.tux1.cluster.example", "block.node", "b8"),
+        ("tux1.cluster.example", "node", ""),
+        ("b8.tux1.cluster.example", "block.node", "b8"),
         # patterns that are unknown, or do not fit
-        ("b8.tux1", "block.host", "b8"), ("tux1", "block.node", ""), ("a.b", "", "a"), (None, "block.node", ""),
+        ("b8.tux1", "block.host", "b8"),
+        ("tux1", "block.node", ""),
+        ("a.b", "", "a"),
+        (None, "block.node", ""),
     ],
-)  # fmt: skip
-def test_the_rack_of_a_node_is_what_is_above_it_in_slurms_topology(address, pattern, rack, monkeypatch):
+)
+def test_the_rack_of_a_node_is_what_is_above_it_in_slurms_topology(
+    address, pattern, rack, monkeypatch
+):
     for name, value in (("SLURM_TOPOLOGY_ADDR", address), ("SLURM_TOPOLOGY_ADDR_PATTERN", pattern)):
         monkeypatch.delenv(name, raising=False)
         if value is not None:

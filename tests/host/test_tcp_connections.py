@@ -12,7 +12,8 @@ from hpccoll.host.tcp_connections import read_connections, read_sent_bytes
 
 SIZE = 1 << 20
 
-# Each eighth packet is lost, not one drawn in eight: those of a loopback are up to 64 KiB, so that few are sent.
+# Each eighth packet is lost, not one drawn in eight: those of a loopback are up to 64 KiB, so that
+# few are sent.
 LOSSY = """
 ip link set lo up mtu 1500 && nft -f - <<< 'table inet t { chain c {
     type filter hook input priority 0
@@ -40,7 +41,10 @@ print(json.dumps([found[end.getsockname(), end.getpeername()] for end in (one, o
 
 
 def test_both_ends_of_a_connection_are_found_with_what_each_has_sent():
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as one:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as one,
+    ):
         other, _ = listener.accept()
         with other:
             one.sendall(b"x")
@@ -63,7 +67,8 @@ def test_a_connection_that_only_opened_again_has_sent_no_data_again():
     assert tcp_connections._read_counts(bytes(info)) == (50, 0)
     struct.pack_into("Q", info, tcp_connections.BYTES_RETRANS, 1449)
     assert tcp_connections._read_counts(bytes(info)) == (50, 2)
-    assert tcp_connections._read_counts(bytes(info[: tcp_connections.BYTES_RETRANS])) == (50, 3)  # an older kernel
+    # an older kernel
+    assert tcp_connections._read_counts(bytes(info[: tcp_connections.BYTES_RETRANS])) == (50, 3)
 
 
 def test_only_the_end_whose_packets_are_lost_sends_them_again(require):

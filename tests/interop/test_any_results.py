@@ -24,7 +24,9 @@ def test_an_output_has_the_rows_that_its_import_has_and_no_file_is_written(tmp_p
     (tmp_path / "a.h5").unlink()
     copy = shutil.copy(TEXT, tmp_path)
     read = rows_of(tmp_path / TEXT.name)
-    assert [(row.case_id, row.median_s) for row in read] == [(row.case_id, row.median_s) for row in imported]
+    assert [(row.case_id, row.median_s) for row in read] == [
+        (row.case_id, row.median_s) for row in imported
+    ]
     assert [*map(str, tmp_path.iterdir())] == [str(copy)]
 
 
@@ -33,8 +35,12 @@ def test_raw_files_directories_and_outputs_of_several_programs_are_read_together
         (tmp_path / name).mkdir()
         import_example("osu_allreduce.txt", tmp_path / name / "osu.h5")
     shutil.move(tmp_path / "kept" / "osu.h5", tmp_path / "raw-file-of-another-name")
-    read = read_any([tmp_path / "raw-file-of-another-name", tmp_path / "below", TEXT, JSON], NOTHING_MORE)
-    assert sorted(read.file_names.values()) == sorted(["raw-file-of-another-name", "osu.h5", TEXT.name, JSON.name])
+    read = read_any(
+        [tmp_path / "raw-file-of-another-name", tmp_path / "below", TEXT, JSON], NOTHING_MORE
+    )
+    assert sorted(read.file_names.values()) == sorted(
+        ["raw-file-of-another-name", "osu.h5", TEXT.name, JSON.name]
+    )
     rows = to_results(read.files).rows
     assert {row.source for row in rows} == {"osu", "nccl-tests"}
     assert {row.run_id for row in rows} == read.file_names.keys()

@@ -30,7 +30,11 @@ MPI1, ALLREDUCE = program("(R) MPI Benchmarks 2021.7, MPI-1"), section("Allreduc
 
 def test_the_pure_form_of_a_non_blocking_benchmark_is_a_case_of_its_own(tmp_path):
     text = (OUTPUTS / "imb_nbc.txt").read_text()
-    output = read(tmp_path, text.replace("# All processes", f"{section('Iallreduce_pure')}\n# All processes"), **NODES)
+    output = read(
+        tmp_path,
+        text.replace("# All processes", f"{section('Iallreduce_pure')}\n# All processes"),
+        **NODES,
+    )
     assert [round(result.seconds * 1e6, 6) for result in output.results] == [6.5, 4.25]
     assert len({result.case.id for result in output.results}) == 2
 
@@ -68,11 +72,17 @@ def replaced(text, pattern, new):
 @pytest.mark.parametrize(
     "change",
     [
-        (r"t_avg\[usec\]", "t_avg[msec]"), ("#bytes ", "#Kbytes "), ("5.20\n", "nan\n"), ("5.20\n", "1e300\n"),
-        ("        5.20\n", "\n"), (ROW, f"{10**16}{ROW[13:]}"), ("MPI-1 part", "MPI-1 part (GPU)"),
-        ("# #processes = 4 \n", ""), ("#processes = 4", "#processes = 400000000"),
+        (r"t_avg\[usec\]", "t_avg[msec]"),
+        ("#bytes ", "#Kbytes "),
+        ("5.20\n", "nan\n"),
+        ("5.20\n", "1e300\n"),
+        ("        5.20\n", "\n"),
+        (ROW, f"{10**16}{ROW[13:]}"),
+        ("MPI-1 part", "MPI-1 part (GPU)"),
+        ("# #processes = 4 \n", ""),
+        ("#processes = 4", "#processes = 400000000"),
     ],
-)  # fmt: skip
+)
 def test_what_could_be_misread_is_refused_with_its_line(change, tmp_path):
     assert re.search(r"line \d", refused(tmp_path, replaced(TEXT, *change), **NODES))
 
@@ -93,8 +103,12 @@ def test_nodes_must_be_given_and_ranks_must_be_those_of_the_output(tmp_path):
     assert import_files(out, path, ranks=4).code == 0
 
 
-@pytest.mark.parametrize(("line", "size"), [(" (R) MPI Benchmarks 2018", 1024), ("(R) MPI Benchmarks 2018", 4096)])
-def test_a_later_source_built_as_2018_counts_the_block_of_the_non_blocking_form(line, size, tmp_path):
+@pytest.mark.parametrize(
+    ("line", "size"), [(" (R) MPI Benchmarks 2018", 1024), ("(R) MPI Benchmarks 2018", 4096)]
+)
+def test_a_later_source_built_as_2018_counts_the_block_of_the_non_blocking_form(
+    line, size, tmp_path
+):
     text = program(f"{line}, MPI-NBC") + section("Ireduce_scatter_pure")
     assert [result.case.bytes for result in read(tmp_path, text, **NODES).results] == [size]
 
@@ -117,7 +131,9 @@ def test_benchmarks_of_other_parts_are_named_and_left_out(part, tmp_path):
     assert f"PingPong of the part {part} is left out" in refused(tmp_path, text, **NODES)
 
 
-@pytest.mark.parametrize("why", ["out-of-mem.; needed X=   9.000 GB", "int-overflow; The", "time-out.; T"])
+@pytest.mark.parametrize(
+    "why", ["out-of-mem.; needed X=   9.000 GB", "int-overflow; The", "time-out.; T"]
+)
 def test_a_size_that_was_not_measured_becomes_a_remark(why, tmp_path):
     output = read(tmp_path, f"{ALLREDUCE}   2147483648  {why}\n", **NODES)
     assert (len(output.results), len(output.remarks)) == (1, 1)
@@ -130,18 +146,26 @@ def test_what_a_build_that_checks_prints_of_a_defect_is_no_line_of_the_table(tmp
     assert (len(output.results), len(output.remarks)) == (2, 4)
 
 
-def test_several_runs_are_rounds_unless_each_had_one_process_or_they_had_unlike_numbers_of_them(tmp_path):
+def test_several_runs_are_rounds_unless_each_had_one_process_or_they_had_unlike_numbers_of_them(
+    tmp_path,
+):
     single = MPI1 + section("Allreduce", processes=1)
     assert read(tmp_path, single, nodes=1).ranks == 1
     assert "launcher" in refused(tmp_path, single + single, nodes=1)
     run = MPI1 + ALLREDUCE
     results = read(tmp_path, run + run, **NODES).results
     assert (len(results), len({result.case.id for result in results})) == (2, 1)
-    assert re.search(r"line 10\b.*4 processes", refused(tmp_path, run.replace("= 4", "= 8") + run, **NODES))
+    assert re.search(
+        r"line 10\b.*4 processes", refused(tmp_path, run.replace("= 4", "= 8") + run, **NODES)
+    )
 
 
 def test_the_nodes_of_a_section_follow_from_the_processes_of_the_whole_run(tmp_path):
-    pair = replaced(section("PingPong", processes=2), r"t_(min|max|avg)", lambda found: {"avg": "t"}.get(found[1], "u"))
+    pair = replaced(
+        section("PingPong", processes=2),
+        r"t_(min|max|avg)",
+        lambda found: {"avg": "t"}.get(found[1], "u"),
+    )
     results = read(tmp_path, pair + ALLREDUCE, **NODES).results
     assert [(result.case.ranks, result.case.nodes) for result in results] == [(2, 1), (4, 2)]
 

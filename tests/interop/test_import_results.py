@@ -23,7 +23,10 @@ OSU = OUTPUTS / "osu_allreduce.txt"
 
 
 INPUTS = Path(__file__).parents[1] / "inputs"
-FILES = [*sorted(OUTPUTS.iterdir()), *sorted(path for path in INPUTS.iterdir() if path.suffix in (".txt", ".json"))]
+FILES = [
+    *sorted(OUTPUTS.iterdir()),
+    *sorted(path for path in INPUTS.iterdir() if path.suffix in (".txt", ".json")),
+]
 
 
 def lines_of(path):
@@ -38,21 +41,47 @@ def lines_of(path):
     for result in output.results:
         case, checked = result.case, "failed" if result.failure else result.wrong
         yield " ".join(
-            map(str, (
-                " ", case.collective, case.algorithm, dict(case.params), case.transport, case.device, case.dtype,
-                case.op, "in place" if case.in_place else "out of place", "root", case.root, case.bytes, "B,",
-                case.ranks, "ranks on", case.nodes, case.timing, round(result.seconds * 1e6, 6), "wrong:", checked,
-            ))
-        )  # fmt: skip
+            map(
+                str,
+                (
+                    " ",
+                    case.collective,
+                    case.algorithm,
+                    dict(case.params),
+                    case.transport,
+                    case.device,
+                    case.dtype,
+                    case.op,
+                    "in place" if case.in_place else "out of place",
+                    "root",
+                    case.root,
+                    case.bytes,
+                    "B,",
+                    case.ranks,
+                    "ranks on",
+                    case.nodes,
+                    case.timing,
+                    round(result.seconds * 1e6, 6),
+                    "wrong:",
+                    checked,
+                ),
+            )
+        )
 
 
 def test_every_example_has_the_results_that_it_prints_or_is_refused():
-    assert_golden("outputs", [line for path in FILES for line in lines_of(path)], Path(__file__).parent / "golden")
+    assert_golden(
+        "outputs",
+        [line for path in FILES for line in lines_of(path)],
+        Path(__file__).parent / "golden",
+    )
 
 
 def test_sizes_below_an_element_for_each_rank_are_one_note(tmp_path):
     path = tmp_path / "all_gather.txt"
-    lines, _ = nccl_tests_table("all_gather", {size: [9.0, 9.5] for size in (8, 16, 32, 64, 128)}, 16, 2, redop="none")
+    lines, _ = nccl_tests_table(
+        "all_gather", {size: [9.0, 9.5] for size in (8, 16, 32, 64, 128)}, 16, 2, redop="none"
+    )
     path.write_text("".join(f"{line}\n" for line in lines))
     output = read_output(path, SuppliedMetadata())
     assert {result.case.bytes for result in output.results} == {64, 128}
@@ -132,9 +161,13 @@ def test_results_of_ours_are_never_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name.endswith("txt")])
-def test_an_output_without_its_last_line_is_said_to_be_cut_and_lacks_the_result_that_it_ends_within(name, tmp_path):
+def test_an_output_without_its_last_line_is_said_to_be_cut_and_lacks_the_result_that_it_ends_within(
+    name, tmp_path
+):
     text = (OUTPUTS / name).read_text()
-    row = next(line for line in reversed(text.splitlines(keepends=True)) if line.strip()[:1].isdigit())
+    row = next(
+        line for line in reversed(text.splitlines(keepends=True)) if line.strip()[:1].isdigit()
+    )
     end = text.rindex(row) + len(row)
     without_row = import_text(name, text[: end - len(row)], tmp_path / "without.h5")
     for cut in range(1, 4):
@@ -145,7 +178,9 @@ def test_an_output_without_its_last_line_is_said_to_be_cut_and_lacks_the_result_
         rows, others = (read_results([tmp_path / file]).rows for file in ("cut.h5", "without.h5"))
         assert [row.median_s for row in rows] == [row.median_s for row in others]
     ended = import_text(name, text[:end], tmp_path / "out.h5")
-    assert (ended.code, "cut short" in ended.err) == ((0, False) if name.startswith("osu") else (3, True))
+    assert (ended.code, "cut short" in ended.err) == (
+        (0, False) if name.startswith("osu") else (3, True)
+    )
     assert len(read_results([tmp_path / "out.h5"]).rows) == len(read_example(name).results)
 
 
@@ -171,26 +206,43 @@ def test_an_output_whose_program_a_launcher_ended_is_cut_and_lacks_the_row_that_
     row = prefix + whole[last].rstrip()
     results = {}
     for kind, text in {
-        "without": before, "cut": f"{before}{row[:-4]}\n", "glued": before + row[:-4], "whole": f"{before}{row}\n",
-    }.items():  # fmt: skip
+        "without": before,
+        "cut": f"{before}{row[:-4]}\n",
+        "glued": before + row[:-4],
+        "whole": f"{before}{row}\n",
+    }.items():
         if kind == "glued" and not ENDS[end].startswith(("slurm", "srun")):
             continue  # these begin a line
         ended = import_text(name, text + ENDS[end], tmp_path / f"{kind}.h5")
         assert (ended.code, "cut short" in ended.err) == (3, True), kind
         results[kind] = [row.median_s for row in read_results([tmp_path / f"{kind}.h5"]).rows]
-    assert {len(times) - len(results["without"]) for kind, times in results.items() if kind != "whole"} == {0}
+    assert {
+        len(times) - len(results["without"]) for kind, times in results.items() if kind != "whole"
+    } == {0}
     assert len(results["whole"]) > len(results["without"])
 
 
-def test_a_job_that_goes_on_after_its_benchmark_and_is_cancelled_then_cut_no_output_that_has_its_last_line(tmp_path):
+def test_a_job_that_goes_on_after_its_benchmark_and_is_cancelled_then_cut_no_output_that_has_its_last_line(
+    tmp_path,
+):
     name = "nccl_all_reduce.txt"
-    ended = import_text(name, (OUTPUTS / name).read_text() + ENDS["time limit"], tmp_path / "out.h5")
+    ended = import_text(
+        name, (OUTPUTS / name).read_text() + ENDS["time limit"], tmp_path / "out.h5"
+    )
     assert (ended.code, "the program was ended" in ended.err) == (0, True)
 
 
-def test_a_first_row_that_is_cut_leaves_nothing_and_a_whole_row_that_contradicts_itself_is_still_refused(tmp_path):
-    head, rows = OSU.read_text().split("\n", 4)[:4], ["8                 5.10", "16                5.2"]
-    assert "no result" in import_text(OSU.name, "\n".join([*head, "8", ENDS["memory"]]), tmp_path / "a.h5").err
+def test_a_first_row_that_is_cut_leaves_nothing_and_a_whole_row_that_contradicts_itself_is_still_refused(
+    tmp_path,
+):
+    head, rows = (
+        OSU.read_text().split("\n", 4)[:4],
+        ["8                 5.10", "16                5.2"],
+    )
+    assert (
+        "no result"
+        in import_text(OSU.name, "\n".join([*head, "8", ENDS["memory"]]), tmp_path / "a.h5").err
+    )
     wrong = "\n".join([*head, rows[0], "16 KiB            5.20", ENDS["memory"]])
     assert import_text(OSU.name, wrong, tmp_path / "b.h5").is_bad_input("16 KiB")
 
@@ -200,7 +252,9 @@ def test_tables_of_two_processes_at_the_same_time_are_refused(tmp_path):
     assert import_text(OSU.name, by_turns, tmp_path / "out.h5").is_bad_input("'0:'", "'1:'")
 
 
-def test_a_message_quotes_at_most_three_lines_and_lines_of_other_processes_are_said_to_be_left_out(tmp_path):
+def test_a_message_quotes_at_most_three_lines_and_lines_of_other_processes_are_said_to_be_left_out(
+    tmp_path,
+):
     labelled = "".join(f"0: {line}" for line in OSU.read_text().splitlines(keepends=True))
     more = "".join(f"0: launcher says {number}\n" for number in range(50))
     ended = import_text(OSU.name, f"{labelled}{more}1: something\n", tmp_path / "out.h5")
@@ -215,20 +269,45 @@ def directory(tmp_path_factory):
     return tmp_path_factory.mktemp("outputs")
 
 
-WORDS = b"-1", b"nan", b"inf", b"1e308", b"9" * 5000, b"0", "\N{ARABIC-INDIC DIGIT THREE}".encode(), b"[]", b"null", b""
+WORDS = (
+    b"-1",
+    b"nan",
+    b"inf",
+    b"1e308",
+    b"9" * 5000,
+    b"0",
+    "\N{ARABIC-INDIC DIGIT THREE}".encode(),
+    b"[]",
+    b"null",
+    b"",
+)
 """What is bad, or at least unusual, in place of a word of an output."""
 
 
-@given(name=st.sampled_from(ALL), byte=st.binary(min_size=1, max_size=1), new=st.sampled_from(WORDS), data=st.data())
-def test_an_output_that_is_cut_or_has_another_byte_or_word_is_imported_or_refused(name, byte, new, data, directory):
+@given(
+    name=st.sampled_from(ALL),
+    byte=st.binary(min_size=1, max_size=1),
+    new=st.sampled_from(WORDS),
+    data=st.data(),
+)
+def test_an_output_that_is_cut_or_has_another_byte_or_word_is_imported_or_refused(
+    name, byte, new, data, directory
+):
     content, path = (OUTPUTS / name).read_bytes(), directory / name
     at = data.draw(st.integers(0, len(content) - 1))
     old = data.draw(st.sampled_from(content.replace(b",", b" ").replace(b":", b" ").split()))
-    for damaged in (content[:at], content[:at] + byte + content[at + 1 :], content.replace(old, new)):
+    for damaged in (
+        content[:at],
+        content[:at] + byte + content[at + 1 :],
+        content.replace(old, new),
+    ):
         path.write_bytes(damaged)
         try:
             output = read_output(path, given_for(name))
             made = raw_results({path: output}, directory / "out.h5")
         except BadInputError:
             continue
-        assert (bool(made.job.cases), all(result.seconds > 0 for result in output.results)) == (True, True)
+        assert (bool(made.job.cases), all(result.seconds > 0 for result in output.results)) == (
+            True,
+            True,
+        )

@@ -35,7 +35,9 @@ def plain(*changes):
 
 
 def each_line(text, form="{line}"):
-    return "".join(form.format(number=n, line=line) for n, line in enumerate(text.splitlines(keepends=True), 1))
+    return "".join(
+        form.format(number=n, line=line) for n, line in enumerate(text.splitlines(keepends=True), 1)
+    )
 
 
 def rounds(output):
@@ -50,12 +52,19 @@ def results(output):
 
 
 SINGLES = [
-    plain(("#  Rank  [123].*\n", ""), (r"(\d) +\d+\.\d\d +0 ", r"\1    0.00       0 "),
-          (r"(\d) +\d+\.\d\d( +0)$", r"\1    0.00\2"), ("node0", f"node{rank}"), ("700", str(700 + rank)))
+    plain(
+        ("#  Rank  [123].*\n", ""),
+        (r"(\d) +\d+\.\d\d +0 ", r"\1    0.00       0 "),
+        (r"(\d) +\d+\.\d\d( +0)$", r"\1    0.00\2"),
+        ("node0", f"node{rank}"),
+        ("700", str(700 + rank)),
+    )
     for rank in range(2)
-]  # fmt: skip
+]
 """The outputs of two processes that each measured alone."""
-UNEVEN = plain(("#  Rank  3.*\n", ""), ("all_reduce", "broadcast"), ("sum      -1", "none       0"), SAME_RATES)
+UNEVEN = plain(
+    ("#  Rank  3.*\n", ""), ("all_reduce", "broadcast"), ("sum      -1", "none       0"), SAME_RATES
+)
 BROADCAST = changed(OLD, ("sum      -1", "none       0"), SAME_RATES)
 SENDRECV = plain(("all_reduce_perf", "sendrecv_perf"))
 TWO = plain(("#  Rank  [13].*\n", ""), ("Rank  2", "Rank  1"), SAME_RATES)
@@ -65,15 +74,24 @@ LOST = plain(("#  Rank  [012].*\n", ""))
 @pytest.mark.parametrize(
     "text",
     [
-        plain(("^# ?", "")), plain(("^#", r"\\#")), plain((" +", " "), ("^# +", "#")), plain((" {2,}", "\t")),
-        plain(("# +out-of-place.*\n", "")), plain(("all_reduce_perf", "all_reduce_perf_mpi")),
+        plain(("^# ?", "")),
+        plain(("^#", r"\\#")),
+        plain((" +", " "), ("^# +", "#")),
+        plain((" {2,}", "\t")),
+        plain(("# +out-of-place.*\n", "")),
+        plain(("all_reduce_perf", "all_reduce_perf_mpi")),
         f"0: 1 node\n1: n1:7:7 [0] NCCL INFO Using IB\n{each_line(PLAIN, '0: {line}')}1: 1048576 1 2 3\n",
-        "".join(json.dumps({"log": line, "time": 7}) + "\n" for line in PLAIN.splitlines(keepends=True)),
+        "".join(
+            json.dumps({"log": line, "time": 7}) + "\n" for line in PLAIN.splitlines(keepends=True)
+        ),
         plain(("( 2097152 )", r"4090-box:7:9 [0] NCCL INFO Connected all rings\n\1")),
-        each_line(plain((r"^( +\d.*?-1)( .*?)(  +\d+\.\d+ +\d+\.\d+ +\d+\.\d+ +0)$", r"\1[0] \2[0] \3")), "[0] {line}"),
+        each_line(
+            plain((r"^( +\d.*?-1)( .*?)(  +\d+\.\d+ +\d+\.\d+ +\d+\.\d+ +0)$", r"\1[0] \2[0] \3")),
+            "[0] {line}",
+        ),
         plain(("all_reduce_perf", "alltoallv_perf"), (" sum ", " sum  7 ")) + PLAIN,
     ],
-)  # fmt: skip
+)
 def test_what_a_page_a_launcher_or_a_build_changed_has_the_same_results(text, tmp_path):
     assert results(read(tmp_path, text)) == results(read(tmp_path, PLAIN))
 
@@ -82,13 +100,23 @@ def test_remarks_name_what_is_left_out_and_what_was_assumed(tmp_path):
     text = f"+ srun ./all_reduce_perf_mpi -g 1\n{OLD}== broadcast_perf ==\n{BROADCAST}+ ./sendrecv_perf\n{BROADCAST}"
     output = read(tmp_path, text)
     assert {case[0] for case in rounds(output)} == {"all_reduce", "broadcast"}
-    failed = f"{PLAIN}{PLAIN[: PLAIN.index('#       size')]}node0: Test NCCL failure\n{SENDRECV}{PLAIN}"
+    failed = (
+        f"{PLAIN}{PLAIN[: PLAIN.index('#       size')]}node0: Test NCCL failure\n{SENDRECV}{PLAIN}"
+    )
     unversioned = plain((" nccl-headers=22904 nccl-library=22904", ""))
-    remarks = "\n".join([*output.remarks, *(one for t in (failed, unversioned) for one in read(tmp_path, t).remarks)])
+    remarks = "\n".join(
+        [
+            *output.remarks,
+            *(one for t in (failed, unversioned) for one in read(tmp_path, t).remarks),
+        ]
+    )
     for said in (
-        "taken to be broadcast_perf", "sendrecv is left out", "line 21: the run that begins here has no result",
-        "sendrecv_perf is left out", "version of the library",
-    ):  # fmt: skip
+        "taken to be broadcast_perf",
+        "sendrecv is left out",
+        "line 21: the run that begins here has no result",
+        "sendrecv_perf is left out",
+        "version of the library",
+    ):
         assert said in remarks
     cut = PLAIN[: PLAIN.index("# Out of bounds")]
     within_row = read(tmp_path, cut.rstrip()[:-2])
@@ -139,21 +167,31 @@ def test_algbw_of_the_first_versions_left_out_the_own_block_as_busbw_does(progra
     head, cell = (" redop", " sum") if program == "reduce_scatter" else ("", "")
     text = OLDEST.format(head=head, cell=cell, first="5.24", second="5.32")
     text = changed(text, ("10.49", " 5.24"), ("10.65", " 5.32"))
-    assert [one.seconds for one in read(tmp_path, text, program=program).results] == pytest.approx([100e-6, 98.5e-6])
-    assert "algbw" in refused(tmp_path, changed(text, ("5.24   5.24", "4.24   4.24")), program=program)
+    assert [one.seconds for one in read(tmp_path, text, program=program).results] == pytest.approx(
+        [100e-6, 98.5e-6]
+    )
+    assert "algbw" in refused(
+        tmp_path, changed(text, ("5.24   5.24", "4.24   4.24")), program=program
+    )
 
 
 @pytest.mark.parametrize("sign", [" Out", "# Out"])
 def test_an_old_output_with_wrong_elements_is_wrong_though_no_row_says_so(sign, tmp_path):
     text = changed(OLD_ALL_REDUCE, (" 0 OK", " 3 FAILED"), (" Out", sign))
-    assert all("3 wrong elements" in one.failure for one in read(tmp_path, text, program="all_reduce").results)
+    assert all(
+        "3 wrong elements" in one.failure
+        for one in read(tmp_path, text, program="all_reduce").results
+    )
 
 
 def test_types_and_reductions_that_ours_has_not_are_left_out_with_remarks(tmp_path):
     row = next(line for line in TABLE.splitlines(keepends=True) if line.strip().startswith("1024 "))
     others = row.replace(" float", "f8e4m3"), row.replace("   sum", "mulsum")
     output = read(tmp_path, TABLE.replace(row, "".join((row, *others))))
-    assert (len(output.results), len(output.remarks)) == (len(read(tmp_path, TABLE).results), 2 * len(others))
+    assert (len(output.results), len(output.remarks)) == (
+        len(read(tmp_path, TABLE).results),
+        2 * len(others),
+    )
 
 
 # The JSON of option -J
@@ -168,8 +206,9 @@ def test_options_in_the_json_are_parameters(tmp_path):
     content["args"] = [*JSON["args"], "-R", "2", "-a3", "--unalign=1", "-z", "1"]
     (case, *_) = (one.case for one in read(tmp_path, json.dumps(content)).results)
     assert (case.timing, dict(case.params)) == (
-        "single", {"graph": 1, "agg_iters": 2, "local_register": 2, "average": 3, "unalign": 1}
-    )  # fmt: skip
+        "single",
+        {"graph": 1, "agg_iters": 2, "local_register": 2, "average": 3, "unalign": 1},
+    )
 
 
 def test_of_json_that_a_time_limit_cut_all_whole_results_are_read(tmp_path):
@@ -183,7 +222,9 @@ def test_of_json_that_a_time_limit_cut_all_whole_results_are_read(tmp_path):
         except BadInputError:
             counts.add(0)
             continue
-        assert [one.case for one in output.results] == [one.case for one in whole[: len(output.results)]]
+        assert [one.case for one in output.results] == [
+            one.case for one in whole[: len(output.results)]
+        ]
         assert output.truncated
         counts.add(len(output.results))
     assert {0, len(whole)} <= counts
@@ -201,7 +242,10 @@ def test_all_columns_are_kept_as_they_were_printed():
 # rccl-tests: results of RCCL on AMD's GPUs, not of NCCL
 
 BANNER = "".join((OUTPUTS / "rccl_all_reduce.txt").read_text().splitlines(keepends=True)[1:])
-BY_GPU = changed((OUTPUTS / "rccl_reduce_scatter_in_place.txt").read_text(), ("^(.*ccl-tests|RCCL|Librccl).*\n", ""))
+BY_GPU = changed(
+    (OUTPUTS / "rccl_reduce_scatter_in_place.txt").read_text(),
+    ("^(.*ccl-tests|RCCL|Librccl).*\n", ""),
+)
 ERRORS = "# Errors with asterisks indicate errors that have exceeded the maximum threshold.\n"
 RECORDS = "rccl_all_gather.json", "rccl_all_reduce_lines.json", "rccl_broadcast.csv"
 
@@ -209,7 +253,9 @@ RECORDS = "rccl_all_gather.json", "rccl_all_reduce_lines.json", "rccl_broadcast.
 RECORD = json.loads((OUTPUTS / RECORDS[0]).read_text())
 
 
-def test_ranks_are_those_of_a_group_with_all_gpus_of_its_processes_and_nodes_are_asked_for(tmp_path):
+def test_ranks_are_those_of_a_group_with_all_gpus_of_its_processes_and_nodes_are_asked_for(
+    tmp_path,
+):
     for more in ({"nodes": 2, "ranks": 32}, {"ranksPerNode": 4, "gpusPerRank": 4}):
         assert read(tmp_path, json.dumps([each | more for each in RECORD]), nodes=2).ranks == 16
     assert "--nodes" in refused(tmp_path, json.dumps(RECORD), ranks=16)
@@ -316,7 +362,9 @@ CASES = {
 """Texts, and what the user says of them."""
 
 
-def test_the_ranks_rounds_parameters_and_versions_that_outputs_have_or_why_they_are_refused(tmp_path):
+def test_the_ranks_rounds_parameters_and_versions_that_outputs_have_or_why_they_are_refused(
+    tmp_path,
+):
     page = []
     for title, cases in CASES.items():
         page.append(f"== {title}")

@@ -50,12 +50,25 @@ def reframe(mpiexec, require, tmp_path_factory):  # noqa: ARG001 - there is an M
         (directory / "settings.py").write_text(SETTINGS.replace("PREFIX", str(directory)))
         (directory / "check.py").write_text(CHECK.replace("REFERENCE", str(reference or "")))
         program = Path(sys.executable).with_name("reframe")
-        options = ["-C", "settings.py", "-c", "check.py", "-r", "--report-file", "report.json", "--keep-stage-files"]
+        options = [
+            "-C",
+            "settings.py",
+            "-c",
+            "check.py",
+            "-r",
+            "--report-file",
+            "report.json",
+            "--keep-stage-files",
+        ]
         path = f"{program.parent}:/usr/bin:/bin"
         ran = subprocess.run(
-            [program, *options], cwd=directory, env={"PATH": path, "HOME": str(directory)}, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
+            [program, *options],
+            cwd=directory,
+            env={"PATH": path, "HOME": str(directory)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (directory / "report.json").exists(), ran.stdout + ran.stderr
         report = json.loads((directory / "report.json").read_text())
         (result,) = directory.rglob("stage/**/result.h5")
@@ -89,7 +102,11 @@ def test_every_case_is_a_performance_variable_and_without_a_reference_none_is_ju
     assert {name.rpartition(":")[2] for name in test["perfvalues"]} == ids
 
 
-@pytest.mark.parametrize(("factor", "ended"), [(1e-9, (1, "fail", "performance")), (1e9, (0, "pass", None))])
-def test_a_case_slower_than_the_bound_of_its_reference_fails_the_check(reframe, recorded, tmp_path, factor, ended):
+@pytest.mark.parametrize(
+    ("factor", "ended"), [(1e-9, (1, "fail", "performance")), (1e9, (0, "pass", None))]
+)
+def test_a_case_slower_than_the_bound_of_its_reference_fails_the_check(
+    reframe, recorded, tmp_path, factor, ended
+):
     code, test, _ = reframe(reference_of(recorded[2], tmp_path / "reference.json", factor))
     assert (code, test["result"], test["fail_phase"]) == ended, test["fail_reason"]

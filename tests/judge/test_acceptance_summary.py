@@ -23,7 +23,11 @@ def test_of_one_size_the_row_farthest_below_its_range_decides():
 def test_rows_of_which_nothing_can_be_told_refuse_unless_none_are_required():
     rows = [each for each in of_two_nodes() if each.verdict is HeldVerdict.CANNOT_TELL]
     found = acceptance(rows)
-    assert (found.verdict, found.is_refused, found.decisive) == (Acceptance.CANNOT_TELL, True, rows[-1])
+    assert (found.verdict, found.is_refused, found.decisive) == (
+        Acceptance.CANNOT_TELL,
+        True,
+        rows[-1],
+    )
     assert acceptance(rows, required=1).is_refused
     assert not acceptance(rows, required=0).is_refused
 
@@ -66,27 +70,44 @@ def test_a_wrong_result_decides_before_any_that_is_slow():
 
 
 def test_of_wrong_results_the_largest_decides():
-    wrong = [judged(3 * GB, nbytes=size, verdict=HeldVerdict.WRONG, reason="it is wrong") for size in (16, GIB, MIB)]
+    wrong = [
+        judged(3 * GB, nbytes=size, verdict=HeldVerdict.WRONG, reason="it is wrong")
+        for size in (16, GIB, MIB)
+    ]
     assert acceptance(wrong).decisive is wrong[1]
 
 
-@pytest.mark.parametrize("low", [None, 467 * GB])  # nothing is published of the size, or what it reaches is impossible
+# nothing is published of the size, or what it reaches is impossible
+@pytest.mark.parametrize("low", [None, 467 * GB])
 def test_a_small_size_that_passes_does_not_decide_for_large_ones(low):
-    large = judged(885 * GB, low, 485 * GB, 8 * GIB, HeldVerdict.CANNOT_TELL, "above what is expected")
+    large = judged(
+        885 * GB, low, 485 * GB, 8 * GIB, HeldVerdict.CANNOT_TELL, "above what is expected"
+    )
     found = acceptance([judged(5 * GB, 4 * GB, 6 * GB, MIB), large], required=1)
-    assert (found.verdict, found.decisive, found.is_refused) == (Acceptance.CANNOT_TELL, large, True)
+    assert (found.verdict, found.decisive, found.is_refused) == (
+        Acceptance.CANNOT_TELL,
+        large,
+        True,
+    )
 
 
-@pytest.mark.parametrize("other", [{"nodes": 4, "ranks": 32}, {"run_id": "b"}, {"dtype": "float16"}])
+@pytest.mark.parametrize(
+    "other", [{"nodes": 4, "ranks": 32}, {"run_id": "b"}, {"dtype": "float16"}]
+)
 def test_a_place_a_run_and_a_type_that_cannot_be_told_leave_the_whole_open(other):
     passes = judged(450 * GB, 445 * GB, 459 * GB)
     found = acceptance([passes, judged(60 * GB, reason="nothing is known", **other)])
     assert (found.verdict, found.is_refused) == (Acceptance.CANNOT_TELL, False)
-    assert acceptance([passes, judged(60 * GB, reason="nothing is known")]).verdict is Acceptance.PASS
+    assert (
+        acceptance([passes, judged(60 * GB, reason="nothing is known")]).verdict is Acceptance.PASS
+    )
 
 
 def test_rows_are_required_of_each_file_also_of_one_without_any():
-    rows = [judged(450 * GB, 445 * GB, 459 * GB, run_id="a"), judged(450 * GB, 445 * GB, 459 * GB, run_id="b")]
+    rows = [
+        judged(450 * GB, 445 * GB, 459 * GB, run_id="a"),
+        judged(450 * GB, 445 * GB, 459 * GB, run_id="b"),
+    ]
     files = {"a": "one.txt", "b": "two.txt"}
     assert not acceptance(rows, files=files, required=1).is_refused
     assert acceptance(rows, files=files, required=2).is_refused
@@ -108,10 +129,15 @@ def test_causes_are_named_once_and_those_of_the_decisive_row_come_first():
 
 def test_symptoms_with_the_same_causes_are_named_together_with_their_causes_once():
     rows = [
-        judged(rate * GB, 445 * GB, 459 * GB, collective=name,
-               causes=[replace(cause, because=f"{name} has {rate} of 452") for cause in (ACS, SPLIT)])
+        judged(
+            rate * GB,
+            445 * GB,
+            459 * GB,
+            collective=name,
+            causes=[replace(cause, because=f"{name} has {rate} of 452") for cause in (ACS, SPLIT)],
+        )
         for rate, name in ((180, "all_reduce"), (185, "all_gather"))
-    ]  # fmt: skip
+    ]
     ((because, causes),) = acceptance(rows).causes.items()
     assert because == "all_reduce has 180 of 452; all_gather has 185 of 452"
     assert [each.what for each in causes] == [ACS.what, SPLIT.what]
@@ -119,7 +145,10 @@ def test_symptoms_with_the_same_causes_are_named_together_with_their_causes_once
 
 def test_expectations_of_several_origins_are_kept_apart():
     found = acceptance([*of_two_nodes(), timed(1.0, 0.9, 1.1)])
-    assert {origin: len(rows) for origin, rows in found.origins.items()} == {"published": 4, "reference": 1}
+    assert {origin: len(rows) for origin, rows in found.origins.items()} == {
+        "published": 4,
+        "reference": 1,
+    }
 
 
 def test_json_names_the_file_of_each_row():

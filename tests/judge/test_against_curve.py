@@ -18,12 +18,19 @@ def held(rows, hosts=("n0", "n1"), transfer_ms=2.0, **more):
 
 def curve(seconds=(1e-4, 1e-3, 1e-2), sizes=(1 << 16, 1 << 20, 1 << 24), **changes):
     changes = {"ranks": 2, "nodes": 2, "device": "cuda"} | changes
-    return [make_row(nbytes=nbytes, seconds=time, **changes) for nbytes, time in zip(sizes, seconds, strict=True)]
+    return [
+        make_row(nbytes=nbytes, seconds=time, **changes)
+        for nbytes, time in zip(sizes, seconds, strict=True)
+    ]
 
 
 def test_the_shortest_over_ranks_is_held_against_the_fastest_measured_time():
     (found,) = held(curve() + curve((1e-5, 5e-3, 1e-2), algorithm="native"))
-    assert (found.operations, found.measured, found.expected.value) == (2, pytest.approx(2e-3), pytest.approx(1e-3))
+    assert (found.operations, found.measured, found.expected.value) == (
+        2,
+        pytest.approx(2e-3),
+        pytest.approx(1e-3),
+    )
     assert found.ratio == pytest.approx(2.0)
     assert found.kind == "measured"
 
@@ -36,12 +43,19 @@ def test_between_two_sizes_the_time_is_interpolated_in_logarithms():
 @pytest.mark.parametrize(
     "rows",
     [
-        [], curve((1e-4,), (1 << 16,)), curve((1e-4,), (1 << 24,)), curve(ranks=4), curve(nodes=1),
-        curve(dtype="float64"), curve(collective="reduce_scatter"), curve(kind="simulated"),
-        curve(device="cpu"), curve(load="gemm"),
+        [],
+        curve((1e-4,), (1 << 16,)),
+        curve((1e-4,), (1 << 24,)),
+        curve(ranks=4),
+        curve(nodes=1),
+        curve(dtype="float64"),
+        curve(collective="reduce_scatter"),
+        curve(kind="simulated"),
+        curve(device="cpu"),
+        curve(load="gemm"),
         curve(algorithm="null"),
     ],
-)  # fmt: skip
+)
 def test_another_call_or_sizes_on_one_side_give_no_answer(rows):
     (found,) = held(rows)
     assert (found.expected, found.ratio) == (None, None)

@@ -12,15 +12,21 @@ from hpccoll.judge.held import CURVE, Acceptance, Expected, Held, HeldVerdict, v
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldPlace(Held):
     KEYS: ClassVar[Mapping[str, str]] = {
-        "name": "place.name", "time_s": "measured", "low_s": "expected.low", "from": "expected.sources",
-        "verdict": "acceptance", "reason": "reason",
-    }  # fmt: skip
+        "name": "place.name",
+        "time_s": "measured",
+        "low_s": "expected.low",
+        "from": "expected.sources",
+        "verdict": "acceptance",
+        "reason": "reason",
+    }
 
     place: Mapping[str, str]
 
 
 def held(measured=2.0, expected=None, verdict=HeldVerdict.SLOWER, reason="", name="n1"):
-    return HeldPlace(measured=measured, expected=expected, verdict=verdict, reason=reason, place={"name": name})
+    return HeldPlace(
+        measured=measured, expected=expected, verdict=verdict, reason=reason, place={"name": name}
+    )
 
 
 @pytest.mark.parametrize("time", [0.9, 1.0, 1.1])
@@ -29,7 +35,10 @@ def test_a_time_within_its_range_is_as_expected_and_the_ends_belong_to_it(time):
 
 
 def test_a_time_outside_its_range_is_slower_or_faster():
-    assert (verdict_between(1.2, 0.9, 1.1), verdict_between(0.8, 0.9, 1.1)) == (HeldVerdict.SLOWER, HeldVerdict.FASTER)
+    assert (verdict_between(1.2, 0.9, 1.1), verdict_between(0.8, 0.9, 1.1)) == (
+        HeldVerdict.SLOWER,
+        HeldVerdict.FASTER,
+    )
 
 
 def test_a_gate_fails_what_is_slower_wrong_or_missing_and_nothing_else():
@@ -49,6 +58,17 @@ def test_json_has_the_names_of_the_origin_and_null_for_what_is_absent():
     whole = held(2.0, Expected(0.5, 1.0, 1.5, CURVE, ("a", "b")), reason="it is slow").to_json()
     assert list(whole) == list(HeldPlace.KEYS)
     assert (whole["time_s"], whole["low_s"], list(whole["from"])) == (2.0, 0.5, ["a", "b"])
-    assert (whole["verdict"], type(whole["verdict"]), whole["reason"]) == ("fail", str, "it is slow")
+    assert (whole["verdict"], type(whole["verdict"]), whole["reason"]) == (
+        "fail",
+        str,
+        "it is slow",
+    )
     absent = held(None, name="").to_json()
-    assert absent == {"name": "", "time_s": None, "low_s": None, "from": None, "verdict": "fail", "reason": None}
+    assert absent == {
+        "name": "",
+        "time_s": None,
+        "low_s": None,
+        "from": None,
+        "verdict": "fail",
+        "reason": None,
+    }

@@ -23,7 +23,10 @@ from hpccoll.store.rows import Results
 H100_OUTPUT = Path(__file__).parents[1] / "inputs" / "nccl-two-nodes-of-8-h100.txt"
 H100 = read_machine("8xh100-400g", "cluster")
 NODES_OF_TWO = cluster(
-    layout={"ranks_per_node": 2}, tiers=dict.fromkeys(("node", "rack"), SEGMENT), nccl=NCCL, name="pairs"
+    layout={"ranks_per_node": 2},
+    tiers=dict.fromkeys(("node", "rack"), SEGMENT),
+    nccl=NCCL,
+    name="pairs",
 )
 CLUSTER = cluster()
 
@@ -49,7 +52,9 @@ def expected(machine, *rows):
 def imported(tmp_path_factory):
     """The results of an imported output of nccl-tests on two nodes of 8 H100."""
     path = tmp_path_factory.mktemp("imported") / "nccl.h5"
-    write_raw_file(raw_results({H100_OUTPUT: read_output(H100_OUTPUT, SuppliedMetadata())}, path), path)
+    write_raw_file(
+        raw_results({H100_OUTPUT: read_output(H100_OUTPUT, SuppliedMetadata())}, path), path
+    )
     return read_results([path])
 
 
@@ -69,8 +74,10 @@ def test_each_imported_row_is_held_against_what_nccl_would_choose_by_its_own_mod
         assert row["ratio"] == pytest.approx(theirs.median_s / fastest.seconds)
         assert row["busbw_Bps"] == pytest.approx(row["bytes"] / fastest.seconds * 2 * 15 / 16)
         assert (row["measured_busbw_Bps"], row["kind"], row["measured_kind"]) == (
-            theirs.busbw_Bps, "modelled", "imported",
-        )  # fmt: skip
+            theirs.busbw_Bps,
+            "modelled",
+            "imported",
+        )
     assert shown == [(1, 1)]
 
 
@@ -79,8 +86,12 @@ def test_the_text_has_the_median_ratio_the_sizes_outside_and_a_line_for_each_siz
 
 
 def test_the_faster_placement_counts_and_sizes_outside_are_ranges_of_one_side():
-    usual = predict(CLUSTER, Request(nodes=[2], sizes=[1 << 10, 1 << 14, 1 << 18, 1 << 22])).predictions
-    fastest = {each.nbytes: min(e.value_s for e in usual if e.nbytes == each.nbytes) for each in usual}
+    usual = predict(
+        CLUSTER, Request(nodes=[2], sizes=[1 << 10, 1 << 14, 1 << 18, 1 << 22])
+    ).predictions
+    fastest = {
+        each.nbytes: min(e.value_s for e in usual if e.nbytes == each.nbytes) for each in usual
+    }
     factors = dict(zip(sorted(fastest), (2.0, 1.5, 0.5, 1.1), strict=True))
     rows = [
         native(size, in_place=in_place, seconds=fastest[size] * factor * (3 if in_place else 1))
@@ -95,11 +106,20 @@ def test_the_faster_placement_counts_and_sizes_outside_are_ranges_of_one_side():
 
 
 @pytest.mark.parametrize("kind", ["imported", "measured"])
-def test_a_call_of_mpi_is_held_against_the_fastest_schedule_and_the_text_says_that_this_is_no_model(kind):
+def test_a_call_of_mpi_is_held_against_the_fastest_schedule_and_the_text_says_that_this_is_no_model(
+    kind,
+):
     (found,) = expected(CLUSTER, native(kind=kind))
-    fastest = min(predict(CLUSTER, Request(nodes=[2], sizes=[1 << 20])).predictions, key=lambda each: each.value_s)
+    fastest = min(
+        predict(CLUSTER, Request(nodes=[2], sizes=[1 << 20])).predictions,
+        key=lambda each: each.value_s,
+    )
     (row,) = found.rows()
-    assert (row["algorithm"], row["kind"], row["median_s"]) == (fastest.algorithm, "simulated", fastest.value_s)
+    assert (row["algorithm"], row["kind"], row["median_s"]) == (
+        fastest.algorithm,
+        "simulated",
+        fastest.value_s,
+    )
     assert row["ci_low_s"] < row["median_s"] < row["ci_high_s"]
     text = " ".join(library_lines([found]))
     assert "fastest schedule would take" in text
@@ -108,7 +128,10 @@ def test_a_call_of_mpi_is_held_against_the_fastest_schedule_and_the_text_says_th
 
 @pytest.mark.parametrize(
     ("collective", "dtype", "words"),
-    [("all_reduce", "int8", "one float32"), ("all_gather", "float64", "one float64 for each of 2 ranks")],
+    [
+        ("all_reduce", "int8", "one float32"),
+        ("all_gather", "float64", "one float64 for each of 2 ranks"),
+    ],
 )
 def test_a_size_without_elements_has_a_reason_with_the_type_of_the_prediction_in_rows_and_text(
     collective, dtype, words
@@ -130,7 +153,9 @@ def test_a_forced_algorithm_is_held_against_itself():
 
 def test_a_call_of_fewer_ranks_of_each_node_is_held_against_what_is_predicted_of_them():
     (row,) = expected(H100, nccl(ranks=8, ranks_per_node=4))[0].rows()
-    of_half = predict(H100, Request([2], [1 << 20], ranks_per_node=4, algorithms=["nccl_ring", "nccl_tree"]))
+    of_half = predict(
+        H100, Request([2], [1 << 20], ranks_per_node=4, algorithms=["nccl_ring", "nccl_tree"])
+    )
     assert row["candidates"] == {each.algorithm: each.value_s for each in of_half.predictions}
 
 
@@ -139,7 +164,9 @@ def test_a_call_on_one_node_has_what_was_published_beside_the_reason():
     (row,) = found[0].rows()
     assert "two nodes and more" in row["reason"]
     assert {near["algorithm"] for near in row["published"]} == {"default (NVLS)"}
-    assert "1 node, default (NVLS), busbw in GB/s: 64 MiB: 347 to 362" in " ".join(map(str.strip, library_lines(found)))
+    assert "1 node, default (NVLS), busbw in GB/s: 64 MiB: 347 to 362" in " ".join(
+        map(str.strip, library_lines(found))
+    )
 
 
 def test_a_ratio_is_outside_as_it_is_printed():
@@ -152,8 +179,16 @@ def test_a_ratio_is_outside_as_it_is_printed():
 
 NOTHING = {
     "one node": (NODES_OF_TWO, nccl(nodes=1, ranks=2), "two nodes and more"),
-    "another collective": (NODES_OF_TWO, nccl(collective="broadcast", op=None), "all_reduce, reduce_scatter"),
-    "larger nodes": (NODES_OF_TWO, nccl(ranks=6, ranks_per_node=3), "3 ranks on each node, pairs has 2"),
+    "another collective": (
+        NODES_OF_TWO,
+        nccl(collective="broadcast", op=None),
+        "all_reduce, reduce_scatter",
+    ),
+    "larger nodes": (
+        NODES_OF_TWO,
+        nccl(ranks=6, ranks_per_node=3),
+        "3 ranks on each node, pairs has 2",
+    ),
     "no section": (CLUSTER, nccl(), "no section nccl"),
     "an algorithm that it lacks": (NODES_OF_TWO, nccl(requested="nvls"), "no nvls of all_reduce"),
     "a tree of another collective": (
@@ -164,7 +199,11 @@ NOTHING = {
     "MPI on a cluster of GPUs": (NODES_OF_TWO, native(), "nccl on cuda"),
     "RCCL": (NODES_OF_TWO, nccl(transport="rccl", device="rocm"), "rccl on rocm"),
     "unequal nodes": (CLUSTER, native(ranks=3, ranks_per_node=None), "different numbers of ranks"),
-    "nodes that the cluster lacks": (CLUSTER, native(ranks=4, ranks_per_node=2), "2 ranks on each node, paper has 1"),
+    "nodes that the cluster lacks": (
+        CLUSTER,
+        native(ranks=4, ranks_per_node=2),
+        "2 ranks on each node, paper has 1",
+    ),
     "pairs": (CLUSTER, native(collective="multi_pair", op=None), "pairs of ranks"),
     "one rank": (CLUSTER, native(ranks=1, nodes=1), "one rank"),
 }
@@ -182,7 +221,12 @@ def test_a_call_without_expectation_has_a_reason_in_rows_and_text(why):
 
 
 def test_predictions_schedules_wrong_rows_and_those_under_load_are_no_calls_that_something_is_expected_of():
-    rows = make_row("ring"), native(kind="modelled"), native(wrong=1), native(status="failed", seconds=1.0)
+    rows = (
+        make_row("ring"),
+        native(kind="modelled"),
+        native(wrong=1),
+        native(status="failed", seconds=1.0),
+    )
     rows += (native(load="gemm"),)
     assert expected(CLUSTER, *rows) == []
 

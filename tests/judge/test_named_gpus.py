@@ -12,18 +12,23 @@ H100 = read_machine("8xh100-400g", "--cluster")
 
 def of_our_ranks(*names):
     """Return a run whose ranks found GPUs with these names, a host each."""
-    groups = [{"hosts": [f"n{number}"], "gpus": [{"bus": "0000:1", "name": name}]} for number, name in enumerate(names)]
+    groups = [
+        {"hosts": [f"n{number}"], "gpus": [{"bus": "0000:1", "name": name}]}
+        for number, name in enumerate(names)
+    ]
     return run({"gpus": groups})
 
 
 @pytest.mark.parametrize(
     ("names", "others"),
     [
-        (["NVIDIA H100 80GB HBM3", "NVIDIA H200"], []), (["NVIDIA L40S"], ["NVIDIA L40S"]), ([], []),
+        (["NVIDIA H100 80GB HBM3", "NVIDIA H200"], []),
+        (["NVIDIA L40S"], ["NVIDIA L40S"]),
+        ([], []),
         (["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"], ["NVIDIA A100-SXM4-80GB"]),
         (["NVIDIA Graphics Device", "", None], []),
     ],
-)  # fmt: skip
+)
 def test_gpus_of_outputs_and_of_our_own_ranks_are_held_against_those_of_a_cluster(names, others):
     for measured in (run({"device_names": names}), of_our_ranks(*names)):
         reason = other_gpus(measured, H100)
@@ -31,7 +36,9 @@ def test_gpus_of_outputs_and_of_our_own_ranks_are_held_against_those_of_a_cluste
         assert [name for name in names if name and name in reason] == others
 
 
-@pytest.mark.parametrize("provenance", [{}, {"gpus": 7}, {"gpus": [3, {"gpus": None}, {"gpus": ["x"]}]}])
+@pytest.mark.parametrize(
+    "provenance", [{}, {"gpus": 7}, {"gpus": [3, {"gpus": None}, {"gpus": ["x"]}]}]
+)
 def test_without_a_name_no_model_is_known(provenance):
     assert gpus_with_model(run(provenance or {"kernel": "Linux"})) == []
 

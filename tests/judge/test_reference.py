@@ -12,7 +12,12 @@ from written_runs import write_run
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.judge.held import HeldVerdict
-from hpccoll.judge.reference import compare_with_reference, make_reference, read_reference, write_reference
+from hpccoll.judge.reference import (
+    compare_with_reference,
+    make_reference,
+    read_reference,
+    write_reference,
+)
 from hpccoll.store.rows import Results
 
 CASES = 40
@@ -24,9 +29,15 @@ def run(generator, slow=()):
     rows = []
     for number in range(CASES):
         factor = np.exp(0.02 * generator.standard_normal()) * dict(slow).get(number, 1.0)
-        medians = (1e-6 * (number + 1) * factor * np.exp(0.005 * generator.standard_normal(5))).tolist()
+        medians = (
+            1e-6 * (number + 1) * factor * np.exp(0.005 * generator.standard_normal(5))
+        ).tolist()
         rows.append(
-            make_row(nbytes=1024 * (number + 1), seconds=float(np.median(medians)), round_medians_s=tuple(medians))
+            make_row(
+                nbytes=1024 * (number + 1),
+                seconds=float(np.median(medians)),
+                round_medians_s=tuple(medians),
+            )
         )
     return Results(rows=tuple(rows), runs=(), planned=CASES)
 
@@ -35,7 +46,9 @@ def test_a_slower_case_is_a_regression_and_runs_that_scatter_as_before_are_none(
     generator = np.random.default_rng(5)
     reference = make_reference([run(generator) for _ in range(8)])
     slower = compare_with_reference(reference, run(generator, slow={7: 1.2}), 0.05)
-    assert [held.case.coordinates["requested_bytes"] for held in slower.of(HeldVerdict.SLOWER)] == [1024 * 8]
+    assert [held.case.coordinates["requested_bytes"] for held in slower.of(HeldVerdict.SLOWER)] == [
+        1024 * 8
+    ]
     alarms = [compare_with_reference(reference, run(generator), 0.05).worse for _ in range(40)]
     assert sum(alarms) <= 2
 
@@ -48,16 +61,23 @@ def test_a_reference_has_the_cases_that_all_runs_have_with_a_time():
     assert len(make_reference([one, one, other]).cases) == CASES - 3
 
 
-def test_of_a_training_step_transfer_and_waiting_of_a_run_are_held_against_the_medians_of_the_runs(tmp_path):
+def test_of_a_training_step_transfer_and_waiting_of_a_run_are_held_against_the_medians_of_the_runs(
+    tmp_path,
+):
     runs = [
         compared_runs.results(seed=seed, transfer_s=transfer, waiting_s=1e-5, last_share=0.0)
         for seed, transfer in enumerate((0.001, 0.002, 0.009))
     ]
     write_reference(make_reference(runs), file := tmp_path / "F.json")
-    new = compared_runs.results({1024: 1.5}, seed=9, transfer_s=0.004, waiting_s=0.005, last_share=1.0, late_ranks=(1,))
+    new = compared_runs.results(
+        {1024: 1.5}, seed=9, transfer_s=0.004, waiting_s=0.005, last_share=1.0, late_ranks=(1,)
+    )
     (slower,) = compare_with_reference(read_reference(file), new, 0.05).of(HeldVerdict.SLOWER)
     assert slower.reason == "transfer 4 ms, was 2 ms; waiting up to 5 ms, was 10 us; rank 1 is late"
-    for other in (of_an_earlier_version(file), make_reference([*runs[1:], compared_runs.results(seed=0)])):
+    for other in (
+        of_an_earlier_version(file),
+        make_reference([*runs[1:], compared_runs.results(seed=0)]),
+    ):
         (slower,) = compare_with_reference(other, new, 0.05).of(HeldVerdict.SLOWER)
         assert not slower.reason
 
@@ -114,16 +134,23 @@ def test_a_reference_whose_values_do_not_fit_is_refused_in_one_line(tmp_path, ch
     content = json.loads(file.read_text())
     content["cases"][0].update(change(content["cases"][0]))
     file.write_text(json.dumps(content))
-    assert invoke("compare", write_run(tmp_path / "new.h5"), "--reference", file).is_bad_input("--reference", file)
+    assert invoke("compare", write_run(tmp_path / "new.h5"), "--reference", file).is_bad_input(
+        "--reference", file
+    )
 
 
 def test_the_command_makes_a_reference_and_compares_a_run_with_it(tmp_path):
-    runs = [write_run(tmp_path / f"run-{seed}" / "raw" / "a.h5", seed=seed, between=0.01) for seed in range(8)]
+    runs = [
+        write_run(tmp_path / f"run-{seed}" / "raw" / "a.h5", seed=seed, between=0.01)
+        for seed in range(8)
+    ]
     file = tmp_path / "F.json"
     made = invoke("compare", "--make-reference", *(path.parents[1] for path in runs), "--out", file)
     assert (made.code, made.err) == (0, "")
     assert made.out.startswith(f"{file}: 8 cases of 8 runs")
-    same, slower = (write_run(tmp_path / f"{n}.h5", factors, seed=9) for n, factors in enumerate(({}, SLOW)))
+    same, slower = (
+        write_run(tmp_path / f"{n}.h5", factors, seed=9) for n, factors in enumerate(({}, SLOW))
+    )
     assert invoke("compare", same, "--reference", file).code == 0
     compared = invoke("compare", slower, "--reference", file, "--json")
     assert compared.code == 3
@@ -133,7 +160,9 @@ def test_the_command_makes_a_reference_and_compares_a_run_with_it(tmp_path):
 
 def test_the_command_says_how_many_cases_a_reference_leaves_out(tmp_path):
     gone = {("ring", 4096): None, ("ring", 1024): None}
-    runs = [write_run(tmp_path / f"{seed}.h5", gone if seed else {}, seed=seed) for seed in range(3)]
+    runs = [
+        write_run(tmp_path / f"{seed}.h5", gone if seed else {}, seed=seed) for seed in range(3)
+    ]
     made = invoke("compare", "--make-reference", *runs, "--out", tmp_path / "F.json")
     assert made.out.splitlines()[1].startswith("left out: 2 cases")
 
@@ -145,7 +174,9 @@ def test_the_command_refuses_what_makes_no_reference(tmp_path):
     assert invoke(*make, one, other, "--out", file).is_bad_input("3 runs")
     assert invoke(*make, one, other, third).is_bad_input("--out")
     assert invoke(*make, one, other, third, "--out", tmp_path / "F.txt").is_bad_input("--out")
-    assert invoke(*make, one, other, "--reference", file, "--out", file).is_bad_input("exclude each other")
+    assert invoke(*make, one, other, "--reference", file, "--out", file).is_bad_input(
+        "exclude each other"
+    )
     assert invoke(*make, one, other, one, "--out", file).is_bad_input("twice", one)
     copy = tmp_path / "copy.h5"
     copy.write_bytes(one.read_bytes())

@@ -13,7 +13,9 @@ from hpccoll.judge.run_comparison import TOLERANCE, check_tolerance, compare
 from hpccoll.store.rows import Gap
 
 HARNESS, SLOWER_HARNESS = (make_row(algorithm="null", seconds=seconds) for seconds in (2e-7, 5e-7))
-SKIPPED = make_row(nbytes=1 << 30, status="skipped", reason="needs a GPU", algbw_Bps=None, median_s=None)
+SKIPPED = make_row(
+    nbytes=1 << 30, status="skipped", reason="needs a GPU", algbw_Bps=None, median_s=None
+)
 WRONG = make_row(nbytes=1024, seconds=1e-9, status="wrong", reason="3 elements differ")
 DIED = Gap(case="ring-2-1024-0", job="local", status="failed", reason="rank 1 died")
 
@@ -31,9 +33,21 @@ def on_hosts(*names):
 
 
 A_LITTLE = results(noise=0.001), again(dict.fromkeys(SIZES, 1.03), noise=0.001)
-BEFORE = {"versions": {"numpy": "2.4"}, "variables": {"SLURM_JOB_ID": "1"}, "host_load": [], "kernel": "6.1"}
-NOW = {"versions": {"numpy": "2.5"}, "variables": {"SLURM_JOB_ID": "2", "UCX_TLS": "tcp"}, "kernel": "6.1"}
-STEP, LATE = {"transfer_s": 0.002, "waiting_s": 1e-5, "last_share": 0.0}, {"late_ranks": (1,), "last_share": 1.0}
+BEFORE = {
+    "versions": {"numpy": "2.4"},
+    "variables": {"SLURM_JOB_ID": "1"},
+    "host_load": [],
+    "kernel": "6.1",
+}
+NOW = {
+    "versions": {"numpy": "2.5"},
+    "variables": {"SLURM_JOB_ID": "2", "UCX_TLS": "tcp"},
+    "kernel": "6.1",
+}
+STEP, LATE = (
+    {"transfer_s": 0.002, "waiting_s": 1e-5, "last_share": 0.0},
+    {"late_ranks": (1,), "last_share": 1.0},
+)
 SCENARIOS = {
     "a slower and a faster case among unchanged ones": (results(), again({1024: 1.2, 2048: 0.8})),
     "a faster case alone is not worse": (results(), again({1024: 0.8})),
@@ -43,22 +57,43 @@ SCENARIOS = {
         results(**STEP),
         again({1024: 1.2}, **{**STEP, "transfer_s": 0.004}),
     ),
-    "and a rank that is late": (results(**STEP), again({1024: 1.2}, **{**STEP, "waiting_s": 0.005, **LATE})),
-    "unless that is not known": (results(**STEP), again({1024: 1.2}, **{**STEP, "last_share": None})),
-    "noise is undecided, and more rounds would decide": (results(rounds=3, noise=0.02), again(rounds=3, noise=0.02)),
+    "and a rank that is late": (
+        results(**STEP),
+        again({1024: 1.2}, **{**STEP, "waiting_s": 0.005, **LATE}),
+    ),
+    "unless that is not known": (
+        results(**STEP),
+        again({1024: 1.2}, **{**STEP, "last_share": None}),
+    ),
+    "noise is undecided, and more rounds would decide": (
+        results(rounds=3, noise=0.02),
+        again(rounds=3, noise=0.02),
+    ),
     "much noise is too noisy to tell": (results(rounds=3, noise=0.1), again(rounds=3, noise=0.1)),
     "what is gone is missing with its reason": (results(), results({1024: None}, missing=[DIED])),
     "what is there now is new": (results({1024: None}), results()),
-    "a wrong result is worse however fast it is": (results(), having(again({1024: 0.5}), WRONG, without=1)),
-    "what the harness takes is not compared": (having(results(), HARNESS), having(again(), SLOWER_HARNESS)),
+    "a wrong result is worse however fast it is": (
+        results(),
+        having(again({1024: 0.5}), WRONG, without=1),
+    ),
+    "what the harness takes is not compared": (
+        having(results(), HARNESS),
+        having(again(), SLOWER_HARNESS),
+    ),
     "nor missed": (having(results(), HARNESS), again()),
     "what neither could measure is no case": (having(results(), SKIPPED), having(again(), SKIPPED)),
-    "what the old run could is missing": (having(results(), make_row(nbytes=1 << 30)), having(again(), SKIPPED)),
+    "what the old run could is missing": (
+        having(results(), make_row(nbytes=1 << 30)),
+        having(again(), SKIPPED),
+    ),
     "hosts with domains are the same": on_hosts("n1.cluster.example", "N2"),
     "in any order": on_hosts("n2", "n1"),
     "another host is a change": on_hosts("n1", "n3"),
     "so is a host less": on_hosts("n1"),
-    "changes are named but for those of every run": (results(provenance=BEFORE), again(provenance=NOW)),
+    "changes are named but for those of every run": (
+        results(provenance=BEFORE),
+        again(provenance=NOW),
+    ),
 }
 
 
@@ -72,7 +107,9 @@ def test_each_rule_of_comparisons_shows_in_its_runs():
             for held in compared.cases
             if held.verdict is not HeldVerdict.AS_EXPECTED
         ]
-        lines.append(f"{len(compared.of(HeldVerdict.AS_EXPECTED))} unchanged; changes: {dict(compared.changes)}")
+        lines.append(
+            f"{len(compared.of(HeldVerdict.AS_EXPECTED))} unchanged; changes: {dict(compared.changes)}"
+        )
     assert_golden("run_comparison", lines)
 
 
@@ -83,13 +120,18 @@ def test_cases_are_matched_by_what_was_asked_and_where():
 
 
 def test_each_collective_and_shape_has_a_comparison_of_its_own_those_that_became_worse_first():
-    old, new = (replace(of, rows=(*of.rows, *wider.rows)) for of, wider in (
-        (results(), results(ranks=4)), (again(), again({1024: 1.2}, ranks=4)),
-    ))  # fmt: skip
+    old, new = (
+        replace(of, rows=(*of.rows, *wider.rows))
+        for of, wider in (
+            (results(), results(ranks=4)),
+            (again(), again({1024: 1.2}, ranks=4)),
+        )
+    )
     parts = compare(old, new).by_call
     assert [(*call, part.worse) for call, part in parts.items()] == [
-        ("all_reduce", 4, 1, True), ("all_reduce", 2, 1, False),
-    ]  # fmt: skip
+        ("all_reduce", 4, 1, True),
+        ("all_reduce", 2, 1, False),
+    ]
     assert parts["all_reduce", 4, 1].factors(HeldVerdict.SLOWER) == pytest.approx([1.2], rel=0.05)
 
 

@@ -20,7 +20,11 @@ def ours(**changes):
 
 
 def theirs(seconds=2e-5, **changes):
-    return ours(seconds=seconds, kind="imported", **{"source": "osu", "rule": None, "variant": None, **changes})
+    return ours(
+        seconds=seconds,
+        kind="imported",
+        **{"source": "osu", "rule": None, "variant": None, **changes},
+    )
 
 
 def results(*rows):
@@ -35,12 +39,17 @@ def test_a_result_stands_next_to_ours_of_the_same_operation():
 @pytest.mark.parametrize(
     "change",
     [
-        {"nbytes": 2048}, {"algorithm": "ring"}, {"transport": "nccl"}, {"status": "wrong"}, {"floor": True},
+        {"nbytes": 2048},
+        {"algorithm": "ring"},
+        {"transport": "nccl"},
+        {"status": "wrong"},
+        {"floor": True},
     ],
-)  # fmt: skip
+)
 def test_another_operation_or_one_without_a_correct_time_is_no_pair(change):
     (pair,) = side_by_side(
-        [theirs()], [make_row(**{"algorithm": "native", "transport": "mpi", "device": "cpu", **change})]
+        [theirs()],
+        [make_row(**{"algorithm": "native", "transport": "mpi", "device": "cpu", **change})],
     )
     assert (pair.ours, pair.factor, pair.to_json()["our_s"]) == (None, None, None)
 
@@ -72,7 +81,9 @@ def test_an_import_is_compared_with_ours_without_a_verdict(swapped):
     compared = compare(*(reversed(sides) if swapped else sides))
     content = compared.to_json()
     assert {key: content[key] for key in VERDICTS} == {key: [] for key in VERDICTS}
-    assert [(pair["source"], pair["factor"]) for pair in content["beside"]] == [("osu", pytest.approx(2.0))]
+    assert [(pair["source"], pair["factor"]) for pair in content["beside"]] == [
+        ("osu", pytest.approx(2.0))
+    ]
     assert not compared.worse
     text = "\n".join(comparison_lines(compared))
     assert SOURCES["osu"].meaning in text
@@ -80,7 +91,10 @@ def test_an_import_is_compared_with_ours_without_a_verdict(swapped):
 
 def test_two_imports_of_one_program_are_compared_as_two_runs():
     rounds = {"round_run_ids": ("run-1",) * 3, "round_intervals_s": (None,) * 3}
-    old, new = (results(theirs(us[1], round_medians_s=us, **rounds)) for us in ((4.0, 4.1, 4.2), (8.0, 8.1, 8.2)))
+    old, new = (
+        results(theirs(us[1], round_medians_s=us, **rounds))
+        for us in ((4.0, 4.1, 4.2), (8.0, 8.1, 8.2))
+    )
     content = compare(old, new).to_json()
     assert (len(content["regressions"]), content["beside"]) == (1, [])
 
@@ -88,4 +102,6 @@ def test_two_imports_of_one_program_are_compared_as_two_runs():
 def test_imports_of_two_programs_have_no_case_in_common(tmp_path):
     import_example("osu_allreduce.txt", tmp_path / "osu.h5")
     import_example("imb_mpi1.txt", tmp_path / "imb.h5")
-    assert invoke("compare", tmp_path / "osu.h5", tmp_path / "imb.h5").is_bad_input("no case in common")
+    assert invoke("compare", tmp_path / "osu.h5", tmp_path / "imb.h5").is_bad_input(
+        "no case in common"
+    )

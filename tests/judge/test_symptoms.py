@@ -24,7 +24,16 @@ RATE_OF_LARGE = 450e9
 ROWS = tomllib.loads(Path(table.__file__).with_suffix(".toml").read_text())
 
 
-def verdict(share, nbytes, collective="all_reduce", nodes=2, in_place=False, quantity=RATE, rounds=(), **more):
+def verdict(
+    share,
+    nbytes,
+    collective="all_reduce",
+    nodes=2,
+    in_place=False,
+    quantity=RATE,
+    rounds=(),
+    **more,
+):
     """Return the verdict on a row that has a share of the expected bandwidth."""
     expected = RATE_OF_LARGE / (1 + 32 * MIB / nbytes)
     measured = share * expected if quantity == RATE else nbytes / expected / share
@@ -32,12 +41,26 @@ def verdict(share, nbytes, collective="all_reduce", nodes=2, in_place=False, qua
     of_range = HeldVerdict.AS_EXPECTED if share > 0.95 else HeldVerdict.CANNOT_TELL
     of_range = HeldVerdict.SLOWER if share < 0.85 else of_range
     row = make_row(
-        "native", nbytes=nbytes, collective=collective, ranks=8 * nodes, nodes=nodes, ranks_per_node=8,
-        in_place=in_place, **{"transport": "nccl", "device": "cuda", "kind": "imported",
-                          "executed": "unknown", "round_medians_s": rounds} | more,
-    )  # fmt: skip
+        "native",
+        nbytes=nbytes,
+        collective=collective,
+        ranks=8 * nodes,
+        nodes=nodes,
+        ranks_per_node=8,
+        in_place=in_place,
+        **{
+            "transport": "nccl",
+            "device": "cuda",
+            "kind": "imported",
+            "executed": "unknown",
+            "round_medians_s": rounds,
+        }
+        | more,
+    )
     expected = Expected(0.98 * value, value, 1.02 * value, PUBLISHED)
-    return Judged(row=row, quantity=quantity, measured=measured, expected=expected, verdict=of_range)
+    return Judged(
+        row=row, quantity=quantity, measured=measured, expected=expected, verdict=of_range
+    )
 
 
 def sweep(share, **more):
@@ -46,7 +69,9 @@ def sweep(share, **more):
     If these fail, nothing can be told of smaller ones.
     """
     small = 1.0 if share == 1.0 else 0.9
-    shares = share if isinstance(share, tuple) else [share if size >= MIB else small for size in SIZES]
+    shares = (
+        share if isinstance(share, tuple) else [share if size >= MIB else small for size in SIZES]
+    )
     return [
         verdict(each, size, in_place=in_place, **more)
         for size, each in zip(SIZES, shares, strict=True)
@@ -92,9 +117,19 @@ def test_each_symptom_has_its_cause_among_the_likeliest(symptom):
 
 @pytest.mark.parametrize(
     ("share", "cause"),
-    [(0.48, "ACS"), (0.39, "ACS"), (0.5, "NICs are not used"), (0.79, "split"), (0.25, "GPUDirect"), (0.012, "sockets"),
-     (0.044, "sockets"), (0.08, "tuner"), (0.09, "proxy"), (0.67, "far from its GPU")],
-)  # fmt: skip
+    [
+        (0.48, "ACS"),
+        (0.39, "ACS"),
+        (0.5, "NICs are not used"),
+        (0.79, "split"),
+        (0.25, "GPUDirect"),
+        (0.012, "sockets"),
+        (0.044, "sockets"),
+        (0.08, "tuner"),
+        (0.09, "proxy"),
+        (0.67, "far from its GPU"),
+    ],
+)
 def test_the_share_that_is_left_tells_causes_of_the_network_apart(share, cause):
     assert any(cause in each.what for each in causes_of(sweep(share)))
 
@@ -118,7 +153,11 @@ def test_between_nodes_of_one_fabric_no_network_is_a_suspect():
 
 
 def test_what_slows_every_size_is_no_cause_where_small_or_large_ones_pass():
-    all_slow, small_pass, large_pass = (0.2, 0.1, *[0.012] * 4), (1, 1, *[0.012] * 4), (0.2, 0.1, *[1] * 4)
+    all_slow, small_pass, large_pass = (
+        (0.2, 0.1, *[0.012] * 4),
+        (1, 1, *[0.012] * 4),
+        (0.2, 0.1, *[1] * 4),
+    )
     for shares, is_cause in ((all_slow, True), (small_pass, False), (large_pass, False)):
         assert any("TCP sockets" in each.what for each in causes_of(sweep(shares))) == is_cause
     unknown = [one for one in sweep(all_slow) if one.row.bytes >= MIB]
@@ -130,7 +169,11 @@ def test_high_latency_on_several_nodes_where_one_node_is_normal_has_causes_of_th
     causes = causes_of(sweep(slow) + sweep(1.0, nodes=1))
     assert "one node is normal" in causes[0].because
     for others in ([], sweep(slow, nodes=1)):
-        of_pair = [one for one in explain(sweep(slow) + others, described("8xh100-400g")) if one.row.nodes == 2]
+        of_pair = [
+            one
+            for one in explain(sweep(slow) + others, described("8xh100-400g"))
+            if one.row.nodes == 2
+        ]
         between = [each for one in of_pair for each in one.causes if "way between" in each.what]
         assert bool(between) == (not others)
 
@@ -138,13 +181,16 @@ def test_high_latency_on_several_nodes_where_one_node_is_normal_has_causes_of_th
 def test_what_passes_has_no_causes_and_verdicts_stay():
     judged = sweep(0.4) + sweep(1.0, nodes=1)
     explained = explain(judged)
-    assert [bool(one.causes) for one in explained] == [one.verdict is HeldVerdict.SLOWER for one in judged]
+    assert [bool(one.causes) for one in explained] == [
+        one.verdict is HeldVerdict.SLOWER for one in judged
+    ]
     assert [one.row for one in explained] == [one.row for one in judged]
 
 
 def test_a_wrong_result_is_no_symptom_of_a_slow_machine():
     wrong = [
-        replace(one, verdict=HeldVerdict.WRONG, row=replace(one.row, wrong=3, status="wrong")) for one in sweep(1.0)
+        replace(one, verdict=HeldVerdict.WRONG, row=replace(one.row, wrong=3, status="wrong"))
+        for one in sweep(1.0)
     ]
     assert not any(one.causes for one in explain(wrong))
 
@@ -154,7 +200,9 @@ def every_cause(machine=None, **more):
     shares = (each / 100 for each in range(1, 84))
     mixed = (sweep(share, nodes=nodes, **more) for share in shares for nodes in (1, 2))
     judged = [*mixed, *(one for one, _ in SHOWN.values() if not more)]
-    return " ".join(f"{each.what} {each.check}" for one in judged for each in causes_of(one, machine))
+    return " ".join(
+        f"{each.what} {each.check}" for one in judged for each in causes_of(one, machine)
+    )
 
 
 def test_causes_that_a_machine_cannot_have_are_left_out():
@@ -167,7 +215,11 @@ def test_causes_that_a_machine_cannot_have_are_left_out():
 
 
 PORTS = " ".join(f"[{port}]mlx5_{port}:1/IB" for port in range(8))
-LOG = "Using network IB", f"NET/IB : Using {PORTS} [RO]", "NCCL_DEBUG_SUBSYS set by environment to INIT,ENV,NET"
+LOG = (
+    "Using network IB",
+    f"NET/IB : Using {PORTS} [RO]",
+    "NCCL_DEBUG_SUBSYS set by environment to INIT,ENV,NET",
+)
 GDR = "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA"
 
 
@@ -204,7 +256,10 @@ def test_rdma_that_a_variable_turned_off_is_quoted_as_the_likeliest_cause(share)
 
 def of_library(library, judged):
     figures = ("", "2.23.4", "2.31.2")
-    return [replace(one, library=library, expected=replace(one.expected, libraries=figures)) for one in judged]
+    return [
+        replace(one, library=library, expected=replace(one.expected, libraries=figures))
+        for one in judged
+    ]
 
 
 def named_ages(judged):
@@ -213,7 +268,10 @@ def named_ages(judged):
 
 def test_an_older_library_than_that_of_figures_is_said_with_its_symptom_and_one_as_new_is_no_cause():
     (cause,) = named_ages(of_library("NCCL 2.20.3", sweep(0.7)))
-    assert "; NCCL 2.20.3 is older than those figures that say theirs (from 2.23.4 on)" in cause.because
+    assert (
+        "; NCCL 2.20.3 is older than those figures that say theirs (from 2.23.4 on)"
+        in cause.because
+    )
     assert not cause.proven
     assert not named_ages(of_library("NCCL 2.26.2", sweep(0.7)))
 
@@ -230,9 +288,16 @@ def test_an_older_library_of_one_output_explains_nothing_of_another():
 
 def test_causes_that_the_log_excludes_are_left_out():
     def named(share, *lines):
-        return " ".join(each.what for each in causes_of(sweep(share), log=log_of(*lines) if lines else None))
+        return " ".join(
+            each.what for each in causes_of(sweep(share), log=log_of(*lines) if lines else None)
+        )
 
-    for share, cause in ((0.5, "split"), (0.5, "NICs are not used"), (0.25, "GPUDirect"), (0.012, "sockets")):
+    for share, cause in (
+        (0.5, "split"),
+        (0.5, "NICs are not used"),
+        (0.25, "GPUDirect"),
+        (0.012, "sockets"),
+    ):
         assert cause in named(share)
         assert cause not in named(share, *LOG, GDR)
     assert "ACS" in named(0.5, *LOG, GDR)
@@ -242,25 +307,37 @@ def test_causes_that_the_log_excludes_are_left_out():
 
 
 def test_variables_that_a_file_records_prove_causes_and_exclude_none():
-    for variables, is_proven in (({"NCCL_IB_SPLIT_DATA_ON_QPS": "1"}, True), ({"NCCL_DEBUG": "WARN"}, False)):
+    for variables, is_proven in (
+        ({"NCCL_IB_SPLIT_DATA_ON_QPS": "1"}, True),
+        ({"NCCL_DEBUG": "WARN"}, False),
+    ):
         *_, last = explain(sweep(0.5), described("8xh100-400g"), variables=variables)
         assert [each.proven for each in last.causes if "split" in each.what] == [is_proven]
 
 
 def test_the_algorithm_that_a_log_names_is_no_cause_of_what_is_held_against_it():
-    ring = [replace(one, expected=replace(one.expected, origin=MODEL)) for one in sweep(0.8, nodes=1)]
+    ring = [
+        replace(one, expected=replace(one.expected, origin=MODEL)) for one in sweep(0.8, nodes=1)
+    ]
     assert "NVLS" in causes_of(sweep(0.8, nodes=1))[0].what
     assert not any("NVLS" in each.what for each in causes_of(ring))
 
 
 FOUND = {
-    "PROTO": "NCCL_PROTO", "CUMEM": "cuMem", "SPLIT": "split", "GDR_LEVEL": "GPUDirect", "tuner": "tuner",
-    "pinned": "proxy", "": "ACS",
-}  # fmt: skip
+    "PROTO": "NCCL_PROTO",
+    "CUMEM": "cuMem",
+    "SPLIT": "split",
+    "GDR_LEVEL": "GPUDirect",
+    "tuner": "tuner",
+    "pinned": "proxy",
+    "": "ACS",
+}
 """The causes of published numbers by what their settings say: what was found where that was taken back."""
 
 
-@pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of published data")
+@pytest.mark.skipif(
+    "HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of published data"
+)
 def test_published_numbers_that_fail_have_the_cause_that_was_found_among_the_likeliest(tmp_path):
     rows = PublishedRow.read(Path(os.environ["HPCCOLL_DATA"]) / "published" / "nccl-tests.csv")
     unhealthy = [row for row in rows if row.healthy is False and row.call.nbytes >= GIB]
@@ -272,7 +349,9 @@ def test_published_numbers_that_fail_have_the_cause_that_was_found_among_the_lik
         assert any(cause in each.what for each in judged.causes), (row.cells, judged.causes)
 
 
-PAGES = re.findall(r"^#     ([^:\n]+): https", Path(table.__file__).with_suffix(".toml").read_text(), re.MULTILINE)
+PAGES = re.findall(
+    r"^#     ([^:\n]+): https", Path(table.__file__).with_suffix(".toml").read_text(), re.MULTILINE
+)
 """The titles of the pages that the table cites."""
 
 
@@ -285,15 +364,23 @@ def test_every_row_of_the_table_is_whole():
     for row in ROWS["cause"]:
         assert row["check"]
         pages = [title for title in PAGES if title in row["source"]]
-        assert pages or "assumed" in row["source"] or re.search(r"#\d+|\w/\w|OpenShift", row["source"]), row
+        assert (
+            pages or "assumed" in row["source"] or re.search(r"#\d+|\w/\w|OpenShift", row["source"])
+        ), row
         assert 0 <= row.get("share", [0, 1])[0] < row.get("share", [0, 1])[1] <= 1
         assert all(re.compile(row[name]) for name in ("proven", "excluded") if name in row)
 
 
 def test_what_cannot_be_told_says_what_a_log_shows_of_the_network():
-    log = read_logs({"a": "n1:7:8 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>\n"})
+    log = read_logs(
+        {"a": "n1:7:8 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>\n"}
+    )
     for nodes, is_said in ((2, True), (1, False)):
-        open_rows = [one for one in sweep(0.9, nodes=nodes) if one.verdict is HeldVerdict.CANNOT_TELL]
+        open_rows = [
+            one for one in sweep(0.9, nodes=nodes) if one.verdict is HeldVerdict.CANNOT_TELL
+        ]
         explained = explain(open_rows, described("8xh100-400g"), log)
         assert ["1 of 8" in one.reason for one in explained] == [is_said] * len(explained)
-    assert not any("1 of 8" in one.reason for one in explain(sweep(1.0), described("8xh100-400g"), log))
+    assert not any(
+        "1 of 8" in one.reason for one in explain(sweep(1.0), described("8xh100-400g"), log)
+    )

@@ -57,13 +57,26 @@ def verdicts(rows):
 
 @pytest.mark.parametrize(
     ("busbw", "verdict"),
-    [(400, PASS), (381, PASS), (379, CANNOT_TELL), (341, CANNOT_TELL), (339, FAIL), (440, PASS), (442, CANNOT_TELL)],
+    [
+        (400, PASS),
+        (381, PASS),
+        (379, CANNOT_TELL),
+        (341, CANNOT_TELL),
+        (339, FAIL),
+        (440, PASS),
+        (442, CANNOT_TELL),
+    ],
 )
-def test_a_range_of_two_sources_passes_from_95_to_105_per_cent_and_fails_below_85(busbw, verdict, judged):
+def test_a_range_of_two_sources_passes_from_95_to_105_per_cent_and_fails_below_85(
+    busbw, verdict, judged
+):
     (one,) = judged(Call(GIB, busbw), against=machine(TABLE))
     assert (one.acceptance, one.quantity, one.expected.origin) == (verdict, RATE, PUBLISHED)
     assert (one.expected.low, one.expected.high) == (400 * GB, 420 * GB)
-    assert [each.partition(" (in the file of ")[0] for each in one.expected.sources] == ["one/a", "two#3"]
+    assert [each.partition(" (in the file of ")[0] for each in one.expected.sources] == [
+        "one/a",
+        "two#3",
+    ]
     assert one.measured == pytest.approx(busbw * GB, rel=1e-3)
     assert bool(one.reason) == (verdict is CANNOT_TELL)
 
@@ -78,18 +91,36 @@ def test_one_source_is_too_few_and_sources_of_one_repository_are_one(judged):
 
 @pytest.mark.parametrize(
     ("low", "failing"),
-    [((1,), ()), ((2,), ()), ((1, 2), (1, 2)), ((2, 8), (2, 8)), ((1, 2, 8), (1, 2, 8)), ((8,), (8,)), ((1, 8), (8,))],
+    [
+        ((1,), ()),
+        ((2,), ()),
+        ((1, 2), (1, 2)),
+        ((2, 8), (2, 8)),
+        ((1, 2, 8), (1, 2, 8)),
+        ((8,), (8,)),
+        ((1, 8), (8,)),
+    ],
 )
 def test_a_size_alone_fails_only_if_no_larger_one_is_as_expected(low, failing, judged):
-    rows = judged(*(Call(size * GIB, 200 if size in low else 410) for size in (1, 2, 8)), against=machine(TABLE))
-    expected = {size: FAIL if size in failing else CANNOT_TELL if size in low else PASS for size in (1, 2, 8)}
+    rows = judged(
+        *(Call(size * GIB, 200 if size in low else 410) for size in (1, 2, 8)),
+        against=machine(TABLE),
+    )
+    expected = {
+        size: FAIL if size in failing else CANNOT_TELL if size in low else PASS
+        for size in (1, 2, 8)
+    }
     assert verdicts(rows) == [(size * 1024, verdict) for size, verdict in expected.items()]
     assert all(bool(one.reason) == (one.acceptance is CANNOT_TELL) for one in rows)
 
 
 def test_small_sizes_fail_only_far_below_and_only_at_sizes_that_were_published(judged):
     figures = [each | {"bytes": size} for each in TABLE[:3] for size in (64 << 10, 8 * MIB)]
-    for size, busbw, verdict in ((64 << 10, 170, CANNOT_TELL), (64 << 10, 150, FAIL), (8 * MIB, 230, FAIL)):
+    for size, busbw, verdict in (
+        (64 << 10, 170, CANNOT_TELL),
+        (64 << 10, 150, FAIL),
+        (8 * MIB, 230, FAIL),
+    ):
         (one,) = judged(Call(size, busbw), against=machine(figures))
         assert one.acceptance is verdict
     (one,) = judged(Call(MIB, 1), against=machine(figures))
@@ -99,11 +130,13 @@ def test_small_sizes_fail_only_far_below_and_only_at_sizes_that_were_published(j
 @pytest.mark.parametrize(
     ("shape", "words"),
     [
-        ({"nodes": 3}, "no class has 3 nodes"), ({"nodes": 4}, "no source published"),
-        ({"gpus_per_node": 4}, "2 nodes x 4"), ({"collective": "all_gather"}, "all_gather"),
+        ({"nodes": 3}, "no class has 3 nodes"),
+        ({"nodes": 4}, "no source published"),
+        ({"gpus_per_node": 4}, "2 nodes x 4"),
+        ({"collective": "all_gather"}, "all_gather"),
         ({"given": {"library": "MSCCL++"}, "library": ""}, "MSCCL++"),
     ],
-)  # fmt: skip
+)
 def test_what_no_class_has_cannot_be_told_and_the_reason_names_it(shape, words, judged):
     (one,) = judged(Call(GIB, 100), against=machine(TABLE), **shape)
     assert (one.acceptance, one.expected) == (CANNOT_TELL, None)
@@ -128,12 +161,23 @@ def test_two_nodes_of_8_h100_have_445_to_459_by_default_and_no_model(busbw, verd
 
 
 def test_figures_of_the_users_own_file_are_named_among_those_of_the_table(judged, tmp_path):
-    figure = {"nodes": 2, "bytes": GIB, "low_bytes_per_s": 440e9, "high_bytes_per_s": 441e9, "source": "our own runs",
-              "collective": "all_reduce", "algorithm": "default"}  # fmt: skip
+    figure = {
+        "nodes": 2,
+        "bytes": GIB,
+        "low_bytes_per_s": 440e9,
+        "high_bytes_per_s": 441e9,
+        "source": "our own runs",
+        "collective": "all_reduce",
+        "algorithm": "default",
+    }
     path = tmp_path / "ours.yaml"
     path.write_text(json.dumps({"like": "8xh100-400g", "published": [figure]}))
-    (one,), (usual,) = (judged(Call(GIB, 450), against=each) for each in (read_machine(path, "--cluster"), H100))
-    assert {*one.expected.sources} - {*usual.expected.sources} == {"our own runs (in the file of ours)"}
+    (one,), (usual,) = (
+        judged(Call(GIB, 450), against=each) for each in (read_machine(path, "--cluster"), H100)
+    )
+    assert {*one.expected.sources} - {*usual.expected.sources} == {
+        "our own runs (in the file of ours)"
+    }
     assert one.expected.low == 440e9
 
 
@@ -156,7 +200,10 @@ def test_figures_of_tens_of_nodes_say_nothing_of_hundreds(nodes, judged):
 def test_on_several_nodes_an_old_nccl_is_not_held_against_figures_of_recent_ones(judged):
     old = "nccl-headers=21805 nccl-library=21805"
     recent, one = (judged(Call(GIB, 313), library=each)[0] for each in (NAMED, old))
-    assert [(each.acceptance, each.expected is None) for each in (recent, one)] == [(FAIL, False), (CANNOT_TELL, True)]
+    assert [(each.acceptance, each.expected is None) for each in (recent, one)] == [
+        (FAIL, False),
+        (CANNOT_TELL, True),
+    ]
     assert "NCCL 2.18.5" in one.reason
     inside = [judged(Call(GIB, 466), nodes=1, library=each)[0] for each in (old, NAMED)]
     assert inside[0].expected == inside[1].expected
@@ -169,14 +216,18 @@ def test_below_half_of_what_recent_ones_reach_an_old_nccl_is_no_excuse(busbw, ve
 
 
 @pytest.mark.parametrize(("busbw", "verdict"), [(5.3, FAIL), (300, CANNOT_TELL)])
-def test_far_below_the_next_class_a_number_of_nodes_without_a_class_is_no_excuse(busbw, verdict, judged):
+def test_far_below_the_next_class_a_number_of_nodes_without_a_class_is_no_excuse(
+    busbw, verdict, judged
+):
     """3 nodes of 8 H100 with 5.3 GB/s (NVIDIA/nccl#1453): 4 nodes reach hundreds."""
     (one,) = judged(Call(GIB, busbw), nodes=3)
     assert (one.acceptance, one.expected is not None) == (verdict, verdict is FAIL)
 
 
 @pytest.mark.parametrize(("busbw", "verdict"), [(180, FAIL), (360, PASS), (450, CANNOT_TELL)])
-def test_a_ring_that_a_log_names_is_held_against_the_model_and_not_against_the_usual_algorithm(busbw, verdict, judged):
+def test_a_ring_that_a_log_names_is_held_against_the_model_and_not_against_the_usual_algorithm(
+    busbw, verdict, judged
+):
     call = Call(GIB, busbw)
     (one,) = judged(call, log=read_logs({"log": log_of([call], "RING")}))
     assert (one.acceptance, one.expected.origin) == (verdict, MODEL)
@@ -194,7 +245,9 @@ def test_a_log_says_nothing_of_runs_on_other_ranks(judged):
 
 def test_the_usual_algorithm_that_a_log_names_has_the_same_range_as_without_a_log(judged):
     call = Call(GIB, 450)
-    with_log, without = (judged(call, log=log)[0] for log in (read_logs({"l": log_of([call], "NVLS_TREE")}), None))
+    with_log, without = (
+        judged(call, log=log)[0] for log in (read_logs({"l": log_of([call], "NVLS_TREE")}), None)
+    )
     assert with_log.expected == without.expected
 
 
@@ -223,30 +276,52 @@ def test_calls_of_nccl_are_not_held_against_figures_of_rccl(judged):
 
 @pytest.mark.parametrize(
     ("gpu", "verdict"),
-    [("NVIDIA H100 80GB HBM3", FAIL), ("NVIDIA H200", FAIL), ("NVIDIA Graphics Device", FAIL), ("", FAIL),
-     ("NVIDIA L40S", CANNOT_TELL), ("NVIDIA A100-SXM4-80GB", CANNOT_TELL), ("NVIDIA H20", CANNOT_TELL)],
-)  # fmt: skip
+    [
+        ("NVIDIA H100 80GB HBM3", FAIL),
+        ("NVIDIA H200", FAIL),
+        ("NVIDIA Graphics Device", FAIL),
+        ("", FAIL),
+        ("NVIDIA L40S", CANNOT_TELL),
+        ("NVIDIA A100-SXM4-80GB", CANNOT_TELL),
+        ("NVIDIA H20", CANNOT_TELL),
+    ],
+)
 def test_gpus_that_a_machine_does_not_have_are_named_and_decide_nothing(gpu, verdict, judged):
     (one,) = judged(Call(GIB, 60), gpu=gpu)
     assert (one.acceptance, bool(gpu) and gpu in one.reason) == (verdict, verdict is CANNOT_TELL)
 
 
-@pytest.mark.parametrize("name", ["8xh100-400g", "8xb200-400g", "8xa100-200g", "8xmi300x-400g", "8xmi355x-400g"])
-def test_what_was_published_of_a_class_passes_in_the_class_and_less_than_85_per_cent_of_it_fails(name, judged):
+@pytest.mark.parametrize(
+    "name", ["8xh100-400g", "8xb200-400g", "8xa100-200g", "8xmi300x-400g", "8xmi355x-400g"]
+)
+def test_what_was_published_of_a_class_passes_in_the_class_and_less_than_85_per_cent_of_it_fails(
+    name, judged
+):
     described, failed, passed = read_machine(name, "--cluster"), 0, 0
     gpu = "AMD Radeon Graphics" if "mi" in name else "NVIDIA Graphics Device"
-    figures = [each for each in figures_by_fabric()[described.machine_class.fabric] if each.nbytes >= LARGE]
+    figures = [
+        each for each in figures_by_fabric()[described.machine_class.fabric] if each.nbytes >= LARGE
+    ]
     for figure in figures[::5]:
         if figure.network not in (None, described.machine_class.network) or figure.forced:
             continue
         for share in (1.0, 0.8):
-            call = Call(figure.nbytes, share * figure.rate / GB, bool(figure.in_place), figure.dtype)
-            shape = {"nodes": figure.nodes, "gpus_per_node": figure.gpus_per_node, "collective": figure.collective}
+            call = Call(
+                figure.nbytes, share * figure.rate / GB, bool(figure.in_place), figure.dtype
+            )
+            shape = {
+                "nodes": figure.nodes,
+                "gpus_per_node": figure.gpus_per_node,
+                "collective": figure.collective,
+            }
             (one,) = judged(call, against=described, gpu=gpu, **shape)
             if one.expected:
                 below = one.measured < 0.85 * one.expected.low
                 assert one.acceptance is PASS if share == 1.0 else (one.acceptance is FAIL) == below
-                passed, failed = passed + (one.acceptance is PASS), failed + (one.acceptance is FAIL)
+                passed, failed = (
+                    passed + (one.acceptance is PASS),
+                    failed + (one.acceptance is FAIL),
+                )
     assert bool(passed) == bool(failed)
     assert passed
 
@@ -261,21 +336,27 @@ def measured(slower, algorithm="ring", number=0):
     params = {"channels": 1, "window": 1} if algorithm == "ring" else {}
     outcomes = [
         raw_examples.outcome(
-            raw_examples.case(each.nbytes, algorithm=algorithm), params=params,
-            times=times_around(slower.get(each.nbytes, slower[0]) * each.value_s * (1 + 0.002 * number)),
+            raw_examples.case(each.nbytes, algorithm=algorithm),
+            params=params,
+            times=times_around(
+                slower.get(each.nbytes, slower[0]) * each.value_s * (1 + 0.002 * number)
+            ),
         )
         for each in promised
-    ]  # fmt: skip
+    ]
     return ResultFiles(raw_results=[raw_examples.raw(*outcomes)])
 
 
 @pytest.mark.parametrize(
     ("slower", "expected"),
     [
-        ({0: 1.0}, [PASS] * 3), ({0: 9.0}, [FAIL] * 3), ({0: 1.0, SIZES[1]: 9.0}, [PASS, CANNOT_TELL, PASS]),
-        ({0: 1.0, SIZES[1]: 9.0, SIZES[2]: 9.0}, [PASS, FAIL, FAIL]), ({0: 0.01}, [CANNOT_TELL] * 3),
+        ({0: 1.0}, [PASS] * 3),
+        ({0: 9.0}, [FAIL] * 3),
+        ({0: 1.0, SIZES[1]: 9.0}, [PASS, CANNOT_TELL, PASS]),
+        ({0: 1.0, SIZES[1]: 9.0, SIZES[2]: 9.0}, [PASS, FAIL, FAIL]),
+        ({0: 0.01}, [CANNOT_TELL] * 3),
     ],
-)  # fmt: skip
+)
 def test_our_schedules_are_held_against_their_simulation_within_its_interval(slower, expected):
     rows = judge_rows(measured(slower), PAPER)
     assert [one.acceptance for one in rows] == expected
@@ -299,7 +380,13 @@ def test_a_machine_without_costs_of_messages_says_nothing_of_our_schedules():
 
 def together(*files):
     """Return results of one run that has the cases of several."""
-    outcomes = [one for each in files for raw in each.raw_results for _, found in raw.attempts for one in found]
+    outcomes = [
+        one
+        for each in files
+        for raw in each.raw_results
+        for _, found in raw.attempts
+        for one in found
+    ]
     return ResultFiles(raw_results=[raw_examples.raw(*outcomes)])
 
 
@@ -307,7 +394,9 @@ def in_runs(*files):
     """Return results of runs of one job, each in a file of its own."""
     raws = [each.raw_results[0] for each in files]
     for number, raw in enumerate(raws):
-        raw.attempts[:] = [(replace(attempt, run_id=f"run {number}"), found) for attempt, found in raw.attempts]
+        raw.attempts[:] = [
+            (replace(attempt, run_id=f"run {number}"), found) for attempt, found in raw.attempts
+        ]
     return ResultFiles(raw_results=raws)
 
 
@@ -318,11 +407,15 @@ def of_reference(*runs):
 def test_a_reference_fails_rows_that_neighbouring_sizes_support_and_the_largest_size_alone():
     reference = of_reference(*(measured({0: 1.0}, number=number) for number in range(5)))
     for slower, expected in (
-        ({0: 1.0}, [PASS] * 3), ({0: 0.5}, [PASS] * 3), ({0: 1.0, SIZES[1]: 1.25}, [PASS, CANNOT_TELL, PASS]),
-        ({0: 1.25, SIZES[0]: 1.0}, [PASS, FAIL, FAIL]), ({0: 1.0, SIZES[2]: 1.25}, [PASS, PASS, FAIL]),
+        ({0: 1.0}, [PASS] * 3),
+        ({0: 0.5}, [PASS] * 3),
+        ({0: 1.0, SIZES[1]: 1.25}, [PASS, CANNOT_TELL, PASS]),
+        ({0: 1.25, SIZES[0]: 1.0}, [PASS, FAIL, FAIL]),
+        ({0: 1.0, SIZES[2]: 1.25}, [PASS, PASS, FAIL]),
         ({0: 1.0, SIZES[0]: 2.1}, [CANNOT_TELL, PASS, PASS]),
-        ({0: 1.0, SIZES[1]: 10}, [PASS, FAIL, PASS]), ({0: 1.0, SIZES[0]: 10}, [FAIL, PASS, PASS]),
-    ):  # fmt: skip
+        ({0: 1.0, SIZES[1]: 10}, [PASS, FAIL, PASS]),
+        ({0: 1.0, SIZES[0]: 10}, [FAIL, PASS, PASS]),
+    ):
         rows = judge_rows(measured(slower, number=2), reference)
         assert [one.acceptance for one in rows] == expected
         assert {one.expected.origin for one in rows} == {REFERENCE}
@@ -331,11 +424,19 @@ def test_a_reference_fails_rows_that_neighbouring_sizes_support_and_the_largest_
 
 def test_a_size_that_is_slow_by_two_algorithms_fails_against_a_reference_and_by_one_of_them_not():
     def run(number, *slower):
-        files = (measured({0: 1.0} | own, name, number) for own, name in zip(slower, ("ring", "native"), strict=True))
+        files = (
+            measured({0: 1.0} | own, name, number)
+            for own, name in zip(slower, ("ring", "native"), strict=True)
+        )
         return together(*files)
 
     reference, slow = of_reference(*(run(number, {}, {}) for number in range(5))), {SIZES[0]: 2.1}
-    for slower, failing in (((slow, {}), 0), (({}, slow), 0), ((slow, slow), 2), ((slow, {SIZES[1]: 2.1}), 0)):
+    for slower, failing in (
+        ((slow, {}), 0),
+        (({}, slow), 0),
+        ((slow, slow), 2),
+        ((slow, {SIZES[1]: 2.1}), 0),
+    ):
         rows = judge_rows(run(2, *slower), reference)
         assert [one.acceptance for one in rows].count(FAIL) == failing
         assert {one.row.bytes for one in rows if one.acceptance is FAIL} <= {SIZES[0]}
@@ -348,7 +449,9 @@ def test_where_runs_of_a_reference_differ_much_a_row_fails_in_two_runs_and_not_i
         (4, [2, 2], CANNOT_TELL),  # a copy
     )  # fmt: skip
     for slower, numbers, verdict in cases:
-        rows = judge_rows(in_runs(*(measured({0: slower}, number=number) for number in numbers)), reference)
+        rows = judge_rows(
+            in_runs(*(measured({0: slower}, number=number) for number in numbers)), reference
+        )
         assert [one.acceptance for one in rows] == [verdict] * len(SIZES) * len(numbers)
 
 
@@ -368,7 +471,11 @@ def test_the_variants_of_a_sweep_are_cases_of_one_run():
         return files
 
     reference = of_reference(*(sweep(1.0, 3.0, number=number) for number in range(5)))
-    for slower, failing in (((1.25, 3.0), {"default"}), ((1.0, 3.75), {"other"}), ((1.0, 3.0), set())):
+    for slower, failing in (
+        ((1.25, 3.0), {"default"}),
+        ((1.0, 3.75), {"other"}),
+        ((1.0, 3.0), set()),
+    ):
         rows = judge_rows(sweep(*slower, number=2), reference)
         assert {one.row.variant for one in rows if one.acceptance is FAIL} == failing
         assert {one.acceptance for one in rows if one.row.variant not in failing} == {PASS}
@@ -376,16 +483,20 @@ def test_the_variants_of_a_sweep_are_cases_of_one_run():
 
 def test_a_wrong_result_under_load_fails():
     assert judge_rows(under_load(measured({0: 1.0})), PAPER) == []
-    assert {one.acceptance for one in judge_rows(under_load(measured({0: 1.0}), status="wrong", wrong=1), PAPER)} == {
-        FAIL
-    }
+    assert {
+        one.acceptance
+        for one in judge_rows(under_load(measured({0: 1.0}), status="wrong", wrong=1), PAPER)
+    } == {FAIL}
 
 
 def under_load(files, **changes):
     raw = files.raw_results[0]
     (attempt, outcomes), *_ = raw.attempts
     cases = [replace(each.case, params={**each.case.params, "load": "gemm"}) for each in outcomes]
-    raw.attempts[0] = attempt, [replace(each, case=case, **changes) for each, case in zip(outcomes, cases, strict=True)]
+    raw.attempts[0] = (
+        attempt,
+        [replace(each, case=case, **changes) for each, case in zip(outcomes, cases, strict=True)],
+    )
     return files
 
 
@@ -401,14 +512,18 @@ def test_a_wrong_result_fails_however_fast_it_is():
     raw = files.raw_results[0]
     (attempt, outcomes), *_ = raw.attempts
     raw.attempts[0] = attempt, [replace(each, status="wrong", wrong=1) for each in outcomes]
-    assert [(one.acceptance, one.expected) for one in judge_rows(files, PAPER)] == [(FAIL, None)] * 3
+    assert [(one.acceptance, one.expected) for one in judge_rows(files, PAPER)] == [
+        (FAIL, None)
+    ] * 3
 
 
 def test_a_case_that_failed_fails_whatever_is_expected():
     files = measured({0: 1.0})
     raw = files.raw_results[0]
     (attempt, outcomes), *_ = raw.attempts
-    lost = raw_examples.outcome(outcomes[1].case, times=None, status="failed", reason="rank 3 does not answer")
+    lost = raw_examples.outcome(
+        outcomes[1].case, times=None, status="failed", reason="rank 3 does not answer"
+    )
     raw.attempts[0] = attempt, [outcomes[0], lost, outcomes[2]]
     assert [one.acceptance for one in judge_rows(files, PAPER)] == [PASS, FAIL, PASS]
 
@@ -422,7 +537,9 @@ def test_of_several_runs_in_one_output_the_slowest_is_judged(tmp_path):
 def test_figures_are_of_sums_and_decide_nothing_of_other_reductions(tmp_path):
     text = printed([Call(GIB, 367)], nodes=1)
     for op, verdict in (("sum", FAIL), ("max", CANNOT_TELL)):
-        (one,) = judge_rows(imported(tmp_path / f"{op}.txt", text.replace(" sum ", f" {op} ")), H100)
+        (one,) = judge_rows(
+            imported(tmp_path / f"{op}.txt", text.replace(" sum ", f" {op} ")), H100
+        )
         assert one.acceptance is verdict
 
 
@@ -430,7 +547,12 @@ def test_a_log_that_says_why_nvls_did_not_run_passes_nothing_where_nvls_is_usual
     call = Call(GIB, 360)
     lost = "node-0:1:1 [0] NCCL INFO NVLS multicast support is not available on dev 0\n"
     on = "node-0:1:1 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 1.\n"
-    for text, verdict in (("", PASS), (lost, CANNOT_TELL), (on, CANNOT_TELL), (lost + on, CANNOT_TELL)):
+    for text, verdict in (
+        ("", PASS),
+        (lost, CANNOT_TELL),
+        (on, CANNOT_TELL),
+        (lost + on, CANNOT_TELL),
+    ):
         (one,) = judged(call, log=read_logs({"log": text + log_of([call], "RING")}))
         assert one.acceptance is verdict
 
@@ -448,7 +570,9 @@ def test_without_its_source_a_figure_is_held_against_the_others(judged):
     assert {*usual.expected.sources} - {*without.expected.sources} == {"NVIDIA/nccl-tests#309"}
 
 
-@pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of published data")
+@pytest.mark.skipif(
+    "HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of published data"
+)
 @pytest.mark.long
 def test_published_rows_pass_if_healthy_and_fail_if_not_without_their_own_source(tmp_path):
     rows = PublishedRow.read(Path(os.environ["HPCCOLL_DATA"]) / "published" / "nccl-tests.csv")

@@ -29,20 +29,31 @@ OVER_NCCL = {"transport": "nccl", "device": "cuda", "in_place": True}
 
 def one_case(timing, channels=1):
     case = Case(
-        collective="all_reduce", algorithm="ring", bytes=1024, timing=timing,
-        params={"graph": 1, "channels": channels}, **OVER_NCCL,
-    )  # fmt: skip
+        collective="all_reduce",
+        algorithm="ring",
+        bytes=1024,
+        timing=timing,
+        params={"graph": 1, "channels": channels},
+        **OVER_NCCL,
+    )
     return PreparedCase(COMM, LAYOUT, case, gpu=GPU)
 
 
 def step():
     workload = TrainingStep.of({"model": "resnet50", "scale": 4096, "compute_us": 2000})
     case = Case(
-        collective=TRAINING_STEP, algorithm="ring", bytes=workload.gradient_bytes("float32"),
-        params={**workload.params, "graph": 1}, **OVER_NCCL,
-    )  # fmt: skip
+        collective=TRAINING_STEP,
+        algorithm="ring",
+        bytes=workload.gradient_bytes("float32"),
+        params={**workload.params, "graph": 1},
+        **OVER_NCCL,
+    )
     return PreparedStep(
-        COMM, LAYOUT, case, lambda comm, layout, inside, gpu: PreparedCase(comm, layout, inside, gpu=gpu), gpu=GPU
+        COMM,
+        LAYOUT,
+        case,
+        lambda comm, layout, inside, gpu: PreparedCase(comm, layout, inside, gpu=gpu),
+        gpu=GPU,
     )
 
 
@@ -86,7 +97,11 @@ def unfinished(make, error):
 def aborted_behind_another():
     """Abort two communicators, of which the newer one waits on its stream for a stuck operation of the older one."""
     older, newer = communicators.nccl_world(COMM, GPU), communicators.nccl_world(COMM.Dup(), GPU)
-    buffer, second, event = GPU.empty(4, np.dtype("float32")), GPU.with_own_stream(), GPU.event(timing=False)
+    buffer, second, event = (
+        GPU.empty(4, np.dtype("float32")),
+        GPU.with_own_stream(),
+        GPU.event(timing=False),
+    )
     address = GPU.address(buffer)
     if COMM.rank == 0:  # the others do not take part
         older.communicator.allReduce(address, address, 4, FLOAT32, SUM, GPU.stream.ptr)

@@ -27,8 +27,12 @@ def print_and_count(operation, sync, operations, progress, ports):
 
 Check.reset, port_traffic.count_traffic = count, print_and_count
 provenance.boot_id = ranks.boot_id = lambda: str(os.getpid())
-network_ports.find_ports = lambda _sys=None: (network_ports.NetworkPort("eth0", "netdev", Path("/nowhere")),)
+network_ports.find_ports = lambda _sys=None: (
+    network_ports.NetworkPort("eth0", "netdev", Path("/nowhere")),
+)
 port_traffic.read_counters = lambda found: {
-    (port.name, name): sent for port in found for name in (network_ports.SENT, network_ports.RECEIVED)
+    (port.name, name): sent
+    for port in found
+    for name in (network_ports.SENT, network_ports.RECEIVED)
 }
 sys.exit(main(sys.argv[1:]))

@@ -82,13 +82,19 @@ def row(*labels: str, found: Sequence[Sequence[tuple[float, float]]]) -> str:
 
 def matrix() -> Iterator[str]:
     for fault, op in product(FAULTS, OPS):
-        found = [[least(shares(name, op, dtype, p)[fault] for name in FOLDING) for p in RANKS] for dtype in EVERY]
+        found = [
+            [least(shares(name, op, dtype, p)[fault] for name in FOLDING) for p in RANKS]
+            for dtype in EVERY
+        ]
         yield row(fault, op, found=found)
 
 
 def moved() -> Iterator[str]:
     for fault in ALIKE:
-        found = [least(shares(name, "sum", dtype, p)[fault] for name in MOVING for p in RANKS) for dtype in EVERY]
+        found = [
+            least(shares(name, "sum", dtype, p)[fault] for name in MOVING for p in RANKS)
+            for dtype in EVERY
+        ]
         yield row(fault, found=[[each] for each in found])
 
 
@@ -126,9 +132,15 @@ def beside_shares(name: str, dtype: str, p: int) -> dict[str, tuple[float, float
 
 def beside() -> Iterator[str]:
     for fault in (*SIZES, *WRITES):
-        of_dtype = [[beside_shares(name, dtype, p) for name in (*FOLDING, *MOVING) for p in RANKS] for dtype in EVERY]
+        of_dtype = [
+            [beside_shares(name, dtype, p) for name in (*FOLDING, *MOVING) for p in RANKS]
+            for dtype in EVERY
+        ]
         # Where a rank has no src, nothing is written to it.
-        yield row(fault, found=[[least(each[fault] for each in every if fault in each)] for every in of_dtype])
+        yield row(
+            fault,
+            found=[[least(each[fault] for each in every if fault in each)] for every in of_dtype],
+        )
 
 
 def page() -> str:

@@ -12,9 +12,10 @@ The object has fields of DiagnosisOptions, and
     leader_stops: whether rank 0 stops when the others have reported;
     leader_limit_s: LEADER_LIMIT_S;
     report: what rank 1 reports at the end: of REPORTS;
-    polls: whether each rank prints what it calls from pause to pause while its transfers are under way;
-    fault: of a rank, from its transfer of a number on, from 0: [RANK, NUMBER, KIND], of FAULTS; with a fourth item, the
-        PARTNER, from the first transfer with that rank on.
+    polls: whether each rank prints what it calls from pause to pause while its transfers are under
+    way;
+    fault: of a rank, from its transfer of a number on, from 0: [RANK, NUMBER, KIND], of FAULTS;
+        with a fourth item, the PARTNER, from the first transfer with that rank on.
 """
 
 import json
@@ -64,7 +65,11 @@ class Unreadable:
 
 REPORTS = {
     "large": lambda: loss_recorder.RankLosses(
-        {(("10.0.0.1", k), ("10.0.0.2", k)): tcp_connections.SentSegments(1, 0) for k in range(CONNECTIONS)}, {}
+        {
+            (("10.0.0.1", k), ("10.0.0.2", k)): tcp_connections.SentSegments(1, 0)
+            for k in range(CONNECTIONS)
+        },
+        {},
     ),
     "unreadable": Unreadable,
 }
@@ -174,7 +179,8 @@ def fail(who, when, kind, partner=None):
         if begins and next(transfers, None) is None and partner in (None, order.partner):
             begun.append(order)
         fails = order in begun
-        take(self, None if fails and kind == "reports an error" else order)  # its partner waits for its messages
+        # its partner waits for its messages
+        take(self, None if fails and kind == "reports an error" else order)
         if self.rank == 0 and not isinstance(self.control, Control):
             self.control = Control(self.control)
         if self.rank == 0:
@@ -217,8 +223,9 @@ def record_calls():
         setattr(member, name, recorded(name, getattr(member, name)))
     diagnosis_leader.MPI = SimpleNamespace(
         Request=SimpleNamespace(testsome=recorded("testsome", MPI.Request.testsome)),
-        REQUEST_NULL=MPI.REQUEST_NULL, TAG_UB=MPI.TAG_UB,
-    )  # fmt: skip
+        REQUEST_NULL=MPI.REQUEST_NULL,
+        TAG_UB=MPI.TAG_UB,
+    )
 
 
 options = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
@@ -280,14 +287,20 @@ diagnosis_leader.KEEP_INTERVAL_S = 0.0
 def write(recorded):
     found = recorded.diagnosis
     result = {
-        "question": asdict(recorded.question), "load": asdict(recorded.load), "diagnosis": found and asdict(found),
+        "question": asdict(recorded.question),
+        "load": asdict(recorded.load),
+        "diagnosis": found and asdict(found),
         "rates": {name: seconds.tolist() for name, seconds in recorded.rates.items()},
-        "kind": recorded.kind, "machine": recorded.machine, "provenance": recorded.provenance,
-        "pids": pids, "sent": sent,
+        "kind": recorded.kind,
+        "machine": recorded.machine,
+        "provenance": recorded.provenance,
+        "pids": pids,
+        "sent": sent,
         "measured": [
-            [each.slots.purpose, each.slots.partners.tolist(), each.seconds.tolist()] for each in recorded.measured
+            [each.slots.purpose, each.slots.partners.tolist(), each.seconds.tolist()]
+            for each in recorded.measured
         ],
-    }  # fmt: skip
+    }
     out = Path(sys.argv[1])
     out.with_suffix(".part").write_text(json.dumps(result))
     out.with_suffix(".part").replace(out)
@@ -296,9 +309,12 @@ def write(recorded):
 stop = mpi_startup.StopSignal()
 try:
     recorded = diagnosis_runner.run_diagnosis(
-        ranks.Ranks(roll_call.NamingComm(comm)), DiagnosisOptions(**{"seed": 1, **options}), stop=lambda: stop.signal,
-        progress=lambda *done: print(*done, flush=True), keep=write,
-    )  # fmt: skip
+        ranks.Ranks(roll_call.NamingComm(comm)),
+        DiagnosisOptions(**{"seed": 1, **options}),
+        stop=lambda: stop.signal,
+        progress=lambda *done: print(*done, flush=True),
+        keep=write,
+    )
 except BadInputError as error:
     print(f"rank {comm.rank}: {error}\n", end="", flush=True)
     sys.exit(0)

@@ -51,16 +51,30 @@ def faulty_calls():
         call["arguments"][0, 0] = 1000
         return [call]
     no_root = 99
-    return [call_record("MPI_Bcast", 0, 0, handle(MPI.BYTE), no_root, handle(MPI.COMM_WORLD))] * (FAULT == "raises")
+    return [call_record("MPI_Bcast", 0, 0, handle(MPI.BYTE), no_root, handle(MPI.COMM_WORLD))] * (
+        FAULT == "raises"
+    )
 
 
 def init_with_faulty_calls(self, comm, *arguments, calls=(), **options):
-    init(self, comm, *arguments, calls=[*(faulty_calls() if comm.rank == 1 else ()), *calls], **options)
+    init(
+        self,
+        comm,
+        *arguments,
+        calls=[*(faulty_calls() if comm.rank == 1 else ()), *calls],
+        **options,
+    )
 
 
 PythonExecutor._run_sequence, CompiledExecutor.__init__ = run_wrong, init_with_faulty_calls
 if FAULT == "leaks":
-    secrets = ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "OMPI_MCA_x_password", "HOME_OF_HIDDEN")
+    secrets = (
+        "NCCL_API_KEY",
+        "SLURM_JWT",
+        "AWS_SECRET_ACCESS_KEY",
+        "OMPI_MCA_x_password",
+        "HOME_OF_HIDDEN",
+    )
     os.environ.update(dict.fromkeys(secrets, "s3cr3t"), OMPI_MCA_btl="self", NCCL_ALGO="Ring")
 code = main(ARGUMENTS)
 if FAULT == "leaks":

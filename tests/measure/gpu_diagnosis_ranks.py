@@ -1,18 +1,22 @@
 """A diagnosis over NCCL by ranks of one machine: gpu_diagnosis_ranks.py OUT OPTIONS [host DIRECTORY].
 
-OPTIONS are those of diagnosis_ranks.py. Rank k pretends to be node nk, and has GPU k modulo their number. More options:
+OPTIONS are those of diagnosis_ranks.py. Rank k pretends to be node nk, and has GPU k modulo their
+number. More options:
 
-    pause_ns: how long the GPU of each rank pauses before it sends a message, so that a transfer takes long;
-    sender: [RANK, NUMBER, KIND], what happens when a rank queues the messages of its transfer of a number, from 0:
-        "pauses": it pauses LONGER times as long from now on; "stops", with all of them in its stream;
-        "has no memory"; "its GPU fails", on the host; a rank of None is all of them;
+    pause_ns: how long the GPU of each rank pauses before it sends a message, so that a transfer
+    takes long;
+    sender: [RANK, NUMBER, KIND], what happens when a rank queues the messages of its transfer of a
+        number, from 0: "pauses": it pauses LONGER times as long from now on; "stops", with all of
+        them in its stream; "has no memory"; "its GPU fails", on the host; a rank of None is all of
+        them;
     aborting_s: how long an abort takes;
     first_limit_s: the deadline of the first slot;
     blocks: whether a synchronisation of a stream never returns;
     connecting_s: how much later each rank has connected than the one before.
 
-In the end each rank prints how many communicators it has made, and how many it has destroyed or aborted, and a line in
-JSON: of its transfers in order, the nanoseconds at which it had connected, and at which it went on.
+In the end each rank prints how many communicators it has made, and how many it has destroyed or
+aborted, and a line in JSON: of its transfers in order, the nanoseconds at which it had connected,
+and at which it went on.
 """
 
 import json
@@ -49,7 +53,9 @@ gpu_assignment.RankGpus.number = property(lambda _: comm.rank % gpu.device_count
 LONGER = 5
 
 options = json.loads(sys.argv[2])
-pause_ns, connecting_s, aborting_s = (options.pop(name, 0) for name in ("pause_ns", "connecting_s", "aborting_s"))
+pause_ns, connecting_s, aborting_s = (
+    options.pop(name, 0) for name in ("pause_ns", "connecting_s", "aborting_s")
+)
 if options.pop("blocks", False):
     nccl_on_host.Stream.synchronize = lambda _stream: signal.pause()
 gpu_pair_transfers.FIRST_LIMIT_S = options.pop("first_limit_s", gpu_pair_transfers.FIRST_LIMIT_S)
@@ -122,6 +128,8 @@ options.setdefault("nodes", [f"n{rank}" for rank in range(comm.size)])
 program = Path(__file__).with_name("diagnosis_ranks.py")
 sys.argv = [str(program), sys.argv[1], json.dumps(options)]
 runpy.run_path(str(program), run_name="__main__")
-made = "{made} communicators made, {ended} ended, {early} before an earlier one had ended".format(**counts)
+made = "{made} communicators made, {ended} ended, {early} before an earlier one had ended".format(
+    **counts
+)
 print(f"rank {comm.rank}: {made}\n", end="", flush=True)
 print(f"{json.dumps([comm.rank, times])}\n", end="", flush=True)

@@ -2,11 +2,11 @@
 
     mpiexec -n 3 python tests/measure/injected_ranks.py [--seed 1] [--faults 200]
 
-Each fault is in a random place of a random case: in a message after it has arrived, in what a rank has copied or
-folded, or in its result at the end. The case runs without the fault first. Rank 0 prints a line for each
-fault that the check does not see in the first operation, with the reason of results/golden/detection.md, and at the end
-the counts as JSON. Ends with 1 if the check disagrees with a comparison of the buffers of both runs, or if a fault that
-is not seen has no such reason.
+Each fault is in a random place of a random case: in a message after it has arrived, in what a rank
+has copied or folded, or in its result at the end. The case runs without the fault first. Rank 0
+prints a line for each fault that the check does not see in the first operation, with the reason of
+results/golden/detection.md, and at the end the counts as JSON. Ends with 1 if the check disagrees
+with a comparison of the buffers of both runs, or if a fault that is not seen has no such reason.
 """
 
 import argparse
@@ -64,7 +64,12 @@ class NodeMemory(SharedMemory):
 def flipped(byte, bit):
     """Return the work that flips a bit of an array of one byte: the executors have no other operations than these."""
     found = np.empty_like(byte)
-    fold = [(np.multiply, byte, 1 << 7 - bit), (np.maximum, found, 127), (np.add, found, 129), (np.minimum, found, 1)]
+    fold = [
+        (np.multiply, byte, 1 << 7 - bit),
+        (np.maximum, found, 127),
+        (np.add, found, 129),
+        (np.minimum, found, 1),
+    ]
     fold += [(np.multiply, found, -(2 << bit) % 256), (np.add, found, 1 << bit)]
     works = [LocalFold(ufunc, a, np.full_like(byte, b), found) for ufunc, a, b in fold]
     return [*works, LocalFold(np.add, byte, found, byte)]
@@ -75,7 +80,8 @@ class Place:
     """Memory of a rank that holds elements at some time of an operation.
 
     Args:
-        kind: whether the elements have arrived in a message, are those of a copy or a fold, or the result.
+        kind: whether the elements have arrived in a message, are those of a copy or a fold, or the
+            result.
         memory: the elements.
         works: the list of work of a step, or of the end of the operation.
         at: the index in ``works`` from which on the memory holds the elements.
@@ -143,7 +149,10 @@ def places(sequences, dtype):
     """Return the places of all steps in which data arrive, are copied or folded."""
     found = []
     for step in chain.from_iterable(sequences):
-        fences = next((i for i, work in enumerate(step.after) if not isinstance(work, LocalCall)), len(step.after))
+        fences = next(
+            (i for i, work in enumerate(step.after) if not isinstance(work, LocalCall)),
+            len(step.after),
+        )
         for message in step.messages:
             data, count, _ = message.data
             if not message.sends and count == message.nbytes == data.nbytes and count:
@@ -168,7 +177,9 @@ class Injection:
 
     def into(self, sequences, result):
         """Return the sequences with the fault; after the last one the result is complete."""
-        sequences = [[replace(s, before=[*s.before], after=[*s.after]) for s in steps] for steps in sequences] or [[]]
+        sequences = [
+            [replace(s, before=[*s.before], after=[*s.after]) for s in steps] for steps in sequences
+        ] or [[]]
         sequences[-1].append(last := LoweredStep())
         fault = self.draw.choice([*FAULTS])
         found = places(sequences, dtype_of(self.case.dtype))
@@ -186,14 +197,20 @@ class Injection:
 @contextmanager
 def spoilt(plan_class, injection):
     """Have the next plan of a class contain the fault."""
-    init, compiled_init, python_init = plan_class.__init__, CompiledExecutor.__init__, PythonExecutor.__init__
+    init, compiled_init, python_init = (
+        plan_class.__init__,
+        CompiledExecutor.__init__,
+        PythonExecutor.__init__,
+    )
 
     def faulty_init(self, comm, operation, src, dst, *more, **options):
         result = operation.result(dst, comm.rank) if plan_class is transport.MpiPlan else None
 
         def of_compiled(executor, comm, options, sequences=(), initial=None, **more):
             sequences = injection.into(sequences, self.result if result is None else result)
-            compiled_init(executor, comm, options, sequences, max(1, initial or len(sequences)), **more)
+            compiled_init(
+                executor, comm, options, sequences, max(1, initial or len(sequences)), **more
+            )
 
         def of_python(executor, comm, sequences, initial, **more):
             python_init(executor, comm, injection.into(sequences, result), max(1, initial), **more)
@@ -213,7 +230,11 @@ def spoilt(plan_class, injection):
 def buffers(prepared):
     """Return what the check compares: the result, src out of place, and the guards."""
     guards = [np.asarray(guard.memory) for guard in prepared.guards]
-    own = [] if prepared.case.in_place else [prepared.src[: prepared.operation.elements("src", COMM.rank)]]
+    own = (
+        []
+        if prepared.case.in_place
+        else [prepared.src[: prepared.operation.elements("src", COMM.rank)]]
+    )
     return [array.view(np.uint8).copy() for array in (prepared.result, *own, *guards)]
 
 
@@ -221,7 +242,11 @@ class Trials:
     """Cases with and without a fault, on all ranks together."""
 
     def __init__(self, seed):
-        self.seed, self.ranks, self.barrier = seed, Ranks(COMM), ExecutorBarrier(COMM, SharedMemory(COMM), OPTIONS)
+        self.seed, self.ranks, self.barrier = (
+            seed,
+            Ranks(COMM),
+            ExecutorBarrier(COMM, SharedMemory(COMM), OPTIONS),
+        )
         self.counts, self.reasons = Counter(), Counter()
 
     def draw_case(self, draw):
@@ -234,23 +259,31 @@ class Trials:
             layout = replace(self.ranks.layout(0), node=tuple(nodes), rack=(0,) * COMM.size)
             op, dtype = draw.choice([*REDUCTIONS]) if family.has_op else None, draw.choice(EVERY)
             case = Case(
-                collective=name, algorithm=algorithm, transport=transport, dtype=dtype, op=op,
+                collective=name,
+                algorithm=algorithm,
+                transport=transport,
+                dtype=dtype,
+                op=op,
                 params={} if native or family.uncut else {"channels": draw.choice((1, 1, 2, 3))},
                 bytes=draw.choice((8, 24, 120, 1000, 4096, 9992, 40_000)),
                 in_place=draw.choice([*distinct_placements(name, algorithm, BOTH)]),
-            )  # fmt: skip
-            unknown = native and op and dtype_of(dtype).itemsize == 2  # MPI folds no numbers of two bytes
+            )
+            # MPI folds no numbers of two bytes
+            unknown = native and op and dtype_of(dtype).itemsize == 2
             if not (family.token or algorithm == "null" or unknown or unmet_needs(case, layout)):
                 return case, layout, draw.choice((OPTIONS, None))
 
     def run(self, case, layout, compiled, generation, injection=None):
         """Run a case in one generation, then in others; return the wrong elements of both, and the buffers after one.
 
-        The last generation is not the first one: its values may be in the memory that the next plan allocates.
+        The last generation is not the first one: its values may be in the memory that the next plan
+            allocates.
         """
         plan_class = MpiVendorPlan if case.algorithm == NATIVE else transport.MpiPlan
         with spoilt(plan_class, injection) if injection else nullcontext():
-            prepared = PreparedCase(COMM, layout, case, settings=RunSettings(executor_options=compiled))
+            prepared = PreparedCase(
+                COMM, layout, case, settings=RunSettings(executor_options=compiled)
+            )
         prepared.check.generation = generation
         loop = prepared.loop(self.ranks, lambda: self.barrier, RankProgress())
         with np.errstate(all="ignore"):  # a fault may make any number
@@ -274,7 +307,9 @@ class Trials:
         fault, where = COMM.bcast((injection.fault, injection.where) if injection else None, at)
         if not fault:
             return
-        differ = COMM.allreduce(any((a != b).any() for a, b in zip(left, right, strict=True)), MPI.LOR)
+        differ = COMM.allreduce(
+            any((a != b).any() for a, b in zip(left, right, strict=True)), MPI.LOR
+        )
         outcome = "seen" if wrong else "seen in a later operation" if later else "never seen"
         self.counts.update({"faults": 1, outcome: 1, "wrong verdicts": bool(wrong) != differ})
         if not wrong:
@@ -282,11 +317,16 @@ class Trials:
             self.reasons[why] += 1
             if COMM.rank == 0:
                 executor = "compiled" if compiled else "python"
-                print(f"{number}: {fault} in a {where}, {case.id}, {executor}: {outcome}; {why}", flush=True)
+                print(
+                    f"{number}: {fault} in a {where}, {case.id}, {executor}: {outcome}; {why}",
+                    flush=True,
+                )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=200)
     arguments = parser.parse_args()

@@ -1,7 +1,7 @@
 """``hpccoll train`` of which a rank is late: late_ranks.py RANK LAG ARGUMENTS.
 
-It begins each step so many microseconds late; with a lag of x1.5 all its computations (by ``wait``) take 1.5 times as
-long.
+It begins each step so many microseconds late; with a lag of x1.5 all its computations (by ``wait``)
+take 1.5 times as long.
 """
 
 import sys

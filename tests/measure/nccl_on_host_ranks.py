@@ -1,7 +1,7 @@
 """``hpccoll run`` or ``train`` over NCCL on the host: nccl_on_host_ranks.py DIRECTORY [train] [NAME=VALUE ...] WORDS.
 
-The variables are set on all ranks, ``{}`` in a value being the process id; GPUS is how many GPUs the host has, and
-FREE how many bytes each has, all of them free.
+The variables are set on all ranks, ``{}`` in a value being the process id; GPUS is how many GPUs
+the host has, and FREE how many bytes each has, all of them free.
 """
 
 import os

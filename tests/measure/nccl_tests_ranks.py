@@ -82,10 +82,19 @@ def rounds_calls(collective, nbytes, largest, effort, *, in_place=False, graph=0
     vendor.CALLS[collective] = recorded(collective)
     reduces = collective == "all_reduce"
     case = Case(
-        collective=collective, algorithm="native", transport="nccl", device="cuda", timing="nccl-tests", bytes=nbytes,
-        in_place=in_place, op="sum" if reduces else None, params={"graph": graph},
-    )  # fmt: skip
-    prepared = PreparedCase(COMM, LAYOUT, case, GPU, RunSettings(effort=effort, largest_bytes=largest))
+        collective=collective,
+        algorithm="native",
+        transport="nccl",
+        device="cuda",
+        timing="nccl-tests",
+        bytes=nbytes,
+        in_place=in_place,
+        op="sum" if reduces else None,
+        params={"graph": graph},
+    )
+    prepared = PreparedCase(
+        COMM, LAYOUT, case, GPU, RunSettings(effort=effort, largest_bytes=largest)
+    )
     prepared.set_wait(waiting)
     check = prepared.check
     check.reset, check.wrong = silently(check.reset, FILL), silently(check.wrong, CHECK)
@@ -154,12 +163,16 @@ def the_calls_are_those_of_nccl_tests():
 
 
 def the_numbers_of_the_user_hold():
-    agrees("all_reduce", 1024, 1 << 14, Effort(loop_warmup=3, loop_iterations=7), (3, 7), in_place=True)
+    agrees(
+        "all_reduce", 1024, 1 << 14, Effort(loop_warmup=3, loop_iterations=7), (3, 7), in_place=True
+    )
     agrees("all_reduce", 1024, 1 << 14, Effort(loop_warmup=0, loop_iterations=1), (0, 1))
 
 
 def a_graph_replays_the_calls_at_their_offsets():
-    prepared, _, calls = rounds_calls("all_reduce", 1024, 1 << 14, Effort(loop_iterations=4), graph=1)
+    prepared, _, calls = rounds_calls(
+        "all_reduce", 1024, 1 << 14, Effort(loop_iterations=4), graph=1
+    )
     assert calls == 0  # all are replayed
     sources = [source - address(prepared.src) for source, _ in CAPTURED[-4:]]
     assert sources == [0, 1024, 2048, 3072]
@@ -171,7 +184,10 @@ def the_memory_is_that_of_nccl_tests_and_the_evidence_says_so():
     assert "memory of ncclMemAlloc" in prepared.evidence(None)[1]
     closed(prepared)
     original = nccl_tests_timing.memory_of_nccl_tests
-    nccl_tests_timing.memory_of_nccl_tests = lambda _comm: (None, "memory of cudaMalloc: no nccl4py")
+    nccl_tests_timing.memory_of_nccl_tests = lambda _comm: (
+        None,
+        "memory of cudaMalloc: no nccl4py",
+    )
     prepared, *_ = rounds_calls("all_reduce", 1024, 1024, Effort())
     assert prepared.transport.buffers is None
     assert "cudaMalloc" in prepared.evidence(None)[1]
@@ -180,9 +196,12 @@ def the_memory_is_that_of_nccl_tests_and_the_evidence_says_so():
 
 
 if __name__ == "__main__":
-    run_checks(COMM, [
-        the_calls_are_those_of_nccl_tests,
-        the_numbers_of_the_user_hold,
-        a_graph_replays_the_calls_at_their_offsets,
-        the_memory_is_that_of_nccl_tests_and_the_evidence_says_so,
-    ])  # fmt: skip
+    run_checks(
+        COMM,
+        [
+            the_calls_are_those_of_nccl_tests,
+            the_numbers_of_the_user_hold,
+            a_graph_replays_the_calls_at_their_offsets,
+            the_memory_is_that_of_nccl_tests_and_the_evidence_says_so,
+        ],
+    )

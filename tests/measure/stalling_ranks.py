@@ -3,11 +3,13 @@
 Args:
     PLACE: ``gpu``, or the directory of the test library of NCCL: then the host is the GPU.
     WHO: the rank.
-    WHERE: in an operation (``run``), a training step (``step``), the check of a result (``wrong``), or in front of the
-        first run of a plan (``prepared``), in its call number WHEN, from 1 on; or ``library``: the test library has
-        the fault HOW; or ``stream``: a synchronisation of a stream never returns.
-    HOW: for so many seconds; for ever (``stops``); until another rank has stopped (``called``); until the watchdog has
-        reported the rank and left its end to the others (``spared``); or its GPU fails (``breaks``).
+    WHERE: in an operation (``run``), a training step (``step``), the check of a result (``wrong``),
+        or in front of the first run of a plan (``prepared``), in its call number WHEN, from 1 on;
+        or ``library``: the test library has the fault HOW; or ``stream``: a synchronisation of a
+        stream never returns.
+    HOW: for so many seconds; for ever (``stops``); until another rank has stopped (``called``);
+        until the watchdog has reported the rank and left its end to the others (``spared``); or its
+        GPU fails (``breaks``).
     ARGUMENTS: those of ``run``, or ``train`` and its own.
 """
 
@@ -49,7 +51,9 @@ STALLS = {
     "stops": lambda _of, _sync: os.kill(os.getpid(), signal.SIGSTOP),
     "breaks": lambda of, _sync: setattr(of._gpu, "broken", True),
     "called": lambda _of, sync: sleep_until(lambda: sync.control_comm.iprobe(tag=STOP)),
-    "spared": lambda *_: sleep_until(lambda: all(each.name != "watchdog" for each in threading.enumerate())),
+    "spared": lambda *_: sleep_until(
+        lambda: all(each.name != "watchdog" for each in threading.enumerate())
+    ),
 }
 """What a rank does, with the object whose method stalls and the synchronisation of its ranks."""
 

@@ -25,7 +25,11 @@ def gathered(at_once, limit):
     """Return the times of all blocks, of which a rank gathers ``at_once`` samples."""
     gathered_times.SAMPLES_AT_ONCE = at_once
     summary = SummaryRule(
-        number=2, clocks=[rank % 2 for rank in range(COMM.size)], workers=COMM.size - 1, limit=limit, has_mean=True
+        number=2,
+        clocks=[rank % 2 for rank in range(COMM.size)],
+        workers=COMM.size - 1,
+        limit=limit,
+        has_mean=True,
     )
     done, blocks = 0, []
     for count in BLOCKS:
@@ -38,6 +42,9 @@ def gathered(at_once, limit):
 found = [gathered(at_once, limit) for limit in (1 << 22, 40) for at_once in (1 << 18, 8, 1)]
 kept = gathered_times.gather_kept(COMM, np.array([COMM.rank, 7]), 2)
 if COMM.rank == 0:
-    every = [{name: getattr(times, name).tolist() for name in (*PER_ITERATION, *PER_RANK)} for times in found]
+    every = [
+        {name: getattr(times, name).tolist() for name in (*PER_ITERATION, *PER_RANK)}
+        for times in found
+    ]
     strides = [times.rank_stride for times in found]
     json.dump({"times": every, "strides": strides, "kept": kept.tolist()}, sys.stdout)

@@ -30,9 +30,10 @@ STAGED = raw_examples.case(transport="staged", device="cuda")
     [
         ({"cta_policy": "zero", "max_ctas": 4}, NATIVE_OVER_NCCL, "before {}", "before 22800"),
         ({"max_ctas": 4}, NATIVE_OVER_NCCL, "", "the reason of another rank"),
-        ({}, NATIVE_OVER_NCCL, "before {}", None), ({"max_ctas": 4}, STAGED, "before {}", None),
+        ({}, NATIVE_OVER_NCCL, "before {}", None),
+        ({"max_ctas": 4}, STAGED, "before {}", None),
     ],
-)  # fmt: skip
+)
 def test_only_cases_over_nccl_with_settings_that_a_rank_lacks_have_a_reason(
     monkeypatch, communicator, case, missing, reason
 ):
@@ -49,11 +50,19 @@ NVLS, GDR = ("nccl-nvls", {"NCCL_ALGO": "NVLS"}), ("nccl-gdr", {"NCCL_NET_GDR_LE
 @pytest.mark.parametrize(
     ("variant", "algorithm", "missing", "view", "words"),
     [
-        (NVLS, "native", None, NodeView.of(1, 2, (2, 28, 3)), "before NCCL 2.28.7, the variant takes at least 3 ranks"),
+        (
+            NVLS,
+            "native",
+            None,
+            NodeView.of(1, 2, (2, 28, 3)),
+            "before NCCL 2.28.7, the variant takes at least 3 ranks",
+        ),
         (NVLS, "native", "no CUDA device", None, None),
     ],
 )
-def test_a_variant_is_limited_by_the_nodes_and_the_version_of_nccl_in_the_job(variant, algorithm, missing, view, words):
+def test_a_variant_is_limited_by_the_nodes_and_the_version_of_nccl_in_the_job(
+    variant, algorithm, missing, view, words
+):
     case = raw_examples.case(algorithm=algorithm, transport="nccl", device="cuda")
     job = raw_examples.job(case, variant=variant[0], environment=variant[1], ranks=4, nodes=2)
     gpus = SimpleNamespace(missing_for=lambda *_: missing, node_view=view)
@@ -80,7 +89,9 @@ def test_a_refused_call_gives_the_reason_and_the_next_case_gets_a_new_communicat
     first = communicators.nccl_world(comm, FakeGpu(), Library)
     assert not isinstance(make_unless_refused(plan_maker(), comm), SkippedCase)
     assert communicators.nccl_world(comm, FakeGpu(), Library) is first
-    assert make_unless_refused(plan_maker(NcclError(REFUSAL)), comm) == SkippedCase(f"NCCL refuses it: {REFUSAL}")
+    assert make_unless_refused(plan_maker(NcclError(REFUSAL)), comm) == SkippedCase(
+        f"NCCL refuses it: {REFUSAL}"
+    )
     assert first.communicator.said == ["aborted"]
     assert communicators.nccl_world(comm, FakeGpu(), Library) is not first
     communicators.abort_world(comm)
@@ -91,7 +102,9 @@ def test_a_rank_whose_call_succeeded_while_others_were_refused_closes_its_plan_b
     communicators._WORLDS[comm.handle] = world = object.__new__(communicators.NcclWorld)
     world._workers, world.gpu = {}, FakeGpu()
     world.communicator = SimpleNamespace(abort=lambda: done.append("aborted"))
-    assert make_unless_refused(plan_maker(closed=done), comm) == SkippedCase(f"NCCL refuses it: {REFUSAL}")
+    assert make_unless_refused(plan_maker(closed=done), comm) == SkippedCase(
+        f"NCCL refuses it: {REFUSAL}"
+    )
     assert done == ["closed", "aborted"]
 
 
@@ -110,17 +123,27 @@ def test_graphs_of_a_case_that_is_made_while_another_rank_stalls_are_destroyed_b
     assert done == ["destroyed"]
 
 
-FAILED = nccl_errors.NcclFailedError("NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR")
+FAILED = nccl_errors.NcclFailedError(
+    "NCCL makes no communicator at rank 1: NCCL_ERROR_SYSTEM_ERROR"
+)
 
 
 @pytest.mark.parametrize(
     ("error", "of_rank_1", "message", "closed"),
     [
-        (FAILED, None, str(FAILED), []), (RuntimeError("an illegal access"), None, "an illegal access", []),
-        (None, "NCCL_ERROR_SYSTEM_ERROR: unhandled", "rank 1: NCCL_ERROR_SYSTEM_ERROR: unhandled", ["closed"]),
+        (FAILED, None, str(FAILED), []),
+        (RuntimeError("an illegal access"), None, "an illegal access", []),
+        (
+            None,
+            "NCCL_ERROR_SYSTEM_ERROR: unhandled",
+            "rank 1: NCCL_ERROR_SYSTEM_ERROR: unhandled",
+            ["closed"],
+        ),
     ],
-)  # fmt: skip
-def test_errors_that_are_no_refusal_are_raised_and_those_of_nccl_on_all_ranks(error, of_rank_1, message, closed):
+)
+def test_errors_that_are_no_refusal_are_raised_and_those_of_nccl_on_all_ranks(
+    error, of_rank_1, message, closed
+):
     done, comm = [], SimpleNamespace(allgather=lambda own: [own, of_rank_1], handle=-1)
     with pytest.raises(type(error or FAILED), match=message):
         make_unless_refused(plan_maker(error, done), comm)
@@ -129,10 +152,15 @@ def test_errors_that_are_no_refusal_are_raised_and_those_of_nccl_on_all_ranks(er
 
 @pytest.mark.parametrize(
     ("dtypes", "case", "executor"),
-    [(("float32",), raw_examples.case(), "compiled"), (("float64",), raw_examples.case(), "python"),
-     (("float32",), NATIVE_OVER_NCCL, "python")],
-)  # fmt: skip
-def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(dtypes, case, executor):
+    [
+        (("float32",), raw_examples.case(), "compiled"),
+        (("float64",), raw_examples.case(), "python"),
+        (("float32",), NATIVE_OVER_NCCL, "python"),
+    ],
+)
+def test_the_conditions_of_a_choice_name_the_executor_that_will_run_the_case(
+    dtypes, case, executor
+):
     choices = CaseChoices(raw_examples.job(case), raw_examples.attempt(), compiled=dtypes)
     assert choices._conditions(case).endswith(f" and the {executor} executor")
 
@@ -141,7 +169,17 @@ def test_of_algorithms_with_the_same_plan_over_nccl_one_is_measured_and_nothing_
     mpiexec, nccl_library, tmp_path
 ):
     ranks, out = Path(__file__).with_name("nccl_on_host_ranks.py"), tmp_path / "F.h5"
-    cases = ["-a", "ring,hierarchical,rabenseifner", "-b", "64K", "-e", "64K", "--in-place", "-n", "6"]
+    cases = [
+        "-a",
+        "ring,hierarchical,rabenseifner",
+        "-b",
+        "64K",
+        "-e",
+        "64K",
+        "--in-place",
+        "-n",
+        "6",
+    ]
     ran = mpiexec(4, ranks, nccl_library, "--device", "cuda", "-t", "nccl", *cases, "--out", out)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert {row.algorithm: (row.status, row.reason) for row in read_results([out]).rows} == {

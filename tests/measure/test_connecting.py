@@ -23,7 +23,18 @@ OVER_NCCL = "--device", "cuda", "-t", "nccl", "-n", "5", "--timeout", TIMEOUT
 PROGRAMS = {
     "run": (),
     "run with a probe": (*OVER_NCCL, "-a", "native", "-b", "1K", "-e", "1K", "--rounds", "1"),
-    "train": ("train", *OVER_NCCL, "-a", "ring", "--model", "resnet50", "--scale", "4096", "--compute-us", "2000"),
+    "train": (
+        "train",
+        *OVER_NCCL,
+        "-a",
+        "ring",
+        "--model",
+        "resnet50",
+        "--scale",
+        "4096",
+        "--compute-us",
+        "2000",
+    ),
 }
 """The arguments of each program; of run without a probe those are a job file."""
 
@@ -48,13 +59,21 @@ def launched(mpiexec, nccl_library, tmp_path_factory):
         arguments = PROGRAMS[program]
         if not arguments:
             effort = Effort(warmup=1, min_iterations=5, max_iterations=5, timeout=float(TIMEOUT))
-            cases = [raw_examples.case(size, transport="nccl", device="cuda") for size in (64, 1024)]
-            (place / "job.json").write_text(raw_examples.job(*cases, ranks=2, effort=effort).to_json())
+            cases = [
+                raw_examples.case(size, transport="nccl", device="cuda") for size in (64, 1024)
+            ]
+            (place / "job.json").write_text(
+                raw_examples.job(*cases, ranks=2, effort=effort).to_json()
+            )
             arguments = "--device", "cuda", "--job", place / "job.json", "--out", place / "F.h5"
         return mpiexec(2, RANKS, nccl_library, *FAULTS[fault], *arguments, TMPDIR=str(place)), place
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield {(program, fault): pool.submit(launch, program, fault) for program in PROGRAMS for fault in FAULTS}
+        yield {
+            (program, fault): pool.submit(launch, program, fault)
+            for program in PROGRAMS
+            for fault in FAULTS
+        }
 
 
 def named_log(text):
@@ -82,7 +101,9 @@ def test_a_rank_that_never_enters_the_first_operation_does_not_keep_the_others(l
     ended, _ = launched[program, "lacks a rank"].result()
     text = ended.stdout + ended.stderr
     assert ended.returncode not in (0, 2), text
-    line = next(line for line in ended.stderr.splitlines() if line.startswith("r0 | connecting NCCL: "))
+    line = next(
+        line for line in ended.stderr.splitlines() if line.startswith("r0 | connecting NCCL: ")
+    )
     assert f"at rank 0 on {platform.node()}" in line
     assert named_log(line).exists()
     if program != "run with a probe":  # whose ranks do not agree on who is left
@@ -97,18 +118,36 @@ def test_no_program_synchronises_a_stream_on_which_nccl_works(launched, program)
 
 
 def test_a_diagnosis_synchronises_no_stream_on_which_nccl_works(mpiexec, nccl_library, tmp_path):
-    arguments = DIAGNOSIS, tmp_path / "out.json", json.dumps({"slot_s": 0.02, "blocks": True}), "host", nccl_library
+    arguments = (
+        DIAGNOSIS,
+        tmp_path / "out.json",
+        json.dumps({"slot_s": 0.02, "blocks": True}),
+        "host",
+        nccl_library,
+    )
     ended = mpiexec(2, *arguments, TMPDIR=str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert json.loads((tmp_path / "out.json").read_text())["load"]["program"] == "NCCL"
 
 
-def test_pairs_of_a_diagnosis_that_never_connect_end_it_with_warnings_and_log(mpiexec, nccl_library, tmp_path):
-    arguments = DIAGNOSIS, tmp_path / "out.json", json.dumps({"first_limit_s": 3}), "host", nccl_library
+def test_pairs_of_a_diagnosis_that_never_connect_end_it_with_warnings_and_log(
+    mpiexec, nccl_library, tmp_path
+):
+    arguments = (
+        DIAGNOSIS,
+        tmp_path / "out.json",
+        json.dumps({"first_limit_s": 3}),
+        "host",
+        nccl_library,
+    )
     ended = mpiexec(2, *arguments, NCCL_TEST_FAULT="-1:1:stall", TMPDIR=str(tmp_path))
     text = ended.stdout + ended.stderr
     for rank in (0, 1):
-        line = next(line for line in ended.stderr.splitlines() if line.startswith(f"r{rank} | connecting NCCL "))
+        line = next(
+            line
+            for line in ended.stderr.splitlines()
+            if line.startswith(f"r{rank} | connecting NCCL ")
+        )
         assert "NCCL's last warnings: a fault is injected: " in line
         assert "NCCL WARN" in named_log(line).read_text()
     assert "transfers over NCCL: no pair has connected" in text

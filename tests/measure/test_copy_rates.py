@@ -56,5 +56,7 @@ runpy.run_module("hpccoll", run_name="__main__")
 
 
 def test_little_shared_memory_leaves_out_the_large_sizes_only(recorded):
-    found = recorded(2, raw_examples.case(32 << 20), executor="compiled", program=("-c", WITH_64_MIB))
+    found = recorded(
+        2, raw_examples.case(32 << 20), executor="compiled", program=("-c", WITH_64_MIB)
+    )
     assert [each["bytes"] for each in found["sizes"]] == [64 << 10, 256 << 10, 1 << 20, 4 << 20]

@@ -33,20 +33,32 @@ COLLNET = {"NCCL_ALGO": "CollnetDirect", "NCCL_COLLNET_ENABLE": "1"}
         ("NCCL refuses it: no", {"NCCL_ALGO": "PAT"}, None, []),
     ],
 )
-def test_the_reason_of_a_refusal_and_no_other_gets_the_lines_of_the_log(reason, environment, record, lines):
+def test_the_reason_of_a_refusal_and_no_other_gets_the_lines_of_the_log(
+    reason, environment, record, lines
+):
     case = raw_examples.case(8, algorithm="native", transport="nccl")
-    found = None if record is None else ProbeResult(record=LogRecord(library="nccl", unavailable=record))
+    found = (
+        None
+        if record is None
+        else ProbeResult(record=LogRecord(library="nccl", unavailable=record))
+    )
     said = full_reason(reason, found, raw_examples.job(case, environment=environment), case)
     assert said == "; ".join((reason, *(one.line for one in lines)))
 
 
 @pytest.mark.parametrize(
-    ("vectors", "executed"), [(None, "sharp (collnet_direct)"), (1.02, "sharp (collnet_direct)"), (1.875, "unknown")]
+    ("vectors", "executed"),
+    [(None, "sharp (collnet_direct)"), (1.02, "sharp (collnet_direct)"), (1.875, "unknown")],
 )
 def test_the_bytes_of_a_node_are_held_against_its_log(vectors, executed):
     size = 64 << 20
     case = raw_examples.case(size, algorithm="native", transport="nccl", device="cuda")
-    prepared = SimpleNamespace(bytes=size, layout=Layout.of(16, 8), evidence=lambda _: ("unknown", None))
+    prepared = SimpleNamespace(
+        bytes=size, layout=Layout.of(16, 8), evidence=lambda _: ("unknown", None)
+    )
     traffic = vectors and PortTraffic(1, ({("a", SENT): int(vectors * size)},) * 2)
     record = ProbeResult(record=read_log("sharp"))
-    assert judge(raw_examples.job(case, ranks=16, nodes=2), case, record, prepared, traffic)[0] == executed
+    assert (
+        judge(raw_examples.job(case, ranks=16, nodes=2), case, record, prepared, traffic)[0]
+        == executed
+    )

@@ -25,7 +25,10 @@ def test_several_ranks_that_gather_find_what_one_does(found):
     assert whole["max_ns"] == durations.max(axis=1).tolist()
     assert whole["slowest_rank"] == durations.argmax(axis=1).tolist()
     starts = np.array(whole["start_ns"])
-    assert whole["skew_ns"] == np.max([np.ptp(starts[:, clock::2], axis=1) for clock in (0, 1)], axis=0).tolist()
+    assert (
+        whole["skew_ns"]
+        == np.max([np.ptp(starts[:, clock::2], axis=1) for clock in (0, 1)], axis=0).tolist()
+    )
     assert whole["device_max_ns"] == np.max(whole["device_ns"], axis=1).tolist()
     assert not whole["span_ns"]  # of two clocks
 

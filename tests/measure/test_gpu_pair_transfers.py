@@ -12,7 +12,12 @@ from patience import wait
 from hpccoll.common.errors import UnusableError
 from hpccoll.diagnosis.recorded import DiagnosisOptions
 from hpccoll.measure.diagnose.gpu_pair_transfers import BY_RATE_ON_GPUS, choose_transfers
-from hpccoll.measure.diagnose.pair_transfers import LEAST_MESSAGES, OVER_MPI, UNKNOWN_RATE, stream_at
+from hpccoll.measure.diagnose.pair_transfers import (
+    LEAST_MESSAGES,
+    OVER_MPI,
+    UNKNOWN_RATE,
+    stream_at,
+)
 
 RANKS = Path(__file__).with_name("gpu_diagnosis_ranks.py")
 LATE = {"slot_s": 0.05, "pause_ns": 4_000_000, "sender": [2, 0, "pauses"]}
@@ -24,7 +29,9 @@ def diagnose(mpiexec, nccl_library, tmp_path):
 
     def diagnose(nodes, **options):
         out = tmp_path / "out.json"
-        ended = mpiexec(nodes, RANKS, out, json.dumps({"slot_s": 0.02, **options}), "host", nccl_library)
+        ended = mpiexec(
+            nodes, RANKS, out, json.dumps({"slot_s": 0.02, **options}), "host", nccl_library
+        )
         assert out.exists(), ended.stdout + ended.stderr
         return ended, json.loads(out.read_text())
 
@@ -33,7 +40,9 @@ def diagnose(mpiexec, nccl_library, tmp_path):
 
 def communicators(ended):
     """Return of each rank: its number, how many communicators it has made, have ended, and were made too early."""
-    found = re.findall(r"rank (\d+): (\d+) communicators made, (\d+) ended, (\d+) before", ended.stdout)
+    found = re.findall(
+        r"rank (\d+): (\d+) communicators made, (\d+) ended, (\d+) before", ended.stdout
+    )
     return [[*map(int, each)] for each in found]
 
 
@@ -42,7 +51,12 @@ def communicators(ended):
 def test_a_node_whose_gpu_sends_late_is_named_and_no_communicator_is_left(diagnose):
     ended, result = diagnose(6, **LATE)
     assert ended.returncode == 0, ended.stderr
-    assert result["load"] == {**result["load"], "program": "NCCL", "memory": "GPU", "together": False}
+    assert result["load"] == {
+        **result["load"],
+        "program": "NCCL",
+        "memory": "GPU",
+        "together": False,
+    }
     (fault,) = result["diagnosis"]["faults"]
     assert fault["component"] == {"kind": "send", "where": [2], "rail": None}
     assert fault["low"] > 1.5
@@ -54,7 +68,10 @@ def test_a_node_whose_gpu_sends_late_is_named_and_no_communicator_is_left(diagno
     assert all(made == finished > 0 for _, made, finished, _ in counts)
 
 
-STOPS = {"before its communicator is made": {"fault": [2, 1, "stops"]}, "in its stream": {"sender": [2, 1, "stops"]}}
+STOPS = {
+    "before its communicator is made": {"fault": [2, 1, "stops"]},
+    "in its stream": {"sender": [2, 1, "stops"]},
+}
 FAILS = {
     "cudaErrorECCUncorrectable": {"sender": [2, 1, "its GPU fails"]},
     "GPU memory: 1 GiB of 4 GiB free": {"sender": [2, 1, "has no memory"]},
@@ -69,13 +86,18 @@ def named(result):
 
 
 def wait_for_the_end(result):
-    wait(lambda: not [pid for pid in result["pids"] if Path(f"/proc/{pid}").exists()], "a rank is left")
+    wait(
+        lambda: not [pid for pid in result["pids"] if Path(f"/proc/{pid}").exists()],
+        "a rank is left",
+    )
 
 
 @pytest.mark.mpi
 @pytest.mark.long
 @pytest.mark.parametrize("options", STOPS.values(), ids=STOPS)
-def test_a_rank_that_stops_is_named_alone_the_others_are_diagnosed_and_nothing_is_left(diagnose, options):
+def test_a_rank_that_stops_is_named_alone_the_others_are_diagnosed_and_nothing_is_left(
+    diagnose, options
+):
     ended, result = diagnose(4, **options)
     assert ended.returncode == 3  # MPI_Abort ends the rank that has stopped
     assert named(result) == [[2]]
@@ -87,7 +109,9 @@ def test_a_rank_that_stops_is_named_alone_the_others_are_diagnosed_and_nothing_i
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("error", FAILS)
-def test_a_rank_with_an_error_is_named_with_it_the_others_are_diagnosed_and_nothing_is_left(diagnose, error):
+def test_a_rank_with_an_error_is_named_with_it_the_others_are_diagnosed_and_nothing_is_left(
+    diagnose, error
+):
     ended, result = diagnose(4, **FAILS[error])
     assert ended.returncode == 0, ended.stderr
     assert named(result) == [[2]]
@@ -111,10 +135,13 @@ def test_the_next_pair_of_a_rank_waits_until_its_failed_communicator_has_been_ab
 
 
 @pytest.mark.mpi
-def test_an_error_on_all_ranks_ends_the_run_in_one_line_and_accuses_nobody(mpiexec, nccl_library, tmp_path):
+def test_an_error_on_all_ranks_ends_the_run_in_one_line_and_accuses_nobody(
+    mpiexec, nccl_library, tmp_path
+):
     options = json.dumps({"sender": [None, 0, "has no memory"]})
     ended = mpiexec(4, RANKS, tmp_path / "out.json", options, "host", nccl_library)
-    assert ended.returncode == 0, ended.stderr  # the program's own, which prints errors of the input
+    # the program's own, which prints errors of the input
+    assert ended.returncode == 0, ended.stderr
     lines = [line for line in ended.stdout.splitlines() if "transfers over NCCL" in line]
     assert len(lines) == 1
     assert "no pair has a time; n0 with n1: GPU memory: 1 GiB of 4 GiB free" in lines[0]
@@ -126,7 +153,8 @@ def test_no_pair_transfers_before_all_pairs_of_its_slot_have_connected(diagnose)
     assert ended.returncode == 0, ended.stderr
     by_rank = [json.loads(line)[1] for line in ended.stdout.splitlines() if line.startswith("[")]
     assert len(by_rank) == 4
-    slots = [*zip(*by_rank, strict=True)]  # of each slot, and rank: when it had connected, and when it went on
+    # of each slot, and rank: when it had connected, and when it went on
+    slots = [*zip(*by_rank, strict=True)]
     assert len(slots) >= 3
     for slot in slots:
         connected, went_on = zip(*slot, strict=True)
@@ -137,9 +165,12 @@ def gpus(*, lacking=None, failures=(), silent=(), visible=8, of_last=None):
     """Return GPUs of ranks that lack something for NCCL, or None; the last of four hosts may see other ones."""
     hosts = dict.fromkeys(("n0", "n1", "n2", "n3"), visible)
     return SimpleNamespace(
-        missing_for={"nccl": lacking}.get, gpu_of_rank=None, failures=dict(failures), silent=dict(silent),
+        missing_for={"nccl": lacking}.get,
+        gpu_of_rank=None,
+        failures=dict(failures),
+        silent=dict(silent),
         visible_on_hosts=hosts if of_last is None else {**hosts, "n3": of_last},
-    )  # fmt: skip
+    )
 
 
 def options(**changes):
@@ -149,8 +180,14 @@ def options(**changes):
 def test_transfers_are_over_nccl_if_each_rank_has_a_gpu_unless_the_user_asks_for_the_host():
     kind, found = choose_transfers(gpus(lacking=None), options())
     assert (kind.program, found["unused_because"]) == ("NCCL", None)
-    assert choose_transfers(gpus(lacking=None), options(device="cpu", together=True)) == (OVER_MPI, None)
-    assert choose_transfers(gpus(lacking="no CUDA device", visible=0), options()) == (OVER_MPI, None)
+    assert choose_transfers(gpus(lacking=None), options(device="cpu", together=True)) == (
+        OVER_MPI,
+        None,
+    )
+    assert choose_transfers(gpus(lacking="no CUDA device", visible=0), options()) == (
+        OVER_MPI,
+        None,
+    )
 
 
 def test_why_gpus_are_not_used_is_kept_and_how_many_each_host_finds():
@@ -165,19 +202,29 @@ def test_why_gpus_are_not_used_is_kept_and_how_many_each_host_finds():
 def test_a_gpu_that_fails_at_the_start_is_named_and_the_nodes_are_diagnosed_over_mpi():
     kind, found = choose_transfers(gpus(failures={"n2": "GPU 3 fails: no memory"}), options())
     assert (kind, found["unused_because"]) == (OVER_MPI, "n2: GPU 3 fails: no memory")
-    kind, found = choose_transfers(gpus(silent={"n2": "no answer"}, lacking="a GPU", visible=0), options())
+    kind, found = choose_transfers(
+        gpus(silent={"n2": "no answer"}, lacking="a GPU", visible=0), options()
+    )
     assert (kind, found["unused_because"]) == (OVER_MPI, "n2: no answer")
 
 
 def test_what_nccl_cannot_transfer_is_refused_in_one_line():
     with pytest.raises(UnusableError, match=r"--device cuda: no CUDA device"):
         choose_transfers(gpus(lacking="no CUDA device"), options(device="cuda"))
-    with pytest.raises(UnusableError, match="take turns; do: --directions in-turn, or --device cpu"):
+    with pytest.raises(
+        UnusableError, match="take turns; do: --directions in-turn, or --device cpu"
+    ):
         choose_transfers(gpus(lacking=None), options(together=True))
 
 
 def test_over_nccl_the_number_of_messages_follows_from_the_rate_that_is_known():
     for rate in (450e9, 50e9, 12.5e9, 3e9, 125e6):
         stream = stream_at(rate, BY_RATE_ON_GPUS)
-        assert stream.messages_at(rate) * stream.bytes / rate == pytest.approx(stream.seconds / 2, rel=0.1)
-    assert UNKNOWN_RATE.messages_at(math.nan) == LEAST_MESSAGES == stream_at(1.0, BY_RATE_ON_GPUS).messages_at(1.0)
+        assert stream.messages_at(rate) * stream.bytes / rate == pytest.approx(
+            stream.seconds / 2, rel=0.1
+        )
+    assert (
+        UNKNOWN_RATE.messages_at(math.nan)
+        == LEAST_MESSAGES
+        == stream_at(1.0, BY_RATE_ON_GPUS).messages_at(1.0)
+    )

@@ -45,7 +45,12 @@ def tried(mpiexec, tmp_path):
     def run(does="None", changed="", missing=None, supported=None, **variables):
         (tmp_path / "cupy.py").write_text(CUPY.format(does=does, changed=changed))
         file = tmp_path / "pair.json"
-        about = {"directory": str(tmp_path), "file": str(file), "missing": missing, "supported": supported}
+        about = {
+            "directory": str(tmp_path),
+            "file": str(file),
+            "missing": missing,
+            "supported": supported,
+        }
         ended = mpiexec(2, "-c", RANK.format(**about), **variables)
         return ended.returncode, GpuPair.load(file) if file.exists() else None
 
@@ -55,7 +60,11 @@ def tried(mpiexec, tmp_path):
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("how", "code", "state"),
-    [({}, 0, CORRECT), ({"changed": "* 2"}, 3, WRONG), ({"does": "ctypes.string_at(16)"}, None, STARTED)],
+    [
+        ({}, 0, CORRECT),
+        ({"changed": "* 2"}, 3, WRONG),
+        ({"does": "ctypes.string_at(16)"}, None, STARTED),
+    ],
     ids=["correct", "wrong", "killed by signal 11"],
 )
 def test_the_outcome_of_a_pair_is_left_also_by_ranks_that_die_of_it(tried, how, code, state):

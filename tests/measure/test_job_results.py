@@ -27,7 +27,9 @@ def written(monkeypatch):
     """Return the cases that are written, as they are."""
     cases, write = [], hdf5.AttemptWriter.write
     monkeypatch.setattr(
-        hdf5.AttemptWriter, "write", lambda self, number, of: cases.append(of.case.bytes) or write(self, number, of)
+        hdf5.AttemptWriter,
+        "write",
+        lambda self, number, of: cases.append(of.case.bytes) or write(self, number, of),
     )
     return cases
 
@@ -63,7 +65,9 @@ def times_of(out):
     return [history.outcome.times for history in hdf5.read_raw_file(out).histories()]
 
 
-def test_a_case_is_written_when_its_last_round_is_measured_and_its_times_leave_the_memory(tmp_path, written):
+def test_a_case_is_written_when_its_last_round_is_measured_and_its_times_leave_the_memory(
+    tmp_path, written
+):
     out = tmp_path / "results" / "F.h5"
     results = begun(out)
     measure(results, 1)
@@ -77,7 +81,8 @@ def test_a_case_is_written_when_its_last_round_is_measured_and_its_times_leave_t
     assert len(written) == len(CASES)
     assert content(out) == whole(tmp_path)
     assert [path.name for path in out.parent.iterdir()] == ["F.h5"]
-    starts = [of.times.start_ns for of in results.raw.attempts[0][1]]  # rows may need them when the journal is gone
+    # rows may need them when the journal is gone
+    starts = [of.times.start_ns for of in results.raw.attempts[0][1]]
     assert all(np.shape(of_case) == (9, 2) for of_case in starts)
 
 
@@ -104,7 +109,11 @@ def test_a_disk_that_was_full_for_a_while_costs_no_case(tmp_path, monkeypatch, c
     results = begun(out)
     measure(results, 1)
     with monkeypatch.context() as full:
-        full.setattr(DiskFile, "_write_to_disk", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        full.setattr(
+            DiskFile,
+            "_write_to_disk",
+            lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")),
+        )
         measure(results, 2, CASES[:2])
     assert capsys.readouterr().out.count("is written in the end") == 1
     measure(results, 2, CASES[2:])
@@ -171,7 +180,8 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_recorded(tmp_path):
     for number, step in enumerate(moments):
         out = tmp_path / f"{number}" / "F.h5"
         killed = launch(out, step)
-        assert killed.returncode in (-signal.SIGKILL, 0), killed.stderr  # 0: it needed fewer steps than the first one
+        # 0: it needed fewer steps than the first one
+        assert killed.returncode in (-signal.SIGKILL, 0), killed.stderr
         ends.append(killed.returncode)
         kept = read_raw(out).measurements if has_results(out) else 0
         assert kept >= killed.stdout.count("recorded")
@@ -181,6 +191,8 @@ def test_a_kill_at_any_moment_loses_nothing_that_was_recorded(tmp_path):
         assert raw.complete
         assert 2 * len(CASES) - kept == resumed.stdout.count("recorded")
         every = [raw_examples.comparable(history.outcome.times) for history in raw.histories()]
-        assert every == [raw_examples.comparable(outcome) for outcome in times_of(tmp_path / "whole.h5")]
+        assert every == [
+            raw_examples.comparable(outcome) for outcome in times_of(tmp_path / "whole.h5")
+        ]
         assert [path.name for path in out.parent.iterdir()] == ["F.h5"]
     assert ends.count(-signal.SIGKILL) > len(moments) // 2

@@ -9,14 +9,16 @@ from hpccoll.store.load_results import read_results
 PROGRAM = Path(__file__).with_name("late_ranks.py")
 LAG_US = 200_000
 SLOW_US = 400_000
-"""How late a rank comes, and how long a slow rank's partner computes: other programs on the same cores delay both ranks
-by tens of milliseconds."""
+"""How late a rank comes, and how long a slow rank's partner computes: other programs on the same
+cores delay both ranks by tens of milliseconds."""
 STEP = "--scale", "4096", "-a", "ring,native,null", "-n", "6", "-w", "1", "--rounds", "1"
 
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("overlap", [0, 1])
-def test_a_rank_that_computes_later_is_last_in_each_step_and_late_by_as_much(overlap, mpiexec, tmp_path):
+def test_a_rank_that_computes_later_is_last_in_each_step_and_late_by_as_much(
+    overlap, mpiexec, tmp_path
+):
     out = tmp_path / "late.h5"
     ended = mpiexec(2, PROGRAM, 1, LAG_US, *STEP, "--overlap", overlap, "--out", out)
     assert ended.returncode == 0, ended.stderr

@@ -22,7 +22,10 @@ def test_a_thread_of_each_rank_works_while_cases_under_load_are_measured_and_row
         ended = mpiexec(2, PROGRAM, *SMALL, "--load", load, "--executor", executor, "--out", out)
         assert ended.returncode == 0, ended.stderr
         seconds[load] = [*map(float, re.findall(r"other threads: (\S+)", ended.stderr))]
-        found = {(row.algorithm, row.status, row.load, row.params.get("load")) for row in read_results([out]).rows}
+        found = {
+            (row.algorithm, row.status, row.load, row.params.get("load"))
+            for row in read_results([out]).rows
+        }
         named = None if load == "idle" else load
         assert found == {(algorithm, "ok", named, named) for algorithm in ("ring", "native")}
     assert min(seconds["gemm"]) > 10 * max(seconds["idle"]), seconds

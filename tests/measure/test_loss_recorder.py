@@ -11,11 +11,18 @@ from hpccoll.measure.diagnose.loss_recorder import LossRecorder, RankLosses, los
 
 
 def test_connections_are_counted_by_the_hosts_of_both_ends_and_others_are_left_out():
-    one, other, third, elsewhere = (("10.0.0.1", 1), ("10.0.0.2", 2), ("10.0.0.2", 3), ("10.0.0.9", 9))
+    one, other, third, elsewhere = (
+        ("10.0.0.1", 1),
+        ("10.0.0.2", 2),
+        ("10.0.0.2", 3),
+        ("10.0.0.9", 9),
+    )
     reports = {
         0: RankLosses({(one, other): SentSegments(100, 3), (one, third): SentSegments(50, 1)}, {}),
         1: RankLosses({(other, one): SentSegments(80, 0)}, {}),
-        3: RankLosses({(third, one): SentSegments(7, 2), (third, elsewhere): SentSegments(9, 9)}, {}),
+        3: RankLosses(
+            {(third, one): SentSegments(7, 2), (third, elsewhere): SentSegments(9, 9)}, {}
+        ),
     }
     assert losses_of_hosts(reports, ["a", "b", "c", "b"]) == [
         HostLosses("a", {"b": [150, 4]}), HostLosses("b", {"a": [87, 2]}), HostLosses("c", {})
@@ -23,7 +30,10 @@ def test_connections_are_counted_by_the_hosts_of_both_ends_and_others_are_left_o
 
 
 def test_what_a_connection_has_sent_before_the_recorder_began_is_not_counted():
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as one:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as one,
+    ):
         other, _ = listener.accept()
         with other:
             ends, sent = (one.getsockname(), one.getpeername()), []

@@ -41,19 +41,27 @@ def measured(mpiexec, tmp_path_factory):
     return {(o.case.collective, o.case.algorithm, o.case.mapping): o for o in outcomes}
 
 
-def test_results_are_right_with_every_mapping_and_times_keep_the_rank_order_of_the_launcher(measured):
+def test_results_are_right_with_every_mapping_and_times_keep_the_rank_order_of_the_launcher(
+    measured,
+):
     for outcome in measured.values():
         assert (outcome.status, outcome.wrong, outcome.times.start_ns.shape) == ("ok", 0, (2, 9))
-        assert (outcome.times.max_ns == (outcome.times.end_ns - outcome.times.start_ns)[:, :8].max(axis=1)).all()
+        assert (
+            outcome.times.max_ns
+            == (outcome.times.end_ns - outcome.times.start_ns)[:, :8].max(axis=1)
+        ).all()
 
 
 def test_predicted_bytes_follow_the_mapping(measured):
     def between_racks(algorithm):
-        return [measured["all_reduce", algorithm, mapping].rack_bytes_predicted for mapping in MAPPINGS]
+        return [
+            measured["all_reduce", algorithm, mapping].rack_bytes_predicted for mapping in MAPPINGS
+        ]
 
     launched, block, cyclic = between_racks("ring")
     assert (launched, cyclic) == (block, 4 * block)
     assert len({*between_racks("hierarchical")}) == 1
     assert between_racks(NATIVE) == [None] * 3
-    # A ring of 8 ranks sends 2 * 7/8 of the vector on each edge; two edges are between racks if ranks are in blocks.
+    # A ring of 8 ranks sends 2 * 7/8 of the vector on each edge; two edges are between racks if
+    # ranks are in blocks.
     assert block == 2 * 2 * 7 * measured["all_reduce", "ring", "block"].bytes // 8

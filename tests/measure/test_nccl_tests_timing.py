@@ -7,14 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpccoll.cases.case import Effort
-from hpccoll.measure.run.nccl_tests_timing import NcclTestsCounts, nccl_tests_effort, places_of_calls
+from hpccoll.measure.run.nccl_tests_timing import (
+    NcclTestsCounts,
+    nccl_tests_effort,
+    places_of_calls,
+)
 
 COUNTS = st.integers(0, 50)
 
 
 @given(st.none() | COUNTS, st.none() | st.integers(1, 50))
 def test_the_numbers_are_those_of_nccl_tests_unless_the_user_gives_others(warmup, calls):
-    found = NcclTestsCounts.of(Effort(warmup=7, max_iterations=30, loop_warmup=warmup, loop_iterations=calls))
+    found = NcclTestsCounts.of(
+        Effort(warmup=7, max_iterations=30, loop_warmup=warmup, loop_iterations=calls)
+    )
     assert found == NcclTestsCounts(1 if warmup is None else warmup, 20 if calls is None else calls)
 
 

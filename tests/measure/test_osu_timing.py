@@ -26,7 +26,11 @@ def test_the_numbers_of_iterations_are_those_of_osu():
 @given(st.integers(0, 9), st.integers(1, 9), st.integers(1, 1 << 20))
 def test_the_numbers_of_the_user_hold_for_all_sizes(warmup, iterations, nbytes):
     effort = osu_effort(Effort(loop_warmup=warmup, loop_iterations=iterations), nbytes)
-    assert (effort.warmup, effort.min_iterations, effort.max_iterations) == (warmup, iterations, iterations)
+    assert (effort.warmup, effort.min_iterations, effort.max_iterations) == (
+        warmup,
+        iterations,
+        iterations,
+    )
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5))
@@ -35,7 +39,10 @@ def test_buffers_are_written_once_and_a_barrier_follows_each_call(blocks):
     log = []
     note = log.append
     operation = SimpleNamespace(
-        reset=lambda: note("fill"), run=lambda: note("call"), wrong=lambda: note("check") or 3, device_ns=lambda: -1
+        reset=lambda: note("fill"),
+        run=lambda: note("call"),
+        wrong=lambda: note("check") or 3,
+        device_ns=lambda: -1,
     )
     comm = SimpleNamespace(Barrier=lambda: note("barrier"))
     loop = OsuLoop(operation, comm, RankProgress(), sum(blocks), None)
@@ -52,7 +59,20 @@ def test_buffers_are_written_once_and_a_barrier_follows_each_call(blocks):
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_row_is_the_mean_over_iterations_and_ranks(mpiexec, tmp_path, executor):
     out, counts = tmp_path / "F.h5", {8: 1000, 32768: 100}
-    run = "-a", "native,ring", "-b", "8", "-e", "32K", "-f", "4096", "--timing", "osu", "--rounds", "2"
+    run = (
+        "-a",
+        "native,ring",
+        "-b",
+        "8",
+        "-e",
+        "32K",
+        "-f",
+        "4096",
+        "--timing",
+        "osu",
+        "--rounds",
+        "2",
+    )
     ended = mpiexec(2, "-m", "hpccoll", "run", *run, "--executor", executor, "--out", out)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     rows = {row.case_id: row for row in read_results([out], "span").rows}
@@ -69,7 +89,11 @@ def test_a_row_is_the_mean_over_iterations_and_ranks(mpiexec, tmp_path, executor
             None,
             None,
         )
-        assert np.bincount(times.round).tolist() == [0, counts[outcome.case.bytes], counts[outcome.case.bytes]]
+        assert np.bincount(times.round).tolist() == [
+            0,
+            counts[outcome.case.bytes],
+            counts[outcome.case.bytes],
+        ]
         assert (np.abs(times.mean_ns - durations.mean(axis=1)) <= 0.5).all()
         means = [times.mean_ns[times.round == number].mean() for number in (1, 2)]
         assert row.round_medians_s == pytest.approx([mean / 1e9 for mean in means])
@@ -81,10 +105,14 @@ def test_a_time_by_the_loop_of_another_program_has_a_mean():
     from hpccoll.store.plausibility import ImplausibleError, check_plausible
 
     of = raw_examples.case(timing="osu")
-    check_plausible(raw_examples.raw(raw_examples.outcome(of, times=raw_examples.times(has_mean=True))))
+    check_plausible(
+        raw_examples.raw(raw_examples.outcome(of, times=raw_examples.times(has_mean=True)))
+    )
     with pytest.raises(ImplausibleError, match="no mean"):
         check_plausible(raw_examples.raw(raw_examples.outcome(of)))
 
 
 def test_the_barrier_is_that_of_the_library():
-    assert osu_timing.LibraryCall(SimpleNamespace(Barrier=lambda: 7), "Barrier", ()).in_python()() == 7
+    assert (
+        osu_timing.LibraryCall(SimpleNamespace(Barrier=lambda: 7), "Barrier", ()).in_python()() == 7
+    )

@@ -21,7 +21,11 @@ def test_a_rank_measures_every_rate_on_its_host():
 
 
 def test_a_node_is_as_fast_as_the_slowest_of_its_ranks_in_what_all_of_them_measured():
-    ranks = [{MEMORY: np.array([1.0, 5.0])}, {MEMORY: np.array([2.0, 3.0])}, {MEMORY: np.array([4.0, 4.0])}]
+    ranks = [
+        {MEMORY: np.array([1.0, 5.0])},
+        {MEMORY: np.array([2.0, 3.0])},
+        {MEMORY: np.array([4.0, 4.0])},
+    ]
     ranks[0]["product"] = np.array([1.0, 1.0])
     found = seconds_of_nodes(ranks, [0, 0, 1])
     assert {name: seconds.tolist() for name, seconds in found.items()} == {MEMORY: [[2, 4], [5, 4]]}
@@ -55,7 +59,9 @@ def test_a_rank_with_a_gpu_measures_its_copies_folds_and_products(monkeypatch, t
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("machines", [True, False])
-def test_a_diagnosis_has_the_rates_of_its_nodes_unless_these_share_a_machine(mpiexec, tmp_path, machines):
+def test_a_diagnosis_has_the_rates_of_its_nodes_unless_these_share_a_machine(
+    mpiexec, tmp_path, machines
+):
     options = {"nodes": ["n1", "n2", "n3", "n1", "n2", "n3"], "machines": machines, "slot_s": 0.001}
     program = Path(__file__).with_name("diagnosis_ranks.py")
     ended = mpiexec(6, program, tmp_path / "out.json", json.dumps(options))

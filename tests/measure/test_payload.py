@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpccoll.measure.run.payload import GENERATIONS, PERIOD, Payload, bits, concatenated, contribution
+from hpccoll.measure.run.payload import (
+    GENERATIONS,
+    PERIOD,
+    Payload,
+    bits,
+    concatenated,
+    contribution,
+)
 from hpccoll.schedule import BFLOAT16, COLLECTIVES, DTYPES, REDUCTIONS, collective, dtype_of
 
 EVERY = (*DTYPES, BFLOAT16)
@@ -48,9 +55,11 @@ def folded_in_integers(values, op):
 
 
 @given(
-    st.sampled_from(EVERY), st.sampled_from([*REDUCTIONS]), st.sampled_from([*range(1, 40), 300, 3000]),
+    st.sampled_from(EVERY),
+    st.sampled_from([*REDUCTIONS]),
+    st.sampled_from([*range(1, 40), 300, 3000]),
     st.randoms(use_true_random=False),
-)  # fmt: skip
+)
 def test_any_tree_over_any_permutation_gives_the_bits_of_unbounded_integers(dtype, op, p, random):
     values = list(contributions(op, dtype, p, 50))
     folded = reduce(REDUCTIONS[op].fold, values)
@@ -66,7 +75,9 @@ def test_any_tree_over_any_permutation_gives_the_bits_of_unbounded_integers(dtyp
 
 @pytest.mark.parametrize("op", ["min", "max"])
 @pytest.mark.parametrize("dtype", EVERY)
-def test_one_rank_decides_each_element_of_a_minimum_or_maximum_and_the_others_have_the_next_number(dtype, op):
+def test_one_rank_decides_each_element_of_a_minimum_or_maximum_and_the_others_have_the_next_number(
+    dtype, op
+):
     for p in RANKS[1:5]:
         values = np.stack(contributions(op, dtype, p, N))
         patterns = np.abs(values).view(f"u{values.itemsize}").astype(np.int64)
@@ -93,12 +104,17 @@ def test_a_longer_block_continues_with_the_values_of_the_next_generations(name):
     for count in (1, 100, PERIOD - 3, PERIOD + 3):
         one = payload(count=count, p=3, name=name)
         for wide, of_turn in (
-            (one.expected(in_place=True, extra=GENERATIONS - 1), lambda q: q.expected(in_place=True)),
+            (
+                one.expected(in_place=True, extra=GENERATIONS - 1),
+                lambda q: q.expected(in_place=True),
+            ),
             (one.initial(in_place=True, extra=GENERATIONS - 1), lambda q: q.initial(in_place=True)),
             (one.source(GENERATIONS - 1), lambda q: q.source()),
         ):
             for generation in range(GENERATIONS):
-                now = [unit[generation : len(unit) - (GENERATIONS - 1) + generation] for unit in wide]
+                now = [
+                    unit[generation : len(unit) - (GENERATIONS - 1) + generation] for unit in wide
+                ]
                 assert_same(now, of_turn(replace(one, generation=generation)))
 
 
@@ -114,7 +130,11 @@ def broken(one, fault):
         dst[8:] = dst[8:][::-1].copy()
     else:
         origin, times = fault
-        values = [source(replace(one, me=me)) for me in range(one.p) for _ in range(times if me == origin else 1)]
+        values = [
+            source(replace(one, me=me))
+            for me in range(one.p)
+            for _ in range(times if me == origin else 1)
+        ]
         dst[8:] = reduce(one.reduction.fold, values)[8:]
         one.reduction.scale(dst[8:], one.p)
     return dst
@@ -146,4 +166,6 @@ def test_a_diagnosis_names_the_cause(fault, words):
     assert "from 32 B on" in said
     assert one.diagnose(expected(one, in_place=True), in_place=True) is None
     for other in (payload(p=1, me=0), payload(floor=True)):
-        assert "no single cause" in other.diagnose(np.full_like(expected(other), 12345), in_place=False)
+        assert "no single cause" in other.diagnose(
+            np.full_like(expected(other), 12345), in_place=False
+        )

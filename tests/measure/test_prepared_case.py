@@ -41,26 +41,34 @@ def evidence(module, monkeypatch):
     monkeypatch.setattr(module, "load_class", lambda _: IdleTransport)
 
     def evidence(prepared, ranks=4, sent=None, **known):
-        return module.PreparedCase(SimpleNamespace(rank=0), Layout.of(ranks, 2), prepared, **known).evidence(sent)
+        return module.PreparedCase(
+            SimpleNamespace(rank=0), Layout.of(ranks, 2), prepared, **known
+        ).evidence(sent)
 
     return evidence
 
 
-def test_the_bytes_of_a_library_are_compared_with_algorithms_up_to_a_number_of_ranks(evidence, monkeypatch):
+def test_the_bytes_of_a_library_are_compared_with_algorithms_up_to_a_number_of_ranks(
+    evidence, monkeypatch
+):
     from hpccoll.measure.run import matching_bytes
 
     native = case(algorithm="native", bytes=8192)
     monkeypatch.setattr(matching_bytes, "MAX_COMPARED_RANKS", 4)
     executed, words = evidence(native, 4, 2 * 8192)
     assert executed == "unknown"
-    assert words.startswith("the ports sent 1.000 S a node, as much as binomial_tree or swing or hierarchical")
+    assert words.startswith(
+        "the ports sent 1.000 S a node, as much as binomial_tree or swing or hierarchical"
+    )
     many = "the ports sent 0.667 S a node; not compared with algorithms: more than 4 ranks"
     assert evidence(native, 6, 2 * 8192) == ("unknown", many)
 
 
 def prepared_with_right_result(module, *asked):
     """Return a case of rank 1 of 2 out of place, whose result is the right one."""
-    made = module.PreparedCase(SimpleNamespace(rank=1), Layout.of(2), replace(case(*asked), in_place=False))
+    made = module.PreparedCase(
+        SimpleNamespace(rank=1), Layout.of(2), replace(case(*asked), in_place=False)
+    )
     made.reset()
     now = replace(made.payload, generation=made.check.generation)
     made.dst[made._result_span()] = concatenated(now.expected(in_place=False), now.dtype)
@@ -72,11 +80,22 @@ def test_writes_outside_the_result_are_wrong_and_named(module, monkeypatch, aske
     monkeypatch.setattr(module, "load_class", lambda _: IdleTransport)
     made = prepared_with_right_result(module, *asked)
     assert (made.wrong(), made.diagnose()) == (0, None)
-    assert [guard.where for guard in made.guards] == ["before src", "after src", "before dst", "after dst"]
-    # Out of place a library may write the second half alone, the result of rank 1; a schedule may write all of dst.
+    assert [guard.where for guard in made.guards] == [
+        "before src",
+        "after src",
+        "before dst",
+        "after dst",
+    ]
+    # Out of place a library may write the second half alone, the result of rank 1; a schedule may
+    # write all of dst.
     assert np.shares_memory(made.guards[2].memory, made.dst) == (asked[1] == "native")
-    outside = [(guard.memory, f"2 of 128 elements {guard.where} were overwritten") for guard in made.guards]
-    for memory, words in [*outside, (made.src, f"src was overwritten: 2 of {made.src.size} elements, from 0 B on")]:
+    outside = [
+        (guard.memory, f"2 of 128 elements {guard.where} were overwritten") for guard in made.guards
+    ]
+    for memory, words in [
+        *outside,
+        (made.src, f"src was overwritten: 2 of {made.src.size} elements, from 0 B on"),
+    ]:
         before = memory[:2].copy()
         memory[:2] = 1e-9
         assert (made.wrong(), made.diagnose()) == (2, f"rank 1: {words}")
@@ -86,7 +105,10 @@ def test_writes_outside_the_result_are_wrong_and_named(module, monkeypatch, aske
 @pytest.mark.parametrize(
     ("result_of", "words"),
     [
-        (lambda result: result[:-1], "the plan says that its result has 1023 elements; expected: 1024"),
+        (
+            lambda result: result[:-1],
+            "the plan says that its result has 1023 elements; expected: 1024",
+        ),
         (np.copy, "never written"),  # the right size elsewhere: what counts is dst
     ],
 )
@@ -102,7 +124,10 @@ def test_a_plan_with_another_result_than_that_of_the_case_is_wrong_in_all_elemen
 
 
 def test_the_choice_of_a_table_and_an_assumption_of_the_user_are_part_of_the_evidence(evidence):
-    ring, over_shm = (evidence(case(algorithm="ring", transport=name), choice="by a table") for name in ("mpi", "shm"))
+    ring, over_shm = (
+        evidence(case(algorithm="ring", transport=name), choice="by a table")
+        for name in ("mpi", "shm")
+    )
     assert (ring[0], over_shm[0]) == ("ring", "ring over shm")
     assert ring[1].startswith("by a table; ")
     assert evidence(case(algorithm="ring"), assumed="he says so")[1].endswith("; he says so")
@@ -130,7 +155,9 @@ def test_schedules_and_native_collectives_get_communicator_settings_and_buffers(
     gpu = SimpleNamespace(release=lambda: None, empty=None)
     for algorithm, kind in (("native", "NcclVendorTransport"), ("ring", "NcclTransport")):
         asked = replace(case(transport="nccl", device="cuda"), algorithm=algorithm)
-        made = module.make_transport(asked, SimpleNamespace(), gpu, module.RunSettings(communicator))
+        made = module.make_transport(
+            asked, SimpleNamespace(), gpu, module.RunSettings(communicator)
+        )
         assert type(made).__name__ == kind
         assert (made.library and made.library._settings) == settings
         assert made.buffers.registration == buffers

@@ -17,7 +17,13 @@ from hpccoll.store.journal import journal_path, read_journal
 from hpccoll.store.load_results import read_results
 from hpccoll.store.raw_results import RankLocation
 
-SECRETS = ("NCCL_API_KEY", "SLURM_JWT", "AWS_SECRET_ACCESS_KEY", "OMPI_MCA_x_password", "HOME_OF_HIDDEN")
+SECRETS = (
+    "NCCL_API_KEY",
+    "SLURM_JWT",
+    "AWS_SECRET_ACCESS_KEY",
+    "OMPI_MCA_x_password",
+    "HOME_OF_HIDDEN",
+)
 FAULTY = Path(__file__).with_name("faulty_ranks.py")
 pytestmark = pytest.mark.mpi
 
@@ -28,7 +34,9 @@ def launch(mpiexec, tmp_path):
 
     def launch(fault, *cases, timeout=120.0, executor=None):
         effort = Effort(warmup=2, min_iterations=20, max_iterations=20, timeout=timeout)
-        (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort, executor=executor).to_json())
+        (tmp_path / "job.json").write_text(
+            raw_examples.job(*cases, effort=effort, executor=executor).to_json()
+        )
         out = tmp_path / "F.h5"
         return mpiexec(2, FAULTY, fault, "--job", tmp_path / "job.json", "--out", out), out
 
@@ -36,11 +44,16 @@ def launch(mpiexec, tmp_path):
 
 
 @pytest.mark.parametrize(("executor", "iteration"), [("compiled", 1), ("python", 13)])
-def test_a_hanging_rank_ends_the_job_and_every_rank_reports_its_progress(launch, executor, iteration):
+def test_a_hanging_rank_ends_the_job_and_every_rank_reports_its_progress(
+    launch, executor, iteration
+):
     ended, out = launch("sleeps", raw_examples.case(4096), timeout=3.0, executor=executor)
     assert ended.returncode != 0
     case = f"case all_reduce.ring.mpi.cpu.float32.sum.4096B.out, iteration {iteration}, in the operation"
-    assert f"r0 | stuck for 3 s: {case}: sequence 0, step 1 of 2 (to rank 1, from rank 1)" in ended.stderr
+    assert (
+        f"r0 | stuck for 3 s: {case}: sequence 0, step 1 of 2 (to rank 1, from rank 1)"
+        in ended.stderr
+    )
     assert f"r1 | stuck for 3 s: {case}" in ended.stderr
     assert not out.exists()
     read = read_journal(journal_path(out))
@@ -70,7 +83,9 @@ def test_a_rank_that_hangs_while_the_rate_of_copies_is_measured_is_a_failure_of_
         ("python", "RuntimeError: the moon is in the wrong house"),
     ],
 )
-def test_an_error_of_mpi_or_python_on_one_rank_ends_the_job_and_names_the_case(launch, executor, message):
+def test_an_error_of_mpi_or_python_on_one_rank_ends_the_job_and_names_the_case(
+    launch, executor, message
+):
     ended, out = launch("raises", raw_examples.case(4096), executor=executor)
     assert ended.returncode not in (0, 2, 3)
     assert f"r1 | {message}" in ended.stderr
@@ -122,7 +137,9 @@ assert time.process_time() - used < (time.monotonic() - began) / 2
 
 
 @pytest.mark.parametrize("program", [MEETS, SLEEPS], ids=["barrier", "sleep"])
-def test_ranks_leave_a_barrier_after_all_have_entered_and_sleep_while_rank_0_works(mpiexec, program):
+def test_ranks_leave_a_barrier_after_all_have_entered_and_sleep_while_rank_0_works(
+    mpiexec, program
+):
     ended = mpiexec(3, "-c", program)
     assert ended.returncode == 0, ended.stderr
 
@@ -135,7 +152,10 @@ def test_an_abort_waits_until_the_launcher_has_read_the_reason(mpiexec):
 def test_a_wrong_result_is_recorded_with_its_diagnosis(launch):
     cases = [
         raw_examples.case(4096),
-        *(raw_examples.case(4096, algorithm="short", **how) for how in ({}, {"in_place": True}, {"mapping": "block"})),
+        *(
+            raw_examples.case(4096, algorithm="short", **how)
+            for how in ({}, {"in_place": True}, {"mapping": "block"})
+        ),
     ]
     ended, out = launch("none", *cases)
     assert ended.returncode == 3
@@ -144,11 +164,23 @@ def test_a_wrong_result_is_recorded_with_its_diagnosis(launch):
     ring, wrong, in_place, renumbered = (by_case[case.id] for case in cases)
     assert (ring.status, ring.wrong) == ("ok", 0)
     assert (wrong.status, wrong.wrong) == ("wrong", 2 * 20 * 512)
-    assert "rank 0: 512 of 1024 elements, from 2 KiB on: the contribution of rank 1 is missing" in wrong.reason
-    assert "; rank 1: 512 of 1024 elements, from 0 B on: the contribution of rank 0 is missing" in wrong.reason
-    assert "still the rank's own contribution or the contribution of rank 1 is missing" in in_place.reason
+    assert (
+        "rank 0: 512 of 1024 elements, from 2 KiB on: the contribution of rank 1 is missing"
+        in wrong.reason
+    )
+    assert (
+        "; rank 1: 512 of 1024 elements, from 0 B on: the contribution of rank 0 is missing"
+        in wrong.reason
+    )
+    assert (
+        "still the rank's own contribution or the contribution of rank 1 is missing"
+        in in_place.reason
+    )
     assert "rank 0 (MPI rank 0): 512 of" in renumbered.reason
-    assert "; rank 1 (MPI rank 1): 512 of 1024 elements, from 0 B on: the contribution of rank 0 (" in renumbered.reason
+    assert (
+        "; rank 1 (MPI rank 1): 512 of 1024 elements, from 0 B on: the contribution of rank 0 ("
+        in renumbered.reason
+    )
     again, _ = launch("none", *cases)
     assert again.returncode == 3  # they are still wrong
 
@@ -157,22 +189,34 @@ def test_a_wrong_result_is_recorded_with_its_diagnosis(launch):
     ("mapping", "names"),
     [
         (None, ["rank 0 (on n0)", "rank 1 (on n0)", "rank 2 (on n1)", "rank 3 (on n1)"]),
-        ("cyclic", ["rank 0 (MPI rank 0 on n0)", "rank 1 (MPI rank 2 on n1)", "rank 2 (MPI rank 1 on n0)"]),
+        (
+            "cyclic",
+            ["rank 0 (MPI rank 0 on n0)", "rank 1 (MPI rank 2 on n1)", "rank 2 (MPI rank 1 on n0)"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_names_of_ranks_have_the_launchers_number_and_the_host_if_they_differ(mapping, names):
-    places = tuple(RankLocation(host=f"n{me // 2}", node=me // 2, clock=0, pid=1, affinity="0") for me in range(4))
+    places = tuple(
+        RankLocation(host=f"n{me // 2}", node=me // 2, clock=0, pid=1, affinity="0")
+        for me in range(4)
+    )
     namer = rank_namer(raw_examples.attempt(ranks=4, places=places), mapping)
     assert [*map(namer, range(len(names)))] == names
 
 
-def test_ranks_import_no_heavy_library_only_rank_0_imports_h5py_and_no_secret_gets_into_a_file(launch):
+def test_ranks_import_no_heavy_library_only_rank_0_imports_h5py_and_no_secret_gets_into_a_file(
+    launch,
+):
     ended, out = launch("leaks", raw_examples.case(8))
     assert ended.returncode == 0, ended.stderr
     assert "modules of rank 0: ['h5py']" in ended.stdout
     assert "modules of rank 1: []" in ended.stdout
     content = out.read_bytes()
-    assert [b"OMPI_MCA_btl" in content, b"NCCL_ALGO" in content, b"s3cr3t" in content] == [True, True, False]
+    assert [b"OMPI_MCA_btl" in content, b"NCCL_ALGO" in content, b"s3cr3t" in content] == [
+        True,
+        True,
+        False,
+    ]
     assert not [name for name in SECRETS if name.encode() in content]
 
 
@@ -185,7 +229,9 @@ sys.exit(main(["--job", sys.argv[1] if os.environ["PMI_RANK"] == "0" else "/nowh
 
 def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
     effort = Effort(warmup=0, min_iterations=6, max_iterations=6)
-    (tmp_path / "job.json").write_text(raw_examples.job(raw_examples.case(8), effort=effort).to_json())
+    (tmp_path / "job.json").write_text(
+        raw_examples.job(raw_examples.case(8), effort=effort).to_json()
+    )
     ended = mpiexec(2, "-c", ONE_JOB, tmp_path / "job.json")
     assert ended.returncode == 0, ended.stderr
 
@@ -193,14 +239,20 @@ def test_a_job_file_that_only_rank_0_sees_is_enough(mpiexec, tmp_path):
 @pytest.mark.parametrize(
     ("names", "requested", "fits"),
     [
-        ("n1.a.org", "N1", True), ("n1.a.org", "n1.b.org", False), ("n1.a.org", "c1=n2", False),
-        ("n1.a.org n1.b.org", "n1.b.org n1.a.org", True), ("n1.a.org n1.b.org", "n1.a.org n1.a.org", False),
-        ("gpu01 gpu02", "n1=gpu01 n2=gpu02.a.org", True), ("gpu01 gpu02", "n1=gpu01 n2=gpu01", False),
+        ("n1.a.org", "N1", True),
+        ("n1.a.org", "n1.b.org", False),
+        ("n1.a.org", "c1=n2", False),
+        ("n1.a.org n1.b.org", "n1.b.org n1.a.org", True),
+        ("n1.a.org n1.b.org", "n1.a.org n1.a.org", False),
+        ("gpu01 gpu02", "n1=gpu01 n2=gpu02.a.org", True),
+        ("gpu01 gpu02", "n1=gpu01 n2=gpu01", False),
     ],
-)  # fmt: skip
+)
 def test_ranks_run_on_the_requested_hosts_which_may_have_several_names(names, requested, fits):
     nodes = Counter((name, "boot") for name in names.split())
     layout = Layout(tuple(range(nodes.total())))
-    ranks = SimpleNamespace(ranks_by_node=nodes, comm=SimpleNamespace(size=nodes.total()), layout=lambda _: layout)
+    ranks = SimpleNamespace(
+        ranks_by_node=nodes, comm=SimpleNamespace(size=nodes.total()), layout=lambda _: layout
+    )
     with nullcontext() if fits else pytest.raises(UnusableError, match="requested: "):
         check_shape(ranks, Shape(nodes.total(), nodes.total()), requested.split())

@@ -26,7 +26,9 @@ def test_a_right_result_has_no_wrong_elements_and_every_changed_bit_is_detected(
 
 
 @given(benches(), st.data())
-def test_every_changed_bit_of_a_guard_is_detected_and_restored_before_the_next_operation(bench, data):
+def test_every_changed_bit_of_a_guard_is_detected_and_restored_before_the_next_operation(
+    bench, data
+):
     assume(bench.guards)
     one = data.draw(st.sampled_from(bench.guards))
     for _ in range(2):
@@ -61,16 +63,22 @@ def test_a_result_of_another_size_is_wrong_in_all_elements_even_if_each_is_right
     promised = bench.result.size
     length = data.draw(st.integers(0, bench.dst.size).filter(lambda length: length != promised))
     dst, claimed = bench.dst[bench.filled_units], bench.dst[:length]
-    check = Check(bench.payload, bench.src, dst, claimed, in_place=bench.in_place, guards=bench.guards)
+    check = Check(
+        bench.payload, bench.src, dst, claimed, in_place=bench.in_place, guards=bench.guards
+    )
     check.reset()
     np.copyto(bench.result, bench.expected(generation=check.generation))
     assert check.wrong() == (promised or length)
     said = bench.payload.diagnose(claimed, in_place=bench.in_place)
-    assert said.endswith(f"the plan says that its result has {length} elements; expected: {promised}")
+    assert said.endswith(
+        f"the plan says that its result has {length} elements; expected: {promised}"
+    )
 
 
 @given(benches())
-def test_what_an_earlier_operation_or_another_rank_has_left_is_detected_and_workspace_is_left_alone(bench):
+def test_what_an_earlier_operation_or_another_rank_has_left_is_detected_and_workspace_is_left_alone(
+    bench,
+):
     one = bench.payload
     assume(bench.result.size >= 4)
     bench.dst[:] = 77
@@ -79,7 +87,9 @@ def test_what_an_earlier_operation_or_another_rank_has_left_is_detected_and_work
     outside[bench.filled_units] = False
     assert (bench.dst[outside] == 77).all()
     for ago in range(1, GENERATIONS):
-        assert bench.wrong(bench.expected(generation=(bench.check.generation - ago) % GENERATIONS)) > 0
+        assert (
+            bench.wrong(bench.expected(generation=(bench.check.generation - ago) % GENERATIONS)) > 0
+        )
     moves_own = one.call.collective.name in ("reduce_scatter", "all_to_all") and one.me < one.p
     for me in range(one.p if moves_own else 0):
         assert (bench.wrong(bench.expected(me=me)) > 0) == (me != one.me)

@@ -32,9 +32,15 @@ def beside(bench, gpu):
     """Return a check on the same buffers as that of ``bench``, both about to begin the same turn."""
     dst = bench.dst[bench.filled_units]
     return GpuCheck(
-        bench.payload, bench.src, dst, bench.result, gpu, in_place=bench.in_place, generation=bench.check.generation,
+        bench.payload,
+        bench.src,
+        dst,
+        bench.result,
+        gpu,
+        in_place=bench.in_place,
+        generation=bench.check.generation,
         guards=bench.guards,
-    )  # fmt: skip
+    )
 
 
 def alike(bench, gpu, turns, faults):
@@ -53,7 +59,11 @@ def alike(bench, gpu, turns, faults):
         assert (own[outside] == 0).all()  # workspace is left as it is
         assert bench.in_place or (bits(bench.src) == wanted[0]).all()
         assert bench.wrong(bench.expected()) == other.wrong() == 0
-        places = [bench.result, *(guard.memory for guard in bench.guards), *([] if bench.in_place else [bench.src])]
+        places = [
+            bench.result,
+            *(guard.memory for guard in bench.guards),
+            *([] if bench.in_place else [bench.src]),
+        ]
         for place in places:
             for element in faults(place.size):
                 bits(place)[element] ^= 1
@@ -79,16 +89,23 @@ def test_every_fault_of_the_matrix_is_detected_like_on_the_host(gpu, dtype):
 
 
 @pytest.mark.parametrize(("dtype", "blocks"), [("float16", 1), ("float64", 3), (BFLOAT16, 4096)])
-def test_values_repeat_after_their_period_for_any_number_of_threads(gpu, monkeypatch, dtype, blocks):
+def test_values_repeat_after_their_period_for_any_number_of_threads(
+    gpu, monkeypatch, dtype, blocks
+):
     monkeypatch.setattr(result_check_gpu, "BLOCKS", blocks)
-    one = payload("all_gather", 2, 1, dtype=dtype, count=2 * PERIOD + 5)  # the second block begins on no vector
+    # the second block begins on no vector
+    one = payload("all_gather", 2, 1, dtype=dtype, count=2 * PERIOD + 5)
     places = 0, PERIOD, 2 * PERIOD + 4, 2 * PERIOD + 5, -1
-    ends = alike(Bench(one, in_place=False), gpu, 2, lambda size: {place for place in places if place < size})
+    ends = alike(
+        Bench(one, in_place=False), gpu, 2, lambda size: {place for place in places if place < size}
+    )
     assert all(table.nbytes <= 16 * PERIOD for tables in ends._tables for table in tables)
 
 
 @pytest.mark.parametrize("dtype", OF_EACH_SIZE)
-@pytest.mark.parametrize("count", [1, 300, SHORT_BLOCK - GENERATIONS + 1, SHORT_BLOCK - GENERATIONS + 2, 2 * PERIOD])
+@pytest.mark.parametrize(
+    "count", [1, 300, SHORT_BLOCK - GENERATIONS + 1, SHORT_BLOCK - GENERATIONS + 2, 2 * PERIOD]
+)
 def test_a_table_takes_no_more_memory_than_estimated(gpu, dtype, count):
     made = beside(Bench(payload("all_to_all", 2, 1, dtype=dtype, count=count), in_place=True), gpu)
     of_guards, *of_units = made._tables

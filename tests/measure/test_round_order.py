@@ -17,7 +17,11 @@ def job():
 
 
 def test_each_round_has_all_variants_of_a_call_before_the_next_in_a_new_order_that_the_seed_determines():
-    ways = [{"algorithm": name, "in_place": in_place} for name in ("ring", "native", "star") for in_place in (0, 1)]
+    ways = [
+        {"algorithm": name, "in_place": in_place}
+        for name in ("ring", "native", "star")
+        for in_place in (0, 1)
+    ]
     calls = [
         {"collective": "all_reduce"},
         {"collective": "all_reduce", "dtype": "float64"},
@@ -25,9 +29,13 @@ def test_each_round_has_all_variants_of_a_call_before_the_next_in_a_new_order_th
         {"collective": "reduce", "root": 0},
         {"collective": "reduce", "root": 1},
     ]
-    cases = [raw_examples.case(size, **way, **call) for size in (8, 16) for way in ways for call in calls]
+    cases = [
+        raw_examples.case(size, **way, **call) for size in (8, 16) for way in ways for call in calls
+    ]
     left, again, other = (
-        rounds_left(raw_examples.job(*cases, effort=Effort(rounds=3), seed=seed), SHAPE, Completed())
+        rounds_left(
+            raw_examples.job(*cases, effort=Effort(rounds=3), seed=seed), SHAPE, Completed()
+        )
         for seed in (1, 1, 2)
     )
     assert [number for number, _ in left] == [1] * 60 + [2] * 60 + [3] * 60
@@ -35,8 +43,14 @@ def test_each_round_has_all_variants_of_a_call_before_the_next_in_a_new_order_th
     orders = [[case for number, case in left if number == n] for n in (1, 2, 3)]
     for order in orders:
         assert sorted(case.id for case in order) == sorted(case.id for case in cases)
-        assert len(list(groupby(order, key=lambda case: (case.dtype, case.op, case.root, case.bytes)))) == 10
-    of_one_call = [[case.id for case in order if case.dtype == "float64" and case.bytes == 8] for order in orders]
+        assert (
+            len(list(groupby(order, key=lambda case: (case.dtype, case.op, case.root, case.bytes))))
+            == 10
+        )
+    of_one_call = [
+        [case.id for case in order if case.dtype == "float64" and case.bytes == 8]
+        for order in orders
+    ]
     assert len(set(map(tuple, of_one_call))) == 3
 
 
@@ -49,15 +63,20 @@ def test_after_an_interruption_the_rest_follows_in_the_same_order_and_what_ended
     left = rounds_left(job(), SHAPE, Completed(unfinished=frozenset([CASES[3].id])))
     assert [case for _, case in left[-3:]] == [CASES[3]] * 3
     assert len(left) == 24
-    assert rounds_left(job(), Shape(2, 4), Completed()) == []  # those of another shape have a launch of their own
+    # those of another shape have a launch of their own
+    assert rounds_left(job(), Shape(2, 4), Completed()) == []
 
 
 def test_remaining_ranks_measure_cases_of_their_shape_except_stalled_and_planned_ones():
     done, stalled, nested, *left = CASES
     planned = replace(nested, ranks=3, nodes=1)
     asked = raw_examples.job(*CASES, planned, ranks=4)
-    earlier = Completed(measured_rounds={done.id: frozenset([1])}, unfinished=frozenset([stalled.id]))
+    earlier = Completed(
+        measured_rounds={done.id: frozenset([1])}, unfinished=frozenset([stalled.id])
+    )
     rest = job_for_remaining_ranks(asked, Shape(1, 4), Shape(1, 3), earlier)
     assert {case.id for case in rest.cases} == {replace(case, ranks=3, nodes=1).id for case in left}
-    assert {case.id for _, case in rounds_left(rest, Shape(1, 3), earlier)} == {case.id for case in rest.cases}
+    assert {case.id for _, case in rounds_left(rest, Shape(1, 3), earlier)} == {
+        case.id for case in rest.cases
+    }
     assert job_for_remaining_ranks(asked, Shape(1, 4), None, earlier).cases == ()

@@ -28,13 +28,23 @@ pytestmark = pytest.mark.mpi
 def launch(mpiexec, nccl_library):
     """Run a job of three cases and ``more`` of which a rank stalls; returns what the launch left, and the raw file."""
 
-    def launch(place, ranks, timeout, who, where, when, how, *more, sizes=(64, 1024, 4096), **about):
-        effort = Effort(warmup=WARMUP, min_iterations=ITERATIONS, max_iterations=ITERATIONS, timeout=timeout)
-        cases = [raw_examples.case(size, transport="nccl", device="cuda", **about) for size in sizes]
+    def launch(
+        place, ranks, timeout, who, where, when, how, *more, sizes=(64, 1024, 4096), **about
+    ):
+        effort = Effort(
+            warmup=WARMUP, min_iterations=ITERATIONS, max_iterations=ITERATIONS, timeout=timeout
+        )
+        cases = [
+            raw_examples.case(size, transport="nccl", device="cuda", **about) for size in sizes
+        ]
         cases += more
-        (place / "job.json").write_text(raw_examples.job(*cases, ranks=ranks, effort=effort).to_json())
+        (place / "job.json").write_text(
+            raw_examples.job(*cases, ranks=ranks, effort=effort).to_json()
+        )
         out, fault = place / "F.h5", [nccl_library, who, where, when, how]
-        return mpiexec(ranks, RANKS, *fault, "--device", "cuda", "--job", place / "job.json", "--out", out), out
+        return mpiexec(
+            ranks, RANKS, *fault, "--device", "cuda", "--job", place / "job.json", "--out", out
+        ), out
 
     return launch
 
@@ -43,13 +53,19 @@ OF_STEP = {"model": "resnet50", "scale": 4096, "compute_us": 2000}
 LAST = 2 * (WARMUP + ITERATIONS)
 """The number of the last check of the second case."""
 STEP = raw_examples.case(
-    TrainingStep.of(OF_STEP).gradient_bytes("float32"), collective=TRAINING_STEP, transport="nccl", device="cuda",
-    in_place=True, params={**TrainingStep.of(OF_STEP).params, "graph": 1},
-)  # fmt: skip
+    TrainingStep.of(OF_STEP).gradient_bytes("float32"),
+    collective=TRAINING_STEP,
+    transport="nccl",
+    device="cuda",
+    in_place=True,
+    params={**TrainingStep.of(OF_STEP).params, "graph": 1},
+)
 LAUNCHES = {
-    "spared": ((3, 12, 1, "run", SECOND, "spared"), {}),  # longer than its watchdog waits, and less than the others
+    # longer than its watchdog waits, and less than the others
+    "spared": ((3, 12, 1, "run", SECOND, "spared"), {}),
     "alone": ((2, 12, 1, "run", SECOND, "stops"), {}),
-    "collects": ((3, 18, 0, "wrong", LAST, "called"), {}),  # who comes is to collect times, and the others abort NCCL
+    # who comes is to collect times, and the others abort NCCL
+    "collects": ((3, 18, 0, "wrong", LAST, "called"), {}),
     "ahead": ((3, 18, 2, "run", SECOND, "called"), GATHER),  # rank 1 is a barrier ahead
     "keeper": ((3, 12, 0, "run", SECOND, "60"), {}),
     "broken": ((3, 60, 1, "run", SECOND, "breaks"), {}),
@@ -86,12 +102,17 @@ def test_the_other_ranks_continue_without_a_stalled_rank_and_record_it(launch, l
     assert (behind["attempt"], behind["ranks"], behind["case"]) == (1, [1], failed.case.id)
     (of_two,) = two[1]
     assert (of_two.status, of_two.case.ranks, of_two.case.id.endswith(".p2.n1")) == ("ok", 2, True)
-    assert "# 2 ranks on 1 node" in ended.stdout.splitlines()  # in the table at the end, which lost no line
-    assert "r1 | stuck for 12 s: case" in ended.stderr  # but its watchdog leaves the end to the others
+    # in the table at the end, which lost no line
+    assert "# 2 ranks on 1 node" in ended.stdout.splitlines()
+    # but its watchdog leaves the end to the others
+    assert "r1 | stuck for 12 s: case" in ended.stderr
     assert "r1 | stalled; " in ended.stderr
     results = read_results([out])
     left = {gap.status: gap.reason for gap in results.missing}
-    assert left == {"failed": failed.reason, "not run": f"the job ended before it: it needs all ranks: {failed.reason}"}
+    assert left == {
+        "failed": failed.reason,
+        "not run": f"the job ended before it: it needs all ranks: {failed.reason}",
+    }
     (stall,) = (finding for finding in opening_findings(results) if finding.severity == "critical")
     assert (stall.kind, stall.values["jobs"]) == ("ranks_stalled", ("mpi.p2",))
     again, _ = launch(out.parent, 3, 12, 1, "run", 0, "never")
@@ -99,22 +120,42 @@ def test_the_other_ranks_continue_without_a_stalled_rank_and_record_it(launch, l
     raw = hdf5.read_raw_file(out)
     assert raw.complete
     assert [attempt.number for attempt, _ in raw.attempts] == [1, 2, 3]
-    assert [outcome.case.id for _, last in raw.attempts[2:] for outcome in last][-1] == failed.case.id
+    assert [outcome.case.id for _, last in raw.attempts[2:] for outcome in last][
+        -1
+    ] == failed.case.id
     results = read_results([out])
-    found = [(finding.kind, finding.values) for finding in opening_findings(results) if "stall" in finding.kind]
+    found = [
+        (finding.kind, finding.values)
+        for finding in opening_findings(results)
+        if "stall" in finding.kind
+    ]
     assert (results.missing, found) == ((), [("stall_resolved", stall.values)])
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("collects", rf"rank 0 on {platform.node()}, .*s after the others: .* did not complete in 4.5 s"),
-        ("ahead", rf"rank 2 on {platform.node()}, .*s after the others: .* did not complete in 4.5 s"),
-        ("hangs", r"NCCL did not complete in 3 s \(on the stream: .*; all ranks answered and continued$"),
-        ("fails", "NCCL reports: NCCL_ERROR_SYSTEM_ERROR: .* error at rank 0 on .*; all ranks answered and continued$"),
+        (
+            "collects",
+            rf"rank 0 on {platform.node()}, .*s after the others: .* did not complete in 4.5 s",
+        ),
+        (
+            "ahead",
+            rf"rank 2 on {platform.node()}, .*s after the others: .* did not complete in 4.5 s",
+        ),
+        (
+            "hangs",
+            r"NCCL did not complete in 3 s \(on the stream: .*; all ranks answered and continued$",
+        ),
+        (
+            "fails",
+            "NCCL reports: NCCL_ERROR_SYSTEM_ERROR: .* error at rank 0 on .*; all ranks answered and continued$",
+        ),
     ],
 )
-def test_after_an_error_or_a_stall_that_ends_in_time_the_case_fails_and_all_ranks_continue(launched, name, reason):
+def test_after_an_error_or_a_stall_that_ends_in_time_the_case_fails_and_all_ranks_continue(
+    launched, name, reason
+):
     ended, out = launched[name].result()
     assert ended.returncode == 3, ended.stdout + ended.stderr
     ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
@@ -171,7 +212,10 @@ def test_a_stall_in_a_training_step_with_graphs_costs_that_step_only(launched):
     assert "hangs NCCL" not in ended.stderr
     assert ended.returncode == 3, ended.stdout + ended.stderr
     attempts = hdf5.read_raw_file(out).attempts
-    assert [[outcome.status for outcome in outcomes] for _, outcomes in attempts] == [["failed"], ["ok"]]
+    assert [[outcome.status for outcome in outcomes] for _, outcomes in attempts] == [
+        ["failed"],
+        ["ok"],
+    ]
     assert [attempt.ranks for attempt, _ in attempts] == [3, 2]
     assert "(the step on the GPU)" in attempts[0][1][-1].reason
 

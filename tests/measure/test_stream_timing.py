@@ -59,7 +59,9 @@ class Recorded:
 
 def timed(timing, *, in_place=False):
     made = Recorded()
-    found = StreamTiming(made, made, made, OPERATIONS if timing == "aggregated" else None, in_place=in_place)
+    found = StreamTiming(
+        made, made, made, OPERATIONS if timing == "aggregated" else None, in_place=in_place
+    )
     made.log.clear()
     return found, made
 
@@ -74,7 +76,9 @@ def iteration(found, made):
     return done
 
 
-@pytest.mark.parametrize(("timing", "in_place"), [("single", False), ("aggregated", False), ("aggregated", True)])
+@pytest.mark.parametrize(
+    ("timing", "in_place"), [("single", False), ("aggregated", False), ("aggregated", True)]
+)
 def test_operations_are_queued_after_the_barrier_between_two_events_with_one_wait(timing, in_place):
     found, made = timed(timing, in_place=in_place)
     count = OPERATIONS if timing == "aggregated" else 1
@@ -94,23 +98,43 @@ def test_the_floor_of_times_between_events_is_that_of_two_in_a_row_on_an_idle_st
 
 
 def case(timing, in_place, graph):
-    about = {"transport": "nccl", "device": "cuda", "op": "sum", "timing": timing, "in_place": in_place}
+    about = {
+        "transport": "nccl",
+        "device": "cuda",
+        "op": "sum",
+        "timing": timing,
+        "in_place": in_place,
+    }
     return raw_examples.case(4096, params={"graph": graph}, **about)
 
 
 @pytest.mark.mpi
 def test_every_timing_is_measured_checked_and_stored(mpiexec, nccl_library, tmp_path):
-    cases, out = [case(*each) for each in product((SINGLE, AGGREGATED), (False, True), (0, 1))], tmp_path / "F.h5"
+    cases, out = (
+        [case(*each) for each in product((SINGLE, AGGREGATED), (False, True), (0, 1))],
+        tmp_path / "F.h5",
+    )
     effort = Effort(warmup=1, min_iterations=8, max_iterations=8, timeout=60, operations=OPERATIONS)
     (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
-    ended = mpiexec(2, RANKS, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
+    ended = mpiexec(
+        2, RANKS, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     rows = {row.case_id: row for row in read_results([out]).rows}
     ((attempt, outcomes),) = hdf5.read_raw_file(out).attempts
     assert [(outcome.status, outcome.wrong) for outcome in outcomes] == [("ok", 0)] * len(cases)
     for outcome in outcomes:
-        row, times, count = rows[outcome.case.id], outcome.times, OPERATIONS if "aggr" in outcome.case.timing else 1
-        assert (row.timing, row.rule, row.operations, outcome.operations) == (outcome.case.timing, "max", count, count)
+        row, times, count = (
+            rows[outcome.case.id],
+            outcome.times,
+            OPERATIONS if "aggr" in outcome.case.timing else 1,
+        )
+        assert (row.timing, row.rule, row.operations, outcome.operations) == (
+            outcome.case.timing,
+            "max",
+            count,
+            count,
+        )
         assert (times.max_ns == (times.end_ns - times.start_ns).max(axis=1)).all()
         assert (times.device_ns <= times.end_ns - times.start_ns).all()
         assert row.device_floor_s == max(attempt.provenance["event_floor_ns_of_rank"]) / 1e9 / count

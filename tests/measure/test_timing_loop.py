@@ -88,7 +88,9 @@ def test_times_cover_the_operation_alone_without_warm_up():
 
 
 def test_a_case_that_does_not_converge_ends_when_its_time_is_over():
-    samples = run(World(lambda i: (10 + 90 * (i % 2)) * 1000 * US), replace(EFFORT, max_iterations=1000))
+    samples = run(
+        World(lambda i: (10 + 90 * (i % 2)) * 1000 * US), replace(EFFORT, max_iterations=1000)
+    )
     assert 5 <= len(durations(samples)) <= 25
     assert not samples.converged
 
@@ -124,7 +126,9 @@ def test_the_loop_always_ends_with_a_number_of_iterations_within_the_limits(effo
 def test_fewer_than_six_iterations_never_converge():
     assert iterations_left(replace(EFFORT, min_iterations=1), np.array([7] * 5), 0.1) == (5, False)
     assert iterations_left(EFFORT, np.array([7] * 6), 0.1) == (0, True)
-    assert iterations_left(EFFORT, np.array([1, 100, 1, 100, 1]), 0.0) == (5, False), "of a clock that stands still"
+    assert iterations_left(EFFORT, np.array([1, 100, 1, 100, 1]), 0.0) == (5, False), (
+        "of a clock that stands still"
+    )
 
 
 def test_the_monitor_observes_blocks_of_timed_iterations_between_operations():

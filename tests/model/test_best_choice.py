@@ -15,22 +15,39 @@ SIZES = [1 << power for power in range(10, 22, 2)]
 
 def prediction(algorithm, nbytes, seconds, **more):
     """Return a prediction; three seconds are those at the likely values, and at the fast and the slow ends."""
-    times = dict(zip(BOUNDS, seconds if isinstance(seconds, tuple) else (seconds,) * 3, strict=True))
+    times = dict(
+        zip(BOUNDS, seconds if isinstance(seconds, tuple) else (seconds,) * 3, strict=True)
+    )
     about = {
-        "collective": "all_reduce", "params": {}, "nodes": 4, "ranks_per_node": 2, "racks": 1, "aggregators": 0,
-        "requested_bytes": nbytes, "dtype": "float32", "mapping": None, "low_s": min(times.values()),
-        "high_s": max(times.values()), "exact": True, "distance": "within what was measured",
-    }  # fmt: skip
+        "collective": "all_reduce",
+        "params": {},
+        "nodes": 4,
+        "ranks_per_node": 2,
+        "racks": 1,
+        "aggregators": 0,
+        "requested_bytes": nbytes,
+        "dtype": "float32",
+        "mapping": None,
+        "low_s": min(times.values()),
+        "high_s": max(times.values()),
+        "exact": True,
+        "distance": "within what was measured",
+    }
     return Prediction(algorithm=algorithm, nbytes=nbytes, seconds=times, **(about | more))
 
 
 def line(algorithm, latencies, byte_s=1e-9):
     """Return the predictions of an algorithm that takes a latency and its bytes at every size."""
-    return [prediction(algorithm, n, tuple(latency + n * byte_s for latency in latencies)) for n in SIZES]
+    return [
+        prediction(algorithm, n, tuple(latency + n * byte_s for latency in latencies))
+        for n in SIZES
+    ]
 
 
 def test_the_best_is_the_fastest_at_every_size_and_number_of_nodes_and_is_compared_with_a_ring():
-    found = predict(in_racks(), Request(nodes=[2, 8], sizes=SIZES[::2], algorithms=["ring", "rabenseifner"]))
+    found = predict(
+        in_racks(), Request(nodes=[2, 8], sizes=SIZES[::2], algorithms=["ring", "rabenseifner"])
+    )
     rows = question_rows(found)
     assert len(rows) == 2 * len(SIZES[::2])
     for row in rows:
@@ -40,7 +57,12 @@ def test_the_best_is_the_fastest_at_every_size_and_number_of_nodes_and_is_compar
             if (each.nodes, each.requested_bytes) == (row["nodes"], row["requested_bytes"])
         }
         assert row["median_s"] == min(times.values()) == times[row["algorithm"]]
-        assert row["factor_low"] <= row["factor"] == times[row["faster_than"]] / row["median_s"] <= row["factor_high"]
+        assert (
+            row["factor_low"]
+            <= row["factor"]
+            == times[row["faster_than"]] / row["median_s"]
+            <= row["factor_high"]
+        )
         assert "ring" in (row["faster_than"], row["algorithm"])
 
 
@@ -68,7 +90,9 @@ def test_an_assumption_is_never_the_best_and_nccls_own_may_be():
         ({"nccl_ring": 3.0, "nccl_tree": 2.0}, "nccl_tree", "nccl_ring"),
     ],
 )
-def test_ours_is_compared_with_what_nccl_takes_and_nccls_own_with_the_fastest_of_ours(times, best, other):
+def test_ours_is_compared_with_what_nccl_takes_and_nccls_own_with_the_fastest_of_ours(
+    times, best, other
+):
     found = [
         formula(name, 1024, seconds) if name.startswith("nccl") else prediction(name, 1024, seconds)
         for name, seconds in times.items()
@@ -79,7 +103,9 @@ def test_ours_is_compared_with_what_nccl_takes_and_nccls_own_with_the_fastest_of
 
 def test_a_formula_is_compared_by_its_likely_time_with_the_interval_of_a_simulated_one():
     ours = prediction("swing", 1024, (2.0, 1.0, 4.0))
-    assert formula("nccl_ring", 1024, 1.5).times_as_fast_as(ours) == pytest.approx((2 / 1.5, 1 / 1.5, 4 / 1.5))
+    assert formula("nccl_ring", 1024, 1.5).times_as_fast_as(ours) == pytest.approx(
+        (2 / 1.5, 1 / 1.5, 4 / 1.5)
+    )
 
 
 @pytest.mark.parametrize("seconds", [0.1, 1.5, 100.0])
@@ -97,10 +123,12 @@ def test_no_lead_over_a_formula_or_of_one_is_clear_and_what_the_schedule_exclude
 @pytest.mark.parametrize(
     ("make", "about", "nodes", "excludes"),
     [
-        (in_racks, {"nccl": NCCL}, 1, True), (in_racks, {"class": {"fabric": "nvlink4"}}, 1, True),
-        (in_racks, {}, 1, False), (fitted, {"class": {"fabric": "nvlink4"}}, 2, False),
+        (in_racks, {"nccl": NCCL}, 1, True),
+        (in_racks, {"class": {"fabric": "nvlink4"}}, 1, True),
+        (in_racks, {}, 1, False),
+        (fitted, {"class": {"fabric": "nvlink4"}}, 2, False),
     ],
-)  # fmt: skip
+)
 def test_on_one_node_a_schedule_of_described_gpus_excludes_the_launch_though_no_formula_is_beside_it(
     make, about, nodes, excludes
 ):
@@ -111,7 +139,10 @@ def test_on_one_node_a_schedule_of_described_gpus_excludes_the_launch_though_no_
 
 
 def test_the_best_is_clear_if_it_leads_at_both_ends_of_the_intervals():
-    fast, slow = prediction("fast", 1024, (1.0, 0.5, 2.0)), prediction("slow", 1024, (2.0, 1.0, 5.0))
+    fast, slow = (
+        prediction("fast", 1024, (1.0, 0.5, 2.0)),
+        prediction("slow", 1024, (2.0, 1.0, 5.0)),
+    )
     assert fast.times_as_fast_as(slow) == (2.0, 2.0, 2.5)
     assert BestChoice.of([fast, slow]).clear
     assert not BestChoice.of([fast, prediction("slow", 1024, (1.5, 0.4, 2.5))]).clear
@@ -123,15 +154,25 @@ def test_a_crossover_has_the_interval_of_the_machines_numbers(slow_end, everywhe
     slow_start = line("large", [1e-4 + 1e-5, 5e-5 + 1e-5, slow_end + 1e-5])
     (found,) = crossovers([*slow_start, *line("small", [1e-5] * 3, 3e-9)])
     assert (found.overtaker, found.overtaken, found.everywhere) == ("large", "small", everywhere)
-    # the latency over the difference of 2 ns a byte; times are interpolated between sizes, 4 times apart
+    # the latency over the difference of 2 ns a byte; times are interpolated between sizes, 4 times
+    # apart
     assert (found.nbytes, found.low, found.high) == pytest.approx((5e4, 2.5e4, high), rel=0.1)
 
 
 def test_algorithms_that_take_about_the_same_do_not_cross_and_three_cross_one_after_the_other():
-    noisy = [replace(each, seconds={b: t * (1 + 1e-3 * (-1) ** i) for b, t in each.seconds.items()})
-             for i, each in enumerate(line("other", [1e-5] * 3))]  # fmt: skip
+    noisy = [
+        replace(each, seconds={b: t * (1 + 1e-3 * (-1) ** i) for b, t in each.seconds.items()})
+        for i, each in enumerate(line("other", [1e-5] * 3))
+    ]
     assert list(crossovers([*line("one", [1e-5] * 3), *noisy])) == []
     always_ahead = line("other", [0.99e-3] * 3, 0.5e-9)  # for small sizes by less than a tie
     assert list(crossovers([*line("one", [1e-3] * 3), *always_ahead])) == []
-    lines = [*line("a", [1e-5] * 3, 3e-9), *line("b", [3e-5] * 3, 1e-9), *line("c", [3e-4] * 3, 1e-10)]
-    assert [(each.overtaken, each.overtaker) for each in crossovers(lines)] == [("a", "b"), ("b", "c")]
+    lines = [
+        *line("a", [1e-5] * 3, 3e-9),
+        *line("b", [3e-5] * 3, 1e-9),
+        *line("c", [3e-4] * 3, 1e-10),
+    ]
+    assert [(each.overtaken, each.overtaker) for each in crossovers(lines)] == [
+        ("a", "b"),
+        ("b", "c"),
+    ]

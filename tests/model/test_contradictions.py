@@ -67,8 +67,10 @@ def test_intervals_that_overlap_and_fits_whose_numbers_have_errors_are_no_contra
     slower = {"bytes_per_s": {"value": 20e9, "high": 23e9}}  # the tier has 22 to 25 GB/s
     MachineFile.of(**described(port=slower, nccl=None))
     MachineFile.of(**described("fitted", port={"bytes_per_s": 20e9}, nccl=None))
-    MachineFile.of(**described(nccl=NCCL | {"channels": 2}))  # fewer than ports: a limit of the user
-    slow_inside = TIERS | {"node": {"latency_s": 1e-6, "bytes_per_s": 80e9}}  # one message does not use all channels
+    # fewer than ports: a limit of the user
+    MachineFile.of(**described(nccl=NCCL | {"channels": 2}))
+    # one message does not use all channels
+    slow_inside = TIERS | {"node": {"latency_s": 1e-6, "bytes_per_s": 80e9}}
     MachineFile.of(**described(tiers=slow_inside))
 
 
@@ -79,7 +81,9 @@ def test_no_shipped_cluster_contradicts_itself(name):
 
 def test_the_published_case_is_refused_as_bad_input(tmp_path):
     """4 ports of 200 Gbit/s, and 8 channels of NCCL, as of nccl-tests#100."""
-    content = read_machine("8xa100-200g", "--cluster").model_dump(mode="json", by_alias=True, exclude_none=True)
+    content = read_machine("8xa100-200g", "--cluster").model_dump(
+        mode="json", by_alias=True, exclude_none=True
+    )
     content["layout"]["rails"] = 4
     (tmp_path / "a.yaml").write_text(json.dumps(content))
     with pytest.raises(BadInputError, match=r"a\.yaml: nccl\.channels: 8 .* layout\.rails 4 x"):

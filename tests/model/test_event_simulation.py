@@ -7,14 +7,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from schedule_examples import ALGORITHMS, cases
-from simulated_cases import equal_cut, first_case, simulated, simulated_steps, size_of, synchronous, uniform_machine
+from simulated_cases import (
+    equal_cut,
+    first_case,
+    simulated,
+    simulated_steps,
+    size_of,
+    synchronous,
+    uniform_machine,
+)
 
 from hpccoll.model.event_simulation import fair_rates, simulate_events
 from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
-from hpccoll.schedule import COLLECTIVES, Cost, Layout, Recv, Send, Step, ceil_log2, dst, is_power_of_two
+from hpccoll.schedule import (
+    COLLECTIVES,
+    Cost,
+    Layout,
+    Recv,
+    Send,
+    Step,
+    ceil_log2,
+    dst,
+    is_power_of_two,
+)
 
 LATENCY, OVERHEAD, BYTE, FOLD = 3e-6, 7e-7, 1.1e-9, 4e-10
-LOGGP = uniform_machine(MessageCosts(latency_s=LATENCY, overhead_s=OVERHEAD, byte_s=BYTE), fold_s={"float32": FOLD})
+LOGGP = uniform_machine(
+    MessageCosts(latency_s=LATENCY, overhead_s=OVERHEAD, byte_s=BYTE), fold_s={"float32": FOLD}
+)
 ONLY_BYTES = uniform_machine(MessageCosts(byte_s=1.0))
 
 
@@ -38,10 +58,16 @@ def test_a_message_costs_what_its_tier_and_its_size_cost():
         name: Tier((MessageCosts(latency_s=latency), MessageCosts(1000, latency_s=7 * latency)))
         for name, latency in (("node", 1.0), ("rack", 10.0), ("fabric", 100.0))
     }
-    for layout, cost in ((Layout((0, 0)), 1), (Layout((0, 1)), 10), (Layout((0, 1), rack=(0, 1)), 100)):
+    for layout, cost in (
+        (Layout((0, 0)), 1),
+        (Layout((0, 1)), 10),
+        (Layout((0, 1), rack=(0, 1)), 100),
+    ):
         doubling = first_case("all_reduce", "recursive_doubling", layout)
         assert simulated(doubling, Machine(tiers)) == cost
-        assert simulated(doubling, Machine(tiers), grains=4) == 7 * cost, "1,024 bytes have other costs"
+        assert simulated(doubling, Machine(tiers), grains=4) == 7 * cost, (
+            "1,024 bytes have other costs"
+        )
 
 
 def test_an_incast_shares_the_receiver_and_its_cpu_takes_one_message_after_another():
@@ -79,7 +105,9 @@ def late_receiver(me):
 def test_a_synchronous_message_waits_for_its_receiver():
     machine = uniform_machine(MessageCosts(latency_s=5.0, byte_s=1.0))
     assert simulated_steps(Layout.of(3, 1), late_receiver, machine, 10) == exactly(15)
-    assert simulated_steps(Layout.of(3, 1), late_receiver, synchronous(machine), 10) == exactly(10 + 15)
+    assert simulated_steps(Layout.of(3, 1), late_receiver, synchronous(machine), 10) == exactly(
+        10 + 15
+    )
 
 
 def test_messages_of_a_pair_follow_one_another():
@@ -95,7 +123,9 @@ def test_messages_of_a_pair_follow_one_another():
 
 
 def test_pairs_between_two_nodes_share_the_port_and_pairs_inside_share_the_memory():
-    machine = uniform_machine(MessageCosts(latency_s=5.0, byte_s=1.0), port_byte_s=0.6, memory_byte_s=0.4)
+    machine = uniform_machine(
+        MessageCosts(latency_s=5.0, byte_s=1.0), port_byte_s=0.6, memory_byte_s=0.4
+    )
     for pairs in (1, 2, 3):
         between = first_case("multi_pair", "exchange", Layout.of(2 * pairs, pairs))
         nbytes = size_of(equal_cut(between))
@@ -105,13 +135,21 @@ def test_pairs_between_two_nodes_share_the_port_and_pairs_inside_share_the_memor
 
 
 def test_rails_are_ports_of_their_own_and_nodes_of_a_rack_share_its_uplink():
-    machine, node = uniform_machine(MessageCosts(), port_byte_s=1.0, uplink_byte_s=0.7), (0, 0, 1, 1)
-    one, two = (first_case("multi_pair", "exchange", Layout(node, rail=rail)) for rail in ((0, 0, 0, 0), (0, 1, 0, 1)))
+    machine, node = (
+        uniform_machine(MessageCosts(), port_byte_s=1.0, uplink_byte_s=0.7),
+        (0, 0, 1, 1),
+    )
+    one, two = (
+        first_case("multi_pair", "exchange", Layout(node, rail=rail))
+        for rail in ((0, 0, 0, 0), (0, 1, 0, 1))
+    )
     assert simulated(one, machine) == exactly(2 * simulated(two, machine))
     for pairs in (1, 2, 4):
         layout = Layout(tuple(range(2 * pairs)), rack=(0,) * pairs + (1,) * pairs)
         exchange = first_case("multi_pair", "exchange", layout)
-        assert simulated(exchange, machine) == exactly(size_of(equal_cut(exchange)) * max(1, 0.7 * pairs))
+        assert simulated(exchange, machine) == exactly(
+            size_of(equal_cut(exchange)) * max(1, 0.7 * pairs)
+        )
 
 
 def test_when_a_message_ends_the_others_go_on_faster():
@@ -127,7 +165,13 @@ def test_when_a_message_ends_the_others_go_on_faster():
 def test_a_rank_waits_for_its_cpu_because_others_poll():
     alone = first_case("send_recv", "ping_pong", Layout.of(8, 4))
     overheads = uniform_machine(MessageCosts(overhead_s=1.0, latency_s=1.0))
-    for cpus, share in ((None, 1), (Cpus(1), 4), (Cpus(2), 2), (Cpus(16), 1), (Cpus(2, of="machine"), 4)):
+    for cpus, share in (
+        (None, 1),
+        (Cpus(1), 4),
+        (Cpus(2), 2),
+        (Cpus(16), 1),
+        (Cpus(2, of="machine"), 4),
+    ):
         assert simulated(alone, replace(overheads, cpus=cpus)) == 2 * (2 * share + 1)
 
 
@@ -148,35 +192,55 @@ def test_idle_ports_let_a_burst_pass_at_once_and_uplinks_do_not():
     machine = uniform_machine(MessageCosts(), port_byte_s=1.0, burst_bytes=100)
     ping_pong = first_case("send_recv", "ping_pong", Layout.of(2, 1))
     nbytes = size_of(equal_cut(ping_pong, grains=2))
-    assert simulated(ping_pong, machine, grains=2) == exactly(2 * nbytes - 100)  # of the reply: ports saved 256 bytes
+    # of the reply: ports saved 256 bytes
+    assert simulated(ping_pong, machine, grains=2) == exactly(2 * nbytes - 100)
     train = first_case("send_recv", "train", Layout.of(2, 1), messages=2)
-    assert simulated(train, machine) == exactly(2 * size_of(equal_cut(train)) - 100), "only the reply follows a pause"
+    assert simulated(train, machine) == exactly(2 * size_of(equal_cut(train)) - 100), (
+        "only the reply follows a pause"
+    )
     exchange = first_case("bidirectional", "exchange", Layout.of(2, 1))
-    assert simulated(exchange, machine, grains=2) == exactly(nbytes), "ports were not idle before the operation"
+    assert simulated(exchange, machine, grains=2) == exactly(nbytes), (
+        "ports were not idle before the operation"
+    )
     racks = first_case("send_recv", "ping_pong", Layout((0, 1), (0, 1)))
-    # While the first message passes, the ports save up another one; the uplink takes half the time of the ports.
+    # While the first message passes, the ports save up another one; the uplink takes half the time
+    # of the ports.
     uplinks = replace(machine, uplink_byte_s=0.5, burst_bytes=10_000)
     assert simulated(racks, uplinks, grains=2) == exactly(1.5 * nbytes)
 
 
-PORTS, UPLINKS = (uniform_machine(MessageCosts(), **{kind: 1.0}) for kind in ("port_byte_s", "uplink_byte_s"))
+PORTS, UPLINKS = (
+    uniform_machine(MessageCosts(), **{kind: 1.0}) for kind in ("port_byte_s", "uplink_byte_s")
+)
 FOLDS = uniform_machine(MessageCosts(), fold_s={"float32": 1.0})
 
 
 @pytest.mark.parametrize(
     ("machine", "changes", "rack", "taken"),
     [
-        (PORTS, {}, (), 4 + 4), (PORTS, {"unmetered_aggregators": True}, (), 2), (PORTS, {"switches": True}, (), 2),
-        (ONLY_BYTES, {"unmetered_aggregators": True}, (), 4 + 4), (ONLY_BYTES, {"switches": True}, (), 2),
-        (FOLDS, {}, (), 3), (FOLDS, {"switches": True}, (), 0),  # reductions of switches cost nothing
-        (UPLINKS, {}, (0, 0, 1, 1, 2), 2 * 2),  # the aggregator is above the racks: each sends two, and receives two
-        (UPLINKS, {}, (0, 0, 0, 1, 0), 2 * 1), (UPLINKS, {}, (0, 0, 0, 0, 0), 0),
+        (PORTS, {}, (), 4 + 4),
+        (PORTS, {"unmetered_aggregators": True}, (), 2),
+        (PORTS, {"switches": True}, (), 2),
+        (ONLY_BYTES, {"unmetered_aggregators": True}, (), 4 + 4),
+        (ONLY_BYTES, {"switches": True}, (), 2),
+        # reductions of switches cost nothing
+        (FOLDS, {}, (), 3),
+        (FOLDS, {"switches": True}, (), 0),
+        # the aggregator is above the racks: each sends two, and receives two
+        (UPLINKS, {}, (0, 0, 1, 1, 2), 2 * 2),
+        (UPLINKS, {}, (0, 0, 0, 1, 0), 2 * 1),
+        (UPLINKS, {}, (0, 0, 0, 0, 0), 0),
     ],
-)  # fmt: skip
+)
 def test_switches_and_unmetered_aggregators_have_no_limits_and_those_above_the_racks_no_uplink(
     machine, changes, rack, taken
 ):
-    tree = first_case("all_reduce", "sharp_emulated", Layout((0, 1, 2, 3, 4), rack or (0,) * 5, aggregators=1), radix=8)
+    tree = first_case(
+        "all_reduce",
+        "sharp_emulated",
+        Layout((0, 1, 2, 3, 4), rack or (0,) * 5, aggregators=1),
+        radix=8,
+    )
     assert simulated(tree, replace(machine, **changes)) == exactly(taken * size_of(equal_cut(tree)))
 
 
@@ -191,7 +255,9 @@ def found(case, channels=1, window=1):
     return Cost(*(simulated(case, machine, channels, window) for machine in machines))
 
 
-@pytest.mark.parametrize("name", [name for name, (_, algorithm) in ALGORITHMS.items() if algorithm.cost])
+@pytest.mark.parametrize(
+    "name", [name for name, (_, algorithm) in ALGORITHMS.items() if algorithm.cost]
+)
 def test_in_one_piece_it_takes_what_is_declared(name):
     """Latencies of messages that one rank sends in step after step pass together, so that they may take less."""
     collective, algorithm = ALGORITHMS[name]
@@ -199,7 +265,9 @@ def test_in_one_piece_it_takes_what_is_declared(name):
         for case in cases(collective, algorithm, Layout.of(p, 1)):
             if len(case.slices) == 1:
                 declared, taken = algorithm.declared(p), found(case)
-                assert (taken.sent, taken.reduced) == pytest.approx((declared.sent, declared.reduced))
+                assert (taken.sent, taken.reduced) == pytest.approx(
+                    (declared.sent, declared.reduced)
+                )
                 assert taken.rounds <= declared.rounds
                 if is_power_of_two(p) and name != "send_recv-train":
                     assert taken.rounds == declared.rounds
@@ -228,9 +296,12 @@ def test_two_trees_take_what_they_declare_in_one_piece_and_wait_where_the_window
 
 RESOURCES = [("port out", number, 0) for number in range(5)]
 PATHS = st.lists(
-    st.dictionaries(st.sampled_from(RESOURCES), st.floats(1e-3, 1e3), min_size=1).map(lambda path: [*path.items()]),
-    min_size=1, max_size=12,
-)  # fmt: skip
+    st.dictionaries(st.sampled_from(RESOURCES), st.floats(1e-3, 1e3), min_size=1).map(
+        lambda path: [*path.items()]
+    ),
+    min_size=1,
+    max_size=12,
+)
 
 
 @given(PATHS)

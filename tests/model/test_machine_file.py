@@ -52,9 +52,15 @@ def mine(tmp_path):
 def test_a_machine_has_the_costs_of_its_file_in_seconds_and_costs_nothing_without_a_limit(mine):
     machine, bare = mine.machine(), MachineFile.of(**BARE).machine()
     assert machine.tiers["node"].costs == (MessageCosts(0, 3e-6, 0, 0, 1 / 4e11),)
-    assert machine.tiers["rack"].costs[1] == MessageCosts(4096, 6e-6, 1e-6, 2e-6, 1 / 5e10, synchronous=True)
+    assert machine.tiers["rack"].costs[1] == MessageCosts(
+        4096, 6e-6, 1e-6, 2e-6, 1 / 5e10, synchronous=True
+    )
     assert machine.fold_s == {"float32": 1e-12, "bfloat16": 1e-12}
-    assert (machine.port_byte_s, machine.burst_bytes, machine.memory_byte_s) == (1 / 5e10, 10, 1 / 2e12)
+    assert (machine.port_byte_s, machine.burst_bytes, machine.memory_byte_s) == (
+        1 / 5e10,
+        10,
+        1 / 2e12,
+    )
     assert machine.cpus == Cpus(4, 1e-10, "machine", 1.5)
     assert (machine.switches, machine.unmetered_aggregators) == (True, False)
     assert (bare.port_byte_s, bare.uplink_byte_s, bare.memory_byte_s, bare.cpus) == (0, 0, 0, None)
@@ -64,7 +70,9 @@ def test_a_faster_network_has_faster_tiers_ports_and_uplinks_and_the_same_nodes(
     for bound in BOUNDS:
         usual, faster = mine.machine(bound), mine.with_network(4).machine(bound)
         for name, times in (("node", 1), ("rack", 4), ("fabric", 4)):
-            for before, after in zip(usual.tiers[name].costs, faster.tiers[name].costs, strict=True):
+            for before, after in zip(
+                usual.tiers[name].costs, faster.tiers[name].costs, strict=True
+            ):
                 assert after == replace(before, byte_s=pytest.approx(before.byte_s / times))
         assert faster.port_byte_s == pytest.approx(usual.port_byte_s / 4)
         assert faster.uplink_byte_s == pytest.approx(usual.uplink_byte_s / 4)
@@ -92,15 +100,24 @@ def test_the_ends_of_intervals_are_fast_or_slow_together(mine):
     fast, slow = mine.machine("low_cost"), mine.machine("high_cost")
     assert [each.tiers["node"].costs[0].latency_s for each in (fast, slow)] == [2e-6, 5e-6]
     assert [each.tiers["rack"].costs[0].byte_s for each in (fast, slow)] == [1 / 5e10, 1 / 2e10]
-    assert [(each.port_byte_s, each.burst_bytes) for each in (fast, slow)] == [(1 / 6e10, 20), (1 / 4e10, 0)]
+    assert [(each.port_byte_s, each.burst_bytes) for each in (fast, slow)] == [
+        (1 / 6e10, 20),
+        (1 / 4e10, 0),
+    ]
     assert [each.tiers["fabric"] for each in (fast, slow)] == [mine.machine().tiers["fabric"]] * 2
     assert [each.cpus.contention for each in (fast, slow)] == [1, 2]
     uplinks = [1 / each.uplink_byte_s for each in (fast, mine.machine(), slow)]
-    assert uplinks == pytest.approx([2 * 6e10, 2 * 5e10 / 2, 2 * 4e10 / 4]), "a share of the ports of its rack"
+    assert uplinks == pytest.approx([2 * 6e10, 2 * 5e10 / 2, 2 * 4e10 / 4]), (
+        "a share of the ports of its rack"
+    )
 
 
-def test_declared_sections_replace_those_of_a_fit_but_cpus_keep_the_keys_that_are_not_declared(mine):
-    declared = DeclaredSections.model_validate({"cpus": {"cores": 2, "bytes_per_s": 3e8}, "memory": {"bytes_per_s": 5}})
+def test_declared_sections_replace_those_of_a_fit_but_cpus_keep_the_keys_that_are_not_declared(
+    mine,
+):
+    declared = DeclaredSections.model_validate(
+        {"cpus": {"cores": 2, "bytes_per_s": 3e8}, "memory": {"bytes_per_s": 5}}
+    )
     machine = mine.declaring(declared).machine()
     assert machine.cpus == Cpus(2, 1 / 3e8, "machine", 1.5)
     assert (machine.memory_byte_s, machine.port_byte_s) == (1 / 5, mine.machine().port_byte_s)
@@ -122,12 +139,14 @@ def test_ranks_fill_nodes_rails_and_racks_and_aggregators_have_nodes_of_their_ow
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ({"nodes": 0}, "--nodes"), ({"nodes": 1, "ranks_per_node": 9}, "--ranks-per-node: 9"),
+        ({"nodes": 0}, "--nodes"),
+        ({"nodes": 1, "ranks_per_node": 9}, "--ranks-per-node: 9"),
         ({"nodes": 1, "ranks_per_node": 0}, "--ranks-per-node: 0"),
         ({"nodes": 1, "ranks_per_node": 6}, "--ranks-per-node: 6"),
-        ({"nodes": 1, "aggregators": -1}, "--aggregators: -1"), ({"nodes": 1, "mapping": "random"}, "--mapping: 'ran"),
+        ({"nodes": 1, "aggregators": -1}, "--aggregators: -1"),
+        ({"nodes": 1, "mapping": "random"}, "--mapping: 'ran"),
     ],
-)  # fmt: skip
+)
 def test_a_layout_that_the_machine_does_not_have_is_refused(mine, arguments, named):
     with pytest.raises(BadInputError, match=f"^{named}"):
         mine.layout(**arguments)
@@ -135,26 +154,50 @@ def test_a_layout_that_the_machine_does_not_have_is_refused(mine, arguments, nam
         MachineFile.of(**BARE).layout(3)
 
 
-@pytest.mark.parametrize(("tier", "shape"), [("node", (1, 2)), ("rack", (2, 1)), ("fabric", (3, 1))])
+@pytest.mark.parametrize(
+    ("tier", "shape"), [("node", (1, 2)), ("rack", (2, 1)), ("fabric", (3, 1))]
+)
 def test_a_tier_that_a_layout_needs_and_the_file_lacks_is_named(mine, tier, shape):
-    without = mine.model_copy(update={"tiers": {name: each for name, each in mine.tiers.items() if name != tier}})
+    without = mine.model_copy(
+        update={"tiers": {name: each for name, each in mine.tiers.items() if name != tier}}
+    )
     with pytest.raises(BadInputError, match=f"^mine: tiers.{tier}: "):
         without.layout(*shape)
     assert without.layout(1, 1).ranks == 1
 
 
 BAD = {
-    "another schema": ("schema: hpccoll-machine", "entries: []\nschema: hpccoll-tune", "schema: 'hpccoll-tune'"),
+    "another schema": (
+        "schema: hpccoll-machine",
+        "entries: []\nschema: hpccoll-tune",
+        "schema: 'hpccoll-tune'",
+    ),
     "another version": ("schema_version: 1.0", "schema_version: 2.0", "schema_version: '2.0'"),
-    "no costs": ("  fabric: {latency_s: 7e-6, bytes_per_s: 5e10}", "  fabric: []", "tiers.fabric: []"),
+    "no costs": (
+        "  fabric: {latency_s: 7e-6, bytes_per_s: 5e10}",
+        "  fabric: []",
+        "tiers.fabric: []",
+    ),
     "costs from one size": ("from_bytes: 4096", "from_bytes: 0", "tiers.rack: [0, 0]"),
-    "a negative latency": ("latency_s: 7e-6", "latency_s: -7e-6", "tiers.fabric.0.latency_s: -7e-06"),
-    "a latency that is no number": ("latency_s: 7e-6", "latency_s: nan", "tiers.fabric.0.latency_s: nan"),
+    "a negative latency": (
+        "latency_s: 7e-6",
+        "latency_s: -7e-6",
+        "tiers.fabric.0.latency_s: -7e-06",
+    ),
+    "a latency that is no number": (
+        "latency_s: 7e-6",
+        "latency_s: nan",
+        "tiers.fabric.0.latency_s: nan",
+    ),
     "a low end above": ("low: 2e-6", "low: 4e-6", "tiers.node.0.latency_s: [4e-06, 3e-06, 5e-06]"),
     "an unknown key of a number": ("low: 2e-6", "lo: 2e-6", "tiers.node.0.latency_s.lo: '2e-6'"),
     "an unknown dtype": ("float32:", "float31:", "reduction.float31: 'float31'"),
     "two uplinks": ("{oversubscription:", "{bytes_per_s: 1e9, oversubscription:", "uplink: 'both'"),
-    "an uplink without a rate": ("{oversubscription: {value: 2, low: 1, high: 4}}", "{}", "uplink: 'neither'"),
+    "an uplink without a rate": (
+        "{oversubscription: {value: 2, low: 1, high: 4}}",
+        "{}",
+        "uplink: 'neither'",
+    ),
     "an uplink of no ports": (", nodes_per_rack: 2", "", "uplink.oversubscription: 2.0"),
 }
 
@@ -184,7 +227,9 @@ def test_only_a_machine_is_overwritten_by_a_machine_where_it_can_be_written(mine
     assert path.read_text() == "raw data"
 
 
-def test_what_is_written_is_read_again_with_plain_numbers_where_there_is_no_interval(mine, tmp_path):
+def test_what_is_written_is_read_again_with_plain_numbers_where_there_is_no_interval(
+    mine, tmp_path
+):
     path = tmp_path / "m.json"
     fitted = MachineFile.of(**BARE, measured=MEASURED, validation={"x": 0.1})
     for machine in (fitted, *(read_machine(name, "--cluster") for name in cluster_names()), mine):
@@ -192,7 +237,12 @@ def test_what_is_written_is_read_again_with_plain_numbers_where_there_is_no_inte
         assert read_machine(path, "--machine") == machine
     written = json.loads(path.read_text())
     assert written["memory"]["bytes_per_s"] == 2e12
-    assert written["tiers"]["node"][0]["latency_s"] == {"value": 3e-6, "low": 2e-6, "high": 5e-6, "source": "guessed"}
+    assert written["tiers"]["node"][0]["latency_s"] == {
+        "value": 3e-6,
+        "low": 2e-6,
+        "high": 5e-6,
+        "source": "guessed",
+    }
 
 
 def seconds(cluster, layout, algorithm, bound="value"):
@@ -204,20 +254,31 @@ def seconds(cluster, layout, algorithm, bound="value"):
     return simulate_events(slices, cut, cluster.machine(bound))
 
 
-SIMULATED = [name for name in cluster_names() if name[0].isdigit() and read_machine(name, "--cluster").tiers]
+SIMULATED = [
+    name for name in cluster_names() if name[0].isdigit() and read_machine(name, "--cluster").tiers
+]
 
 
 @pytest.mark.parametrize("name", SIMULATED)
 def test_a_described_cluster_has_a_source_for_each_number_any_number_of_nodes_and_bounds(name):
     cluster = read_machine(name, "--cluster")
-    numbers = [each for costs in cluster.tiers.values() for one in costs for each in (one.latency_s, one.bytes_per_s)]
-    assert all(each.source for each in (*numbers, *(rate.bytes_per_s for rate in cluster.reduction.values())))
+    numbers = [
+        each
+        for costs in cluster.tiers.values()
+        for one in costs
+        for each in (one.latency_s, one.bytes_per_s)
+    ]
+    assert all(
+        each.source
+        for each in (*numbers, *(rate.bytes_per_s for rate in cluster.reduction.values()))
+    )
     for nodes in (2, 33, 2048):
         layout = cluster.layout(nodes)
         assert (layout.nodes, layout.ranks_per_node) == (nodes, int(name[0]))
     for algorithm in ("ring", "hierarchical"):
         low, value, high = (
-            seconds(cluster, cluster.layout(2), algorithm, b) for b in ("low_cost", "value", "high_cost")
+            seconds(cluster, cluster.layout(2), algorithm, b)
+            for b in ("low_cost", "value", "high_cost")
         )
         assert 0 < low < value < high < 1
     assert (cluster.nccl is not None) == (name[0] == "8")
@@ -226,7 +287,9 @@ def test_a_described_cluster_has_a_source_for_each_number_any_number_of_nodes_an
         assert cluster.aggregators.source.startswith("assumed")
         of_ranks = cluster.model_copy(update={"aggregators": AggregatorKind(kind="ranks")})
         layout = cluster.layout(8, 1, aggregators=1)
-        assert 4 * seconds(cluster, layout, "sharp_emulated") < seconds(of_ranks, layout, "sharp_emulated")
+        assert 4 * seconds(cluster, layout, "sharp_emulated") < seconds(
+            of_ranks, layout, "sharp_emulated"
+        )
 
 
 @pytest.mark.parametrize("name", cluster_names())
@@ -247,31 +310,56 @@ def test_a_described_cluster_has_its_name_a_source_and_a_class_or_costs_of_messa
 def test_a_machine_that_is_like_another_has_what_it_does_not_say_itself_key_by_key(tmp_path):
     (tmp_path / "base.yaml").write_text(CLUSTER)
     path = tmp_path / "like.yaml"
-    path.write_text("like: base.yaml\nport: {bytes_per_s: {value: 5.5e10}}\nuplink: null\nlayout: {rails: 8}\n")
+    path.write_text(
+        "like: base.yaml\nport: {bytes_per_s: {value: 5.5e10}}\nuplink: null\nlayout: {rails: 8}\n"
+    )
     base, like = (read_machine(tmp_path / f"{name}.yaml", "--cluster") for name in ("base", "like"))
     assert like.name == "like"
     assert (like.tiers, like.reduction, like.uplink) == (base.tiers, base.reduction, None)
     assert (like.geometry.rails, like.geometry.nodes_per_rack) == (8, 2)
-    assert (like.port.bytes_per_s.value, like.port.bytes_per_s.low, like.port.burst_bytes.value) == (5.5e10, 4e10, 10)
+    assert (
+        like.port.bytes_per_s.value,
+        like.port.bytes_per_s.low,
+        like.port.burst_bytes.value,
+    ) == (5.5e10, 4e10, 10)
     path.write_text("like: 8xh100-400g\nname: ours\nclass: {network: null}\n")
     ours = read_machine(path, "--cluster")
-    assert (ours.name, ours.machine_class.fabric, ours.machine_class.network) == ("ours", "nvlink4", None)
+    assert (ours.name, ours.machine_class.fabric, ours.machine_class.network) == (
+        "ours",
+        "nvlink4",
+        None,
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("like: 8xh100\n", "like.yaml: like: '8xh100' is not valid"), ("like: like.yaml\n", "not like this one in"),
-        ("like: other.yaml\n", "not like this one in"), ("like: [a]\n", "like.yaml: like: "),
-        ("like: ''\n", "like.yaml: like: "), ("like: long0.yaml\n", "at most 8 files"),
-        ("like: 8xh100-400g\nlayout: {rails: 4}\n", "class: 'that of 8xh100-400g, which has another layout'"),
+        ("like: 8xh100\n", "like.yaml: like: '8xh100' is not valid"),
+        ("like: like.yaml\n", "not like this one in"),
+        ("like: other.yaml\n", "not like this one in"),
+        ("like: [a]\n", "like.yaml: like: "),
+        ("like: ''\n", "like.yaml: like: "),
+        ("like: long0.yaml\n", "at most 8 files"),
+        (
+            "like: 8xh100-400g\nlayout: {rails: 4}\n",
+            "class: 'that of 8xh100-400g, which has another layout'",
+        ),
         ("like: 8xh100-400g\nport: {bytes_per_s: 12e9}\n", "--cluster 8xh100-400g --rate x0.5"),
-        ("like: 8xh100-400g\nport: {bytes_per_sec: 12e9}\n", "port.bytes_per_sec: '12e9' is not valid: no such key"),
-        ("like: 8xh100-400g\nclas: null\nport: {bytes_per_s: 12e9}\n", "clas: 'null' is not valid: no such key"),
-        ("like: 8xh100-400g\nclass: null\nport: {bytes: 1}\n", "port.bytes"), ("like: bad.yaml\n", "bad.yaml: schema"),
+        (
+            "like: 8xh100-400g\nport: {bytes_per_sec: 12e9}\n",
+            "port.bytes_per_sec: '12e9' is not valid: no such key",
+        ),
+        (
+            "like: 8xh100-400g\nclas: null\nport: {bytes_per_s: 12e9}\n",
+            "clas: 'null' is not valid: no such key",
+        ),
+        ("like: 8xh100-400g\nclass: null\nport: {bytes: 1}\n", "port.bytes"),
+        ("like: bad.yaml\n", "bad.yaml: schema"),
     ],
-)  # fmt: skip
-def test_a_machine_that_is_like_none_or_like_itself_is_refused_in_one_line(text, words, tmp_path, monkeypatch):
+)
+def test_a_machine_that_is_like_none_or_like_itself_is_refused_in_one_line(
+    text, words, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other.yaml").write_text("like: like.yaml\n")
     (tmp_path / "bad.yaml").write_text("a: 1\n")

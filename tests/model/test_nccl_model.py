@@ -5,13 +5,19 @@ import pytest
 from hpccoll.model.machine_sections import NcclSection
 from hpccoll.model.nccl_model import PROTOCOLS, nccl_estimates
 
-HOPPER = NcclSection(architecture="hopper", channels=8, intra_bytes_per_s=48e9, inter_bytes_per_s=48e9)
-AMPERE = NcclSection(architecture="ampere", cpu="amd", channels=8, intra_bytes_per_s=24e9, inter_bytes_per_s=24e9)
+HOPPER = NcclSection(
+    architecture="hopper", channels=8, intra_bytes_per_s=48e9, inter_bytes_per_s=48e9
+)
+AMPERE = NcclSection(
+    architecture="ampere", cpu="amd", channels=8, intra_bytes_per_s=24e9, inter_bytes_per_s=24e9
+)
 
 
 def estimate(section, algorithm, protocol, nodes, ranks_per_node, nbytes, collective="all_reduce"):
     estimates = nccl_estimates(section, collective, nodes, ranks_per_node, nbytes)
-    (found,) = (each for each in estimates if (each.algorithm, each.protocol) == (algorithm, protocol))
+    (found,) = (
+        each for each in estimates if (each.algorithm, each.protocol) == (algorithm, protocol)
+    )
     return found
 
 
@@ -34,7 +40,8 @@ def estimate(section, algorithm, protocol, nodes, ranks_per_node, nbytes, collec
         ((HOPPER, "tree", "LL", 4, 8, 64 << 10), 35.2, 6.12),
         # 14 + 2 (7 x 1.25 + 8.5); 8 x 36.7 x 0.6 / 2
         ((HOPPER, "tree", "LL128", 2, 8, 1 << 20), 48.5, 88.08),
-        # 8.4 + 2 (7 x 4 + 6 x 14), 100 nodes have 6 levels; 8 x 17.8 / 2, without a correction from 512 MiB on
+        # 8.4 + 2 (7 x 4 + 6 x 14), 100 nodes have 6 levels; 8 x 17.8 / 2, without a correction from
+        # 512 MiB on
         ((AMPERE, "tree", "Simple", 100, 8, 1 << 30), 232.4, 71.2),
     ],
 )
@@ -48,7 +55,11 @@ def test_an_operation_takes_the_latency_and_its_bytes_over_the_bandwidth(of, lat
 def test_the_known_miss_is_reproduced():
     """68.8 GB/s were printed for 8 H800 a node (nccl#1154); 16 channels of 11 GB/s are what 8 NVLinks a GPU hold."""
     h800 = NcclSection(
-        architecture="hopper", channels=16, intra_bytes_per_s=11e9, inter_bytes_per_s=22e9, balanced_trees=False
+        architecture="hopper",
+        channels=16,
+        intra_bytes_per_s=11e9,
+        inter_bytes_per_s=22e9,
+        balanced_trees=False,
     )
     found = estimate(h800, "tree", "Simple", 2, 8, 4 << 30)
     assert f"{found.bandwidth / 1e9:.1f}" == "68.8"
@@ -56,12 +67,16 @@ def test_the_known_miss_is_reproduced():
 
 def test_small_messages_take_low_latency_protocols_and_large_ones_simple():
     def fastest(nbytes):
-        return min(nccl_estimates(HOPPER, "all_reduce", 16, 8, nbytes), key=lambda each: each.seconds)
+        return min(
+            nccl_estimates(HOPPER, "all_reduce", 16, 8, nbytes), key=lambda each: each.seconds
+        )
 
     assert [fastest(nbytes).protocol for nbytes in (8, 4 << 20, 4 << 30)] == [*PROTOCOLS]
     assert (fastest(8).algorithm, fastest(4 << 30).algorithm) == ("tree", "ring")
 
 
-@pytest.mark.parametrize(("collective", "nodes"), [("all_to_all", 2), ("broadcast", 2), ("all_reduce", 1)])
+@pytest.mark.parametrize(
+    ("collective", "nodes"), [("all_to_all", 2), ("broadcast", 2), ("all_reduce", 1)]
+)
 def test_what_is_not_modelled_has_no_estimates(collective, nodes):
     assert nccl_estimates(HOPPER, collective, nodes, 8, 8) == []

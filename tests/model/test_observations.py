@@ -18,8 +18,16 @@ from hpccoll.store.raw_results import RankLocation, RawResults
         ("all_reduce", {}, "all_reduce of 6 ranks on 6 nodes, float32 sum"),
         ("all_reduce", {"about": {"op": "max", "dtype": "float16"}}, "6 nodes, float16 max"),
         ("all_gather", {"about": {"dtype": "int64"}}, "all_gather of 6 ranks on 6 nodes, int64"),
-        ("all_reduce", {"layout": Layout((0, 1, 2), rack=(0, 0, 1))}, "3 nodes in 2 racks, float32"),
-        ("all_reduce", {"layout": Layout.of(3, 1, aggregators=2)}, "3 nodes, 2 aggregators, float32"),
+        (
+            "all_reduce",
+            {"layout": Layout((0, 1, 2), rack=(0, 0, 1))},
+            "3 nodes in 2 racks, float32",
+        ),
+        (
+            "all_reduce",
+            {"layout": Layout.of(3, 1, aggregators=2)},
+            "3 nodes, 2 aggregators, float32",
+        ),
         ("broadcast", {}, "float32, root 0"),
         ("send_recv", {"peer": 4}, "float32, ranks 0 and 4"),
         ("all_to_all_v", {"traffic": "uniform"}, "float32, traffic uniform"),
@@ -41,17 +49,22 @@ RACKS, MIXED, AGGREGATED = (
 @pytest.mark.parametrize(
     ("collective", "algorithm", "layout", "params", "tiers"),
     [
-        ("all_reduce", "ring", SIX_NODES, {}, "rack"), ("all_reduce", "ring", Layout.of(4, 2), {}, "node rack"),
-        ("all_reduce", "ring", RACKS, {}, "rack fabric"), ("all_reduce", "ring", Layout.of(1), {}, ""),
+        ("all_reduce", "ring", SIX_NODES, {}, "rack"),
+        ("all_reduce", "ring", Layout.of(4, 2), {}, "node rack"),
+        ("all_reduce", "ring", RACKS, {}, "rack fabric"),
+        ("all_reduce", "ring", Layout.of(1), {}, ""),
         ("send_recv", "ping_pong", Layout.of(4, 2), {}, "rack"),
         ("send_recv", "ping_pong", Layout.of(4, 2), {"peer": 1}, "node"),
-        ("multi_pair", "exchange", Layout.of(4, 2), {}, "rack"), ("multi_pair", "exchange", Layout.of(4), {}, "node"),
-        ("multi_pair", "exchange", RACKS, {}, "fabric"), ("multi_pair", "exchange", MIXED, {}, "node rack"),
+        ("multi_pair", "exchange", Layout.of(4, 2), {}, "rack"),
+        ("multi_pair", "exchange", Layout.of(4), {}, "node"),
+        ("multi_pair", "exchange", RACKS, {}, "fabric"),
+        ("multi_pair", "exchange", MIXED, {}, "node rack"),
         ("multi_pair", "exchange", MIXED, {"concurrent": 1}, "node"),
-        ("all_reduce", "sharp_emulated", AGGREGATED, {}, "node rack"),  # aggregators count where they take part
+        # aggregators count where they take part
+        ("all_reduce", "sharp_emulated", AGGREGATED, {}, "node rack"),
         ("all_reduce", "ring", AGGREGATED, {}, "node"),
     ],
-)  # fmt: skip
+)
 def test_an_observation_knows_how_far_its_messages_go(collective, algorithm, layout, params, tiers):
     one = observation(collective, algorithm, 8, 1.0, layout, **params)
     assert one.tiers == set(tiers.split())
@@ -76,9 +89,13 @@ def test_it_has_the_rounds_and_the_cpus_of_the_first_node():
         RankLocation(host=f"n{me}", node=me // 2, clock=0, pid=me, affinity=affinity)
         for me, affinity in enumerate(("0-1,4", "1", "8-15", "8-15"))
     )
-    launch = attempt(ranks=4, nodes=2, ranks_per_node=2, places=places, oversubscribed=True, kind="measured")
+    launch = attempt(
+        ranks=4, nodes=2, ranks_per_node=2, places=places, oversubscribed=True, kind="measured"
+    )
     results = RawResults(
-        path=Path("here.h5"), job=job(case(), ranks=4), attempts=[(launch, [outcome(times=times(ranks=4))])]
+        path=Path("here.h5"),
+        job=job(case(), ranks=4),
+        attempts=[(launch, [outcome(times=times(ranks=4))])],
     )
     (one,) = observations(results)
     assert (one.cpus, one.oversubscribed, one.kind, one.file) == (3, True, "measured", "here.h5")

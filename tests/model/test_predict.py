@@ -1,7 +1,17 @@
 """Predictions: their times, intervals and distances, what is chosen as in a run, and what is left out."""
 
 import pytest
-from predicted_machines import EXACT, LATENCIES, LATENCY, NCCL, RATE, RATES, cluster, fitted, in_racks
+from predicted_machines import (
+    EXACT,
+    LATENCIES,
+    LATENCY,
+    NCCL,
+    RATE,
+    RATES,
+    cluster,
+    fitted,
+    in_racks,
+)
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.planned_schedule import default_channels
@@ -17,7 +27,9 @@ RATIOS = "ratio_p5", "ratio_p95"
 def one(machine, nodes=2, size=SIZE, algorithm="recursive_doubling", **more):
     """Return the prediction of one algorithm."""
     request = Request(nodes=[nodes], sizes=[size], algorithms=[algorithm], **more)
-    (found,) = (each for each in predict(machine, request).predictions if each.algorithm == algorithm)
+    (found,) = (
+        each for each in predict(machine, request).predictions if each.algorithm == algorithm
+    )
     return found
 
 
@@ -32,13 +44,17 @@ def test_a_time_is_that_of_the_rounds_and_its_interval_that_of_the_machines_numb
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_intervals_contain_their_times(collective):
-    found = predict(in_racks(), Request(nodes=[3, 4], sizes=[1 << 10, 1 << 20], collective=collective)).predictions
+    found = predict(
+        in_racks(), Request(nodes=[3, 4], sizes=[1 << 10, 1 << 20], collective=collective)
+    ).predictions
     assert found
     assert [each for each in found if not each.low_s <= each.value_s <= each.high_s] == []
 
 
 @pytest.mark.parametrize("ratios", [(0.8, 1.5), (1.2, 1.5), (0.5, 0.8)])
-def test_the_interval_of_a_fitted_machine_is_as_wide_as_held_out_measurements_and_contains_the_time(ratios):
+def test_the_interval_of_a_fitted_machine_is_as_wide_as_held_out_measurements_and_contains_the_time(
+    ratios,
+):
     bare, wide = (
         one(fitted(tiers={"rack": EXACT}, layout=None, validation=of))
         for of in ({}, dict(zip(RATIOS, ratios, strict=True)))
@@ -66,7 +82,12 @@ def test_bytes_are_those_that_are_moved():
 
 @pytest.mark.parametrize(("nodes", "switches"), [(2, 1), (3, 3), (16, 8 + 2 + 1)])
 def test_a_tree_of_switches_has_one_in_every_rack_and_others_above(nodes, switches):
-    found = one(in_racks(aggregators={"kind": "switches", "source": "assumed: ideal"}), nodes, 1024, "sharp_emulated")
+    found = one(
+        in_racks(aggregators={"kind": "switches", "source": "assumed: ideal"}),
+        nodes,
+        1024,
+        "sharp_emulated",
+    )
     assert (found.aggregators, found.params["radix"]) == (switches, 4)
     assert (found.assumed, found.eligible) == ("assumed: ideal", False)
     of_ranks = one(cluster(), 4, 1024, "sharp_emulated", aggregators=1)
@@ -75,7 +96,10 @@ def test_a_tree_of_switches_has_one_in_every_rack_and_others_above(nodes, switch
 
 @pytest.mark.parametrize(("radix", "depth", "switches"), [(2, 1, 7), (8, 1, 1), (8, 3, 3)])
 def test_a_tree_takes_as_few_switches_as_it_needs(radix, depth, switches):
-    machine, parameters = in_racks(aggregators={"kind": "switches"}), {"radix": radix, "depth": depth}
+    machine, parameters = (
+        in_racks(aggregators={"kind": "switches"}),
+        {"radix": radix, "depth": depth},
+    )
     assert one(machine, 4, 1024, "sharp_emulated", parameters=parameters).aggregators == switches
     with pytest.raises(BadInputError, match="needs an aggregator"):
         one(machine, 4, 1024, "sharp_emulated", parameters=parameters, aggregators=switches - 1)
@@ -83,7 +107,10 @@ def test_a_tree_takes_as_few_switches_as_it_needs(radix, depth, switches):
 
 def test_what_cannot_run_and_sizes_below_one_element_for_each_rank_are_left_out_with_the_reason():
     request = Request(
-        nodes=[4, 6], sizes=[16, 4096], collective="reduce_scatter", algorithms=["ring", "recursive_halving"]
+        nodes=[4, 6],
+        sizes=[16, 4096],
+        collective="reduce_scatter",
+        algorithms=["ring", "recursive_halving"],
     )
     found = predict(cluster(), request)
     assert [(each.algorithm, each.nodes, each.requested_bytes) for each in found.predictions] == [
@@ -92,22 +119,32 @@ def test_what_cannot_run_and_sizes_below_one_element_for_each_rank_are_left_out_
     ]  # fmt: skip
     reasons = dict(found.left_out)
     assert reasons.pop("ring: 16 B is less than one float32 for each of 6 ranks") == (6,)
-    assert {"power-of-two" in reason or "less than" in reason: nodes for reason, nodes in reasons.items()} == {
-        True: (6,)
-    }
+    assert {
+        "power-of-two" in reason or "less than" in reason: nodes
+        for reason, nodes in reasons.items()
+    } == {True: (6,)}
 
 
 def names(machine, **request):
     """Return the algorithms of the predictions for one size on a number of nodes."""
-    return [each.algorithm for each in predict(machine, Request(sizes=[SIZE], **request)).predictions]
+    return [
+        each.algorithm for each in predict(machine, Request(sizes=[SIZE], **request)).predictions
+    ]
 
 
 def test_nccls_own_ring_and_tree_take_what_nccl_expects_with_the_protocol_that_it_takes_and_have_no_interval():
     machine = in_racks(nccl=NCCL)
-    found = [each for each in predict(machine, Request(nodes=[4], sizes=[SIZE])).predictions if each.of_library]
+    found = [
+        each
+        for each in predict(machine, Request(nodes=[4], sizes=[SIZE])).predictions
+        if each.of_library
+    ]
     estimates = nccl_estimates(machine.nccl, "all_reduce", 4, 2, SIZE)
     for each in found:
-        own = min((one for one in estimates if f"nccl_{one.algorithm}" == each.algorithm), key=lambda one: one.seconds)
+        own = min(
+            (one for one in estimates if f"nccl_{one.algorithm}" == each.algorithm),
+            key=lambda one: one.seconds,
+        )
         assert (each.value_s, each.params) == (own.seconds, {"protocol": own.protocol})
         assert (each.low_s, each.high_s, each.kind, each.eligible) == (None, None, "modelled", True)
     assert [each.algorithm for each in found] == ["nccl_ring", "nccl_tree"]
@@ -116,7 +153,8 @@ def test_nccls_own_ring_and_tree_take_what_nccl_expects_with_the_protocol_that_i
 @pytest.mark.parametrize(
     ("collective", "algorithms", "expected"),
     [
-        ("all_reduce", ["hierarchical"], ["hierarchical", "nccl_ring", "nccl_tree"]),  # ours beside NCCL's own
+        # ours beside NCCL's own
+        ("all_reduce", ["hierarchical"], ["hierarchical", "nccl_ring", "nccl_tree"]),
         ("all_reduce", ["nccl_tree"], ["nccl_tree"]),
         ("all_reduce", ["ring", "nccl_ring"], ["ring", "nccl_ring"]),
         ("all_reduce", ["nccl_ring", "ring"], ["nccl_ring", "ring"]),
@@ -124,14 +162,22 @@ def test_nccls_own_ring_and_tree_take_what_nccl_expects_with_the_protocol_that_i
         ("broadcast", ["chain"], ["chain"]),  # without a formula
     ],
 )
-def test_nccls_own_are_candidates_like_others_and_follow_ours_unless_some_are_named(collective, algorithms, expected):
-    assert names(in_racks(nccl=NCCL), nodes=[2], collective=collective, algorithms=algorithms) == expected
+def test_nccls_own_are_candidates_like_others_and_follow_ours_unless_some_are_named(
+    collective, algorithms, expected
+):
+    assert (
+        names(in_racks(nccl=NCCL), nodes=[2], collective=collective, algorithms=algorithms)
+        == expected
+    )
 
 
 def test_on_one_node_and_without_a_section_nccls_own_are_left_out_with_the_reason():
     found = predict(in_racks(nccl=NCCL), Request(nodes=[1], sizes=[SIZE], algorithms=["ring"]))
     assert [each.algorithm for each in found.predictions] == ["ring"]
-    assert [reason.startswith(("nccl_ring: on one node", "nccl_tree: on one node")) for reason in found.left_out]
+    assert [
+        reason.startswith(("nccl_ring: on one node", "nccl_tree: on one node"))
+        for reason in found.left_out
+    ]
     with pytest.raises(BadInputError, match="nccl_ring"):
         predict(in_racks(), Request(nodes=[2], sizes=[SIZE], algorithms=["nccl_ring"]))
 
@@ -140,7 +186,10 @@ def test_bus_bandwidth_is_that_of_nccl_tests():
     of_ring = one(in_racks(nccl=NCCL), 4, 1 << 30, "nccl_ring")  # 8 ranks
     assert of_ring.to_json()["algbw_Bps"] == pytest.approx((1 << 30) / of_ring.value_s)
     assert of_ring.to_json()["busbw_Bps"] == pytest.approx(2 * 7 / 8 * (1 << 30) / of_ring.value_s)
-    assert one(cluster(), 2, 1024, "dissemination", collective="barrier").to_json()["busbw_Bps"] is None
+    assert (
+        one(cluster(), 2, 1024, "dissemination", collective="barrier").to_json()["busbw_Bps"]
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,10 +215,13 @@ def test_a_prediction_says_how_far_the_nearest_measurement_is(case, words):
         ({"parameters": {"window": "wide"}}, ["window", "from 1"]),
         ({"collective": "send_recv", "parameters": {"peer": 2}}, ["peer", "another rank of 2"]),
         ({"sizes": [2]}, ["bytes", "at least one float32"]),
-        ({"collective": "send_recv", "algorithms": ["train"], "parameters": {"copies": 1}}, ["copies"]),
+        (
+            {"collective": "send_recv", "algorithms": ["train"], "parameters": {"copies": 1}},
+            ["copies"],
+        ),
         ({"algorithms": ["sharp_emulated"]}, ["sharp_emulated", "aggregator"]),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_predicted_is_bad_input(request_, words):
     with pytest.raises(BadInputError) as refused:
         predict(cluster(), Request(**({"nodes": [2], "sizes": [1024]} | request_)))
@@ -195,17 +247,31 @@ def interrupt_at(doing):
 
 
 def test_what_takes_longer_is_simulated_later_and_rows_have_the_order_of_the_request():
-    request = Request(nodes=[16, 2], sizes=[1 << 10, 1 << 20], algorithms=["ring", "recursive_doubling"])
+    request = Request(
+        nodes=[16, 2], sizes=[1 << 10, 1 << 20], algorithms=["ring", "recursive_doubling"]
+    )
     simulated = {}
     plan = PredictionPlan.of(cluster(), request)
-    predicted = plan.predict(lambda _done, _of, doing="", _left_s=None: simulated.setdefault(doing.split(": ")[0]))
+    predicted = plan.predict(
+        lambda _done, _of, doing="", _left_s=None: simulated.setdefault(doing.split(": ")[0])
+    )
     assert list(simulated) == [
         f"{algorithm} on {nodes} ranks, {size}"
-        for nodes, algorithm in ((2, "recursive_doubling"), (2, "ring"), (16, "recursive_doubling"), (16, "ring"))
+        for nodes, algorithm in (
+            (2, "recursive_doubling"),
+            (2, "ring"),
+            (16, "recursive_doubling"),
+            (16, "ring"),
+        )
         for size in ("1 KiB", "1 MiB")
     ]
-    assert [(each.nodes, each.algorithm, each.requested_bytes) for each in predicted.predictions] == [
-        (nodes, algorithm, size) for nodes in (16, 2) for algorithm in request.algorithms for size in request.sizes
+    assert [
+        (each.nodes, each.algorithm, each.requested_bytes) for each in predicted.predictions
+    ] == [
+        (nodes, algorithm, size)
+        for nodes in (16, 2)
+        for algorithm in request.algorithms
+        for size in request.sizes
     ]
     assert not predicted.interrupted
 
@@ -213,17 +279,28 @@ def test_what_takes_longer_is_simulated_later_and_rows_have_the_order_of_the_req
 def test_an_interrupt_keeps_what_is_complete_and_names_the_rest():
     machine = cluster(nccl=NCCL)
     request = Request(nodes=[2, 16], sizes=[1 << 20], algorithms=["ring", "recursive_doubling"])
-    predicted = PredictionPlan.of(machine, request).predict(interrupt_at("recursive_doubling on 16"))
-    assert [(each.nodes, each.algorithm) for each in predicted.predictions if each.kind == "simulated"] == [
-        (2, "ring"), (2, "recursive_doubling"),
-    ]  # fmt: skip
-    assert predicted.left_out == {"interrupted before 2 predictions of recursive_doubling, ring": (16,)}
+    predicted = PredictionPlan.of(machine, request).predict(
+        interrupt_at("recursive_doubling on 16")
+    )
+    assert [
+        (each.nodes, each.algorithm) for each in predicted.predictions if each.kind == "simulated"
+    ] == [
+        (2, "ring"),
+        (2, "recursive_doubling"),
+    ]
+    assert predicted.left_out == {
+        "interrupted before 2 predictions of recursive_doubling, ring": (16,)
+    }
     assert predicted.interrupted
-    assert {each.nodes for each in predicted.predictions if each.kind == "modelled"} == {2, 16}  # formulas take no time
+    # formulas take no time
+    assert {each.nodes for each in predicted.predictions if each.kind == "modelled"} == {2, 16}
 
 
 def test_shares_of_a_simulation_grow_up_to_all_of_it():
-    seen, request = [], Request(nodes=[64], sizes=[1 << 20], algorithms=["ring"], parameters={"channels": 4})
+    seen, request = (
+        [],
+        Request(nodes=[64], sizes=[1 << 20], algorithms=["ring"], parameters={"channels": 4}),
+    )
     PredictionPlan.of(cluster(), request).predict(lambda *state: seen.append(state[2:]))
     shares = [int(doing.split(": ")[1][:-1]) for doing, _ in seen[1:]]
     assert seen[0][0].endswith("reading steps")

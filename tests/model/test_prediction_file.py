@@ -21,7 +21,9 @@ SWITCHES = {"kind": "switches"}
 
 
 def predictions(machine=None, nodes=(2, 4), algorithms=("ring",), **more):
-    return predict(machine or fitted(), Request(nodes=nodes, sizes=SIZES, algorithms=algorithms, **more))
+    return predict(
+        machine or fitted(), Request(nodes=nodes, sizes=SIZES, algorithms=algorithms, **more)
+    )
 
 
 def written(path, predicted):
@@ -44,16 +46,26 @@ def test_a_row_has_the_time_and_the_interval_of_its_prediction_and_says_that_not
         assert row.median_s == pytest.approx(each.value_s, abs=1e-9)
         assert (row.ci_low_s, row.ci_high_s) == (each.low_s, each.high_s)
         assert (row.bytes, row.ranks, row.ranks_per_node) == (each.nbytes, each.nodes, 1)
-        assert (row.kind, row.executed, row.executor, row.wrong, row.p99_s) == ("simulated", "nothing", *[None] * 3)
-        assert ("within what was measured" if each.nodes == 4 else "2 times the measured nodes") in row.evidence
+        assert (row.kind, row.executed, row.executor, row.wrong, row.p99_s) == (
+            "simulated",
+            "nothing",
+            *[None] * 3,
+        )
+        assert (
+            "within what was measured" if each.nodes == 4 else "2 times the measured nodes"
+        ) in row.evidence
     times = hpccoll.open(path).times()
-    assert np.nanmax(times.time_s.values) == pytest.approx(max(row.median_s for row in rows.values()))
+    assert np.nanmax(times.time_s.values) == pytest.approx(
+        max(row.median_s for row in rows.values())
+    )
 
 
 def test_runs_hold_the_machine_file_and_its_error(path):
     machine = fitted(validation={"cases": 9, "error_median": 0.07, "error_p90": 0.2})
     for run in written(path, predictions(machine)).runs:
-        assert run.provenance["machine_file"] == machine.model_dump(mode="json", by_alias=True, exclude_none=True)
+        assert run.provenance["machine_file"] == machine.model_dump(
+            mode="json", by_alias=True, exclude_none=True
+        )
         assert run.machine == machine.name
         assert "7% (median)" in run.provenance["prediction"]
 
@@ -97,7 +109,10 @@ def test_predictions_replace_predictions_and_nothing_else(path):
     request = Request(nodes=[2], sizes=SIZES)
     written(path, predictions())
     check_file(path, fitted(), request)
-    for write in (lambda: write_raw_file(raw_examples.raw(raw_examples.outcome()), path), lambda: path.write_text("a")):
+    for write in (
+        lambda: write_raw_file(raw_examples.raw(raw_examples.outcome()), path),
+        lambda: path.write_text("a"),
+    ):
         write()
         with pytest.raises(BadInputError, match="something else"):
             check_file(path, fitted(), request)

@@ -11,14 +11,27 @@ from hpccoll.model.machine_content import cluster_names
 from hpccoll.model.machine_file import MachineFile, read_machine
 from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.predict import Request, predict
-from hpccoll.model.published_rates import TABLE, is_old, node_class, published_near, rates_by_source, version_of
+from hpccoll.model.published_rates import (
+    TABLE,
+    is_old,
+    node_class,
+    published_near,
+    rates_by_source,
+    version_of,
+)
 
 MIB = 1 << 20
 
 
 def published(nodes, mib, algorithm="ring", low=1e9, **more):
     about = {"collective": "all_reduce", "high_bytes_per_s": 2e9, "source": "someone"} | more
-    return {"nodes": nodes, "bytes": mib * MIB, "algorithm": algorithm, "low_bytes_per_s": low, **about}
+    return {
+        "nodes": nodes,
+        "bytes": mib * MIB,
+        "algorithm": algorithm,
+        "low_bytes_per_s": low,
+        **about,
+    }
 
 
 MACHINE = in_racks(
@@ -34,12 +47,21 @@ MACHINE = in_racks(
 @pytest.mark.parametrize(
     ("nodes", "mib", "expected"),
     [
-        (2, 64, [(2, 64, "NVLSTree"), (2, 64, "ring")]), (2, 200, [(2, 128, "NVLSTree")]), (2, 300, []), (2, 16, []),
-        (1, 64, [(1, 64, "NVLS")]), (3, 64, []), (4, 64, [(8, 64, "ring")]), (16, 33, [(8, 64, "ring")]),
-        (20, 64, [(32, 64, "ring")]), (65, 64, []),
+        (2, 64, [(2, 64, "NVLSTree"), (2, 64, "ring")]),
+        (2, 200, [(2, 128, "NVLSTree")]),
+        (2, 300, []),
+        (2, 16, []),
+        (1, 64, [(1, 64, "NVLS")]),
+        (3, 64, []),
+        (4, 64, [(8, 64, "ring")]),
+        (16, 33, [(8, 64, "ring")]),
+        (20, 64, [(32, 64, "ring")]),
+        (65, 64, []),
     ],
-)  # fmt: skip
-def test_near_are_the_same_few_nodes_and_otherwise_half_to_twice_as_many_nodes_and_bytes(nodes, mib, expected):
+)
+def test_near_are_the_same_few_nodes_and_otherwise_half_to_twice_as_many_nodes_and_bytes(
+    nodes, mib, expected
+):
     found = published_near(MACHINE, "all_reduce", nodes, 8, mib * MIB)
     assert [(each.nodes, each.nbytes // MIB, each.algorithm) for each in found] == expected
 
@@ -53,7 +75,11 @@ def test_predictions_have_what_nccl_may_take_without_a_formula_and_what_was_publ
     request = Request(nodes=[1, 2, 4], sizes=[64 * MIB], algorithms=["ring"])
     rows = [each.to_json() for each in predict(MACHINE, request).predictions]
     missing = {row["nodes"]: row["unmodelled"] for row in rows}
-    assert {nodes: "NVLS" in " ".join(names) for nodes, names in missing.items()} == {1: True, 2: True, 4: True}
+    assert {nodes: "NVLS" in " ".join(names) for nodes, names in missing.items()} == {
+        1: True,
+        2: True,
+        4: True,
+    }
     (near,) = next(row["published"] for row in rows if row["nodes"] == 4)
     assert (near["nodes"], near["low_bytes_per_s"], near["source"]) == (8, 1e9, ["someone"])
 
@@ -61,10 +87,12 @@ def test_predictions_have_what_nccl_may_take_without_a_formula_and_what_was_publ
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        ({"low_bytes_per_s": 3e9}, "low_bytes_per_s"), ({"collective": "all_reduced"}, "all_reduce"),
-        ({"high_bytes_per_s": float("nan")}, "high_bytes_per_s"), ({"nodes": 0}, "nodes"),
+        ({"low_bytes_per_s": 3e9}, "low_bytes_per_s"),
+        ({"collective": "all_reduced"}, "all_reduce"),
+        ({"high_bytes_per_s": float("nan")}, "high_bytes_per_s"),
+        ({"nodes": 0}, "nodes"),
     ],
-)  # fmt: skip
+)
 def test_a_figure_that_none_can_be_is_refused(changed, named):
     with pytest.raises((BadInputError, ValueError), match=named):
         in_racks(published=[published(2, 64) | changed])
@@ -72,7 +100,9 @@ def test_a_figure_that_none_can_be_is_refused(changed, named):
 
 def test_the_figures_of_a_shipped_cluster_are_those_of_its_class_also_when_it_is_written_and_read_again():
     cluster = read_machine("8xh100-400g", "--cluster")
-    again = MachineFile.model_validate(cluster.model_dump(mode="json", by_alias=True, exclude_none=True))
+    again = MachineFile.model_validate(
+        cluster.model_dump(mode="json", by_alias=True, exclude_none=True)
+    )
     (near,) = published_near(again, "all_reduce", 2, 8, 1 << 30)
     assert (near.algorithm, len(near.source)) == ("default (NVLSTree)", 6)
     assert 444e9 <= near.low_bytes_per_s <= 445e9
@@ -81,8 +111,12 @@ def test_the_figures_of_a_shipped_cluster_are_those_of_its_class_also_when_it_is
 
 
 def test_figures_inside_a_fabric_are_those_of_any_network_and_others_those_of_their_own():
-    rdma, efa, none = (read_machine(name, "--cluster") for name in ("8xh100-400g", "aws-p5", "8xh100-400g-3to1"))
-    (one_node, *_), *others = ([*published_near(each, "all_reduce", 1, 8, 1 << 30)] for each in (rdma, efa, none))
+    rdma, efa, none = (
+        read_machine(name, "--cluster") for name in ("8xh100-400g", "aws-p5", "8xh100-400g-3to1")
+    )
+    (one_node, *_), *others = (
+        [*published_near(each, "all_reduce", 1, 8, 1 << 30)] for each in (rdma, efa, none)
+    )
     assert others == [[one_node], [one_node]]
     (slower,) = published_near(efa, "all_reduce", 2, 8, 1 << 30)
     assert slower.high_bytes_per_s < 442e9
@@ -92,10 +126,18 @@ def test_figures_inside_a_fabric_are_those_of_any_network_and_others_those_of_th
 @pytest.mark.parametrize(
     ("nodes", "of_fabric", "expected"),
     [
-        (1, 1, (False, 1)), (2, 1, (True, 2)), (3, 1, (True, None)), (4, 1, (True, 4)), (7, 1, (True, None)),
-        (8, 1, (True, 8)), (300, 1, (True, 8)), (18, 18, (False, 18)), (32, 18, (True, 2)), (360, 18, (True, 8)),
+        (1, 1, (False, 1)),
+        (2, 1, (True, 2)),
+        (3, 1, (True, None)),
+        (4, 1, (True, 4)),
+        (7, 1, (True, None)),
+        (8, 1, (True, 8)),
+        (300, 1, (True, 8)),
+        (18, 18, (False, 18)),
+        (32, 18, (True, 2)),
+        (360, 18, (True, 8)),
     ],
-)  # fmt: skip
+)
 def test_classes_of_nodes_are_those_of_the_fabrics_that_they_have(nodes, of_fabric, expected):
     assert node_class(ClassSection(fabric="f", fabric_nodes=of_fabric), nodes) == expected
 
@@ -107,26 +149,43 @@ def test_sources_of_one_repository_or_thread_are_one_and_runs_of_several_machine
     assert len(found["NVIDIA/nccl-tests#309"].rates) == 2
     between = rates_by_source(cluster, "all_reduce", 2, 8, 3 << 30, **call)
     for source, of_source in between.items():
-        ends = [rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)[source].rates for size in (2, 4)]
+        ends = [
+            rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)[source].rates
+            for size in (2, 4)
+        ]
         assert min(ends[0]) < min(of_source.rates) <= max(of_source.rates) < max(ends[1])
     assert "NVIDIA/nccl#2409" not in between  # of which one size is known
-    of_two = [rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)["NVIDIA/nccl-tests#309"]
-              for size in (1, 4, 8)]  # fmt: skip
-    assert [len(each.rates) for each in of_two] == [2, 1, 2]  # of the other user 1 and 8 GiB, which are no neighbours
+    of_two = [
+        rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)["NVIDIA/nccl-tests#309"]
+        for size in (1, 4, 8)
+    ]
+    # of the other user 1 and 8 GiB, which are no neighbours
+    assert [len(each.rates) for each in of_two] == [2, 1, 2]
 
 
 def test_sources_that_ran_on_machines_of_one_operator_are_one_unless_the_class_is_its_own():
     call = {"dtype": "float32", "in_place": False}
-    found = rates_by_source(read_machine("8xh100-400g", "--cluster"), "all_reduce", 2, 8, 1 << 30, **call)
+    found = rates_by_source(
+        read_machine("8xh100-400g", "--cluster"), "all_reduce", 2, 8, 1 << 30, **call
+    )
     (nebius,) = [each for name, each in found.items() if "Nebius" in name]
     assert {each.origin for each in nebius.figures} == {
         "dstackai/dstack",
         "skypilot-org/skypilot",
         "twinanda/ml-cookbook",
     }
-    google = rates_by_source(read_machine("gcp-a3-mega", "--cluster"), "all_reduce", 2, 8, 8 << 30, **call)
+    google = rates_by_source(
+        read_machine("gcp-a3-mega", "--cluster"), "all_reduce", 2, 8, 8 << 30, **call
+    )
     assert [*google] == ["Google: NVIDIA/aicr", "Google: lessizzmore/create-a3mega-ztan-fork"]
-    assert len(rates_by_source(read_machine("8xb200-400g", "--cluster"), "all_reduce", 2, 8, 1 << 30, **call)) == 2
+    assert (
+        len(
+            rates_by_source(
+                read_machine("8xb200-400g", "--cluster"), "all_reduce", 2, 8, 1 << 30, **call
+            )
+        )
+        == 2
+    )
 
 
 def test_one_repository_is_one_source_also_with_machines_of_several_operators():
@@ -139,9 +198,15 @@ def test_one_repository_is_one_source_also_with_machines_of_several_operators():
 
 @pytest.mark.parametrize(
     ("library", "version", "old"),
-    [("2.18.5", (2, 18, 5), True), ("NCCL 2.19.3", (2, 19, 3), False), ("RCCL 2.18.3", (2, 18, 3), False),
-     ("RCCL (ROCm 6.4.1)", (), False), ("unknown", (), False), ("", (), False)],
-)  # fmt: skip
+    [
+        ("2.18.5", (2, 18, 5), True),
+        ("NCCL 2.19.3", (2, 19, 3), False),
+        ("RCCL 2.18.3", (2, 18, 3), False),
+        ("RCCL (ROCm 6.4.1)", (), False),
+        ("unknown", (), False),
+        ("", (), False),
+    ],
+)
 def test_versions_of_libraries_are_read_and_those_of_old_nccl_known(library, version, old):
     assert (version_of(library), is_old(library)) == (version, old)
 

@@ -20,7 +20,13 @@ def test_json_has_the_machine_every_row_and_the_crossings():
     ring, native = rows["all_reduce", "ring", 1 << 20], rows["all_reduce", "native", 1024]
     assert ring["held_out"] is True
     assert ring["measured_s"] == pytest.approx(1.1 * ring["predicted_s"], rel=0.05)
-    assert [ring[key] for key in ("dtype", "op", "mapping", "racks", "reason")] == ["float32", "sum", None, 1, None]
+    assert [ring[key] for key in ("dtype", "op", "mapping", "racks", "reason")] == [
+        "float32",
+        "sum",
+        None,
+        1,
+        None,
+    ]
     assert (native["predicted_s"], native["measured_s"]) == (None, 1e-3)
     assert "unknown" in native["reason"]
     assert rows["send_recv", "ping_pong", 1024]["held_out"] is False
@@ -46,8 +52,9 @@ def test_each_executor_has_its_own_model_and_is_named_only_in_a_run_of_both():
     compiled, python = models_of(both, progress=lambda number, of: done.append((number, of)))
     assert latency(python) == pytest.approx(5 * latency(compiled), rel=0.01)
     assert [model.over for model in (compiled, python)] == [
-        "mpi by the compiled executor", "mpi by the python executor",
-    ]  # fmt: skip
+        "mpi by the compiled executor",
+        "mpi by the python executor",
+    ]
     assert done == [(number, 12) for number in range(1, 13)]
     (alone,) = models_of([raw_trips("python", 5)])
     assert alone.over == "mpi"
@@ -61,7 +68,9 @@ def test_files_of_one_machine_have_one_model_and_without_ping_pongs_there_is_non
     assert {one.observation.collective for one in model.held_out} == {"all_reduce"}
     with pytest.raises(BadInputError, match=r"send_recv.*calibrate\.yaml"):
         models_of([sums])
-    _, unfitted = models_of([raw_trips(), raw(outcome(case(device="cuda", transport="nccl")), path="gpu.h5")])
+    _, unfitted = models_of(
+        [raw_trips(), raw(outcome(case(device="cuda", transport="nccl")), path="gpu.h5")]
+    )
     assert (unfitted.machine, unfitted.to_json()["machine_file"]) == (None, None)
     with pytest.raises(BadInputError, match="send_recv"):
         unfitted.machine_file()

@@ -16,7 +16,9 @@ from hpccoll.model.machine import Cpus, Machine, MessageCosts, Tier
 from hpccoll.model.simulation import AlgorithmSimulation, simulate, simulate_waves
 from hpccoll.schedule import Layout, count
 
-MACHINE = uniform_machine(MessageCosts(latency_s=3e-6, overhead_s=7e-7, byte_s=1.1e-9), fold_s={"float32": 1e-9})
+MACHINE = uniform_machine(
+    MessageCosts(latency_s=3e-6, overhead_s=7e-7, byte_s=1.1e-9), fold_s={"float32": 1e-9}
+)
 MESSAGES = 2 * 7 * 8
 RING = first_case("all_reduce", "ring", Layout.of(8, 1))
 
@@ -37,14 +39,19 @@ def limits(monkeypatch):
 
 
 def test_few_messages_are_events_and_more_where_lanes_run_side_by_side(limits, monkeypatch):
-    assert [limits(most, 0) or simulated(RING).exact for most in (MESSAGES - 1, MESSAGES)] == [False, True]
+    assert [limits(most, 0) or simulated(RING).exact for most in (MESSAGES - 1, MESSAGES)] == [
+        False,
+        True,
+    ]
     assert not simulated(RING, channels=2).exact, "all lanes count"
     both_ways = first_case("all_reduce", "bidirectional_ring", Layout.of(8, 1))
     for case, channels, window in ((RING, 2, 2), (both_ways, 1, 1)):
         assert [
-            limits(0, many) or simulated(case, channels, window).exact for many in (2 * MESSAGES - 1, 2 * MESSAGES)
+            limits(0, many) or simulated(case, channels, window).exact
+            for many in (2 * MESSAGES - 1, 2 * MESSAGES)
         ] == [False, True]
-    monkeypatch.setattr("hpccoll.model.simulation.kept_traffic", lambda _: None)  # too many to keep, and to count
+    # too many to keep, and to count
+    monkeypatch.setattr("hpccoll.model.simulation.kept_traffic", lambda _: None)
     assert not simulated(RING).exact
 
 
@@ -56,33 +63,58 @@ def test_both_engines_take_the_window_and_the_type_and_report_progress(limits, f
     assert exact is (few > 0)
     assert done == sorted(done)
     assert len(done) > 1
-    assert simulated(large, dtype="float64").seconds < one, "nothing is known of what its folds take"
+    assert simulated(large, dtype="float64").seconds < one, (
+        "nothing is known of what its folds take"
+    )
     narrow, wide = (simulated(large, channels=2, window=window).seconds for window in (1, 2))
     assert wide < narrow
 
 
 SECONDS, BYTES_S = st.floats(0, 1e-3), st.just(0.0) | st.floats(1e-12, 1e-6)
 SEGMENTS = st.builds(
-    MessageCosts, latency_s=SECONDS, overhead_s=SECONDS, gap_s=SECONDS, byte_s=BYTES_S, synchronous=st.booleans()
+    MessageCosts,
+    latency_s=SECONDS,
+    overhead_s=SECONDS,
+    gap_s=SECONDS,
+    byte_s=BYTES_S,
+    synchronous=st.booleans(),
 )
-TIERS = st.tuples(SEGMENTS, SEGMENTS).map(lambda both: Tier((both[0], replace(both[1], from_bytes=1000))))
+TIERS = st.tuples(SEGMENTS, SEGMENTS).map(
+    lambda both: Tier((both[0], replace(both[1], from_bytes=1000)))
+)
 CPUS = st.none() | st.builds(Cpus, st.integers(1, 4), BYTES_S, st.sampled_from(["node", "machine"]))
 MACHINES = st.builds(
-    Machine, st.fixed_dictionaries(dict.fromkeys(("node", "rack", "fabric"), TIERS)),
-    st.fixed_dictionaries({"float32": BYTES_S}), port_byte_s=BYTES_S, burst_bytes=st.just(0.0) | st.floats(1, 1e5),
-    uplink_byte_s=BYTES_S, memory_byte_s=BYTES_S, cpus=CPUS, unmetered_aggregators=st.booleans(),
+    Machine,
+    st.fixed_dictionaries(dict.fromkeys(("node", "rack", "fabric"), TIERS)),
+    st.fixed_dictionaries({"float32": BYTES_S}),
+    port_byte_s=BYTES_S,
+    burst_bytes=st.just(0.0) | st.floats(1, 1e5),
+    uplink_byte_s=BYTES_S,
+    memory_byte_s=BYTES_S,
+    cpus=CPUS,
+    unmetered_aggregators=st.booleans(),
     switches=st.booleans(),
-)  # fmt: skip
+)
 NODES, RACKS = (0, 0, 1, 1, 2, 2, 3, 3), (0, 0, 0, 0, 1, 1, 1, 1)
 CASES = [
-    *(first_case("all_reduce", name, Layout(NODES, RACKS)) for name in ("ring", "hierarchical", "double_binary_tree")),
-    first_case("all_reduce", "sharp_emulated", Layout((*NODES, 4, 5), (*RACKS, 0, 2), aggregators=2), radix=8),
+    *(
+        first_case("all_reduce", name, Layout(NODES, RACKS))
+        for name in ("ring", "hierarchical", "double_binary_tree")
+    ),
+    first_case(
+        "all_reduce",
+        "sharp_emulated",
+        Layout((*NODES, 4, 5), (*RACKS, 0, 2), aggregators=2),
+        radix=8,
+    ),
     first_case("all_to_all", "direct", Layout(NODES, RACKS)),
 ]
 
 
 @pytest.mark.parametrize("simulation", [simulate_events, simulate_waves])
-@given(machine=MACHINES, case=st.sampled_from(CASES), lanes=st.sampled_from([(1, 1), (2, 1), (3, 2)]))
+@given(
+    machine=MACHINES, case=st.sampled_from(CASES), lanes=st.sampled_from([(1, 1), (2, 1), (3, 2)])
+)
 def test_nothing_is_faster_than_the_resources_that_its_bytes_pass(simulation, machine, case, lanes):
     channels, window = lanes
     cut = equal_cut(case, channels)
@@ -101,11 +133,15 @@ def test_nothing_is_faster_than_the_resources_that_its_bytes_pass(simulation, ma
 
 
 @pytest.mark.parametrize(("second", "reported"), [(0.0, False), (1.0, True)])
-def test_progress_is_reported_each_second_even_where_its_share_hardly_grows(second, reported, limits, monkeypatch):
+def test_progress_is_reported_each_second_even_where_its_share_hardly_grows(
+    second, reported, limits, monkeypatch
+):
     limits(0, 0)
     monkeypatch.setattr("hpccoll.model.simulation.LEAST_SHARE", 2.0)
     seconds, shares = count_up(), []
     monkeypatch.setattr("hpccoll.model.simulation.monotonic", lambda: next(seconds) * second)
-    ring = AlgorithmSimulation(cluster(), "all_reduce", "ring", {}, Layout.of(16, 1).with_aggregators, dtype="float32")
+    ring = AlgorithmSimulation(
+        cluster(), "all_reduce", "ring", {}, Layout.of(16, 1).with_aggregators, dtype="float32"
+    )
     ring.times(1 << 20, shares.append)
     assert bool(shares) == reported

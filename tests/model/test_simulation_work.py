@@ -28,7 +28,9 @@ def schedule(family, name, ranks=RANKS):
 
 
 @pytest.mark.parametrize(("family", "name"), ALGORITHMS)
-def test_messages_are_counted_from_a_few_ranks_and_those_without_a_peer_only_add_to_them(family, name):
+def test_messages_are_counted_from_a_few_ranks_and_those_without_a_peer_only_add_to_them(
+    family, name
+):
     of = schedule(family, name)
     counted, work = len(Traffic.of(of).source), ScheduleWork.of(of)
     if of.vectorised:
@@ -55,11 +57,16 @@ def test_the_first_of_many_steps_stand_for_as_many_as_are_declared(name, monkeyp
 
 
 def test_longer_schedules_take_longer_and_steps_of_many_messages_more_memory():
-    ring, doubling, direct = (ScheduleWork.of(schedule("all_reduce", name)) for name in
-                              ("ring", "recursive_doubling", "direct"))  # fmt: skip
+    ring, doubling, direct = (
+        ScheduleWork.of(schedule("all_reduce", name))
+        for name in ("ring", "recursive_doubling", "direct")
+    )
     assert ring.seconds(RANKS, 0) > 5 * doubling.seconds(RANKS, 0)
     assert direct.rank_bytes > 10 * ring.rank_bytes
-    assert ScheduleWork.of(schedule("all_reduce", "direct", 2 * RANKS)).rank_bytes > 1.9 * direct.rank_bytes
+    assert (
+        ScheduleWork.of(schedule("all_reduce", "direct", 2 * RANKS)).rank_bytes
+        > 1.9 * direct.rank_bytes
+    )
 
 
 @pytest.fixture
@@ -78,7 +85,9 @@ def advanced(monkeypatch):
 @pytest.mark.parametrize("machine", ["ports", "nothing"])
 @pytest.mark.parametrize("bytes_more", [0, 128, 256 * 128])
 @pytest.mark.parametrize("nodes_per_rack", [512, 8, 24])
-def test_work_is_of_the_ranks_and_waves_that_are_simulated_for_the_size(machine, bytes_more, nodes_per_rack, advanced):
+def test_work_is_of_the_ranks_and_waves_that_are_simulated_for_the_size(
+    machine, bytes_more, nodes_per_rack, advanced
+):
     """Units may differ by a grain, and the last rack may be smaller."""
     ring = first_case("all_reduce", "ring", in_racks(512, 1, nodes_per_rack))
     cut = Cut(ring.call, (512 * 128 * 80 + bytes_more) // 4, 512, 1, 4)
@@ -91,27 +100,43 @@ def test_work_is_of_the_ranks_and_waves_that_are_simulated_for_the_size(machine,
         assert expected < len(advanced) * 3
 
 
-@pytest.mark.parametrize(("nbytes", "much"), [(2048 * 128 * 80, False), (2048 * 128 * 80 + 128, True)])
+@pytest.mark.parametrize(
+    ("nbytes", "much"), [(2048 * 128 * 80, False), (2048 * 128 * 80 + 128, True)]
+)
 def test_the_estimate_for_a_size_follows_how_it_is_cut(nbytes, much):
     layout = in_racks(2048, 1, 2048)
     ring = AlgorithmSimulation(
-        cluster(), "all_reduce", "ring", {"channels": 1, "window": 1}, layout.with_aggregators, dtype="float32"
+        cluster(),
+        "all_reduce",
+        "ring",
+        {"channels": 1, "window": 1},
+        layout.with_aggregators,
+        dtype="float32",
     )
     assert (ring.work(nbytes).seconds > 0.5) == much
 
 
 def test_collectives_without_an_in_place_form_are_estimated_by_the_schedules_that_are_simulated():
     pairwise = AlgorithmSimulation(
-        cluster(), "all_to_all_v", "pairwise", {"channels": 1}, in_racks(64, 1, 64).with_aggregators, dtype="float32"
+        cluster(),
+        "all_to_all_v",
+        "pairwise",
+        {"channels": 1},
+        in_racks(64, 1, 64).with_aggregators,
+        dtype="float32",
     )
-    first, second = (pairwise.times(64 * 4096 * times, bounds=["value"]).operation for times in (1, 2))
+    first, second = (
+        pairwise.times(64 * 4096 * times, bounds=["value"]).operation for times in (1, 2)
+    )
     assert first.schedules == second.schedules, "what is made of them is made once for all sizes"
     work = pairwise.work(64 * 4096)
     assert work.messages == pytest.approx(len(Traffic.of(first.schedules[0]).source), rel=0.1)
     assert work.pairing_s == 0, "all ranks are paired at once"
 
 
-def test_the_time_left_is_what_was_expected_until_simulations_have_run_and_then_follows_their_pace(monkeypatch):
+def test_the_time_left_is_what_was_expected_until_simulations_have_run_and_then_follows_their_pace(
+    monkeypatch,
+):
     now = [0.0]
     monkeypatch.setattr(simulation_work, "monotonic", lambda: now[0])
     left = RemainingTime([1000.0, 3000.0])

@@ -16,9 +16,11 @@ from hpccoll.schedule import Layout
 
 H100 = read_machine("8xh100-400g", "machine")
 SMALL = {
-    "bidirectional_ring": {"first": 16, "largest_exact": 48}, "direct": {"first": 16}, "pairwise": {"first": 64},
+    "bidirectional_ring": {"first": 16, "largest_exact": 48},
+    "direct": {"first": 16},
+    "pairwise": {"first": 64},
     "double_binary_tree": {"first": 64},
-}  # fmt: skip
+}
 """Stand-ins of few ranks, so that all ranks can be simulated beside them."""
 PREDICTED = [
     ("bidirectional_ring", "all_reduce", 96, H100), ("bidirectional_ring", "all_reduce", 96, in_racks()),
@@ -42,10 +44,13 @@ def simulation(machine, name, collective, ranks):
 @pytest.mark.parametrize(
     ("name", "collective"),
     [
-        ("bidirectional_ring", "all_reduce"), ("double_binary_tree", "all_reduce"), ("direct", "all_reduce"),
-        ("pairwise", "all_to_all"), ("sharp_emulated", "all_reduce"),
+        ("bidirectional_ring", "all_reduce"),
+        ("double_binary_tree", "all_reduce"),
+        ("direct", "all_reduce"),
+        ("pairwise", "all_to_all"),
+        ("sharp_emulated", "all_reduce"),
     ],
-)  # fmt: skip
+)
 def test_few_ranks_are_simulated_by_events(name, collective, message, ranks):
     simulated = simulation(H100, name, collective, ranks)
     nbytes = ranks * message
@@ -60,7 +65,9 @@ def test_few_ranks_are_simulated_by_events(name, collective, message, ranks):
 
 @pytest.mark.parametrize("message", [64, 4096])
 @pytest.mark.parametrize(("name", "collective", "ranks", "machine"), PREDICTED)
-def test_the_line_through_stand_ins_gives_the_time_of_all_ranks(name, collective, ranks, machine, message, monkeypatch):
+def test_the_line_through_stand_ins_gives_the_time_of_all_ranks(
+    name, collective, ranks, machine, message, monkeypatch
+):
     nbytes = ranks * message
     whole = simulation(machine, name, collective, ranks).times(nbytes, bounds=["value"])
     assert whole.stand_ins is None
@@ -68,7 +75,9 @@ def test_the_line_through_stand_ins_gives_the_time_of_all_ranks(name, collective
     found = simulation(machine, name, collective, ranks).times(nbytes, bounds=["value"])
     assert found.stand_ins
     assert found.seconds["value"] == pytest.approx(whole.seconds["value"], rel=0.02)
-    assert found.seconds["value"] == pytest.approx(whole.seconds["value"], rel=stated_bound(found.stand_ins))
+    assert found.seconds["value"] == pytest.approx(
+        whole.seconds["value"], rel=stated_bound(found.stand_ins)
+    )
 
 
 def stated_bound(sentence):
@@ -80,16 +89,25 @@ def stated_bound(sentence):
 @pytest.mark.parametrize("nbytes", [1 << 24, 1 << 27])
 @pytest.mark.parametrize("ranks", [320, 640])
 def test_a_tree_of_large_messages_is_within_the_bound_that_its_row_says(ranks, nbytes, monkeypatch):
-    whole = simulation(H100, "double_binary_tree", "all_reduce", ranks).times(nbytes, bounds=["value"])
-    monkeypatch.setitem(GROWTH, "double_binary_tree", replace(GROWTH["double_binary_tree"], first=32))
-    found = simulation(H100, "double_binary_tree", "all_reduce", ranks).times(nbytes, bounds=["value"])
+    whole = simulation(H100, "double_binary_tree", "all_reduce", ranks).times(
+        nbytes, bounds=["value"]
+    )
+    monkeypatch.setitem(
+        GROWTH, "double_binary_tree", replace(GROWTH["double_binary_tree"], first=32)
+    )
+    found = simulation(H100, "double_binary_tree", "all_reduce", ranks).times(
+        nbytes, bounds=["value"]
+    )
     assert found.stand_ins
-    assert found.seconds["value"] == pytest.approx(whole.seconds["value"], rel=stated_bound(found.stand_ins))
+    assert found.seconds["value"] == pytest.approx(
+        whole.seconds["value"], rel=stated_bound(found.stand_ins)
+    )
 
 
 def test_the_bound_grows_with_the_distance_from_the_stand_ins():
     near, far = (
-        stand_ins("double_binary_tree", Layout.of(ranks, 8), 1 << 20, 4, blocks=False) for ranks in (4096, 65536)
+        stand_ins("double_binary_tree", Layout.of(ranks, 8), 1 << 20, 4, blocks=False)
+        for ranks in (4096, 65536)
     )
     times = [1.0, 2.0, 2.9]
     assert 0 < near.miss(times) == far.miss(times)
@@ -126,4 +144,9 @@ def test_other_algorithms_aggregators_and_few_ranks_are_simulated_themselves():
     assert stand_ins("ring", Layout.of(65536, 8), 1 << 20, 4, blocks=False) is None
     assert stand_ins("direct", Layout.of(1024, 8), 1 << 20, 4, blocks=True) is None
     assert stand_ins("direct", Layout.of(4096, 8, aggregators=1), 1 << 20, 4, blocks=True) is None
-    assert module.GROWTH.keys() == {"bidirectional_ring", "direct", "pairwise", "double_binary_tree"}
+    assert module.GROWTH.keys() == {
+        "bidirectional_ring",
+        "direct",
+        "pairwise",
+        "double_binary_tree",
+    }

@@ -8,7 +8,13 @@ from schedule_examples import ALGORITHMS, EXAMPLES, cases, places
 from simulated_cases import equal_cut, first_case
 
 from hpccoll.model import traffic
-from hpccoll.model.traffic import NotAlignedError, TooManyMessagesError, Traffic, kept_traffic, streamed_waves
+from hpccoll.model.traffic import (
+    NotAlignedError,
+    TooManyMessagesError,
+    Traffic,
+    kept_traffic,
+    streamed_waves,
+)
 from hpccoll.schedule import Layout, count
 from hpccoll.schedule.layout import TIERS
 

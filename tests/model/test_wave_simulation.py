@@ -30,9 +30,20 @@ SHARED = Machine(
     },
     fold_s={"float32": 4e-11}, port_byte_s=8e-11, uplink_byte_s=1.6e-10, memory_byte_s=1e-11,
 )  # fmt: skip
-SEVERAL_AT_ONCE = {"all_reduce-star", "all_reduce-sharp_emulated", "all_reduce-recursive_multiplying"} | {
+SEVERAL_AT_ONCE = {
+    "all_reduce-star",
+    "all_reduce-sharp_emulated",
+    "all_reduce-recursive_multiplying",
+} | {
     f"{collective}-direct"
-    for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "scatter", "all_to_all")
+    for collective in (
+        "all_reduce",
+        "reduce_scatter",
+        "all_gather",
+        "broadcast",
+        "scatter",
+        "all_to_all",
+    )
 }
 """Algorithms that send several messages in one step, which take turns at the sender."""
 
@@ -40,7 +51,8 @@ SEVERAL_AT_ONCE = {"all_reduce-star", "all_reduce-sharp_emulated", "all_reduce-r
 def relative_time(case, machine, channels=1, window=1, grains=1):
     """Return the time of all ranks at once over that of events; 1 if both are 0."""
     events, waves = (
-        simulated(case, machine, channels, window, grains, each) for each in (simulate_events, simulate_waves)
+        simulated(case, machine, channels, window, grains, each)
+        for each in (simulate_events, simulate_waves)
     )
     return waves / events if events else 1 + waves
 
@@ -50,16 +62,26 @@ def test_without_contention_both_are_equal(name):
     """Eager messages from ranks that are a step ahead share their receivers; synchronous ones wait."""
     collective, algorithm = ALGORITHMS[name]
     for p, grains in product((1, 2, 3, 5, 8, 12, 16), (1, 9)):
-        for case in (each for each in cases(collective, algorithm, places(algorithm, p)) if len(each.slices) == 1):
-            assert relative_time(case, synchronous(LOGGP), grains=grains) == pytest.approx(1, rel=1e-9), p
+        for case in (
+            each
+            for each in cases(collective, algorithm, places(algorithm, p))
+            if len(each.slices) == 1
+        ):
+            assert relative_time(case, synchronous(LOGGP), grains=grains) == pytest.approx(
+                1, rel=1e-9
+            ), p
             if is_power_of_two(p) and case.call.traffic in (None, "uniform"):
                 assert relative_time(case, LOGGP, grains=grains) == pytest.approx(1, rel=1e-9), p
 
 
 @pytest.mark.parametrize(("workers", "parameters"), [(8, {}), (16, {"radix": 4, "depth": 2})])
 @pytest.mark.parametrize("switches", [False, True])
-def test_aggregators_take_the_same_whether_they_are_ranks_or_switches(workers, parameters, switches):
-    case = first_case("all_reduce", "sharp_emulated", Layout.of(workers, 4, aggregators=8), **parameters)
+def test_aggregators_take_the_same_whether_they_are_ranks_or_switches(
+    workers, parameters, switches
+):
+    case = first_case(
+        "all_reduce", "sharp_emulated", Layout.of(workers, 4, aggregators=8), **parameters
+    )
     machine = synchronous(replace(SHARED, switches=switches))
     assert relative_time(case, machine, grains=64) == pytest.approx(1, rel=0.01)
 
@@ -73,7 +95,9 @@ USUAL = "ring", "recursive_doubling", "rabenseifner", "hierarchical"
 
 @pytest.mark.parametrize("algorithm", USUAL)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_with_contention_both_are_equal_within_2_percent_and_with_overheads_alone_exactly(algorithm, layout):
+def test_with_contention_both_are_equal_within_2_percent_and_with_overheads_alone_exactly(
+    algorithm, layout
+):
     case = first_case("all_reduce", algorithm, layout)
     for machine, grains in product((SHARED, synchronous(SHARED)), (1, 200)):
         assert relative_time(case, machine, grains=grains) == pytest.approx(1, rel=0.02)
@@ -83,8 +107,13 @@ def test_with_contention_both_are_equal_within_2_percent_and_with_overheads_alon
 
 
 def test_a_bucket_is_left_out():
-    case, slow = first_case("send_recv", "ping_pong", Layout.of(2, 1)), uniform_machine(MessageCosts(), port_byte_s=1.0)
-    assert simulated(case, replace(slow, burst_bytes=100), simulation=simulate_waves) == simulated(case, slow)
+    case, slow = (
+        first_case("send_recv", "ping_pong", Layout.of(2, 1)),
+        uniform_machine(MessageCosts(), port_byte_s=1.0),
+    )
+    assert simulated(case, replace(slow, burst_bytes=100), simulation=simulate_waves) == simulated(
+        case, slow
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,9 +135,14 @@ def test_channels_of_a_symmetric_algorithm_are_exact_without_overheads():
         assert relative_time(case, machine, 4, window, grains) == pytest.approx(1, rel=1e-9)
 
 
-@pytest.mark.parametrize(("collective", "algorithm"), [("all_reduce", "bidirectional_ring"), ("broadcast", "chain")])
-def test_waves_that_are_generated_for_several_lanes_are_those_that_are_kept(monkeypatch, collective, algorithm):
-    case = first_case(collective, algorithm, Layout.of(6, 1))  # the steps of a chain are not of all ranks at once
+@pytest.mark.parametrize(
+    ("collective", "algorithm"), [("all_reduce", "bidirectional_ring"), ("broadcast", "chain")]
+)
+def test_waves_that_are_generated_for_several_lanes_are_those_that_are_kept(
+    monkeypatch, collective, algorithm
+):
+    # the steps of a chain are not of all ranks at once
+    case = first_case(collective, algorithm, Layout.of(6, 1))
     case = replace(case, slices=every_step(case.slices))
     kept = simulated(case, SHARED, 5, 2, simulation=simulate_waves)
     monkeypatch.setattr("hpccoll.model.traffic.kept_traffic", lambda _: None)
@@ -119,19 +153,34 @@ def test_waves_that_are_generated_for_several_lanes_are_those_that_are_kept(monk
 
 
 SHIFTED = {
-    "ring": {}, "bidirectional_ring": {}, "torus": {}, "double_binary_tree": {}, "rabenseifner": {},
+    "ring": {},
+    "bidirectional_ring": {},
+    "torus": {},
+    "double_binary_tree": {},
+    "rabenseifner": {},
     "hierarchical": {"outer": "bidirectional_ring"},
-}  # fmt: skip
+}
 
 
 @given(
-    name=st.sampled_from(sorted(SHIFTED)), layout=st.sampled_from([*LAYOUTS, Layout.of(12, 1), Layout.of(13, 4)]),
+    name=st.sampled_from(sorted(SHIFTED)),
+    layout=st.sampled_from([*LAYOUTS, Layout.of(12, 1), Layout.of(13, 4)]),
     machine=st.sampled_from(
-        [uniform_machine(PIECES[0]), SHARED, synchronous(SHARED), replace(SHARED, cpus=Cpus(3, 1e-11))]
+        [
+            uniform_machine(PIECES[0]),
+            SHARED,
+            synchronous(SHARED),
+            replace(SHARED, cpus=Cpus(3, 1e-11)),
+        ]
     ),
-    channels=st.integers(1, 6), window=st.integers(1, 4), grains=st.integers(1, 300), later_s=st.floats(1e-6, 1.0),
-)  # fmt: skip
-def test_an_operation_takes_the_same_whenever_it_begins(name, layout, machine, channels, window, grains, later_s):
+    channels=st.integers(1, 6),
+    window=st.integers(1, 4),
+    grains=st.integers(1, 300),
+    later_s=st.floats(1e-6, 1.0),
+)
+def test_an_operation_takes_the_same_whenever_it_begins(
+    name, layout, machine, channels, window, grains, later_s
+):
     """Messages and lanes that begin together differ by rounding, which grows with the time of day."""
     if name == "hierarchical" and layout.ranks_per_node is None:
         return
@@ -144,7 +193,10 @@ def test_an_operation_takes_the_same_whenever_it_begins(name, layout, machine, c
                 each.pause += later_s
                 each.pause_end += later_s
 
-    case, parameters = first_case("all_reduce", name, layout, **SHIFTED[name]), (channels, window, grains)
+    case, parameters = (
+        first_case("all_reduce", name, layout, **SHIFTED[name]),
+        (channels, window, grains),
+    )
     at_once = simulated(case, machine, *parameters, simulation=simulate_waves)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("hpccoll.model.wave_simulation.State", Later)

@@ -7,11 +7,18 @@ from golden_page import assert_golden
 from page_elements import elements
 
 from hpccoll.judge.held import Acceptance
-from hpccoll.render.acceptance_page import MARKS, acceptance_chart, acceptance_page, write_acceptance
+from hpccoll.render.acceptance_page import (
+    MARKS,
+    acceptance_chart,
+    acceptance_page,
+    write_acceptance,
+)
 from hpccoll.render.acceptance_text import first_line
 
-FOUR_NODES = [judged(rate * GB, 320 * GB, 365 * GB, in_place=place, nodes=4, ranks=32)
-              for rate, place in ((340, False), (345, True))]  # fmt: skip
+FOUR_NODES = [
+    judged(rate * GB, 320 * GB, 365 * GB, in_place=place, nodes=4, ranks=32)
+    for rate, place in ((340, False), (345, True))
+]
 
 
 def test_the_page_of_two_shapes():
@@ -30,13 +37,22 @@ def test_the_first_line_is_on_top_and_every_shape_has_a_chart():
 
 
 def test_a_mark_has_the_shape_and_the_colour_of_its_verdict():
-    marks = [each for each in values(acceptance_chart([acceptance()], "a")) if each["series"] == "measured"]
+    marks = [
+        each
+        for each in values(acceptance_chart([acceptance()], "a"))
+        if each["series"] == "measured"
+    ]
     by_verdict = {each["verdict"]: each["fill"] for each in marks}
     assert by_verdict == {
-        "pass": MARKS[Acceptance.PASS].fill, "fail": MARKS[Acceptance.FAIL].fill,
+        "pass": MARKS[Acceptance.PASS].fill,
+        "fail": MARKS[Acceptance.FAIL].fill,
         "cannot tell": MARKS[Acceptance.CANNOT_TELL].fill,
-    }  # fmt: skip
-    assert len({mark.shape for mark in MARKS.values()}) == len({mark.fill for mark in MARKS.values()}) == 3
+    }
+    assert (
+        len({mark.shape for mark in MARKS.values()})
+        == len({mark.fill for mark in MARKS.values()})
+        == 3
+    )
 
 
 def test_what_is_expected_of_both_placements_is_drawn_once():
@@ -51,7 +67,9 @@ def test_expectations_of_several_origins_are_series_of_their_own():
     assert names == {"measured", "expected: reference"}
 
 
-@pytest.mark.parametrize("rows", [FOUR_NODES[:1], [timed(1.0, 0.9, 1.1)], [judged(3 * GB, reason="nothing is known")]])
+@pytest.mark.parametrize(
+    "rows", [FOUR_NODES[:1], [timed(1.0, 0.9, 1.1)], [judged(3 * GB, reason="nothing is known")]]
+)
 def test_one_row_is_enough_for_a_page(rows):
     assert len(elements(acceptance_page(acceptance(rows))).all("figure")) == 1
 
@@ -64,7 +82,10 @@ def test_text_of_results_is_escaped():
 def test_a_picture_has_the_quantity_of_the_parts_that_fail_and_no_other(tmp_path):
     out = tmp_path / "accept.svg"
     write_acceptance(acceptance([timed(1.0, 0.9, 1.1), *of_two_nodes()]), out)
-    assert ("busbw (GB/s)" in out.read_text(), "time per operation" in out.read_text()) == (True, False)
+    assert ("busbw (GB/s)" in out.read_text(), "time per operation" in out.read_text()) == (
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize("suffix", [".html", ".svg", ".png"])

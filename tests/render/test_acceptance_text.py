@@ -10,14 +10,25 @@ from hpccoll.render.acceptance_text import ORIGINS, acceptance_lines, first_line
 
 
 def test_the_text_of_an_output_that_fails_one_that_passes_and_times_of_ours():
-    times = [timed(1e-3, 0.9e-3, 1.1e-3, 8), timed(1.3e-3, 0.9e-3, 1.1e-3, verdict=HeldVerdict.SLOWER)]
+    times = [
+        timed(1e-3, 0.9e-3, 1.1e-3, 8),
+        timed(1.3e-3, 0.9e-3, 1.1e-3, verdict=HeldVerdict.SLOWER),
+    ]
     shown = acceptance(), acceptance(of_two_nodes(450 * GB), required=8), acceptance(times)
     assert_golden("acceptance", (line for each in shown for line in (*acceptance_lines(each), "")))
 
 
 def test_the_first_line_has_all_that_a_ticket_needs():
     line = first_line(acceptance())
-    for words in ("fail", "all_reduce 1 GiB", "2 nodes x 8 GPUs", "180 GB/s", "445 to 459", "8xh100-400g", "4 sources"):
+    for words in (
+        "fail",
+        "all_reduce 1 GiB",
+        "2 nodes x 8 GPUs",
+        "180 GB/s",
+        "445 to 459",
+        "8xh100-400g",
+        "4 sources",
+    ):
         assert words in line
     assert line.endswith("6 rows: 1 pass, 2 fail, 3 cannot tell")
 
@@ -30,7 +41,13 @@ def test_the_first_line_says_how_many_rows_are_required_where_fewer_are_judged()
 def test_the_first_line_says_where_the_range_comes_from(origin):
     expected = Expected(340 * GB, 350 * GB, 370 * GB, origin, ("a",))
     row = judged(360 * GB).row
-    passed = Judged(row=row, quantity=RATE, measured=360 * GB, expected=expected, verdict=HeldVerdict.AS_EXPECTED)
+    passed = Judged(
+        row=row,
+        quantity=RATE,
+        measured=360 * GB,
+        expected=expected,
+        verdict=HeldVerdict.AS_EXPECTED,
+    )
     line = first_line(acceptance([passed]))
     assert ORIGINS[origin].sentence.format(against="8xh100-400g") in line
     assert ("NCCL's own model" in line, "normal" in line) == (origin == MODEL, origin == PUBLISHED)
@@ -38,16 +55,22 @@ def test_the_first_line_says_where_the_range_comes_from(origin):
 
 @pytest.mark.parametrize(
     ("rate", "said"),
-    [(430, "430 GB/s busbw, 3.4 % below the 445 to 459 GB/s that"), (470, "2.4 % above the 445 to 459 GB/s that"),
-     (450, "450 GB/s busbw; 445 to 459 GB/s are")],
-)  # fmt: skip
+    [
+        (430, "430 GB/s busbw, 3.4 % below the 445 to 459 GB/s that"),
+        (470, "2.4 % above the 445 to 459 GB/s that"),
+        (450, "450 GB/s busbw; 445 to 459 GB/s are"),
+    ],
+)
 def test_a_row_that_passes_outside_its_range_says_by_how_much(rate, said):
     assert said in first_line(acceptance([judged(rate * GB, 445 * GB, 459 * GB)]))
 
 
 def test_an_operator_is_named_once_with_all_its_repositories():
     of_sizes = ("Nebius: a/b", "c/d"), ("Nebius: a/b and e/f", "c/d"), ("Nebius: e/f",)
-    rows = [judged(450 * GB, 445 * GB, 459 * GB, MIB << k, sources=each) for k, each in enumerate(of_sizes)]
+    rows = [
+        judged(450 * GB, 445 * GB, 459 * GB, MIB << k, sources=each)
+        for k, each in enumerate(of_sizes)
+    ]
     *_, last = acceptance_lines(acceptance(rows))
     assert last.endswith(": c/d; Nebius: a/b and e/f")
 
@@ -82,13 +105,21 @@ def test_a_wrong_result_is_in_the_table_and_in_the_first_line_with_its_reason():
 
 
 def test_the_first_line_names_the_largest_row_that_cannot_be_told_with_its_reason():
-    rows = [judged(5 * GB, 4 * GB, 6 * GB, MIB), judged(885 * GB, nbytes=GIB, reason="above what is expected")]
+    rows = [
+        judged(5 * GB, 4 * GB, 6 * GB, MIB),
+        judged(885 * GB, nbytes=GIB, reason="above what is expected"),
+    ]
     line = first_line(acceptance(rows))
-    assert line.startswith("cannot tell: all_reduce 1 GiB on 2 nodes x 8 GPUs reaches 885 GB/s busbw: above what")
+    assert line.startswith(
+        "cannot tell: all_reduce 1 GiB on 2 nodes x 8 GPUs reaches 885 GB/s busbw: above what"
+    )
 
 
 def test_the_first_line_says_which_file_lacks_rows_and_how_many_cases_are_missing():
-    rows, files = [judged(450 * GB, 445 * GB, 459 * GB, run_id="a")], {"a": "one.txt", "b": "two.txt"}
+    rows, files = (
+        [judged(450 * GB, 445 * GB, 459 * GB, run_id="a")],
+        {"a": "one.txt", "b": "two.txt"},
+    )
     line = first_line(acceptance(rows, files=files, required=1, missing=42))
     assert "0 rows of two.txt judged, 1 required" in line
     assert "42 cases of the reference missing" in line

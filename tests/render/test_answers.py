@@ -19,7 +19,10 @@ ON_GPU = {"device": "cuda", "transport": "nccl"}
 
 def scaled(curve, factor, *, until=None):
     """Return a curve with other times, or with other ones from a size on and nearly the same ones before it."""
-    return {size: seconds * (factor if until is None or size >= until else 1.001) for size, seconds in curve.items()}
+    return {
+        size: seconds * (factor if until is None or size >= until else 1.001)
+        for size, seconds in curve.items()
+    }
 
 
 def of(spread=0.05, iterations=20, **curves):
@@ -33,7 +36,9 @@ def drifting(number=1, **more):
 def rounds_of(*factors):
     """Return launches of two choices, in each of which native takes so many times as long as ring."""
     launches = ({"ring": LATE, "native": scaled(LATE, factor)} for factor in factors)
-    return merged_results(*(measured_results(curves, number=number) for number, curves in enumerate(launches, 1)))
+    return merged_results(
+        *(measured_results(curves, number=number) for number, curves in enumerate(launches, 1))
+    )
 
 
 def on_ranks(ranks, *, oversubscribed=False):
@@ -113,14 +118,21 @@ def test_the_answers_of_a_terminal_and_what_their_strength_follows_from():
     for title, results in SCENARIOS.items():
         found = Answers(recommend(results))
         lines += [f"-- {title}", *choice_table_lines(results, found)]
-        answers = [each for name in found.by_collective for part in found.split(name) for each in part]
-        lines += dict.fromkeys(f"{line.sizes}: {line.basis}" for each in answers for line in each.lines if line.basis)
+        answers = [
+            each for name in found.by_collective for part in found.split(name) for each in part
+        ]
+        lines += dict.fromkeys(
+            f"{line.sizes}: {line.basis}" for each in answers for line in each.lines if line.basis
+        )
     assert_golden("answers", lines)
 
 
 @given(st.lists(st.floats(1e-6, 1e-2), min_size=16, max_size=16))
 def test_a_size_in_words_lies_between_the_sizes_of_its_ranges(times):
-    curves = {"ring": dict(zip(SIZES, times[:8], strict=True)), "star": dict(zip(SIZES, times[8:], strict=True))}
+    curves = {
+        "ring": dict(zip(SIZES, times[:8], strict=True)),
+        "star": dict(zip(SIZES, times[8:], strict=True)),
+    }
     (found,) = recommend(measured_results(curves))
     for number, (before, after) in enumerate(zip(found.ranges, found.ranges[1:], strict=False), 1):
         value, unit = re.match(r"(\d+) (B|KiB|MiB)", sizes_in_words(found, number)).groups()

@@ -35,7 +35,9 @@ def thirteen(of_rows):
     times = {"native": 2e-6, "ring": 1.5e-6, "direct": 1.4e-6}
     return of_rows(
         *(
-            make_row(algorithm, 2, nbytes, seconds=seconds + nbytes * 1e-10, collective=name, op=None)
+            make_row(
+                algorithm, 2, nbytes, seconds=seconds + nbytes * 1e-10, collective=name, op=None
+            )
             for name in COLLECTIVES
             for algorithm, seconds in times.items()
             for nbytes in ((8, 1024, 64 << 10, 4 << 20) if has_size(name) else (8,))
@@ -47,8 +49,14 @@ def thirteen(of_rows):
 def training():
     """Results of training steps on 2 and 4 nodes, with two limits of buckets, overlapped and not."""
     takes = {"ring": 60, "hierarchical": 45, "native": 50, "null": 0}
-    workloads = [{"overlap": overlap, "bucket": bucket} for overlap in (0, 1) for bucket in (1 << 20, 25 << 20)]
-    raw = [steps(takes, workloads, ranks=n, rounds=3, path=f"{n}.h5", run_id=str(n)) for n in (2, 4)]
+    workloads = [
+        {"overlap": overlap, "bucket": bucket}
+        for overlap in (0, 1)
+        for bucket in (1 << 20, 25 << 20)
+    ]
+    raw = [
+        steps(takes, workloads, ranks=n, rounds=3, path=f"{n}.h5", run_id=str(n)) for n in (2, 4)
+    ]
     return to_results(ResultFiles(raw_results=raw))
 
 
@@ -56,7 +64,11 @@ def drawings(results):
     """Return the specifications of all charts of a report, by name."""
     recommendations = recommend(results)
     groups = chart_groups(results, recommendations)
-    charts = [chart for group in groups for chart in _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)]
+    charts = [
+        chart
+        for group in groups
+        for chart in _group_charts(group, STEP_FIGURES if group.of_steps else FIGURES)
+    ]
     if len(groups) > 1:
         charts += _group_charts(overview_group(groups, Answers(recommendations)), OVERVIEW_FIGURES)
     return {drawing.name: drawing.specification for chart in charts for drawing in chart.drawings}
@@ -65,7 +77,10 @@ def drawings(results):
 @pytest.fixture(scope="module")
 def in_memory(of_rows, make_run):
     """Results on two ranks of a node, with the rates of copies from caches and from memory."""
-    sizes = [{"bytes": 4**power << 10, "Bps": rate} for power, rate in ((3, 40e9), (5, 160e9), (6, 30e9), (8, 30e9))]
+    sizes = [
+        {"bytes": 4**power << 10, "Bps": rate}
+        for power, rate in ((3, 40e9), (5, 160e9), (6, 30e9), (8, 30e9))
+    ]
     run = make_run(provenance={COPY_RATES: {"ranks": 2, "sizes": sizes}})
     return of_rows(
         *(
@@ -95,16 +110,25 @@ def shown_values(specification, title):
             axis = layer["encoding"].get(channel, {})
             if axis.get("title") == title:
                 fields = [axis["field"], *(("limit", "expected") if channel == "y" else ())]
-                numbers = [d[field] for d in data for field in fields if d.get(field) and d.get("line") != "floor"]
+                numbers = [
+                    d[field]
+                    for d in data
+                    for field in fields
+                    if d.get(field) and d.get("line") != "floor"
+                ]
                 return [*numbers, *([1.0] if title == "speed-up over native" else [])]
     raise AssertionError(title)
 
 
 @pytest.mark.parametrize("room", [WIDE, NARROW])
-@pytest.mark.parametrize("report", ["results", "testbed_results", "thirteen", "training", "in_memory"])
+@pytest.mark.parametrize(
+    "report", ["results", "testbed_results", "thirteen", "training", "in_memory"]
+)
 def test_no_texts_overlap_and_axes_end_at_what_is_shown(request, report, room):
     specifications = drawings(request.getfixturevalue(report))
-    assert {name: specifications.keys() for name in EXPECTED[report] if name not in specifications} == {}
+    assert {
+        name: specifications.keys() for name in EXPECTED[report] if name not in specifications
+    } == {}
     touching, wide = {}, {}
     for name, specification in specifications.items():
         svg = chart_engine().vegalite_to_svg(json.dumps(fitted(specification, room)))

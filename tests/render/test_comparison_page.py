@@ -19,15 +19,22 @@ from hpccoll.render.comparison_text import shift_interval_label
 @pytest.fixture(scope="module")
 def compared():
     old = results(noise=0.001)
-    new = results({1024: 1.2, 2048: None}, seed=2, noise=0.001, provenance={"kernel": "Linux <new>"})
+    new = results(
+        {1024: 1.2, 2048: None}, seed=2, noise=0.001, provenance={"kernel": "Linux <new>"}
+    )
     return compare(old, new)
 
 
 def test_the_chart_has_the_shift_and_the_verdict_of_every_case_with_a_time_in_both_runs(compared):
     found = {each["size"]: each for each in values(comparison_chart(compared, "a and b"))}
     shifted = found.pop("1 KiB")
-    assert (shifted["verdict"], shifted["low"] < 1.2 < shifted["high"]) == (HeldVerdict.SLOWER, True)
-    assert [each["verdict"] for each in found.values()] == [HeldVerdict.AS_EXPECTED] * (len(SIZES) - 2)
+    assert (shifted["verdict"], shifted["low"] < 1.2 < shifted["high"]) == (
+        HeldVerdict.SLOWER,
+        True,
+    )
+    assert [each["verdict"] for each in found.values()] == [HeldVerdict.AS_EXPECTED] * (
+        len(SIZES) - 2
+    )
 
 
 def test_text_of_results_is_escaped(compared):
@@ -59,7 +66,10 @@ def test_an_axis_ends_where_its_marks_do_and_has_labels_up_to_there(slower):
     compared = compare(results(), results({1024: slower}, seed=2))
     y = layers(comparison_chart(compared, "a and b"))[2]["encoding"]["y"]
     factors, (least, most) = compared.factors(*HeldVerdict), y["scale"]["domain"]
-    assert (factors[0] / 1.5 < least < factors[0], factors[-1] < most < 1.5 * factors[-1]) == (True, True)
+    assert (factors[0] / 1.5 < least < factors[0], factors[-1] < most < 1.5 * factors[-1]) == (
+        True,
+        True,
+    )
     assert slower / 10 < y["axis"]["values"][-1] < most
 
 

@@ -31,7 +31,10 @@ def of_64():
 def charts(page):
     """Return the specifications of the charts of a page, by their names."""
     scripts = elements(page).all("script", type="application/json")
-    return {each.attributes["id"].removesuffix("-spec"): json.loads("".join(each.inside)) for each in scripts}
+    return {
+        each.attributes["id"].removesuffix("-spec"): json.loads("".join(each.inside))
+        for each in scripts
+    }
 
 
 def tables(page):
@@ -46,7 +49,10 @@ def test_the_map_has_a_cell_for_each_pair_with_the_factor_of_the_analysis(of_64)
     before, after = cells[: 64 * 63], cells[64 * 63 :]
     for panel, factors in ((before, ratios.before), (after, ratios.after)):
         (cell,) = (each for each in panel if (each["sender"], each["receiver"]) == ("n5", "n20"))
-        assert (cell["value"], cell["text"]) == (round(factors[5, 20], 4), format_factor(factors[5, 20]))
+        assert (cell["value"], cell["text"]) == (
+            round(factors[5, 20], 4),
+            format_factor(factors[5, 20]),
+        )
     assert [each["border"] for each in data if each.get("border")] == 2 * [*range(8, 64, 8)]
 
 
@@ -56,12 +62,17 @@ def test_nodes_of_a_rack_are_beside_each_other():
     shuffled = replace(interrupted(diagnosis), question=replace(diagnosis.question, racks=racks))
     data = values(charts(diagnosis_page(shuffled))["pairs"])
     place = {each["sender"]: each["first"] for each in data if "first" in each}
-    assert sorted(place, key=place.get) == [f"n{node}" for node in (*range(0, 16, 2), *range(1, 16, 2))]
+    assert sorted(place, key=place.get) == [
+        f"n{node}" for node in (*range(0, 16, 2), *range(1, 16, 2))
+    ]
     assert {each["border"] for each in data if each.get("border")} == {8}
 
 
 def test_colours_reach_to_the_largest_effect_and_say_what_is_beyond(of_64):
-    colours = [layer["encoding"]["color"] for layer in charts(diagnosis_page(of_64))["pairs"]["spec"]["layer"][:1]]
+    colours = [
+        layer["encoding"]["color"]
+        for layer in charts(diagnosis_page(of_64))["pairs"]["spec"]["layer"][:1]
+    ]
     (scale,) = (each["scale"] for each in colours)
     assert (scale["domain"], scale["clamp"]) == ([1, of_64.diagnosis.faults[0].effect], True)
     assert "or more" in colours[0]["legend"]["labelExpr"]
@@ -71,7 +82,8 @@ def test_many_nodes_have_a_mark_for_each_direction_and_slow_ones_their_names():
     faults = (Component("send", (100,)), 20), (Component("uplink", (3,)), 30)
     shown = charts(diagnosis_page(recorded(128, *faults)))
     assert "pairs" not in shown
-    assert [*shown][:2] == ["racks", "nodes"]  # the uplink is the gravest fault, and a picture has the first map
+    # the uplink is the gravest fault, and a picture has the first map
+    assert [*shown][:2] == ["racks", "nodes"]
     nodes, racks = values(shown["nodes"]), values(shown["racks"])
     marks = [each for each in nodes if "value" in each]
     assert len(marks) == 2 * 2 * 128
@@ -86,16 +98,23 @@ def test_without_anything_to_take_out_there_is_one_panel():
     assert ("facet" in chart, len(values(chart))) == (False, 16 * 15)
 
 
-def test_the_most_noticeable_effects_have_intervals_and_thresholds_and_the_others_are_counted(of_64):
+def test_the_most_noticeable_effects_have_intervals_and_thresholds_and_the_others_are_counted(
+    of_64,
+):
     page = diagnosis_page(of_64)
     data = values(charts(page)["node-effects"])
     names = list(dict.fromkeys(each["name"] for each in data))
     assert (len(names), names[0], len(data)) == (MOST_RANKED, "n5", 3 * MOST_RANKED)
-    (retest,) = (e for e in of_64.diagnosis.effects if e.component == NODE[0] and e.purpose == "retest")
+    (retest,) = (
+        e for e in of_64.diagnosis.effects if e.component == NODE[0] and e.purpose == "retest"
+    )
     first = data[0]
     assert [first[key] for key in ("value", "low", "high", "threshold")] == [
-        retest.effect, retest.low, retest.high, retest.threshold,
-    ]  # fmt: skip
+        retest.effect,
+        retest.low,
+        retest.high,
+        retest.threshold,
+    ]
     assert f"{64 - MOST_RANKED} nodes" in elements(page).words
     figures = [row for table in tables(page) for row in table if row[0] == "n5"]
     assert [row[1] for row in figures] == ["retest", "screen"]
@@ -104,21 +123,29 @@ def test_the_most_noticeable_effects_have_intervals_and_thresholds_and_the_other
 
 def test_a_direction_that_the_verdict_does_not_name_is_not_marked_slow():
     page = diagnosis_page(recorded(16, (Component("send", (5,)), 30), environment=ONE_RACK))
-    marks = {each["panel"]: each["outcome"] for each in values(charts(page)["node-effects"]) if each["name"] == "n5"}
+    marks = {
+        each["panel"]: each["outcome"]
+        for each in values(charts(page)["node-effects"])
+        if each["name"] == "n5"
+    }
     slow = {panel for panel, outcome in marks.items() if outcome == "slow"}
     assert (len(marks), slow) == (3, {"send"})
 
 
 def test_slots_are_listed_by_their_purpose(of_64):
     rows = tables(diagnosis_page(of_64))[-1]
-    assert [row[0] for row in rows] == [*dict.fromkeys(each.slots.purpose for each in of_64.measured)]
+    assert [row[0] for row in rows] == [
+        *dict.fromkeys(each.slots.purpose for each in of_64.measured)
+    ]
     assert sum(int(row[2]) for row in rows) == of_64.diagnosis.slots
 
 
 @pytest.mark.parametrize(
     "record",
     [
-        pytest.param(lambda: recorded(2, (Component("send", (1,)), 30), environment=ONE_RACK), id="two nodes"),
+        pytest.param(
+            lambda: recorded(2, (Component("send", (1,)), 30), environment=ONE_RACK), id="two nodes"
+        ),
         pytest.param(lambda: recorded(4, environment=ONE_RACK), id="few healthy nodes"),
         pytest.param(lambda: recorded(8, (Component("link", (2, 6)), 30)), id="link"),
         pytest.param(lambda: recorded(32, (Component("uplink", (3,)), 30)), id="uplink"),
@@ -142,7 +169,9 @@ def test_every_kind_of_record_is_written_with_its_verdict_and_as_a_picture(recor
     "nothing",
     [
         pytest.param(lambda: replace(recorded(8), measured=(), diagnosis=None), id="not begun"),
-        pytest.param(lambda: recorded(4, hung=(1, 2, 3), environment=ONE_RACK), id="nobody answers"),
+        pytest.param(
+            lambda: recorded(4, hung=(1, 2, 3), environment=ONE_RACK), id="nobody answers"
+        ),
     ],
 )
 def test_without_a_transfer_there_is_a_page_and_no_picture(nothing, tmp_path):
@@ -154,7 +183,9 @@ def test_without_a_transfer_there_is_a_page_and_no_picture(nothing, tmp_path):
 def test_what_nodes_do_alone_is_listed_with_the_slowest_first():
     seconds = np.full((5, 16), 0.01) * np.linspace(1, 1.01, 5)[:, None]
     seconds[:, 7] *= 1.5
-    page = diagnosis_page(replace(recorded(16), rates={"memory": seconds, "product": seconds[:, ::-1]}))
+    page = diagnosis_page(
+        replace(recorded(16), rates={"memory": seconds, "product": seconds[:, ::-1]})
+    )
     (table,) = (each for each in tables(page) if len(each[0]) == 5 and "slow" in each[0])
     assert [row[0] for row in table][:2] == ["n7", "n8"]
     assert [row[-1] for row in table] == ["slow"] * 2 + [""] * (MOST_RANKED - 2)
@@ -175,5 +206,7 @@ def test_names_of_hosts_are_escaped():
 
 
 def test_a_page_of_1024_nodes_is_small(tmp_path):
-    write_diagnosis_page(recorded(1024, NODE, environment=Environment(rack=32)), tmp_path / "page.html")
+    write_diagnosis_page(
+        recorded(1024, NODE, environment=Environment(rack=32)), tmp_path / "page.html"
+    )
     assert (tmp_path / "page.html").stat().st_size < 3e6

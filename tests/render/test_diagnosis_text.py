@@ -15,17 +15,46 @@ from hpccoll.store.schema import HOST_LOAD
 
 RACK = tuple(f"n{node}" for node in range(24, 32))
 HEALTHY = MachineVerdict(
-    verdicts=(), exclude=(), complete=True, slots=33, noise=0.031, smallest_effect=1.0712, too_many=False, nodes=16,
+    verdicts=(),
+    exclude=(),
+    complete=True,
+    slots=33,
+    noise=0.031,
+    smallest_effect=1.0712,
+    too_many=False,
+    nodes=16,
     smallest_link_effect=1.1234,
-    unjudged=(), only_directions=False, racks=(), links=True, load=LOAD, kind="measured on a testbed",
-    machine="a machine", begun="2026-11-26T08:00:00+00:00",
-)  # fmt: skip
+    unjudged=(),
+    only_directions=False,
+    racks=(),
+    links=True,
+    load=LOAD,
+    kind="measured on a testbed",
+    machine="a machine",
+    begun="2026-11-26T08:00:00+00:00",
+)
 
 
-def fault(kind, *hosts, effect=1.192, chance=1e-9, candidates=(), under_load_only=False, slots=None, **about):
+def fault(
+    kind,
+    *hosts,
+    effect=1.192,
+    chance=1e-9,
+    candidates=(),
+    under_load_only=False,
+    slots=None,
+    **about,
+):
     place = Place(kind, hosts, **about)
     low, high = effect * 0.98, effect * 1.02
-    counts = slots or {"screen": 15, "racks": 12, "retest": 23, "accused": 9, "links": 12, "hung": 1}
+    counts = slots or {
+        "screen": 15,
+        "racks": 12,
+        "retest": 23,
+        "accused": 9,
+        "links": 12,
+        "hung": 1,
+    }
     return NamedFault(place, candidates, effect, low, high, chance, under_load_only, counts)
 
 
@@ -38,10 +67,22 @@ def hung(host, *partners):
 
 
 DIRECTIONS = (Place("receive", ("n1",)),), (Place("send", ("n2",)),)
-NODES = (Place("node", ("n1",)), Place("node", ("n2",))), (Place("node", ("n1",)), Place("node", ("n3",)))
+NODES = (
+    (Place("node", ("n1",)), Place("node", ("n2",))),
+    (Place("node", ("n1",)), Place("node", ("n3",))),
+)
 LOADED = CoreWait("n1", 0.304, 0.0212, 1.41)
-BUSY = {HOST_LOAD: [{"host": "n1", "load_average": [2.5, 9.0], "stolen": 0, "other_cores": 1.9,
-                "busiest": [{"name": "make", "cores": 1.8}]}]}  # fmt: skip
+BUSY = {
+    HOST_LOAD: [
+        {
+            "host": "n1",
+            "load_average": [2.5, 9.0],
+            "stolen": 0,
+            "other_cores": 1.9,
+            "busiest": [{"name": "make", "cores": 1.8}],
+        }
+    ]
+}
 BY_PROGRAM = replace(LOAD, program="sendrecv_perf")
 """Its options decide what it transfers, and --rate is refused beside it."""
 SITUATIONS = {
@@ -119,7 +160,9 @@ def test_the_text_of_each_situation_is_the_golden_page():
 
 def test_what_is_to_be_pasted_is_safe_in_a_shell_whatever_a_host_is_called():
     diagnosis = recorded(16, (Component("node", (5,)), 30))
-    odd = replace(diagnosis.question, hosts=tuple(f"{host};{{rm}} '" for host in diagnosis.question.hosts))
+    odd = replace(
+        diagnosis.question, hosts=tuple(f"{host};{{rm}} '" for host in diagnosis.question.hosts)
+    )
     lines = [*diagnosis_lines(verdict_of(replace(diagnosis, question=odd)))]
     pasted = [line for line in lines if line.startswith(("--exclude", "scontrol"))]
     assert len(pasted) == 2
@@ -143,9 +186,16 @@ def history(*rows):
 
 
 def test_the_history_is_the_golden_page_in_as_many_tables_as_the_terminal_needs():
-    node = Place("node", ("n2",)), [1.2, 1.25, "healthy", 1.2, "hung", *["absent"] * 4, "healthy", "absent"]
+    node = (
+        Place("node", ("n2",)),
+        [1.2, 1.25, "healthy", 1.2, "hung", *["absent"] * 4, "healthy", "absent"],
+    )
     link = Place("link", ("n1", "n7")), ["healthy", "undecided", *["healthy"] * 8, 1.5]
-    page = [*history_lines(history(node, link), 60), "", *history_lines(MachineHistory(("2026",), (), HEALTHY), 60)]
+    page = [
+        *history_lines(history(node, link), 60),
+        "",
+        *history_lines(MachineHistory(("2026",), (), HEALTHY), 60),
+    ]
     assert max(map(len, page)) <= 60
     assert_golden("diagnosis_history", page)
 

@@ -18,7 +18,10 @@ DTYPES = "float32", "float64", "int32", "int64", "int8", "uint8"
 def many(make_row, of_rows):
     """All-reduces of six types, of which one has two algorithms and so an answer, and one broadcast."""
     rows = [make_row("native", 2, 8, seconds=2e-5, dtype=dtype) for dtype in DTYPES]
-    rows += [make_row("ring", 2, 8, dtype="int8"), make_row("chain", 2, 8, collective="broadcast", op=None)]
+    rows += [
+        make_row("ring", 2, 8, dtype="int8"),
+        make_row("chain", 2, 8, collective="broadcast", op=None),
+    ]
     return of_rows(*rows)
 
 
@@ -33,21 +36,33 @@ def test_every_collective_is_drawn_and_settings_with_answers_come_before_others(
     assert any(own is foremost for group in drawn for own in group.recommendations)
 
 
-def test_the_page_says_which_settings_have_no_charts_and_few_pictures_are_pngs(many, monkeypatch, tmp_path):
+def test_the_page_says_which_settings_have_no_charts_and_few_pictures_are_pngs(
+    many, monkeypatch, tmp_path
+):
     monkeypatch.setattr(drawn_charts, "MOST_GROUPS", 3)
     monkeypatch.setattr(report_writer, "MOST_PNGS", 1)
     saved = []
     monkeypatch.setattr(report_writer, "_save_drawing", lambda drawing, _out: saved.append(drawing))
     page = elements(build_report(many, tmp_path, "many").read_text(encoding="utf-8"))
     settings = len(page.all("h3", class_="setting"))
-    assert page.text.count("No charts of this setting") == settings + 1 - 3  # the broadcast is alone in its part
-    assert [drawing.endings for drawing in saved] == [("svg", "png"), *[("svg",)] * (len(saved) - 1)]
+    # the broadcast is alone in its part
+    assert page.text.count("No charts of this setting") == settings + 1 - 3
+    assert [drawing.endings for drawing in saved] == [
+        ("svg", "png"),
+        *[("svg",)] * (len(saved) - 1),
+    ]
     assert len({drawing.files for drawing in saved}) == len(saved)
-    links = {link.attributes["href"] for link in page.all("a") if link.attributes["href"].startswith("charts/")}
+    links = {
+        link.attributes["href"]
+        for link in page.all("a")
+        if link.attributes["href"].startswith("charts/")
+    }
     assert links == {f"{drawing.files}.{ending}" for drawing in saved for ending in drawing.endings}
 
 
-def test_settings_without_charts_have_the_table_of_their_choices(make_row, of_rows, monkeypatch, tmp_path):
+def test_settings_without_charts_have_the_table_of_their_choices(
+    make_row, of_rows, monkeypatch, tmp_path
+):
     monkeypatch.setattr(drawn_charts, "MOST_GROUPS", 1)
     rows = [
         make_row(name, 2, size, seconds=s, dtype=dtype)
@@ -58,7 +73,9 @@ def test_settings_without_charts_have_the_table_of_their_choices(make_row, of_ro
     page = elements(build_report(of_rows(*rows), tmp_path, "many").read_text(encoding="utf-8"))
     tables = page.all("details", class_="times")
     assert len(tables) == len(page.all("h3", class_="setting")) == 3
-    assert [[cell.words for cell in table.all("th", scope="row")] for table in tables] == [["ring", "native"]] * 3
+    assert [[cell.words for cell in table.all("th", scope="row")] for table in tables] == [
+        ["ring", "native"]
+    ] * 3
 
 
 def test_a_large_table_has_its_first_page_as_html_and_all_rows_as_data(make_row, of_rows):

@@ -14,10 +14,11 @@ from hpccoll.render.log_report import launch_findings
 GOLDEN_LOGS = ("sharp", "socket", "rdma-2.27", "rdma-2.32", "ucc-sharp", "hcoll", "settings")
 REASON = "n1:9:9 [0] transport.cc:384 NCCL WARN Cannot initialize CollNet, using point-to-point network instead"
 MORE = {
-    "no collective": "n1:9:9 [0] NCCL INFO x", "no collective of UCC": "[1.2] [n1:7  :0]  ucc_team.c:452  UCC  INFO  x",
+    "no collective": "n1:9:9 [0] NCCL INFO x",
+    "no collective of UCC": "[1.2] [n1:7  :0]  ucc_team.c:452  UCC  INFO  x",
     "no GPUDirect": TEXTS["rdma-2.32"].replace("/GDRDMA", ""),
     "a warning that is a reason": f"{REASON}\nn1:9:9 [0] x.cc:1 NCCL WARN another\n",
-}  # fmt: skip
+}
 
 
 def test_the_whole_report_is_the_golden_page():
@@ -28,7 +29,10 @@ def test_the_whole_report_is_the_golden_page():
     for name in ("socket", "nvls", "ucc-sharp"):
         for expected in (None, "rdma", "tcp"):
             found = launch_findings(read_logs({"a": TEXTS[name]}), expected)
-            page += [f"-- {name}, expected {expected}", *(str(one) for one in found if "network" in one.kind)]
+            page += [
+                f"-- {name}, expected {expected}",
+                *(str(one) for one in found if "network" in one.kind),
+            ]
     assert_golden("log_report", page)
 
 
@@ -46,12 +50,17 @@ def test_configuration_files_belong_to_the_logs_of_their_directory_and_without_a
 @pytest.fixture
 def directory(tmp_path):
     """A directory with a log, dumps of NCCL, and files that are neither."""
-    gpu, nic = '<pci busid="a"><gpu dev="0"/></pci>', '<pci busid="b"><nic><net name="mlx5_0"/></nic></pci>'
+    gpu, nic = (
+        '<pci busid="a"><gpu dev="0"/></pci>',
+        '<pci busid="b"><nic><net name="mlx5_0"/></nic></pci>',
+    )
     texts = {
-        "a.log": TEXTS["nvls"], "page.xml": "<html/>", "job.sh": "srun hpccoll run\n",
+        "a.log": TEXTS["nvls"],
+        "page.xml": "<html/>",
+        "job.sh": "srun hpccoll run\n",
         "graph.xml": '<graphs version="1"><graph id="0" nchannels="2" speedintra="20"/></graphs>',
         "topology.xml": f'<system><cpu numaid="0"><pci busid="s">{gpu}{nic}</pci></cpu></system>',
-    }  # fmt: skip
+    }
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "deeper").mkdir()
@@ -62,10 +71,15 @@ def directory(tmp_path):
 def test_a_directory_is_all_of_its_logs_and_dumps_and_other_files_are_refused_if_named(directory):
     first, *_, graph, topology = invoke("evidence", directory).out.splitlines()
     assert first == "NCCL 2.28.9, 8 ranks on 1 node"
-    assert graph == f"{directory}/graph.xml: NCCL's search: 2 channels of 20 GB/s inside a node and 0 between"
+    assert (
+        graph
+        == f"{directory}/graph.xml: NCCL's search: 2 channels of 20 GB/s inside a node and 0 between"
+    )
     assert topology == f"{directory}/topology.xml: balanced: each GPU has a NIC at PIX"
     for name in ("job.sh", "page.xml"):
-        assert invoke("evidence", directory / "a.log", directory / name).is_bad_input("log", name, "a log of NCCL")
+        assert invoke("evidence", directory / "a.log", directory / name).is_bad_input(
+            "log", name, "a log of NCCL"
+        )
     assert invoke("evidence", directory / "fifo").is_bad_input("a pipe")
 
 
@@ -73,7 +87,9 @@ def test_only_the_head_of_a_large_unknown_file_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(log_set, "LOG_HEAD_BYTES", 1000)
     text, junk = TEXTS["sharp"], "nothing of the kind\n" * 100
     (tmp_path / "late.log").write_text(junk + text)
-    assert invoke("evidence", tmp_path / "late.log").is_bad_input("log", "no line of it begins as theirs do")
+    assert invoke("evidence", tmp_path / "late.log").is_bad_input(
+        "log", "no line of it begins as theirs do"
+    )
     (tmp_path / "early.log").write_text(text + junk + text)
     assert invoke("evidence", tmp_path / "early.log").code == 0
 

@@ -11,21 +11,37 @@ from hpccoll.render.model_report import _crossing_text, model_lines
 
 KIB = 1024.0
 RING, STAR = (
-    Overtaking("ring", (8 * KIB,), 64 << 10), Overtaking("star", (2 * KIB, 4 * KIB, 8 * KIB), 64 << 10),
-)  # fmt: skip
+    Overtaking("ring", (8 * KIB,), 64 << 10),
+    Overtaking("star", (2 * KIB, 4 * KIB, 8 * KIB), 64 << 10),
+)
 ALIKE, RING_EVER, STAR_EVER = (Overtaking(name, (), 64 << 10) for name in (None, "ring", "star"))
 
 
 def test_equal_crossings_are_printed_once_and_different_ones_for_each_side():
-    sides = (RING, replace(RING, sizes=(9 * KIB,), largest=16 << 10)), (STAR, STAR), (RING, STAR), (ALIKE, RING)
+    sides = (
+        (RING, replace(RING, sizes=(9 * KIB,), largest=16 << 10)),
+        (STAR, STAR),
+        (RING, STAR),
+        (ALIKE, RING),
+    )
     sides = (*sides, (RING, STAR_EVER), (RING, RING_EVER))
-    assert_golden("crossings", (_crossing_text(Crossing(("ring", "star"), *each)) for each in sides))
+    assert_golden(
+        "crossings", (_crossing_text(Crossing(("ring", "star"), *each)) for each in sides)
+    )
 
 
 def of_mappings(*mappings):
     """Return a model of two algorithms that ran in each of some mappings."""
-    cases = [(name, size, each) for name in ("ring", "star") for size in (1024, 4096) for each in mappings]
-    others = (observation("all_reduce", name, size, 1.0, about={"mapping": each}) for name, size, each in cases)
+    cases = [
+        (name, size, each)
+        for name in ("ring", "star")
+        for size in (1024, 4096)
+        for each in mappings
+    ]
+    others = (
+        observation("all_reduce", name, size, 1.0, about={"mapping": each})
+        for name, size, each in cases
+    )
     return modelled(TRIPS, [*others])
 
 

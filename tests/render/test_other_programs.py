@@ -24,7 +24,11 @@ DRAWN = {"time", "busbw", "scaling"}
 
 
 def call(size, nanoseconds, **changes):
-    return make_row("native", nbytes=size, **{"seconds": size * nanoseconds * 1e-9, "transport": "mpi"} | changes)
+    return make_row(
+        "native",
+        nbytes=size,
+        **{"seconds": size * nanoseconds * 1e-9, "transport": "mpi"} | changes,
+    )
 
 
 def ours(size, **changes):
@@ -32,37 +36,66 @@ def ours(size, **changes):
 
 
 def theirs(size, factor=2.0, **changes):
-    about = {"kind": "imported", "source": "osu", "rule": None, "run_id": "theirs", "ci_low_s": None, "ci_high_s": None}
+    about = {
+        "kind": "imported",
+        "source": "osu",
+        "rule": None,
+        "run_id": "theirs",
+        "ci_low_s": None,
+        "ci_high_s": None,
+    }
     return call(size, factor, **about | changes)
 
 
 def predicted(size, algorithm="nccl_ring", **changes):
-    about = {"nbytes": size, "seconds": size * 3e-9, "kind": "modelled", "run_id": "predicted", "in_place": True}
+    about = {
+        "nbytes": size,
+        "seconds": size * 3e-9,
+        "kind": "modelled",
+        "run_id": "predicted",
+        "in_place": True,
+    }
     return make_row(algorithm, **about | changes)
 
 
 def launch(run_id, library):
     return Run(
-        run_id=run_id, job="import", attempt=1, created="2026", status="complete", kind="imported", path="theirs.h5",
-        machine=f"2 nodes (n0, n1), {library}", provenance={"library": library},
-    )  # fmt: skip
+        run_id=run_id,
+        job="import",
+        attempt=1,
+        created="2026",
+        status="complete",
+        kind="imported",
+        path="theirs.h5",
+        machine=f"2 nodes (n0, n1), {library}",
+        provenance={"library": library},
+    )
 
 
 def results(*rows, runs=()):
-    return Results(rows=rows, runs=(launch("theirs", "NCCL 2.18.5"), *runs), planned=len(rows), missing=())
+    return Results(
+        rows=rows, runs=(launch("theirs", "NCCL 2.18.5"), *runs), planned=len(rows), missing=()
+    )
 
 
 def lines_of(group):
     """Return the kinds of the lines of the chart of times, by series, in the order of the legend."""
     drawn = values(TIMES.specification(group))
-    return {series: {each["line"] for each in drawn if each["series"] == series} for series in group.legend}
+    return {
+        series: {each["line"] for each in drawn if each["series"] == series}
+        for series in group.legend
+    }
 
 
 def test_their_times_are_lines_of_their_own_next_to_ours():
     (group,) = chart_groups(results(*map(ours, SIZES), *map(theirs, SIZES)))
     drawn = values(TIMES.specification(group))
     assert {(each["series"], each["bytes"]): each["value"] for each in drawn} == pytest.approx(
-        {(who, n): n * ns * 1e-9 for n in SIZES for who, ns in (("native", 1), ("osu native (single)", 2))}
+        {
+            (who, n): n * ns * 1e-9
+            for n in SIZES
+            for who, ns in (("native", 1), ("osu native (single)", 2))
+        }
     )
     assert lines_of(group) == {"native": {"measured"}, "osu native (single)": {"measured"}}
     colours = {each["series"]: each["fill"] for each in drawn}
@@ -73,28 +106,44 @@ def test_measured_lines_are_solid_and_first_and_predictions_of_the_same_call_are
     """Transport, device and timing of what is imported may differ from ours, and its placements from a prediction's."""
     on_gpu = {"device": "cuda", "dtype": "float32", "ranks": 16, "nodes": 2, "ranks_per_node": 8}
     nccl = {"transport": "nccl", "source": "nccl-tests", "timing": "aggregated", **on_gpu}
-    imported = [theirs(size, in_place=in_place, **nccl) for size in SIZES for in_place in (False, True)]
+    imported = [
+        theirs(size, in_place=in_place, **nccl) for size in SIZES for in_place in (False, True)
+    ]
     rows = [
         *imported,
-        *(predicted(n, name, transport="nccl", **on_gpu) for n in SIZES for name in ("nccl_ring", "ring")),
+        *(
+            predicted(n, name, transport="nccl", **on_gpu)
+            for n in SIZES
+            for name in ("nccl_ring", "ring")
+        ),
     ]
     everything = results(*rows)
     groups = chart_groups(everything)
     (group,) = groups
     assert list(lines_of(group).items())[:1] == [("nccl-tests native (aggregated)", {"measured"})]
     assert {"nccl_ring (modelled)", "ring (modelled)"} < lines_of(group).keys()
-    panels = {each["panel"] for each in values(TIMES.specification(group)) if each["line"] == "modelled"}
+    panels = {
+        each["panel"] for each in values(TIMES.specification(group)) if each["line"] == "modelled"
+    }
     assert panels == {"2 nodes, out of place", "2 nodes, in place"}
     series = [cells[0][1] for _, cells in rows_table(groups).rows]
     assert series[: len(imported)] == ["nccl-tests native (aggregated)"] * len(imported)
     assert recommend(everything) == ()
-    assert "use" not in answer_section(everything, Answers(()), ["all_reduce"]).split("Evidence")[0].split()
+    assert (
+        "use"
+        not in answer_section(everything, Answers(()), ["all_reduce"]).split("Evidence")[0].split()
+    )
     assert_golden("imported_and_predicted", [measured_heading(groups), measured_summary(groups)])
 
 
 def test_bytes_join_our_elements_where_nothing_is_reduced_and_are_another_call_where_something_is():
     gather = {"collective": "all_gather", "op": None}
-    rows = ours(1024, **gather), theirs(1024, dtype="int8", **gather), ours(1024), theirs(1024, dtype="int8")
+    rows = (
+        ours(1024, **gather),
+        theirs(1024, dtype="int8", **gather),
+        ours(1024),
+        theirs(1024, dtype="int8"),
+    )
     groups = chart_groups(results(*rows))
     found = [(group.collective, len(group.points), len(group.imports)) for group in groups]
     assert sorted(found) == [("all_gather", 1, 1), ("all_reduce", 0, 1), ("all_reduce", 1, 0)]
@@ -128,7 +177,9 @@ def test_a_faster_time_of_another_program_changes_no_recommendation_no_finding_a
 
 
 def test_the_section_says_what_each_number_means_and_has_a_table_of_what_we_measured_too():
-    suites = [theirs(1024, source=f"{name}-tests", timing="aggregated") for name in ("nccl", "rccl")]
+    suites = [
+        theirs(1024, source=f"{name}-tests", timing="aggregated") for name in ("nccl", "rccl")
+    ]
     rows = [theirs(1024), theirs(1024, source="imb"), *suites]
     beside = other_programs(results(*rows, ours(1024), theirs(1 << 20)))
     explained = [meaning.partition(":")[0] for meaning in beside["meanings"]]

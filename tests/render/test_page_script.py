@@ -88,7 +88,11 @@ def run(script, require):
     before, after = script
     page = re.sub(r"\{\{.*?\}\}", "{}", SCRIPT.read_text(encoding="utf-8"))
     ended = subprocess.run(
-        [node, "--input-type=module", "-"], input=before + page + after, capture_output=True, text=True, check=False
+        [node, "--input-type=module", "-"],
+        input=before + page + after,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.stderr == ""
     return json.loads(ended.stdout)
@@ -114,4 +118,6 @@ def test_only_a_cell_or_a_size_of_the_map_opens_its_table(require):
     }
     clicks = CLICKS.replace("ITEMS", json.dumps([item for item, _ in items.values()]))
     opened = run((DOCUMENT, clicks), require)
-    assert dict(zip(items, opened, strict=True)) == {name: opens for name, (_, opens) in items.items()}
+    assert dict(zip(items, opened, strict=True)) == {
+        name: opens for name, (_, opens) in items.items()
+    }

@@ -21,15 +21,26 @@ def evidence(name, more=""):
 
 def gpu(nic="mlx5_0", **more):
     nics = {"distance": "PIX", "names": [nic]} if nic else None
-    return {"name": "NVIDIA H100", "driver": "580.1", "cuda": "13.0", "nvlinks": 18, "nics": nics, **more}
+    return {
+        "name": "NVIDIA H100",
+        "driver": "580.1",
+        "cuda": "13.0",
+        "nvlinks": 18,
+        "nics": nics,
+        **more,
+    }
 
 
 def attempt(gpus=(), nccl=({"hosts": ["n0", "n1"], "library": NCCL},), log=None, more="", **about):
     provenance = {"mpi": {"version": "MPICH 5"}, "gpus": gpus, "nccl": nccl}
-    return raw_examples.attempt(provenance=provenance, evidence=evidence(log, more) if log else None, **about)
+    return raw_examples.attempt(
+        provenance=provenance, evidence=evidence(log, more) if log else None, **about
+    )
 
 
-REFUSAL = "n1:5:5 [0] NCCL INFO Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152\n"
+REFUSAL = (
+    "n1:5:5 [0] NCCL INFO Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152\n"
+)
 
 
 def unknown(size, why):
@@ -44,9 +55,11 @@ def ran(**sizes):
         "channel{Lo..Hi}={0..15}\n"
         for name, (protocol, *of_algorithm) in sizes.items()
         for size in of_algorithm
-    )  # fmt: skip
+    )
     outcomes = [
-        raw_examples.outcome(raw_examples.case(size, algorithm="native", in_place=in_place, **ON_GPU), executed=name)
+        raw_examples.outcome(
+            raw_examples.case(size, algorithm="native", in_place=in_place, **ON_GPU), executed=name
+        )
         for name, (_, *of_algorithm) in sizes.items()
         for size in of_algorithm
         for in_place in (False, True)
@@ -66,16 +79,27 @@ def test_what_runs_on_gpus_begin_and_end_with():
     alone = [{"hosts": ["n0"], "gpus": [gpu()]}]
     other = {"hosts": ["n1"], "gpus": [gpu(None, name="NVIDIA A100", nvlinks=0)]}
     attempts = {
-        "equal nodes, no log": attempt([{"hosts": ["n0"], "gpus": eight}, {"hosts": ["n1"], "gpus": slower}]),
+        "equal nodes, no log": attempt(
+            [{"hosts": ["n0"], "gpus": eight}, {"hosts": ["n1"], "gpus": slower}]
+        ),
         "nodes that differ": attempt([*alone, other], log="sharp.log"),
         "one node": attempt(alone, log="nvls.log", nodes=1),
         "sockets": attempt(alone, log="socket.log"),
         "no GPU": raw_examples.attempt(),
-        **{f"NVLS refused, {name}": attempt(alone, log=name, more=REFUSAL) for name in ("socket.log", "nvls.log")},
+        **{
+            f"NVLS refused, {name}": attempt(alone, log=name, more=REFUSAL)
+            for name in ("socket.log", "nvls.log")
+        },
     }
     lines = [line for title, of in attempts.items() for line in (f"-- {title}", *found_lines(of))]
-    lines += ["-- what ran", *executed_lines(ran(ring=("LL", 8, 1024), nvls=("SIMPLE", 65536, 1 << 20)))]
-    lines += ["-- what is unknown", *executed_lines(raw_examples.raw(unknown(8, "no line"), unknown(1024, "no line")))]
+    lines += [
+        "-- what ran",
+        *executed_lines(ran(ring=("LL", 8, 1024), nvls=("SIMPLE", 65536, 1 << 20))),
+    ]
+    lines += [
+        "-- what is unknown",
+        *executed_lines(raw_examples.raw(unknown(8, "no line"), unknown(1024, "no line"))),
+    ]
     unlogged = raw_examples.raw(unknown(8, None))
     lines += ["-- without a log", *executed_lines(unlogged)]
     unlogged.attempts = [(raw_examples.attempt(ranks=1), unlogged.attempts[0][1])]
@@ -83,11 +107,19 @@ def test_what_runs_on_gpus_begin_and_end_with():
     assert_golden("run_evidence", lines)
 
 
-@pytest.mark.parametrize(("domains", "words"), [(("a.1", "b.1"), "is one NVLink domain"), (("a.1", None), None)])
+@pytest.mark.parametrize(
+    ("domains", "words"), [(("a.1", "b.1"), "is one NVLink domain"), (("a.1", None), None)]
+)
 def test_racks_of_slurm_that_are_nvlink_domains_by_nvml_are_named(domains, words):
-    gpus = [{"hosts": [f"n{rack}"], "gpus": [gpu(nvlink_domain=domain)] * 4} for rack, domain in enumerate(domains)]
+    gpus = [
+        {"hosts": [f"n{rack}"], "gpus": [gpu(nvlink_domain=domain)] * 4}
+        for rack, domain in enumerate(domains)
+    ]
     places = tuple(
-        RankLocation(host=f"n{rack}", node=rack, clock=rack, pid=1, affinity="0", rack=rack) for rack in range(2)
+        RankLocation(host=f"n{rack}", node=rack, clock=rack, pid=1, affinity="0", rack=rack)
+        for rack in range(2)
     )
-    lines = [line for line in found_lines(attempt(gpus, places=places)) if line.startswith("NVLink: ")]
+    lines = [
+        line for line in found_lines(attempt(gpus, places=places)) if line.startswith("NVLink: ")
+    ]
     assert (lines == []) if words is None else (words in lines[0])

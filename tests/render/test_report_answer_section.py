@@ -39,7 +39,9 @@ def random_results(draw):
     names = draw(st.sampled_from([("ring", "star", "native"), ("ring", "star")]))
     agree = draw(st.booleans())
     curves = {name: dict(zip(SIZES, draw(TIMES), strict=True)) for name in names}
-    others = curves if agree else {name: dict(zip(SIZES, draw(TIMES), strict=True)) for name in names}
+    others = (
+        curves if agree else {name: dict(zip(SIZES, draw(TIMES), strict=True)) for name in names}
+    )
     return merged_results(
         *(
             measured_results(each, number=number, in_place=number == 2, drift=drift, spread=spread)
@@ -61,9 +63,16 @@ def test_tune_the_answers_of_the_page_and_the_map_agree_on_every_setting_and_siz
     shared = {placement for placement, _ in cells} == {None}
     first, others = answers.split("all_reduce")
     for entry in build_table(results).entries:
-        for in_place in (False, True) if entry.setting.in_place is None else (entry.setting.in_place,):
+        for in_place in (
+            (False, True) if entry.setting.in_place is None else (entry.setting.in_place,)
+        ):
             where = "2 nodes", f"2 nodes, {'in place' if in_place else 'out of place'}"
-            lines = [line for answer in (*first, *others) if answer.where in where for line in answer.lines]
+            lines = [
+                line
+                for answer in (*first, *others)
+                if answer.where in where
+                for line in answer.lines
+            ]
             for size in SIZES:
                 of_range = entry.range_of(size)
                 choice = of_range.choice.algorithm
@@ -85,12 +94,22 @@ def test_settings_without_enough_cores_and_of_fewer_ranks_are_folded():
     def on(ranks):
         results = measured_results({"ring": LATE, "native": EARLY}, number=ranks)
         return replace(
-            results, rows=tuple(replace(row, ranks=ranks, oversubscribed=ranks == 8) for row in results.rows)
+            results,
+            rows=tuple(
+                replace(row, ranks=ranks, oversubscribed=ranks == 8) for row in results.rows
+            ),
         )
 
     results = merged_results(*map(on, (2, 3, 8)))
     shown, folded = answer_section(results, Answers(recommend(results)), ["all_reduce"]).split(
         '<details class="more">', 1
     )
-    assert (shown.count("<h3>"), "on 3 ranks on 2 nodes" in shown, folded.count("<h3>")) == (1, True, 2)
-    assert "<summary>2 nodes; 8 ranks on 2 nodes (more ranks than cores): 2 more settings</summary>" in folded
+    assert (shown.count("<h3>"), "on 3 ranks on 2 nodes" in shown, folded.count("<h3>")) == (
+        1,
+        True,
+        2,
+    )
+    assert (
+        "<summary>2 nodes; 8 ranks on 2 nodes (more ranks than cores): 2 more settings</summary>"
+        in folded
+    )

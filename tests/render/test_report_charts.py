@@ -36,21 +36,35 @@ def recommended_groups(results):
 def of_nodes(*nodes, workloads=({},), **takes):
     """Return results of steps on some numbers of nodes."""
     return to_results(
-        ResultFiles(raw_results=[steps(takes, workloads, ranks=n, path=f"{n}.h5", run_id=f"run-{n}") for n in nodes])
+        ResultFiles(
+            raw_results=[
+                steps(takes, workloads, ranks=n, path=f"{n}.h5", run_id=f"run-{n}") for n in nodes
+            ]
+        )
     )
 
 
 def test_the_outline_of_all_charts_is_the_golden_page(results, testbed_results):
     of_steps = of_nodes(2, 4, workloads=BUCKETS, ring=12, native=60, null=0)
-    groups = [chart_groups(each, recommend(each))[0] for each in (results, testbed_results, of_steps)]
-    charts = [
-        figure.specification(group) for group in groups for figure in (STEP_FIGURES if group.of_steps else FIGURES)
+    groups = [
+        chart_groups(each, recommend(each))[0] for each in (results, testbed_results, of_steps)
     ]
-    assert_golden("charts", "\n".join(line for chart in charts if chart for line in (*outline(chart), "")))
+    charts = [
+        figure.specification(group)
+        for group in groups
+        for figure in (STEP_FIGURES if group.of_steps else FIGURES)
+    ]
+    assert_golden(
+        "charts", "\n".join(line for chart in charts if chart for line in (*outline(chart), ""))
+    )
 
 
-@pytest.mark.parametrize("name", [name for name in BY_NAME if not name.startswith(("pairs", "rails"))])
-def test_a_chart_is_vega_lite_of_named_classes_and_can_be_rendered(valid, testbed_results, name, monkeypatch):
+@pytest.mark.parametrize(
+    "name", [name for name in BY_NAME if not name.startswith(("pairs", "rails"))]
+)
+def test_a_chart_is_vega_lite_of_named_classes_and_can_be_rendered(
+    valid, testbed_results, name, monkeypatch
+):
     """For a channel without its class Altair goes through all of its classes: half of the time of a chart."""
     (group,) = recommended_groups(testbed_results)
     searched = []
@@ -61,7 +75,9 @@ def test_a_chart_is_vega_lite_of_named_classes_and_can_be_rendered(valid, testbe
     assert ("ring" in svg, "NaN" in svg) == (True, False)
 
 
-def test_bands_and_ticks_are_transparent_by_their_fill_because_each_opacity_costs_a_png_a_layer(of_rows):
+def test_bands_and_ticks_are_transparent_by_their_fill_because_each_opacity_costs_a_png_a_layer(
+    of_rows,
+):
     rounds = {
         "rounds": 3,
         "round_medians_s": (9e-5, 1e-4, 2e-4),
@@ -77,12 +93,18 @@ def test_bands_and_ticks_are_transparent_by_their_fill_because_each_opacity_cost
 
 def all_charts(results):
     (group,) = recommended_groups(results)
-    return {name: chart for name, figure in BY_NAME.items() if (chart := figure.specification(group))}
+    return {
+        name: chart for name, figure in BY_NAME.items() if (chart := figure.specification(group))
+    }
 
 
-def test_a_floor_has_times_and_a_barrier_none_against_size_and_what_is_no_result_is_not_drawn(results, of_rows):
+def test_a_floor_has_times_and_a_barrier_none_against_size_and_what_is_no_result_is_not_drawn(
+    results, of_rows
+):
     with_floor = {
-        name for name, chart in all_charts(results).items() if "floor" in {v.get("line") for v in values(chart)}
+        name
+        for name, chart in all_charts(results).items()
+        if "floor" in {v.get("line") for v in values(chart)}
     }
     assert with_floor == {"time"}
     none = {"collective": "barrier", "op": None, "algbw_Bps": None, "busbw_Bps": None}
@@ -125,41 +147,75 @@ SCENARIOS = {
 """For each rule a chart, rows, and what differs in their second run."""
 
 
-def test_the_points_of_charts_are_the_golden_page(of_rows, make_run, make_node_row, make_bed_run, testbed_results):
+def test_the_points_of_charts_are_the_golden_page(
+    of_rows, make_run, make_node_row, make_bed_run, testbed_results
+):
     lines = []
     for rule, (name, rows, second) in SCENARIOS.items():
-        for group in recommended_groups(of_rows(*rows, runs=(make_run(), make_run(run_id="run-2", **second)))):
+        for group in recommended_groups(
+            of_rows(*rows, runs=(make_run(), make_run(run_id="run-2", **second)))
+        ):
             lines += ["", f"# {rule}", *point_lines(BY_NAME[name].specification(group))]
-    uneven = of_rows(make_node_row(), make_node_row(nodes=4, ranks=6, ranks_per_node=None), runs=(make_bed_run(),))
+    uneven = of_rows(
+        make_node_row(),
+        make_node_row(nodes=4, ranks=6, ranks_per_node=None),
+        runs=(make_bed_run(),),
+    )
     at_most = replace(testbed_results, rows=[row for row in testbed_results.rows if row.nodes == 8])
     below = of_rows(make_node_row(), runs=(make_bed_run(wire_Bps=11_900_000),))
     copies = make_run(
-        provenance={COPY_RATES: {"ranks": 2, "sizes": [{"bytes": size, "Bps": 4e9} for size in (1 << 16, 1 << 26)]}}
+        provenance={
+            COPY_RATES: {
+                "ranks": 2,
+                "sizes": [{"bytes": size, "Bps": 4e9} for size in (1 << 16, 1 << 26)],
+            }
+        }
     )
     in_memory = of_rows(
-        *(make_row(ranks=p, nbytes=n, in_place=in_place, seconds=n / 5e8)
-          for p in (2, 4) for n in (8 << 10, 32 << 10, 1 << 20) for in_place in (False, True)),
+        *(
+            make_row(ranks=p, nbytes=n, in_place=in_place, seconds=n / 5e8)
+            for p in (2, 4)
+            for n in (8 << 10, 32 << 10, 1 << 20)
+            for in_place in (False, True)
+        ),
         runs=(copies,),
-    )  # fmt: skip
+    )
     for rule, results, names in (
         ("ranks are the axis where nodes hold unlike numbers of them", uneven, ("scaling", "time")),
-        ("the calibrated wire is a rule where it holds; counted bytes are dashed", at_most, ("busbw", "wire")),
-        ("what memory allows is a line from the smallest buffers that were copied", in_memory, ("time", "busbw")),
+        (
+            "the calibrated wire is a rule where it holds; counted bytes are dashed",
+            at_most,
+            ("busbw", "wire"),
+        ),
+        (
+            "what memory allows is a line from the smallest buffers that were copied",
+            in_memory,
+            ("time", "busbw"),
+        ),
         ("a wire slower than the bandwidth is no rule", below, ("busbw",)),
     ):
         for name in names:
             lines += ["", f"# {rule}", *point_lines(all_charts(results)[name])]
     measured, (_, share, bucket, *_) = of_nodes(2, 4, ring=12, native=60, null=0), STEP_FIGURES
     predicted = [
-        replace(row, kind="simulated", nodes=8, ranks=8, run_id="p") for row in measured.rows if row.nodes == 4
+        replace(row, kind="simulated", nodes=8, ranks=8, run_id="p")
+        for row in measured.rows
+        if row.nodes == 4
     ]
     for rule, results, figure in (
-        ("shares of the step, joined by predictions", replace(measured, rows=(*measured.rows, *predicted)), share),
+        (
+            "shares of the step, joined by predictions",
+            replace(measured, rows=(*measured.rows, *predicted)),
+            share,
+        ),
         ("limits of buckets", of_nodes(2, workloads=BUCKETS, ring=12, null=0), bucket),
     ):
         (group,) = chart_groups(results)
         lines += ["", f"# {rule}", *point_lines(figure.specification(group))]
-    assert (share.specification(group), bucket.specification(chart_groups(measured)[0])) == (None, None)
+    assert (share.specification(group), bucket.specification(chart_groups(measured)[0])) == (
+        None,
+        None,
+    )
     assert_golden("chart_points", lines[1:])
 
 
@@ -168,13 +224,17 @@ def test_there_is_a_colour_for_any_number_of_lines(count):
     assert len({series_colour(i) for i in range(count)}) == count
 
 
-def test_of_too_many_series_the_pale_ones_lie_behind_and_the_caption_counts_those_that_are_not_drawn(of_rows, valid):
+def test_of_too_many_series_the_pale_ones_lie_behind_and_the_caption_counts_those_that_are_not_drawn(
+    of_rows, valid
+):
     rings = [
         make_row(params={"channels": n + 1}, nbytes=size, seconds=1e-6 * (n + 1))
         for n in range(MOST_SERIES + 2)
         for size in (8, 64)
     ]
-    (group,) = recommended_groups(of_rows(*rings, *(make_row("native", nbytes=size) for size in (8, 64))))
+    (group,) = recommended_groups(
+        of_rows(*rings, *(make_row("native", nbytes=size) for size in (8, 64)))
+    )
     figure = BY_NAME["time"]
     chart = valid(figure.specification(group))
     tones = [(value["series"], value.get("tone")) for value in values(chart)]
@@ -182,7 +242,10 @@ def test_of_too_many_series_the_pale_ones_lie_behind_and_the_caption_counts_thos
     assert {series for series, tone in tones if tone is None} == {"ring channels=1", "native"}
     assert all(tone == "pale" for _, tone in tones[:-4])
     assert chart["config"]["legend"]["symbolLimit"] == MOST_SERIES
-    assert layers(chart)[-1]["encoding"]["color"]["scale"]["domain"][:2] == ["ring channels=1", "native"]
+    assert layers(chart)[-1]["encoding"]["color"]["scale"]["domain"][:2] == [
+        "ring channels=1",
+        "native",
+    ]
     assert " 3 more series" in figure.group_caption(group)
     assert "more series" not in BY_NAME["choice"].group_caption(group)
 
@@ -190,7 +253,9 @@ def test_of_too_many_series_the_pale_ones_lie_behind_and_the_caption_counts_thos
 @pytest.mark.parametrize(("floors_us", "drawn"), [((0.1, 0.2, 2.0), 0), ((0.1, 2.0, 3.0), 2)])
 def test_a_floor_is_drawn_and_in_the_legend_only_where_it_makes_a_line(floors_us, drawn):
     common = {"at": "2 ranks", "place": "in place", "machine": ""}
-    measured = [{"series": "ring", "line": "measured", "value": time, **common} for time in (1.0, 4.0, 9.0)]
+    measured = [
+        {"series": "ring", "line": "measured", "value": time, **common} for time in (1.0, 4.0, 9.0)
+    ]
     floors = [{"series": "null", "line": "floor", "value": time, **common} for time in floors_us]
     kept = charts._without_low_floors([*floors, *measured])
     assert [record["series"] for record in kept].count("null") == drawn

@@ -19,21 +19,35 @@ def test_every_column_has_a_value_and_a_format():
 
 @pytest.mark.parametrize(
     ("device_s", "floor_s", "expected"),
-    [(9e-6, 2.5e-6, "9.00"), (2.5e-6, 2.5e-6, "<= 2.50"), (2e-6, 2.5e-6, "<= 2.50"), (2e-6, None, "2.00"),
-     (None, None, "")],
-)  # fmt: skip
-def test_a_time_by_events_is_never_below_that_of_two_events_in_a_row(device_s, floor_s, expected, of_rows, make_row):
+    [
+        (9e-6, 2.5e-6, "9.00"),
+        (2.5e-6, 2.5e-6, "<= 2.50"),
+        (2e-6, 2.5e-6, "<= 2.50"),
+        (2e-6, None, "2.00"),
+        (None, None, ""),
+    ],
+)
+def test_a_time_by_events_is_never_below_that_of_two_events_in_a_row(
+    device_s, floor_s, expected, of_rows, make_row
+):
     others = make_row(device_s=1.0), make_row(device_s=2.0)
-    table = rows_table(chart_groups(of_rows(make_row(device_s=device_s, device_floor_s=floor_s), *others)))
+    table = rows_table(
+        chart_groups(of_rows(make_row(device_s=device_s, device_floor_s=floor_s), *others))
+    )
     place = table.head.index("by events of GPUs (us)")
     assert expected in [cells[place][1] for _, cells in table.rows]
 
 
 def test_numbers_are_sorted_by_their_value_and_text_by_itself(of_rows, make_row, monkeypatch):
     monkeypatch.setattr(
-        report_columns, "REPORT_COLUMNS", tuple(replace(column, always=True) for column in REPORT_COLUMNS)
+        report_columns,
+        "REPORT_COLUMNS",
+        tuple(replace(column, always=True) for column in REPORT_COLUMNS),
     )
-    rows = make_row(seconds=1e-5), make_row(nbytes=64, median_s=None, ci_low_s=None, converged=False)
+    rows = (
+        make_row(seconds=1e-5),
+        make_row(nbytes=64, median_s=None, ci_low_s=None, converged=False),
+    )
     table = rows_table(chart_groups(of_rows(*rows)))
     for heading, *expected in (
         ("median (us)", (1e-5, "10.00"), ("", "")),

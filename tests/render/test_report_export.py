@@ -15,12 +15,20 @@ from hpccoll.store.rows import ROW_COLUMNS
 FIELDS = list(ROW_COLUMNS)
 numbers = st.none() | st.floats()
 texts = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\r\0"))
-row_changes = st.fixed_dictionaries({
-    "median_s": numbers, "busbw_Bps": numbers, "wrong": st.none() | st.integers(0, 2**40), "reason": st.none() | texts,
-    "params": st.dictionaries(texts, st.integers() | texts, max_size=3), "in_place": st.booleans(),
-    "converged": st.none() | st.booleans(),
-})  # fmt: skip
-many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+row_changes = st.fixed_dictionaries(
+    {
+        "median_s": numbers,
+        "busbw_Bps": numbers,
+        "wrong": st.none() | st.integers(0, 2**40),
+        "reason": st.none() | texts,
+        "params": st.dictionaries(texts, st.integers() | texts, max_size=3),
+        "in_place": st.booleans(),
+        "converged": st.none() | st.booleans(),
+    }
+)
+many = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def absent(value):
@@ -29,12 +37,20 @@ def absent(value):
 
 def plain(value):
     """Return a value as JSON has it."""
-    return None if absent(value) else [plain(one) for one in value] if isinstance(value, tuple) else value
+    return (
+        None
+        if absent(value)
+        else [plain(one) for one in value]
+        if isinstance(value, tuple)
+        else value
+    )
 
 
 @many
 @given(changes=st.lists(row_changes, max_size=3))
-def test_json_and_csv_give_back_every_field_in_order_and_nothing_for_what_is_absent(make_row, of_rows, changes):
+def test_json_and_csv_give_back_every_field_in_order_and_nothing_for_what_is_absent(
+    make_row, of_rows, changes
+):
     rows = [make_row(**change) for change in changes]
     found = json.loads(export(of_rows(*rows), "json"), parse_constant=pytest.fail)
     assert [list(record) for record in found] == [FIELDS] * len(rows)
@@ -45,7 +61,10 @@ def test_json_and_csv_give_back_every_field_in_order_and_nothing_for_what_is_abs
         of_csv = dict(zip(head, cells, strict=True))
         for name in ("median_s", "busbw_Bps"):
             assert (None if of_csv[name] == "" else float(of_csv[name])) == record[name]
-        assert (json.loads(of_csv["params"]), json.loads(of_csv["in_place"])) == (row.params, row.in_place)
+        assert (json.loads(of_csv["params"]), json.loads(of_csv["in_place"])) == (
+            row.params,
+            row.in_place,
+        )
         reason = printable(row.reason or "")
         assert of_csv["reason"] == (f"'{reason}" if reason.startswith(FORMULA_STARTS) else reason)
 
@@ -53,13 +72,20 @@ def test_json_and_csv_give_back_every_field_in_order_and_nothing_for_what_is_abs
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_of_text_is_a_formula_and_numbers_stay_numbers(make_row, of_rows, begin):
     text = f"{begin}cmd|' /C calc'!A0"
-    row = make_row(median_s=-1e-5, **dict.fromkeys(("case_id", "reason", "evidence", "variant", "job", "run_id"), text))
+    row = make_row(
+        median_s=-1e-5,
+        **dict.fromkeys(("case_id", "reason", "evidence", "variant", "job", "run_id"), text),
+    )
     head, cells = csv.reader(io.StringIO(export(of_rows(row), "csv"), newline=""))
     assert [cell for cell in cells if cell.startswith(FORMULA_STARTS)] == ["-1e-05"]
-    assert dict(zip(head, cells, strict=True))["reason"] == ("" if begin == "\r" else "'") + printable(text)
+    assert dict(zip(head, cells, strict=True))["reason"] == (
+        "" if begin == "\r" else "'"
+    ) + printable(text)
 
 
-def test_the_tables_of_nccl_tests_and_the_lines_for_logs_are_the_golden_page(make_row, make_node_row, of_rows):
+def test_the_tables_of_nccl_tests_and_the_lines_for_logs_are_the_golden_page(
+    make_row, make_node_row, of_rows
+):
     """Placements, absent cells, reasons, calls of all kinds, mappings, rules, and rows that are left out."""
     plain = {"op": None, "nbytes": 4096}
     failed = {"median_s": None, "status": "failed", "reason": "out of\nmemory"}

@@ -20,8 +20,13 @@ def diagnosed(tmp_path, make_row, make_run, of_rows):
         diagnosis = recorded(16, *faults)
         waited = replace(diagnosis, provenance={**diagnosis.provenance, CORE_WAITS: dict(waits)})
         write_diagnosis(waited, diagnosis_of_job(tmp_path, "all.n16", "7"))
-        facts = {"variables": {"SLURM_JOB_ID": allocation}, "left_behind": [{"how": "rank 3 stalled"}]}
-        run = make_run(job="all.n16", path=str(tmp_path / "all.n16.h5"), status="partial", provenance=facts)
+        facts = {
+            "variables": {"SLURM_JOB_ID": allocation},
+            "left_behind": [{"how": "rank 3 stalled"}],
+        }
+        run = make_run(
+            job="all.n16", path=str(tmp_path / "all.n16.h5"), status="partial", provenance=facts
+        )
         return of_rows(make_row(), runs=[run])
 
     return diagnosed
@@ -42,6 +47,7 @@ def test_a_healthy_diagnosis_or_that_of_another_allocation_is_no_finding(diagnos
 
 def test_what_the_load_of_a_node_may_explain_is_no_finding(diagnosed):
     results = diagnosed(
-        (Component("node", (5,)), 20), waits={f"n{number}": 0.5 * (number == 5) for number in range(16)}
+        (Component("node", (5,)), 20),
+        waits={f"n{number}": 0.5 * (number == 5) for number in range(16)},
     )
     assert [finding.kind for finding in report_findings(results)] == ["ranks_stalled"]

@@ -5,7 +5,12 @@ from golden_page import assert_golden
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.probe_result import ProbeResult
-from hpccoll.render.measured_summary import MAX_SERIES, library_name, measured_heading, measured_summary
+from hpccoll.render.measured_summary import (
+    MAX_SERIES,
+    library_name,
+    measured_heading,
+    measured_summary,
+)
 
 LOADED = [{"hosts": ["n1"], "library": {"version": "2.30.7", "files": ["/opt/libnccl.so.2"]}}]
 """The NCCL that the ranks of each host have loaded."""
@@ -16,11 +21,20 @@ MPICH = {"version": "MPICH 5.0.2"}
 
 def test_the_headings_and_summaries_of_pages(make_row, make_run, of_rows):
     def on(*shapes):
-        return of_rows(*(make_row(ranks=n, nodes=nodes, ranks_per_node=n // nodes) for n, nodes in shapes))
+        return of_rows(
+            *(make_row(ranks=n, nodes=nodes, ranks_per_node=n // nodes) for n, nodes in shapes)
+        )
 
     def with_runs(transports, *known):
-        runs = [make_run(run_id=str(i), provenance=facts, evidence=log) for i, (facts, log) in enumerate(known)]
-        rows = [make_row("native", transport=name, run_id=run.run_id) for run in runs for name in transports]
+        runs = [
+            make_run(run_id=str(i), provenance=facts, evidence=log)
+            for i, (facts, log) in enumerate(known)
+        ]
+        rows = [
+            make_row("native", transport=name, run_id=run.run_id)
+            for run in runs
+            for name in transports
+        ]
         return of_rows(*rows, runs=runs)
 
     several = {
@@ -48,5 +62,15 @@ def test_the_headings_and_summaries_of_pages(make_row, make_run, of_rows):
 
 
 def test_the_name_of_a_library_is_its_version_without_the_number():
-    versions = "Open MPI v5.0.11", "Intel(R) MPI Library 2021.13 for Linux", "CRAY MPICH version 8.1.28", ""
-    assert [*map(library_name, versions)] == ["Open MPI", "Intel(R) MPI Library", "CRAY MPICH", "the library"]
+    versions = (
+        "Open MPI v5.0.11",
+        "Intel(R) MPI Library 2021.13 for Linux",
+        "CRAY MPICH version 8.1.28",
+        "",
+    )
+    assert [*map(library_name, versions)] == [
+        "Open MPI",
+        "Intel(R) MPI Library",
+        "CRAY MPICH",
+        "the library",
+    ]

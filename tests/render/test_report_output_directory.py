@@ -13,7 +13,8 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("a", "b"):
         path = tmp_path / f"{name}.h5"
-        hdf5.write_raw_file(raw_examples.raw(raw_examples.skipped(), path=path), path)  # which takes no chart
+        # which takes no chart
+        hdf5.write_raw_file(raw_examples.raw(raw_examples.skipped(), path=path), path)
     return tmp_path
 
 
@@ -36,7 +37,10 @@ def test_the_report_of_other_inputs_is_replaced_only_with_out_and_a_message(here
     before = (here / "a.report" / "index.html").read_text()
     assert invoke("report", "a.h5").is_bad_input("--out", "'a.report'", "the report of a.h5, b.h5")
     assert (here / "a.report" / "index.html").read_text() == before
-    assert last("a.h5", "--out", "a.report") == "report: a.report/index.html; it replaces the report of a.h5, b.h5"
+    assert (
+        last("a.h5", "--out", "a.report")
+        == "report: a.report/index.html; it replaces the report of a.h5, b.h5"
+    )
     assert last("a.h5") == "report: a.report/index.html; --out DIR chooses another directory"
 
 

@@ -77,11 +77,17 @@ def test_predictions_are_series_of_their_own_next_to_measured_ones(both, valid):
     """They have the colours of what they predict, go on where nothing was measured, and are in all panels."""
     (group,) = chart_groups(both, recommend(both))
     charts = [valid(BY_NAME[name].specification(group)) for name in DRAWN]
-    assert_golden("predicted_charts", (line for chart in charts for line in (*outline(chart), *point_lines(chart))))
+    assert_golden(
+        "predicted_charts",
+        (line for chart in charts for line in (*outline(chart), *point_lines(chart))),
+    )
 
 
 def test_predictions_change_nothing_else(both, measured):
-    (group,), (alone,) = chart_groups(both, recommend(both)), chart_groups(measured, recommend(measured))
+    (group,), (alone,) = (
+        chart_groups(both, recommend(both)),
+        chart_groups(measured, recommend(measured)),
+    )
     assert group.points == alone.points
     assert group.setting == alone.setting
     assert recommend(both) == recommend(measured)
@@ -101,38 +107,61 @@ def test_predictions_alone_have_charts_and_no_answer(paths, tmp_path):
     assert "No usable result" not in page
 
 
-def test_predictions_join_the_rows_of_their_machine_and_setting_and_other_kinds_are_series_of_their_own(tmp_path):
+def test_predictions_join_the_rows_of_their_machine_and_setting_and_other_kinds_are_series_of_their_own(
+    tmp_path,
+):
     own = measure(tmp_path / "own.h5")
-    other = measure(tmp_path / "other.h5", machine="others", run_id="run-2", kind="measured on a testbed")
+    other = measure(
+        tmp_path / "other.h5", machine="others", run_id="run-2", kind="measured on a testbed"
+    )
     idle = raw_examples.raw(raw_examples.outcome(times=raw_examples.times(8, ranks=3, workers=2)))
     idle.attempts = [(raw_examples.attempt(ranks=3, aggregators=1, nodes=2), idle.attempts[0][1])]
     write_raw_file(idle, tmp_path / "idle.h5")
-    in_pairs, predicted = in_racks(layout={"ranks_per_node": 2}), [foresee(tmp_path / "predicted.h5")]
+    in_pairs, predicted = (
+        in_racks(layout={"ranks_per_node": 2}),
+        [foresee(tmp_path / "predicted.h5")],
+    )
     with_switches = cluster(aggregators={"kind": "switches"})
     scenarios = {
         "two machines, of which one was fitted": [other, own, *predicted],
         "aggregators are idle": [tmp_path / "idle.h5", *predicted],
-        "another element type": [own, foresee(tmp_path / "b.h5", in_pairs, dtype="float64", ranks_per_node=1)],
+        "another element type": [
+            own,
+            foresee(tmp_path / "b.h5", in_pairs, dtype="float64", ranks_per_node=1),
+        ],
         "more ranks on a node": [own, foresee(tmp_path / "c.h5", in_pairs, ranks_per_node=2)],
         "NCCL's own model": [foresee(tmp_path / "d.h5", cluster(nccl=NCCL), algorithms=("ring",))],
-        "assumed switches": [foresee(tmp_path / "e.h5", with_switches, algorithms=("sharp_emulated",))],
+        "assumed switches": [
+            foresee(tmp_path / "e.h5", with_switches, algorithms=("sharp_emulated",))
+        ],
     }
     lines = []
     for title, files in scenarios.items():
         lines.append(f"# {title}")
         for group in chart_groups(read_results(files)):
             series = sorted({point.series for point in group.drawn if point.row.predicted})
-            lines.append(f"{', '.join(group.machines)}: {len(group.points)} points, {', '.join(series)}")
+            lines.append(
+                f"{', '.join(group.machines)}: {len(group.points)} points, {', '.join(series)}"
+            )
     assert_golden("prediction_groups", lines)
 
 
-def test_an_output_of_nccl_tests_and_the_model_of_its_cluster_are_one_picture_measured_solid_predicted_not(tmp_path):
+def test_an_output_of_nccl_tests_and_the_model_of_its_cluster_are_one_picture_measured_solid_predicted_not(
+    tmp_path,
+):
     """Of two nodes of 8 H100, in the charts of time and of bus bandwidth, and in no answer."""
     output = Path(__file__).parents[1] / "inputs" / "nccl-two-nodes-of-8-h100.txt"
     imported, predicted = tmp_path / "imported.h5", tmp_path / "predicted.h5"
-    write_raw_file(imported_results({output: read_output(output, SuppliedMetadata())}, imported), imported)
-    request = Request(nodes=[2], sizes=[1 << 10, 1 << 20, 1 << 30], algorithms=("nccl_ring", "nccl_tree"))
-    write_raw_file(raw_predictions(predict(read_machine("8xh100-400g", "cluster"), request), predicted), predicted)
+    write_raw_file(
+        imported_results({output: read_output(output, SuppliedMetadata())}, imported), imported
+    )
+    request = Request(
+        nodes=[2], sizes=[1 << 10, 1 << 20, 1 << 30], algorithms=("nccl_ring", "nccl_tree")
+    )
+    write_raw_file(
+        raw_predictions(predict(read_machine("8xh100-400g", "cluster"), request), predicted),
+        predicted,
+    )
     results = read_results([imported, predicted])
     (group,) = chart_groups(results, recommend(results))
     assert recommend(results) == ()
@@ -151,7 +180,9 @@ def test_an_output_of_nccl_tests_and_the_model_of_its_cluster_are_one_picture_me
     assert "dotted: predicted, not measured" in page
 
 
-@pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of published data")
+@pytest.mark.skipif(
+    "HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of published data"
+)
 def test_the_figures_of_that_output_are_published_ones():
     published = Path(os.environ["HPCCOLL_DATA"]) / "published" / "nccl-tests.csv"
     output = Path(__file__).parents[1] / "inputs" / "nccl-two-nodes-of-8-h100.txt"
@@ -159,8 +190,12 @@ def test_the_figures_of_that_output_are_published_ones():
         figures = {
             (int(row["bytes"]), row["in_place"] == "yes"): float(row["time_us"])
             for row in csv.DictReader(file)
-            if row["machine"].startswith("AWS p5.48xlarge") and row["nodes"] == "2" and not row["nccl_version"]
+            if row["machine"].startswith("AWS p5.48xlarge")
+            and row["nodes"] == "2"
+            and not row["nccl_version"]
             if row["source"].endswith("micro-benchmarks/nccl-tests/README.md")
         }
     ours = read_output(output, SuppliedMetadata()).results
-    assert {(each.case.bytes, each.case.in_place): each.seconds * 1e6 for each in ours} == pytest.approx(figures)
+    assert {
+        (each.case.bytes, each.case.in_place): each.seconds * 1e6 for each in ours
+    } == pytest.approx(figures)

@@ -18,20 +18,31 @@ from hpccoll.store.rows import Gap
 from hpccoll.sweep.workflow import exclusive
 
 CASES = [raw_examples.case(size) for size in (8, 16, 32, 64)]
-FIRST, SECOND = (raw_examples.job(*CASES, name=name, effort=Effort(rounds=3)) for name in ("mpi.p2", "mpi.p3"))
+FIRST, SECOND = (
+    raw_examples.job(*CASES, name=name, effort=Effort(rounds=3)) for name in ("mpi.p2", "mpi.p3")
+)
 
 
 @pytest.fixture
 def out(tmp_path):
     """A sweep of two jobs; of the first, which began 1000 s ago, two cases are measured once and one is skipped."""
     skip = Skip(case="x", job="mpi.p3", reason="needs a power of two")
-    plan = Plan(name="s", profile="local", jobs=(FIRST, SECOND), launcher=Launcher(command="mpiexec"), resources={},
-                estimated_s=1.0, skips=(skip,))  # fmt: skip
+    plan = Plan(
+        name="s",
+        profile="local",
+        jobs=(FIRST, SECOND),
+        launcher=Launcher(command="mpiexec"),
+        resources={},
+        estimated_s=1.0,
+        skips=(skip,),
+    )
     (tmp_path / "raw").mkdir()
     (tmp_path / "plan.json").write_text(plan.to_json())
     journal = Journal(tmp_path / "raw" / "mpi.p2.h5", FIRST)
     journal.begin(
-        raw_examples.attempt(created=(datetime.now(UTC) - timedelta(seconds=1000)).isoformat(timespec="seconds"))
+        raw_examples.attempt(
+            created=(datetime.now(UTC) - timedelta(seconds=1000)).isoformat(timespec="seconds")
+        )
     )
     journal.record(raw_examples.outcome(CASES[2]))
     journal.record(raw_examples.skipped(CASES[1]))
@@ -60,15 +71,22 @@ def test_the_status_of_a_running_sweep_has_a_line_for_each_job_and_reason(at_wor
     result = invoke("status", at_work)
     assert (result.code, result.err) == (3, "")
     head, first, skipped, second, waits, left_out = result.out.splitlines()
-    # 2 were measured in 1000 s, or in more on a machine that is busy: 500 s for each of the 19 and of the 7.
-    hours = re.fullmatch(rf"{at_work}: a sweep is running: 5 of 24 measurements, about (.*) h left", head)[1]
+    # 2 were measured in 1000 s, or in more on a machine that is busy: 500 s for each of the 19 and
+    # of the 7.
+    hours = re.fullmatch(
+        rf"{at_work}: a sweep is running: 5 of 24 measurements, about (.*) h left", head
+    )[1]
     counts = "0 of 4 cases, 1 not run, 2 partial, 1 skipped"
     minutes = re.fullmatch(
-        rf"mpi\.p2: running \(5 of 12 measurements, about (.*) min left\), {counts}, 1 attempt", first
+        rf"mpi\.p2: running \(5 of 12 measurements, about (.*) min left\), {counts}, 1 attempt",
+        first,
     )[1]
     assert (2.6 <= float(hours) < 4, 58 <= float(minutes) < 90) == (True, True)
     assert skipped == f"  skipped: {CASES[1].id}: too large"
-    assert (second, waits) == ("mpi.p3: planned, 0 of 4 cases, 4 not run", "  not run: 4 cases: its job has not begun")
+    assert (second, waits) == (
+        "mpi.p3: planned, 0 of 4 cases, 4 not run",
+        "  not run: 4 cases: its job has not begun",
+    )
     assert left_out == "  left out in mpi.p3: x: needs a power of two"
 
 
@@ -83,7 +101,13 @@ def test_a_case_in_a_job_that_was_cancelled_has_not_failed(out):
     directory, journal = out
     journal.start(CASES[3])
     journal.close(remove=False)
-    cancelled = {"job": "mpi.p2", "id": "7", "state": "CANCELLED", "reason": "the sweep was interrupted", "hosts": "n1"}
+    cancelled = {
+        "job": "mpi.p2",
+        "id": "7",
+        "state": "CANCELLED",
+        "reason": "the sweep was interrupted",
+        "hosts": "n1",
+    }
     for waiting in ([], [cancelled | {"hosts": ""}]):  # one that waited did not run the case
         (directory / "slurm.json").write_text(json.dumps(waiting))
         assert "1 failed" in invoke("status", directory).out
@@ -114,8 +138,9 @@ def test_the_status_as_json_has_the_counts_and_the_gaps(ended):
         24,
     )
     assert [(job["name"], job["state"], job["cases"], job["done"]) for job in sweep["jobs"]] == [
-        ("mpi.p2", "partial", 4, 0), ("mpi.p3", "planned", 4, 0),
-    ]  # fmt: skip
+        ("mpi.p2", "partial", 4, 0),
+        ("mpi.p3", "planned", 4, 0),
+    ]
     assert [gap["status"] for gap in sweep["jobs"][1]["missing"]] == ["not run"] * 4
     assert [gap["case"] for gap in sweep["left_out"]] == ["x"]
 
@@ -140,10 +165,21 @@ def test_report_counts_as_status_does(ended):
 def test_the_outcomes_of_reports_on_a_terminal(of_rows, make_row, make_run):
     """One rank; results without an answer; reasons, of which a few more than fit are listed, and many jobs counted."""
     alone = make_row(ranks=1), make_row("native", ranks=1, seconds=2e-5)
-    floor, library = make_row("null", floor=True), {"version": "2.30.7", "files": ["/opt/libnccl.so.2"]}
-    with_gpus = {"gpus": [{"hosts": ["n1"], "gpus": []}], "nccl": [{"hosts": ["n1"], "library": library}]}
-    gaps = [Gap(case="x", job="mpi.p2", status="failed", reason=str(i)) for i in range(MAX_REASONS + 2)]
-    of_jobs = [Gap(case="x", job=f"mpi.p{i}", status="not run", reason="no") for i in range(MAX_JOBS_NAMED + 1)]
+    floor, library = (
+        make_row("null", floor=True),
+        {"version": "2.30.7", "files": ["/opt/libnccl.so.2"]},
+    )
+    with_gpus = {
+        "gpus": [{"hosts": ["n1"], "gpus": []}],
+        "nccl": [{"hosts": ["n1"], "library": library}],
+    }
+    gaps = [
+        Gap(case="x", job="mpi.p2", status="failed", reason=str(i)) for i in range(MAX_REASONS + 2)
+    ]
+    of_jobs = [
+        Gap(case="x", job=f"mpi.p{i}", status="not run", reason="no")
+        for i in range(MAX_JOBS_NAMED + 1)
+    ]
     several = {
         "one rank": of_rows(*alone), "one rank with a GPU": of_rows(make_row(ranks=1, device="cuda")),
         "one rank and two": of_rows(*alone, make_row(), make_row("native", seconds=2e-5)),
@@ -154,4 +190,7 @@ def test_the_outcomes_of_reports_on_a_terminal(of_rows, make_row, make_run):
         **{f"{n} reasons": of_rows(make_row(), missing=tuple(gaps[:n])) for n in range(MAX_REASONS, MAX_REASONS + 3)},
         **{f"{n} jobs": of_rows(make_row(), missing=tuple(of_jobs[:n])) for n in (2, MAX_JOBS_NAMED + 1)},
     }  # fmt: skip
-    assert_golden("outcomes", (line for title, of in several.items() for line in (f"-- {title}", *outcome_lines(of))))
+    assert_golden(
+        "outcomes",
+        (line for title, of in several.items() for line in (f"-- {title}", *outcome_lines(of))),
+    )

@@ -30,12 +30,15 @@ CASES = [
 JOB = raw_examples.job(*CASES, effort=Effort(rounds=1))
 MPI = {
     "mpi": {"version": "MPICH 5", "path": "libmpi.so", "threads": "multiple"},
-    "executor": "compiled", "waiting": "spins",
-}  # fmt: skip
+    "executor": "compiled",
+    "waiting": "spins",
+}
 
 
 def whole(of, number=1, ranks=2, **more):
-    outcome = raw_examples.outcome(of, **{"bytes": of.bytes, "times": raw_examples.times(ranks=ranks), **more})
+    outcome = raw_examples.outcome(
+        of, **{"bytes": of.bytes, "times": raw_examples.times(ranks=ranks), **more}
+    )
     return CaseHistory(raw_examples.attempt(number, ranks, provenance=MPI), outcome, {})
 
 
@@ -43,7 +46,9 @@ def verdicts(job, histories):
     """Return what to use at each size of a job of which some cases have been measured."""
     attempts = {}
     for history in histories:
-        attempts.setdefault(history.attempt.run_id, (history.attempt, []))[1].append(history.outcome)
+        attempts.setdefault(history.attempt.run_id, (history.attempt, []))[1].append(
+            history.outcome
+        )
     raw = RawResults(path=Path("here.h5"), job=job, attempts=[*attempts.values()])
     return ranges_by_setting(recommend(to_results(ResultFiles(raw_results=[raw]))))
 
@@ -74,26 +79,49 @@ def without(case, reason="too large", **provenance):
 
 
 def test_the_lines_of_runs(printed):
-    """Rounds that are missing, wrong and skipped cases; both placements, shuffled; fewer ranks; another timing; choices
-    that all rounds separate, or that have nothing to be compared with; and the widest cells."""
-    cases = [raw_examples.case(size, algorithm=name) for size in SIZES for name in ("ring", "native")]
-    job = raw_examples.job(*cases, *(raw_examples.case(size, algorithm="bruck") for size in SIZES),
-                           effort=Effort(rounds=3))  # fmt: skip
+    """Rounds that are missing, wrong and skipped cases; both placements, shuffled; fewer ranks;
+    another timing; choices that all rounds separate, or that have nothing to be compared with; and
+    the widest cells."""
+    cases = [
+        raw_examples.case(size, algorithm=name) for size in SIZES for name in ("ring", "native")
+    ]
+    job = raw_examples.job(
+        *cases,
+        *(raw_examples.case(size, algorithm="bruck") for size in SIZES),
+        effort=Effort(rounds=3),
+    )
     wrong = lasting(cases[2], 20, 30, 40, status="wrong", reason="off by one", wrong=7)
     ring, native = lasting(cases[0], 10, 12, 14), lasting(cases[1], 20, 24, 22)
-    skipped = [without(case, "no room" if case.bytes < SIZES[2] else "too large") for case in job.cases[-3:]]
+    skipped = [
+        without(case, "no room" if case.bytes < SIZES[2] else "too large")
+        for case in job.cases[-3:]
+    ]
     said = [printed(ring, wrong, lasting(cases[3], 40), *skipped, job=job, earlier=[native])]
     both = [lasting(case, 10 if case.algorithm == "ring" else 0.001) for case in CASES]
     said.append(printed(*random.Random(3).sample(both, len(both))))  # noqa: S311  an order, not a secret
     three = raw_examples.case(8, ranks=3)
     said.append(printed(whole(CASES[0]), whole(three, number=2, ranks=3)))
     timed = [raw_examples.case(timing=timing) for timing in (SINGLE, AGGREGATED)]
-    histories = [without(timed[0], ranks_seeing_one_gpu=[0, 1]), whole(timed[0]), whole(timed[1], operations=7)]
+    histories = [
+        without(timed[0], ranks_seeing_one_gpu=[0, 1]),
+        whole(timed[0]),
+        whole(timed[1], operations=7),
+    ]
     said.append(printed(*histories, job=raw_examples.job(*timed, effort=Effort(operations=7))))
     separated, close = ([case for case in CASES if case.bytes == size] for size in (8, 1024))
-    times = (separated[0], 10, 20, 40), (separated[2], 12, 24, 48), (close[0], 10, 10, 13), (close[2], 12, 12, 12)
-    said.append(printed(*(lasting(*each) for each in times), job=replace(JOB, effort=Effort(rounds=3))))
-    floor, wrong = raw_examples.case(8, algorithm="null"), {"status": "wrong", "reason": "off by one", "wrong": 1}
+    times = (
+        (separated[0], 10, 20, 40),
+        (separated[2], 12, 24, 48),
+        (close[0], 10, 10, 13),
+        (close[2], 12, 12, 12),
+    )
+    said.append(
+        printed(*(lasting(*each) for each in times), job=replace(JOB, effort=Effort(rounds=3)))
+    )
+    floor, wrong = (
+        raw_examples.case(8, algorithm="null"),
+        {"status": "wrong", "reason": "off by one", "wrong": 1},
+    )
     unmarked = lasting(CASES[0], 20), lasting(floor, 1, floor=True), lasting(CASES[6], 5, **wrong)
     said.append(printed(*unmarked, job=raw_examples.job(*CASES, floor)))
     apart = [raw_examples.case(8, params={"channels": 2}), raw_examples.case(8, algorithm="native")]
@@ -105,7 +133,10 @@ def test_the_lines_of_runs(printed):
     assert max(len(line) for line in said[-1].splitlines() if not line.endswith("/6]")) <= 100
     over_nccl = raw_examples.case(8, transport="nccl")
     said.append(
-        printed(without(over_nccl, mpi=MPI["mpi"] | {"threads": "serialized"}), job=raw_examples.job(over_nccl))
+        printed(
+            without(over_nccl, mpi=MPI["mpi"] | {"threads": "serialized"}),
+            job=raw_examples.job(over_nccl),
+        )
     )
     untried = [{"hosts": ["n0", "n1"], "verdict": {"aware": True, "between_nodes": NOT_TRIED}}]
     said.append(printed(without(apart[0], cuda_aware_mpi=untried), job=raw_examples.job(apart[0])))
@@ -116,10 +147,16 @@ def test_the_lines_of_runs(printed):
     ("lost_s", "every_s", "expected"),
     [
         (0, 12, ["# [3/9], about 72 s left", "# [6/9], about 36 s left"]),
-        (3600, 20, ["# [3/9], about 2 min left", "# [5/9], about 80 s left", "# [7/9], about 40 s left"]),
+        (
+            3600,
+            20,
+            ["# [3/9], about 2 min left", "# [5/9], about 80 s left", "# [7/9], about 40 s left"],
+        ),
     ],
-)  # fmt: skip
-def test_a_log_is_never_silent_for_long_and_says_the_time_left(capsys, monkeypatch, lost_s, every_s, expected):
+)
+def test_a_log_is_never_silent_for_long_and_says_the_time_left(
+    capsys, monkeypatch, lost_s, every_s, expected
+):
     """Ranks may be lost, and others go on after ``lost_s`` seconds in another attempt, from which the time counts."""
     now, attempt = 0.0, 1 + bool(lost_s)
     monkeypatch.setattr(run_table.time, "monotonic", lambda: now)
@@ -140,4 +177,5 @@ def test_a_terminal_keeps_nothing_of_a_line_about_the_progress(monkeypatch):
     for number in range(1, 5):
         table.show(job, lasting(CASES[0], *[20] * number), number, 4)
     printed = below.getvalue()
-    assert (printed.count(f" left{ERASE_LINE}"), printed.count("ring ")) == (2, 2)  # after the first and the last round
+    # after the first and the last round
+    assert (printed.count(f" left{ERASE_LINE}"), printed.count("ring ")) == (2, 2)

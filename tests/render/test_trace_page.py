@@ -9,8 +9,12 @@ TENSOR, PIPELINE = Ring("0", (0, 1, 2), "tp"), Ring("9", (0, 3), "pp")
 
 
 def waits(tmp_path, calls):
-    groups = {rank: [group for group in (TENSOR, PIPELINE) if rank in group.ranks] for rank in calls}
-    dumps = {rank: dump(rank, [*map(Call, of)], (), groups=groups[rank]) for rank, of in calls.items()}
+    groups = {
+        rank: [group for group in (TENSOR, PIPELINE) if rank in group.ranks] for rank in calls
+    }
+    dumps = {
+        rank: dump(rank, [*map(Call, of)], (), groups=groups[rank]) for rank, of in calls.items()
+    }
     (job,) = read_job([write_dumps(tmp_path, dumps)]).jobs
     return waiting_chart(find_hangs(job))
 
@@ -18,7 +22,10 @@ def waits(tmp_path, calls):
 def test_each_rank_that_waits_has_a_mark_at_the_one_that_it_waits_for(tmp_path):
     """Rank 2 did not join what ranks 0 and 1 wait in, and rank 3 waits for rank 0."""
     chart = waits(tmp_path, {0: [TENSOR], 1: [TENSOR], 2: [], 3: [PIPELINE]})
-    marks = {(each["rank"], each["awaited"], each["part"]) for each in next(iter(chart["datasets"].values()))}
+    marks = {
+        (each["rank"], each["awaited"], each["part"])
+        for each in next(iter(chart["datasets"].values()))
+    }
     assert marks == {(0, 2, BLAMED), (1, 2, BLAMED), (3, 0, WAITING)}
 
 

@@ -13,19 +13,32 @@ def test_workers_fill_nodes_in_blocks_and_every_aggregator_is_apart(workers, per
     assert (layout.workers, layout.ranks) == (workers, workers + aggregators)
     assert layout.nodes == -(-workers // per_node)
     assert layout.mapping == "block"
-    assert layout.ranks_per_node == (min(per_node, workers) if workers % per_node == 0 or workers < per_node else None)
+    assert layout.ranks_per_node == (
+        min(per_node, workers) if workers % per_node == 0 or workers < per_node else None
+    )
     assert len(set(layout.node[workers:]) - set(layout.node[:workers])) == aggregators
 
 
 def test_the_mapping_says_how_consecutive_ranks_lie_and_a_tier_how_far_a_message_goes():
     nodes = (0, 0, 1, 1), (0, 1, 0, 1), (0, 0, 1, 0), (0,), (0, 1)
-    assert [Layout(node).mapping for node in nodes] == ["block", "cyclic", "mixed", "block", "block"]
+    assert [Layout(node).mapping for node in nodes] == [
+        "block",
+        "cyclic",
+        "mixed",
+        "block",
+        "block",
+    ]
     layout = Layout(node=(0, 0, 1, 2), rack=(0, 0, 0, 1))
     tiers = layout.tier(np.zeros(4, int), np.arange(4))
     assert [TIERS[tier] for tier in tiers] == ["rank", "node", "rack", "fabric"]
 
 
-RACKS = Layout(node=(0, 0, 1, 1, 2, 2, 7), rack=(0, 0, 0, 0, 1, 1, 9), rail=(1, 0, 1, 0, 1, 0, 3), aggregators=1)
+RACKS = Layout(
+    node=(0, 0, 1, 1, 2, 2, 7),
+    rack=(0, 0, 0, 0, 1, 1, 9),
+    rail=(1, 0, 1, 0, 1, 0, 3),
+    aggregators=1,
+)
 
 
 def test_the_layout_of_some_ranks_is_where_they_are_in_the_order_given():

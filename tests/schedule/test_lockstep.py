@@ -22,7 +22,9 @@ def comes_to_what_numpy_says(asked: Operation) -> None:
     kept = [values.copy() for values in inputs]
     run_lockstep(asked, [] if asked.in_place else inputs, outputs)
     for me in range(asked.call.p):
-        assert defined_part(asked, outputs[me], me).tobytes() == result(asked, inputs, me).tobytes(), (me, asked)
+        assert (
+            defined_part(asked, outputs[me], me).tobytes() == result(asked, inputs, me).tobytes()
+        ), (me, asked)
         assert np.array_equal(inputs[me], kept[me]), "src was written"
 
 
@@ -33,11 +35,17 @@ def test_every_rank_holds_the_result_for_every_count_placement_cut_dtype_and_op(
         counts = sorted({0, 1, case.call.p - 1, case.call.p + 1, 1000})
         for turn, (count, (channels, in_place)) in enumerate(product(counts, PLACEMENTS)):
             dtype, op = DTYPES[turn % len(DTYPES)], ops[turn % 7 % len(ops)]
-            comes_to_what_numpy_says(case.operation(count, dtype, op, in_place=in_place, channels=channels))
+            comes_to_what_numpy_says(
+                case.operation(count, dtype, op, in_place=in_place, channels=channels)
+            )
 
 
-@pytest.mark.parametrize("name", [name for name in SUBJECTS if name.startswith("all_reduce-") and "null" not in name])
-def test_all_ranks_of_an_all_reduce_hold_the_same_bits_but_in_groups_that_add_up_in_different_orders(name):
+@pytest.mark.parametrize(
+    "name", [name for name in SUBJECTS if name.startswith("all_reduce-") and "null" not in name]
+)
+def test_all_ranks_of_an_all_reduce_hold_the_same_bits_but_in_groups_that_add_up_in_different_orders(
+    name,
+):
     for case in (case_of(name, ranks) for ranks in (6, 8)):
         asked = case.operation(1000, "float32", in_place=True)
         _, outputs = buffers(asked, exact=False)
@@ -53,7 +61,9 @@ def test_inexact_sums_do_not_depend_on_the_placement(name):
         asked = case.operation(100, "float32", in_place=in_place, channels=2)
         inputs, outputs = buffers(asked, exact=False)
         run_lockstep(asked, inputs, outputs)
-        found.add(b"".join(defined_part(asked, outputs[me], me).tobytes() for me in range(asked.call.p)))
+        found.add(
+            b"".join(defined_part(asked, outputs[me], me).tobytes() for me in range(asked.call.p))
+        )
     assert len(found) <= 1
 
 
@@ -61,6 +71,12 @@ def test_an_operation_rejects_slices_with_different_units_and_lanes_of_a_token()
     slices = ring.slices(Layout.of(2)) + ring.slices(Layout.of(3))
     with pytest.raises(ValueError, match="same number of units"):
         Case(all_reduce.call(2), slices).operation(8)
-    slices, uint8, largest = dissemination.slices(Layout.of(2)), np.dtype("uint8"), REDUCTIONS["max"]
+    slices, uint8, largest = (
+        dissemination.slices(Layout.of(2)),
+        np.dtype("uint8"),
+        REDUCTIONS["max"],
+    )
     with pytest.raises(ValueError, match="one byte a unit"):
-        Operation(barrier.call(2), Layout.of(2), slices, 2, uint8, largest, in_place=True, channels=2)
+        Operation(
+            barrier.call(2), Layout.of(2), slices, 2, uint8, largest, in_place=True, channels=2
+        )

@@ -101,13 +101,20 @@ def test_a_message_may_land_rounds_after_it_was_sent():
 def test_a_schedule_that_is_not_vectorised_is_never_asked_for_all_ranks_at_once(vectorised):
     schedule = replace(ring.schedule(Layout.of(3)), vectorised=vectorised)
     requested = []
-    assert list(match(replace(schedule, steps=lambda me: requested.append(np.ndim(me)) or schedule.steps(me))))
+    assert list(
+        match(
+            replace(schedule, steps=lambda me: requested.append(np.ndim(me)) or schedule.steps(me))
+        )
+    )
     assert requested == ([1] if vectorised else [0, 0, 0])
 
 
 def test_a_step_ends_when_its_messages_have_partners_so_that_two_senders_first_is_a_deadlock():
     first, second = [Step(Send(1, 0)), Step(Recv(1, 1))], [Step(Send(0, 1)), Step(Recv(0, 0))]
-    with pytest.raises(ScheduleError, match="deadlock: rank 0 in step 1 waits for rank 1 to reach step 2; rank 1 in"):
+    with pytest.raises(
+        ScheduleError,
+        match="deadlock: rank 0 in step 1 waits for rank 1 to reach step 2; rank 1 in",
+    ):
         list(match(of_four(first, second)))
 
 
@@ -123,19 +130,43 @@ def test_an_error_in_the_text_of_an_algorithm_is_not_hidden(vectorised):
 @pytest.mark.parametrize(
     ("programs", "words"),
     [
-        ([[], [Step(RecvReduce(0, 0))]], "step 1: rank 1 receives a message that rank 0 never sends"),
-        ([[Step(Send(1, 0), Send(1, 1))], [Step(Recv(0, 0))]], "rank 0 sends rank 1 a message that it never receives"),
-        ([[Step(Send(1, dst[0:2]))], [Step(Recv(0, 0))]], "rank 0 sends 2 units where rank 1 expects 1"),
-        ([[Step(Send(1, 0))], [Step(RecvReduce(0, 0, dst[0:2]))]], "rank 0 sends 1 units where rank 1 folds with 2"),
+        (
+            [[], [Step(RecvReduce(0, 0))]],
+            "step 1: rank 1 receives a message that rank 0 never sends",
+        ),
+        (
+            [[Step(Send(1, 0), Send(1, 1))], [Step(Recv(0, 0))]],
+            "rank 0 sends rank 1 a message that it never receives",
+        ),
+        (
+            [[Step(Send(1, dst[0:2]))], [Step(Recv(0, 0))]],
+            "rank 0 sends 2 units where rank 1 expects 1",
+        ),
+        (
+            [[Step(Send(1, 0))], [Step(RecvReduce(0, 0, dst[0:2]))]],
+            "rank 0 sends 1 units where rank 1 folds with 2",
+        ),
         ([[Step(Send(1, 4))], [Step(Recv(0, 0))]], r"rank 0 names dst\[4:5\] of 4 units"),
-        ([[Step(Send(1, 0))], [Step(RecvReduce(0, 0, src[4]))]], r"rank 1 names src\[4:5\] of 4 units"),
+        (
+            [[Step(Send(1, 0))], [Step(RecvReduce(0, 0, src[4]))]],
+            r"rank 1 names src\[4:5\] of 4 units",
+        ),
         ([[Step(Send(1, dst[3:1]))], [Step(Recv(0, dst[3:1]))]], r"rank 0 names dst\[3:1\]"),
         ([[Step(Copy(dst[0], src[0]))]], "rank 0 writes src"),
         ([[Step(), Step(Send(2, 0))], []], "step 2: rank 0 names rank 2, which is no peer"),
-        (lambda me: Step(Send((me + 1) % 4, me), Recv((me + 1) % 4, me)), "a message that it never receives"),
+        (
+            lambda me: Step(Send((me + 1) % 4, me), Recv((me + 1) % 4, me)),
+            "a message that it never receives",
+        ),
         (lambda me: Step(Send(me, 0), Recv(me, 0)), "rank 0, which is no peer"),
-        (lambda me: Step(Send((me + 1) % 4, me), Recv((me - 1) % 4, dst[0:2])), "sends 1 units where"),
-        (lambda me: Step(Send((me + 1) % 4, me + 1), Recv((me - 1) % 4, me)), r"step 1: rank 3 names dst\[4:5\]"),
+        (
+            lambda me: Step(Send((me + 1) % 4, me), Recv((me - 1) % 4, dst[0:2])),
+            "sends 1 units where",
+        ),
+        (
+            lambda me: Step(Send((me + 1) % 4, me + 1), Recv((me - 1) % 4, me)),
+            r"step 1: rank 3 names dst\[4:5\]",
+        ),
     ],
 )
 def test_what_is_no_message_is_named_rank_by_rank_and_for_all_ranks_at_once(programs, words):

@@ -30,21 +30,60 @@ FOLDS_FIRST = [Step(RecvReduce(1, tmp[0]), Recv(0, tmp[0]))]
 @pytest.mark.parametrize(
     ("collective", "programs", "units", "words"),
     [
-        (all_reduce, ([EXCHANGE[0]], [EXCHANGE[1]], []), 1, "rank 0 ends without rank 2's unit 0 in unit 0"),
-        (all_reduce, ([EXCHANGE[0]] * 2, [EXCHANGE[1]] * 2), 1, "twice in unit 0: rank 0's unit 0, rank 1's unit 0"),
-        (all_reduce, ([Step(Send(1, tmp[0]))], [Step(Recv(0, 0))]), 1, r"rank 0 reads tmp\[0\], which nothing has"),
-        (all_reduce, ([Step(Send(1, 0))], [Step(RecvReduce(0, 0, tmp[0]))]), 1, r"rank 1 reads tmp\[0\]"),
+        (
+            all_reduce,
+            ([EXCHANGE[0]], [EXCHANGE[1]], []),
+            1,
+            "rank 0 ends without rank 2's unit 0 in unit 0",
+        ),
+        (
+            all_reduce,
+            ([EXCHANGE[0]] * 2, [EXCHANGE[1]] * 2),
+            1,
+            "twice in unit 0: rank 0's unit 0, rank 1's unit 0",
+        ),
+        (
+            all_reduce,
+            ([Step(Send(1, tmp[0]))], [Step(Recv(0, 0))]),
+            1,
+            r"rank 0 reads tmp\[0\], which nothing has",
+        ),
+        (
+            all_reduce,
+            ([Step(Send(1, 0))], [Step(RecvReduce(0, 0, tmp[0]))]),
+            1,
+            r"rank 1 reads tmp\[0\]",
+        ),
         (all_reduce, ([Step(Copy(src[0], dst[0]))],), 1, r"rank 0 reads src\[0\]"),  # in place
-        (all_gather, (GATHERS[0], [Step(Send(0, 1), Recv(0, 1))]), 2, "rank 1 ends without rank 0's unit 0 in unit 0"),
-        (all_gather, ([*GATHERS[0], Step(Send(1, 1))], [*GATHERS[1], Step(RecvReduce(0, 0))]), 2,
-         "rank 1 ends with rank 1's unit 1 in unit 0"),
+        (
+            all_gather,
+            (GATHERS[0], [Step(Send(0, 1), Recv(0, 1))]),
+            2,
+            "rank 1 ends without rank 0's unit 0 in unit 0",
+        ),
+        (
+            all_gather,
+            ([*GATHERS[0], Step(Send(1, 1))], [*GATHERS[1], Step(RecvReduce(0, 0))]),
+            2,
+            "rank 1 ends with rank 1's unit 1 in unit 0",
+        ),
         (all_reduce, MOVED, 2, r"rank 0 puts divisible units \[0\] in the place of \[1\]"),
-        (all_reduce, (BEFORE, [Step(Send(0, 0), Send(0, 0), Recv(0, tmp[0]))]), 2, "rank 0 puts divisible units"),
-        (all_reduce, ([Step(Copy(dst[0], tmp[0]), Copy(tmp[0], dst[0]))],), 1, r"rank 0 reads tmp\[0\]"),
+        (
+            all_reduce,
+            (BEFORE, [Step(Send(0, 0), Send(0, 0), Recv(0, tmp[0]))]),
+            2,
+            "rank 0 puts divisible units",
+        ),
+        (
+            all_reduce,
+            ([Step(Copy(dst[0], tmp[0]), Copy(tmp[0], dst[0]))],),
+            1,
+            r"rank 0 reads tmp\[0\]",
+        ),
         (all_reduce, (SENDS, SENDS, FOLDS), 1, "ends without"),  # not before the end
         (all_reduce, (SENDS, SENDS, FOLDS_FIRST), 1, r"rank 2 reads tmp\[0\]"),
     ],
-)  # fmt: skip
+)
 def test_a_postcondition_that_fails_is_named(collective, programs, units, words):
     with pytest.raises(ScheduleError, match=words):
         is_proven(collective, [of_lists(*programs, units=units)])
@@ -54,10 +93,17 @@ def test_a_postcondition_that_fails_is_named(collective, programs, units, words)
     ("collective", "programs", "units", "words"),
     [
         (all_reduce, ([EXCHANGE[0]], [EXCHANGE[1]]), 1, r"reads dst\[0\]"),
-        (all_gather, ([Step(Send(1, src[1]))], [Step(Recv(0, dst[1]))]), 2, r"rank 0 reads src\[1\]"),
+        (
+            all_gather,
+            ([Step(Send(1, src[1]))], [Step(Recv(0, dst[1]))]),
+            2,
+            r"rank 0 reads src\[1\]",
+        ),
     ],
 )
-def test_out_of_place_a_rank_has_nothing_in_dst_and_only_its_own_units_in_src(collective, programs, units, words):
+def test_out_of_place_a_rank_has_nothing_in_dst_and_only_its_own_units_in_src(
+    collective, programs, units, words
+):
     with pytest.raises(ScheduleError, match=words):
         is_proven(collective, [of_lists(*programs, units=units)], in_place=False)
 
@@ -78,9 +124,14 @@ def test_per_rank_units_may_lie_anywhere():
 
 def test_an_aggregator_contributes_nothing_so_its_first_arrival_cannot_be_folded():
     up, down = [Step(Send(2, 0)), Step(Recv(2, 0))], Step(Send(0, 0), Send(1, 0))
-    is_proven(all_reduce, [of_lists(up, up, [Step(Recv(0, 0), RecvReduce(1, 0)), down], aggregators=1)])
+    is_proven(
+        all_reduce, [of_lists(up, up, [Step(Recv(0, 0), RecvReduce(1, 0)), down], aggregators=1)]
+    )
     with pytest.raises(ScheduleError, match=r"rank 2 reads dst\[0\]"):
-        is_proven(all_reduce, [of_lists(up, up, [Step(RecvReduce(0, 0), RecvReduce(1, 0)), down], aggregators=1)])
+        is_proven(
+            all_reduce,
+            [of_lists(up, up, [Step(RecvReduce(0, 0), RecvReduce(1, 0)), down], aggregators=1)],
+        )
 
 
 def test_only_the_root_has_something_to_send_in_a_broadcast():
@@ -95,14 +146,19 @@ def test_only_the_root_has_something_to_send_in_a_broadcast():
 def test_contributions_of_several_units_fold_where_nothing_needs_the_sum():
     """A fold of two blocks is no error as long as no result holds it."""
     first = Step(Send(1, 0), Recv(1, tmp[0])), Step(Copy(tmp[0], dst[1]), Send(1, 0))
-    second = Step(Send(0, 1), Recv(0, tmp[0])), Step(Copy(tmp[0], dst[0]), RecvReduce(0, tmp[5], dst[1]))
+    second = (
+        Step(Send(0, 1), Recv(0, tmp[0])),
+        Step(Copy(tmp[0], dst[0]), RecvReduce(0, tmp[5], dst[1])),
+    )
     is_proven(all_gather, [of_lists(list(first), list(second), units=2)])
     twice = Step(RecvReduce(0, tmp[5], tmp[5]))
     with pytest.raises(ScheduleError, match="rank 1 counts twice in unit 5: rank 0's unit 0"):
         is_proven(all_gather, [of_lists([*first, Step(Send(1, 0))], [*second, twice], units=2)])
 
 
-@pytest.mark.parametrize("name", ["ring", "recursive_doubling", "rabenseifner", "double_binary_tree"])
+@pytest.mark.parametrize(
+    "name", ["ring", "recursive_doubling", "rabenseifner", "double_binary_tree"]
+)
 def test_schedules_of_hundreds_of_ranks_are_proven(name):
     call = all_reduce.call(256)
     prove(call, call.slices(all_reduce.algorithm(name), Layout.of(256)))
@@ -116,5 +172,7 @@ def test_one_fault_among_many_ranks_is_named():
             send, arrival = step.actions
             yield Step(send, Recv(arrival.peer, tmp[3])) if me == 20 and number == 40 else step
 
-    with pytest.raises(ScheduleError, match=r"round 41: rank 20 puts divisible units \[10\] in the place of \[3\]"):
+    with pytest.raises(
+        ScheduleError, match=r"round 41: rank 20 puts divisible units \[10\] in the place of \[3\]"
+    ):
         prove(all_reduce.call(32), [Schedule(schedule.layout, 32, steps)])

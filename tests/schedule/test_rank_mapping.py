@@ -23,7 +23,12 @@ def scattered(draw):
 def even(draw):
     """Racks of as many nodes, nodes of as many ranks, in any order; with how many there are of each."""
     racks, nodes, ranks = draw(st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 3)))
-    places = [(rack, rack * nodes + node) for rack in range(racks) for node in range(nodes) for _ in range(ranks)]
+    places = [
+        (rack, rack * nodes + node)
+        for rack in range(racks)
+        for node in range(nodes)
+        for _ in range(ranks)
+    ]
     rack, node = zip(*draw(st.permutations(places)), strict=True)
     return Layout(node, rack), racks, nodes
 

@@ -21,12 +21,19 @@ def test_a_declared_cost_is_that_of_the_parameters_it_names_and_channels_each_co
     declared = Algorithm("fold", "c", fold, lambda p, segments=4: Cost(p, segments, 0)).declared
     assert declared(3) == Cost(3, 4, 0)
     assert declared(3, segments=2, channels=5, window=2, radix=9) == Cost(15, 2, 0)
-    assert Algorithm("fold", "c", fold, lambda _p, channels=1: Cost(channels, 1, 0)).declared(3, channels=5).rounds == 5
+    assert (
+        Algorithm("fold", "c", fold, lambda _p, channels=1: Cost(channels, 1, 0))
+        .declared(3, channels=5)
+        .rounds
+        == 5
+    )
     assert Algorithm("fold", "c", fold).declared(3) is None
 
 
 def test_a_need_may_ask_for_the_value_of_a_parameter():
-    need = Requirement("at most 3 segments", lambda layout, values: values["segments"] <= 3 * layout.workers)
+    need = Requirement(
+        "at most 3 segments", lambda layout, values: values["segments"] <= 3 * layout.workers
+    )
     picky = Algorithm("picky", "c", fold, needs=(need,))
     assert picky.unmet(Layout.of(1)) == "picky of c needs at most 3 segments"  # the default is four
     assert picky.unmet(Layout.of(1), segments=3) is None
@@ -41,7 +48,9 @@ def test_a_composition_cannot_run_where_a_part_of_it_cannot(aggregators):
     assert composed_of_it.unmet(Layout.of(4, aggregators=aggregators)) is None
     layout = Layout.of(3, aggregators=aggregators)
     assert composed_of_it.unmet(layout) == "whole of c: picky of c needs at least 4 workers"
-    with pytest.raises(UnmetRequirementError, match="algorithm: whole of c: picky of c needs at least 4 workers"):
+    with pytest.raises(
+        UnmetRequirementError, match="algorithm: whole of c: picky of c needs at least 4 workers"
+    ):
         composed_of_it.slices(layout)
 
 
@@ -60,7 +69,9 @@ def test_an_algorithm_that_uses_aggregators_gets_them():
         yield Step(Copy(dst[me], dst[me]))
 
     for aggregates, expected, busy in ((True, (3, 2), 5), (False, (3, 0), 3)):
-        (schedule,) = Algorithm("text", "c", text, aggregates=aggregates).slices(Layout.of(3, aggregators=2))
+        (schedule,) = Algorithm("text", "c", text, aggregates=aggregates).slices(
+            Layout.of(3, aggregators=2)
+        )
         assert schedule.layout == Layout.of(3, aggregators=2)
         assert sum(len(list(schedule.steps(me))) for me in range(5)) == busy
         assert set(seen) == {expected}

@@ -10,12 +10,29 @@ from hpccoll.schedule.regularity import of_relabelled
 from hpccoll.schedule.step import Copy
 
 REGULAR = {
-    "all_gather-bine", "all_gather-bruck", "all_gather-pat", "all_gather-recursive_doubling", "all_gather-ring",
-    "all_reduce-bidirectional_ring", "all_reduce-bine", "all_reduce-hierarchical", "all_reduce-rabenseifner",
-    "all_reduce-recursive_doubling", "all_reduce-reduce_scatter_all_gather", "all_reduce-ring", "all_reduce-swing",
-    "all_reduce-torus", "all_to_all-bruck", "all_to_all-pairwise", "barrier-dissemination", "reduce_scatter-bine",
-    "reduce_scatter-pat", "reduce_scatter-recursive_halving", "reduce_scatter-ring", "reduce_scatter-swing",
-}  # fmt: skip
+    "all_gather-bine",
+    "all_gather-bruck",
+    "all_gather-pat",
+    "all_gather-recursive_doubling",
+    "all_gather-ring",
+    "all_reduce-bidirectional_ring",
+    "all_reduce-bine",
+    "all_reduce-hierarchical",
+    "all_reduce-rabenseifner",
+    "all_reduce-recursive_doubling",
+    "all_reduce-reduce_scatter_all_gather",
+    "all_reduce-ring",
+    "all_reduce-swing",
+    "all_reduce-torus",
+    "all_to_all-bruck",
+    "all_to_all-pairwise",
+    "barrier-dissemination",
+    "reduce_scatter-bine",
+    "reduce_scatter-pat",
+    "reduce_scatter-recursive_halving",
+    "reduce_scatter-ring",
+    "reduce_scatter-swing",
+}
 RANKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 MANY = 8
 """The most ranks with which an algorithm is checked with all of its parameters."""
@@ -29,19 +46,28 @@ def check(schedule):
     programs = [list(schedule.steps(me)) for me in range(p)]
     assert len({len(each) for each in programs}) == 1
     for number in range(len(programs[0])):
-        messages = [[a for a in program[number].actions if not isinstance(a, Copy)] for program in programs]
+        messages = [
+            [a for a in program[number].actions if not isinstance(a, Copy)] for program in programs
+        ]
         messages = [[a for a in of_rank if a.peer != NONE] for of_rank in messages]
         assert len({len(of_rank) for of_rank in messages}) == 1
         if not messages[0]:
             continue
         messages = [sorted(of_rank, key=lambda a: not isinstance(a, Send)) for of_rank in messages]
-        assert {tuple(map(type, of_rank)) for of_rank in messages} in ({(Send, Recv)}, {(Send, RecvReduce)})
+        assert {tuple(map(type, of_rank)) for of_rank in messages} in (
+            {(Send, Recv)},
+            {(Send, RecvReduce)},
+        )
         sends, arrivals = zip(*messages, strict=True)
         to, origin = (np.array([int(a.peer) for a in ends]) for ends in (sends, arrivals))
         units = [set(a.part.units) for a in sends]
         assert (origin[to] == everyone).all()
         for b in blocks:
-            for alike in (to % b, np.where(to // b == everyone // b, to - everyone, p), [*map(len, units)]):
+            for alike in (
+                to % b,
+                np.where(to // b == everyone // b, to - everyone, p),
+                [*map(len, units)],
+            ):
                 rows = np.reshape(alike, (-1, b))
                 assert (rows == rows[0]).all(), (number, b)
         if regularity.shifts is not None:
@@ -80,7 +106,12 @@ def test_groups_are_alike_in_whichever_way_their_ranks_lie_and_else_unknown():
 
     def grouped(groups, inner=two, node=(0,) * 24):
         layout = Layout(node)
-        return in_groups(layout, 24, groups, lambda part: Schedule(part, part.ranks, lambda _: iter(()), True, inner))
+        return in_groups(
+            layout,
+            24,
+            groups,
+            lambda part: Schedule(part, part.ranks, lambda _: iter(()), True, inner),
+        )
 
     consecutive = [list(range(first, first + 4)) for first in range(0, 24, 4)]
     interleaved = [list(range(first, 24, 4)) for first in range(4)]
@@ -106,7 +137,8 @@ def test_ranks_in_another_order_keep_shifts_only_if_all_follow_one_another():
         (Layout((0, 0, 0, 0, 1, 1, 1, 1), rail=(0, 1, 0, 1) * 2), 4),
         (Layout((0, 0, 0, 0, 1, 1, 1, 1), rail=(0, 1, 0, 1, 0, 0, 1, 1)), 8),
         (Layout(tuple(me // 2 for me in range(16)), tuple(me // 8 for me in range(16))), 8),
-        (Layout(tuple(me // 2 for me in range(16)), tuple(me // 6 for me in range(16))), 16),  # racks of 3, 3 and 2
+        # racks of 3, 3 and 2
+        (Layout(tuple(me // 2 for me in range(16)), tuple(me // 6 for me in range(16))), 16),
         (Layout((0, 1, 2, 3) * 3), 12),  # every node has ranks of every block
         (Layout.of(8, 2, aggregators=4), 12),
     ],

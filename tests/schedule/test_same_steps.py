@@ -27,7 +27,11 @@ def test_a_schedule_has_its_own_steps_in_either_form():
 @pytest.mark.parametrize("family", COLLECTIVES.values(), ids=lambda family: family.name)
 def test_algorithms_that_differ_on_five_ranks_of_three_nodes_have_different_steps(family):
     layout = Layout.of(5, 2)
-    found = [one.slices(layout) for one in family.algorithms.values() if not one.floor and not one.unmet(layout)]
+    found = [
+        one.slices(layout)
+        for one in family.algorithms.values()
+        if not one.floor and not one.unmet(layout)
+    ]
     for number, slices in enumerate(found):
         for others in found[:number]:
             assert len(slices) != len(others) or not all(map(have_same_steps, slices, others))
@@ -39,14 +43,19 @@ STEP = Step(Send(1, src[0:2]), RecvReduce(1, dst[2], tmp[2]), Copy(dst[0], tmp[0
 @pytest.mark.parametrize(
     "steps",
     [
-        (), (STEP, STEP), (Step(*STEP.actions[:2]),), (Step(*reversed(STEP.actions)),),
-        (Step(Send(0, src[0:2]), *STEP.actions[1:]),), (Step(Send(1, src[0:3]), *STEP.actions[1:]),),
-        (Step(Send(1, src[0] + src[1]), *STEP.actions[1:]),), (Step(Send(1, dst[0:2]), *STEP.actions[1:]),),
+        (),
+        (STEP, STEP),
+        (Step(*STEP.actions[:2]),),
+        (Step(*reversed(STEP.actions)),),
+        (Step(Send(0, src[0:2]), *STEP.actions[1:]),),
+        (Step(Send(1, src[0:3]), *STEP.actions[1:]),),
+        (Step(Send(1, src[0] + src[1]), *STEP.actions[1:]),),
+        (Step(Send(1, dst[0:2]), *STEP.actions[1:]),),
         (Step(Recv(1, src[0:2]), *STEP.actions[1:]),),
         (Step(STEP.actions[0], RecvReduce(1, dst[2]), STEP.actions[2]),),
         (Step(*STEP.actions[:2], Copy(dst[0], tmp[1])),),
     ],
-)  # fmt: skip
+)
 def test_any_difference_makes_other_steps(steps):
     assert have_same_steps(of_steps(STEP), of_steps(STEP))
     assert not have_same_steps(of_steps(STEP), of_steps(*steps))

@@ -2,7 +2,17 @@ import numpy as np
 import pytest
 
 from hpccoll.schedule import NONE, Copy, Layout, RecvReduce, Schedule, Send, Step, tree
-from hpccoll.schedule.step import Part, Range, ceil_log2, dst, floor_log2, is_power_of_two, peer_if, src, tmp
+from hpccoll.schedule.step import (
+    Part,
+    Range,
+    ceil_log2,
+    dst,
+    floor_log2,
+    is_power_of_two,
+    peer_if,
+    src,
+    tmp,
+)
 
 
 def test_a_part_is_several_ranges_with_both_ends_of_one_buffer_in_the_order_written():
@@ -44,8 +54,12 @@ def test_parents_and_children_in_a_tree_agree(p):
     for distance in (1, 2, 4, 8):
         below = {me: tree.binomial_child(me, distance, p) for me in range(p)}
         assert {child: me for me, child in below.items() if child != NONE} == {
-            me: tree.binomial_parent(me, distance) for me in range(p) if tree.binomial_parent(me, distance) != NONE
+            me: tree.binomial_parent(me, distance)
+            for me in range(p)
+            if tree.binomial_parent(me, distance) != NONE
         }
     children = {me: set(tree.in_order_children(me, p)) - {NONE} for me in range(p)}
-    assert all(tree.in_order_parent(child, p) == me for me, below in children.items() for child in below)
+    assert all(
+        tree.in_order_parent(child, p) == me for me, below in children.items() for child in below
+    )
     assert sum(map(len, children.values())) == p - 1

@@ -26,7 +26,8 @@ def test_in_zipf_traffic_rank_j_is_as_popular_as_one_in_j_to_every_sender():
     found = blocks("zipf", 5, 1000)
     assert (found == found[0]).all()
     assert (found[0, 0] // (found[0] + 1) <= [1, 2, 3, 4, 5]).all()
-    assert found[0].tolist() == [2189, 1094, 729, 547, 437]  # 5000 / (1 + 1/2 + ... + 1/5) = 2189.8, and its parts
+    # 5000 / (1 + 1/2 + ... + 1/5) = 2189.8, and its parts
+    assert found[0].tolist() == [2189, 1094, 729, 547, 437]
 
 
 @given(st.sampled_from(sorted(PATTERNS)), st.integers(1, 20), st.integers(0, 100_000))
@@ -53,7 +54,9 @@ def test_a_file_goes_by_its_digest_and_is_refused_when_it_has_changed(weights):
 def test_a_file_is_read_once_for_all_sizes(weights, monkeypatch):
     name, read = unequal_blocks.named(weights("0,3\n1,0\n")), []
     parse = np.loadtxt
-    monkeypatch.setattr(np, "loadtxt", lambda path, **more: read.append(path) or parse(path, **more))
+    monkeypatch.setattr(
+        np, "loadtxt", lambda path, **more: read.append(path) or parse(path, **more)
+    )
     for count in range(1, 9):
         assert blocks(name, 2, count).tolist() == [[0, 3 * count], [count, 0]]
         assert unequal_blocks.longest(name, 2, count) == 3 * count
@@ -84,7 +87,10 @@ def test_traffic_of_more_ranks_than_there_is_room_for_pairs_of_is_refused():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("tidal", r"choose from uniform, zipf, random, a file \*.csv of weights, a row for each sender"),
+        (
+            "tidal",
+            r"choose from uniform, zipf, random, a file \*.csv of weights, a row for each sender",
+        ),
         ("nowhere.csv", r"traffic: .*nowhere.csv.* cannot be read: No such file"),
         ("uniform#12", "choose from uniform"),
     ],

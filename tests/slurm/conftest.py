@@ -14,7 +14,8 @@ def new_testbed(require) -> Iterator[Callable[[str], Testbed]]:
 
     def new_testbed(word: str) -> Testbed:
         testbed = Testbed(f"test-{os.getpid()}-{word}")
-        result = testbed.command("up", "--rate", "0mbit")  # it never comes up: any other error comes first
+        # it never comes up: any other error comes first
+        result = testbed.command("up", "--rate", "0mbit")
         require("--rate" in result.err, result.err.strip())
         named.append(testbed)
         return testbed

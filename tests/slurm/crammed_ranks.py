@@ -5,7 +5,11 @@ import ctypes
 from hpccoll.measure.mpi_startup import start_mpi
 
 libc = ctypes.CDLL(None)
-libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = (
+    ctypes.c_void_p,
+    [ctypes.c_size_t],
+    [ctypes.c_void_p],
+)
 
 
 def filled(size):

@@ -25,7 +25,8 @@ SOME = 2 << 20
 def flow(fabric, tmp_path):
     """Send bytes from host to host, several pairs at once; return the bytes per second of all from begin to end.
 
-    It has no lower bound: processors may be busy. But what shares a wire is never faster than the wire.
+    It has no lower bound: processors may be busy. But what shares a wire is never faster than the
+    wire.
     """
 
     def flow(*pairs):
@@ -43,7 +44,10 @@ def carried(fabric):
     def carried(host):
         init = fabric.status()["hosts"][host]["init"]
         lines = Path(f"/proc/{init}/net/dev").read_text().splitlines()[2:]
-        return {name.strip(): int(facts.split()[8]) for name, _, facts in (line.partition(":") for line in lines)}
+        return {
+            name.strip(): int(facts.split()[8])
+            for name, _, facts in (line.partition(":") for line in lines)
+        }
 
     return carried
 
@@ -64,7 +68,9 @@ def test_pairs_across_the_uplink_share_it_and_pairs_inside_racks_do_not(flow, ca
 
 
 @pytest.mark.usefixtures("mpiexec")  # which sees that there is an MPI library
-def test_an_uplink_carries_what_is_counted_between_racks_whichever_way_ranks_are_numbered(fabric, carried, tmp_path):
+def test_an_uplink_carries_what_is_counted_between_racks_whichever_way_ranks_are_numbered(
+    fabric, carried, tmp_path
+):
     options = ["-a", "ring", "-b", SOME, "-e", SOME, "-n1", "-w0", "--rounds=1", "--in-place"]
     hpccoll = (sys.executable, "-m", "hpccoll", "run", *options)
     for mapping, racks in (("block", (0, 0, 1, 1)), ("cyclic", (0, 1, 0, 1))):
@@ -75,7 +81,8 @@ def test_an_uplink_carries_what_is_counted_between_racks_whichever_way_ranks_are
         ((attempt, (outcome,)),) = hdf5.read_raw_file(tmp_path / f"{mapping}.h5").attempts
         assert attempt.layout.rack == (0, 0, 1, 1)
         crossing = sum(a != b for a, b in zip(racks, (*racks[1:], racks[0]), strict=True))
-        assert outcome.rack_bytes_predicted == 6 * crossing * SOME / 4  # six steps, in each a quarter from every rank
+        # six steps, in each a quarter from every rank
+        assert outcome.rack_bytes_predicted == 6 * crossing * SOME / 4
         operations = 1 + outcome.counters["operations"]  # timed, and those whose bytes are counted
         assert 1 <= 2 * sent / operations / outcome.rack_bytes_predicted < 1.1
 
@@ -91,10 +98,13 @@ def test_an_aggregator_has_no_meter_but_its_workers_do(fabric, flow):
     for host in ("n1", "n2", "n3", "n4", "a1", "a2"):
         seen = inside(fabric, host, "tc", "qdisc", "show")
         metered = [
-            device for device in ("eth0", "rail2") if re.search(rf"tbf .* dev {device} root .*rate 100Mbit", seen)
+            device
+            for device in ("eth0", "rail2")
+            if re.search(rf"tbf .* dev {device} root .*rate 100Mbit", seen)
         ]
         assert metered == (["eth0", "rail2"] if host.startswith("n") else []), seen
-    for pairs in (("n1:n2", "n1:a1"), ("n2:n1", "a1:n1")):  # each pair alone could fill its way but for n1's own wire
+    # each pair alone could fill its way but for n1's own wire
+    for pairs in (("n1:n2", "n1:a1"), ("n2:n1", "a1:n1")):
         assert flow(*pairs) < 1.06 * WIRE
 
 
@@ -133,44 +143,71 @@ def test_a_step_has_the_topology_address_of_every_node(fabric):
     script = "echo $(hostname) $SLURM_TOPOLOGY_ADDR $SLURM_TOPOLOGY_ADDR_PATTERN"
     topology = dict(
         line.split(" ", 1)
-        for line in fabric.slurm("srun", *EACH, "-N5", "-wn[1-4],a1", "sh", "-c", script).splitlines()
+        for line in fabric.slurm(
+            "srun", *EACH, "-N5", "-wn[1-4],a1", "sh", "-c", script
+        ).splitlines()
     )
     racks = {"n1": "rack1", "n2": "rack1", "n3": "rack2", "n4": "rack2", "a1": "aggregators"}
-    assert topology == {host: f"spine.{rack}.{host} switch.switch.node" for host, rack in racks.items()}
+    assert topology == {
+        host: f"spine.{rack}.{host} switch.switch.node" for host, rack in racks.items()
+    }
 
 
 def test_aggregators_have_a_feature_and_are_in_a_partition_that_a_job_must_ask_for(fabric):
     seen = fabric.slurm("sinfo", "--noheader", "--Node", "--format=%P %N %f").splitlines()
     workers = [f"n{i} worker" for i in range(1, 5)]
-    assert {line for line in seen if line.startswith("work*")} == {f"work* {line}" for line in workers}
+    assert {line for line in seen if line.startswith("work*")} == {
+        f"work* {line}" for line in workers
+    }
     helpers = [f"a{i} aggregator" for i in (1, 2)]
-    assert {line for line in seen if line.startswith("all")} == {f"all {line}" for line in (*workers, *helpers)}
-    requested = fabric.slurm("srun", *EACH, "-N5", "--constraint=[worker*4&aggregator*1]", "hostname").split()
+    assert {line for line in seen if line.startswith("all")} == {
+        f"all {line}" for line in (*workers, *helpers)
+    }
+    requested = fabric.slurm(
+        "srun", *EACH, "-N5", "--constraint=[worker*4&aggregator*1]", "hostname"
+    ).split()
     assert sorted(requested) == ["a1", "n1", "n2", "n3", "n4"]
 
 
 def test_the_last_ranks_are_on_the_aggregators_where_the_list_says_so(fabric):
     hosts = "n1,n1,n2,n2,n3,n3,n4,n4,a1"
     inner = ("srun", "-n9", "--mpi=pmi2", "--distribution=arbitrary", f"--nodelist={hosts}")
-    job = ("salloc", "--quiet", "--partition=all", "--exclusive", "-N5", "--constraint=[worker*4&aggregator*1]")
+    job = (
+        "salloc",
+        "--quiet",
+        "--partition=all",
+        "--exclusive",
+        "-N5",
+        "--constraint=[worker*4&aggregator*1]",
+    )
     ranks = fabric.slurm(*job, *inner, "sh", "-c", "echo $PMI_RANK $(hostname)").splitlines()
     assert sorted(ranks) == [f"{rank} {host}" for rank, host in enumerate(hosts.split(","))]
 
 
 @pytest.mark.sweep
-def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
+def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(
+    fabric,
+    tmp_path,
+    mpiexec,  # noqa: ARG001
+):
     (tmp_path / "beside.yaml").write_text(
         "algorithms: [ring, sharp_emulated]\nbytes: 64K\nin_place: true\nnodes: [2, 4]\nranks_per_node: 1\n"
         "aggregators: 2\nrounds: 1\neffort: {warmup: 0, min_iterations: 2, max_iterations: 2}\n"
     )
     options = ("--profile", "testbed", "--out", tmp_path / "out")
-    result = fabric.run(sys.executable, "-m", "hpccoll", "sweep", tmp_path / "beside.yaml", *options, timeout=600)
+    result = fabric.run(
+        sys.executable, "-m", "hpccoll", "sweep", tmp_path / "beside.yaml", *options, timeout=600
+    )
     assert result.code == 0, result.out + result.err
     rows = read_results([tmp_path / "out"]).rows
     seen = {(row.nodes, row.ranks, row.aggregators, row.algorithm, row.status) for row in rows}
     assert seen == {(n, n, 2, name, "ok") for n in (2, 4) for name in ("ring", "sharp_emulated")}
     assert {tuple(row.port_sent) for row in rows} == {("eth0", "rail2")}
-    by_count = {(row.worker_sent_predicted, row.worker_received_predicted) for row in rows if row.algorithm != "ring"}
+    by_count = {
+        (row.worker_sent_predicted, row.worker_received_predicted)
+        for row in rows
+        if row.algorithm != "ring"
+    }
     assert by_count == {(65536, 65536)}  # a vector up and one down
     (raw,) = (tmp_path / "out" / "raw").glob("*.h5")
     for attempt, _ in hdf5.read_raw_file(raw).attempts:
@@ -180,21 +217,42 @@ def test_a_sweep_with_aggregators_puts_them_on_hosts_of_their_own_at_every_size(
 
 def test_the_script_recognises_hosts_of_aggregators_by_their_feature(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
     script = Path(__file__).parents[2] / "slurm" / "in-network.sbatch"
-    requested = ("--partition=all", "-N5", "--ntasks-per-node=2", "--constraint=[worker*4&aggregator*1]")
-    result = fabric.run("sbatch", "--parsable", *requested, script, "-b", "4K", "-e", "4K", "-n", 2, cwd=tmp_path)
+    requested = (
+        "--partition=all",
+        "-N5",
+        "--ntasks-per-node=2",
+        "--constraint=[worker*4&aggregator*1]",
+    )
+    result = fabric.run(
+        "sbatch", "--parsable", *requested, script, "-b", "4K", "-e", "4K", "-n", 2, cwd=tmp_path
+    )
     assert fabric.end_of(result.out.strip()) == 0, result.err + "".join(
         log.read_text() for log in tmp_path.glob("*.log")
     )
     rows = read_results([tmp_path / "results" / "in-network" / "4x2+1.h5"]).rows
     names = ("ring", "sharp_emulated", "native")
-    assert {(row.algorithm, row.nodes, row.ranks, row.aggregators) for row in rows} == {(n, 4, 8, 1) for n in names}
+    assert {(row.algorithm, row.nodes, row.ranks, row.aggregators) for row in rows} == {
+        (n, 4, 8, 1) for n in names
+    }
 
 
 def test_what_each_rail_carried_is_counted_by_itself(fabric, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI library
     options = ("-a", "ring", "-b", "4M", "-e", "4M", "-n", 1, "-w", 0, "--in-place")
     for rails in ("eth0", "eth0,rail2"):
         out = tmp_path / f"{rails}.h5"
-        step = ("srun", "--mpi=pmi2", "-N2", "-n2", sys.executable, "-m", "hpccoll", "run", *options, "--out", out)
+        step = (
+            "srun",
+            "--mpi=pmi2",
+            "-N2",
+            "-n2",
+            sys.executable,
+            "-m",
+            "hpccoll",
+            "run",
+            *options,
+            "--out",
+            out,
+        )
         result = fabric.run(*step, UCX_NET_DEVICES=rails, timeout=600)
         assert result.code == 0, result.out + result.err
         (row,) = read_results([out]).rows
@@ -211,9 +269,14 @@ def test_status_prints_racks_rails_aggregators_and_the_rate_of_the_uplink(fabric
     assert 0 < marker["uplink_Bps"] == marker["uplink_calibration"][-1]["Bps"] < 1.02 * WIRE
     assert marker["uplink_pairs"] == [["n1", "n3"]]
     status = fabric.command("status").out
-    assert "4 x 2 cpus in 2 racks and 2 aggregators, wires 100mbit on 2 rails, uplinks 100mbit" in status
+    assert (
+        "4 x 2 cpus in 2 racks and 2 aggregators, wires 100mbit on 2 rails, uplinks 100mbit"
+        in status
+    )
     assert [
-        line for line in ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3") if line not in status
+        line
+        for line in ("  rack2   n3 n4\n", "  a2      idle\n", "over the uplink, n1 to n3")
+        if line not in status
     ] == []
 
 

@@ -21,7 +21,10 @@ SIZE = 2 << 20
 
 def faults(testbed):
     """Return what status says of faults: their effects, places and directions."""
-    return sorted((fault["effect"], fault["place"], fault["direction"]) for fault in testbed.status()["faults"])
+    return sorted(
+        (fault["effect"], fault["place"], fault["direction"])
+        for fault in testbed.status()["faults"]
+    )
 
 
 def init(testbed, host):
@@ -37,7 +40,11 @@ def traces(testbed):
     for host, facts in testbed.status()["hosts"].items():
         command = ["nsenter", f"--target={facts['init']}", "--net", "sh", "-c", LOOK]
         seen[host] = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        seen[host] += "".join(Path(f"/proc/{pid}/cgroup").read_text() for pid in facts.values() if isinstance(pid, int))
+        seen[host] += "".join(
+            Path(f"/proc/{pid}/cgroup").read_text()
+            for pid in facts.values()
+            if isinstance(pid, int)
+        )
     return seen, sorted(Path("/sys/fs/cgroup").glob(f"**/*{testbed.name}*"))
 
 
@@ -61,7 +68,8 @@ def fault(fabric):
 def rates(fabric, tmp_path):
     """Send on each pair, beside one that has no fault; return its rate as a part of that one's.
 
-    One pair after the other: what a slow direction has queued delays the acknowledgements of the other direction.
+    One pair after the other: what a slow direction has queued delays the acknowledgements of the
+    other direction.
     """
 
     def rates(*pairs, beside="n3:n4"):
@@ -79,7 +87,9 @@ QUARTER, WHOLE = pytest.approx(0.25, abs=0.12), pytest.approx(1, abs=0.45)
 """What 25 Mbit/s and 100 Mbit/s are of 100, on a machine that is busy."""
 
 
-def test_a_host_that_sends_slowly_still_receives_at_the_whole_rate_until_it_is_cleared(fabric, fault, rates):
+def test_a_host_that_sends_slowly_still_receives_at_the_whole_rate_until_it_is_cleared(
+    fabric, fault, rates
+):
     fault("n1", "--rate", "25mbit", "--send")
     assert rates("n1:n2", "n2:n1") == [QUARTER, WHOLE]
     assert fabric.command("clear", "n2").out == "there is no fault to clear\n"
@@ -129,7 +139,9 @@ def test_one_rail_is_slow_and_the_other_is_not(fault, rates):
 def retransmitted(fabric, host):
     """Return the packets that a host has sent with TCP, and those again."""
     names, values = (
-        line.split() for line in Path(f"/proc/{init(fabric, host)}/net/snmp").read_text().splitlines() if "Tcp:" in line
+        line.split()
+        for line in Path(f"/proc/{init(fabric, host)}/net/snmp").read_text().splitlines()
+        if "Tcp:" in line
     )
     counts = dict(zip(names, values, strict=True))
     return int(counts["OutSegs"]), int(counts["RetransSegs"])
@@ -141,16 +153,22 @@ def test_packets_are_lost_in_the_direction_that_was_asked_for(fabric, fault, tmp
     for source, target in (("n1", "n2"), ("n2", "n1")):
         before = retransmitted(fabric, source)
         send_flows(fabric, tmp_path, SIZE, f"{source}:{target}")
-        sent, again = (after - earlier for earlier, after in zip(before, retransmitted(fabric, source), strict=True))
+        sent, again = (
+            after - earlier
+            for earlier, after in zip(before, retransmitted(fabric, source), strict=True)
+        )
         assert sent > SIZE / 9000
         lost[source] = again / sent
-    # Of some 250 packets, 16 to 34 are lost in 99 of 100 runs, and TCP may take some for lost that are not.
+    # Of some 250 packets, 16 to 34 are lost in 99 of 100 runs, and TCP may take some for lost that
+    # are not.
     assert 0.03 < lost["n1"] < 0.3
     assert lost["n2"] < 0.03  # what n1 loses of the acknowledgements, the next ones make up for
 
 
 @pytest.mark.parametrize("host", ["n1", "a1"])
-def test_packets_are_lost_one_by_one_although_tcp_hands_over_several_as_one(fabric, fault, tmp_path, host):
+def test_packets_are_lost_one_by_one_although_tcp_hands_over_several_as_one(
+    fabric, fault, tmp_path, host
+):
     fault(host, "--loss", "10%", "--rail", 1, "--send")
     send_flows(fabric, tmp_path, SIZE, f"{host}:a2")
     command = ["nsenter", f"--target={init(fabric, 'fabric')}", "--net", "nft", "list", "ruleset"]
@@ -221,7 +239,10 @@ def test_ranks_of_a_host_hang_and_go_on_when_the_fault_is_cleared(fabric, fault,
     script.write_text(f"#!/bin/sh\nsrun -N2 -n2 bash -c '{TICK}' {tmp_path}/end\n")
     options = ("-N2", "-wn1,n2", "--exclusive", f"--output={tmp_path}/log")
     job = fabric.slurm("sbatch", "--parsable", *options, script).strip()
-    wait(lambda: all("bash" in states(fabric, host) for host in ("n1", "n2")), "the ranks do not start")
+    wait(
+        lambda: all("bash" in states(fabric, host) for host in ("n1", "n2")),
+        "the ranks do not start",
+    )
     assert [fault("n1", "--stop") for _ in range(2)] == ["n1: stop\n"] * 2
     seen = states(fabric, "n1")
     assert seen["bash"] == {"T"}
@@ -251,11 +272,15 @@ def test_a_fault_ends_by_itself_and_one_that_was_asked_for_again_does_not(fabric
     assert traces(fabric) == before
 
 
-def test_status_names_faults_and_the_next_one_of_the_same_kind_takes_the_place_of_the_first(fabric, fault):
+def test_status_names_faults_and_the_next_one_of_the_same_kind_takes_the_place_of_the_first(
+    fabric, fault
+):
     fault("n1", "--rate", "25mbit", "--loss", "1%", "--rail", 1, "--send")
     fault("n1", "--rate", "50mbit", "--rail", 1, "--send", "--for", "60m")
     fault("n1", "--to", "n2", "--rail", 2, "--receive", "--rate", "25mbit")
-    seen = [line for line in fabric.command("status").out.splitlines() if line.startswith("fault: ")]
+    seen = [
+        line for line in fabric.command("status").out.splitlines() if line.startswith("fault: ")
+    ]
     assert sorted(re.sub(", .* s left", ", left", line) for line in seen) == [
         "fault: n1 sends: loss 1%",
         "fault: n1 sends: rate 50mbit, left",
@@ -263,12 +288,24 @@ def test_status_names_faults_and_the_next_one_of_the_same_kind_takes_the_place_o
     ]
 
 
-def test_what_a_killed_command_leaves_is_cleared_and_nothing_is_left_of_a_testbed_taken_down(new_testbed):
+def test_what_a_killed_command_leaves_is_cleared_and_nothing_is_left_of_a_testbed_taken_down(
+    new_testbed,
+):
     testbed = new_testbed("down")
     testbed.up("--nodes", 2, "--rate", "100mbit")
     before = traces(testbed)
     record = Path(testbed.status()["directory"]) / "faults.json"
-    command = [testbed.program, "fault", "--name", testbed.name, "n1", "--rate", "25mbit", "--loss", "1%"]
+    command = [
+        testbed.program,
+        "fault",
+        "--name",
+        testbed.name,
+        "n1",
+        "--rate",
+        "25mbit",
+        "--loss",
+        "1%",
+    ]
     killed = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     wait(record.exists, "the fault is not written down")
     killed.kill()
@@ -285,7 +322,9 @@ def test_what_a_killed_command_leaves_is_cleared_and_nothing_is_left_of_a_testbe
     assert testbed.command("down").code == 0
     assert list(Path("/sys/fs/cgroup").glob(f"**/*{testbed.name}*")) == []
     own = f"--name {testbed.name}"
-    listing = partial(subprocess.run, ["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True)
+    listing = partial(
+        subprocess.run, ["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True
+    )
     wait(lambda: own not in listing().stdout, "a process waits for the end of a fault")
     refused = testbed.command("fault", "n1", "--rate", "25mbit")
     assert (refused.code, refused.err.count("\n"), "is not up" in refused.err) == (2, 1, True)

@@ -5,7 +5,15 @@ import shlex
 import shutil
 
 import pytest
-from guide_blocks import ON_SLURM, ROOT, blocks, copy_working_directory, environment, run_here, write_files
+from guide_blocks import (
+    ON_SLURM,
+    ROOT,
+    blocks,
+    copy_working_directory,
+    environment,
+    run_here,
+    write_files,
+)
 
 pytestmark = [pytest.mark.slurm, pytest.mark.sweep, pytest.mark.long]
 
@@ -37,11 +45,17 @@ def run_on(cluster, text, home, *inside):
     return ran.out
 
 
-@pytest.mark.parametrize("beginning", [text for _, text in ON_SLURM if not text.startswith("slurm/testbed")])
+@pytest.mark.parametrize(
+    "beginning", [text for _, text in ON_SLURM if not text.startswith("slurm/testbed")]
+)
 def test_commands_of_the_guide_run_on_a_cluster(beginning, cluster, home):
-    (block,) = (block for block in blocks("sh", "slurm/README.md") if block.text.startswith(beginning))
+    (block,) = (
+        block for block in blocks("sh", "slurm/README.md") if block.text.startswith(beginning)
+    )
     inside = re.findall(r"`(salloc [^`]*)`:\s*\Z", block.before)
-    out = run_on(cluster, block.text, home, *(word for line in inside for word in shlex.split(line)))
+    out = run_on(
+        cluster, block.text, home, *(word for line in inside for word in shlex.split(line))
+    )
     assert not inside or set(out.splitlines()[:3]) == {"n1", "n2", "a1"}
 
 
@@ -49,8 +63,14 @@ def test_the_testbed_of_the_guide_comes_up_measures_and_goes_down(new_testbed, h
     """The copy's testbed has a name of its own, because another one may be up."""
     testbed = new_testbed("guide")
     program = home / "slurm" / "testbed" / "testbed"
-    program.write_text(f'#!/bin/sh\ncommand=$1\nshift\nexec {testbed.program} "$command" --name {testbed.name} "$@"\n')
-    (block,) = (block for block in blocks("sh") if block.text.startswith("slurm/testbed/testbed up --nodes 4 "))
+    program.write_text(
+        f'#!/bin/sh\ncommand=$1\nshift\nexec {testbed.program} "$command" --name {testbed.name} "$@"\n'
+    )
+    (block,) = (
+        block
+        for block in blocks("sh")
+        if block.text.startswith("slurm/testbed/testbed up --nodes 4 ")
+    )
     ran = run_here(block.text, home)
     assert ran.code == 0, f"{ran.out[-3000:]}\n{ran.err[-3000:]}"
     assert testbed.status()["state"] == "down"

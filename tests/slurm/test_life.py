@@ -38,11 +38,15 @@ def test_a_nested_sweep_is_complete_and_knows_where_it_was(success):
 
 def test_as_many_bytes_cross_the_wire_as_the_ring_needs(success):
     sandbox, *_ = success
-    rows = [r for r in read_results([sandbox.out]).rows if (r.algorithm, r.bytes) == ("ring", 1 << 20)]
+    rows = [
+        r for r in read_results([sandbox.out]).rows if (r.algorithm, r.bytes) == ("ring", 1 << 20)
+    ]
     assert [row.nodes for row in rows] == [2, 4]
     for row in rows:
         assert row.wire_bytes_predicted == 2 * (row.nodes - 1) * row.bytes
-        assert row.wire_bytes_measured == pytest.approx(add_headers(row.wire_bytes_predicted, 9000), rel=0.04)
+        assert row.wire_bytes_measured == pytest.approx(
+            add_headers(row.wire_bytes_predicted, 9000), rel=0.04
+        )
 
 
 def test_a_second_sweep_submits_nothing(success):
@@ -57,7 +61,9 @@ def test_plain_snakemake_measures_and_reports_alike(plain):
     assert result.code == 0, result.err
     plan = Plan.load(sandbox.out / "plan.json")
     planned = {(job.name, case.id, 2, "ok") for job in plan.jobs for case in job.cases}
-    measured = {(row.job, row.case_id, row.nodes, row.status) for row in read_results([sandbox.out]).rows}
+    measured = {
+        (row.job, row.case_id, row.nodes, row.status) for row in read_results([sandbox.out]).rows
+    }
     assert measured == planned
     assert len(measured) == 4
     assert "<html" in sandbox.page
@@ -67,8 +73,9 @@ def test_separate_scaling_has_a_job_for_each_size_and_one_rank_is_one(separate):
     sandbox, result = separate
     assert result.code == 0, result.err
     assert sorted((job.job, job.state) for job in read_scheduled(sandbox.out)) == [
-        ("mpi.n1x1", "COMPLETED"), ("mpi.n2x1", "COMPLETED"),
-    ]  # fmt: skip
+        ("mpi.n1x1", "COMPLETED"),
+        ("mpi.n2x1", "COMPLETED"),
+    ]
     there = sorted((row.job, row.nodes, row.ranks) for row in read_results([sandbox.out]).rows)
     assert there == [("mpi.n1x1", 1, 1)] * 4 + [("mpi.n2x1", 2, 2)] * 4
 
@@ -85,12 +92,15 @@ def test_a_killed_rank_is_named_and_what_was_measured_stays(killed_rank):
     assert 2 <= len(kept) < CASES
 
 
-def test_a_job_signalled_before_its_time_limit_finishes_its_case_and_the_next_continues(near_time_limit):
+def test_a_job_signalled_before_its_time_limit_finishes_its_case_and_the_next_continues(
+    near_time_limit,
+):
     sandbox, first, status, kept, files, second = near_time_limit
     assert (first.code, status.code) == (3, 3)
     assert "stopped by SIGUSR1" in status.out, f"{files}\n{status.out}\n{sandbox.logs()}"
     assert 3 <= len(kept) < CASES
-    assert {*files} >= {"mpi.n2x1.h5.journal", "mpi.n2x1.h5.interrupted"}  # srun may end rank 0 before it tidies up
+    # srun may end rank 0 before it tidies up
+    assert {*files} >= {"mpi.n2x1.h5.journal", "mpi.n2x1.h5.interrupted"}
     assert "mpi.n2x1.h5" not in files
     assert second.code == 0, second.err
     now = sandbox.measured()
@@ -123,8 +133,9 @@ def test_a_dead_host_is_reported_and_cases_that_do_not_need_it_are_measured(dead
     sandbox, result = dead_worker
     see_that_a_host_was_lost(sandbox, result)
     assert [(job.job, job.state) for job in read_scheduled(sandbox.out)] == [  # one after the other
-        ("mpi.n2x1", "NODE_FAIL"), ("mpi.n1x1", "COMPLETED"),
-    ]  # fmt: skip
+        ("mpi.n2x1", "NODE_FAIL"),
+        ("mpi.n1x1", "COMPLETED"),
+    ]
     assert len(sandbox.measured("mpi.n1x1")) == CASES
 
 
@@ -145,7 +156,9 @@ def test_a_job_whose_node_is_gone_does_not_wait_for_ever(job_without_a_node):
     assert result.code == 0, result.err
     assert list(queue.values()) == ["CANCELLED"]
     (job,) = read_scheduled(sandbox.out)
-    assert "CANCELLED: it was cancelled (it was pending for 1 s; Slurm's reason: " in job.description
+    assert (
+        "CANCELLED: it was cancelled (it was pending for 1 s; Slurm's reason: " in job.description
+    )
 
 
 def test_what_a_drained_node_and_the_partition_cannot_give_is_planned_away(separate):
@@ -174,7 +187,13 @@ def test_ranks_that_start_alone_are_reported_at_once(no_pmi):
 @pytest.mark.parametrize(
     ("launcher", "words"),
     [
-        ("none", ["MPI_COMM_WORLD has one rank; use the launcher of MPICH", "the MPI library supports --mpi=pmi2"]),
+        (
+            "none",
+            [
+                "MPI_COMM_WORLD has one rank; use the launcher of MPICH",
+                "the MPI library supports --mpi=pmi2",
+            ],
+        ),
         # Of MPICH, whose words are lost where srun ends before they come.
         ("pmix", ["Exited with exit code ", "the MPI library supports --mpi=pmi2"]),
         ("template", ["2 ranks: 2 on ", "requested: 2 ranks on 2 nodes, 1 on each of "]),
@@ -195,7 +214,9 @@ def test_every_part_of_a_sweep_may_be_killed_and_nothing_is_lost(kills):
     for which in ("third", "interrupted"):
         assert results[which].code == 3, results[which].err
         assert results[which].out.splitlines()[-1] == "report: results/s/report/index.html"
-    assert "CANCELLED: it was cancelled (the sweep was interrupted)" in results["status"].out, results["status"]
+    assert "CANCELLED: it was cancelled (the sweep was interrupted)" in results["status"].out, (
+        results["status"]
+    )
     assert "ended an orphan of an earlier sweep: Slurm job" in results["third"].err
     assert results["last"].code == 0, results["last"].err
     assert len(sandbox.measured()) == 22
@@ -206,7 +227,10 @@ def test_a_killed_controller_is_reported_and_awaited_and_nothing_is_lost(no_cont
     sandbox, results, kept = no_controller
     assert "jobs that run go on" in results["outage"]
     assert results["interrupted"].code == 3, results["interrupted"].err
-    assert "the sweep was interrupted: the same command measures the rest" in results["interrupted"].err
+    assert (
+        "the sweep was interrupted: the same command measures the rest"
+        in results["interrupted"].err
+    )
     assert "the next sweep cancels the jobs" in results["interrupted"].err
     assert results["last"].code == 0, results["last"].err
     assert "answers again" in results["last"].err
@@ -232,7 +256,8 @@ def test_a_full_disk_is_reported_and_the_sweep_continues_once_there_is_space(ful
         ("account", ["account", "'gold'", "keeps no accounts"]),
         ("key", ["site.yaml", "partitoin", "partition, account"]),
         ("PATH", ["Slurm: no scontrol on PATH"]),
-        ("controller", ["Slurm: no controller answers"]),  # it refuses, or takes its time on a busy machine
+        # it refuses, or takes its time on a busy machine
+        ("controller", ["Slurm: no controller answers"]),
     ],
 )
 def test_bad_input_takes_one_line(bad_input, what, words):
@@ -243,7 +268,9 @@ def test_bad_input_takes_one_line(bad_input, what, words):
 
 
 def test_ranks_count_each_other_before_anything_is_measured(testbed):
-    result = testbed.run("srun", "-N2", "-n2", "--mpi=pmi2", sys.executable, "-m", "hpccoll", "run", "--shape", "4x1")
+    result = testbed.run(
+        "srun", "-N2", "-n2", "--mpi=pmi2", sys.executable, "-m", "hpccoll", "run", "--shape", "4x1"
+    )
     assert result.code != 0  # 2, unless srun had to end a rank that took its time
     (line,) = [line for line in result.err.splitlines() if line.startswith("hpccoll: ")]
     assert "2 ranks: 1 on n1, 1 on n2" in line
@@ -257,10 +284,16 @@ print(cpus_of_node(os.environ["SLURM_JOB_ID"]), "of", os.environ["{CPUS_ON_NODE}
 """
 
 
-def test_the_cpus_that_ranks_of_gpus_divide_are_those_of_slurm_and_srun_takes_them(testbed, tmp_path):
-    (option,) = re.findall(r"--cpus-per-task=.*?\)\)", Site(gpus_per_node="2").rank_launcher().command)
+def test_the_cpus_that_ranks_of_gpus_divide_are_those_of_slurm_and_srun_takes_them(
+    testbed, tmp_path
+):
+    (option,) = re.findall(
+        r"--cpus-per-task=.*?\)\)", Site(gpus_per_node="2").rank_launcher().command
+    )
     (tmp_path / "cpus.py").write_text(CPUS)
-    srun = f"srun --ntasks-per-node=2 {option.format(ranks_per_node=2)} printenv SLURM_CPUS_PER_TASK"
+    srun = (
+        f"srun --ntasks-per-node=2 {option.format(ranks_per_node=2)} printenv SLURM_CPUS_PER_TASK"
+    )
     script = f"#!/bin/bash\n{sys.executable} cpus.py\n{srun}\n"
     options = "--parsable", "--output=%j.log", "--nodes=2", "--ntasks-per-node=2", "--exclusive"
     submitted = testbed.run("sbatch", *options, cwd=tmp_path, stdin=script)
@@ -269,15 +302,23 @@ def test_the_cpus_that_ranks_of_gpus_divide_are_those_of_slurm_and_srun_takes_th
     assert (tmp_path / f"{number}.log").read_text().split("\n") == ["2 of 2", *["1"] * 4, ""]
 
 
-@pytest.mark.parametrize(("accounts", "account", "refused"), [
-    ("physics\\nchem\\n", "physics", False), ("physics\\nchem\\n", "Physics", False),
-    ("My Project (A1)\\n", "My Project (A1)", False), ("My Project (A1)\\n", "Project", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("accounts", "account", "refused"),
+    [
+        ("physics\\nchem\\n", "physics", False),
+        ("physics\\nchem\\n", "Physics", False),
+        ("My Project (A1)\\n", "My Project (A1)", False),
+        ("My Project (A1)\\n", "Project", True),
+    ],
+)
 def test_an_account_of_the_database_is_planned_with(testbed, tmp_path, accounts, account, refused):
-    for name, body in {"sacct": "exit 0", "sacctmgr": 'printf "%b" "$ACCOUNTS"'}.items():  # a testbed has no database
+    # a testbed has no database
+    for name, body in {"sacct": "exit 0", "sacctmgr": 'printf "%b" "$ACCOUNTS"'}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    (tmp_path / "site.yaml").write_text(f"partition: work\nlauncher: srun --mpi=pmi2\naccount: {account}\n")
+    (tmp_path / "site.yaml").write_text(
+        f"partition: work\nlauncher: srun --mpi=pmi2\naccount: {account}\n"
+    )
     (tmp_path / "sweep.yaml").write_text("algorithms: [ring]\nbytes: 1K\nnodes: 2\n")
     path = f"PATH={tmp_path}:{ENVIRONMENT['PATH']}"
     words = "hpccoll", "plan", "sweep.yaml", "--profile", "slurm", "--site", "site.yaml"
@@ -294,8 +335,16 @@ def test_lists_of_nodes_of_any_form_are_expanded_by_slurm(testbed):
     program = f"from hpccoll.sweep.slurm.squeue import host_names; print(*host_names('{names}'))"
     expanded = testbed.slurm(sys.executable, "-c", program).split()
     assert expanded == [
-        "node001", "node002", "node003", "node010", "gpu-1-3", "gpu-1-4", "gpu-2-3", "gpu-2-4", "login",
-    ]  # fmt: skip
+        "node001",
+        "node002",
+        "node003",
+        "node010",
+        "gpu-1-3",
+        "gpu-1-4",
+        "gpu-2-3",
+        "gpu-2-4",
+        "login",
+    ]
 
 
 def test_a_sweep_with_blanks_in_its_names_runs_inside_an_allocation(testbed, tmp_path):

@@ -32,7 +32,13 @@ def submit(testbed, tmp_path, mpiexec):  # noqa: ARG001 - there is an MPI librar
     """Submit a script from an empty directory, and return the number of its job."""
 
     def submit(name, *arguments, options=(), **variables):
-        command = ["sbatch", "--parsable", "--output=%j.log", *options, ROOT / "slurm" / f"{name}.sbatch"]
+        command = [
+            "sbatch",
+            "--parsable",
+            "--output=%j.log",
+            *options,
+            ROOT / "slurm" / f"{name}.sbatch",
+        ]
         result = testbed.run(*command, *arguments, cwd=tmp_path, **variables)
         assert result.code == 0, result.err
         return result.out.strip()
@@ -56,7 +62,13 @@ def complete(path):
 
 def test_shellcheck_finds_nothing(require):
     require(shutil.which("shellcheck"), "there is no shellcheck")
-    assert {path.stem for path in SCRIPTS} == {"allreduce", "diagnose", "in-network", "scaling", *UNTESTED}
+    assert {path.stem for path in SCRIPTS} == {
+        "allreduce",
+        "diagnose",
+        "in-network",
+        "scaling",
+        *UNTESTED,
+    }
     result = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (0, "")
 
@@ -75,7 +87,9 @@ def test_every_script_stops_at_its_first_error_and_is_signalled_before_its_end(p
 def test_every_script_says_which_option_of_salloc_is_missing(path):
     inside = {"SLURM_JOB_ID": "5", "SLURM_JOB_NUM_NODES": "2", "HPCCOLL_IMAGE": "a.sif"}
     environment = {"PATH": os.environ["PATH"], **inside}
-    ended = subprocess.run(["bash", path], env=environment, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        ["bash", path], env=environment, capture_output=True, text=True, check=False
+    )
     assert ended.returncode != 0
     assert "--ntasks-per-node" in ended.stderr
 
@@ -85,7 +99,9 @@ def test_all_reduce_is_measured_on_what_sbatch_asked_for(submit, end, tmp_path):
     assert code == 0, log
     rows = complete(tmp_path / "results" / "allreduce" / "2x2.h5")
     assert len(rows) == 8
-    assert {(row.nodes, row.ranks, row.ranks_per_node, row.iterations) for row in rows} == {(2, 4, 2, 15)}
+    assert {(row.nodes, row.ranks, row.ranks_per_node, row.iterations) for row in rows} == {
+        (2, 4, 2, 15)
+    }
     assert log.endswith("hpccoll report results/allreduce/2x2.h5\n")
 
 
@@ -122,12 +138,16 @@ def test_scaling_measures_the_first_nodes_of_one_allocation(submit, end, tmp_pat
     assert log.endswith("hpccoll report results/scaling\n")
 
 
-def test_scaling_begins_with_one_node_of_several_ranks_and_if_it_fails_the_others_are_measured(submit, end, tmp_path):
+def test_scaling_begins_with_one_node_of_several_ranks_and_if_it_fails_the_others_are_measured(
+    submit, end, tmp_path
+):
     place = tmp_path / "mine"
     place.mkdir()
     (place / "1x2.h5").write_text("something else")
     options = ["-N", 2, "--ntasks-per-node=2"]
-    code, log = end(submit("scaling", *SMALL, options=options, HPCCOLL_OUT="mine", HPCCOLL_MPI="pmi2"))
+    code, log = end(
+        submit("scaling", *SMALL, options=options, HPCCOLL_OUT="mine", HPCCOLL_MPI="pmi2")
+    )
     assert code not in (0, 3), log  # 2, unless srun had to end a rank that took its time
     assert "mine/1x2.h5' is not a whole raw file of hpccoll" in log
     assert {(row.nodes, row.ranks) for row in complete(place / "2x2.h5")} == {(2, 4)}
@@ -178,7 +198,9 @@ def test_a_rank_that_hangs_costs_no_verdict(submit, end, fault, tmp_path):
 
 
 @pytest.mark.parametrize("program", ["", "sendrecv_perf"])
-def test_a_signal_before_the_time_limit_keeps_what_was_measured(testbed, submit, end, tmp_path, program):
+def test_a_signal_before_the_time_limit_keeps_what_was_measured(
+    testbed, submit, end, tmp_path, program
+):
     words = ("--with", f"{installed(tmp_path)} -b 2M") if program else ("--seconds", "1")
     number = submit("diagnose", *words, options=["-N", 4], HPCCOLL_OUT="mine.h5", LASTS="1")
     log = tmp_path / f"{number}.log"
@@ -206,17 +228,26 @@ def stand_in(tmp_path):
     return stand_in
 
 
-@pytest.mark.parametrize(("ended", "code", "asked"), [(0, 0, ""), (3, 3, ""), (2, 2, ""), (137, 3, WITH_PAGE)])
-def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stand_in, tmp_path, ended, code, asked):
+@pytest.mark.parametrize(
+    ("ended", "code", "asked"), [(0, 0, ""), (3, 3, ""), (2, 2, ""), (137, 3, WITH_PAGE)]
+)
+def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(
+    stand_in, tmp_path, ended, code, asked
+):
     measures = "" if ended == 2 else "touch d.h5\n"
     stand_in("srun", f"printf '%s ' \"$@\" > asked\necho verdict\n{measures}exit {ended}")
     place = stand_in("hpccoll", 'echo verdict; echo "hpccoll $*" > called; exit 3')
-    variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_OUT": "d.h5", "HPCCOLL_MPI": "pmix", "SLURM_JOB_ID": "5"}
+    variables = {
+        "PATH": f"{place}:/usr/bin:/bin",
+        "HPCCOLL_OUT": "d.h5",
+        "HPCCOLL_MPI": "pmix",
+        "SLURM_JOB_ID": "5",
+    }
     job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "2"}
     command = ["bash", ROOT / "slurm" / "diagnose.sbatch", "--links"]
     result = subprocess.run(
         command, env=variables | job, cwd=tmp_path, capture_output=True, text=True, check=False
-    )  # fmt: skip
+    )
     assert (result.returncode, result.stdout) == (code, "verdict\n" + REPORTED * (ended != 2))
     assert ((tmp_path / "called").read_text() if asked else "") == asked
     assert (tmp_path / "asked").read_text() == (
@@ -225,14 +256,29 @@ def test_the_exit_code_is_that_of_the_verdict_also_if_srun_has_ended_a_rank(stan
     )
 
 
-def test_the_verdict_is_in_the_log_of_a_job_that_is_cancelled_while_srun_waits_for_a_rank(stand_in, tmp_path):
+def test_the_verdict_is_in_the_log_of_a_job_that_is_cancelled_while_srun_waits_for_a_rank(
+    stand_in, tmp_path
+):
     stand_in("srun", "echo verdict\ntouch d.h5 printed\nexec sleep 60 > /dev/null")
     place = stand_in("hpccoll", "exit 3")
-    job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "1", "SLURM_JOB_ID": "5", "HPCCOLL_OUT": "d.h5"}
-    command, variables = ["bash", ROOT / "slurm" / "diagnose.sbatch"], {"PATH": f"{place}:/usr/bin:/bin", **job}
+    job = {
+        "SLURM_JOB_NUM_NODES": "4",
+        "SLURM_NTASKS_PER_NODE": "1",
+        "SLURM_JOB_ID": "5",
+        "HPCCOLL_OUT": "d.h5",
+    }
+    command, variables = (
+        ["bash", ROOT / "slurm" / "diagnose.sbatch"],
+        {"PATH": f"{place}:/usr/bin:/bin", **job},
+    )
     with subprocess.Popen(
-        command, env=variables, cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as script:  # fmt: skip
+        command,
+        env=variables,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as script:
         wait((tmp_path / "printed").exists, "srun has printed nothing")
         script.terminate()
         assert script.stdout
@@ -246,10 +292,17 @@ def test_the_file_of_an_earlier_job_is_no_verdict_of_this_one(stand_in, tmp_path
     os.utime(tmp_path / "d.h5", (2**32, 2**32))  # by a clock that is ahead of this one
     stand_in("srun", f"exit {ended}")
     place = stand_in("hpccoll", 'echo "hpccoll $*"')
-    job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "1", "SLURM_JOB_ID": "5", "HPCCOLL_OUT": "d.h5"}
+    job = {
+        "SLURM_JOB_NUM_NODES": "4",
+        "SLURM_NTASKS_PER_NODE": "1",
+        "SLURM_JOB_ID": "5",
+        "HPCCOLL_OUT": "d.h5",
+    }
     command = ["bash", ROOT / "slurm" / "diagnose.sbatch"]
     variables = {"PATH": f"{place}:/usr/bin:/bin", **job}
-    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (result.returncode, result.stdout) == (ended, "")
 
 
@@ -257,24 +310,41 @@ def test_the_file_of_an_earlier_job_is_no_verdict_of_this_one(stand_in, tmp_path
 def test_a_program_of_nccl_tests_is_started_by_one_process(stand_in, tmp_path, words):
     stand_in("srun", "echo srun")
     place = stand_in("hpccoll", 'printf "%s|" "$@"; touch d.h5')
-    job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "1", "SLURM_JOB_ID": "5", "HPCCOLL_OUT": "d.h5"}
+    job = {
+        "SLURM_JOB_NUM_NODES": "4",
+        "SLURM_NTASKS_PER_NODE": "1",
+        "SLURM_JOB_ID": "5",
+        "HPCCOLL_OUT": "d.h5",
+    }
     command = ["bash", ROOT / "slurm" / "diagnose.sbatch", *words]
     variables = {"PATH": f"{place}:/usr/bin:/bin", **job}
-    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert result.stdout.startswith(f"diagnose|--out|d.h5|{'|'.join(words)}|")
 
 
 def test_ranks_run_inside_of_apptainer(submit, end, stand_in, tmp_path):
     place = stand_in(
-        "apptainer", 'echo "$*" > asked.$SLURM_PROCID\nwhile [ "$1" != my.sif ]; do shift; done\nexec "${@:2}"'
+        "apptainer",
+        'echo "$*" > asked.$SLURM_PROCID\nwhile [ "$1" != my.sif ]; do shift; done\nexec "${@:2}"',
     )
-    own = subprocess.run(["bash", "-c", "type -P hpccoll"], capture_output=True, text=True, check=True).stdout
+    own = subprocess.run(
+        ["bash", "-c", "type -P hpccoll"], capture_output=True, text=True, check=True
+    ).stdout
     path = f"{place}:{Path(own).parent}:/usr/bin:/bin"
-    code, log = end(submit("apptainer", *SMALL, HPCCOLL_IMAGE="my.sif", HPCCOLL_MPI="pmi2", PATH=path))
+    code, log = end(
+        submit("apptainer", *SMALL, HPCCOLL_IMAGE="my.sif", HPCCOLL_MPI="pmi2", PATH=path)
+    )
     assert code == 0, log
-    assert {(row.nodes, row.ranks) for row in complete(tmp_path / "results" / "apptainer")} == {(2, 2)}
-    requested = (tmp_path / "asked.1").read_text().replace(" --nv ", " ")  # an exclusive job has the GPUs of its nodes
-    assert requested.startswith(f"exec --no-home --bind {tmp_path} --pwd {tmp_path} my.sif hpccoll run --shape 2x1 ")
+    assert {(row.nodes, row.ranks) for row in complete(tmp_path / "results" / "apptainer")} == {
+        (2, 2)
+    }
+    # an exclusive job has the GPUs of its nodes
+    requested = (tmp_path / "asked.1").read_text().replace(" --nv ", " ")
+    assert requested.startswith(
+        f"exec --no-home --bind {tmp_path} --pwd {tmp_path} my.sif hpccoll run --shape 2x1 "
+    )
 
 
 def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
@@ -282,18 +352,40 @@ def test_pyxis_is_asked_of_srun(stand_in, tmp_path):
     job = {"SLURM_JOB_NUM_NODES": "4", "SLURM_NTASKS_PER_NODE": "2", "SLURM_CPUS_PER_TASK": "3"}
     variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_IMAGE": "my image.sqsh", **job}
     command = ["bash", ROOT / "slurm" / "pyxis.sbatch", "-b", "1M"]
-    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     words = result.stdout.splitlines()
     assert words[: words.index("hpccoll")] == [
-        "-N", "4", "-n", "8", "--ntasks-per-node=2", "--distribution=block", "--kill-on-bad-exit=1", "--mpi=pmix",
-        "--cpus-per-task=3", "--container-image=my image.sqsh", f"--container-mounts={tmp_path}:{tmp_path}",
-        f"--container-workdir={tmp_path}", "--no-container-mount-home", "--no-container-remap-root",
-    ]  # fmt: skip
+        "-N",
+        "4",
+        "-n",
+        "8",
+        "--ntasks-per-node=2",
+        "--distribution=block",
+        "--kill-on-bad-exit=1",
+        "--mpi=pmix",
+        "--cpus-per-task=3",
+        "--container-image=my image.sqsh",
+        f"--container-mounts={tmp_path}:{tmp_path}",
+        f"--container-workdir={tmp_path}",
+        "--no-container-mount-home",
+        "--no-container-remap-root",
+    ]
     assert words[words.index("hpccoll") :][:8] == [
-        "hpccoll", "run", "--shape", "4x2", "--out", "results/pyxis/4x2.h5", "-b", "1M",
-    ]  # fmt: skip
+        "hpccoll",
+        "run",
+        "--shape",
+        "4x2",
+        "--out",
+        "results/pyxis/4x2.h5",
+        "-b",
+        "1M",
+    ]
     del variables["HPCCOLL_IMAGE"]
-    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert (result.returncode, result.stdout) == (1, "")
     assert "HPCCOLL_IMAGE: is the image to run in" in result.stderr
 
@@ -304,20 +396,35 @@ HIDDEN = {"apptainer": "--nv", "pyxis": "--container-env=NVIDIA_VISIBLE_DEVICES,
 
 @pytest.mark.parametrize("name", HIDDEN)
 @pytest.mark.parametrize("gpus", ["8", ""])
-def test_ranks_in_containers_reach_the_gpus_that_the_job_has_and_are_next_to_them(name, gpus, stand_in, tmp_path):
+def test_ranks_in_containers_reach_the_gpus_that_the_job_has_and_are_next_to_them(
+    name, gpus, stand_in, tmp_path
+):
     place = stand_in("srun", "printf '%s\\n' \"$@\"")
     job = {"SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS_PER_NODE": "8", "SLURM_CPUS_ON_NODE": "96"}
     job |= {"SLURM_GPUS_ON_NODE": gpus} if gpus else {}
     variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_IMAGE": "image", **job}
     command = ["bash", ROOT / "slurm" / f"{name}.sbatch", "--device", "cuda"]
-    result = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     words = result.stdout.splitlines()
     bound = {"--distribution=block:block", "--gpu-bind=none", "--cpus-per-task=12"} & {*words}
     assert len(bound) == (3 if gpus else 0)
     assert any(word.startswith(HIDDEN[name]) for word in words) == bool(gpus)
 
 
-NCCL = ["-t", "nccl", "--param", "graph=0,1", "--timing", "single,aggregated", "-b", "64", "-e", "1G"]
+NCCL = [
+    "-t",
+    "nccl",
+    "--param",
+    "graph=0,1",
+    "--timing",
+    "single,aggregated",
+    "-b",
+    "64",
+    "-e",
+    "1G",
+]
 GPUS = {
     "nccl": (
         ["default", "nccl-ring", "nccl-tree", "nccl-nvls-tree"],
@@ -337,10 +444,16 @@ def lines(stand_in, tmp_path):
     place = stand_in("srun", "printf '%s ' \"$@\"; echo")
 
     def lines(name, *arguments, nodes=2, code=0, pairs=False, **variables):
-        job = {"SLURM_JOB_NUM_NODES": str(nodes), "SLURM_NTASKS_PER_NODE": "8", "SLURM_CPUS_ON_NODE": "100"}
+        job = {
+            "SLURM_JOB_NUM_NODES": str(nodes),
+            "SLURM_NTASKS_PER_NODE": "8",
+            "SLURM_CPUS_ON_NODE": "100",
+        }
         job["PATH"] = f"{place}:/usr/bin:/bin"
         command = ["bash", ROOT / "slurm" / f"{name}.sbatch", *arguments]
-        result = subprocess.run(command, env=job | variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            command, env=job | variables, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert result.returncode == code, result.stderr
         launches = [line.split() for line in result.stdout.splitlines() if " hpccoll run " in line]
         return [words for words in launches if ("--try-gpu-pair" in words) == pairs]
@@ -349,17 +462,34 @@ def lines(stand_in, tmp_path):
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_and_without_its_logs(name, lines):
+def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_and_without_its_logs(
+    name, lines
+):
     variants, cases = GPUS[name]
     launches = lines(name, "-b", "1M", HPCCOLL_MPI="pmix")
     launch = [
-        "-N", "2", "-n", "16", "--ntasks-per-node=8", "--distribution=block:block", "--gpu-bind=none",
-        "--kill-on-bad-exit=1", "--cpus-per-task=12", "--mpi=pmix",
-    ]  # fmt: skip
+        "-N",
+        "2",
+        "-n",
+        "16",
+        "--ntasks-per-node=8",
+        "--distribution=block:block",
+        "--gpu-bind=none",
+        "--kill-on-bad-exit=1",
+        "--cpus-per-task=12",
+        "--mpi=pmix",
+    ]
     wanted = []
     for variant in variants:
         raw = f"results/{name}/2x8.{variant}.h5"
-        words = [*launch, "hpccoll", "run", "--shape", "2x8", *(["--variant", variant] if variant != "default" else [])]
+        words = [
+            *launch,
+            "hpccoll",
+            "run",
+            "--shape",
+            "2x8",
+            *(["--variant", variant] if variant != "default" else []),
+        ]
         words += ["--device", "cuda", *cases, "-f", "4", "-b", "1M"]
         probed = name != "gpu-mpi"  # an MPI has no logs that say what ran
         wanted += [[*words, "--probe", f"{raw}.logs"]] if probed else []
@@ -367,11 +497,24 @@ def test_ranks_of_gpus_see_all_of_their_node_and_each_variant_is_launched_with_a
     assert [sorted(words) for words in launches] == [sorted(words) for words in wanted]
 
 
-@pytest.mark.parametrize(("nodes", "device", "tried"), [(2, "cuda", True), (1, "cuda", False), (2, "cpu", False)])
-def test_two_ranks_try_gpu_memory_between_nodes_before_mpi_is_measured_there(nodes, device, tried, lines, stand_in):
+@pytest.mark.parametrize(
+    ("nodes", "device", "tried"), [(2, "cuda", True), (1, "cuda", False), (2, "cpu", False)]
+)
+def test_two_ranks_try_gpu_memory_between_nodes_before_mpi_is_measured_there(
+    nodes, device, tried, lines, stand_in
+):
     launches = lines("gpu-mpi", nodes=nodes, pairs=True, HPCCOLL_MPI="pmix", HPCCOLL_DEVICE=device)
     file = "results/gpu-mpi/2x8.default.h5.gpu-pair.json"
-    wanted = ["-N", "2", "-n", "2", "--ntasks-per-node=1", "--gpu-bind=none", "--kill-on-bad-exit=1", "--mpi=pmix"]
+    wanted = [
+        "-N",
+        "2",
+        "-n",
+        "2",
+        "--ntasks-per-node=1",
+        "--gpu-bind=none",
+        "--kill-on-bad-exit=1",
+        "--mpi=pmix",
+    ]
     wanted += ["hpccoll", "run", "--shape", "2x1", "--device", "cuda", "--try-gpu-pair", file]
     assert launches == ([wanted] if tried else [])
     (measured,) = lines("gpu-mpi", nodes=nodes, HPCCOLL_DEVICE=device)
@@ -405,20 +548,35 @@ def test_nothing_is_launched_after_a_signalled_probe(name, stand_in, lines):
     assert "--probe" in launch
 
 
-def test_on_one_node_nvls_has_its_single_node_form_and_hierarchical_whose_plan_is_that_of_the_ring_is_left_out(lines):
+def test_on_one_node_nvls_has_its_single_node_form_and_hierarchical_whose_plan_is_that_of_the_ring_is_left_out(
+    lines,
+):
     launches = lines("nccl", nodes=1)
-    assert {words[words.index("-a") + 1] for words in launches} == {"native,ring,double_binary_tree,direct"}
+    assert {words[words.index("-a") + 1] for words in launches} == {
+        "native,ring,double_binary_tree,direct"
+    }
     assert {words[words.index("--variant") + 1] for words in launches if "--variant" in words} == {
-        "nccl-ring", "nccl-tree", "nccl-nvls", "nccl-nvls-off",
-    }  # fmt: skip
+        "nccl-ring",
+        "nccl-tree",
+        "nccl-nvls",
+        "nccl-nvls-off",
+    }
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_variants_can_be_named_and_are_known_and_the_cpus_of_a_rank_are_those_that_are_asked_for(name, lines):
-    asked = {"HPCCOLL_VARIANTS": "ucx-one-rail nccl-gdr-off", "HPCCOLL_OUT": "mine", "SLURM_CPUS_PER_TASK": "7"}
+def test_variants_can_be_named_and_are_known_and_the_cpus_of_a_rank_are_those_that_are_asked_for(
+    name, lines
+):
+    asked = {
+        "HPCCOLL_VARIANTS": "ucx-one-rail nccl-gdr-off",
+        "HPCCOLL_OUT": "mine",
+        "SLURM_CPUS_PER_TASK": "7",
+    }
     launches = lines(name, **asked)
     assert all("--cpus-per-task=7" in words for words in launches)
-    named = dict.fromkeys(words[words.index("--variant") + 1] for words in launches if "--variant" in words)
+    named = dict.fromkeys(
+        words[words.index("--variant") + 1] for words in launches if "--variant" in words
+    )
     assert list(named) == ["ucx-one-rail", "nccl-gdr-off"]
     assert all("mine/2x8." in words[-1] for words in launches)
     assert set(GPUS[name][0]) <= {"default", *named_variants()}
@@ -428,12 +586,32 @@ def test_variants_can_be_named_and_are_known_and_the_cpus_of_a_rank_are_those_th
 def test_scripts_for_nccl_run_with_its_test_library(name, submit, end, tmp_path, nccl_library):
     options = ["-N", 2, "--ntasks-per-node=2", "--gpus-per-node=2"]
     variables = on_host(nccl_library, tmp_path) | {"HPCCOLL_VARIANTS": "nccl-gdr-off"}
-    code, log = end(submit(name, "-b", "64", "-e", "64", "-n", 2, "-w", 1, "--in-place", options=options, **variables))
+    code, log = end(
+        submit(
+            name,
+            "-b",
+            "64",
+            "-e",
+            "64",
+            "-n",
+            2,
+            "-w",
+            1,
+            "--in-place",
+            options=options,
+            **variables,
+        )
+    )
     assert code == 0, log
     rows = complete(tmp_path / "results" / name)
-    assert {(row.ranks, row.nodes, row.ranks_per_node, row.transport) for row in rows} == {(4, 2, 2, "nccl")}
+    assert {(row.ranks, row.nodes, row.ranks_per_node, row.transport) for row in rows} == {
+        (4, 2, 2, "nccl")
+    }
     native = [row for row in rows if row.algorithm == "native"]
-    assert {(row.variant, row.executed) for row in native} == {(None, "ring"), ("nccl-gdr-off", "ring")}
+    assert {(row.variant, row.executed) for row in native} == {
+        (None, "ring"),
+        ("nccl-gdr-off", "ring"),
+    }
     assert {(row.timing, row.params["graph"]) for row in native} == {
         ("single", 0), ("single", 1), ("aggregated", 0), ("aggregated", 1),
     }  # fmt: skip
@@ -441,7 +619,9 @@ def test_scripts_for_nccl_run_with_its_test_library(name, submit, end, tmp_path,
 
 
 @pytest.mark.long
-def test_the_script_for_mpi_on_gpus_runs_with_ranks_on_the_host_in_their_place(submit, end, tmp_path):
+def test_the_script_for_mpi_on_gpus_runs_with_ranks_on_the_host_in_their_place(
+    submit, end, tmp_path
+):
     here = {"HPCCOLL_DEVICE": "cpu", "HPCCOLL_TRANSPORT": "mpi", "HPCCOLL_VARIANTS": "ucx-one-rail"}
     options = ["-N", 2, "--ntasks-per-node=2", "--gpus-per-node=2"]
     code, log = end(submit("gpu-mpi", *SMALL, "-f", 2, options=options, **here))
@@ -453,7 +633,9 @@ def test_the_script_for_mpi_on_gpus_runs_with_ranks_on_the_host_in_their_place(s
 
 
 @pytest.mark.parametrize("name", GPUS)
-def test_a_variant_with_failed_cases_does_not_stop_the_others_but_a_signalled_one_does(name, stand_in, lines):
+def test_a_variant_with_failed_cases_does_not_stop_the_others_but_a_signalled_one_does(
+    name, stand_in, lines
+):
     variants = {"HPCCOLL_VARIANTS": "nccl-ring nccl-tree"}
     launches = lines(name, **variants)
     left = """printf '%s ' "$@"; echo; raw=$(printf '%s\\n' "$@" | grep 'h5$')
@@ -464,7 +646,8 @@ def test_a_variant_with_failed_cases_does_not_stop_the_others_but_a_signalled_on
     assert len(lines(name, code=3, **variants)) == (1 if name == "gpu-mpi" else 2)
     stand_in("srun", 'printf \'%s \' "$@"; echo; [[ "$*" != *nccl-ring* ]]')
     assert lines(name, code=1, **variants) == launches
-    stand_in("srun", "printf '%s ' \"$@\"; echo; exit 1")  # before the signal of an earlier job could be withdrawn
+    # before the signal of an earlier job could be withdrawn
+    stand_in("srun", "printf '%s ' \"$@\"; echo; exit 1")
     assert lines(name, code=1, **variants) == launches
 
 
@@ -472,7 +655,9 @@ MANY = 50_000
 """Lines of sinfo that no pipe holds: a reader that leaves after the first would end it by a signal."""
 
 
-def test_the_hosts_of_aggregators_are_found_however_much_sinfo_says_and_there_have_to_be_some(stand_in, tmp_path):
+def test_the_hosts_of_aggregators_are_found_however_much_sinfo_says_and_there_have_to_be_some(
+    stand_in, tmp_path
+):
     stand_in("scontrol", "printf '%s\\n' a1 n1 n2")
     stand_in("srun", "printf '%s\\n' \"$@\"")
     job = {"SLURM_JOB_NODELIST": "a1,n[1-2]", "SLURM_NTASKS_PER_NODE": "1"}
@@ -487,14 +672,18 @@ def test_the_hosts_of_aggregators_are_found_however_much_sinfo_says_and_there_ha
 
     def run(feature):
         variables = {"PATH": f"{place}:/usr/bin:/bin", "HPCCOLL_AGGREGATOR": feature, **job}
-        return subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
 
     result = run("switch")
     assert result.returncode == 0, result.stderr
     assert "--nodelist=n1,n2,a1" in result.stdout.splitlines()
     result = run("gpu")
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "none of the hosts a1 n1 n2 has the feature gpu: see HPCCOLL_AGGREGATOR\n"
+    assert (
+        result.stderr == "none of the hosts a1 n1 n2 has the feature gpu: see HPCCOLL_AGGREGATOR\n"
+    )
 
 
 def test_doctor_knows_the_testbed(testbed, mpiexec):  # noqa: ARG001 - there is an MPI library

@@ -69,7 +69,9 @@ if rows := world.gather(facts):
 
 @pytest.fixture(scope="module")
 def ranks(testbed, mpiexec):  # noqa: ARG001 - there is an MPI library
-    result = testbed.run("srun", "--mpi=pmi2", "-N4", "--ntasks-per-node=1", sys.executable, "-c", RANK)
+    result = testbed.run(
+        "srun", "--mpi=pmi2", "-N4", "--ntasks-per-node=1", sys.executable, "-c", RANK
+    )
     assert (result.code, result.err) == (0, ""), f"{result.code}\n{result.out}\n{result.err}"
     return ast.literal_eval(result.out)
 
@@ -85,10 +87,19 @@ def test_four_ranks_are_on_four_hosts_that_share_nothing(ranks, require):
     assert [row["munged"] for row in ranks] == [[]] * 4
 
 
-def test_ranks_find_each_other_whatever_lies_in_memory_behind_the_address_that_mpich_sends(testbed, mpiexec):  # noqa: ARG001
+def test_ranks_find_each_other_whatever_lies_in_memory_behind_the_address_that_mpich_sends(
+    testbed,
+    mpiexec,  # noqa: ARG001
+):
     program = Path(__file__).with_name("crammed_ranks.py")
-    result = testbed.run("srun", "--mpi=pmi2", "-N2", "--ntasks-per-node=1", sys.executable, program)
-    assert (result.code, result.err, sorted(result.out.splitlines())) == (0, "", ["0 of 2", "1 of 2"])
+    result = testbed.run(
+        "srun", "--mpi=pmi2", "-N2", "--ntasks-per-node=1", sys.executable, program
+    )
+    assert (result.code, result.err, sorted(result.out.splitlines())) == (
+        0,
+        "",
+        ["0 of 2", "1 of 2"],
+    )
 
 
 def test_a_pause_does_not_beat_the_wire(ranks):
@@ -103,14 +114,19 @@ def test_the_wire_is_calibrated_and_every_host_knows(testbed, ranks):
     assert [json.loads(row["marker"]) for row in ranks] == [marker] * 4
     assert (marker["name"], marker["nodes"], marker["cpus"]) == (testbed.name, 4, 2)
     assert (marker["rate"], marker["rate_bps"], marker["mtu"]) == ("1gbit", 1_000_000_000, 9000)
-    assert [row["bytes"] for row in marker["calibration"]] == [size << 10 for size in (64, 256, 1024, 4096, 16384)]
-    # How much less than its rate a wire carries is the processors' affair; more is a hole in the meter.
+    assert [row["bytes"] for row in marker["calibration"]] == [
+        size << 10 for size in (64, 256, 1024, 4096, 16384)
+    ]
+    # How much less than its rate a wire carries is the processors' affair; more is a hole in the
+    # meter.
     assert 0 < marker["wire_Bps"] == marker["calibration"][-1]["Bps"] < 125e6
     assert all(0 < row["Bps"] < 1.1 * 125e6 for row in marker["calibration"][1:])
 
 
 def test_slurm_allocates_the_gpus_that_it_counts_and_no_more(testbed):
-    allocated = testbed.slurm("srun", "-N2", "--gpus-per-node=3", "bash", "-c", "echo $SLURM_GPUS_ON_NODE")
+    allocated = testbed.slurm(
+        "srun", "-N2", "--gpus-per-node=3", "bash", "-c", "echo $SLURM_GPUS_ON_NODE"
+    )
     assert allocated.split() == ["3", "3"]
     refused = testbed.run("srun", "--gpus-per-node=9", "true")
     assert refused.code
@@ -124,9 +140,13 @@ WARN = "import json, sys; from calibrate import warnings; print(*warnings(json.l
 def test_a_wire_calibrated_on_a_busy_machine_is_reported(testbed):
     marker = testbed.status()["marker"] | {"wire_Bps": 98_296_939}
     result = subprocess.run(
-        [sys.executable, "-c", WARN], cwd=testbed.program.parent, input=json.dumps(marker),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", WARN],
+        cwd=testbed.program.parent,
+        input=json.dumps(marker),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert result.stdout == (
         "warning: the wire carries 79.2% of what TCP should get of 1gbit: reports will print no share of that rate; "
         "take the testbed down, and bring it up while the machine is idle, or with a lower --rate\n"
@@ -135,7 +155,9 @@ def test_a_wire_calibrated_on_a_busy_machine_is_reported(testbed):
 
 def all_idle(status):
     """Return whether no worker is still clearing away a job that has ended."""
-    return {facts["slurm"] for host, facts in status["hosts"].items() if host.startswith("n")} == {"idle"}
+    return {facts["slurm"] for host, facts in status["hosts"].items() if host.startswith("n")} == {
+        "idle"
+    }
 
 
 def test_status_names_the_hosts_and_their_processes(testbed):
@@ -162,7 +184,11 @@ def test_an_up_testbed_is_not_brought_up_again(testbed):
 def test_run_keeps_directory_environment_streams_and_exit_code(testbed, tmp_path):
     script = 'read word; hostname; pwd; echo "$word $WORD"; echo oops >&2; exit 7'
     result = testbed.run("bash", "-c", script, cwd=tmp_path, stdin="hello\n", WORD="two  words")
-    assert (result.code, result.out, result.err) == (7, f"head\n{tmp_path}\nhello two  words\n", "oops\n")
+    assert (result.code, result.out, result.err) == (
+        7,
+        f"head\n{tmp_path}\nhello two  words\n",
+        "oops\n",
+    )
     assert testbed.run("sh", "-c", "kill -9 $$").code == 128 + signal.SIGKILL
     nothing = testbed.run("no-such-command")
     assert (nothing.code, nothing.err.count("\n")) == (127, 1)
@@ -201,8 +227,19 @@ def test_a_signal_to_run_or_to_its_group_arrives_once(testbed):
 
 def test_a_terminal_is_the_commands_while_it_runs(testbed):
     ours, its = pty.openpty()
-    command = ["setsid", "--ctty", testbed.program, "run", "--name", testbed.name, sys.executable, "-c"]
-    run = subprocess.Popen([*command, "print('got', input(), flush=True)\n" + COUNT], stdin=its, stdout=its, stderr=its)
+    command = [
+        "setsid",
+        "--ctty",
+        testbed.program,
+        "run",
+        "--name",
+        testbed.name,
+        sys.executable,
+        "-c",
+    ]
+    run = subprocess.Popen(
+        [*command, "print('got', input(), flush=True)\n" + COUNT], stdin=its, stdout=its, stderr=its
+    )
     os.close(its)
     with os.fdopen(ours, "r+b", buffering=0) as terminal:
         terminal.write(b"hello\n")
@@ -244,7 +281,10 @@ def of_other_testbeds(testbed):
     found = set()
     for pid in set(processes(f"{ROOT}/")) - set(processes(f"{ROOT}/{testbed.name}")):
         with suppress(OSError):  # it has ended
-            found |= {link.readlink().name.split("[")[1][:-1] for link in Path(f"/proc/{pid}/ns").iterdir()}
+            found |= {
+                link.readlink().name.split("[")[1][:-1]
+                for link in Path(f"/proc/{pid}/ns").iterdir()
+            }
     return found
 
 
@@ -253,14 +293,24 @@ def surroundings():
 
     Other tests may run meanwhile, and mount something where their files are.
     """
-    places = [f"{top}/*{word}*" for top in ("run", "run/netns", "var/spool", "var/log", "var/run") for word in "sm"]
+    places = [
+        f"{top}/*{word}*"
+        for top in ("run", "run/netns", "var/spool", "var/log", "var/run")
+        for word in "sm"
+    ]
     files = [path for pattern in places for path in Path("/").glob(pattern) if path != ROOT]
     groups = list(Path("/sys/fs/cgroup").glob("**/*slurm*/"))
-    mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if "/pytest-of-" not in line]
+    mounts = [
+        line
+        for line in Path("/proc/self/mountinfo").read_text().splitlines()
+        if "/pytest-of-" not in line
+    ]
     return mounts, sorted(Path("/sys/class/net").iterdir()), files, groups
 
 
-def test_it_comes_up_after_every_crash_next_to_another_testbed_and_leaves_nothing(testbed, new_testbed):
+def test_it_comes_up_after_every_crash_next_to_another_testbed_and_leaves_nothing(
+    testbed, new_testbed
+):
     around, small = surroundings(), new_testbed("small")
     assert small.command("status").code == 3
     assert small.command("run", "true").code == 2
@@ -271,28 +321,47 @@ def test_it_comes_up_after_every_crash_next_to_another_testbed_and_leaves_nothin
         assert up.poll() is None, "it does not come as far as Slurm"
     up.kill()
     up.communicate()
-    wait(lambda: not processes(f"{ROOT}/{small.name}"), "hosts live on without the one who made them")
+    wait(
+        lambda: not processes(f"{ROOT}/{small.name}"), "hosts live on without the one who made them"
+    )
     assert small.status()["state"] == "damaged"
 
     small.up("--nodes", 1, "--rate", "none")
     status = small.status()
     marker = status["marker"]
-    assert (status["state"], marker["rate_bps"], marker["wire_Bps"], marker["calibration"]) == ("up", None, None, [])
+    assert (status["state"], marker["rate_bps"], marker["wire_Bps"], marker["calibration"]) == (
+        "up",
+        None,
+        None,
+        [],
+    )
     sleeping = small.start("srun", "sleep", "1000")
-    wait(lambda: "R" in small.slurm("squeue", "--noheader", "--format=%t"), "the job does not start")
+    wait(
+        lambda: "R" in small.slurm("squeue", "--noheader", "--format=%t"), "the job does not start"
+    )
     os.kill(status["hosts"]["n1"]["init"], signal.SIGKILL)
-    wait(lambda: not Path(f"/proc/{status['hosts']['n1']['slurmd']}").exists(), "slurmd survives its host")
-    wait(lambda: "  n1      gone\n" in small.command("status").out, "a host survives its first process")
+    wait(
+        lambda: not Path(f"/proc/{status['hosts']['n1']['slurmd']}").exists(),
+        "slurmd survives its host",
+    )
+    wait(
+        lambda: "  n1      gone\n" in small.command("status").out,
+        "a host survives its first process",
+    )
     assert small.command("status").code == 3
     assert small.run("true").code == 0  # the head host is there
 
     assert "cleaning up" in small.up("--nodes", 1).out
-    assert sleeping.wait(LONG_S) != 0  # killed with the head, unless srun had missed its node before
+    # killed with the head, unless srun had missed its node before
+    assert sleeping.wait(LONG_S) != 0
     sleeping.communicate()
     again = small.status()
     assert small.slurm("srun", "hostname") == "n1\n"
-    own = {Path(f"/proc/{facts['init']}/ns/{kind}").readlink().name.split("[")[1][:-1]
-           for facts in again["hosts"].values() for kind in ("net", "uts", "mnt", "pid", "ipc")}  # fmt: skip
+    own = {
+        Path(f"/proc/{facts['init']}/ns/{kind}").readlink().name.split("[")[1][:-1]
+        for facts in again["hosts"].values()
+        for kind in ("net", "uts", "mnt", "pid", "ipc")
+    }
     assert len(own) == 15
     assert own < namespaces()
     assert len(of_other_testbeds(small) - own) >= 5 * 6  # of the other testbed

@@ -10,7 +10,8 @@ from itertools import count
 
 import mpi4py
 
-# hpccoll starts MPI, and mpi4py ends it: mpiexec kills the other ranks once one exits without MPI_Finalize.
+# hpccoll starts MPI, and mpi4py ends it: mpiexec kills the other ranks once one exits without
+# MPI_Finalize.
 mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
 from hpccoll.cli.job_program import main  # noqa: E402
 from hpccoll.measure.run import attempt_runner  # noqa: E402

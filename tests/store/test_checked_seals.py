@@ -69,7 +69,9 @@ def test_a_file_that_has_just_been_changed_is_hashed_again(seals, hashed, raw_fi
     assert not seals.exists()
 
 
-def test_a_damaged_list_and_one_that_cannot_be_written_only_cost_another_check(seals, hashed, raw_file):
+def test_a_damaged_list_and_one_that_cannot_be_written_only_cost_another_check(
+    seals, hashed, raw_file
+):
     read_in_another_process(raw_file)
     seals.write_bytes(b"\xff" * 20 + seals.read_bytes()[:-10])
     read_in_another_process(raw_file)

@@ -34,7 +34,10 @@ def test_a_device_or_a_pipe_is_never_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "directory").mkdir()
     for name in ("pipe", "directory"):
-        with pytest.raises(FileExistsError, match="not a regular file"), replacing_file(tmp_path / name):
+        with (
+            pytest.raises(FileExistsError, match="not a regular file"),
+            replacing_file(tmp_path / name),
+        ):
             pytest.fail("it is replaced")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert len([*tmp_path.iterdir()]) == 2

@@ -39,7 +39,10 @@ def directory(tmp_path_factory):
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "F.h5"
-    hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(), raw_examples.skipped(raw_examples.case(2048))), path)
+    hdf5.write_raw_file(
+        raw_examples.raw(raw_examples.outcome(), raw_examples.skipped(raw_examples.case(2048))),
+        path,
+    )
     return path
 
 
@@ -56,25 +59,38 @@ def refusal(file):
 def test_written_results_are_read_back_unchanged_all_or_those_of_some_cases(directory, raw, data):
     hdf5.write_raw_file(raw, directory / "F.h5")
     ids = data.draw(st.sets(st.sampled_from([case.id for case in raw.job.cases])))
-    selected = [(attempt, [each for each in outcomes if each.case.id in ids]) for attempt, outcomes in raw.attempts]
+    selected = [
+        (attempt, [each for each in outcomes if each.case.id in ids])
+        for attempt, outcomes in raw.attempts
+    ]
     for read, attempts in (
         (hdf5.read_raw_file(directory / "F.h5"), raw.attempts),
         (hdf5.read_raw_file(directory / "F.h5", ids), selected),
     ):
-        assert raw_examples.comparable((read.job, read.attempts)) == raw_examples.comparable((raw.job, attempts))
+        assert raw_examples.comparable((read.job, read.attempts)) == raw_examples.comparable(
+            (raw.job, attempts)
+        )
     assert hdf5.read_raw_file(directory / "F.h5").complete == raw.complete
 
 
 def test_results_that_the_file_of_an_older_release_has_no_columns_for_are_absent(file, monkeypatch):
     read, case_values = {}, hdf5_attempt.CaseValues
-    monkeypatch.setattr(hdf5_attempt, "CaseValues", lambda columns: case_values(read.update(columns) or columns))
+    monkeypatch.setattr(
+        hdf5_attempt, "CaseValues", lambda columns: case_values(read.update(columns) or columns)
+    )
     complete = hdf5.read_raw_file(file)
     with h5py.File(file, "r+") as opened:
-        for name in (*(column.name for column in (*RESULT_COLUMNS, *RANK_RESULT_COLUMNS)), *OF_TRAINING):
+        for name in (
+            *(column.name for column in (*RESULT_COLUMNS, *RANK_RESULT_COLUMNS)),
+            *OF_TRAINING,
+        ):
             if name not in ("wrong", "executed"):
                 del opened["attempt_1"][name]
     seal(file)
-    (attempt, (timed, skipped)), (_, (known, _)) = *hdf5.read_raw_file(file).attempts, *complete.attempts
+    (attempt, (timed, skipped)), (_, (known, _)) = (
+        *hdf5.read_raw_file(file).attempts,
+        *complete.attempts,
+    )
     assert (timed.loss, timed.weights, timed.floor, timed.converged) == (None, None, False, None)
     assert not len(timed.gpu_power)
     assert not any(read["gpu_power"].strides)  # no memory for each case and rank
@@ -91,7 +107,9 @@ def test_dropped_ranks_are_absent_and_summaries_cover_all_ranks(tmp_path):
         group = file["attempt_1"]
         assert group["rank_stride"][0] == 4
         assert ((group["start_ns"][0] >= 0) == [True, True, False, False, False, False]).all()
-        assert (group["end_ns"][0][:, :2] == raw_examples.times(iterations=4, ranks=6).end_ns[:, ::4]).all()
+        assert (
+            group["end_ns"][0][:, :2] == raw_examples.times(iterations=4, ranks=6).end_ns[:, ::4]
+        ).all()
         assert (group["max_ns"][0] == raw_examples.times(iterations=4, ranks=6).max_ns).all()
 
 
@@ -131,7 +149,9 @@ def datasets_read(monkeypatch):
     """Return the names of the datasets whose values are read, as they are."""
     names, read = [], h5py.Dataset.__getitem__
     monkeypatch.setattr(
-        h5py.Dataset, "__getitem__", lambda of, place, **how: names.append(Path(of.name).name) or read(of, place, **how)
+        h5py.Dataset,
+        "__getitem__",
+        lambda of, place, **how: names.append(Path(of.name).name) or read(of, place, **how),
     )
     return names
 
@@ -154,7 +174,10 @@ def test_times_of_a_file_that_was_replaced_meanwhile_are_refused(file):
 def test_a_file_of_an_older_release_has_the_same_figures(tmp_path):
     times = raw_examples.times(iterations=9, ranks=4, events=True)
     raw = raw_examples.raw(raw_examples.outcome(times=times, cpu_s=np.zeros(4)))
-    places = [RankLocation(host="n", node=rank % 2, clock=rank % 2, pid=1, affinity="0") for rank in range(4)]
+    places = [
+        RankLocation(host="n", node=rank % 2, clock=rank % 2, pid=1, affinity="0")
+        for rank in range(4)
+    ]
     raw.attempts[0] = raw_examples.attempt(ranks=4, places=tuple(places)), raw.attempts[0][1]
     hdf5.write_raw_file(raw, tmp_path / "F.h5")
     with h5py.File(tmp_path / "F.h5", "r+") as opened:
@@ -170,7 +193,10 @@ def test_a_file_of_an_older_release_has_the_same_figures(tmp_path):
 
 def test_cases_are_written_one_by_one_in_any_order_and_again_where_they_changed(tmp_path):
     cases = [raw_examples.case(2**k) for k in range(10, 14)]
-    outcomes = [raw_examples.round_outcome(1, of, iterations=3 + n, events=n == 2) for n, of in enumerate(cases)]
+    outcomes = [
+        raw_examples.round_outcome(1, of, iterations=3 + n, events=n == 2)
+        for n, of in enumerate(cases)
+    ]
     raw = raw_examples.raw(*outcomes)
     raw.job = raw_examples.job(*cases, effort=Effort(rounds=2, min_iterations=2, max_iterations=4))
     ((attempt, _),) = raw.attempts
@@ -192,8 +218,14 @@ def test_every_column_has_its_dimensions_unit_and_meaning(file):
         group = opened["attempt_1"]
         for column in COLUMNS:
             data = group[column.name]
-            assert tuple(data.dims[axis][0].name.rpartition("/")[2] for axis in range(data.ndim)) == column.dims
-            assert (data.attrs.get("units", ""), data.attrs["long_name"]) == (column.unit, column.meaning)
+            assert (
+                tuple(data.dims[axis][0].name.rpartition("/")[2] for axis in range(data.ndim))
+                == column.dims
+            )
+            assert (data.attrs.get("units", ""), data.attrs["long_name"]) == (
+                column.unit,
+                column.meaning,
+            )
         dimensions = {dim for column in COLUMNS for dim in column.dims}
         assert set(group) == dimensions | {column.name for column in COLUMNS}
 
@@ -201,11 +233,14 @@ def test_every_column_has_its_dimensions_unit_and_meaning(file):
 @pytest.mark.parametrize(
     ("changes", "found"),
     [
-        ({"schema": "other"}, f"it has other {VERSION}"), ({"schema_version": "3.0"}, "it has hpccoll-raw 3.0"),
+        ({"schema": "other"}, f"it has other {VERSION}"),
+        ({"schema_version": "3.0"}, "it has hpccoll-raw 3.0"),
         ({"schema_version": "1.11"}, f"is of schema 1.*pip install {re.escape(LAST_OF_SCHEMA_1)}"),
     ],
-)  # fmt: skip
-def test_another_schema_is_refused_and_of_the_first_one_a_line_says_how_to_read_it(file, changes, found):
+)
+def test_another_schema_is_refused_and_of_the_first_one_a_line_says_how_to_read_it(
+    file, changes, found
+):
     with h5py.File(file, "r+") as opened:
         opened.attrs.update(changes)
     seal(file)
@@ -231,17 +266,23 @@ def test_hdf5_opens_no_file_that_was_changed_or_cut(file, monkeypatch):
         assert "its bytes differ from its seal" in refusal(file)
     for changed in (intact + b"\0", *(intact[:keep] for keep in (0, 1, 100, 2000, -1))):
         file.write_bytes(changed)
-        assert re.search("its bytes differ from its seal|has no seal|signature of HDF5", refusal(file))
+        assert re.search(
+            "its bytes differ from its seal|has no seal|signature of HDF5", refusal(file)
+        )
     assert not opened
 
 
-def test_a_file_that_a_program_changed_is_refused_with_a_remedy_and_one_that_was_only_opened_is_read(file):
+def test_a_file_that_a_program_changed_is_refused_with_a_remedy_and_one_that_was_only_opened_is_read(
+    file,
+):
     before = raw_examples.comparable(hdf5.read_raw_file(file))
     h5py.File(file, "r+").close()
     assert raw_examples.comparable(hdf5.read_raw_file(file)) == before
     with h5py.File(file, "a") as opened:
         opened.attrs["remark"] = "mine"
-    assert all(words in refusal(file) for words in ('not "r+"', "bring back a copy", "move it away"))
+    assert all(
+        words in refusal(file) for words in ('not "r+"', "bring back a copy", "move it away")
+    )
 
 
 def test_a_copy_by_h5repack_is_refused(file, tmp_path, require):
@@ -274,7 +315,8 @@ print(step)
 
 def test_a_kill_during_writing_leaves_the_old_file_or_the_new_one(tmp_path):
     path, tests = tmp_path / "F.h5", Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": str(tests), "PYTHONHASHSEED": "0"}  # as many steps each time
+    # as many steps each time
+    environment = {**os.environ, "PYTHONPATH": str(tests), "PYTHONHASHSEED": "0"}
 
     def write(step):
         hdf5.write_raw_file(raw_examples.raw(raw_examples.outcome(evidence="old")), path)
@@ -293,15 +335,24 @@ def test_a_kill_during_writing_leaves_the_old_file_or_the_new_one(tmp_path):
 
 @pytest.mark.parametrize(
     "command",
-    ["report --out=page", "export", "status", "compare WHOLE", "tune --out=t.json", "tune --judge=t.json",
-     "fit", "predict --cluster=8xh100-400g --against"],
-)  # fmt: skip
+    [
+        "report --out=page",
+        "export",
+        "status",
+        "compare WHOLE",
+        "tune --out=t.json",
+        "tune --judge=t.json",
+        "fit",
+        "predict --cluster=8xh100-400g --against",
+    ],
+)
 def test_every_reader_refuses_a_damaged_file(file, tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     whole = shutil.copy(file, "whole.h5")
     file.write_bytes(file.read_bytes()[:-100])
     ended = invoke(*command.replace("WHOLE", str(whole)).split(), file)
-    assert ended.code == (3 if command == "status" else 2)  # the status of a damaged file is damaged
+    # the status of a damaged file is damaged
+    assert ended.code == (3 if command == "status" else 2)
     assert "its bytes differ from its seal" in ended.err + ended.out
 
 
@@ -312,12 +363,24 @@ def test_xarray_reads_named_dimensions_and_units_without_a_warning(file):
         warnings.simplefilter("error")
         with xarray.open_datatree(file, engine="h5netcdf") as tree:
             data = tree["attempt_1"].to_dataset()
-            assert dict(data.sizes) == {"case": 2, "iteration": 4, "rank": 2, "node_number": 2, "port": 2, "event": 1}
-            assert (data.start_ns.dims, data.start_ns.units) == (("case", "iteration", "rank"), "ns")
+            assert dict(data.sizes) == {
+                "case": 2,
+                "iteration": 4,
+                "rank": 2,
+                "node_number": 2,
+                "port": 2,
+                "event": 1,
+            }
+            assert (data.start_ns.dims, data.start_ns.units) == (
+                ("case", "iteration", "rank"),
+                "ns",
+            )
             assert data.max_ns.max("iteration")[0] == raw_examples.times().max_ns.max()
             assert data.max_ns.isnull()[1].all()  # the case that was skipped
             assert list(data.case_id.values) == [raw_examples.case().id, raw_examples.case(2048).id]
-        with xarray.open_dataset(file, engine="h5netcdf", group="attempt_1", mask_and_scale=False) as data:
+        with xarray.open_dataset(
+            file, engine="h5netcdf", group="attempt_1", mask_and_scale=False
+        ) as data:
             assert data.start_ns.dtype == np.int64
             assert (data.start_ns[0].values == raw_examples.times().start_ns).all()
 
@@ -347,7 +410,9 @@ def without_locks(tmp_path_factory, require):
     return library
 
 
-def test_files_are_read_and_written_where_the_file_system_has_no_locks(file, tmp_path, without_locks):
+def test_files_are_read_and_written_where_the_file_system_has_no_locks(
+    file, tmp_path, without_locks
+):
     program = (
         "import sys; from pathlib import Path; from hpccoll.store import hdf5\n"
         "hdf5.write_raw_file(hdf5.read_raw_file(Path(sys.argv[1])), Path(sys.argv[2]))"
@@ -360,7 +425,11 @@ def test_files_are_read_and_written_where_the_file_system_has_no_locks(file, tmp
 
 
 def test_locks_of_hdf5_that_the_user_demands_are_named_if_they_fail(file, without_locks):
-    environment = {"LD_PRELOAD": str(without_locks), "LOCK_ERRNO": "37", "HDF5_USE_FILE_LOCKING": "TRUE"}
+    environment = {
+        "LD_PRELOAD": str(without_locks),
+        "LOCK_ERRNO": "37",
+        "HDF5_USE_FILE_LOCKING": "TRUE",
+    }
     assert spawn("export", file, **environment).is_bad_input(file, "unset HDF5_USE_FILE_LOCKING")
 
 

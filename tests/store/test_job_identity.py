@@ -14,19 +14,25 @@ STORED = raw_examples.job(*(raw_examples.case(size) for size in (8, 16)), name="
 NATIVE = raw_examples.case(8, algorithm="native")
 REQUESTED = {
     "variant none there, nccl-ring here; environment none there, NCCL_ALGO=Ring here": {
-        "variant": "nccl-ring", "environment": {"NCCL_ALGO": "Ring"},
+        "variant": "nccl-ring",
+        "environment": {"NCCL_ALGO": "Ring"},
     },
     "ranks 2 there, 4 here; seconds 1.0 there, 2.0 here; rounds 1 there, 3 here": {
-        "ranks": 4, "effort": Effort(seconds=2.0, rounds=3),
+        "ranks": 4,
+        "effort": Effort(seconds=2.0, rounds=3),
     },
     "algorithms ring there, ring,native here": {"cases": (*STORED.cases, NATIVE)},
-    "sizes 8 B,16 B there, 8 B to 2 KiB (9) here": {"cases": tuple(raw_examples.case(8 << k) for k in range(9))},
+    "sizes 8 B,16 B there, 8 B to 2 KiB (9) here": {
+        "cases": tuple(raw_examples.case(8 << k) for k in range(9))
+    },
     "in place False there, True here; parameters none there, channels=4 here": {
-        "cases": tuple(raw_examples.case(size, in_place=True, params={"channels": 4}) for size in (8, 16)),
+        "cases": tuple(
+            raw_examples.case(size, in_place=True, params={"channels": 4}) for size in (8, 16)
+        ),
     },
     "what auto chooses": {"table": {"choices": []}},
     "2 cases there, 2 others here": {"cases": (replace(STORED.cases[0], ranks=2), STORED.cases[1])},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("differences", REQUESTED)

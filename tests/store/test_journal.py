@@ -37,7 +37,9 @@ def note(rank, message="no"):
 
 @settings(max_examples=40)
 @given(raw_examples.raw_results())
-def test_recorded_outcomes_are_read_back_unchanged_also_if_a_journal_begins_with_them(tmp_path_factory, raw):
+def test_recorded_outcomes_are_read_back_unchanged_also_if_a_journal_begins_with_them(
+    tmp_path_factory, raw
+):
     out = tmp_path_factory.mktemp("journal") / "F.h5"
     journal = Journal(out, raw.job)
     for attempt, outcomes in raw.attempts:
@@ -50,22 +52,31 @@ def test_recorded_outcomes_are_read_back_unchanged_also_if_a_journal_begins_with
         copies.append(Journal(out.with_name("copy.h5"), raw.job, raw))
         copies[-1].close(remove=len(copies) == 2)
     for read in (read_journal(journal_path(out)), journal.raw, *(copy.raw for copy in copies)):
-        assert raw_examples.comparable((read.job, read.attempts)) == raw_examples.comparable((raw.job, raw.attempts))
+        assert raw_examples.comparable((read.job, read.attempts)) == raw_examples.comparable(
+            (raw.job, raw.attempts)
+        )
     journal.close(remove=True)
     assert not list(out.parent.iterdir())
 
 
 OF_SCHEMA_1 = b"".join(
-    encode_line(record) for record in ({"lines": "000000000001"}, {"after": "0" * 16, "job": json.loads(JOB.to_json())})
+    encode_line(record)
+    for record in ({"lines": "000000000001"}, {"after": "0" * 16, "job": json.loads(JOB.to_json())})
 )
 NO_JOURNAL = "is not a journal of hpccoll that names its job"
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(OF_SCHEMA_1, "is of schema 1"), (b"hello\n", NO_JOURNAL), (b'{"x": 1}\n', NO_JOURNAL),
-     (b'\n{"attempt": {}}', NO_JOURNAL), (b'\n{"job": 3}', NO_JOURNAL), (b"[]", NO_JOURNAL)],
-)  # fmt: skip
+    [
+        (OF_SCHEMA_1, "is of schema 1"),
+        (b"hello\n", NO_JOURNAL),
+        (b'{"x": 1}\n', NO_JOURNAL),
+        (b'\n{"attempt": {}}', NO_JOURNAL),
+        (b'\n{"job": 3}', NO_JOURNAL),
+        (b"[]", NO_JOURNAL),
+    ],
+)
 def test_a_file_that_is_no_journal_is_refused_in_one_line_and_unchanged(out, content, words):
     journal_path(out).write_bytes(content)
     for read in (lambda: read_journal(journal_path(out)), lambda: Journal(out, JOB)):
@@ -78,7 +89,9 @@ def test_a_file_that_is_no_journal_is_refused_in_one_line_and_unchanged(out, con
 def test_the_journal_of_another_job_is_refused_and_unchanged(out):
     begin(out).close(remove=False)
     before = journal_path(out).read_bytes()
-    with pytest.raises(BadInputError, match=r"holds another job \(sizes 8 B,16 B,32 B there, 8 B here\)"):
+    with pytest.raises(
+        BadInputError, match=r"holds another job \(sizes 8 B,16 B,32 B there, 8 B here\)"
+    ):
         Journal(out, raw_examples.job(raw_examples.case(8)))
     assert journal_path(out).read_bytes() == before
 
@@ -86,24 +99,32 @@ def test_the_journal_of_another_job_is_refused_and_unchanged(out):
 def test_a_case_that_ended_the_job_has_the_notes_of_its_ranks_as_its_reason(out):
     begin(out).close(remove=False)
     before = read_journal(journal_path(out))
-    assert before.failure_reasons().of(CASES[1].id) == "the job ended while it ran, and no rank left a message"
+    assert (
+        before.failure_reasons().of(CASES[1].id)
+        == "the job ended while it ran, and no rank left a message"
+    )
     assert before.failure_reasons().of(CASES[2].id) is None
     content = journal_path(out).read_bytes()
     for rank in (0, 1, 1, LAUNCHER_RANK):
         write_failure_note(out, note(rank, "no" if rank >= 0 else "lost"))
     assert sorted(path.name[5:] for path in out.parent.glob("*failure*")) == [
-        "failure-0", "failure-1", "failure-launch",
-    ]  # fmt: skip
+        "failure-0",
+        "failure-1",
+        "failure-launch",
+    ]
     assert journal_path(out).read_bytes() == content
     assert (
-        read_journal(journal_path(out)).failure_reasons().of(CASES[1].id) == "ranks 0, 1 on n[0-1]: no; rank -1: lost"
+        read_journal(journal_path(out)).failure_reasons().of(CASES[1].id)
+        == "ranks 0, 1 on n[0-1]: no; rank -1: lost"
     )
     remove_failure_notes(out, "launch")
     assert {failure.rank for failure in read_failure_notes(out)} == {0, 1}
 
 
 @pytest.mark.parametrize(("seconds_between", "synced"), [(0.0, 1), (journal_module.SYNC_S, 6)])
-def test_small_cases_do_not_wait_for_the_disk_each_and_are_readable_at_once(out, monkeypatch, seconds_between, synced):
+def test_small_cases_do_not_wait_for_the_disk_each_and_are_readable_at_once(
+    out, monkeypatch, seconds_between, synced
+):
     journal, calls, clock = Journal(out, JOB), [], [0.0]
     monkeypatch.setattr(durable_files.os, "fsync", calls.append)
     monkeypatch.setattr(journal_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
@@ -142,7 +163,10 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(out):
         "import sys, journal_examples; from pathlib import Path\n"
         "journal = journal_examples.begin(Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()"
     )
-    command, environment = [sys.executable, "-c", program, str(out)], {"PYTHONPATH": str(Path(__file__).parents[1])}
+    command, environment = (
+        [sys.executable, "-c", program, str(out)],
+        {"PYTHONPATH": str(Path(__file__).parents[1])},
+    )
     with subprocess.Popen(command, env=environment, stdin=-1, stdout=-1) as first:
         assert first.stdout.readline() == b"open\n"
         with pytest.raises(BadInputError, match="no other process writes"):
@@ -169,8 +193,12 @@ def test_a_journal_that_another_process_just_replaced_is_refused(out, monkeypatc
         Journal(out, JOB)
 
 
-@pytest.mark.parametrize(("number", "is_full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)])
-def test_on_a_full_disk_alone_the_reserve_is_freed_for_failure_notes(out, monkeypatch, number, is_full):
+@pytest.mark.parametrize(
+    ("number", "is_full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)]
+)
+def test_on_a_full_disk_alone_the_reserve_is_freed_for_failure_notes(
+    out, monkeypatch, number, is_full
+):
     journal, reserve = begin(out), out.with_name("F.h5.reserve")
     assert reserve.stat().st_size >= 4096
 

@@ -18,10 +18,14 @@ def test_after_truncation_whole_records_are_kept_and_the_next_attempt_resumes(ou
     intact = journal_path(out).read_bytes()
     events = [at for at in range(len(intact)) if intact[at : at + 1] == b"\n"] + [len(intact)]
     begun = events[1]  # a journal is created with both lines of its job
-    for cut in [*range(begun, len(intact), 297), *(end + step for end in events[2:] for step in (-1, 0, 1))]:
+    for cut in [
+        *range(begun, len(intact), 297),
+        *(end + step for end in events[2:] for step in (-1, 0, 1)),
+    ]:
         journal_path(out).write_bytes(intact[: max(0, cut)])
         journal = Journal(out, JOB)
-        kept = sum(end <= cut for end in events[1:])  # two of the job and of the attempt; a start and an outcome each
+        # two of the job and of the attempt; a start and an outcome each
+        kept = sum(end <= cut for end in events[1:])
         assert len(journal.raw.done) == (kept >= 6) + (kept >= 8)
         assert bool(journal.raw.damage) == (cut < len(intact))
         journal.begin(raw_examples.attempt(2))
@@ -100,4 +104,7 @@ def test_a_decompression_bomb_is_a_damaged_line(out):
     for shape in ([1 << 40], [1250000], [-1], [1, 1 << 62, 16]):
         outcome["cpu_s"] = {"dtype": "<f8", "shape": shape, "data": bomb}
         append_records(journal_path(out), {"outcome": outcome, "number": 1})
-    assert sum("is damaged" in damage.description for damage in read_journal(journal_path(out)).damage) == 4
+    assert (
+        sum("is damaged" in damage.description for damage in read_journal(journal_path(out)).damage)
+        == 4
+    )

@@ -36,9 +36,15 @@ def write(path, *outcomes, more=(), launch="run-1"):
 def sweep(tmp_path):
     """A sweep of two jobs: one ended in its third case, the other has no results; planning left out one case."""
     first, second = raw_examples.job(*CASES), raw_examples.job(*CASES[:2], name="mpi.p3", ranks=3)
-    plan = Plan(name="sweep", profile="local", jobs=(first, second), launcher=Launcher(command="mpiexec"),
-                resources={}, estimated_s=1.0,
-                skips=(Skip(case="x", job="mpi.p3", reason="needs a power of two"),))  # fmt: skip
+    plan = Plan(
+        name="sweep",
+        profile="local",
+        jobs=(first, second),
+        launcher=Launcher(command="mpiexec"),
+        resources={},
+        estimated_s=1.0,
+        skips=(Skip(case="x", job="mpi.p3", reason="needs a power of two"),),
+    )
     (tmp_path / "raw").mkdir()
     (tmp_path / "plan.json").write_text(plan.to_json())
     journal = Journal(tmp_path / "raw" / "mpi.p2.h5", first)
@@ -46,7 +52,9 @@ def sweep(tmp_path):
     journal.record(OUTCOMES[0])
     journal.record(raw_examples.outcome(CASES[1], status="wrong", reason="rank 0: bad", wrong=7))
     journal.start(CASES[2])
-    write_failure_note(tmp_path / "raw" / "mpi.p2.h5", Failure(case_id=CASES[2].id, rank=1, message="stuck"))
+    write_failure_note(
+        tmp_path / "raw" / "mpi.p2.h5", Failure(case_id=CASES[2].id, rank=1, message="stuck")
+    )
     journal.close(remove=False)
     return tmp_path
 
@@ -71,7 +79,11 @@ class CountedNotes(list):
 def walks_through_notes(cases):
     """Return how often loading a job with so many cases and no result goes through its failure notes."""
     raw = raw_examples.raw(more=[raw_examples.case(8 * size) for size in range(1, cases + 1)])
-    notes = [Failure(case_id=case.id, rank=rank, message="lost") for case in raw.job.cases for rank in (0, 1)]
+    notes = [
+        Failure(case_id=case.id, rank=rank, message="lost")
+        for case in raw.job.cases
+        for rank in (0, 1)
+    ]
     raw.failures = CountedNotes(notes)
     CountedNotes.walks = 0
     results = to_results(ResultFiles(raw_results=[raw]))
@@ -87,9 +99,16 @@ def test_the_states_of_cases_are_those_of_their_rows(sweep):
     files = read_all([sweep])
     states, results = case_states(files, [sweep]), to_results(files, [sweep])
     assert Counter(row.status for row in states.rows) == Counter(row.status for row in results.rows)
-    assert (states.done, states.measured, states.missing) == (results.done, results.measured, results.missing)
+    assert (states.done, states.measured, states.missing) == (
+        results.done,
+        results.measured,
+        results.missing,
+    )
     of_jobs = states.by_job()
-    assert {job: len(of_job.missing) for job, of_job in of_jobs.items()} == {"mpi.p2": 3, "mpi.p3": 2}
+    assert {job: len(of_job.missing) for job, of_job in of_jobs.items()} == {
+        "mpi.p2": 3,
+        "mpi.p3": 2,
+    }
     assert {job: of_job.planned for job, of_job in of_jobs.items()} == {"mpi.p2": 4, "mpi.p3": 2}
 
 
@@ -112,16 +131,22 @@ def test_every_gap_has_its_reason(sweep):
         ("mpi.p3", CASES[0].id): ("not run", "its job has not begun"),
         ("mpi.p3", CASES[1].id): ("not run", "its job has not begun"),
     }
-    assert [(skip.status, skip.reason) for skip in results.skipped] == [("left out", "needs a power of two")]
+    assert [(skip.status, skip.reason) for skip in results.skipped] == [
+        ("left out", "needs a power of two")
+    ]
     assert results.planned == 6
     assert [(row.case_id, row.status, row.wrong) for row in results.rows] == [
         (CASES[0].id, "ok", 0), (CASES[1].id, "wrong", 7), (CASES[2].id, "failed", None),
     ]  # fmt: skip
 
 
-def test_a_run_is_partial_until_every_case_has_an_outcome_and_failures_stay_in_the_finished_file(sweep):
+def test_a_run_is_partial_until_every_case_has_an_outcome_and_failures_stay_in_the_finished_file(
+    sweep,
+):
     file = sweep / "raw" / "mpi.p2.h5"
-    assert [(run.status, run.job, run.attempt) for run in read_results([sweep]).runs] == [("partial", "mpi.p2", 1)]
+    assert [(run.status, run.job, run.attempt) for run in read_results([sweep]).runs] == [
+        ("partial", "mpi.p2", 1)
+    ]
     journal = Journal(file, raw_examples.job(*CASES))
     journal.begin(raw_examples.attempt(2))
     journal.record(OUTCOMES[2])
@@ -148,7 +173,9 @@ def test_a_file_named_several_times_or_by_what_accompanies_it_is_read_once(sweep
     assert find_raw_files([*files, sweep, raw_file, tmp_path / "link.h5"]) == [raw_file]
 
 
-def test_a_complete_file_takes_precedence_over_its_journal_which_does_over_a_partial_or_damaged_file(out):
+def test_a_complete_file_takes_precedence_over_its_journal_which_does_over_a_partial_or_damaged_file(
+    out,
+):
     raw = write(out, OUTCOMES[0], more=CASES[1:2])
     journal = Journal(out, raw.job, raw)
     journal.begin(raw_examples.attempt(2))
@@ -178,11 +205,15 @@ def test_a_journal_alone_is_read_and_an_empty_one_ignored(out):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("no", "there is no such raw file or directory"), (".", "which hpccoll sweep, run --out and import write"),
-        ("README.md", "is not a whole raw file .* do: name raw files .* or a directory that holds some"),
+        ("no", "there is no such raw file or directory"),
+        (".", "which hpccoll sweep, run --out and import write"),
+        (
+            "README.md",
+            "is not a whole raw file .* do: name raw files .* or a directory that holds some",
+        ),
         ("accept.yaml", r"accept\.yaml' is not valid: results; .* are in results/accept, unless"),
     ],
-)  # fmt: skip
+)
 def test_a_path_without_results_is_refused(tmp_path, name, words):
     for file in ("accept.yaml", "README.md"):
         (tmp_path / file).write_text("# Results")
@@ -191,15 +222,19 @@ def test_a_path_without_results_is_refused(tmp_path, name, words):
 
 
 def test_unreadable_files_are_gaps_and_hide_no_other(sweep):
-    before, broken = read_results([sweep]), [sweep / "raw" / f"{name}.h5" for name in ("broken", "another")]
+    before, broken = (
+        read_results([sweep]),
+        [sweep / "raw" / f"{name}.h5" for name in ("broken", "another")],
+    )
     for path in broken:
         path.write_text("x")
     after = read_results([sweep])
     assert after.rows == before.rows
     gaps = sorted(set(after.missing) - set(before.missing), key=lambda gap: gap.job)
     assert [(gap.job, gap.status, gap.case in gap.reason) for gap in gaps] == [
-        ("another", "failed", True), ("broken", "failed", True),
-    ]  # fmt: skip
+        ("another", "failed", True),
+        ("broken", "failed", True),
+    ]
     assert sum(".h5' is not a whole raw file" in line for line in after.damaged) == 2
     assert read_results([sweep / "raw" / "mpi.p2.h5", *broken]).rows == before.rows
     with pytest.raises(BadInputError, match=r"broken\.h5") as caught:

@@ -41,29 +41,52 @@ def test_inverting_ratios_inverts_their_median(ratios):
 
 def row(start, end, rule="max", *, one_clock=True, workers=None, attempt=None, **outcome):
     """Return the row of an outcome with times in ns, [iteration, rank]."""
-    times = CaseTimes.from_samples(np.array(start), np.array(end), one_clock=one_clock, workers=workers)
-    of = raw_examples.outcome(**{"times": times, "bytes": 1_000_000, "cpu_s": np.array([1e-6, 3e-6]), **outcome})
+    times = CaseTimes.from_samples(
+        np.array(start), np.array(end), one_clock=one_clock, workers=workers
+    )
+    of = raw_examples.outcome(
+        **{"times": times, "bytes": 1_000_000, "cpu_s": np.array([1e-6, 3e-6]), **outcome}
+    )
     ranks = times.start_ns.shape[1]
-    return make_row(raw_examples.job(of.case), raw_examples.attempt(ranks=ranks, **(attempt or {})), of, rule)
+    return make_row(
+        raw_examples.job(of.case), raw_examples.attempt(ranks=ranks, **(attempt or {})), of, rule
+    )
 
 
 def test_a_row_has_the_bandwidths_of_nccl_tests():
     found = row([[0, 0]] * 5, [[1_000_000, 2_000_000]] * 5)
-    assert (found.rule, found.median_s, found.p99_s, found.cpu_s, found.iterations) == ("max", 0.002, 0.002, 3e-6, 5)
+    assert (found.rule, found.median_s, found.p99_s, found.cpu_s, found.iterations) == (
+        "max",
+        0.002,
+        0.002,
+        3e-6,
+        5,
+    )
     assert found.algbw_Bps == pytest.approx(1_000_000 / 0.002)
     assert found.busbw_Bps == pytest.approx(found.algbw_Bps * 2 * (2 - 1) / 2)
 
 
 def test_the_rule_span_is_from_the_first_start_to_the_last_end_on_a_common_clock():
-    found = [row([[0, 500]] * 5, [[1000, 2000]] * 5, "span", one_clock=one_clock) for one_clock in (True, False)]
+    found = [
+        row([[0, 500]] * 5, [[1000, 2000]] * 5, "span", one_clock=one_clock)
+        for one_clock in (True, False)
+    ]
     assert [(each.rule, each.median_s) for each in found] == [("span", 2000e-9), ("max", 1500e-9)]
 
 
 @pytest.mark.parametrize("rule", ["max", "span"])
 def test_the_time_of_an_aggregated_operation_is_that_of_its_batch_over_their_number(rule):
-    found = row([[0, 0]] * 6, [[3000, 4000]] * 6, rule, case=raw_examples.case(timing="aggregated"), operations=20)
+    found = row(
+        [[0, 0]] * 6,
+        [[3000, 4000]] * 6,
+        rule,
+        case=raw_examples.case(timing="aggregated"),
+        operations=20,
+    )
     assert (found.timing, found.rule, found.operations) == ("aggregated", "max", 20)
-    assert found.median_s == found.p99_s == found.ci_low_s == found.ci_high_s == pytest.approx(200e-9)
+    assert (
+        found.median_s == found.p99_s == found.ci_low_s == found.ci_high_s == pytest.approx(200e-9)
+    )
     assert found.algbw_Bps == pytest.approx(1_000_000 / 200e-9)
 
 
@@ -71,7 +94,10 @@ def test_the_times_of_aggregators_are_kept_and_not_summarised():
     start, end = np.array([[0, 500, 100]] * 5), np.array([[1000, 2000, 9000]] * 5)
     times = CaseTimes.from_samples(start, end, one_clock=True, workers=2)
     assert (times.end_ns == end).all()
-    figures = [set(values.tolist()) for values in (times.max_ns, times.min_ns, times.span_ns, times.slowest_rank)]
+    figures = [
+        set(values.tolist())
+        for values in (times.max_ns, times.min_ns, times.span_ns, times.slowest_rank)
+    ]
     assert figures == [{1500}, {1000}, {2000}, {1}]
     found = row(start, end, workers=2, attempt={"aggregators": 1})
     assert (found.median_s, found.ranks, found.aggregators) == (1500e-9, 2, 1)
@@ -85,9 +111,14 @@ def test_bytes_per_node_are_means_over_nodes_of_workers_and_by_port():
     )
     ports = ((8.0, 2.0, None), (30.0, None, None), (250.0, 250.0, None))
     found = row(
-        *times, attempt=attempt, wire_sent=(10.0, 30.0, 500.0), wire_received=(None, 1.0, 2.0), port_sent=ports,
-        workers_sent_predicted=36, workers_received_predicted=None,
-    )  # fmt: skip
+        *times,
+        attempt=attempt,
+        wire_sent=(10.0, 30.0, 500.0),
+        wire_received=(None, 1.0, 2.0),
+        port_sent=ports,
+        workers_sent_predicted=36,
+        workers_received_predicted=None,
+    )
     assert (found.worker_sent_predicted, found.worker_sent_measured) == (18, 20)
     assert (found.worker_received_predicted, found.worker_received_measured) == (None, None)
     assert found.port_sent == {"eth0": 19.0, "rail2": 1.0}
@@ -96,7 +127,11 @@ def test_bytes_per_node_are_means_over_nodes_of_workers_and_by_port():
 
 def test_the_device_time_is_that_of_the_slowest_gpu_and_none_without_events():
     events = np.array([[700, 900], [800, 600], [100, 1500]])
-    for device_ns, seconds in ((events, 900e-9), (np.where(events == 100, -1, events), None), (None, None)):
+    for device_ns, seconds in (
+        (events, 900e-9),
+        (np.where(events == 100, -1, events), None),
+        (None, None),
+    ):
         start, end = np.array([[0, 0]] * 3), np.array([[1000, 2000]] * 3)
         times = CaseTimes.from_samples(start, end, one_clock=True, device_ns=device_ns)
         assert row([[0, 0]], [[1, 1]], times=times).device_s == seconds
@@ -104,7 +139,10 @@ def test_the_device_time_is_that_of_the_slowest_gpu_and_none_without_events():
 
 def test_the_floor_of_device_times_is_that_of_the_gpu_with_the_longest_over_the_operations_of_an_iteration():
     times = CaseTimes.from_samples(
-        np.array([[0, 0]] * 3), np.array([[9000, 9000]] * 3), one_clock=True, device_ns=np.array([[5000, 6000]] * 3)
+        np.array([[0, 0]] * 3),
+        np.array([[9000, 9000]] * 3),
+        one_clock=True,
+        device_ns=np.array([[5000, 6000]] * 3),
     )
     attempt = {"provenance": {"event_floor_ns_of_rank": [2500, 3000]}}
     found = row([[0, 0]], [[1, 1]], times=times, attempt=attempt, operations=20)
@@ -117,7 +155,16 @@ def test_the_floor_of_device_times_is_that_of_the_gpu_with_the_longest_over_the_
 def test_what_was_skipped_has_no_numbers_and_a_floor_no_bandwidth():
     skipped = raw_examples.skipped()
     found = make_row(raw_examples.job(skipped.case), raw_examples.attempt(), skipped)
-    for name in ("median_s", "p99_s", "ci_low_s", "ci_high_s", "algbw_Bps", "busbw_Bps", "cpu_s", "wrong"):
+    for name in (
+        "median_s",
+        "p99_s",
+        "ci_low_s",
+        "ci_high_s",
+        "algbw_Bps",
+        "busbw_Bps",
+        "cpu_s",
+        "wrong",
+    ):
         assert getattr(found, name) is None
     assert (found.iterations, found.status, found.reason) == (0, "skipped", "too large")
     floor = row([[0, 0]] * 5, [[1000, 2000]] * 5, floor=True)

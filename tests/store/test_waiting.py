@@ -9,7 +9,9 @@ from hypothesis.extra import numpy as arrays
 from hpccoll.common.errors import UnusableError
 from hpccoll.store.waiting import NO_RANK, late_ranks, waiting_of
 
-MATRICES = arrays.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=st.floats(0, 10))
+MATRICES = arrays.arrays(
+    np.float64, st.tuples(st.integers(1, 6), st.integers(1, 5)), elements=st.floats(0, 10)
+)
 
 
 @given(MATRICES)
@@ -50,7 +52,10 @@ def test_a_slow_network_makes_the_transfer_longer_and_nobody_late():
 
 
 def test_starts_on_one_clock_decide_the_order_if_they_are_given_and_none_below_their_uncertainty():
-    durations, starts = np.array([[3.0, 2.0, 4.0]] * 2), np.array([[0.0, 0.5, 0.9], [0.0, 0.88, 0.9]])
+    durations, starts = (
+        np.array([[3.0, 2.0, 4.0]] * 2),
+        np.array([[0.0, 0.5, 0.9], [0.0, 0.88, 0.9]]),
+    )
     waiting = waiting_of(durations, starts, resolution_s=0.1)
     assert waiting.last.tolist() == [2, NO_RANK]
     assert waiting.late_s[0] == pytest.approx(0.9 - 0.25)
@@ -70,7 +75,10 @@ def test_operations_without_a_time_and_impossible_times_are_refused(durations):
 
 
 def test_ranks_are_counted_over_groups_with_other_members():
-    first, second = waiting_of(np.array([[1.0, 2.0], [2.0, 1.0]])), waiting_of(np.array([[1.0, 4.0]]))
+    first, second = (
+        waiting_of(np.array([[1.0, 2.0], [2.0, 1.0]])),
+        waiting_of(np.array([[1.0, 4.0]])),
+    )
     late = late_ranks([(first, (0, 1)), (second, (1, 2))])
     assert [(each.rank, each.operations) for each in late] == [(1, 2), (0, 1)]
     assert late[0].share == pytest.approx(2 / 3)

@@ -13,8 +13,9 @@ from hpccoll.sweep.planner import make_plan
 def programs(tmp_path, monkeypatch):
     """Write programs; no others are on PATH.
 
-    ``programs(name, text, code=0, err="")`` answers any call with ``text``, or with that of the first of its keys that
-    is among the arguments, where it is a dictionary. ``programs.calls()`` are the command lines so far.
+    ``programs(name, text, code=0, err="")`` answers any call with ``text``, or with that of the
+    first of its keys that is among the arguments, where it is a dictionary. ``programs.calls()``
+    are the command lines so far.
     """
     place = tmp_path / "programs"
     place.mkdir()
@@ -33,9 +34,14 @@ def programs(tmp_path, monkeypatch):
         complaint = place / f".{name}.err"
         complaint.write_text(err)
         script = [
-            "#!/bin/sh", f'echo "{name} $*" >> {log}', 'case "$*" in', *cases, "esac", f"/bin/cat {complaint} >&2",
+            "#!/bin/sh",
+            f'echo "{name} $*" >> {log}',
+            'case "$*" in',
+            *cases,
+            "esac",
+            f"/bin/cat {complaint} >&2",
             f"exit {code}",
-        ]  # fmt: skip
+        ]
         (place / name).write_text("\n".join(script) + "\n")
         (place / name).chmod(0o755)
 
@@ -58,7 +64,10 @@ def cluster(programs):
     programs("sinfo", slurm_outputs.NODES)
     programs("sacct", code=1, err=slurm_outputs.DISABLED)
     programs("srun", slurm_outputs.MPI_TYPES)
-    programs("sbatch", err="sbatch: Job 3 to start at 2026-11-21T13:07:53 using 2 processors on nodes n[1-2]\n")
+    programs(
+        "sbatch",
+        err="sbatch: Job 3 to start at 2026-11-21T13:07:53 using 2 processors on nodes n[1-2]\n",
+    )
     return programs
 
 

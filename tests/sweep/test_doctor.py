@@ -25,8 +25,14 @@ GIB = 2**30
 PARTITION = "PartitionName={} AllowAccounts=ALL Default=NO MaxNodes={} State=UP TotalNodes=2\n"
 WORK = PARTITION.format("work", "UNLIMITED")
 LIBRARIES = {
-    "mpich": ("MPICH", "MPICH Version:      5.0.2\nMPICH configure:    --with-device=ch4:ucx,ofi\n"),
-    "mpich for pmix": ("MPICH", "MPICH Version:      4.3.0\nMPICH configure:    --with-pmix=/usr\n"),
+    "mpich": (
+        "MPICH",
+        "MPICH Version:      5.0.2\nMPICH configure:    --with-device=ch4:ucx,ofi\n",
+    ),
+    "mpich for pmix": (
+        "MPICH",
+        "MPICH Version:      4.3.0\nMPICH configure:    --with-pmix=/usr\n",
+    ),
     "cray": ("MPICH", "MPI VERSION    : CRAY MPICH version 8.1.28.1\n"),
     "open mpi": ("Open MPI", "Open MPI v5.0.3, package: Open MPI, ident: 5.0.3\n"),
     "another": ("unknown", "MPI of my own\n"),
@@ -42,7 +48,9 @@ def library(monkeypatch):
         answers = {LIBRARY: json.dumps(LIBRARIES[name]), mpi.HELLO: ranks}
         monkeypatch.setattr(mpi, "mpiexec_command", lambda: ["mpiexec"])
         monkeypatch.setattr(
-            MachineFacts, "python", lambda _, code, *__: subprocess.CompletedProcess([], 0, answers.get(code, ""), "")
+            MachineFacts,
+            "python",
+            lambda _, code, *__: subprocess.CompletedProcess([], 0, answers.get(code, ""), ""),
         )
 
     library("mpich")
@@ -51,9 +59,13 @@ def library(monkeypatch):
 
 def settings(**changed):
     known = {
-        "SLURM_VERSION": "22.05.8", "ClusterName": "c", "MinJobAge": "300 sec", "MpiDefault": "none",
-        "AccountingStorageType": "accounting_storage/none", "SLURM_CONF": "/etc/slurm/slurm.conf",
-    }  # fmt: skip
+        "SLURM_VERSION": "22.05.8",
+        "ClusterName": "c",
+        "MinJobAge": "300 sec",
+        "MpiDefault": "none",
+        "AccountingStorageType": "accounting_storage/none",
+        "SLURM_CONF": "/etc/slurm/slurm.conf",
+    }
     return "".join(f"{name:24}= {value}\n" for name, value in {**known, **changed}.items())
 
 
@@ -64,13 +76,16 @@ def cluster(programs, library, monkeypatch, tmp_path):  # noqa: ARG001 - there i
 
     def cluster(*, partition=WORK, topologies=None, **changed):
         shown = {f"show topology{name}": text for name, text in (topologies or {}).items()}
-        programs("scontrol", {"show config": settings(**changed), "show partition": partition, **shown})
+        programs(
+            "scontrol", {"show config": settings(**changed), "show partition": partition, **shown}
+        )
 
     programs("sbatch")
     programs("sinfo", {"%P": "work*\n", "%N": "n1|idle|2|worker\nn2|idle|2|worker\n"})
     programs("sacct", code=1, err="Slurm accounting storage is disabled\n")
     programs(
-        "srun", "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n"
+        "srun",
+        "MPI plugin types are...\n\tpmix\n\tnone\n\tpmi2\nspecific pmix plugin versions available: pmix_v4\n",
     )
     cluster()
     return cluster
@@ -93,11 +108,16 @@ SLURM_ONLY = {"accounting", "MinJobAge", "slurm.conf", "partitions", "PMI"}
     ("error", "kind", "why"),
     [
         (None, "slurm_missing", "no sbatch"),
-        ("slurm_load_ctl_conf error: Unable to contact slurm controller\n", "slurm_unreachable",
-         "(slurm_load_ctl_conf error: Unable to contact slurm controller)"),
+        (
+            "slurm_load_ctl_conf error: Unable to contact slurm controller\n",
+            "slurm_unreachable",
+            "(slurm_load_ctl_conf error: Unable to contact slurm controller)",
+        ),
     ],
-)  # fmt: skip
-def test_without_a_controller_that_answers_one_line_says_why_and_leaves_this_machine(programs, error, kind, why):
+)
+def test_without_a_controller_that_answers_one_line_says_why_and_leaves_this_machine(
+    programs, error, kind, why
+):
     if error:
         programs("sbatch")
         programs("scontrol", code=1, err=error)
@@ -111,7 +131,16 @@ def test_without_a_controller_that_answers_one_line_says_why_and_leaves_this_mac
 
 @pytest.mark.usefixtures("cluster")
 def test_the_lines_of_a_cluster():
-    names = "Slurm", "accounting", "MinJobAge", "partitions", "PMI", "launcher", "MPI library", "profile"
+    names = (
+        "Slurm",
+        "accounting",
+        "MinJobAge",
+        "partitions",
+        "PMI",
+        "launcher",
+        "MPI library",
+        "profile",
+    )
     examined = findings()
     assert_golden("doctor_cluster", (finding_line(examined[name]) for name in names))
 
@@ -123,8 +152,20 @@ DATABASE = {"AccountingStorageType": "accounting_storage/slurmdbd"}
     ("changed", "sacct", "kinds", "profile", "faults"),
     [
         ({}, False, {"accounting_missing", "min_job_age"}, "testbed", set()),
-        ({"MinJobAge": "5000 sec"}, False, {"accounting_missing", "min_job_age"}, "slurm-nodbd", set()),
-        ({"MinJobAge": "299 sec"}, False, {"accounting_missing", "min_job_age_short"}, "slurm-nodbd", {"MinJobAge"}),
+        (
+            {"MinJobAge": "5000 sec"},
+            False,
+            {"accounting_missing", "min_job_age"},
+            "slurm-nodbd",
+            set(),
+        ),
+        (
+            {"MinJobAge": "299 sec"},
+            False,
+            {"accounting_missing", "min_job_age_short"},
+            "slurm-nodbd",
+            {"MinJobAge"},
+        ),
         ({**DATABASE, "MinJobAge": "2 sec"}, True, {"accounting"}, "slurm", set()),
         (DATABASE, False, {"accounting_unreachable", "min_job_age"}, "slurm-nodbd", set()),
     ],
@@ -147,10 +188,12 @@ def test_the_profile_follows_from_where_the_end_of_jobs_can_be_read(
     [
         ("cray", "none", "pmix pmi2", "pmi_option", "pmi2"),
         ("mpich for pmix", "none", "pmix pmi2", "pmi_option", "pmix"),
-        ("open mpi", "none", "pmix pmi2", "pmi_option", "pmix"), ("mpich", "pmi2", "pmi2", "pmi_default", "pmi2"),
-        ("open mpi", "none", "pmi2", "pmi_mismatch", None), ("another", "none", "pmi2", "pmi_unknown", None),
+        ("open mpi", "none", "pmix pmi2", "pmi_option", "pmix"),
+        ("mpich", "pmi2", "pmi2", "pmi_default", "pmi2"),
+        ("open mpi", "none", "pmi2", "pmi_mismatch", None),
+        ("another", "none", "pmi2", "pmi_unknown", None),
     ],
-)  # fmt: skip
+)
 def test_the_type_of_mpi_is_one_that_slurm_and_the_library_speak(
     programs, cluster, library, name, default, offered, kind, chosen
 ):
@@ -188,11 +231,20 @@ def test_mpiexec_matters_where_there_is_no_slurm(library, request):
 
 @pytest.mark.parametrize(
     ("error", "found"),
-    [(ExecutorUnavailableError, ("executor_missing", "absent")), (UnusableError, ("executor_stale", "critical"))],
+    [
+        (ExecutorUnavailableError, ("executor_missing", "absent")),
+        (UnusableError, ("executor_stale", "critical")),
+    ],
 )
-def test_a_compiled_executor_that_ranks_would_refuse_is_wrong_and_a_missing_one_is_not(monkeypatch, error, found):
+def test_a_compiled_executor_that_ranks_would_refuse_is_wrong_and_a_missing_one_is_not(
+    monkeypatch, error, found
+):
     assert cluster_checks.executor(MachineFacts(NO_GPU)).kind == "executor"
-    monkeypatch.setattr(cluster_checks, "load_library", Mock(side_effect=error("executor", "it is so; do: rebuild it")))
+    monkeypatch.setattr(
+        cluster_checks,
+        "load_library",
+        Mock(side_effect=error("executor", "it is so; do: rebuild it")),
+    )
     examined = cluster_checks.executor(MachineFacts(NO_GPU))
     assert (examined.kind, examined.severity) == found
     assert "do: rebuild it" in examined.text
@@ -201,35 +253,49 @@ def test_a_compiled_executor_that_ranks_would_refuse_is_wrong_and_a_missing_one_
 def test_the_shared_memory_of_killed_processes_is_counted(monkeypatch):
     monkeypatch.setattr(mpi, "abandoned_files", lambda _: [(NO_GPU, 1 << 20)] * 3)
     found = mpi.abandoned_memory(MachineFacts(NO_GPU))
-    assert (found.kind, found.values, "3.0 MiB" in found.text) == ("abandoned_memory", {"files": 3}, True)
+    assert (found.kind, found.values, "3.0 MiB" in found.text) == (
+        "abandoned_memory",
+        {"files": 3},
+        True,
+    )
 
 
 @pytest.mark.usefixtures("library", "programs")
 @pytest.mark.parametrize(
     ("size", "free", "text"),
     [
-        (8 * GIB, 2 * GIB, None), (8 * GIB, 3 << 20, "has 8 GiB, 3 MiB of them free"), (0, 0, "cannot be written"),
+        (8 * GIB, 2 * GIB, None),
+        (8 * GIB, 3 << 20, "has 8 GiB, 3 MiB of them free"),
+        (0, 0, "cannot be written"),
     ],
-)  # fmt: skip
+)
 def test_small_shared_memory_is_reported_on_every_machine(monkeypatch, size, free, text):
     monkeypatch.setattr(SharedMemorySpace, "read", lambda _: SharedMemorySpace(size, free))
     found = findings().get("shared memory")
-    assert (found and found.severity, found and found.text) == (text and "warning", text and f"/dev/shm {text}")  # noqa: S108  a message
+    assert (found and found.severity, found and found.text) == (
+        text and "warning",
+        text and f"/dev/shm {text}",  # noqa: S108  a message
+    )
     assert not wrong()
 
 
 @pytest.mark.parametrize(
     ("code", "free", "kind"),
     [
-        (11, 64 << 20, "mpiexec_without_memory"), (15, 2 << 20, "mpiexec_without_memory"),
-        (11, 8 * GIB, "mpiexec_disconnected"), (0, 2 << 20, "mpiexec_disconnected"),
+        (11, 64 << 20, "mpiexec_without_memory"),
+        (15, 2 << 20, "mpiexec_without_memory"),
+        (11, 8 * GIB, "mpiexec_disconnected"),
+        (0, 2 << 20, "mpiexec_disconnected"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.usefixtures("library", "programs")
 def test_a_launcher_is_not_blamed_for_small_shared_memory(monkeypatch, code, free, kind):
     stdout = "=   EXIT CODE: 7\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Bus error (signal 7)\nPlease see\n"
     ended = subprocess.CompletedProcess([], code, stdout if code else "ranks 1\nranks 1\n", "")
-    answers = {LIBRARY: subprocess.CompletedProcess([], 0, json.dumps(LIBRARIES["mpich"]), ""), mpi.HELLO: ended}
+    answers = {
+        LIBRARY: subprocess.CompletedProcess([], 0, json.dumps(LIBRARIES["mpich"]), ""),
+        mpi.HELLO: ended,
+    }
     monkeypatch.setattr(MachineFacts, "python", lambda _, program, *__: answers[program])
     monkeypatch.setattr(SharedMemorySpace, "read", lambda _: SharedMemorySpace(free, free))
     found = findings()["launcher"]
@@ -250,18 +316,25 @@ def test_doctor_warns_of_a_quota_below_the_cpus_of_the_machine(monkeypatch):
 
 
 def test_doctor_warns_of_what_else_uses_the_machine(monkeypatch):
-    sample = LoadSample(seconds=-99.0, load_average=3.0, total_ticks=1, stolen_ticks=0, processes={})
+    sample = LoadSample(
+        seconds=-99.0, load_average=3.0, total_ticks=1, stolen_ticks=0, processes={}
+    )
     for module in (machine, cluster_checks):
         monkeypatch.setattr(module, "read_load", lambda _: sample)
     for cores, kind, severity in ((0.01, "load", "info"), (1.5, "load_high", "warning")):
         load = {"stolen": 0.0, "other_cores": cores, "busiest": [{"name": "make", "cores": cores}]}
         monkeypatch.setattr(cluster_checks, "load_between", lambda *_, load=load: load)
         found = cluster_checks.load(MachineFacts(NO_GPU))
-        assert (found.kind, found.severity, "make 1.50" in found.text) == (kind, severity, cores > 1)
+        assert (found.kind, found.severity, "make 1.50" in found.text) == (
+            kind,
+            severity,
+            cores > 1,
+        )
 
 
 BLOCKS = (
-    "BlockName=b1 BlockIndex=0 Nodes=node[01-04] BlockSize=4\nBlockName=b2 BlockIndex=1 Nodes=node[05-08] BlockSize=4\n"
+    "BlockName=b1 BlockIndex=0 Nodes=node[01-04] BlockSize=4\nBlockName=b2 "
+    "BlockIndex=1 Nodes=node[05-08] BlockSize=4\n"
 )
 LEAVES = "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=node[01-02]\nSwitchName=s2 Level=0 LinkSpeed=1 Nodes=node[03-04]\n"
 """Topologies of topology.yaml(5), section EXAMPLE, as scontrol prints them: a part of topo2, and topo1."""
@@ -270,19 +343,37 @@ LEAVES = "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=node[01-02]\nSwitchName=s2 Lev
 @pytest.mark.parametrize(
     ("topologies", "partition", "kind", "words"),
     [
-        ({"": BLOCKS}, WORK, "topology", ("topology/block, 2 blocks of 4 nodes", "if each block is one NVLink domain")),
+        (
+            {"": BLOCKS},
+            WORK,
+            "topology",
+            ("topology/block, 2 blocks of 4 nodes", "if each block is one NVLink domain"),
+        ),
         ({"": LEAVES}, WORK, "topology", ("topology/tree, 2 leaf switches of 2 nodes",)),
         # partitions of a topology of topology.yaml
-        ({" topo2": BLOCKS, "": LEAVES}, f"{WORK.strip()} Topology=topo2", "topology_of_partition",
-         ("partition work has topology topo2", "show topology NAME > FILE")),
-        ({" topo2": BLOCKS, "": ""}, f"{WORK.strip()} Topology=topo2", "topology_of_partition",
-         ("no racks by default",)),
-        ({" topo2": BLOCKS, "": BLOCKS}, f"{WORK.strip()} Topology=topo2", "topology", ("2 blocks",)),
+        (
+            {" topo2": BLOCKS, "": LEAVES},
+            f"{WORK.strip()} Topology=topo2",
+            "topology_of_partition",
+            ("partition work has topology topo2", "show topology NAME > FILE"),
+        ),
+        (
+            {" topo2": BLOCKS, "": ""},
+            f"{WORK.strip()} Topology=topo2",
+            "topology_of_partition",
+            ("no racks by default",),
+        ),
+        (
+            {" topo2": BLOCKS, "": BLOCKS},
+            f"{WORK.strip()} Topology=topo2",
+            "topology",
+            ("2 blocks",),
+        ),
         ({"": LEAVES + BLOCKS}, WORK, "topology_unknown", ("topology/tree and topology/block",)),
         ({"": "BlockName=b1 Nodes=node[01-"}, WORK, "topology_unknown", ("node[01-",)),
         ({"": "words"}, WORK, "topology_unknown", ("words",)),
     ],
-)  # fmt: skip
+)
 def test_the_racks_of_slurms_topology_are_reported(cluster, topologies, partition, kind, words):
     cluster(partition=f"{partition.strip()}\n", topologies=topologies)
     examined = findings()["topology"]

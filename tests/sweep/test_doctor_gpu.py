@@ -28,7 +28,15 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
     monkeypatch.setattr(gpu_stack, "sys", SimpleNamespace(path=[str(tmp_path / "site")]))
     monkeypatch.setattr(mpi, "mpiexec_command", lambda: ["mpiexec"])
 
-    def here(*parts, wheels=(), library=MPICH, aware=False, computes=(0, "8\n"), multicast=None, domains=()):
+    def here(
+        *parts,
+        wheels=(),
+        library=MPICH,
+        aware=False,
+        computes=(0, "8\n"),
+        multicast=None,
+        domains=(),
+    ):
         root = equip(tmp_path, LINUX, *parts)
 
         def python(_, code, *__):
@@ -39,7 +47,9 @@ def here(tmp_path, monkeypatch, programs):  # noqa: ARG001 - there is no other p
                 gpu.AWARE: (0, json.dumps([aware, "the query says so"])), gpu.COMPUTES: computes,
                 NVLINK: (0, json.dumps({"multicast": multicast, "domains": domains})),
             }[code]  # fmt: skip
-            return subprocess.CompletedProcess([], code_and_text[0], code_and_text[1], code_and_text[1])
+            return subprocess.CompletedProcess(
+                [], code_and_text[0], code_and_text[1], code_and_text[1]
+            )
 
         monkeypatch.setattr(MachineFacts, "python", python)
         there = {"snakemake": "9.27.1", **dict(wheels)}
@@ -53,14 +63,30 @@ def line_of(finding, root):
     return finding_line(finding).replace(str(root), "/ROOT")
 
 
-def test_the_lines_of_a_machine_with_everything_and_of_one_with_nothing(here, tmp_path, monkeypatch):
+def test_the_lines_of_a_machine_with_everything_and_of_one_with_nothing(
+    here, tmp_path, monkeypatch
+):
     monkeypatch.setenv("UCX_TLS", "rc,cuda_copy")
     monkeypatch.setenv("NCCL_ALGO", "Ring")
-    pages = here(RAILS), here(GPUS, SWITCHES, CLOSED, wheels={"cupy-cuda13x": "14.2.0"}), here(OPEN, EFA)
+    pages = (
+        here(RAILS),
+        here(GPUS, SWITCHES, CLOSED, wheels={"cupy-cuda13x": "14.2.0"}),
+        here(OPEN, EFA),
+    )
     of_this_machine = {
-        "machine", "load", "memory of killed processes", "shared memory", "compiled executor", "locked memory",
-    }  # fmt: skip
-    lines = (line_of(each, tmp_path) for page in pages for title, each in page.items() if title not in of_this_machine)
+        "machine",
+        "load",
+        "memory of killed processes",
+        "shared memory",
+        "compiled executor",
+        "locked memory",
+    }
+    lines = (
+        line_of(each, tmp_path)
+        for page in pages
+        for title, each in page.items()
+        if title not in of_this_machine
+    )
     assert_golden("doctor_gpu", dict.fromkeys(lines))
 
 
@@ -81,19 +107,26 @@ def second_gpu(port):
 @pytest.mark.parametrize(
     ("parts", "title", "kind"),
     [
-        ((), "RDMA", "rdma_missing"), ((RAILS, {"dev/infiniband/uverbs0": ""}), "RDMA devices", None),
-        ((GPUS, OPEN), "GPU", "gpu"), ((GPUS,), "GPU", "gpu_no_driver"),
-        ((GPUS, {"proc/driver/nvidia/version": DRIVER.format("470.57.02")}), "GPU", "gpu_old_driver"),
+        ((), "RDMA", "rdma_missing"),
+        ((RAILS, {"dev/infiniband/uverbs0": ""}), "RDMA devices", None),
+        ((GPUS, OPEN), "GPU", "gpu"),
+        ((GPUS,), "GPU", "gpu_no_driver"),
+        (
+            (GPUS, {"proc/driver/nvidia/version": DRIVER.format("470.57.02")}),
+            "GPU",
+            "gpu_old_driver",
+        ),
         ((GPUS, second_gpu("15")), "GPUs and adapters", "gpu_nic_balanced"),
         ((GPUS, second_gpu("3a")), "GPUs and adapters", "gpu_nic_unbalanced"),
         ((GPUS, RAILS, OPEN), "GPUDirect RDMA", "gpudirect_dma_buf"),
         ((GPUS, RAILS, OPEN, OLD_LINUX), "GPUDirect RDMA", "gpudirect_missing"),
         ((GPUS, RAILS, CLOSED, PEERMEM), "GPUDirect RDMA", "gpudirect_module"),
-        ((GPUS, OPEN), "GPUDirect RDMA", None), ((GPUS, OPEN), "NCCL settings", "nccl_settings"),
+        ((GPUS, OPEN), "GPUDirect RDMA", None),
+        ((GPUS, OPEN), "NCCL settings", "nccl_settings"),
         ((GPUS, OPEN), "NCCL plugins", "nccl_plugins_missing"),
         ((GPUS, OPEN, {"usr/lib64/libnccl-net.so": "SHARP rank"}), "NCCL plugins", "nccl_plugins"),
     ],
-)  # fmt: skip
+)
 def test_a_machine_of_such_parts_has_a_finding_of_this_kind(here, parts, title, kind):
     found = here(*parts).get(title)
     assert (found and found.kind) == kind
@@ -102,11 +135,15 @@ def test_a_machine_of_such_parts_has_a_finding_of_this_kind(here, parts, title, 
 @pytest.mark.parametrize(
     ("parts", "multicast", "kind"),
     [
-        ((), True, None), ((GPUS, OPEN), True, "nvswitch"), ((GPUS, OPEN), False, "nvswitch_missing"),
-        ((GPUS, OPEN), None, "nvswitch_unknown"), ((GPUS, SWITCHES), True, "nvswitch"),
-        ((GPUS, SWITCHES), None, "fabric_manager_missing"), ((GPUS, SWITCHES, MANAGED), False, "nvswitch_missing"),
+        ((), True, None),
+        ((GPUS, OPEN), True, "nvswitch"),
+        ((GPUS, OPEN), False, "nvswitch_missing"),
+        ((GPUS, OPEN), None, "nvswitch_unknown"),
+        ((GPUS, SWITCHES), True, "nvswitch"),
+        ((GPUS, SWITCHES), None, "fabric_manager_missing"),
+        ((GPUS, SWITCHES, MANAGED), False, "nvswitch_missing"),
     ],
-)  # fmt: skip
+)
 def test_nvswitches_are_known_by_the_drivers_multicast_and_not_by_files_that_a_container_hides(
     here, parts, multicast, kind
 ):
@@ -126,11 +163,14 @@ CHANNEL, IMEX = {"dev/nvidia-caps-imex-channels/channel0": ""}, {"proc/88/comm":
 @pytest.mark.parametrize(
     ("parts", "domains", "kind"),
     [
-        ((), ["d.1"], None), ((GPUS,), [], None), ((GPUS,), ["d.1"], "imex_channel_missing"),
-        ((GPUS, CHANNEL), ["d.1"], "imex_service_missing"), ((GPUS, CHANNEL, IMEX), ["d.1"], "nvlink_domain"),
+        ((), ["d.1"], None),
+        ((GPUS,), [], None),
+        ((GPUS,), ["d.1"], "imex_channel_missing"),
+        ((GPUS, CHANNEL), ["d.1"], "imex_service_missing"),
+        ((GPUS, CHANNEL, IMEX), ["d.1"], "nvlink_domain"),
         ((GPUS, CHANNEL), [], "nvlink_domain_missing"),
     ],
-)  # fmt: skip
+)
 def test_an_nvlink_domain_needs_imex_channels_and_their_service(here, parts, domains, kind):
     found = here(*parts, domains=domains).get("NVLink domain")
     assert (found and found.kind) == kind
@@ -154,15 +194,22 @@ def test_the_nccl_of_the_site_is_reported_and_a_wheel_that_hides_it(here, tmp_pa
         ((), {"cupy-cuda13x": "14.2.0"}, "cupy_untested", None),
         ((GPUS, CLOSED), {"cupy-cuda13x": "14.2.0"}, "cupy_too_new", "cupy-cuda12x"),
         ((GPUS, OPEN), {"cupy-cuda12x": "14.2.0"}, "cupy", None),
-        ((GPUS, OPEN), {"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0"}, "cupy_twice", "cupy-cuda13x"),
+        (
+            (GPUS, OPEN),
+            {"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0"},
+            "cupy_twice",
+            "cupy-cuda13x",
+        ),
         ((GPUS, OPEN), {"cupy-cuda12x": "13.6.0"}, "cupy_too_old", "cupy-cuda13x"),
         ((), {"cupy-cuda12x": "9.0"}, "cupy_too_old", "cupy-cudaNx"),
     ],
-)  # fmt: skip
+)
 def test_the_one_cupy_that_fits_the_driver_is_named(here, parts, wheels, kind, fitting):
     finding = here(*parts, wheels=wheels)["CuPy"]
     assert finding.kind == kind
-    assert (finding.severity == "critical") == (kind in ("cupy_too_new", "cupy_twice", "cupy_too_old"))
+    assert (finding.severity == "critical") == (
+        kind in ("cupy_too_new", "cupy_twice", "cupy_too_old")
+    )
     assert fitting is None or fitting in finding.remedy
 
 
@@ -176,10 +223,13 @@ def test_a_cupy_that_does_not_compute_says_why(here):
 @pytest.mark.parametrize(
     ("transports", "warns"),
     [
-        (None, False), ("rc,sm,self,cuda", False), ("^cuda_ipc", False), ("rc,cuda_copy,gdr_copy", False),
+        (None, False),
+        ("rc,sm,self,cuda", False),
+        ("^cuda_ipc", False),
+        ("rc,cuda_copy,gdr_copy", False),
         ("rc, cuda_ipc", True),
     ],
-)  # fmt: skip
+)
 def test_transports_of_cuda_without_gdr_copy_are_reported(here, monkeypatch, transports, warns):
     monkeypatch.delenv("UCX_TLS", raising=False)
     if transports is not None:
@@ -198,17 +248,25 @@ def test_limits_that_stop_rdma_are_reported_if_there_are_adapters(here, monkeypa
 def test_a_plugin_that_the_network_needs_is_named(here, tmp_path, monkeypatch):
     assert "aws-ofi-nccl" in here(GPUS, OPEN, EFA)["NCCL plugins"].remedy
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}/ofi")
-    finding = here({"ofi/libnccl-net.so": "NET/OFI Initializing aws-ofi-nccl 1.17.1"})["NCCL plugins"]
+    finding = here({"ofi/libnccl-net.so": "NET/OFI Initializing aws-ofi-nccl 1.17.1"})[
+        "NCCL plugins"
+    ]
     assert (finding.kind, finding.remedy) == ("nccl_plugins", "")
     assert "nccl-rdma-sharp-plugins" in here(GPUS, OPEN, RAILS)["NCCL plugins"].remedy
 
 
 @pytest.mark.parametrize(
     ("aware", "library", "remedy"),
-    [(True, OPEN_MPI, ""), (False, OPEN_MPI, "load the site's module"), (False, MPICH, "MPIR_CVAR_ENABLE_GPU=1"),
-     (None, MPICH, "MPIR_CVAR_ENABLE_GPU=1")],
-)  # fmt: skip
-def test_support_of_device_buffers_is_reported_with_the_switch_that_enables_it(here, aware, library, remedy):
+    [
+        (True, OPEN_MPI, ""),
+        (False, OPEN_MPI, "load the site's module"),
+        (False, MPICH, "MPIR_CVAR_ENABLE_GPU=1"),
+        (None, MPICH, "MPIR_CVAR_ENABLE_GPU=1"),
+    ],
+)
+def test_support_of_device_buffers_is_reported_with_the_switch_that_enables_it(
+    here, aware, library, remedy
+):
     finding = here(GPUS, OPEN, aware=aware, library=library)["MPI and GPUs"]
     assert finding.kind == ("cuda_aware" if aware else "cuda_unaware")
     assert remedy in finding.remedy

@@ -47,8 +47,20 @@ def here(tmp_path, mpiexec):  # noqa: ARG001 - there is one
         about = {"name": "mpi.p2.mine", "variant": "mine", "environment": environment}
         of = raw_examples.job(NATIVE, RING, effort=effort, **about)
         Path(tmp_path / "does.py").write_text(does)
-        launcher = Launcher(command=f"{shlex.join(paths.mpiexec_command())} -n {{ranks}}", program=str(program), **how)
-        plan = Plan(name="x", profile="local", jobs=(of,), skips=(), launcher=launcher, resources={}, estimated_s=1)
+        launcher = Launcher(
+            command=f"{shlex.join(paths.mpiexec_command())} -n {{ranks}}",
+            program=str(program),
+            **how,
+        )
+        plan = Plan(
+            name="x",
+            profile="local",
+            jobs=(of,),
+            skips=(),
+            launcher=launcher,
+            resources={},
+            estimated_s=1,
+        )
         (tmp_path / "plan.json").write_text(plan.to_json())
         (tmp_path / "jobs").mkdir(exist_ok=True)
         (tmp_path / "jobs" / f"{of.name}.json").write_text(of.to_json())
@@ -81,13 +93,20 @@ def test_what_a_probe_finds_is_in_rows_and_table_and_it_is_repeated_for_another_
     assert "TL_UCP" in rows["native"].evidence
     assert (rows["ring"].requested, rows["ring"].executed) == (None, "ring")
     assert ProbeResult.from_json(run.evidence) == evidence(here)
-    lines = {line.split()[0]: line.rstrip(" *~") for line in capfd.readouterr().out.splitlines() if "4 KiB" in line}
+    lines = {
+        line.split()[0]: line.rstrip(" *~")
+        for line in capfd.readouterr().out.splitlines()
+        if "4 KiB" in line
+    }
     assert lines["native"].endswith(" ucp (fallback: no line says why)")
     assert lines["ring"].split()[-1] == "6"
 
     (here.place / "raw" / "mpi.p2.mine.h5").unlink()
     rows, _ = here("raise SystemExit('not again')")
-    assert (sorted(probed(here)), rows["native"].executed.split()[0]) == (["rank 0", "rank 1"], "ucp")
+    assert (sorted(probed(here)), rows["native"].executed.split()[0]) == (
+        ["rank 0", "rank 1"],
+        "ucp",
+    )
 
     (here.place / "raw" / "mpi.p2.mine.h5").unlink()
     other = Effort(warmup=1, min_iterations=6, max_iterations=6)
@@ -137,7 +156,10 @@ def test_nothing_is_timed_after_a_signalled_probe_and_the_next_launch_begins_ane
     out = here(SIGNALS_ITS_RANK, complete=False)
     assert not out.exists()
     assert not journal_path(out).exists()
-    assert read_failure_notes(out)[0].message == "the probe of 2 ranks on 1 node was interrupted by a signal"
+    assert (
+        read_failure_notes(out)[0].message
+        == "the probe of 2 ranks on 1 node was interrupted by a signal"
+    )
     rows, _ = here(f"print({UCC % 'TL_UCP'!r}, flush=True)")
     assert rows["native"].executed.split()[0] == "ucp"
     assert not read_failure_notes(out)
@@ -147,13 +169,23 @@ def test_only_the_librarys_own_is_probed_and_only_where_logs_can_say_what_it_did
     shape = Shape(2, 2)
     assert not probe_cases(raw_examples.job(NATIVE, RING, nodes=2), shape)
     assert probe_cases(
-        raw_examples.job(raw_examples.case(algorithm="native", transport="nccl", device="cuda"), nodes=2), shape
+        raw_examples.job(
+            raw_examples.case(algorithm="native", transport="nccl", device="cuda"), nodes=2
+        ),
+        shape,
     )
     ours = [raw_examples.case(size, transport="nccl", device="cuda") for size in (1024, 4096)]
-    assert probe_cases(raw_examples.job(*ours, nodes=2), shape) == ours[:1]  # which network is under all of them
+    # which network is under all of them
+    assert probe_cases(raw_examples.job(*ours, nodes=2), shape) == ours[:1]
     native = raw_examples.case(algorithm="native", transport="nccl", device="cuda")
-    twins = [replace(native, timing=timing, in_place=in_place) for timing in TIMINGS for in_place in (False, True)]
+    twins = [
+        replace(native, timing=timing, in_place=in_place)
+        for timing in TIMINGS
+        for in_place in (False, True)
+    ]
     assert probe_cases(raw_examples.job(*twins, nodes=2), shape) == [native]
     assert probe_cases(raw_examples.job(NATIVE, nodes=2, variant="ucc-sharp-off"), shape)
     assert not probe_cases(raw_examples.job(NATIVE, nodes=2, variant="ucx-one-rail"), shape)
-    assert not probe_cases(raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape)
+    assert not probe_cases(
+        raw_examples.job(NATIVE, nodes=2, environment={"NCCL_ALGO": "Ring"}), shape
+    )

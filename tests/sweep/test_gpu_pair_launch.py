@@ -35,10 +35,16 @@ def job_launch(tmp_path):
         program.write_text(RANKS.format(**about))
         program.chmod(0o755)
         cases = [
-            raw_examples.case(8, transport=transport, device=device, nodes=shape.nodes, ranks=shape.ranks)
+            raw_examples.case(
+                8, transport=transport, device=device, nodes=shape.nodes, ranks=shape.ranks
+            )
             for shape in (ONE, TWO)
         ]
-        return JobLaunch(Launcher(command="env", program=str(program)), raw_examples.job(*cases, nodes=2, ranks=4), ())
+        return JobLaunch(
+            Launcher(command="env", program=str(program)),
+            raw_examples.job(*cases, nodes=2, ranks=4),
+            (),
+        )
 
     return make
 
@@ -52,7 +58,9 @@ def measured(launch, shape, tmp_path, pair):
     return calls(tmp_path)[-1]
 
 
-def test_a_pair_that_signal_11_kills_leaves_the_reason_for_launches_between_nodes_only(job_launch, tmp_path):
+def test_a_pair_that_signal_11_kills_leaves_the_reason_for_launches_between_nodes_only(
+    job_launch, tmp_path
+):
     launch = job_launch(DIES)
     file = launch.try_gpu_pair([ONE, TWO], tmp_path / "raw" / "a.h5")
     found = GpuPair.load(file)
@@ -64,7 +72,9 @@ def test_a_pair_that_signal_11_kills_leaves_the_reason_for_launches_between_node
     assert "--gpu-pair" not in measured(launch, ONE, tmp_path, file)
 
 
-def test_a_pair_that_works_is_handed_on_and_one_that_did_not_begin_counts_as_not_tried(job_launch, tmp_path, capsys):
+def test_a_pair_that_works_is_handed_on_and_one_that_did_not_begin_counts_as_not_tried(
+    job_launch, tmp_path, capsys
+):
     out = tmp_path / "raw" / "a.h5"
     assert GpuPair.load(job_launch(LEFT.format(CORRECT)).try_gpu_pair([TWO], out)).state == CORRECT
     assert job_launch("sys.exit('no module named cupy')").try_gpu_pair([TWO], out) is None
@@ -76,6 +86,10 @@ def test_a_pair_that_works_is_handed_on_and_one_that_did_not_begin_counts_as_not
     [("mpi", "cuda", [ONE]), ("mpi", "cpu", [TWO]), ("staged", "cuda", [TWO])],
     ids=["one node", "host memory", "staged"],
 )
-def test_no_pair_is_launched_where_mpi_moves_no_gpu_memory_between_nodes(job_launch, tmp_path, transport, device, left):
-    assert job_launch("pass", transport, device).try_gpu_pair(left, tmp_path / "raw" / "a.h5") is None
+def test_no_pair_is_launched_where_mpi_moves_no_gpu_memory_between_nodes(
+    job_launch, tmp_path, transport, device, left
+):
+    assert (
+        job_launch("pass", transport, device).try_gpu_pair(left, tmp_path / "raw" / "a.h5") is None
+    )
     assert not (tmp_path / "calls").exists()

@@ -35,13 +35,21 @@ JOB = raw_examples.job(*CASES, name="mpi.n4x1", ranks=4, nodes=4)
 def here(tmp_path):
     """A plan whose launcher is a program that notes how it was called, and does what the file ``does`` says."""
     does = tmp_path / "launcher"
-    does.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\nexec {sys.executable} {tmp_path}/does.py "$@"\n')
+    does.write_text(
+        f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\nexec {sys.executable} {tmp_path}/does.py "$@"\n'
+    )
     does.chmod(0o755)
     (tmp_path / "does.py").write_text("")
     launcher = Launcher(command=f"{does} -N {{nodes}} -n {{ranks}}")
     plan = Plan(
-        name="x", profile="local", jobs=(JOB,), skips=(), launcher=launcher, resources={}, estimated_s=1
-    )  # fmt: skip
+        name="x",
+        profile="local",
+        jobs=(JOB,),
+        skips=(),
+        launcher=launcher,
+        resources={},
+        estimated_s=1,
+    )
     (tmp_path / "plan.json").write_text(plan.to_json())
     return tmp_path
 
@@ -67,7 +75,9 @@ def test_shapes_are_launched_from_the_smallest_and_checked_by_the_ranks(here):
     assert not start(here)  # for this launcher measures nothing
     assert calls(here) == ["-N 1 -n 1", "-N 2 -n 2", "-N 4 -n 4"]
     first = (here / "calls").read_text().splitlines()[0]
-    assert first.endswith(f"--shape 1x1 --exit-zero --job {here}/jobs/mpi.n4x1.json --out {here}/raw/F.h5")
+    assert first.endswith(
+        f"--shape 1x1 --exit-zero --job {here}/jobs/mpi.n4x1.json --out {here}/raw/F.h5"
+    )
 
 
 def diagnosed(here, *options):
@@ -76,12 +86,16 @@ def diagnosed(here, *options):
     (here / "plan.json").write_text(replace(plan, diagnose=options).to_json())
 
 
-def test_the_nodes_of_a_job_are_diagnosed_before_its_first_launch_and_not_if_nothing_is_left_to_measure(here):
+def test_the_nodes_of_a_job_are_diagnosed_before_its_first_launch_and_not_if_nothing_is_left_to_measure(
+    here,
+):
     diagnosed(here, "--links")
     measured(here, *CASES[:2]).close(remove=False)
     start(here)
     first, second = (here / "calls").read_text().splitlines()
-    assert first == f"-N 4 -n 4 hpccoll diagnose --links --out {here}/raw/mpi.n4x1.diagnosis-local.h5"
+    assert (
+        first == f"-N 4 -n 4 hpccoll diagnose --links --out {here}/raw/mpi.n4x1.diagnosis-local.h5"
+    )
     assert second.startswith("-N 4 -n 4 hpccoll run ")
     measured(here, CASES[2]).close(remove=False)
     assert start(here)
@@ -143,7 +157,10 @@ def test_a_launch_that_fails_is_remembered_in_its_own_words_and_the_next_is_trie
         "import sys\nprint('noise', file=sys.stderr)\nprint('hpccoll: launcher: no good', file=sys.stderr)\n"
         "print('srun: error', file=sys.stderr)\nsys.exit(4)\n"
     )
-    raw, words = here / "raw" / "F.h5", "the launch of 1 rank on 1 node ended with exit code 4: launcher: no good"
+    raw, words = (
+        here / "raw" / "F.h5",
+        "the launch of 1 rank on 1 node ended with exit code 4: launcher: no good",
+    )
     raw.parent.mkdir()
     for rank in (-1, 3):  # of an earlier launch
         write_failure_note(raw, Failure(case_id="", rank=rank, message="old"))
@@ -154,7 +171,9 @@ def test_a_launch_that_fails_is_remembered_in_its_own_words_and_the_next_is_trie
     assert (-1, "old") not in notes
 
 
-def test_a_launcher_that_was_killed_and_leaves_children_behind_does_not_hold_the_job(here, monkeypatch):
+def test_a_launcher_that_was_killed_and_leaves_children_behind_does_not_hold_the_job(
+    here, monkeypatch
+):
     monkeypatch.setattr(child_process, "DRAIN_S", 0.1)
     (here / "does.py").write_text(LEAVES.format(here=str(here)))
     try:
@@ -203,10 +222,14 @@ def change(here, launcher=(), job=()):
     (here / "plan.json").write_text(json.dumps(plan))
 
 
-def test_ranks_have_the_environment_of_their_variant_and_find_slurm_where_the_sweep_did(here, monkeypatch):
+def test_ranks_have_the_environment_of_their_variant_and_find_slurm_where_the_sweep_did(
+    here, monkeypatch
+):
     monkeypatch.setenv("SLURM_CONF", "/etc/slurm.conf")  # restored by monkeypatch
     setup = ["export SHAPE=round", "export COLOUR=red"]  # the site's; the variant has the last word
-    change(here, {"setup": setup, "slurm_conf": "/opt/slurm.conf"}, {"environment": {"COLOUR": "blue"}})
+    change(
+        here, {"setup": setup, "slurm_conf": "/opt/slurm.conf"}, {"environment": {"COLOUR": "blue"}}
+    )
     names = "COLOUR", "SHAPE", "SLURM_CONF"
     (here / "does.py").write_text(
         f"import os\nopen('{here}/seen', 'a').write(','.join(map(os.environ.get, {names})) + ' ')\n"
@@ -227,12 +250,23 @@ def test_ranks_divide_the_cpus_that_slurm_gave_the_job(here, monkeypatch):
     assert calls(here) == [f"-N {n} -n {n} --cpus-per-task=12" for n in (1, 2, 4)]
 
 
-def test_a_job_without_hosts_for_its_aggregators_is_refused_before_it_starts(here, programs, monkeypatch):
-    change(here, {"slurm": True, "aggregator": "switch"}, {"aggregators": 2, "dedicated_aggregators": True})
-    programs("scontrol", {"show job": "JobId=7 NodeList=n[1-4],a1\n", "show hostnames": "a1\nn1\nn2\nn3\nn4\n"})
+def test_a_job_without_hosts_for_its_aggregators_is_refused_before_it_starts(
+    here, programs, monkeypatch
+):
+    change(
+        here,
+        {"slurm": True, "aggregator": "switch"},
+        {"aggregators": 2, "dedicated_aggregators": True},
+    )
+    programs(
+        "scontrol",
+        {"show job": "JobId=7 NodeList=n[1-4],a1\n", "show hostnames": "a1\nn1\nn2\nn3\nn4\n"},
+    )
     programs("sinfo", "a1|switch\nn1|worker\nn2|worker\nn3|worker\nn4|worker\n")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    with pytest.raises(BadInputError, match=r"hosts of aggregators: '1 of 5 hosts' .*: 2 that have .* switch"):
+    with pytest.raises(
+        BadInputError, match=r"hosts of aggregators: '1 of 5 hosts' .*: 2 that have .* switch"
+    ):
         start(here)
     assert "1 of 5 hosts" in read_failure_notes(here / "raw" / "F.h5")[0].message
     assert not any(call.startswith("-N") for call in programs.calls())
@@ -249,17 +283,30 @@ ENDED = "srun: error: n3: task 2: Terminated"
 CANCELLED = "slurmstepd-n1: error: *** STEP 2.1 ON n1 CANCELLED AT 2026-11-25T12:32:00 ***"
 AT_LIMIT = f"{CANCELLED.removesuffix('***')}DUE TO TIME LIMIT ***"
 MANY = [f"srun: error: n{code}: task 0: Exited with exit code {code}" for code in range(1, 9)]
-BETWEEN = ["[n1:693:0] address.c:985 UCX ERROR failed to unpack address", "Abort(72500495) on node 0: Fatal error"]
-AFTER = [SRUN, "slurmstepd-n1: error: *** STEP 13.1 ON n1 CANCELLED ***", "srun: Force Terminated StepId=13.1"]
+BETWEEN = [
+    "[n1:693:0] address.c:985 UCX ERROR failed to unpack address",
+    "Abort(72500495) on node 0: Fatal error",
+]
+AFTER = [
+    SRUN,
+    "slurmstepd-n1: error: *** STEP 13.1 ON n1 CANCELLED ***",
+    "srun: Force Terminated StepId=13.1",
+]
 TIMEOUT = "Timeout (0:02:30)!"
 WAITED = f"a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: {TIMEOUT}"
 CAUSES = {
-    "the first error is before its consequences": (["a line", PMI, *BETWEEN, UCX, *AFTER], [PMI, UCX, SRUN]),
+    "the first error is before its consequences": (
+        ["a line", PMI, *BETWEEN, UCX, *AFTER],
+        [PMI, UCX, SRUN],
+    ),
     "an error before a timeout": ([PMI, TIMEOUT, "Thread 0x1:"], [PMI, WAITED]),
     "an error after a timeout": ([TIMEOUT, PMI], [WAITED]),
     "the last line": (["cannot load", SRUN], ["cannot load", SRUN]),
     "a rank's own line": ([PMI, "r1 | stuck"], ["r1 | stuck"]),
-    "a victim was first": ([VICTIM, "srun: Force Terminated StepId=2.0", KILLED, ENDED], [VICTIM, KILLED]),
+    "a victim was first": (
+        [VICTIM, "srun: Force Terminated StepId=2.0", KILLED, ENDED],
+        [VICTIM, KILLED],
+    ),
     "many ways": (MANY, MANY[: child_process.MAX_SRUN_ERRORS]),
     "SIGTERM was first": ([ENDED, KILLED], [ENDED, KILLED]),
     "Slurm ended the others": ([KILLED, CANCELLED, ENDED], [KILLED]),
@@ -276,7 +323,10 @@ def test_causes_are_named_and_what_only_follows_is_not(lines, named):
 def test_of_a_launch_that_says_much_its_beginning_and_its_end_are_known():
     much = f"print('first error', *range({3 * child_process.KEPT_LINES}), 'last', sep='\\n', file=sys.stderr)"
     says = f"import sys; {much}; sys.exit(4)"
-    assert child_process.run_child([sys.executable, "-c", says], 60.0) == "ended with exit code 4: first error; last"
+    assert (
+        child_process.run_child([sys.executable, "-c", says], 60.0)
+        == "ended with exit code 4: first error; last"
+    )
 
 
 SUPPORTS = r"launcher: 'ends' .* ended with .*; srun --mpi supports none, pmi2, pmix$"
@@ -297,8 +347,10 @@ SUPPORTS = r"launcher: 'ends' .* ended with .*; srun --mpi supports none, pmi2, 
         ({"command": "ends -N {nodes}"}, SUPPORTS),
     ],
     ids=["modules", "it hangs", "a container", "the library hangs, too"],
-)  # fmt: skip
-def test_ranks_that_do_not_connect_are_reported_with_what_the_library_supports(programs, about, error, monkeypatch):
+)
+def test_ranks_that_do_not_connect_are_reported_with_what_the_library_supports(
+    programs, about, error, monkeypatch
+):
     programs("srun", slurm_outputs.MPI_TYPES)
     programs("ends", code=7)
     programs("true")
@@ -335,7 +387,10 @@ def test_what_srun_refuses_for_want_of_the_controller_is_launched_again_when_it_
 def test_ranks_that_have_begun_have_all_the_time_that_their_cases_take(monkeypatch):
     monkeypatch.setattr(child_process, "POLL_S", 0.01)
     assert child_process.run_child(["sleep", "0.5"], 0.1, has_started=lambda: True) is None
-    assert child_process.run_child(["sleep", "60"], 0.1, has_started=lambda: False) == "did not start within 0.1 s"
+    assert (
+        child_process.run_child(["sleep", "60"], 0.1, has_started=lambda: False)
+        == "did not start within 0.1 s"
+    )
 
 
 def test_a_launch_names_the_hosts_that_it_is_for():
@@ -343,7 +398,9 @@ def test_a_launch_names_the_hosts_that_it_is_for():
     line = JobLaunch(launcher, JOB, ("n1", "n2", "n3", "n4"))._line(Shape(2, 2), "--check")
     assert line == "srun -N 2 --nodelist=n1,n2 hpccoll run --shape 2x1 --hosts n1,n2 --check"
     there = replace(JOB, cases=(replace(CASES[1], device="cuda", transport="nccl"), CASES[2]))
-    on_gpus = JobLaunch(launcher, there, ("n1", "n2", "n3", "n4"), aliases={"n1": ["gpu01"], "n2": []})
+    on_gpus = JobLaunch(
+        launcher, there, ("n1", "n2", "n3", "n4"), aliases={"n1": ["gpu01"], "n2": []}
+    )
     assert on_gpus._line(Shape(2, 2)).endswith("run --shape 2x1 --hosts n1=gpu01,n2 --device cuda")
     assert "--device" not in on_gpus._line(Shape(4, 4))
 
@@ -351,12 +408,19 @@ def test_a_launch_names_the_hosts_that_it_is_for():
 @pytest.mark.parametrize(
     ("fails", "free", "named"),
     [
-        ("kill -BUS $$", 64 << 20, True), ("sh -c 'kill -SEGV $$'", 64 << 20, True),
+        ("kill -BUS $$", 64 << 20, True),
+        ("sh -c 'kill -SEGV $$'", 64 << 20, True),
         ("echo '# shared memory: /dev/shm has 64 MiB' >&2; exit 15", 64 << 20, True),
-        ("exit 7", 8 << 30, False), ("echo 'signal 17' >&2; exit 1", 2 << 20, False), ("exit 0", 2 << 20, False),
+        ("exit 7", 8 << 30, False),
+        ("echo 'signal 17' >&2; exit 1", 2 << 20, False),
+        ("exit 0", 2 << 20, False),
     ],
-)  # fmt: skip
-def test_a_launch_that_a_memory_fault_ended_names_small_shared_memory(monkeypatch, fails, free, named):
-    monkeypatch.setattr(child_process.SharedMemorySpace, "read", lambda: child_process.SharedMemorySpace(free, free))
+)
+def test_a_launch_that_a_memory_fault_ended_names_small_shared_memory(
+    monkeypatch, fails, free, named
+):
+    monkeypatch.setattr(
+        child_process.SharedMemorySpace, "read", lambda: child_process.SharedMemorySpace(free, free)
+    )
     failure = child_process.run_child(["bash", "-c", fails], 60) or ""
     assert ("shm has" in failure and "--shm-size" in failure) is named, failure

@@ -45,7 +45,8 @@ def accused(recorded):
 
 
 @pytest.mark.parametrize(
-    "message", ["slurm_load_jobs error: Invalid job id specified", "scontrol: DNS SRV lookup failed"]
+    "message",
+    ["slurm_load_jobs error: Invalid job id specified", "scontrol: DNS SRV lookup failed"],
 )
 def test_without_an_answer_of_slurm_the_remedy_is_to_name_the_hosts(programs, monkeypatch, message):
     """The job is over in this session, or scontrol finds no controller, as in a container."""
@@ -55,13 +56,20 @@ def test_without_an_answer_of_slurm_the_remedy_is_to_name_the_hosts(programs, mo
         hosts_to_diagnose(None)
 
 
-def test_a_slow_node_is_found_by_the_program_of_others_whose_one_time_counts_in_both_directions(diagnose):
+def test_a_slow_node_is_found_by_the_program_of_others_whose_one_time_counts_in_both_directions(
+    diagnose,
+):
     recorded = diagnose(slow={"n3": 1.25})
     assert accused(recorded) == {("node", "n3")}
     (fault,) = recorded.diagnosis.faults
     assert fault.low < 1.25 < fault.high
     load = recorded.load
-    assert (load.program, load.memory, load.bytes, load.together) == ("sendrecv_perf", "GPU", 2 << 20, True)
+    assert (load.program, load.memory, load.bytes, load.together) == (
+        "sendrecv_perf",
+        "GPU",
+        2 << 20,
+        True,
+    )
     first = recorded.measured[0]
     usual = first.seconds[0][first.seconds[0] < 190e-6]
     assert usual.size >= 6  # 160 us out of place, in the row of the largest size
@@ -112,7 +120,9 @@ def alive(directory):
     return [pid for pid in found if pid != os.getpid()]
 
 
-def test_launches_past_their_deadline_are_ended_and_name_the_host_that_hangs(diagnose, monkeypatch, tmp_path):
+def test_launches_past_their_deadline_are_ended_and_name_the_host_that_hangs(
+    diagnose, monkeypatch, tmp_path
+):
     monkeypatch.setenv("STARTED", str(tmp_path))
     monkeypatch.setattr(pair_launches, "LEAST_DEADLINE_S", 2.0)
     monkeypatch.setattr(pair_launches, "DEADLINE", 3)
@@ -122,17 +132,23 @@ def test_launches_past_their_deadline_are_ended_and_name_the_host_that_hangs(dia
     assert alive(tmp_path) == []
 
 
-def test_a_launch_that_fails_at_once_leaves_the_others_the_deadline_of_the_first(diagnose, monkeypatch):
+def test_a_launch_that_fails_at_once_leaves_the_others_the_deadline_of_the_first(
+    diagnose, monkeypatch
+):
     monkeypatch.setattr(pair_launches, "LEAST_DEADLINE_S", 0.0)
     monkeypatch.setattr(pair_launches, "DEADLINE", 3)
     monkeypatch.setenv("LASTS", "1")  # of launches that do not fail
-    recorded = diagnose(("n1", "n2", "n3", "n4"), stop=lambda: len(diagnose.progress) == 3, broken=["n2"])
+    recorded = diagnose(
+        ("n1", "n2", "n3", "n4"), stop=lambda: len(diagnose.progress) == 3, broken=["n2"]
+    )
     (first,) = recorded.measured
     assert [np.isfinite(row).sum() for row in first.seconds] == [2, 2]
     assert recorded.provenance["failed_pairs"]
 
 
-def test_an_interrupted_diagnosis_ends_its_launches_keeps_its_slots_and_has_no_answer(diagnose, monkeypatch, tmp_path):
+def test_an_interrupted_diagnosis_ends_its_launches_keeps_its_slots_and_has_no_answer(
+    diagnose, monkeypatch, tmp_path
+):
     monkeypatch.setenv("STARTED", str(tmp_path))
     recorded = diagnose(stop=lambda: len(diagnose.progress) == 4)  # within the fourth slot
     (first,) = recorded.measured

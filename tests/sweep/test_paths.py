@@ -31,7 +31,9 @@ def test_no_launcher_takes_one_line_that_says_what_to_do(tmp_path):
         paths.mpiexec_command()
     for command in (["plan"], ["sweep", "--out", tmp_path / "out"]):
         result = invoke(*command, tmp_path / "a.yaml")
-        assert result.is_bad_input("mpiexec", str(tmp_path), "pip install 'hpccoll[local]'", "MPI module")
+        assert result.is_bad_input(
+            "mpiexec", str(tmp_path), "pip install 'hpccoll[local]'", "MPI module"
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -49,7 +51,9 @@ def test_mpich_needs_no_options(launcher, monkeypatch):
     assert paths.mpiexec_command() == ["mpiexec"]
 
 
-@pytest.mark.parametrize("text", ["mpirun (Open MPI) 4.1.6", "mpirun (OpenRTE) 4.1", "prterun (PRRTE) 3.0"])
+@pytest.mark.parametrize(
+    "text", ["mpirun (Open MPI) 4.1.6", "mpirun (OpenRTE) 4.1", "prterun (PRRTE) 3.0"]
+)
 def test_open_mpi_gets_the_option_for_shared_cores(launcher, monkeypatch, text):
     launcher(text)
     monkeypatch.setattr(os, "geteuid", lambda: 0)

@@ -35,10 +35,15 @@ def test_a_job_is_a_number_of_ranks_and_its_cases_are_the_product(planned):
         ("mpi.p3", 3, 4, 8),
     ]
     assert len({case.id for job in plan.jobs for case in job.cases}) == 8
-    assert [plan.launcher.line(*job.shapes) for job in plan.jobs] == ["mpiexec -n 2 hpccoll", "mpiexec -n 3 hpccoll"]
+    assert [plan.launcher.line(*job.shapes) for job in plan.jobs] == [
+        "mpiexec -n 2 hpccoll",
+        "mpiexec -n 3 hpccoll",
+    ]
 
 
-def test_the_table_of_auto_is_in_the_plan_and_its_jobs_and_no_other_file_is_needed(planned, tmp_path):
+def test_the_table_of_auto_is_in_the_plan_and_its_jobs_and_no_other_file_is_needed(
+    planned, tmp_path
+):
     file = tmp_path / "t.json"
     file.write_text(json.dumps(measured_table({"ring": {8: 1e-6}}).to_json()))
     plan = planned(TEXT + f"algorithms: [auto, native]\ntable: {file}")
@@ -61,11 +66,21 @@ def test_a_case_that_cannot_run_is_skipped_with_the_reason(planned):
 
 
 def test_on_one_node_there_is_one_mapping_and_between_nodes_the_job_sees(planned, on_cluster):
-    plan = planned("algorithms: ring\nbytes: 8\nin_place: false\nranks: 2\nmapping: [block, cyclic]")
+    plan = planned(
+        "algorithms: ring\nbytes: 8\nin_place: false\nranks: 2\nmapping: [block, cyclic]"
+    )
     assert [case.mapping for case in plan.jobs[0].cases] == ["block"]
-    assert [skip.reason for skip in plan.skips] == ["mapping cyclic numbers these ranks as block does: all on one node"]
-    plan = on_cluster("algorithms: ring\nbytes: 8\nin_place: false\nnodes: [1, 2]\nmapping: [block, cyclic]")
-    assert [(case.nodes, case.mapping) for case in plan.jobs[0].cases] == [(1, "block"), (2, "block"), (2, "cyclic")]
+    assert [skip.reason for skip in plan.skips] == [
+        "mapping cyclic numbers these ranks as block does: all on one node"
+    ]
+    plan = on_cluster(
+        "algorithms: ring\nbytes: 8\nin_place: false\nnodes: [1, 2]\nmapping: [block, cyclic]"
+    )
+    assert [(case.nodes, case.mapping) for case in plan.jobs[0].cases] == [
+        (1, "block"),
+        (2, "block"),
+        (2, "cyclic"),
+    ]
 
 
 def test_the_time_for_a_diagnosis_grows_with_the_nodes_if_single_links_are_asked_for(on_cluster):
@@ -83,14 +98,19 @@ def test_the_time_for_a_diagnosis_grows_with_the_nodes_if_single_links_are_asked
 
 def test_the_estimate_counts_the_pass_that_counts_bytes_between_nodes(on_cluster):
     one, two = (on_cluster(CLUSTER.replace("[1, 2, 4, 6]", nodes)).estimated_s for nodes in "12")
-    assert two - one == pytest.approx(4 * (PASS_S + SETTLE_S), abs=0.1)  # and the start of another node
+    # and the start of another node
+    assert two - one == pytest.approx(4 * (PASS_S + SETTLE_S), abs=0.1)
 
 
 def test_the_estimate_grows_with_the_nodes_that_start_and_with_what_rank_0_records():
-    cases = tuple(Case(collective="all_reduce", algorithm="ring", bytes=4 * n) for n in range(1, 11))
+    cases = tuple(
+        Case(collective="all_reduce", algorithm="ring", bytes=4 * n) for n in range(1, 11)
+    )
     job = Job(name="mpi", ranks=16, nodes=2, cases=cases)
     large = replace(job, ranks=65536, nodes=8192)
-    records = replace(large, effort=replace(job.effort, max_iterations=10 * job.effort.max_iterations))
+    records = replace(
+        large, effort=replace(job.effort, max_iterations=10 * job.effort.max_iterations)
+    )
     small_s, large_s, records_s = map(estimate_seconds, (job, large, records))
     assert large_s > small_s + 60
     assert records_s - large_s == pytest.approx(9 * len(cases) * 65536 * 1000 * SAMPLE_S)
@@ -106,7 +126,9 @@ def test_a_directory_takes_more_jobs_and_no_other_ones(planned, tmp_path):
 
 def test_a_plan_says_where_the_end_of_the_sizes_is_not_reached(planned):
     sizes = "algorithms: ring\nranks: 2\nbytes: {from: 1K, to: 1M, factor: "
-    assert planned(sizes + "8}").notes == ("the largest size is 512 KiB: the factor 8 does not reach 1 MiB",)
+    assert planned(sizes + "8}").notes == (
+        "the largest size is 512 KiB: the factor 8 does not reach 1 MiB",
+    )
     assert not planned(sizes + "4}").notes
 
 
@@ -132,7 +154,9 @@ def test_plan_as_json_is_the_plan_and_the_evidence_of_its_jobs(planned, tmp_path
 def test_an_output_that_cannot_be_written_takes_one_line(command, planned, tmp_path):
     planned()
     out = tmp_path / "some.yaml" / "below"
-    assert invoke(command, tmp_path / "some.yaml", "--out", out).is_bad_input("--out", out, "cannot be written")
+    assert invoke(command, tmp_path / "some.yaml", "--out", out).is_bad_input(
+        "--out", out, "cannot be written"
+    )
 
 
 def test_a_plan_that_could_not_be_read_again_is_not_written(planned, tmp_path, monkeypatch):

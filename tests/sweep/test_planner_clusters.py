@@ -23,7 +23,10 @@ BESIDE = "launcher: srun\naggregators: {partition: all}\n"
 def with_helpers(on_cluster, programs):
     """The same with a partition that has two hosts for aggregators, too."""
     programs("scontrol", PARTITION + PARTITION.replace("work", "all").replace("YES", "NO"))
-    programs("sinfo", {"-p work": NODES, "-p all": f"a1|idle|1|aggregator\n{NODES}a2|idle|1|aggregator\n"})
+    programs(
+        "sinfo",
+        {"-p work": NODES, "-p all": f"a1|idle|1|aggregator\n{NODES}a2|idle|1|aggregator\n"},
+    )
     return on_cluster
 
 
@@ -37,14 +40,20 @@ def test_aggregators_with_nodes_have_hosts_of_their_own(with_helpers):
     assert plan.launcher.aggregator == "aggregator"
     assert job.shapes[1].text == "4 ranks on 2 nodes and 2 aggregators on other hosts"
     (reason,) = {skip.reason for skip in plan.skips}
-    assert reason.endswith("on other hosts: partition all has 6 nodes with feature worker, 2 of them down or drained")
+    assert reason.endswith(
+        "on other hosts: partition all has 6 nodes with feature worker, 2 of them down or drained"
+    )
 
 
-@pytest.mark.parametrize("command", [["sweep"], ["plan", "--profile", "local"]], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    "command", [["sweep"], ["plan", "--profile", "local"]], ids=lambda command: command[0]
+)
 def test_nodes_and_sites_are_not_of_this_machine(command, tmp_path):
     (tmp_path / "some.yaml").write_text(CLUSTER)
     out = "--out", tmp_path / "out"
-    assert invoke(*command, tmp_path / "some.yaml", *out).is_bad_input("some.yaml: nodes", "--profile slurm or")
+    assert invoke(*command, tmp_path / "some.yaml", *out).is_bad_input(
+        "some.yaml: nodes", "--profile slurm or"
+    )
     (tmp_path / "some.yaml").write_text(TEXT)
     assert invoke(*command, tmp_path / "some.yaml", *out, "--site", "hgx").is_bad_input(
         "--site", "'hgx'", "profile local"
@@ -72,7 +81,9 @@ def test_sites_with_gpus_in_containers_are_shipped():
 
 
 @pytest.mark.parametrize("config", ["gpu-node", "gpu-nccl", "gpu-mpi", "sharp"])
-@pytest.mark.parametrize(("site", "gpus"), [("gpus_per_node: 4", 4), ("gres: gpu:gb200:4", 4), ("partition: work", 8)])
+@pytest.mark.parametrize(
+    ("site", "gpus"), [("gpus_per_node: 4", 4), ("gres: gpu:gb200:4", 4), ("partition: work", 8)]
+)
 def test_shipped_sweep_files_have_a_rank_for_each_gpu_of_the_site(config, site, gpus, tmp_path):
     (tmp_path / "site.yaml").write_text(site)
     path = next(path for path in sweep_files(ROOT / "workflows") if path.stem == config)
@@ -82,7 +93,8 @@ def test_shipped_sweep_files_have_a_rank_for_each_gpu_of_the_site(config, site, 
 
 
 CYCLIC = (
-    "algorithms: ring\nbytes: 8\nin_place: false\nnodes: [2, 4]\nranks_per_node: [1, 2]\nmapping: [block, cyclic]\n"
+    "algorithms: ring\nbytes: 8\nin_place: false\nnodes: [2, 4]\n"
+    "ranks_per_node: [1, 2]\nmapping: [block, cyclic]\n"
 )
 
 
@@ -103,7 +115,9 @@ def test_where_slurm_knows_of_no_racks_the_plan_leaves_out_the_mapping_that_chan
     plan = on_cluster(CYCLIC)
     words = "mapping cyclic numbers these ranks as block does: "
     assert {skip.reason.removeprefix(words) for skip in plan.skips} == left_out
-    shapes = {str(job.shape(case)) for job in plan.jobs for case in job.cases if case.mapping == "cyclic"}
+    shapes = {
+        str(job.shape(case)) for job in plan.jobs for case in job.cases if case.mapping == "cyclic"
+    }
     assert shapes == {"2x2", "4x2"} | ({"2x1", "4x1"} if not left_out else set())
 
 
@@ -130,21 +144,36 @@ def test_nodes_are_planned_on_paper_where_there_is_no_cluster(programs, tmp_path
     result = invoke("plan", tmp_path / "some.yaml", "--site", tmp_path / "site.yaml")
     assert (result.code, result.err, programs.calls()) == (0, "", [])
     assert "planned offline" in result.out
-    assert "mpi.n6x8: 16 cases on 1x8, 2x8, 4x8 and 6x8; requests 6 nodes for at most " in result.out
+    assert (
+        "mpi.n6x8: 16 cases on 1x8, 2x8, 4x8 and 6x8; requests 6 nodes for at most " in result.out
+    )
     assert re.search(
-        r"^  sbatch --nodes=6 --ntasks=48 --time=\d+ --partition=gpu --ntasks-per", result.out, re.MULTILINE
+        r"^  sbatch --nodes=6 --ntasks=48 --time=\d+ --partition=gpu --ntasks-per",
+        result.out,
+        re.MULTILINE,
     )
     assert "  6x8: srun --mpi=pmix -N 6 -n 48 --ntasks-per-node=8" in result.out
-    assert invoke("plan", tmp_path / "some.yaml", "--site", "x").is_bad_input("--site", "'x'", "a file, or one of")
+    assert invoke("plan", tmp_path / "some.yaml", "--site", "x").is_bad_input(
+        "--site", "'x'", "a file, or one of"
+    )
     (tmp_path / "some.yaml").write_text(TEXT)  # on one node, for a site
-    (tmp_path / "plan.json").write_text(invoke("plan", tmp_path / "some.yaml", "--site", "hgx", "--json").out)
+    (tmp_path / "plan.json").write_text(
+        invoke("plan", tmp_path / "some.yaml", "--site", "hgx", "--json").out
+    )
     plan = Plan.load(tmp_path / "plan.json")
-    assert (plan.offline, plan.profile, plan.launcher.slurm, plan.skips) == (True, "slurm", True, ())
+    assert (plan.offline, plan.profile, plan.launcher.slurm, plan.skips) == (
+        True,
+        "slurm",
+        True,
+        (),
+    )
     with pytest.raises(BadInputError, match="--profile"):
         launch(tmp_path / "plan.json", plan.jobs[0].name, tmp_path / "a.h5")
 
 
-def test_what_is_begun_stays_as_it_was_planned_when_nodes_go_and_when_they_come(on_cluster, programs, tmp_path):
+def test_what_is_begun_stays_as_it_was_planned_when_nodes_go_and_when_they_come(
+    on_cluster, programs, tmp_path
+):
     out = tmp_path / "out"
     first = on_cluster(out=out)
     write_plan(first, out)
@@ -167,10 +196,13 @@ def test_what_is_begun_stays_as_it_was_planned_when_nodes_go_and_when_they_come(
         (CLUSTER + "rounds: 5\n", 0, r"\(rounds: 3 before, 5 now\)"),
         (CLUSTER.replace("[1, 2, 4, 6]", "2"), 1, "nodes, ranks or variant are no longer"),
         (CLUSTER.replace("[1, 2, 4, 6]", "[1, 2, 4]"), 1, None),  # 6 nodes could not be had
-        (CLUSTER.replace("[1, 2, 4, 6]", "2"), 0, None),  # without a result nodes may leave the sweep file
+        # without a result nodes may leave the sweep file
+        (CLUSTER.replace("[1, 2, 4, 6]", "2"), 0, None),
     ],
 )
-def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path, text, done, change):
+def test_what_is_begun_is_not_mixed_with_another_sweep_file(
+    on_cluster, tmp_path, text, done, change
+):
     out = tmp_path / "out"
     first = on_cluster(out=out)
     write_plan(first, out)
@@ -184,7 +216,9 @@ def test_what_is_begun_is_not_mixed_with_another_sweep_file(on_cluster, tmp_path
 
 def test_the_profile_that_reads_a_database_is_refused_without_one(cluster, tmp_path):
     (tmp_path / "some.yaml").write_text(CLUSTER.replace("[1, 2, 4, 6]", "2"))
-    with pytest.raises(BadInputError, match=r"--profile slurm: sacct does not answer.*--profile slurm-nodbd"):
+    with pytest.raises(
+        BadInputError, match=r"--profile slurm: sacct does not answer.*--profile slurm-nodbd"
+    ):
         make_plan(tmp_path / "some.yaml", "slurm")
     assert make_plan(tmp_path / "some.yaml", "slurm-nodbd").profile == "slurm-nodbd"
     cluster("sacct")
@@ -194,12 +228,24 @@ def test_the_profile_that_reads_a_database_is_refused_without_one(cluster, tmp_p
 @pytest.mark.parametrize(
     ("added", "site", "words"),
     [
-        ("nodes: 2\naggregators: 3\n", BESIDE, "2 nodes and 3 aggregators on other hosts: partition all has 2 nodes"),
+        (
+            "nodes: 2\naggregators: 3\n",
+            BESIDE,
+            "2 nodes and 3 aggregators on other hosts: partition all has 2 nodes",
+        ),
         ("aggregators: 1\n", "launcher: srun\n", "key aggregators"),
-        ("nodes: 6\n", "launcher: srun\n", r"nodes: \[6\] .*partition work has 6 nodes, 2 of them down or drained"),
-        ("", "partition: wrok\n", r"--site .*/site\.yaml: partition: 'wrok' is not valid: did you mean work\?"),
+        (
+            "nodes: 6\n",
+            "launcher: srun\n",
+            r"nodes: \[6\] .*partition work has 6 nodes, 2 of them down or drained",
+        ),
+        (
+            "",
+            "partition: wrok\n",
+            r"--site .*/site\.yaml: partition: 'wrok' is not valid: did you mean work\?",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_cluster_does_not_have_is_refused_with_the_reason(with_helpers, added, site, words):
     with pytest.raises(BadInputError, match=words):
         with_helpers(last_of_each_key(CLUSTER + added), site)
@@ -213,29 +259,42 @@ UNUSABLE = "6 ranks on 6 nodes: partition work has 6 nodes, 2 of them down or dr
     ("added", "jobs", "reasons"),
     [
         ("", {"mpi.n4x1": (ONE, TWO, FOUR)}, {UNUSABLE}),
-        ("scaling: separate", {"mpi.n1x1": (ONE,), "mpi.n2x1": (TWO,), "mpi.n4x1": (FOUR,)}, {UNUSABLE}),
         (
-            "ranks_per_node: [1, 8]", {"mpi.n4x1": (ONE, TWO, FOUR)},
+            "scaling: separate",
+            {"mpi.n1x1": (ONE,), "mpi.n2x1": (TWO,), "mpi.n4x1": (FOUR,)},
+            {UNUSABLE},
+        ),
+        (
+            "ranks_per_node: [1, 8]",
+            {"mpi.n4x1": (ONE, TWO, FOUR)},
             {UNUSABLE, "8 ranks on 1 node: no nodes of partition work have 8 CPUs"},
         ),
         ("nodes: [1, 4]\nranks_per_node: 4", {"mpi.n4x4": (Shape(1, 4), Shape(4, 16))}, set()),
     ],
-)  # fmt: skip
-def test_a_job_is_an_allocation_of_the_largest_shape_that_can_be_had(on_cluster, added, jobs, reasons):
+)
+def test_a_job_is_an_allocation_of_the_largest_shape_that_can_be_had(
+    on_cluster, added, jobs, reasons
+):
     plan = on_cluster(last_of_each_key(f"{CLUSTER}{added}\n"))
     assert {job.name: job.shapes for job in plan.jobs} == jobs
     assert {skip.reason for skip in plan.skips} >= reasons
     for job in plan.jobs:
         requested = plan.resources[job.name]
         assert (requested["nodes"], requested["tasks"]) == (job.nodes, job.ranks)
-        assert requested["mpi"] == ("srun" if job.ranks > 1 else ""), "the plugin refuses it for a single task"
+        assert requested["mpi"] == ("srun" if job.ranks > 1 else ""), (
+            "the plugin refuses it for a single task"
+        )
         assert len({case.id for case in job.cases}) == len(job.cases) == 4 * len(job.shapes)
     looked = [call for call in on_cluster.calls() if call.startswith("sbatch")]
-    assert ["--test-only" in call for call in looked] == [True] * len(plan.jobs), "Slurm itself looks at each job"
+    assert ["--test-only" in call for call in looked] == [True] * len(plan.jobs), (
+        "Slurm itself looks at each job"
+    )
 
 
 def test_ranks_of_a_sweep_file_are_on_one_node_of_a_cluster_with_its_aggregators(on_cluster):
-    plan = on_cluster("algorithms: [ring, sharp_emulated]\nbytes: 8\nranks: [2, 4]\naggregators: 1\n")
+    plan = on_cluster(
+        "algorithms: [ring, sharp_emulated]\nbytes: 8\nranks: [2, 4]\naggregators: 1\n"
+    )
     (job,) = plan.jobs
     assert (job.name, job.shapes, str(*job.shapes)) == ("mpi.p2", (Shape(1, 2, 1),), "1x2+1")
     assert plan.resources[job.name]["tasks"] == 3

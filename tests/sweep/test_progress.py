@@ -46,7 +46,9 @@ def write(journal, *lines):
 def test_outcomes_are_counted_as_they_come(tally, tmp_path):
     journal = tmp_path / "raw" / "a.h5.journal"
     assert tally.count().done == 0
-    write(journal, {"job": {}}, {"attempt": {}}, {"start": "x"}, {"outcome": {"reason": '{"outcome"'}})
+    write(
+        journal, {"job": {}}, {"attempt": {}}, {"start": "x"}, {"outcome": {"reason": '{"outcome"'}}
+    )
     assert tally.count().done == 1
     half = encode_line({"outcome": 2})
     write(journal, {"start": "y"}, half[:60])
@@ -70,18 +72,30 @@ def test_all_rounds_of_a_case_that_is_skipped_are_done_and_take_no_time(tally, t
 
 def test_the_remaining_time_is_estimated_from_the_pace_so_far():
     pace = TimeLeft(100)
-    texts = [pace.text(timed(done), now) for done, now in ((0, 0.0), (0, 500.0), (10, 600.0), (10, 610.0), (30, 620.0))]
-    assert texts == ["", "", "", "", "about 70 s left"]  # the first 10 came after a wait in the queue
+    texts = [
+        pace.text(timed(done), now)
+        for done, now in ((0, 0.0), (0, 500.0), (10, 600.0), (10, 610.0), (30, 620.0))
+    ]
+    # the first 10 came after a wait in the queue
+    assert texts == ["", "", "", "", "about 70 s left"]
     assert pace.text(timed(40), 1200.0) == "about 20 min left"
     assert pace.text(timed(100), 1300.0) == ""
     earlier = TimeLeft(100)  # what an earlier sweep has measured is no part of the pace
-    assert [earlier.text(timed(n), now) for n, now in ((80, 0.0), (81, 5.0), (91, 25.0))] == ["", "", "about 18 s left"]
+    assert [earlier.text(timed(n), now) for n, now in ((80, 0.0), (81, 5.0), (91, 25.0))] == [
+        "",
+        "",
+        "about 18 s left",
+    ]
 
 
 @pytest.mark.parametrize("slurm", [False, True])
-def test_a_log_says_how_long_the_rest_will_take_and_how_seldom_slurm_is_asked_where_it_is(capsys, monkeypatch, slurm):
+def test_a_log_says_how_long_the_rest_will_take_and_how_seldom_slurm_is_asked_where_it_is(
+    capsys, monkeypatch, slurm
+):
     clock = count(0.0, 10.0)
-    monkeypatch.setattr("hpccoll.sweep.progress.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(
+        "hpccoll.sweep.progress.time", SimpleNamespace(monotonic=lambda: next(clock))
+    )
     with progress_display(30, slurm=slurm) as show:
         for done in (0, 3, 6, 30):
             show(timed(done))

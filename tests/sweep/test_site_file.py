@@ -10,7 +10,10 @@ import pytest
 import yaml
 from snakemake_executor_plugin_slurm.submit_string import get_submit_command
 from snakemake_executor_plugin_slurm.utils import set_gres_string
-from snakemake_executor_plugin_slurm.validation import get_forbidden_slurm_options, validate_slurm_extra
+from snakemake_executor_plugin_slurm.validation import (
+    get_forbidden_slurm_options,
+    validate_slurm_extra,
+)
 
 from hpccoll.cases.case import Shape
 from hpccoll.cases.plan import sbatch_options
@@ -19,7 +22,9 @@ from hpccoll.sweep.paths import site_files
 from hpccoll.sweep.site_file import Site, load_site
 
 SLURM = Path(__file__).parents[2] / "slurm"
-GEOMETRY = "-N 2 -n 8 --ntasks-per-node=4 --distribution=block --nodelist=n1,n2 --kill-on-bad-exit=1"
+GEOMETRY = (
+    "-N 2 -n 8 --ntasks-per-node=4 --distribution=block --nodelist=n1,n2 --kill-on-bad-exit=1"
+)
 
 
 @pytest.fixture
@@ -61,11 +66,15 @@ def test_a_profile_has_its_own_site_or_leaves_all_to_slurm():
 IMAGE = "container: {runtime: pyxis, image: a}"
 BAD = {
     "partitions: work": "partitions|'work'|no such key|partition, account",
-    "container: {runtime: pyxis}": "container.image is missing: ", "minutes: 0": "minutes|0|at least 1: ",
-    "minutes: 1h": "minutes|'1h'|a whole number", "account: no": "account: False|one text or number; in quotes",
-    "partition: -1": "partition|-1|a name", "qos: --wait": "qos|'--wait'|a name",
+    "container: {runtime: pyxis}": "container.image is missing: ",
+    "minutes: 0": "minutes|0|at least 1: ",
+    "minutes: 1h": "minutes|'1h'|a whole number",
+    "account: no": "account: False|one text or number; in quotes",
+    "partition: -1": "partition|-1|a name",
+    "qos: --wait": "qos|'--wait'|a name",
     "launcher: 'mpirun -n {tasks}'": "launcher|{tasks}|{nodes}, {ranks}, {ranks_per_node}",
-    f"launcher: mpiexec\n{IMAGE}": "launcher|mpiexec|srun", "minutes: 1": "signal_s|60|less than the time limit, 60 s",
+    f"launcher: mpiexec\n{IMAGE}": "launcher|mpiexec|srun",
+    "minutes: 1": "signal_s|60|less than the time limit, 60 s",
     "sbatch: --reservation mine": "sbatch|a long option of sbatch in one word",
     "environment: {A B: 1}": "environment|'A B'|letters (A to Z)",
     "environment: {NCCL_PROTO: L}": "environment.NCCL_PROTO|'L'|LL, LL128",
@@ -74,11 +83,18 @@ BAD = {
     "gres: gpu:8\ngpus_per_node: 4": "gres|'gpu:8'|either gres or gpus_per_node, which is 4",
     "sbatch: ['--gres=gpu:8']": "sbatch: '--gres=gpu:8'|use gres",
     "- partition": "it is not YAML of keys and values: partition, account",
-    **{f"sbatch: ['{option}']": f"sbatch: '{option}'|use {key}" for option, key in {
-        "--part=work": "partition", "--mem=0": "memory_mb", "--signal=USR1@9": "signal_s", "--nodes=4": "nodes",
-        "--exclusive": "exclusive", "--array=1-2": "nothing",
-    }.items()},
-}  # fmt: skip
+    **{
+        f"sbatch: ['{option}']": f"sbatch: '{option}'|use {key}"
+        for option, key in {
+            "--part=work": "partition",
+            "--mem=0": "memory_mb",
+            "--signal=USR1@9": "signal_s",
+            "--nodes=4": "nodes",
+            "--exclusive": "exclusive",
+            "--array=1-2": "nothing",
+        }.items()
+    },
+}
 
 
 @pytest.mark.parametrize("text", BAD)
@@ -100,16 +116,23 @@ def test_unknown_keys_come_before_other_mistakes(site):
 def test_what_snakemake_would_refuse_when_it_submits_is_refused_when_it_is_planned(site):
     for pattern in get_forbidden_slurm_options():
         for option in re.sub(r"\[=\\s\]|\\s\??", "=x", pattern).split("|"):
-            assert re.search(pattern, option.replace("=", " ")), f"the test makes {option} of {pattern}"
+            assert re.search(pattern, option.replace("=", " ")), (
+                f"the test makes {option} of {pattern}"
+            )
             with pytest.raises(BadInputError):
                 site(f"sbatch: ['{option if option.startswith('--') else option[:2]}']")
 
 
-def test_srun_gets_the_whole_geometry_and_every_rank_sees_all_gpus_of_its_node_from_the_socket_of_its_own(site):
+def test_srun_gets_the_whole_geometry_and_every_rank_sees_all_gpus_of_its_node_from_the_socket_of_its_own(
+    site,
+):
     assert line(site("launcher: srun --mpi=pmix")) == f"srun --mpi=pmix {GEOMETRY} hpccoll"
     near = GEOMETRY.replace("--distribution=block", "--distribution=block:block")
     found = site("gpus_per_node: h100:8")
-    assert line(found) == f"srun {near} --cpus-per-task=$((SLURM_CPUS_ON_NODE / 4)) --gpu-bind=none hpccoll"
+    assert (
+        line(found)
+        == f"srun {near} --cpus-per-task=$((SLURM_CPUS_ON_NODE / 4)) --gpu-bind=none hpccoll"
+    )
     assert "--gpus-per-node=h100:8" in found.resource_request(Shape(2, 8), 9)["slurm_extra"].split()
 
 
@@ -117,26 +140,47 @@ def test_ranks_on_nodes_of_gpus_share_the_cpus_of_the_job_unless_the_site_says_o
     assert " --cpus-per-task=4 " in line(site("gpus_per_node: 8\ncpus_per_task: 4"))
     hosts = "gpus_per_node: 8\naggregators: {partition: all}"
     assert "--cpus-per-task" not in line(site(hosts)), "hosts of aggregators may have fewer"
-    assert not any("cpus_per_task" in path.read_text() for path in site_files() if "gpus_per_node" in path.read_text())
+    assert not any(
+        "cpus_per_task" in path.read_text()
+        for path in site_files()
+        if "gpus_per_node" in path.read_text()
+    )
 
 
-@pytest.mark.parametrize(("option", "rest"), [("--cpus-per-task 6", "gpus_per_node: 8"), ("-c6", "cpus_per_task: 4")])
+@pytest.mark.parametrize(
+    ("option", "rest"), [("--cpus-per-task 6", "gpus_per_node: 8"), ("-c6", "cpus_per_task: 4")]
+)
 def test_an_option_of_the_launcher_for_cpus_stays_the_only_one(site, option, rest):
     text = line(site(f"launcher: srun {option} --mpi=pmix\n{rest}"))
     assert text.startswith(f"srun {option} --mpi=pmix -N 2 ")
     assert text.count("--cpus-per-") + text.count(" -c") == 1
 
 
-def test_pyxis_is_part_of_srun_and_starts_where_results_go_with_variables_of_site_and_variants(site, tmp_path):
+def test_pyxis_is_part_of_srun_and_starts_where_results_go_with_variables_of_site_and_variants(
+    site, tmp_path
+):
     mounts = "mounts: ['/a:/a', '/b:/c']"
-    found = site(f"container: {{runtime: pyxis, image: 'a {{0}}.sqsh', {mounts}}}\nenvironment: {{UCX_TLS: tcp}}")
+    found = site(
+        f"container: {{runtime: pyxis, image: 'a {{0}}.sqsh', {mounts}}}\nenvironment: {{UCX_TLS: tcp}}"
+    )
     text = found.rank_launcher(["UCX_TLS", "N"]).line(Shape(2, 8), ["n1", "n2"])
-    assert text.startswith(f"srun {GEOMETRY} --container-image='a {{0}}.sqsh' "), "braces of an image mean nothing"
+    assert text.startswith(f"srun {GEOMETRY} --container-image='a {{0}}.sqsh' "), (
+        "braces of an image mean nothing"
+    )
     words = subprocess.run(
-        ["/bin/bash", "-c", f"printf '%s\\n' {text}"], cwd=tmp_path, capture_output=True, text=True, check=True
+        ["/bin/bash", "-c", f"printf '%s\\n' {text}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.splitlines()
-    assert words[-5:] == ["--container-image=a {0}.sqsh", f"--container-workdir={tmp_path}",
-                          "--container-mounts=/a:/a,/b:/c", "--container-env=UCX_TLS,N", "hpccoll"]  # fmt: skip
+    assert words[-5:] == [
+        "--container-image=a {0}.sqsh",
+        f"--container-workdir={tmp_path}",
+        "--container-mounts=/a:/a,/b:/c",
+        "--container-env=UCX_TLS,N",
+        "hpccoll",
+    ]
 
 
 def test_apptainer_stands_between_the_launcher_and_the_program(site):
@@ -144,7 +188,10 @@ def test_apptainer_stands_between_the_launcher_and_the_program(site):
     inside = "--bind /a:/a --bind /b:/c 'a b.sif' hpccoll"
     assert line(site(text)) == f"srun {GEOMETRY} apptainer exec {inside}"
     assert line(site(f"{text}\ngpus_per_node: 8")).endswith(f"apptainer exec --nv {inside}")
-    assert line(site(f"{text}\nlauncher: 'mpirun -n {{ranks}}'")) == f"mpirun -n 8 apptainer exec {inside}"
+    assert (
+        line(site(f"{text}\nlauncher: 'mpirun -n {{ranks}}'"))
+        == f"mpirun -n 8 apptainer exec {inside}"
+    )
 
 
 def test_modules_come_before_variables_and_both_before_ranks(site):
@@ -177,20 +224,38 @@ def submitted(request):
     validate_slurm_extra(job)
     gpus = set_gres_string(job)
     of_the_run = dict.fromkeys(["run_uuid", "slurm_logfile", "comment_str"], "x")
-    return shlex.split(get_submit_command(job, {**of_the_run, "account": "", "partition": "", "workdir": ""}) + gpus)
+    return shlex.split(
+        get_submit_command(job, {**of_the_run, "account": "", "partition": "", "workdir": ""})
+        + gpus
+    )
 
 
 def test_snakemake_submits_what_a_site_asks_for(site):
     words = submitted(site(FULL).resource_request(Shape(2, 8), 9))
     assert words[words.index("--comment") + 2 :] == [
-        "-t", "30", "-C", "hdr&big", "--qos=high", "--mem", "1000", "--nodes=2", "--ntasks=8", "--cpus-per-task=4",
-        "--ntasks-per-node=4", "--signal=USR1@90", "--exclusive", "--gpus-per-node=8", "--switches=1@10:00",
+        "-t",
+        "30",
+        "-C",
+        "hdr&big",
+        "--qos=high",
+        "--mem",
+        "1000",
+        "--nodes=2",
+        "--ntasks=8",
+        "--cpus-per-task=4",
+        "--ntasks-per-node=4",
+        "--signal=USR1@90",
+        "--exclusive",
+        "--gpus-per-node=8",
+        "--switches=1@10:00",
         "--nodelist=n[1-2]",
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("gres", ["gpu:8", "gpu:h100:8"])
-def test_a_site_whose_slurm_takes_gres_only_asks_for_gpus_by_it_and_binds_ranks_as_with_gpus_per_node(site, gres):
+def test_a_site_whose_slurm_takes_gres_only_asks_for_gpus_by_it_and_binds_ranks_as_with_gpus_per_node(
+    site, gres
+):
     by_gres, by_number = site(f"gres: {gres}"), site("gpus_per_node: 8")
     assert (line(by_gres), by_gres.gpus) == (line(by_number), 8)
     request = by_gres.resource_request(Shape(2, 8), 9)
@@ -208,7 +273,8 @@ def test_the_options_that_a_plan_shows_are_those_that_snakemake_submits(site):
     words = submitted(request)
     rest = iter(words[words.index("--comment") + 2 :])
     long = [f"{LONG[word]}={next(rest)}" if word in LONG else word for word in rest]
-    of_the_run = ["--partition=work", "--account=10319"]  # which Snakemake adds when it has looked at them
+    # which Snakemake adds when it has looked at them
+    of_the_run = ["--partition=work", "--account=10319"]
     assert sorted(sbatch_options(request)) == sorted([*long, *of_the_run])
 
 
@@ -218,10 +284,22 @@ BESIDE = "partition: work\nconstraint: hdr\naggregators: {partition: all, aggreg
 def test_a_job_with_aggregators_takes_partition_and_features_from_their_key(site):
     words = submitted(site(BESIDE).resource_request(Shape(2, 8, 3, dedicated_aggregators=True), 9))
     assert words[words.index("--comment") + 2 :] == [
-        "-t", "9", "-C", "[worker*2&switch*3]", "--nodes=5", "--ntasks=11", "--ntasks-per-node=4",
-        "--signal=USR1@60", "--exclusive",
-    ]  # fmt: skip
-    assert site(BESIDE).resource_request(Shape(2, 8, 3, dedicated_aggregators=True), 9)["slurm_partition"] == "all"
+        "-t",
+        "9",
+        "-C",
+        "[worker*2&switch*3]",
+        "--nodes=5",
+        "--ntasks=11",
+        "--ntasks-per-node=4",
+        "--signal=USR1@60",
+        "--exclusive",
+    ]
+    assert (
+        site(BESIDE).resource_request(Shape(2, 8, 3, dedicated_aggregators=True), 9)[
+            "slurm_partition"
+        ]
+        == "all"
+    )
     assert site(BESIDE).resource_request(Shape(2, 8), 9)["constraint"] == "hdr"
 
 
@@ -229,7 +307,10 @@ def test_ranks_go_to_hosts_in_the_order_of_a_list_where_aggregators_are_apart(si
     hosts = ["n1", "n2", "a1", "a2"]
     text = site(BESIDE).rank_launcher().line(Shape(2, 4, 2, dedicated_aggregators=True), hosts)
     nodelist = "n1,n1,n2,n2,a1,a2"
-    assert text == f"srun -N 4 -n 6 --distribution=arbitrary --nodelist={nodelist} --kill-on-bad-exit=1 hpccoll"
+    assert (
+        text
+        == f"srun -N 4 -n 6 --distribution=arbitrary --nodelist={nodelist} --kill-on-bad-exit=1 hpccoll"
+    )
 
 
 @pytest.mark.parametrize("account", ["My Project (A1)", "a,b"])

@@ -68,7 +68,10 @@ def test_a_sweep_is_alone_in_its_directory(tmp_path):
 
 
 def test_leftovers_end_and_others_do_not(tmp_path):
-    with marked(tmp_path, "sleep", "60") as ours, marked(tmp_path / "else", "sleep", "61") as another:
+    with (
+        marked(tmp_path, "sleep", "60") as ours,
+        marked(tmp_path / "else", "sleep", "61") as another,
+    ):
         assert workflow.kill_orphans(tmp_path) == [f"sleep 60  (process {ours.pid})"]
         assert ours.wait(LONG_S) == -signal.SIGTERM
         assert another.poll() is None
@@ -77,7 +80,8 @@ def test_leftovers_end_and_others_do_not(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "grace", "ended", "status"), [(STUBBORN, 0.3, 1, -signal.SIGKILL), (RESTLESS, LONG_S, 2, 1)]
+    ("code", "grace", "ended", "status"),
+    [(STUBBORN, 0.3, 1, -signal.SIGKILL), (RESTLESS, LONG_S, 2, 1)],
 )
 def test_a_leftover_that_does_not_listen_is_killed_and_what_it_starts_is_ended_too(
     tmp_path, code, grace, ended, status
@@ -92,15 +96,23 @@ def test_a_profile_of_the_user_for_other_workflows_does_not_reach_snakemake(tmp_
     monkeypatch.setattr(workflow.shutil, "which", lambda name: f"/bin/{name}")
     command = workflow.snakemake_command(Path("a.yaml"), "local", None, tmp_path, [])
     assert get_argument_parser().parse_args(command[3:]).profile == ["none"]
-    chosen = workflow.snakemake_command(Path("a.yaml"), "local", None, tmp_path, ["--profile", "own"])
+    chosen = workflow.snakemake_command(
+        Path("a.yaml"), "local", None, tmp_path, ["--profile", "own"]
+    )
     assert get_argument_parser().parse_args(chosen[3:]).profile == ["own"]
-    assert "none" not in workflow.snakemake_command(Path("a.yaml"), "local", None, tmp_path, ["--profile=own"])
-    workflow.run_workflow(["sh", "-c", "echo profile=${SNAKEMAKE_PROFILE-none}"], tmp_path, lambda: None)
+    assert "none" not in workflow.snakemake_command(
+        Path("a.yaml"), "local", None, tmp_path, ["--profile=own"]
+    )
+    workflow.run_workflow(
+        ["sh", "-c", "echo profile=${SNAKEMAKE_PROFILE-none}"], tmp_path, lambda: None
+    )
     assert workflow.last_log_line(tmp_path) == "profile=none"
 
 
 @pytest.mark.parametrize("cache", ["", "/proc/cache"])
-def test_snakemake_has_its_cache_below_the_output_if_the_home_is_read_only(tmp_path, monkeypatch, cache):
+def test_snakemake_has_its_cache_below_the_output_if_the_home_is_read_only(
+    tmp_path, monkeypatch, cache
+):
     monkeypatch.setenv("HOME", "/proc")
     monkeypatch.setenv("XDG_CACHE_HOME", cache)
     workflow.run_workflow(["sh", "-c", "echo $XDG_CACHE_HOME"], tmp_path, lambda: None)
@@ -120,7 +132,10 @@ def test_what_is_driven_is_logged_with_its_command_and_its_code_returned(tmp_pat
 @pytest.mark.parametrize("number", workflow.END_SIGNALS)
 def test_an_interrupt_is_forwarded_once_and_the_next_step_is_printed(tmp_path, capsys, number):
     count = "trap 'echo interrupted; exit 7' INT; echo on; sleep 1000 & wait; wait"
-    assert workflow.run_workflow(["bash", "-c", count], tmp_path, interrupts(tmp_path, number)) == INTERRUPTED
+    assert (
+        workflow.run_workflow(["bash", "-c", count], tmp_path, interrupts(tmp_path, number))
+        == INTERRUPTED
+    )
     assert (tmp_path / "logs" / "snakemake.log").read_text().count("interrupted\n") == 1
     assert capsys.readouterr().err.splitlines() == [
         "hpccoll: interrupted: ending what runs, in 60 s at most",
@@ -141,14 +156,19 @@ def test_what_ignores_an_interrupt_is_killed_and_not_waited_for_if_it_cannot_can
         monitor.controller.unreachable, monitor.cancel_all = True, lambda _reason: None
     ignores = "trap '' INT TERM; echo on; sleep 64; sleep 64"
     interrupted = interrupts(tmp_path, signal.SIGINT)
-    assert workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupted, monitor) == INTERRUPTED
+    assert (
+        workflow.run_workflow(["bash", "-c", ignores], tmp_path, interrupted, monitor)
+        == INTERRUPTED
+    )
     assert not [pid for pid, _ in workflow._scan_processes(tmp_path)]
 
 
 def test_snakemake_is_interrupted_where_the_sweep_is_killed_without_a_word(tmp_path):
     waits = f"trap 'echo told > {tmp_path}/told; exit' INT; echo on > {tmp_path}/on; while :; do sleep 0.05; done"
     code = "import sys; from pathlib import Path; from hpccoll.sweep import workflow; "
-    code += f"workflow.run_workflow(['bash', '-c', sys.argv[1]], Path({str(tmp_path)!r}), lambda: None)"
+    code += (
+        f"workflow.run_workflow(['bash', '-c', sys.argv[1]], Path({str(tmp_path)!r}), lambda: None)"
+    )
     sweep = subprocess.Popen([sys.executable, "-c", code, waits])
     until = time.monotonic() + LONG_S
     while not (tmp_path / "on").exists():
@@ -204,7 +224,9 @@ class Outages(Forgets):
         self.outage = True
         self.controller = Mock(unreachable=True)
         self.controller.poll.side_effect = lambda: setattr(self.controller, "unreachable", False)
-        self.controller.ask.side_effect = lambda: setattr(self.controller, "unreachable", self.outage)
+        self.controller.ask.side_effect = lambda: setattr(
+            self.controller, "unreachable", self.outage
+        )
 
     missed_end = False
 
@@ -224,7 +246,13 @@ SLEEPS = "touch {file}; exec sleep 1000"
     ("script", "monitor", "code", "started", "words"),
     [
         (WAITS, lambda file: Forgets(1, file), 5, 2, "it is started again"),
-        (SLEEPS, lambda file: Forgets(100, file), -signal.SIGINT, workflow.MAX_STARTS, "it is ended"),
+        (
+            SLEEPS,
+            lambda file: Forgets(100, file),
+            -signal.SIGINT,
+            workflow.MAX_STARTS,
+            "it is ended",
+        ),
         (FAILS % OUTAGES, lambda _: Outages(OUTAGES), 0, OUTAGES + 1, "it is started again"),
         (FAILS % 1, lambda file: Forgets(0, file), 1, 1, ""),
         (SLEEPS, lambda file: Refuses(1, file), -signal.SIGINT, 1, "a controller that answers"),
@@ -251,7 +279,9 @@ def test_snakemake_is_started_again_after_what_is_not_its_fault(
 def config_of(out, site=None, profile="local"):
     """Return what Snakemake makes of the configuration that it is given, and once more as it gives it to its jobs."""
     command = workflow.snakemake_command(Path("a.yaml"), profile, site, out, [])
-    first = parse_config([word for word in command if word.startswith(("out=", "profile=", "site="))])
+    first = parse_config(
+        [word for word in command if word.startswith(("out=", "profile=", "site="))]
+    )
     again = parse_config([f"{key}={value}" for key, value in first.items()])
     assert first == again
     return first
@@ -263,7 +293,11 @@ def test_a_name_that_snakemake_or_slurm_would_change_is_refused(name):
         config_of(Path(name), profile="slurm")
 
 
-@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(lambda name: "/" not in name))
+@given(
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(
+        lambda name: "/" not in name
+    )
+)
 def test_a_name_is_refused_or_reaches_the_rules_as_it_is(name):
     try:
         found = config_of(Path(name))["out"]

@@ -15,7 +15,9 @@ def fresh_lag(lag_s: np.ndarray, places: np.ndarray) -> float:
     return float(fresh_lags(lag_s, carried_parts(lag_s, places))[:, -1].sum())
 
 
-def lags(chance: np.random.Generator, steps: int, operations: int, *, is_carried: bool) -> np.ndarray:
+def lags(
+    chance: np.random.Generator, steps: int, operations: int, *, is_carried: bool
+) -> np.ndarray:
     """Return the lags of three ranks, of which the last one needs 1 ms more before each operation of each step."""
     new_s = 1e-4 * chance.standard_normal((steps, operations, 3))
     new_s[..., -1] += STEP_S
@@ -23,8 +25,15 @@ def lags(chance: np.random.Generator, steps: int, operations: int, *, is_carried
     return seen_s.reshape(-1, 3)
 
 
-@given(seed=st.integers(0, 10_000), steps=st.integers(12, 30), operations=st.integers(2, 8), is_carried=st.booleans())
-def test_a_lag_counts_once_whether_all_wait_after_each_operation_or_after_a_step(seed, steps, operations, is_carried):
+@given(
+    seed=st.integers(0, 10_000),
+    steps=st.integers(12, 30),
+    operations=st.integers(2, 8),
+    is_carried=st.booleans(),
+)
+def test_a_lag_counts_once_whether_all_wait_after_each_operation_or_after_a_step(
+    seed, steps, operations, is_carried
+):
     lag_s = lags(np.random.default_rng(seed), steps, operations, is_carried=is_carried)
     places = np.arange(len(lag_s)) % operations
     expected_s = steps * operations * STEP_S

@@ -37,7 +37,10 @@ def test_a_count_that_rises_from_poll_to_poll_is_late_and_not_absent(tmp_path):
 
 
 def test_a_count_that_stays_from_poll_to_poll_is_absent_in_whatever_order_the_files_are(tmp_path):
-    polls = [ras({0: count, 1: 100}, time=f"2026-01-02 03:04:{second}") for second, count in ((25, 105), (15, 105))]
+    polls = [
+        ras({0: count, 1: 100}, time=f"2026-01-02 03:04:{second}")
+        for second, count in ((25, 105), (15, 105))
+    ]
     job = read(tmp_path, *polls, ras({0: 90, 1: 90}))
     (hang,) = find_hangs(job)
     assert (hang.ranks, job.polls, hang.may_be_late(job)) == ((1,), 3, False)
@@ -58,9 +61,13 @@ def with_another(report, counts, members):
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_communicator_that_is_there_at_one_of_two_polls_only_names_no_rank(tmp_path, whole, turned):
+def test_a_communicator_that_is_there_at_one_of_two_polls_only_names_no_rank(
+    tmp_path, whole, turned
+):
     """It is destroyed or made in between, or another one, which numbers the ranks anew, is."""
-    first, second = (ras(dict.fromkeys(range(4), 9), time=f"2026-01-02 03:04:0{number}") for number in (1, 2))
+    first, second = (
+        ras(dict.fromkeys(range(4), 9), time=f"2026-01-02 03:04:0{number}") for number in (1, 2)
+    )
     if whole:
         first = first | {"communicators": with_another(first, (3, 2), (3, 2))["communicators"][1:]}
         second = with_another(second, (8, 8), (3, 2))
@@ -87,7 +94,9 @@ def test_equal_counts_name_no_rank(tmp_path):
 
 
 def test_types_count_each_by_itself_and_opposite_orders_are_a_circle(tmp_path):
-    (hang,) = hangs(tmp_path, ras({0: {"AllReduce": 5, "AllGather": 3}, 1: {"AllReduce": 4, "AllGather": 4}}))
+    (hang,) = hangs(
+        tmp_path, ras({0: {"AllReduce": 5, "AllGather": 3}, 1: {"AllReduce": 4, "AllGather": 4}})
+    )
     assert (hang.reason, hang.ranks) == ("circle", (0, 1))
 
 
@@ -111,7 +120,9 @@ def test_ranks_are_those_of_the_largest_communicator(tmp_path):
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_processes_that_a_report_leaves_out_share_no_number_whatever_the_order_of_communicators(tmp_path, turned):
+def test_processes_that_a_report_leaves_out_share_no_number_whatever_the_order_of_communicators(
+    tmp_path, turned
+):
     """Two communicators of 4, of which the first lists ranks 0, 1 and 3 only."""
     reports = []
     for digits, host in (("0xa", "n0"), ("0xb", "n1")):
@@ -122,8 +133,9 @@ def test_processes_that_a_report_leaves_out_share_no_number_whatever_the_order_o
     (tmp_path / "ras.json").write_text(json.dumps(found))
     (job,) = read_job([tmp_path]).jobs
     assert [(each.rank, each.host) for each in job.ranks] == [
-        *((rank, "n0") for rank in (0, 1, 3)), *((rank, "n1") for rank in (4, 5, 6, 7)),
-    ]  # fmt: skip
+        *((rank, "n0") for rank in (0, 1, 3)),
+        *((rank, "n1") for rank in (4, 5, 6, 7)),
+    ]
 
 
 TABLE = """Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
@@ -152,23 +164,32 @@ WORDS = {
 
 @pytest.mark.parametrize(("words", "absent"), WORDS.values(), ids=WORDS)
 @pytest.mark.parametrize("collective", ["AllReduce", "collective"])
-def test_a_report_in_words_names_who_is_behind_also_where_it_names_the_leaders(tmp_path, words, absent, collective):
+def test_a_report_in_words_names_who_is_behind_also_where_it_names_the_leaders(
+    tmp_path, words, absent, collective
+):
     found = hangs(tmp_path, f"{TABLE}{BLOCK}{TYPE.format(collective)}  {words}\n")
     assert [rank for hang in found for rank in hang.ranks] == absent
 
 
 def test_ranks_that_a_report_does_not_name_are_said_to_be_unknown(tmp_path):
-    (tmp_path / "ras.txt").write_text(f"{TABLE}{BLOCK}{TYPE.format('Reduce')}  {WORDS['many on both sides'][0]}\n")
+    (tmp_path / "ras.txt").write_text(
+        f"{TABLE}{BLOCK}{TYPE.format('Reduce')}  {WORDS['many on both sides'][0]}\n"
+    )
     (job,) = read_job([tmp_path]).jobs
     assert [fact for fact in job.cannot_say if "which 4 ranks" in fact]
 
 
-def test_a_healthy_report_in_words_says_how_many_ranks_it_counts_and_who_timed_out_beside_it(tmp_path):
+def test_a_healthy_report_in_words_says_how_many_ranks_it_counts_and_who_timed_out_beside_it(
+    tmp_path,
+):
     watchdog = (
         "[rank6]:[E603 17:48:01.0 ProcessGroupNCCL.cpp:632] [Rank 6] Watchdog caught collective operation timeout: "
         "WorkNCCL(SeqNum=2398459, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=1800000) ran for 1800068 ms"
     )
-    job = read(tmp_path, TABLE.replace("MISMATCH", "OK") + f"\nErrors\n======\n\nWarnings\n========\n\n{watchdog}\n")
+    job = read(
+        tmp_path,
+        TABLE.replace("MISMATCH", "OK") + f"\nErrors\n======\n\nWarnings\n========\n\n{watchdog}\n",
+    )
     assert find_hangs(job) == []
     lacking = " ".join(job.cannot_say)
     assert "8 ranks" in lacking
@@ -178,7 +199,9 @@ def test_a_healthy_report_in_words_says_how_many_ranks_it_counts_and_who_timed_o
 def test_ranks_of_a_communicator_that_is_listed_with_0_ranks_are_no_ranks_of_the_job(tmp_path):
     """As NCCL 2.27.3 lists them (NVIDIA/nccl#1762); of the other communicator, the data of rank 1 are missing."""
     row = "    0         1         1         1         2         1   RUNNING  INCOMPLETE\n"
-    nothing = "    2         4         0         0         0         0    NOCOMM  INCOMPLETE,MISMATCH\n"
+    nothing = (
+        "    2         4         0         0         0         0    NOCOMM  INCOMPLETE,MISMATCH\n"
+    )
     head = TABLE.splitlines(keepends=True)[:2]
     incomplete = (
         "#0-0 (b3398875b8b2a063) INCOMPLETE\n  Missing communicator data from 1 rank\n"
@@ -204,13 +227,21 @@ NO_DATA = "#0-0 (cf264af53edbe986) INCOMPLETE\n  Missing communicator data from 
         (DEAD + PROCESS + NO_DATA.format("1 rank") + "  The missing rank: 5\n", [(5,)], ["n7"]),
         (NO_DATA.format("1 rank") + "  The missing rank: 5\n", [(5,)], [None]),
         (NO_DATA.format("4 ranks") + "  The missing ranks: 1, 4-6\n", [(1, 4, 5, 6)], [None] * 4),
-        (DEAD + PROCESS + NO_DATA.format("2 ranks") + "  The missing ranks: 1,2\n", [(), (1, 2)], ["n7", None, None]),
+        (
+            DEAD + PROCESS + NO_DATA.format("2 ranks") + "  The missing ranks: 1,2\n",
+            [(), (1, 2)],
+            ["n7", None, None],
+        ),
     ],
     ids=["with its process", "alone", "several", "more than processes"],
 )
-def test_a_report_in_words_names_the_ranks_of_which_it_has_no_data(tmp_path, report, missing, hosts):
+def test_a_report_in_words_names_the_ranks_of_which_it_has_no_data(
+    tmp_path, report, missing, hosts
+):
     job = read(tmp_path, INCOMPLETE + report)
-    assert [(hang.reason, hang.ranks) for hang in find_hangs(job)] == [("failed", ranks) for ranks in missing]
+    assert [(hang.reason, hang.ranks) for hang in find_hangs(job)] == [
+        ("failed", ranks) for ranks in missing
+    ]
     assert [each.host for each in job.ranks] == hosts
 
 
@@ -223,27 +254,37 @@ def test_ranks_that_report_nothing_or_an_error_and_are_not_named_end_with_3(tmp_
         path.write_text(INCOMPLETE.replace("INCOMPLETE", errors) + more)
         result = invoke("trace", path)
         assert (result.code, "no rank waits" in result.out) == (3, False)
-    assert ("6 ranks of 0xcf264af53edbe986" in invoke("trace", tmp_path / "ras0.txt").out) == bool(block)
+    assert ("6 ranks of 0xcf264af53edbe986" in invoke("trace", tmp_path / "ras0.txt").out) == bool(
+        block
+    )
 
 
-with_data = pytest.mark.skipif("HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of jobs")
+with_data = pytest.mark.skipif(
+    "HPCCOLL_DATA" not in os.environ, reason="HPCCOLL_DATA names no directory of jobs"
+)
 
 
 @with_data
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("a10g-mismatch.json", [("not joined", (1,))]), ("dead-rank-malformed.json", [("failed", (1,))]),
-        ("healthy.json", []), ("docs-2.30.7-healthy.txt", []), ("docs-2.30.7-mismatch.txt", [("not joined", (7,))]),
-        ("docs-2.30.7-incomplete.txt", [("failed", (7,))]), ("docs-2.30.7-dead.txt", [("failed", ())]),
+        ("a10g-mismatch.json", [("not joined", (1,))]),
+        ("dead-rank-malformed.json", [("failed", (1,))]),
+        ("healthy.json", []),
+        ("docs-2.30.7-healthy.txt", []),
+        ("docs-2.30.7-mismatch.txt", [("not joined", (7,))]),
+        ("docs-2.30.7-incomplete.txt", [("failed", (7,))]),
+        ("docs-2.30.7-dead.txt", [("failed", ())]),
     ],
-)  # fmt: skip
+)
 def test_recorded_reports_name_the_missing_rank(name, expected):
     (job,) = read_job([Path(os.environ["HPCCOLL_DATA"]) / "jobs" / "nccl-ras" / name]).jobs
     assert [(hang.reason, hang.ranks) for hang in find_hangs(job)] == expected
 
 
-def test_ranks_that_are_behind_and_not_named_are_counted_and_nobody_says_that_no_rank_waits(tmp_path):
+def test_ranks_that_are_behind_and_not_named_are_counted_and_nobody_says_that_no_rank_waits(
+    tmp_path,
+):
     path = tmp_path / "ras.txt"
     path.write_text(
         "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n"

@@ -21,13 +21,25 @@ from hpccoll.traces.hangs import find_hangs
 from hpccoll.traces.read_job import read_job
 from hpccoll.traces.slow import slow_parts
 from tests.traces.kernel_files import inspector_line
-from tests.traces.recorded_files import Call, Ring, as_json, as_nccl_2_28, as_pickle, dump, ras, write_dumps
+from tests.traces.recorded_files import (
+    Call,
+    Ring,
+    as_json,
+    as_nccl_2_28,
+    as_pickle,
+    dump,
+    ras,
+    write_dumps,
+)
 
 WORLD = Ring("0", (0, 1, 2, 3), "default_pg")
 
 
 def dumps_of(absent):
-    return {rank: dump(rank, [Call(WORLD)] * (1 + (rank != absent)), {0}, groups=[WORLD]) for rank in WORLD.ranks}
+    return {
+        rank: dump(rank, [Call(WORLD)] * (1 + (rank != absent)), {0}, groups=[WORLD])
+        for rank in WORLD.ranks
+    }
 
 
 def named(found):
@@ -54,7 +66,9 @@ def test_directories_of_several_hosts_are_one_job_and_two_jobs_of_one_host_are_t
         assert named(read_job([path])) == [1, 3]
 
 
-@pytest.mark.parametrize("name", ["{run}/node{node}/rank_{rank}", "{run}_rank_{rank}", "rank{rank}-of-{run}"])
+@pytest.mark.parametrize(
+    "name", ["{run}/node{node}/rank_{rank}", "{run}_rank_{rank}", "rank{rank}-of-{run}"]
+)
 def test_two_runs_of_the_same_ranks_are_two_jobs_however_their_files_are_named(tmp_path, name):
     """The job was started again soon after its first hang, and hangs in the same operation."""
     for run, absent in enumerate((3, 0)):
@@ -70,7 +84,9 @@ def test_two_runs_of_the_same_ranks_are_two_jobs_however_their_files_are_named(t
 
 
 @pytest.mark.parametrize("names", [*itertools.permutations("abc")])
-def test_files_that_share_a_communicator_by_way_of_another_file_are_one_job_whatever_their_names(tmp_path, names):
+def test_files_that_share_a_communicator_by_way_of_another_file_are_one_job_whatever_their_names(
+    tmp_path, names
+):
     ids = {0: ["0xaa"], 1: ["0xbb"], 2: ["0xaa", "0xbb"]}
     for rank, name in enumerate(names):
         lines = [inspector_line(rank, 1, 5, id=each) for each in ids[rank]]
@@ -79,7 +95,9 @@ def test_files_that_share_a_communicator_by_way_of_another_file_are_one_job_what
 
 
 @pytest.mark.parametrize(("age_s", "expected"), [(86_400, [3]), (500, [])])
-def test_a_dump_that_is_older_by_more_than_its_timeout_is_told_and_left_out(tmp_path, age_s, expected):
+def test_a_dump_that_is_older_by_more_than_its_timeout_is_told_and_left_out(
+    tmp_path, age_s, expected
+):
     """Yesterday's dump of rank 3, which died today without one, makes no rank of today's run a culprit."""
     dumps = {rank: dump(rank, [Call(WORLD)] * 9, {*range(8)}) for rank in range(3)}
     dumps[3] = dump(3, [Call(WORLD)] * 9, {*range(8)})
@@ -113,12 +131,20 @@ def test_processes_without_a_communicator_of_all_are_told_apart_by_host_and_pid(
         host, number = divmod(rank, 4)
         process = f"n{host}", 50 + number
         lines = [
-            *(inspector_line(number, n, 1e3 if rank == late else 6e3, process, id=f"0xa{host}") for n in range(9)),
-            *(inspector_line(host, n, 500, process, id=f"0xd{number}", n_ranks=2) for n in range(9)),
+            *(
+                inspector_line(number, n, 1e3 if rank == late else 6e3, process, id=f"0xa{host}")
+                for n in range(9)
+            ),
+            *(
+                inspector_line(host, n, 500, process, id=f"0xd{number}", n_ranks=2)
+                for n in range(9)
+            ),
         ]
         (tmp_path / f"n{host}-pid{50 + number}.log").write_text("\n".join(lines))
     (job,) = read_job([tmp_path]).jobs
-    assert [(each.rank, each.host) for each in job.ranks] == [(rank, f"n{rank // 4}") for rank in range(8)]
+    assert [(each.rank, each.host) for each in job.ranks] == [
+        (rank, f"n{rank // 4}") for rank in range(8)
+    ]
     parts = slow_parts(job)
     assert [each.rank for each in parts.late] == [late]
     assert [(each.rank, each.operations) for each in parts.came_last] == [(late, 9)]
@@ -137,7 +163,13 @@ def test_forms_and_formats_of_one_directory_are_recognised_by_their_content(tmp_
 
 @pytest.mark.parametrize(
     "rank",
-    ["rank_{0}/fr.pkl", "{0}/fr.pkl", "node{0}/7/fr_rank{0}.pkl", "rank_{0}/fr_v2.pkl", "rank{0}/fr_20260921.pkl"],
+    [
+        "rank_{0}/fr.pkl",
+        "{0}/fr.pkl",
+        "node{0}/7/fr_rank{0}.pkl",
+        "rank_{0}/fr_v2.pkl",
+        "rank{0}/fr_20260921.pkl",
+    ],
 )
 def test_the_rank_of_a_dump_may_be_in_the_name_of_its_directory(tmp_path, rank):
     for number, content in dumps_of(2).items():
@@ -172,7 +204,9 @@ def test_members_of_archives_are_read_as_files_are(tmp_path):
         assert named(read_job([path])) == [2]
 
 
-def test_members_of_archives_may_be_compressed_themselves_and_files_of_a_desktop_are_left_out(tmp_path):
+def test_members_of_archives_may_be_compressed_themselves_and_files_of_a_desktop_are_left_out(
+    tmp_path,
+):
     """Profilers write .json.gz, which people collect in an archive; macOS adds ._FILE and .DS_Store to it."""
     packed = tmp_path / "packed"
     packed.mkdir()
@@ -203,7 +237,9 @@ def test_of_archives_one_file_at_a_time_is_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(
         reading,
         "_read_file",
-        lambda path: (lying.append(sum(each.is_file() for each in scratch.rglob("*"))), read(path))[1],
+        lambda path: (lying.append(sum(each.is_file() for each in scratch.rglob("*"))), read(path))[
+            1
+        ],
     )
     with tarfile.open(dumps / "packed.tar", "w") as archive:
         archive.add(dumps, "job", filter=lambda info: None if info.name.endswith("tar") else info)
@@ -228,7 +264,11 @@ def test_a_zip_archive_that_is_cut_encrypted_or_of_too_many_files_is_a_line(tmp_
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.json", "{}")
     content = path.read_bytes()
-    for damaged in (content[:-30], content[:4], content.replace(b"\x14\0\0\0\0\0", b"\x14\0\1\0\0\0")):
+    for damaged in (
+        content[:-30],
+        content[:4],
+        content.replace(b"\x14\0\0\0\0\0", b"\x14\0\1\0\0\0"),
+    ):
         path.write_bytes(damaged)
         read = read_job([path])
         assert (len(read.jobs), len(read.damaged)) == (0, 1)
@@ -242,38 +282,66 @@ def bombs(directory):
     """Write archives that hold far more than their size says, with few bytes in memory."""
     packer = zlib.compressobj(1, wbits=31)
     zeros = bytes(1 << 20)
-    (directory / "rank_0.json.gz").write_bytes(b"".join(packer.compress(zeros) for _ in range(600)) + packer.flush())
+    (directory / "rank_0.json.gz").write_bytes(
+        b"".join(packer.compress(zeros) for _ in range(600)) + packer.flush()
+    )
     header = tarfile.TarInfo("pax")
     header.type, header.size = tarfile.XHDTYPE, 1 << 32
     member = tarfile.TarInfo("../../rank_1")
     member.size = 1 << 34
-    with zipfile.ZipFile(directory / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive, archive.open("a", "w") as file:
+    with (
+        zipfile.ZipFile(directory / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("a", "w") as file,
+    ):
         for _ in range(600):
             file.write(zeros)
     for name, info in (("headers.tar.gz", header), ("member.tar.gz", member)):
         packer = zlib.compressobj(1, wbits=31)
-        begin = packer.compress(info.tobuf(tarfile.USTAR_FORMAT if info is header else tarfile.GNU_FORMAT))
-        (directory / name).write_bytes(begin + b"".join(packer.compress(zeros) for _ in range(600)) + packer.flush())
+        begin = packer.compress(
+            info.tobuf(tarfile.USTAR_FORMAT if info is header else tarfile.GNU_FORMAT)
+        )
+        (directory / name).write_bytes(
+            begin + b"".join(packer.compress(zeros) for _ in range(600)) + packer.flush()
+        )
 
 
 def hostile_files(directory, seed):
     """Write 500 files that are cut, flipped, made to run code, deep, or long, and return how many."""
     drawn = random.Random(seed)  # noqa: S311 - no secret
     wanted = dump(0, [Call(WORLD)] * 30, {0, 1}, active=False)
-    whole = [as_pickle(wanted), as_json(wanted), json.dumps(ras({0: 5, 1: 4})).encode(),
-             as_nccl_2_28(ras({0: 4}, missing=[1])).encode()]  # fmt: skip
-    code = b"\x80\x02cos\nsystem\n" + b"U" + bytes([len(b"touch EXECUTED")]) + b"touch EXECUTED\x85R."
+    whole = [
+        as_pickle(wanted),
+        as_json(wanted),
+        json.dumps(ras({0: 5, 1: 4})).encode(),
+        as_nccl_2_28(ras({0: 4}, missing=[1])).encode(),
+    ]
+    code = (
+        b"\x80\x02cos\nsystem\n" + b"U" + bytes([len(b"touch EXECUTED")]) + b"touch EXECUTED\x85R."
+    )
     made = [
-        code, code[:-1], as_pickle(wanted)[:-1] + code[2:], b"\x80\x02]r\xff\xff\xff\x7f.",
-        b"\x80\x02X\xff\xff\xff\xff", b"\x80\x02" + b"]" * 30_000_000 + b".", b"\x80\x02" + b"(" * 3_000_000 + b".",
-        b"\x80\x02})" + b"\x85" * 3_000_000 + b"K\x01s.", b'{"pg_status":' * 100_000, b"[" * 1_000_000,
+        code,
+        code[:-1],
+        as_pickle(wanted)[:-1] + code[2:],
+        b"\x80\x02]r\xff\xff\xff\x7f.",
+        b"\x80\x02X\xff\xff\xff\xff",
+        b"\x80\x02" + b"]" * 30_000_000 + b".",
+        b"\x80\x02" + b"(" * 3_000_000 + b".",
+        b"\x80\x02})" + b"\x85" * 3_000_000 + b"K\x01s.",
+        b'{"pg_status":' * 100_000,
+        b"[" * 1_000_000,
         b'{"pg_status":{},"version":"2.10","entries":[' + b"{}," * 20_000_000 + b"]}",
-        b'{"communicators_count":1,"communicators":[' + b"[" * 30_000_000, b"x" * 60_000_000,
+        b'{"communicators_count":1,"communicators":[' + b"[" * 30_000_000,
+        b"x" * 60_000_000,
         b"Group Comms Nodes\n" + b"#0-0 (ab) MISMATCH\n" * 1_000_000,
         b"launched up to operation\n" + b"0 1 1 1 999999999 1 R O\n#0-0 (ab) MISMATCH\n",
-        b'{"communicators_count":' + b"9" * 1_000_000 + b"}", b'{"pg_status":{"0":' + b"1" * 5000 + b"}}", b"", b"\x00",
-        b'{"traceEvents":[' + b"{}," * 10_000_000, gzip.compress(whole[0])[:-9], b"\x1f\x8b" + bytes(100),
-    ]  # fmt: skip
+        b'{"communicators_count":' + b"9" * 1_000_000 + b"}",
+        b'{"pg_status":{"0":' + b"1" * 5000 + b"}}",
+        b"",
+        b"\x00",
+        b'{"traceEvents":[' + b"{}," * 10_000_000,
+        gzip.compress(whole[0])[:-9],
+        b"\x1f\x8b" + bytes(100),
+    ]
     for _ in range(500 - len(made) - 4):
         content = bytearray(drawn.choice(whole))
         if drawn.random() < 0.5:

@@ -28,7 +28,9 @@ def test_a_rank_that_is_late_by_a_part_of_each_step_is_named_alone():
 
 def test_the_simulated_jobs_are_of_all_shapes_and_recorders():
     plans = [drawn_plan(seed, is_late=False) for seed in range(400)]
-    assert {(plan.shape, plan.format) for plan in plans} == {(shape, each) for shape in SHAPES for each in FORMATS}
+    assert {(plan.shape, plan.format) for plan in plans} == {
+        (shape, each) for shape in SHAPES for each in FORMATS
+    }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -48,7 +50,13 @@ def test_a_simulated_late_rank_makes_each_step_longer_by_about_its_lag(shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_no_simulated_operation_ends_before_all_have_come_unless_a_root_sends_it(shape):
-    job = simulate(next(plan for plan in (drawn_plan(n, is_late=False) for n in range(99)) if plan.shape == shape))
+    job = simulate(
+        next(
+            plan
+            for plan in (drawn_plan(n, is_late=False) for n in range(99))
+            if plan.shape == shape
+        )
+    )
     assert job.calls
     for call in job.calls:
         if call.collective != "broadcast":

@@ -50,11 +50,17 @@ def test_an_error_on_the_stream_is_raised_with_its_name_and_is_not_unfinished_wo
     assert gpu.idle()
     gpu.status = NOT_READY
     assert not gpu.idle()
-    for status, name in ((ILLEGAL_ADDRESS, "cudaErrorIllegalAddress"), (NVLINK, "cudaErrorNvlinkUncorrectable")):
+    for status, name in (
+        (ILLEGAL_ADDRESS, "cudaErrorIllegalAddress"),
+        (NVLINK, "cudaErrorNvlinkUncorrectable"),
+    ):
         gpu.status = status
-        with pytest.raises(GpuFailedError, match=rf"GPU 0000:1b:00.0 of {platform.node()} failed: {name}: "):
+        with pytest.raises(
+            GpuFailedError, match=rf"GPU 0000:1b:00.0 of {platform.node()} failed: {name}: "
+        ):
             gpu.idle()
-        progress = StreamPlan(device, np.empty(0), [int], "a group").progress()  # the watchdog asks for it
+        # the watchdog asks for it
+        progress = StreamPlan(device, np.empty(0), [int], "a group").progress()
         assert name in progress
     assert selected == [ILLEGAL_ADDRESS, NVLINK]  # in the watchdog's thread, not for every poll
 
@@ -71,7 +77,11 @@ def test_an_error_that_a_failed_gpu_causes_is_replaced_by_its_own(gpu):
     nameless = KeyError(8)  # CuPy has no name for this status of NCCL
     for error in (NcclError("NCCL_ERROR_UNHANDLED_CUDA_ERROR"), nameless):
         own = type(error)
-        for on, status, kind in ((gpu, NVLINK, GpuFailedError), (gpu, NOT_READY, own), (None, NVLINK, own)):
+        for on, status, kind in (
+            (gpu, NVLINK, GpuFailedError),
+            (gpu, NOT_READY, own),
+            (None, NVLINK, own),
+        ):
             gpu.status = status
             with pytest.raises(kind):
                 fails(on, error)
@@ -115,7 +125,11 @@ def test_devices_are_distinguished_by_the_uuid_that_the_driver_reports(monkeypat
 
     driver = SimpleNamespace(cuDeviceGet=get, cuDeviceGetUuid_v2=get_uuid)
     monkeypatch.setattr(transports_gpu.ctypes, "CDLL", lambda _: driver)
-    expected = ["00000000-0000-0000-0000-000000000000", "00010203-0405-0607-0809-0a0b0c0d0e0f", None]
+    expected = [
+        "00000000-0000-0000-0000-000000000000",
+        "00010203-0405-0607-0809-0a0b0c0d0e0f",
+        None,
+    ]
     assert [device_uuid(number) for number in range(3)] == expected
 
 
@@ -131,11 +145,15 @@ def test_a_cupy_that_is_too_old_is_the_reason_before_it_is_imported(monkeypatch,
     monkeypatch.setattr(gpu_stack, "installed_version", {"cupy-cuda13x": version}.get)
     monkeypatch.setattr(transports_gpu, "_missing_library", lambda *_: "asked CuPy")
     reason = transports_gpu.missing_for_gpu.__wrapped__("nccl")
-    assert reason.startswith("CuPy 13.6.0 is too old; valid: 14 or newer; do: pip install") == too_old
+    assert (
+        reason.startswith("CuPy 13.6.0 is too old; valid: 14 or newer; do: pip install") == too_old
+    )
     assert (reason == "asked CuPy") == (not too_old)
 
 
-def test_products_of_random_matrices_have_the_asked_rows_and_number_on_the_stream_of_the_gpu(monkeypatch):
+def test_products_of_random_matrices_have_the_asked_rows_and_number_on_the_stream_of_the_gpu(
+    monkeypatch,
+):
     queued, made, stream = [], [], MagicMock(current=False)
     stream.__enter__.side_effect, stream.__exit__.side_effect = (
         lambda *_, current=current: setattr(stream, "current", current) for current in (True, False)
@@ -147,8 +165,12 @@ def test_products_of_random_matrices_have_the_asked_rows_and_number_on_the_strea
             return np.asarray(self).dot(np.asarray(b), out=np.asarray(out))
 
     device = gpu_with(SimpleNamespace(), stream)
-    monkeypatch.setattr(device, "upload", lambda values: made.append(values.view(Recorded)) or made[-1])
-    monkeypatch.setattr(device, "empty", lambda count, dtype: made.append(np.empty(count, dtype)) or made[-1])
+    monkeypatch.setattr(
+        device, "upload", lambda values: made.append(values.view(Recorded)) or made[-1]
+    )
+    monkeypatch.setattr(
+        device, "empty", lambda count, dtype: made.append(np.empty(count, dtype)) or made[-1]
+    )
     multiply = device.products(8)
     multiply(4, 3)
     multiply(8, 1)
@@ -174,5 +196,7 @@ def test_without_cublas_there_is_a_reason_that_says_what_to_install(require):
 @pytest.mark.parametrize("extra", ["cuda12", "cuda13"])
 def test_the_extras_for_gpus_install_every_library_of_cuda_that_is_used(extra):
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    (toolkit,) = (each for each in project["optional-dependencies"][extra] if each.startswith("cuda-toolkit"))
+    (toolkit,) = (
+        each for each in project["optional-dependencies"][extra] if each.startswith("cuda-toolkit")
+    )
     assert set(re.search(r"\[(.*)\]", toolkit)[1].split(",")) == {"cublas", "cudart", "nvrtc"}

@@ -20,7 +20,10 @@ def test_guarded_buffers_are_aligned_and_their_guards_are_adjacent(dtype, count,
     assert (len(made.buffer), made.buffer.ctypes.data % MARGIN_BYTES) == (count, 0)
     assert (before.stop, after.start) == (made.start, made.stop)
     assert after.stop <= len(made.memory)
-    assert [len(side) * made.memory.itemsize for side in (before, after)] == [GUARD_BYTES * front, GUARD_BYTES]
+    assert [len(side) * made.memory.itemsize for side in (before, after)] == [
+        GUARD_BYTES * front,
+        GUARD_BYTES,
+    ]
 
 
 def test_the_guards_of_a_narrowed_buffer_surround_it():

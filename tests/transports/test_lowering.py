@@ -18,7 +18,10 @@ def test_views_and_spans_are_cut_into_pieces_contiguous_in_each_list():
     pieces = [tuple(view.tolist() for view in pair) for pair in align_pieces(left, right)]
     assert pieces == [([0], [0]), ([1], [1]), ([2, 3], [2, 3])]
     cut = [*align_pieces([Span("dst", 10, 11), Span("dst", 20, 23)], [Span("tmp", 0, 4)])]
-    assert cut == [(Span("dst", 10, 11), Span("tmp", 0, 1)), (Span("dst", 20, 23), Span("tmp", 1, 4))]
+    assert cut == [
+        (Span("dst", 10, 11), Span("tmp", 0, 1)),
+        (Span("dst", 20, 23), Span("tmp", 1, 4)),
+    ]
 
 
 def lowering(*, slices=1, channels=1, window=2):
@@ -28,17 +31,22 @@ def lowering(*, slices=1, channels=1, window=2):
 
 
 @pytest.mark.parametrize(
-    ("slices", "channels", "window", "sequences"), [(1, 4, 2, 2), (2, 4, 2, 4), (2, 1, 1, 2), (2, 3, 9, 6)]
+    ("slices", "channels", "window", "sequences"),
+    [(1, 4, 2, 2), (2, 4, 2, 4), (2, 1, 1, 2), (2, 3, 9, 6)],
 )
 def test_sequences_are_slices_times_window_and_share_the_lanes(slices, channels, window, sequences):
     found = lowering(slices=slices, channels=channels, window=window).operation.sequences
     assert len(found) == sequences
     assert sorted(chain.from_iterable(found)) == [*range(slices * channels)]
-    assert all(len({lane % slices for lane in lanes}) == 1 for lanes in found), "a sequence is of one slice"
+    assert all(len({lane % slices for lane in lanes}) == 1 for lanes in found), (
+        "a sequence is of one slice"
+    )
 
 
 PARTS = st.builds(
-    lambda buffer, ranges: Part(buffer, tuple(Range(first, first + units) for first, units in ranges)),
+    lambda buffer, ranges: Part(
+        buffer, tuple(Range(first, first + units) for first, units in ranges)
+    ),
     st.sampled_from(["dst", "tmp"]),
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=2),
 )
@@ -54,7 +62,11 @@ ACTIONS = st.one_of(
 def test_overlapping_actions_share_an_element(actions):
     one = lowering()
     elements = [
-        {(span.buffer, element) for span in one.spans(0, *parts_of(action)) for element in range(span.start, span.stop)}
+        {
+            (span.buffer, element)
+            for span in one.spans(0, *parts_of(action))
+            for element in range(span.start, span.stop)
+        }
         for action in actions
     ]
     touched = {

@@ -1,7 +1,8 @@
 """The whole table under real MPI: every collective by every algorithm of the catalogue, the library's own included.
 
-The cases are drawn from the catalogue, so that another algorithm, or another parameter of one, is tested at once. Each
-launch is one job of ``hpccoll run``; what must not run there is skipped, for the reason that ``unmet_needs`` gives.
+The cases are drawn from the catalogue, so that another algorithm, or another parameter of one, is
+tested at once. Each launch is one job of ``hpccoll run``; what must not run there is skipped, for
+the reason that ``unmet_needs`` gives.
 """
 
 from contextlib import suppress
@@ -13,7 +14,12 @@ from typing import NamedTuple
 import pytest
 
 from hpccoll.cases.case import Case, Effort, Job
-from hpccoll.cases.catalogue import NATIVE, distinct_placements, distinct_transports, known_parameters
+from hpccoll.cases.catalogue import (
+    NATIVE,
+    distinct_placements,
+    distinct_transports,
+    known_parameters,
+)
 from hpccoll.cases.skip_reason import unmet_needs
 from hpccoll.cases.transport_table import TRANSPORTS, transports_of_device
 from hpccoll.common.errors import BadInputError
@@ -36,20 +42,28 @@ class Launch(NamedTuple):
 
     workers: int
     aggregators: int = 0
-    paired: bool = False  # ranks 0 and 1 take themselves for a node, 2 and 3, and so on; else all are on one
-    whole: bool = True  # all sizes, and the first and the last root; else one size, the last root, other parameters
+    # ranks 0 and 1 take themselves for a node, 2 and 3, and so on; else all are on one
+    paired: bool = False
+    # all sizes, and the first and the last root; else one size, the last root, other parameters
+    whole: bool = True
     only_aggregating: bool = False  # only algorithms that aggregators have a part in
 
     @property
     def layout(self):
         ranks = range(self.workers + self.aggregators)
-        return Layout(tuple(me // 2 if self.paired else 0 for me in ranks), aggregators=self.aggregators)
+        return Layout(
+            tuple(me // 2 if self.paired else 0 for me in ranks), aggregators=self.aggregators
+        )
 
     @property
     def transports(self):
         """The transports that there are on its layout."""
         over = transports_of_device("cpu")
-        return [name for name in over if all(need.met(self.layout, {}) for need in TRANSPORTS[name].needs)]
+        return [
+            name
+            for name in over
+            if all(need.met(self.layout, {}) for need in TRANSPORTS[name].needs)
+        ]
 
 
 LAUNCHES = (
@@ -76,7 +90,9 @@ def arguments(family, root, p):
     """Yield what a call may have besides its root."""
     yield {}
     if "traffic" in family.arguments:
-        yield from ({"traffic": pattern} for pattern in PATTERNS if pattern != family.arguments["traffic"])
+        yield from (
+            {"traffic": pattern} for pattern in PATTERNS if pattern != family.arguments["traffic"]
+        )
     if "peer" in family.arguments:
         yield {"peer": (root + 1) % p}
     if "concurrent" in family.arguments:
@@ -95,14 +111,21 @@ def calls(family, algorithm, launch):
                 number = next(turn)
                 moves = distinct_transports(family.name, algorithm, launch.transports)
                 if launch.paired and not launch.aggregators:
-                    moves = moves[-1:]  # tiered, which only several nodes have, or what serves in its place
+                    # tiered, which only several nodes have, or what serves in its place
+                    moves = moves[-1:]
                 every = family.token or launch.aggregators
                 for transport in moves if every else [moves[number // 2 % len(moves)]]:
                     yield Case(
-                        collective=family.name, algorithm=algorithm, transport=transport,
-                        dtype=DTYPES[number % len(DTYPES)], op=ops[number // 2 % len(ops)], bytes=size,
-                        in_place=in_place, root=root, params={**(cut if in_channels else {}), **values},
-                    )  # fmt: skip
+                        collective=family.name,
+                        algorithm=algorithm,
+                        transport=transport,
+                        dtype=DTYPES[number % len(DTYPES)],
+                        op=ops[number // 2 % len(ops)],
+                        bytes=size,
+                        in_place=in_place,
+                        root=root,
+                        params={**(cut if in_channels else {}), **values},
+                    )
 
 
 def variants(family, algorithm, layout):
@@ -114,9 +137,13 @@ def variants(family, algorithm, layout):
     for name, default in own.items():
         for value in sorted({default, NUMBER} if isinstance(default, int) else names):
             case = Case(
-                collective=family.name, algorithm=algorithm, dtype="int32", op="sum" if family.has_op else None,
-                bytes=LARGE, params={**own, name: value},
-            )  # fmt: skip
+                collective=family.name,
+                algorithm=algorithm,
+                dtype="int32",
+                op="sum" if family.has_op else None,
+                bytes=LARGE,
+                params={**own, name: value},
+            )
             with suppress(BadInputError):  # no algorithm that it can be made of
                 unmet_needs(case, layout)
                 if case.params != own:
@@ -145,9 +172,13 @@ def outcomes(mpiexec, tmp_path_factory):
     def outcomes(launch):
         here = tmp_path_factory.mktemp("table")
         job = Job(
-            name="table", ranks=launch.workers, nodes=launch.layout.nodes, aggregators=launch.aggregators,
-            effort=EFFORT, cases=cases(launch),
-        )  # fmt: skip
+            name="table",
+            ranks=launch.workers,
+            nodes=launch.layout.nodes,
+            aggregators=launch.aggregators,
+            effort=EFFORT,
+            cases=cases(launch),
+        )
         (here / "job.json").write_text(job.to_json())
         program = [PAIRS] if launch.paired else ["-m", "hpccoll", "run"]
         files = ["--job", here / "job.json", "--out", here / "F.h5"]
@@ -168,7 +199,9 @@ def test_every_case_is_correct_or_skipped_for_the_catalogues_reason(launch, outc
         name: ("skipped" if reason else "ok", reason) for name, reason in reasons.items()
     }
     wrong = {
-        (o.wrong, o.case.collective, o.case.algorithm) for o in found.values() if o.status == "ok" and o.wrong != 0
+        (o.wrong, o.case.collective, o.case.algorithm)
+        for o in found.values()
+        if o.status == "ok" and o.wrong != 0
     }
     assert wrong <= {(None, "barrier", NATIVE)}  # which has no buffer
 
@@ -176,9 +209,13 @@ def test_every_case_is_correct_or_skipped_for_the_catalogues_reason(launch, outc
 def test_every_algorithm_has_run_over_every_transport_that_makes_a_difference(outcomes):
     ran = {
         (outcome.case.collective, outcome.case.algorithm, outcome.case.transport)
-        for launch in LAUNCHES for outcome in outcomes(launch).values() if outcome.status == "ok"
-    }  # fmt: skip
-    everything = [(name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)]
+        for launch in LAUNCHES
+        for outcome in outcomes(launch).values()
+        if outcome.status == "ok"
+    }
+    everything = [
+        (name, own) for name, family in COLLECTIVES.items() for own in (*family.algorithms, NATIVE)
+    ]
     assert ran == {
         (name, own, over)
         for name, own in everything

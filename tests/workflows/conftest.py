@@ -51,7 +51,9 @@ def processes(below):
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is another user's
             if f"HPCCOLL_SWEEP={below}".encode() in (place / "environ").read_bytes():
-                found[int(place.name)] = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found[int(place.name)] = (
+                    (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                )
     return found
 
 

@@ -1,6 +1,7 @@
 """A sweep is killed, and goes on where it was; nothing is lost, measured twice or left running.
 
-More ways to kill it, at random times, are in random_fault_drills.py; those on Slurm in tests/slurm/test_life.py.
+More ways to kill it, at random times, are in random_fault_drills.py; those on Slurm in
+tests/slurm/test_life.py.
 """
 
 import os
@@ -33,7 +34,11 @@ LONG_S = 240
 
 
 def start_times(raw):
-    return {each.case.id: each.times.start_ns.tobytes() for _, outcomes in raw.attempts for each in outcomes}
+    return {
+        each.case.id: each.times.start_ns.tobytes()
+        for _, outcomes in raw.attempts
+        for each in outcomes
+    }
 
 
 @pytest.mark.usefixtures("swept")
@@ -42,10 +47,15 @@ def test_a_sweep_survives_its_own_end_and_what_it_leaves_is_ended_by_the_next(tm
     out = tmp_path / "results" / "slow"
     journal = out / "raw" / "mpi.p2.h5.journal"
     command = [sys.executable, "-m", "hpccoll", "sweep", "slow.yaml"]
-    sweep = subprocess.Popen(command, cwd=tmp_path, env=ENVIRONMENT, stdout=QUIET, stderr=QUIET, start_new_session=True)
+    sweep = subprocess.Popen(
+        command, cwd=tmp_path, env=ENVIRONMENT, stdout=QUIET, stderr=QUIET, start_new_session=True
+    )
     try:
         until = time.monotonic() + LONG_S
-        while not journal.exists() or sum(starts_with_key(x, "outcome") for x in journal.read_bytes().split(b"\n")) < 2:
+        while (
+            not journal.exists()
+            or sum(starts_with_key(x, "outcome") for x in journal.read_bytes().split(b"\n")) < 2
+        ):
             assert time.monotonic() < until, "it does not measure"
             assert sweep.poll() is None
             time.sleep(0.02)
@@ -54,10 +64,13 @@ def test_a_sweep_survives_its_own_end_and_what_it_leaves_is_ended_by_the_next(tm
         status = invoke("status", out)
         assert (status.code, status.out.split(": ")[1]) == (3, "a sweep is running")
         assert "mpi.p2: running (" in status.out
-        assert spawn("sweep", "slow.yaml", cwd=tmp_path).is_bad_input("results/slow", "a sweep is running")
+        assert spawn("sweep", "slow.yaml", cwd=tmp_path).is_bad_input(
+            "results/slow", "a sweep is running"
+        )
 
         snakemake = next(pid for pid, words in marked().items() if "-m snakemake -s " in words)
-        sweep.send_signal(signal.SIGSTOP)  # it must not notice that Snakemake ends, and end what runs
+        # it must not notice that Snakemake ends, and end what runs
+        sweep.send_signal(signal.SIGSTOP)
         os.kill(snakemake, signal.SIGKILL)
         sweep.kill()
         sweep.wait()

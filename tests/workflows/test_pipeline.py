@@ -18,8 +18,18 @@ pytestmark = pytest.mark.sweep
 
 def snakemake(*arguments, cwd, profile=True):
     where = ["--workflow-profile", workflow_directory() / "profiles" / "local"] if profile else []
-    command = [sys.executable, "-m", "snakemake", "-s", workflow_directory() / "Snakefile", *where, *arguments]
-    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "snakemake",
+        "-s",
+        workflow_directory() / "Snakefile",
+        *where,
+        *arguments,
+    ]
+    return subprocess.run(
+        command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 def raw_files(out):
@@ -27,14 +37,19 @@ def raw_files(out):
 
 
 def case_ids(path):
-    return {(row["job"], row["case_id"], row["status"]) for row in json.loads(invoke("export", path).out)}
+    return {
+        (row["job"], row["case_id"], row["status"])
+        for row in json.loads(invoke("export", path).out)
+    }
 
 
 def test_a_sweep_prints_the_command_and_last_the_report(swept):
     assert swept.result.code == 0, swept.result.err
     first, command, *_, last = swept.result.out.splitlines()
     assert first.startswith("tiny: 12 cases in 2 jobs, 3 rounds of each; about 9 s, longer if")
-    assert command.startswith(f"$ {sys.executable} -m snakemake -s {workflow_directory()}/Snakefile ")
+    assert command.startswith(
+        f"$ {sys.executable} -m snakemake -s {workflow_directory()}/Snakefile "
+    )
     assert last == "report: results/tiny/report/index.html"
     assert "<html" in (swept.out / "report" / "index.html").read_text()
 
@@ -45,11 +60,15 @@ def test_every_planned_case_has_a_row_and_status_says_so(swept):
     plan = json.loads((swept.out / "plan.json").read_text())
     rows = json.loads(invoke("export", swept.out).out)
     assert {(row["job"], row["algorithm"], row["bytes"], row["status"]) for row in rows} == {
-        (job["name"], case["algorithm"], case["bytes"], "ok") for job in plan["jobs"] for case in job["cases"]
+        (job["name"], case["algorithm"], case["bytes"], "ok")
+        for job in plan["jobs"]
+        for case in job["cases"]
     }
     status = invoke("status", swept.out)
     assert status.code == 0
-    assert [f"mpi.p{ranks}: complete, 6 of 6 cases, 1 attempt\n" in status.out for ranks in (1, 2)] == [True, True]
+    assert [
+        f"mpi.p{ranks}: complete, 6 of 6 cases, 1 attempt\n" in status.out for ranks in (1, 2)
+    ] == [True, True]
 
 
 def test_a_second_sweep_measures_nothing(copy):
@@ -60,7 +79,10 @@ def test_a_second_sweep_measures_nothing(copy):
     result = spawn("sweep", "tiny.yaml", cwd=copy.home)
     assert result.code == 0, result.err
     assert raw_files(copy.out) == before
-    assert "Nothing to be done" in (copy.out / "logs" / "snakemake.log").read_text().rpartition("\n$ ")[2]
+    assert (
+        "Nothing to be done"
+        in (copy.out / "logs" / "snakemake.log").read_text().rpartition("\n$ ")[2]
+    )
     assert result.out.splitlines()[-1] == "report: results/tiny/report/index.html"
 
 
@@ -74,9 +96,13 @@ def test_a_job_whose_raw_file_is_gone_is_run_again_and_one_that_has_a_journal_is
     assert result.code == 0, result.err
     again, written = hdf5.read_raw_file(gone), hdf5.read_raw_file(killed)
     assert again.complete
-    assert {attempt.run_id for attempt, _ in again.attempts}.isdisjoint(attempt.run_id for attempt, _ in first.attempts)
+    assert {attempt.run_id for attempt, _ in again.attempts}.isdisjoint(
+        attempt.run_id for attempt, _ in first.attempts
+    )
     assert written.complete
-    assert [attempt for attempt, _ in written.attempts] == [attempt for attempt, _ in before.attempts]
+    assert [attempt for attempt, _ in written.attempts] == [
+        attempt for attempt, _ in before.attempts
+    ]
     assert not list(killed.parent.glob("*.journal"))
 
 
@@ -89,14 +115,20 @@ def test_an_error_of_snakemake_is_printed_and_the_report_is_written(copy):
 
 
 def test_plain_snakemake_gives_the_same_cases_and_a_report(swept, tmp_path):
-    (tmp_path / "tiny.yaml").write_text((swept.home / "tiny.yaml").read_text().replace("ranks: [1, 2]", "ranks: 2"))
+    (tmp_path / "tiny.yaml").write_text(
+        (swept.home / "tiny.yaml").read_text().replace("ranks: [1, 2]", "ranks: 2")
+    )
     ended = snakemake("--configfile", "tiny.yaml", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
-    assert case_ids(tmp_path / "results" / "tiny") == {each for each in case_ids(swept.out) if each[0] == "mpi.p2"}
+    assert case_ids(tmp_path / "results" / "tiny") == {
+        each for each in case_ids(swept.out) if each[0] == "mpi.p2"
+    }
     assert (tmp_path / "results" / "tiny" / "report" / "index.html").exists()
 
 
-def test_a_sweep_runs_a_plan_of_mscclpp_which_the_report_names_and_refuses_it_once_it_has_changed(tmp_path, require):
+def test_a_sweep_runs_a_plan_of_mscclpp_which_the_report_names_and_refuses_it_once_it_has_changed(
+    tmp_path, require
+):
     require(shutil.which("mpiexec", path=ENVIRONMENT["PATH"]), "there is no mpiexec")
     plan, sweep = tmp_path / "plan.json", tmp_path / "sweep.yaml"
     export = "-p", 2, "-b", "1M", "--format", "mscclpp", "--out", plan
@@ -119,7 +151,9 @@ def test_a_sweep_runs_a_plan_of_mscclpp_which_the_report_names_and_refuses_it_on
     result = spawn("sweep", other / sweep.name, "--out", other / "out", cwd=tmp_path)
     assert result.code == 0, result.err
     compared = json.loads(invoke("compare", tmp_path / "out", other / "out", "--json").out)
-    assert (compared["missing"], compared["new"]) == ([], []), "the same plan is the same case in every directory"
+    assert (compared["missing"], compared["new"]) == ([], []), (
+        "the same plan is the same case in every directory"
+    )
     assert invoke("show", "swing", *export).code == 0
     changed = invoke("sweep", sweep, "--out", tmp_path / "out")
     assert changed.is_bad_input("mpi.p2 was measured there before", rows[0]["algorithm"])
@@ -146,7 +180,9 @@ def test_the_workflow_lints_but_for_the_environment(swept):
 
 
 def test_another_workflow_imports_this_one_as_a_module(swept, tmp_path):
-    (tmp_path / "tiny.yaml").write_text((swept.home / "tiny.yaml").read_text().replace("ranks: [1, 2]", "ranks: 1"))
+    (tmp_path / "tiny.yaml").write_text(
+        (swept.home / "tiny.yaml").read_text().replace("ranks: [1, 2]", "ranks: 1")
+    )
     (tmp_path / "Snakefile").write_text(
         f'configfile: "theirs.yaml"\n'
         f'module hpccoll:\n    snakefile: "{workflow_directory()}/Snakefile"\n    config: config["hpccoll"]\n'
@@ -167,6 +203,8 @@ def test_a_broken_raw_file_takes_one_line_and_stays_as_it_is(copy):
     status = invoke("status", path)
     assert (status.code, "damaged" in status.out) == (3, True)
     job = copy.out / "jobs" / "mpi.p2.json"
-    assert spawn("run", "--job", job, "--out", path, launcher=["mpiexec", "-n", "2"]).is_bad_input("mpi.p2.h5")
+    assert spawn("run", "--job", job, "--out", path, launcher=["mpiexec", "-n", "2"]).is_bad_input(
+        "mpi.p2.h5"
+    )
     assert path.read_bytes() == before
     assert not list(copy.out.glob("raw/*.journal"))

@@ -25,7 +25,9 @@ def installed(tmp_path_factory, require):
 
 
 def files(place, *kinds):
-    found = (path for path in place.rglob("*") if path.is_file() and (not kinds or path.suffix in kinds))
+    found = (
+        path for path in place.rglob("*") if path.is_file() and (not kinds or path.suffix in kinds)
+    )
     return {str(path.relative_to(place)) for path in found}
 
 
@@ -34,19 +36,31 @@ DATA = ".css", ".cu", ".html", ".js", ".toml", ".txt", ".yaml"
 
 def test_the_wheel_carries_the_whole_workflow_and_all_data_of_the_package(installed):
     shipped = files(installed / "hpccoll" / "_workflows")
-    assert shipped == files(ROOT / "workflows") >= {"Snakefile", "config/default.yaml", "profiles/local/config.yaml"}
+    assert (
+        shipped
+        == files(ROOT / "workflows")
+        >= {"Snakefile", "config/default.yaml", "profiles/local/config.yaml"}
+    )
     own = {name for name in files(installed / "hpccoll", *DATA) if not name.startswith("_")}
     assert own == files(ROOT / "hpccoll", *DATA)
     assert {Path(name).suffix for name in own} == {*DATA}
 
 
-def test_an_installed_package_finds_and_plans_its_default_sweep_from_an_empty_directory(installed, tmp_path):
+def test_an_installed_package_finds_and_plans_its_default_sweep_from_an_empty_directory(
+    installed, tmp_path
+):
     code, variables = (
         "from hpccoll.sweep.paths import *; print(default_sweep(), end='')",
         {"PYTHONPATH": str(installed)},
     )
-    sweep = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=variables, capture_output=True, text=True,
-                           check=True).stdout  # fmt: skip
+    sweep = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert sweep == str(installed / "hpccoll" / "_workflows" / "config" / "default.yaml")
     result = spawn("plan", sweep, cwd=tmp_path, **variables)
     assert result.code == 0, result.err

@@ -1,13 +1,16 @@
 """GOAL, the text in which LogGOPSim and ATLAHS read schedules: what each rank sends, receives and computes.
 
-A step of a rank becomes a chain: its receives and then its sends, each in listed order, as MPI programs post them. The
-first one requires the end of the previous step; each other one requires only the start (``irequires``) of the one
-before it. So all are in flight at once, and a simulator with one port per rank starts them in a defined order. The step
-ends when all of them have ended, and then, if a reduced byte costs time, a ``calc`` that requires them. Lanes are dealt
-to sequences as the executors deal them: the lanes of a sequence follow one another, and sequences share only the rank.
+A step of a rank becomes a chain: its receives and then its sends, each in listed order, as MPI
+programs post them. The first one requires the end of the previous step; each other one requires
+only the start (``irequires``) of the one before it. So all are in flight at once, and a simulator
+with one port per rank starts them in a defined order. The step ends when all of them have ended,
+and then, if a reduced byte costs time, a ``calc`` that requires them. Lanes are dealt
+to sequences as the executors deal them: the lanes of a sequence follow one another, and sequences
+share only the rank.
 
-The two ends of a message have the same tag, and no other message from one to the other has it: LogGOPSim pairs messages
-of one tag in no defined order. Copies on a rank, and messages without bytes, are left out.
+The two ends of a message have the same tag, and no other message from one to the other has it:
+LogGOPSim pairs messages of one tag in no defined order. Copies on a rank, and messages without
+bytes, are left out.
 
 T. Hoefler, C. Siebert, A. Lumsdaine: Group Operation Assembly Language, ICPP 2009.
 """
@@ -31,14 +34,19 @@ OPERATION_BYTES = 60
 
 
 def goal_texts(
-    schedules: Sequence[Schedule], cut: Cut, *, window: int = 1, fold_cost: float = 0.0, comment: str = "",
+    schedules: Sequence[Schedule],
+    cut: Cut,
+    *,
+    window: int = 1,
+    fold_cost: float = 0.0,
+    comment: str = "",
     max_bytes: int = MAX_FILE_BYTES,
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     """Yield the text of one operation: its head, and then one rank after another.
 
     Args:
-        schedules: the schedules of the slices, which the lanes of ``cut`` take in turn; out of place if blocks are
-            unequal.
+        schedules: the schedules of the slices, which the lanes of ``cut`` take in turn; out of
+            place if blocks are unequal.
         cut: the positions of the units.
         window: the number of channels in flight at once, each with a lane for every slice.
         fold_cost: the time of a reduced byte, in the simulator's unit of time.
@@ -52,7 +60,8 @@ def goal_texts(
     _check_size(schedules, cut, ranks, max_bytes)
     yield f"// {comment}\nnum_ranks {ranks}\n"
     for me in range(ranks):
-        # LogGOPSim reads its queue before it checks whether there is anything to do, so no rank is left empty.
+        # LogGOPSim reads its queue before it checks whether there is anything to do, so no rank is
+        # left empty.
         lines = list(_rank_lines(schedules, cut, me, window, fold_cost)) or ["l1: calc 0"]
         yield "\n".join([f"rank {me} {{", *lines, "}\n"])
 
@@ -68,14 +77,18 @@ def _check_size(schedules: Sequence[Schedule], cut: Cut, ranks: int, max_bytes: 
     actions_of_rank = actions / len(sampled) / len(schedules)
     size = int(actions_of_rank * ranks * cut.lanes * OPERATION_BYTES)
     if size > max_bytes:
-        what = f"about {format_size(size)} of text, or more, for {ranks} ranks and {cut.lanes} lanes"
+        what = (
+            f"about {format_size(size)} of text, or more, for {ranks} ranks and {cut.lanes} lanes"
+        )
         remedy = "fewer workers or channels"
         if size < MAX_FILE_BYTES:
             remedy += " or --out F"
         raise UnusableError("goal", f"{what}, and at most {format_size(max_bytes)}; do: {remedy}")
 
 
-def _rank_lines(schedules: Sequence[Schedule], cut: Cut, me: int, window: int, fold_cost: float) -> Iterator[str]:
+def _rank_lines(
+    schedules: Sequence[Schedule], cut: Cut, me: int, window: int, fold_cost: float
+) -> Iterator[str]:
     steps = [list(map(drop_null_peers, schedule.steps(me))) for schedule in schedules]
     labels = map("l{}".format, count(1))
     for lanes in lane_sequences(len(schedules), cut.lanes, window):
@@ -93,12 +106,15 @@ def _rank_lines(schedules: Sequence[Schedule], cut: Cut, me: int, window: int, f
                     yield from (f"{ended[0]} requires {label}" for label in chain)
 
 
-def _lane_steps(steps: Sequence[Step], cut: Cut, lane: int, me: int) -> Iterator[tuple[list[str], int]]:
+def _lane_steps(
+    steps: Sequence[Step], cut: Cut, lane: int, me: int
+) -> Iterator[tuple[list[str], int]]:
     """Yield the receives and then the sends of rank ``me`` in each step that has any, and the bytes that it reduces.
 
-    Both ends of a message find its tag by themselves. As ``match`` pairs them, the k-th message between two ranks in a
-    step of the sender is the k-th one in a step of the receiver, and the n-th such step of one is the n-th such step of
-    the other. With n and k counted from 0, (2n + 1) 2^k - 1 is another number for each n and k.
+    Both ends of a message find its tag by themselves. As ``match`` pairs them, the k-th message
+    between two ranks in a step of the sender is the k-th one in a step of the receiver, and the
+    n-th such step of one is the n-th such step of the other. With n and k counted from 0, (2n + 1)
+    2^k - 1 is another number for each n and k.
     """
     earlier: dict[tuple[bool, int, int], int] = defaultdict(int)  # steps with such a message
     for step in steps:
@@ -114,7 +130,9 @@ def _lane_steps(steps: Sequence[Step], cut: Cut, lane: int, me: int) -> Iterator
             k = listed[out, peer]
             n = earlier[out, peer, k]
             listed[out, peer], earlier[out, peer, k] = k + 1, n + 1
-            nbytes = sum(stop - start for start, stop in cut.spans(lane, me, action.part)) * cut.itemsize
+            nbytes = (
+                sum(stop - start for start, stop in cut.spans(lane, me, action.part)) * cut.itemsize
+            )
             if not nbytes:
                 continue
             tag = (((2 * n + 1) << k) - 1) * cut.lanes + lane

@@ -1,13 +1,15 @@
 """What happens in two runs of a plan of MSCCL++: its events, each with those that it follows.
 
-The threads of a thread block are ordered by ``nop`` alone: operations between two of them run in any order, but for
-those of one thread, such as a signal and a wait of the same place in their lists. A relaxed signal or wait orders what
-was read before, and of what was written only what the signalling rank had before its run: a kernel begins after all
-that earlier ones wrote, as MSCCL++'s own plans take for granted, and relaxed operations wait for no write of their own.
-A put through a port is read from its source later, and ended by the flush of its own ``pwsf``: MSCCL++'s ``flush``
+The threads of a thread block are ordered by ``nop`` alone: operations between two of them run in
+any order, but for those of one thread, such as a signal and a wait of the same place in their
+lists. A relaxed signal or wait orders what was read before, and of what was written only what the
+signalling rank had before its run: a kernel begins after all that earlier ones wrote, as MSCCL++'s
+own plans take for granted, and relaxed operations wait for no write of their own. A put through a
+port is read from its source later, and ended by the flush of its own ``pwsf``: MSCCL++'s ``flush``
 does nothing.
 
-A plan is run twice, as programs call it; before and after each run the program writes the input and reads the output.
+A plan is run twice, as programs call it; before and after each run the program writes the input and
+reads the output.
 """
 
 import json
@@ -28,8 +30,8 @@ from hpccoll.schedule import CollectiveCall, Layout
 MAX_EVENTS = 40_000
 MAX_CHUNKS = 1 << 14
 MAX_BITS = 1 << 31
-"""The most events of two runs (a ring of 32 ranks takes 10 s and 420 MiB), chunks of a buffer, and bits of all
-chunks, each a set of contributions."""
+"""The most events of two runs (a ring of 32 ranks takes 10 s and 420 MiB), chunks of a buffer, and
+bits of all chunks, each a set of contributions."""
 CHUNKS = {"i": "input_chunks", "o": "output_chunks", "s": "scratch_chunks"}
 """The buffers, and the keys of their numbers of chunks."""
 SHAPES = {
@@ -39,15 +41,20 @@ SHAPES = {
     **dict.fromkeys(("signal", "wait", "rlxsignal", "rlxwait"), "(memory|port):>"),
     **dict.fromkeys(("sem_acquire", "sem_release"), r"\w*:>"),
 }  # fmt: skip
-"""The operations, with the channel, sources and targets that the executor's kernel has for them: i, o, s, or r of a
-peer. It copies to and from the first buffers alone where an operation has more, and reads all of a put from one."""
+"""The operations, with the channel, sources and targets that the executor's kernel has for them: i,
+o, s, or r of a peer. It copies to and from the first buffers alone where an operation has more, and
+reads all of a put from one."""
 FENCES = "nop", "barrier"
 """What orders the operations of a thread block, or of several."""
 FOLDS = {"re", "res", "rre", "rres"}
 LIMITS = {
-    "ops": MAX_OPERATIONS, "channel_ids": 8, "src_buff": 10, "dst_buff": 10, "semaphore_ids": 16,
+    "ops": MAX_OPERATIONS,
+    "channel_ids": 8,
+    "src_buff": 10,
+    "dst_buff": 10,
+    "semaphore_ids": 16,
     **{f"{kind} {what}": MAX_REFERENCES for kind in KINDS for what in ("channels", "buffers")},
-}  # fmt: skip
+}
 """The lengths of the executor's arrays for a thread block and for an operation."""
 BARRIERS, COUNT = range(16), IntegerRange(0, 2**31 - 1)
 """The barriers of a GPU, and the first values of a semaphore."""
@@ -66,7 +73,8 @@ class PlanEvent:
 
     where: str
     before: list[int]  # the events that it follows
-    seen: list[int]  # those of them that it follows with all that they wrote; for all of them it is the same list
+    # those of them that it follows with all that they wrote; for all of them it is the same list
+    seen: list[int]
     counter: Counted | None = None  # the channel or semaphore that it signals or waits for
     step: int = 0  # 1 signals, -1 waits
     begin: int = -1  # the start of the run of its rank, if it signals or waits
@@ -109,7 +117,9 @@ def _joined(entries: Iterable[Json], of: str, kind: str, numbers: str) -> list[A
 def _check_limits(where: str, lists: Mapping[str, Sized]) -> None:
     for key in LIMITS.keys() & lists.keys():
         if len(lists[key]) > LIMITS[key]:
-            raise UnusableError(where, f"it has {len(lists[key])} {key}, and the executor room for {LIMITS[key]}")
+            raise UnusableError(
+                where, f"it has {len(lists[key])} {key}, and the executor room for {LIMITS[key]}"
+            )
 
 
 def _check_names(gpu: Json, me: int) -> None:
@@ -118,13 +128,17 @@ def _check_names(gpu: Json, me: int) -> None:
         for number, one in enumerate(block["ops"]):
             if one["name"] not in (*SHAPES, *FENCES):
                 where = f"rank {me}, thread block {block['id']}, operation {number} ({one['name']})"
-                raise UnusableError(where, f"hpccoll cannot read it; valid: {', '.join(sorted(SHAPES))}")
+                raise UnusableError(
+                    where, f"hpccoll cannot read it; valid: {', '.join(sorted(SHAPES))}"
+                )
 
 
 def _check_operation(operation: Json, where: str) -> None:
     """Check that the executor runs an operation as its text says."""
     if operation.get("reduce_op", "sum") != "sum":
-        raise UnusableError(where, f"it folds by {format_value(operation['reduce_op'])}; valid: sum")
+        raise UnusableError(
+            where, f"it folds by {format_value(operation['reduce_op'])}; valid: sum"
+        )
     _check_limits(where, operation)
     name = operation["name"]
     kind = operation.get("channel_type", "")
@@ -133,7 +147,9 @@ def _check_operation(operation: Json, where: str) -> None:
     shape = f"{kind}:{_buffer_letters(sources)}>{_buffer_letters(targets)}"
     runs = re.fullmatch(SHAPES[name], shape) and (name in FOLDS or len(sources) == len(targets))
     if name == "get":  # the kernel takes the offset of each side for the other one
-        runs = runs and [chunk["index"] for chunk in sources] == [chunk["index"] for chunk in targets]
+        runs = runs and [chunk["index"] for chunk in sources] == [
+            chunk["index"] for chunk in targets
+        ]
     if kind == "port" and sources:
         runs = runs and len(operation["channel_ids"]) == len(sources)
     if not runs or len({chunk["size"] for chunk in (*sources, *targets)}) > 1:
@@ -162,7 +178,11 @@ class PlanRun:
             with reading(f"rank {me}", "GPU"):
                 chunks += self._read_gpu(me, gpu)
                 self._read_channels(me, gpu, ends)
-        if {*map(type, chunks)} != {int} or min(chunks) < 0 or not 0 < self.pieces * max(chunks) <= MAX_CHUNKS:
+        if (
+            {*map(type, chunks)} != {int}
+            or min(chunks) < 0
+            or not 0 < self.pieces * max(chunks) <= MAX_CHUNKS
+        ):
             raise UnusableError("plan", f"a buffer has no chunk, or more than {MAX_CHUNKS}")
         self.units, self.lanes = self._divided()
         self.events: list[PlanEvent] = []
@@ -175,7 +195,9 @@ class PlanRun:
         ends_of_run: list[list[int]] = [[] for _ in self.gpus]
         for _ in range(2):
             self.last = len(self.events)  # the first event of the last run
-            ends_of_run = [[self._rank(me, self._program(me, ends_of_run[me]))] for me in range(call.p)]
+            ends_of_run = [
+                [self._rank(me, self._program(me, ends_of_run[me]))] for me in range(call.p)
+            ]
         for me in range(call.p):
             self._program(me, ends_of_run[me])
 
@@ -212,7 +234,10 @@ class PlanRun:
         call = self.call
         name = call.collective.name
         divisible = call.collective.units == "divisible"
-        parts = [1 if divisible or name == other else call.p for other in ("all_gather", "reduce_scatter")]
+        parts = [
+            1 if divisible or name == other else call.p
+            for other in ("all_gather", "reduce_scatter")
+        ]
         block = self.gpus[0]["input_chunks"] // parts[0]
         for me, gpu in enumerate(self.gpus):
             own = [gpu[CHUNKS[kind]] for kind in "io"]
@@ -228,7 +253,9 @@ class PlanRun:
         chunks = sum(gpu[key] for gpu in self.gpus for key in CHUNKS.values())
         cells = self.pieces * chunks
         if cells * call.p * units * lanes > MAX_BITS:
-            raise UnusableError("plan", f"its {cells} chunks of {call.p} ranks are too many to prove")
+            raise UnusableError(
+                "plan", f"its {cells} chunks of {call.p} ranks are too many to prove"
+            )
         return units, lanes
 
     def _add(self, where: str, before: Iterable[int], **more: Any) -> int:
@@ -236,14 +263,21 @@ class PlanRun:
         followed = [*before]
         self.events.append(PlanEvent(where, followed, more.pop("seen", followed), **more))
         if len(self.events) > MAX_EVENTS:
-            raise UnusableError("plan", f"it has more than {MAX_EVENTS} events to prove; a ring of 32 ranks has fewer")
+            raise UnusableError(
+                "plan",
+                f"it has more than {MAX_EVENTS} events to prove; a ring of 32 ranks has fewer",
+            )
         return len(self.events) - 1
 
     def _program(self, me: int, before: Sequence[int]) -> int:
         """Add what a program does with the buffers between two runs."""
-        contributed = [(me, "dst" if self.in_place else "src", n) for n in self.numbers(me, self.call.source)]
+        contributed = [
+            (me, "dst" if self.in_place else "src", n) for n in self.numbers(me, self.call.source)
+        ]
         result = [(me, "dst", n) for n in self.numbers(me, self.call.target)]
-        return self._add(f"the program of rank {me}", before, reads=[result], writes=[contributed], program=me)
+        return self._add(
+            f"the program of rank {me}", before, reads=[result], writes=[contributed], program=me
+        )
 
     def number_of(self, event: int) -> int:
         """Return the number of the run that an operation belongs to, or that a program precedes."""
@@ -253,7 +287,11 @@ class PlanRun:
 
     def numbers(self, me: int, selected: Callable[[int, int], range]) -> list[int]:
         """Return the chunks of the whole buffer that a rank contributes or ends with."""
-        return [unit * self.lanes + lane for unit in selected(me, self.units) for lane in range(self.lanes)]
+        return [
+            unit * self.lanes + lane
+            for unit in selected(me, self.units)
+            for lane in range(self.lanes)
+        ]
 
     def layout(self) -> Layout:
         """Return the ranks, with those on one node between which there are memory channels."""
@@ -271,11 +309,16 @@ class PlanRun:
         for number, block in enumerate(self.gpus[me]["threadblocks"]):
             with reading(f"rank {me}, thread block {number}", "thread block"):
                 if block["id"] != number:
-                    raise UnusableError(f"rank {me}, thread block {number}", f"its id is {format_value(block['id'])}")
+                    raise UnusableError(
+                        f"rank {me}, thread block {number}",
+                        f"its id is {format_value(block['id'])}",
+                    )
                 ended += self._thread_block(me, block, start, barriers)
         for (barrier, _, needed), met in barriers.items():
             if len(met) != needed:
-                raise UnusableError(f"rank {me}, barrier {barrier}", f"{len(met)} thread blocks meet, not {needed}")
+                raise UnusableError(
+                    f"rank {me}, barrier {barrier}", f"{len(met)} thread blocks meet, not {needed}"
+                )
         return self._add(f"the end of rank {me}", [start, *ended])
 
     def _thread_block(
@@ -290,8 +333,12 @@ class PlanRun:
         references = block.get("remote_buffer_refs", ())
         block = block | {"semaphore channels": self.channels["semaphore", me]}
         for kind in KINDS:
-            block[f"{kind} channels"] = _joined(block["channels"], "channel_type", kind, "channel_ids")
-            block[f"{kind} buffers"] = _joined(references, "access_channel_type", kind, "remote_buffer_ids")
+            block[f"{kind} channels"] = _joined(
+                block["channels"], "channel_type", kind, "channel_ids"
+            )
+            block[f"{kind} buffers"] = _joined(
+                references, "access_channel_type", kind, "remote_buffer_ids"
+            )
         _check_limits(at, block)
         for number, operation in enumerate(block["ops"]):
             name = operation["name"]
@@ -303,9 +350,12 @@ class PlanRun:
                     since = []
                     fence = self._add(where, ended)
                     if name == "barrier":
-                        # each one there follows what those that met before it follow, and the first the last
+                        # each one there follows what those that met before it follow, and the first
+                        # the last
                         barrier = _item(where, "barrier_id", BARRIERS, operation["barrier_id"])
-                        met = barriers.setdefault((barrier, passed[barrier], operation["num_threadblocks"]), [])
+                        met = barriers.setdefault(
+                            (barrier, passed[barrier], operation["num_threadblocks"]), []
+                        )
                         passed[barrier] += 1
                         met.append(fence)
                         fence = met[0]
@@ -317,9 +367,15 @@ class PlanRun:
                     continue
                 if "src_buff" in operation and operation.get("channel_type") != "port":
                     for reads, writes in self._data(me, block, operation, where):
-                        since.append(self._add(where, [fence], reads=reads, writes=writes, folds=name in FOLDS))
+                        since.append(
+                            self._add(
+                                where, [fence], reads=reads, writes=writes, folds=name in FOLDS
+                            )
+                        )
                 else:
-                    threads |= self._threads(me, block, operation, where, start, {-1: fence, **threads})
+                    threads |= self._threads(
+                        me, block, operation, where, start, {-1: fence, **threads}
+                    )
                     since += threads.values()
         return [fence, *since]
 
@@ -343,13 +399,17 @@ class PlanRun:
             counts = {"counter": counted, "step": -1 if takes else 1, "begin": start}
             if kind == "port" and not takes:
                 issued = self._add(where, follows)
-                last[thread] = self._port(key, issued, name, where, data[thread : thread + 1], counts)
+                last[thread] = self._port(
+                    key, issued, name, where, data[thread : thread + 1], counts
+                )
             else:
                 seen = {"rlxsignal": {"seen": [start]}, "rlxwait": {"seen": follows}}.get(name, {})
                 last[thread] = self._add(where, follows, **counts, **seen)
         return last
 
-    def _port(self, port: Counted, issued: int, name: str, where: str, data: Sequence[_Data], signal: Json) -> int:
+    def _port(
+        self, port: Counted, issued: int, name: str, where: str, data: Sequence[_Data], signal: Json
+    ) -> int:
         """Add what a port does later, in the order in which it was issued; return what the thread waits for."""
         later: list[dict[str, Any]] = [{"reads": reads, "writes": writes} for reads, writes in data]
         if name in ("signal", "rlxsignal", "pws", "pwsf"):
@@ -362,7 +422,10 @@ class PlanRun:
 
     def _data(self, me: int, block: Json, one: Json, where: str) -> list[_Data]:
         """Return what an operation reads and writes: a fold all at once, a move buffer by buffer."""
-        sides = [[self._cells(me, block, one, each, where) for each in one[side]] for side in ("src_buff", "dst_buff")]
+        sides = [
+            [self._cells(me, block, one, each, where) for each in one[side]]
+            for side in ("src_buff", "dst_buff")
+        ]
         for source, target in product(*sides):
             if source != target and (both := {*source} & {*target}):
                 raise fault_of(min(both), f"{where} reads it for another unit, and writes it")
@@ -374,13 +437,17 @@ class PlanRun:
         """Return the chunks of one buffer of an operation; of a thread block in a group, its part."""
         owner, kind = me, str(chunk.get("type"))
         if "buffer_id" in chunk:
-            number = _item(where, "buffer_id", block[f"{one['channel_type']} buffers"], chunk["buffer_id"])
+            number = _item(
+                where, "buffer_id", block[f"{one['channel_type']} buffers"], chunk["buffer_id"]
+            )
             remote = _item(where, "remote_buffer_ids", self.gpus[me]["remote_buffers"], number)
             owner, kind = remote["rank"], remote["type"]
             if kind not in CHUNKS:
                 raise BadInputError(f"{where}: type of remote buffer {number}", kind, CHUNKS)
             if one["channel_type"] not in remote["access_channel_types"]:
-                raise UnusableError(where, f"its remote buffer {number} is not for {one['channel_type']} channels")
+                raise UnusableError(
+                    where, f"its remote buffer {number} is not for {one['channel_type']} channels"
+                )
         count = _item(where, "rank", self.gpus, owner)[CHUNKS[kind]]
         first = chunk["index"]
         size = chunk["size"]
@@ -393,7 +460,9 @@ class PlanRun:
             raise UnusableError(where, f"its place in a group is {json.dumps(group)}")
         length //= group["tbg_size"]
         first += group["tb_id"] * length
-        scattered = self.call.collective.name == {"i": "all_gather", "o": "reduce_scatter"}.get(kind)
+        scattered = self.call.collective.name == {"i": "all_gather", "o": "reduce_scatter"}.get(
+            kind
+        )
         buffer = "src" if kind == "i" and not self.in_place else "dst"
         if kind == "s":
             buffer = "s"
@@ -403,4 +472,6 @@ class PlanRun:
 
 def fault_of(cell: Cell, why: str) -> UnusableError:
     rank, buffer, number = cell
-    return UnusableError(f"rank {rank}, unit {number} of {'scratch' if buffer == 's' else buffer}", why)
+    return UnusableError(
+        f"rank {rank}, unit {number} of {'scratch' if buffer == 's' else buffer}", why
+    )

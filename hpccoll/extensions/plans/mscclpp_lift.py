@@ -7,7 +7,17 @@ from typing import Any
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.extensions.plans.mscclpp_events import Cell, PlanEvent, PlanRun, fault_of
-from hpccoll.schedule import Copy, Index, Part, Recv, RecvReduce, Schedule, ScheduleError, Send, Step
+from hpccoll.schedule import (
+    Copy,
+    Index,
+    Part,
+    Recv,
+    RecvReduce,
+    Schedule,
+    ScheduleError,
+    Send,
+    Step,
+)
 from hpccoll.schedule.prove import prove
 from hpccoll.schedule.step import Action, Range
 
@@ -17,8 +27,9 @@ _Held = tuple[Cell, int]  # a chunk of ours, as an action left it; -1 as it was 
 class _Lift:
     """The actions of a schedule of ours that move what the first run of a plan moves.
 
-    What a plan puts into scratch is in flight until it is folded, copied or sent on; what is sent on lies in tmp. What
-    a chunk of ours has is a set of contributions, as bits: of each rank, the chunks of the whole buffer.
+    What a plan puts into scratch is in flight until it is folded, copied or sent on; what is sent
+    on lies in tmp. What a chunk of ours has is a set of contributions, as bits: of each rank, the
+    chunks of the whole buffer.
     """
 
     def __init__(self, run: PlanRun) -> None:
@@ -26,8 +37,10 @@ class _Lift:
         self.where = ""  # the event that is added
         self.ran: set[int] = set()  # the ranks that have begun
         self.bits: dict[_Held, int] = {}
-        self.actions: list[tuple[Cell, Cell, Cell | None]] = []  # from, to, and what it is folded with
-        self.orders: list[tuple[int, int, int]] = []  # of two actions, and the steps between them at least
+        # from, to, and what it is folded with
+        self.actions: list[tuple[Cell, Cell, Cell | None]] = []
+        # of two actions, and the steps between them at least
+        self.orders: list[tuple[int, int, int]] = []
         self.version: dict[Cell, int] = {}  # the action that wrote a chunk of dst or tmp last
         self.readers: defaultdict[_Held, list[int]] = defaultdict(list)
         self.overwritten: dict[_Held, int] = {}
@@ -120,12 +133,19 @@ class _Lift:
     def add(self, event: PlanEvent) -> None:
         """Add an operation of a plan; UnusableError if it reads what is undefined, or counts a contribution twice."""
         self.where = event.where
-        for sources, targets in zip(zip(*event.reads, strict=True), zip(*event.writes, strict=True), strict=True):
+        for sources, targets in zip(
+            zip(*event.reads, strict=True), zip(*event.writes, strict=True), strict=True
+        ):
             rank = targets[0][0]
-            read = [self._where(cell) if cell[0] == rank else self._at_its_rank(cell) for cell in sources]
+            read = [
+                self._where(cell) if cell[0] == rank else self._at_its_rank(cell)
+                for cell in sources
+            ]
             own = [held for held in read if held[0][0] == rank]
             if len(own) > 1:
-                raise UnusableError(event.where, "it folds two chunks of one rank, as no schedule of ours does")
+                raise UnusableError(
+                    event.where, "it folds two chunks of one rank, as no schedule of ours does"
+                )
             others = [held for held in read if held not in own]
             result = own[0] if own else others[0]
             if event.folds:
@@ -155,7 +175,10 @@ class _Lift:
                     has_grown = True
             if not has_grown:
                 return level
-        raise UnusableError("plan", "it is right, but keeps more copies of a unit than a schedule of ours has room for")
+        raise UnusableError(
+            "plan",
+            "it is right, but keeps more copies of a unit than a schedule of ours has room for",
+        )
 
 
 def lifted(run: PlanRun, moves: Iterable[PlanEvent]) -> tuple[Schedule, ...]:
@@ -181,7 +204,9 @@ def lifted(run: PlanRun, moves: Iterable[PlanEvent]) -> tuple[Schedule, ...]:
     try:
         prove(run.call, slices)
     except ScheduleError as error:
-        raise UnusableError("plan", f"it is right, but a schedule of ours with its steps is not: {error}") from None
+        raise UnusableError(
+            "plan", f"it is right, but a schedule of ours with its steps is not: {error}"
+        ) from None
     return slices
 
 
@@ -192,7 +217,9 @@ def _actions(lift: _Lift, lanes: int) -> Mapping[tuple[int, int], Mapping[int, l
         cells = source, target, operand or target
         ends = [(cell[:2], cell[2] % lanes) for cell in cells]
         messages[(level, *ends, operand is None)].append(cells)
-    programs: dict[tuple[int, int], dict[int, list[Action]]] = defaultdict(lambda: defaultdict(list))
+    programs: dict[tuple[int, int], dict[int, list[Action]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for (level, ((sender, _), lane), ((receiver, _), _), _, replaces), chunks in messages.items():
         sent, landed, folded = (_part(cells, lanes) for cells in zip(*chunks, strict=True))
         if sender == receiver:

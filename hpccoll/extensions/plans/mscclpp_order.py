@@ -1,8 +1,9 @@
 """The proof that every order in which the events of a plan of MSCCL++ can happen gives the right result.
 
-The k-th wait of a channel or semaphore follows those signals without which k could not have come. If no two operations
-use a chunk of which one writes it without an order, and none waits forever, then every order gives the same result, and
-one is returned. The second run can begin when the first has ended everywhere, and then does the same.
+The k-th wait of a channel or semaphore follows those signals without which k could not have come.
+If no two operations use a chunk of which one writes it without an order, and none waits forever,
+then every order gives the same result, and one is returned. The second run can begin when the first
+has ended everywhere, and then does the same.
 """
 
 from collections import Counter, defaultdict, deque
@@ -21,7 +22,8 @@ def proven_moves(run: PlanRun) -> list[PlanEvent]:
     """Return the operations on data of the first run and all programs, in an order in which they can happen.
 
     Raises:
-        UnusableError: if orders give different results, or none ends; names the rank and the unit or thread block.
+        UnusableError: if orders give different results, or none ends; names the rank and the unit
+            or thread block.
     """
     _check_counts(run.events)
     order = _one_order(run)
@@ -38,7 +40,8 @@ def _one_order(run: PlanRun) -> list[int]:
     """Return an order in which the events can happen.
 
     Raises:
-        UnusableError: if some wait forever. No choice matters: a signal serves the waits of one thread alone, in order.
+        UnusableError: if some wait forever. No choice matters: a signal serves the waits of one
+            thread alone, in order.
     """
     events = run.events
     left = [len(event.before) for event in events]
@@ -93,7 +96,9 @@ def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
             break
     for signals, waits in counters.values():
         for wait in waits:
-            events[wait].seen += {events[signal].begin for signal in signals if past[wait] >> signal & 1}
+            events[wait].seen += {
+                events[signal].begin for signal in signals if past[wait] >> signal & 1
+            }
     for one, other in (pair for _, waits in counters.values() for pair in pairwise(waits)):
         if not past[other] >> one & 1:
             raise UnusableError(
@@ -104,7 +109,9 @@ def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
     return past, _closure(order, [each.seen for each in events])
 
 
-def _counters(events: Sequence[PlanEvent], order: Sequence[int]) -> dict[Counted, tuple[list[int], list[int]]]:
+def _counters(
+    events: Sequence[PlanEvent], order: Sequence[int]
+) -> dict[Counted, tuple[list[int], list[int]]]:
     """Return the signals and the waits of each channel or semaphore."""
     counters = defaultdict[Counted, tuple[list[int], list[int]]](lambda: ([], []))
     for number in order:
@@ -133,7 +140,9 @@ def _check_counts(events: Sequence[PlanEvent]) -> None:
             what = kind if kind == "semaphore" else f"{kind} channel"
             has = f"{format_count(signals, 'signal')} and {format_count(waits, 'wait')} in a run"
             missing = "signals" if signals < waits else "waits"
-            raise UnusableError(event.where, f"too few {missing}: {what} {number} of rank {me} has {has}")
+            raise UnusableError(
+                event.where, f"too few {missing}: {what} {number} of rank {me} has {has}"
+            )
 
 
 def _closure(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int]:
@@ -148,7 +157,10 @@ def _needed(
     past: Sequence[int], signals: Sequence[int], waits: Sequence[int], initial: int
 ) -> Iterator[tuple[int, int]]:
     """Yield waits with signals, not known to precede them, without which those that can precede them are too few."""
-    after = [sum(1 << k for k, other in enumerate(signals) if past[other] >> each & 1) for each in signals]
+    after = [
+        sum(1 << k for k, other in enumerate(signals) if past[other] >> each & 1)
+        for each in signals
+    ]
     for wait in waits:
         count = 1 + sum(past[wait] >> other & 1 for other in waits) - initial
         able = sum(1 << k for k, each in enumerate(signals) if not past[each] >> wait & 1)
@@ -158,7 +170,9 @@ def _needed(
                 yield wait, signal
 
 
-def _check_races(run: PlanRun, order: Sequence[int], past: Sequence[int], seen: Sequence[int]) -> None:
+def _check_races(
+    run: PlanRun, order: Sequence[int], past: Sequence[int], seen: Sequence[int]
+) -> None:
     """Check that operations on one chunk have an order if one of them writes it.
 
     Raises:
@@ -171,7 +185,9 @@ def _check_races(run: PlanRun, order: Sequence[int], past: Sequence[int], seen: 
         event = events[number]
         new = {cell for cells in event.writes for cell in cells}
         for cell in sorted({cell for cells in event.reads for cell in cells} | new):
-            earlier = [written[cell]] if cell in written and not seen[number] >> written[cell] & 1 else []
+            earlier = (
+                [written[cell]] if cell in written and not seen[number] >> written[cell] & 1 else []
+            )
             earlier += [each for each in read[cell] if cell in new and not past[number] >> each & 1]
             if earlier:
                 raise fault_of(cell, _race(run, cell, earlier[0], number))

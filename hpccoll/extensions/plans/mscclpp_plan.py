@@ -1,16 +1,19 @@
 """An execution plan of MSCCL++: what each thread block of each GPU puts, signals, waits for and reduces, as JSON.
 
-A step of a rank becomes: a signal to each sender that its message may come, a wait for each receiver's signal,
-one-sided puts, a signal to each receiver, a wait for each sender's signal, and then the folds and copies. What is
-folded is put into scratch, and so is what lands where the step reads or writes otherwise. Memory channels lie between
-ranks of one node, port channels between nodes; the messages from one rank to another have a channel of their own, which
-carries their signals forth, and back those that say that the buffers are free.
+A step of a rank becomes: a signal to each sender that its message may come, a wait for each
+receiver's signal, one-sided puts, a signal to each receiver, a wait for each sender's signal, and
+then the folds and copies. What is folded is put into scratch, and so is what lands where the step
+reads or writes otherwise. Memory channels lie between ranks of one node, port channels between
+nodes; the messages from one rank to another have a channel of their own, which carries their
+signals forth, and back those that say that the buffers are free.
 
-The lanes of a sequence follow one another. A sequence is a row of thread blocks, each with as many operations as one
-holds; a semaphore starts the next one. ``nop``, which is __syncthreads, orders what needs an order in a thread block.
+The lanes of a sequence follow one another. A sequence is a row of thread blocks, each with as many
+operations as one holds; a semaphore starts the next one. ``nop``, which is __syncthreads, orders
+what needs an order in a thread block.
 
-The format is that of mscclpp src/core/executor/execution_plan.cc, 1f5f065d. Its ``flush`` does nothing there (the
-kernel counts the outputs, and a flush has none), so the last put of a message through a port flushes by itself.
+The format is that of mscclpp src/core/executor/execution_plan.cc, 1f5f065d. Its ``flush`` does
+nothing there (the kernel counts the outputs, and a flush has none), so the last put of a message
+through a port flushes by itself.
 """
 
 import json
@@ -25,8 +28,11 @@ from hpccoll.schedule.lanes import lane_sequences
 from hpccoll.schedule.step import Action, drop_null_peers, parts_of
 
 PLAN_NAMES = {
-    "all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reducescatter", "all_to_all": "alltoall",
-}  # fmt: skip
+    "all_reduce": "allreduce",
+    "all_gather": "allgather",
+    "reduce_scatter": "reducescatter",
+    "all_to_all": "alltoall",
+}
 """The collectives of plans, by our names: a plan has no root."""
 IN_PLACE = {"all_reduce", "all_gather"}
 """The collectives whose plans are in place, as PyTorch reduces; the others keep their input."""
@@ -79,12 +85,18 @@ def plan_text(schedules: Sequence[Schedule], cut: Cut, *, window: int, name: str
     family = cut.call.collective.name
     if family not in PLAN_NAMES or schedules[0].layout.aggregators:
         what = "aggregators" if family in PLAN_NAMES else family
-        raise UnusableError("--format mscclpp", f"a plan has no {what}; its collectives: {', '.join(PLAN_NAMES)}")
+        raise UnusableError(
+            "--format mscclpp", f"a plan has no {what}; its collectives: {', '.join(PLAN_NAMES)}"
+        )
     chunks = cut.units * cut.lanes
     least = ALIGNMENT * chunks
     nbytes = cut.call.bytes(cut.count, cut.itemsize)
     if nbytes % least:
-        raise BadInputError("--bytes", nbytes, f"a multiple of {least}: {ALIGNMENT} bytes for each of {chunks} chunks")
+        raise BadInputError(
+            "--bytes",
+            nbytes,
+            f"a multiple of {least}: {ALIGNMENT} bytes for each of {chunks} chunks",
+        )
     _check_size(schedules, cut)
     in_place = family in IN_PLACE
     if in_place:
@@ -121,7 +133,10 @@ def _check_size(schedules: Sequence[Schedule], cut: Cut) -> None:
             for step in map(drop_null_peers, schedule.steps(me)):
                 actions += len(step.actions)
                 chunks += sum(map(_chunk_count, step.actions))
-    for what, count, most in (("operations", actions, MAX_ACTIONS), ("chunks in operations", chunks, MAX_CHUNKS)):
+    for what, count, most in (
+        ("operations", actions, MAX_ACTIONS),
+        ("chunks in operations", chunks, MAX_CHUNKS),
+    ):
         if count * share > most:
             expected = f"at most {most:,} {what}, not about {int(count * share):,}; do: fewer workers or channels"
             raise UnusableError("--format mscclpp", expected)
@@ -135,7 +150,9 @@ def _chunk_count(action: Action) -> int:
 
 def largest_message(chunks: int, gpus: Iterable[Operation]) -> int:
     """Return the largest S in ``chunks`` chunks with which the executor's offsets in all buffers fit into 32 bits."""
-    largest: int = max(gpu[f"{buffer}_chunks"] for gpu in gpus for buffer in ("input", "output", "scratch"))
+    largest: int = max(
+        gpu[f"{buffer}_chunks"] for gpu in gpus for buffer in ("input", "output", "scratch")
+    )
     return 2**32 * chunks // largest - 1
 
 
@@ -176,7 +193,9 @@ class _Writer:
         for me, lane, step in self._all_steps():
             for _, action in step:
                 for part in parts_of(action):
-                    numbers = (number for kind, number in self._places(me, lane, part) if kind == "s")
+                    numbers = (
+                        number for kind, number in self._places(me, lane, part) if kind == "s"
+                    )
                     last = max(last, max(numbers, default=-1))
         return last + 1
 
@@ -328,7 +347,9 @@ class _Writer:
     def gpu(self, me: int) -> Operation:
         """Return the part of a plan that one rank runs."""
         channels = {kind: self.channels[me, kind] for kind in KINDS}
-        rows_of_sequences = [list(_rows(self._operations(me, number))) for number in range(len(self.sequences))]
+        rows_of_sequences = [
+            list(_rows(self._operations(me, number))) for number in range(len(self.sequences))
+        ]
         buffers = _remote_buffers(chain.from_iterable(rows_of_sequences))
         blocks: list[Operation] = []
         semaphores = 0
@@ -338,7 +359,11 @@ class _Writer:
                 operations = list(row)
                 semaphore = semaphores + place
                 if place > 0:
-                    operations = [{"name": "sem_acquire", "semaphore_ids": [semaphore - 1]}, NOP, *operations]
+                    operations = [
+                        {"name": "sem_acquire", "semaphore_ids": [semaphore - 1]},
+                        NOP,
+                        *operations,
+                    ]
                 if place < last:
                     operations += [NOP, {"name": "sem_release", "semaphore_ids": [semaphore]}]
                 block = self._block(me, operations, channels, buffers)
@@ -366,7 +391,11 @@ class _Writer:
         }
 
     def _block(
-        self, me: int, row: Sequence[Operation], numbers: dict[str, list[_Channel]], buffers: list[_RemoteBuffer]
+        self,
+        me: int,
+        row: Sequence[Operation],
+        numbers: dict[str, list[_Channel]],
+        buffers: list[_RemoteBuffer],
     ) -> Operation:
         """Return a thread block, in which channels and remote buffers have numbers."""
         used_channels = set(chain.from_iterable(map(_channels, row)))
@@ -378,7 +407,9 @@ class _Writer:
         for buffer in buffers:
             if buffer in used_buffers:
                 buffers_of_kind[self._kind((me, buffer[0], 0))].append(buffer)
-        operations = [_with_numbers(operation, channels_of_kind, buffers_of_kind) for operation in row]
+        operations = [
+            _with_numbers(operation, channels_of_kind, buffers_of_kind) for operation in row
+        ]
         channel_lists = []
         for kind, channels in channels_of_kind.items():
             if channels:
@@ -405,7 +436,8 @@ def _with_numbers(
     if _remote(operation):
         numbers = buffers_of_kind[kind]
         numbered["dst_buff"] = [
-            target | {"buffer_id": numbers.index(target["buffer_id"])} for target in operation["dst_buff"]
+            target | {"buffer_id": numbers.index(target["buffer_id"])}
+            for target in operation["dst_buff"]
         ]
     return numbered
 
@@ -422,7 +454,10 @@ def _connections(me: int, channels_of_kind: dict[str, list[_Channel]]) -> Iterat
     """Yield the peers of the channels of a rank, for each kind that it has."""
     for kind, channels in channels_of_kind.items():
         if channels:
-            yield {"channel_type": kind, "connected_to": [source + target - me for source, target, _ in channels]}
+            yield {
+                "channel_type": kind,
+                "connected_to": [source + target - me for source, target, _ in channels],
+            }
 
 
 def _numbered(schedule: Schedule, me: int, lane: int) -> Iterator[_Step]:
@@ -464,8 +499,12 @@ def _runs(*columns: list[Place]) -> Iterator[list[Operation]]:
     rows = list(zip(*columns, strict=True))
     begin = 0
     for end in range(1, len(rows) + 1):
-        if end == len(rows) or rows[end] != tuple((kind, number + 1) for kind, number in rows[end - 1]):
-            yield [{"type": kind, "index": number, "size": end - begin} for kind, number in rows[begin]]
+        if end == len(rows) or rows[end] != tuple(
+            (kind, number + 1) for kind, number in rows[end - 1]
+        ):
+            yield [
+                {"type": kind, "index": number, "size": end - begin} for kind, number in rows[begin]
+            ]
             begin = end
 
 

@@ -1,6 +1,7 @@
 """Reader of plans of MSCCL++: each plan is proven, and becomes a schedule of ours.
 
-It runs at the sizes that the plan is for. Packets, pipelines and the multicast of a switch are not read.
+It runs at the sizes that the plan is for. Packets, pipelines and the multicast of a switch are not
+read.
 """
 
 import json
@@ -64,7 +65,9 @@ class ProvenPlan(NamedTuple):
             return tuple(replace(schedule, layout=layout) for schedule in self.slices)
 
         program.__doc__ = self.sentence
-        needs = [Requirement(f"{p} workers, as its plan has", lambda layout, _: layout.workers == p)]
+        needs = [
+            Requirement(f"{p} workers, as its plan has", lambda layout, _: layout.workers == p)
+        ]
         family(name, needs=needs, sizes=self.sizes)(program)
 
 
@@ -72,8 +75,9 @@ def proven(where: str, text: str) -> ProvenPlan:
     """Return the plan in a JSON text, proven.
 
     Raises:
-        UnusableError: if the text is not a plan, has what is not read (packets, multicast), is wrong in some order of
-            execution, or is right and no schedule of ours; names rank, thread block and unit.
+        UnusableError: if the text is not a plan, has what is not read (packets, multicast), is
+            wrong in some order of execution, or is right and no schedule of ours; names rank,
+            thread block and unit.
     """
     try:
         content = parse_json(text)
@@ -90,9 +94,13 @@ def plan_of(content: Json) -> ProvenPlan:
     """Return the plan in a JSON text, proven; raises as ``proven``, and others if it is not a plan."""
     names = {theirs: ours for ours, theirs in PLAN_NAMES.items()}
     if "colletive" in content or any("inputChunks" in gpu for gpu in content["gpus"]):
-        raise UnusableError("plan", "it has the form of before August 2025 (inputChunks), which hpccoll cannot read")
+        raise UnusableError(
+            "plan", "it has the form of before August 2025 (inputChunks), which hpccoll cannot read"
+        )
     if content["collective"] not in names:
-        raise UnusableError("collective", f"{content['collective']!r} is not valid; valid: {', '.join(names)}")
+        raise UnusableError(
+            "collective", f"{content['collective']!r} is not valid; valid: {', '.join(names)}"
+        )
     if content["protocol"] not in PROTOCOLS:
         raise BadInputError("protocol", content["protocol"], PROTOCOLS)
     RANKS.check("gpus", len(content["gpus"]))
@@ -102,16 +110,23 @@ def plan_of(content: Json) -> ProvenPlan:
         if type(value) is not int or value < 0:  # true is an int, too
             raise UnusableError(key, f"{json.dumps(value)} is not a whole number of bytes")
     if type(content["inplace"]) is not bool:
-        raise UnusableError("inplace", f"{json.dumps(content['inplace'])} is neither true nor false")
+        raise UnusableError(
+            "inplace", f"{json.dumps(content['inplace'])} is neither true nor false"
+        )
     run = PlanRun(content, COLLECTIVES[names[content["collective"]]].call(len(content["gpus"])))
     chunks = run.units * run.lanes // run.pieces
     scratch = max(gpu["scratch_chunks"] for gpu in run.gpus)
     most = min(most, largest_message(chunks, run.gpus))
-    if content.get("reuse_resources") and scratch:  # a larger chunk overlaps the next one in its scratch of 64 MiB
+    # a larger chunk overlaps the next one in its scratch of 64 MiB
+    if content.get("reuse_resources") and scratch:
         most = min(most, chunks * (1 << 26) // scratch)
     if least > most:
-        raise UnusableError("plan", f"its smallest message has {least} bytes, and the largest that it can run {most}")
-    multiple = alignment * run.units * run.lanes  # a group of thread blocks shares its chunks by the alignment
+        raise UnusableError(
+            "plan",
+            f"its smallest message has {least} bytes, and the largest that it can run {most}",
+        )
+    # a group of thread blocks shares its chunks by the alignment
+    multiple = alignment * run.units * run.lanes
     slices = lifted(run, proven_moves(run))
     return ProvenPlan(run.call.collective.name, slices, (least, most), multiple, run.relaxed)
 

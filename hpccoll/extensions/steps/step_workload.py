@@ -46,9 +46,12 @@ class StepWorkload:
             yield f"model {row['name']} ({row['parameters']:,} parameters in {row['tensors']} tensors)"
 
     def calls(
-        self, requests: Sequence[Mapping[str, Sequence[Parameter]]], dtypes: Sequence[str], algorithm: str,
+        self,
+        requests: Sequence[Mapping[str, Sequence[Parameter]]],
+        dtypes: Sequence[str],
+        algorithm: str,
         files: Mapping[str, Any],
-    ) -> list[WorkloadCall]:  # fmt: skip
+    ) -> list[WorkloadCall]:
         models = _models_of(files)
         calls = []
         for dtype, step in self._steps(requests, dtypes, algorithm, models):
@@ -56,9 +59,12 @@ class StepWorkload:
         return calls
 
     def _steps(
-        self, requests: Sequence[Mapping[str, Sequence[Parameter]]], dtypes: Sequence[str], algorithm: str,
+        self,
+        requests: Sequence[Mapping[str, Sequence[Parameter]]],
+        dtypes: Sequence[str],
+        algorithm: str,
         models: Mapping[str, ModelShape],
-    ) -> list[tuple[str, TrainingStep]]:  # fmt: skip
+    ) -> list[tuple[str, TrainingStep]]:
         """Return the steps that differ, with the types of gradients; without collectives nothing is compressed."""
         steps = distinct_steps(requests, dtypes, models)
         is_floor = algorithm in self.row.algorithms and self.row.algorithms[algorithm].floor
@@ -97,7 +103,9 @@ def _listed(name: str, model: ModelShape) -> dict[str, Any]:
 
 
 def distinct_steps(
-    requests: Sequence[Mapping[str, Sequence[Parameter]]], dtypes: Sequence[str], models: Mapping[str, ModelShape]
+    requests: Sequence[Mapping[str, Sequence[Parameter]]],
+    dtypes: Sequence[str],
+    models: Mapping[str, ModelShape],
 ) -> list[tuple[str, TrainingStep]]:
     """Return the training steps of requests, each once, with the types of their gradients.
 

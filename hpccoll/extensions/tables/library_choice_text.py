@@ -52,7 +52,10 @@ _COLUMNS: Columns[LibraryRange] = (
 
 def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
     """Yield a table for each collective and number of ranks, and what does not count."""
-    by_shape = groupby(choices.ranges, lambda size_range: (size_range.collective, size_range.ranks, size_range.nodes))
+    by_shape = groupby(
+        choices.ranges,
+        lambda size_range: (size_range.collective, size_range.ranks, size_range.nodes),
+    )
     for (name, ranks, nodes), group in by_shape:
         ranges = list(group)
         crowded = ""
@@ -79,5 +82,7 @@ def origin_text(choices: LibraryChoices) -> str:
             if version:
                 libraries[version] = None
         runs[f"  {run.created} {run.job} {run.run_id}"] = None
-    head = f"{MADE_BY} {__version__} of runs on {join_words(machines)} with {join_words(libraries)}:"
+    head = (
+        f"{MADE_BY} {__version__} of runs on {join_words(machines)} with {join_words(libraries)}:"
+    )
     return "\n".join((head, *runs))

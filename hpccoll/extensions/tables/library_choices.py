@@ -1,8 +1,8 @@
 """Choices among a library's own algorithms, as its tables can express them: by collective, ranks and size alone.
 
-What a table cannot tell apart (placements, element types, the order of ranks) gets one choice for all of it. Another
-algorithm replaces the library's default only where it is faster in each of these cases, by more than the noise and by
-more than two launches easily differ.
+What a table cannot tell apart (placements, element types, the order of ranks) gets one choice for
+all of it. Another algorithm replaces the library's default only where it is faster in each of these
+cases, by more than the noise and by more than two launches easily differ.
 """
 
 import math
@@ -74,7 +74,9 @@ class LibraryChoices:
     under_load: tuple[Finding, ...] = ()  # where they differ from the choices under load
 
 
-def library_choices(results: Results, library: str, name: str, *, by_nodes: bool, has_default: bool) -> LibraryChoices:
+def library_choices(
+    results: Results, library: str, name: str, *, by_nodes: bool, has_default: bool
+) -> LibraryChoices:
     """Return what a library is to do, by collective, ranks and size.
 
     Args:
@@ -85,7 +87,8 @@ def library_choices(results: Results, library: str, name: str, *, by_nodes: bool
         has_default: whether they can leave calls to the library.
 
     Raises:
-        BadInputError: if no algorithm was measured next to the default, or machines or MPI libraries are mixed.
+        BadInputError: if no algorithm was measured next to the default, or machines or MPI
+            libraries are mixed.
     """
     left_out = Counter[str]()
     rows = tuple(_candidates(results.ours, library, name, left_out))
@@ -107,7 +110,9 @@ def library_choices(results: Results, library: str, name: str, *, by_nodes: bool
                 ranges.append(chosen)
             for size in chosen.sizes:
                 choices[group, size.nbytes] = chosen.choice
-    under_load = load_findings(settings, lambda setting, size: choices.get((group_of(setting), size)))
+    under_load = load_findings(
+        settings, lambda setting, size: choices.get((group_of(setting), size))
+    )
     lines = tuple(f"{format_count(count, 'result')} {why}" for why, count in left_out.items())
     if not ranges:
         raise _nothing_to_choose(library, lines)
@@ -122,7 +127,9 @@ def _nothing_to_choose(library: str, left_out: Sequence[str]) -> UnusableError:
         why = f" ({', '.join(left_out)} left out)"
     sweep = f"workflows/config/{'gpu-nccl' if library == 'nccl' else 'libraries'}.yaml"
     remedy = f"hpccoll sweep {sweep}, with the variants {DEFAULT} and {library}-..."
-    return UnusableError("PATHS", f"no algorithm of {library} was measured beside its default{why}; do: {remedy}")
+    return UnusableError(
+        "PATHS", f"no algorithm of {library} was measured beside its default{why}; do: {remedy}"
+    )
 
 
 def _timing_of_choices(results: Results) -> str:
@@ -147,7 +154,12 @@ def _candidates(results: Results, library: str, name: str, left_out: Counter[str
     for row in results.rows:
         run = runs.get(row.run_id)
         library_name = library_collective(library, row.collective)
-        if not run or not library_name or not _is_plain_call(row, timing) or row.transport != transport:
+        if (
+            not run
+            or not library_name
+            or not _is_plain_call(row, timing)
+            or row.transport != transport
+        ):
             continue
         if not recorded_mpi_version(run.provenance).startswith(name):
             continue
@@ -231,7 +243,9 @@ def _ranges(
     if not sizes:
         return
     excluded = None if has_default else native
-    offered = [replace(case.measured, curves=_curves(case.measured, sizes, excluded)) for case in compared]
+    offered = [
+        replace(case.measured, curves=_curves(case.measured, sizes, excluded)) for case in compared
+    ]
     setting = compared[0].setting
     if not set.intersection(*(set(measured.curves) for measured in offered)):
         why = f"of {setting.collective}, whose types, placements and variants have no algorithm in common"
@@ -328,7 +342,9 @@ def _shared_sizes(compared: Sequence[_ComparedSetting], left_out: Counter[str]) 
         unshared += sum(len(times) for size, times in case.times.items() if size not in shared)
     if unshared:
         collective = compared[0].setting.collective
-        left_out[f"of {collective} at sizes that not all types, placements and variants have"] += unshared
+        left_out[f"of {collective} at sizes that not all types, placements and variants have"] += (
+            unshared
+        )
     return sorted(shared)
 
 
@@ -345,8 +361,8 @@ def _curves(measured: MeasuredSetting, sizes: Sequence[int], excluded: Choice | 
 def _sizes_to_change(found: Mapping[int, SizeChoice]) -> set[int]:
     """Return the sizes at which a choice replaces the default.
 
-    Between sizes at which it is clearly faster, another size needs no range of its own, unless the default is clearly
-    faster there.
+    Between sizes at which it is clearly faster, another size needs no range of its own, unless the
+    default is clearly faster there.
     """
     clear = []
     for size, choice in found.items():
@@ -354,10 +370,16 @@ def _sizes_to_change(found: Mapping[int, SizeChoice]) -> set[int]:
             clear.append(size)
     if not clear:
         return set()
-    return {size for size, choice in found.items() if clear[0] <= size <= clear[-1] and choice.gain_ends[1] > 1}
+    return {
+        size
+        for size, choice in found.items()
+        if clear[0] <= size <= clear[-1] and choice.gain_ends[1] > 1
+    }
 
 
-def _size_choices(size: int, cases: Sequence[Mapping[Choice, ChoiceTime]], native: Choice) -> dict[Choice, SizeChoice]:
+def _size_choices(
+    size: int, cases: Sequence[Mapping[Choice, ChoiceTime]], native: Choice
+) -> dict[Choice, SizeChoice]:
     """Return each choice that was measured in all cases, in the case of its least gain."""
     by_choice = defaultdict[Choice, list[SizeChoice]](list)
     for times in cases:
@@ -370,7 +392,9 @@ def _size_choices(size: int, cases: Sequence[Mapping[Choice, ChoiceTime]], nativ
     return least_gains
 
 
-def _size_choice(size: int, choice: Choice, times: Mapping[Choice, ChoiceTime], native: Choice) -> SizeChoice:
+def _size_choice(
+    size: int, choice: Choice, times: Mapping[Choice, ChoiceTime], native: Choice
+) -> SizeChoice:
     """Return how a choice compares with the others of a case; no launch measured two of them."""
     own_time = times[choice]
     native_time = times[native]

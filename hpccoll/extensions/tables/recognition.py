@@ -1,9 +1,10 @@
 """Recognises the algorithm of an MPI library's own collective by what each rank sends when the library is forced.
 
-No log of MPICH or Open MPI names the algorithm of a call. But both let a running program force each of their algorithms
-(control variables: MPI 5.0, section 15.3), and the kernel counts what a process sends on each TCP connection. A call
-runs an algorithm if each rank sends as much on each connection as when that is forced, in the same processes and with
-the same buffers. What ranks send within a node through shared memory, or by RDMA, is not seen.
+No log of MPICH or Open MPI names the algorithm of a call. But both let a running program force each
+of their algorithms (control variables: MPI 5.0, section 15.3), and the kernel counts what a process
+sends on each TCP connection. A call runs an algorithm if each rank sends as much on each connection
+as when that is forced, in the same processes and with the same buffers. What ranks send within a
+node through shared memory, or by RDMA, is not seen.
 """
 
 import time
@@ -39,8 +40,9 @@ PASS_BYTES = 64 << 10
 """The bytes of the counted calls together, if MOST_CALLS have as many: beside more, those of a barrier are nothing."""
 
 SAME, ALIKE = 0.001, 0.05
-"""The greatest difference on a connection, as a part of what a rank sends on its busiest one, of calls that send the
-same messages, and of those that may differ in the segments of messages: each has a header."""
+"""The greatest difference on a connection, as a part of what a rank sends on its busiest one, of
+calls that send the same messages, and of those that may differ in the segments of messages: each
+has a header."""
 
 MOST_RANKS, MOST_ENDS = 64, 8
 """The most ranks whose sent bytes are kept, and the most connections of each."""
@@ -59,17 +61,20 @@ class Recognition(NamedTuple):
     """What a call was recognised as."""
 
     library: str  # its name for people
-    matching: tuple[str, ...]  # the algorithms with which all ranks send the same, in the library's words and order
+    # the algorithms with which all ranks send the same, in the library's words and order
+    matching: tuple[str, ...]
     others: int  # the number of algorithms with which some rank sends something else
     exact: bool = True  # whether the messages are the same; else their segments may differ
-    # the bytes that each rank sends on its busiest connections: of the call (""), and with each algorithm
+    # the bytes that each rank sends on its busiest connections: of the call (""), and with each
+    # algorithm
     traffic: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({})
     ended: str = ""  # why nothing was recognised, although that had begun
 
     def executed(self, requested: str | None) -> str:
         """Return the algorithm: the requested one if it is among those that send the same, else all that do.
 
-        It is unknown if there are none, or more than MAX_NAMED, and if forcing any of them changes nothing.
+        It is unknown if there are none, or more than MAX_NAMED, and if forcing any of them changes
+        nothing.
         """
         if not self.others:
             return UNKNOWN
@@ -85,7 +90,9 @@ class Recognition(NamedTuple):
         if self.ended:
             return self.ended
         if not self.others:
-            forced = f"forcing {self.library} to any of {format_count(len(self.matching), 'algorithm')}"
+            forced = (
+                f"forcing {self.library} to any of {format_count(len(self.matching), 'algorithm')}"
+            )
             return f"{forced} changes nothing of what ranks send on TCP connections"
         others = f"{format_count(self.others, 'other algorithm' if self.matching else 'algorithm')} that were forced"
         if not self.matching:
@@ -106,11 +113,14 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
         progress: kept up to date for the watchdog.
 
     Returns:
-        None if it is not a call of a known library, takes longer than MOST_S, or shows nothing on TCP connections.
+        None if it is not a call of a known library, takes longer than MOST_S, or shows nothing on
+        TCP connections.
     """
     transport = prepared.transport
     version = MPI.Get_library_version()
-    library = next((name for name in library_table()["variants"] if not wrong_mpi(name, version)), None)
+    library = next(
+        (name for name in library_table()["variants"] if not wrong_mpi(name, version)), None
+    )
     call = library and library_collective(library, prepared.case.collective)
     if not (library and call and isinstance(transport, MpiVendorTransport)) or call_s > MOST_S:
         return None
@@ -120,7 +130,10 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
     counter = _Counter(comm, int(min(wanted, MOST_CALLS)), progress)
     begun = time.monotonic()
     own = counter.sent(prepared.plan)
-    if not comm.allreduce(len(own), MPI.MAX) or counter.difference(own, counter.sent(prepared.plan)) > SAME:
+    if (
+        not comm.allreduce(len(own), MPI.MAX)
+        or counter.difference(own, counter.sent(prepared.plan)) > SAME
+    ):
         return None
     differences: dict[str, float] = {}
     sent_of_calls: dict[str, Sent] = {"": own}
@@ -132,7 +145,8 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
         differences[word] = counter.difference(own, sent_of_calls[word])
         if comm.allreduce(time.monotonic() - begun, MPI.MAX) > RECOGNITION_S:
             ended = f"to force the algorithms of {title} takes longer than {RECOGNITION_S:g} s: none is recognised"
-            return Recognition(title, (), 0, traffic={}, ended=ended)  # what the rest sends is not known
+            # what the rest sends is not known
+            return Recognition(title, (), 0, traffic={}, ended=ended)
     traffic = counter.traffic(sent_of_calls)
     for most in (SAME, ALIKE):
         matching = tuple(word for word, difference in differences.items() if difference <= most)
@@ -162,7 +176,9 @@ class _Counter:
             plan.run()
         self._wait()
         changes = {ends: sent - before.get(ends, 0) for ends, sent in read_sent_bytes().items()}
-        return {ends: change / self._calls for ends, change in changes.items() if change > BARRIER_BYTES}
+        return {
+            ends: change / self._calls for ends, change in changes.items() if change > BARRIER_BYTES
+        }
 
     def _wait(self) -> None:
         self._comm.Ibarrier().Wait()  # whatever MPI_Barrier is forced to

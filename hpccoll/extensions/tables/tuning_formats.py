@@ -11,12 +11,28 @@ from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.files import read_text
 from hpccoll.common.text import SEVERITY_WORDS, finding_line
 from hpccoll.common.units import format_count
-from hpccoll.extensions.tables.formats.lint_table import KNOWN_TABLES, READERS, lint_table, recognise_format
+from hpccoll.extensions.tables.formats.lint_table import (
+    KNOWN_TABLES,
+    READERS,
+    lint_table,
+    recognise_format,
+)
 from hpccoll.extensions.tables.formats.tuning_rule import TuningTable
-from hpccoll.extensions.tables.formats.write_table import FORMATS, expressible_choices, knows_nodes, table_files
+from hpccoll.extensions.tables.formats.write_table import (
+    FORMATS,
+    expressible_choices,
+    knows_nodes,
+    table_files,
+)
 from hpccoll.extensions.tables.library_choice_text import MADE_BY, library_choice_lines, origin_text
 from hpccoll.extensions.tables.library_choices import library_choices
-from hpccoll.extensions.tables.verified_calls import FAILED, IGNORED, NOT_SHOWN, OVERRULED, verify_table
+from hpccoll.extensions.tables.verified_calls import (
+    FAILED,
+    IGNORED,
+    NOT_SHOWN,
+    OVERRULED,
+    verify_table,
+)
 from hpccoll.extensions.tables.verified_table_text import verified_lines
 from hpccoll.store.rows import Results
 
@@ -39,10 +55,16 @@ class TuningFormats:
         table_format = FORMATS[name]
         by_nodes = knows_nodes(name, results.runs)
         found = library_choices(
-            results, table_format.library, table_format.mpi, by_nodes=by_nodes, has_default=table_format.has_default
+            results,
+            table_format.library,
+            table_format.mpi,
+            by_nodes=by_nodes,
+            has_default=table_format.has_default,
         )
         choices = expressible_choices(name, found)
-        files, exports = table_files(name, choices.ranges, out, origin_text(choices), by_nodes=by_nodes)
+        files, exports = table_files(
+            name, choices.ranges, out, origin_text(choices), by_nodes=by_nodes
+        )
         for file in files:
             check_over(file, partial(_check_is_ours, file))
         for file, text in files.items():
@@ -80,7 +102,11 @@ class TuningFormats:
             if finding.severity == "critical" or not table.rules:
                 refused.append(finding)
         names = [variable.partition("=")[0] for variable in table_format.variables]
-        calls = verify_table(path, table.rules, table_format.library, names, results) if table.rules else []
+        calls = (
+            verify_table(path, table.rules, table_format.library, names, results)
+            if table.rules
+            else []
+        )
         if not calls and not refused:
             raise _nothing_to_verify(path, table_format.variables)
         record = {"findings": list(map(asdict, refused)), "calls": list(map(asdict, calls))}

@@ -26,16 +26,17 @@ DEFAULT = "default"
 NOT_SHOWN = "not shown"
 AS_WITHOUT = "as without it"
 FAILED = "failed"
-"""What the library did: what the rule says; what it does without the table, by one of its algorithms; something else;
-what it does without the table, where there is no rule; nothing that the messages tell apart; what the rule says, and
-does so without the table, too; a call that fails or is wrong only with the table."""
+"""What the library did: what the rule says; what it does without the table, by one of its
+algorithms; something else; what it does without the table, where there is no rule; nothing that the
+messages tell apart; what the rule says, and does so without the table, too; a call that fails or is
+wrong only with the table."""
 
 UNDECIDED = "ignore", "auto"
 """What a rule names that leaves the choice to the library."""
 
 SAME_BYTES, SMALL_BYTES = 0.01, 24
-"""The part of the bytes on its busiest connection, and the bytes, by which what a rank sends on one may differ between
-two launches."""
+"""The part of the bytes on its busiest connection, and the bytes, by which what a rank sends on one
+may differ between two launches."""
 
 
 Traffic: TypeAlias = Sequence[Sequence[int]]
@@ -56,7 +57,8 @@ class Rule(Protocol):
     @property
     def nodes(self) -> tuple[int, int]: ...
     @property
-    def measure(self) -> str: ...  # the size that ``bytes`` is about, as MPICH names it; empty for that of Open MPI
+    # the size that ``bytes`` is about, as MPICH names it; empty for that of Open MPI
+    def measure(self) -> str: ...
     @property
     def conditions(self) -> tuple[str, ...]: ...
     @property
@@ -71,7 +73,8 @@ class VerifiedCall:
     bytes: int
     ranks: int
     details: str  # what else distinguishes it from the other calls, in words
-    rule: str | None  # the algorithm that the table names; None if it leaves the call to the library
+    # the algorithm that the table names; None if it leaves the call to the library
+    rule: str | None
     line: int  # of the rule; 0 without one
     without: tuple[str, ...]  # the algorithms that send what the library does without the table
     ran: tuple[str, ...]  # those that send what it does with the table
@@ -91,9 +94,9 @@ def verify_table(
         rules: its rules, the first that applies counts.
         library: ``openmpi`` or ``mpich``.
         variables: the names of those that let the table count.
-        results: results of such runs, and of others without them. All other variables that affect collectives must be
-            the same in both kinds; only those of ``variants`` of the library, which give calls to the table, may be
-            new.
+        results: results of such runs, and of others without them. All other variables that affect
+            collectives must be the same in both kinds; only those of ``variants`` of the library,
+            which give calls to the table, may be new.
 
     Returns:
         none if no call was measured in both ways.
@@ -106,7 +109,11 @@ def verify_table(
             deciding[run.run_id] = {**collective_variables(run), **run.environment}
     own = {*variables, *library_table()["variants"][library]["environment"]}
     table_path = str(path.resolve())
-    native = [row for row in results.rows if row.algorithm == NATIVE and row.transport == "mpi" and row.run_id in runs]
+    native = [
+        row
+        for row in results.rows
+        if row.algorithm == NATIVE and row.transport == "mpi" and row.run_id in runs
+    ]
     rows_with_table: list[Row] = []
     rows_without: dict[CallKey, list[Row]] = defaultdict(list)
     for row in native:
@@ -127,11 +134,16 @@ def verify_table(
             details = key.without("collective", "requested_bytes", "ranks")
             pairs.append((details, row, max(candidates, key=partial(in_common, row))))
     all_details = [details for details, _, _ in pairs]
-    calls = [_verify(row, other, rules, library, details.label(all_details)) for details, row, other in pairs]
+    calls = [
+        _verify(row, other, rules, library, details.label(all_details))
+        for details, row, other in pairs
+    ]
     return sorted(calls, key=lambda call: (call.collective, call.ranks, call.bytes, call.details))
 
 
-def _common_variables(mine: Mapping[str, str], theirs: Mapping[str, str], own: Collection[str]) -> int:
+def _common_variables(
+    mine: Mapping[str, str], theirs: Mapping[str, str], own: Collection[str]
+) -> int:
     """Return how many variables two runs have in common; -1 if they differ by others than ``own``, those of a table."""
     added = mine.items() - theirs.items()
     if theirs.items() <= mine.items() and all(name in own for name, _ in added):
@@ -145,7 +157,9 @@ def _same_call(row: Row, run: Run) -> CallKey:
     return CallKey.of(row, place).without("variant", "executor", "rule")
 
 
-def _verify(row: Row, without_table: Row, rules: Sequence[Rule], library: str, details: str) -> VerifiedCall:
+def _verify(
+    row: Row, without_table: Row, rules: Sequence[Rule], library: str, details: str
+) -> VerifiedCall:
     call = library_collective(library, row.collective)
     rule = next((rule for rule in rules if rule.collective == call and _applies(rule, row)), None)
     named = None
@@ -169,7 +183,9 @@ def _verify(row: Row, without_table: Row, rules: Sequence[Rule], library: str, d
         verdict = OVERRULED if changed else DEFAULT
     elif changed and any(_decides_on_parts(rule, library, call, named, row) for rule in rules):
         verdict = NOT_SHOWN  # its parts may be others than those that ran when it was forced
-    else:  # what none of the algorithms sends, a layer above them does, to which only the ranks of a node belong
+    # what none of the algorithms sends, a layer above them does, to which only the ranks of a node
+    # belong
+    else:
         layered = not without and 1 < row.nodes < row.ranks
         verdict = OVERRULED if changed or layered else IGNORED
     return VerifiedCall(
@@ -198,14 +214,19 @@ def _matching(forced: Mapping[str, Traffic], sent: Traffic | None) -> tuple[str,
 def _decides_on_parts(rule: Rule, library: str, call: str | None, algorithm: str, row: Row) -> bool:
     """Return whether a rule may choose how an algorithm does one of the collectives that it calls."""
     parts = library_table()[library].get("composed", {}).get(call, {}).get(algorithm, ())
-    spans = (rule.ranks, row.ranks), (rule.nodes, row.nodes)  # the sizes of its parts are not those of the call
+    # the sizes of its parts are not those of the call
+    spans = (rule.ranks, row.ranks), (rule.nodes, row.nodes)
     fits = all(first <= value <= last for (first, last), value in spans)
     return fits and rule.collective in parts and rule.algorithm not in UNDECIDED
 
 
 def _applies(rule: Rule, row: Row) -> bool:
     """Return whether a rule may apply to a call: nothing of it certainly does not hold."""
-    spans = (rule.bytes, _measured_size(rule, row)), (rule.ranks, row.ranks), (rule.nodes, row.nodes)
+    spans = (
+        (rule.bytes, _measured_size(rule, row)),
+        (rule.ranks, row.ranks),
+        (rule.nodes, row.nodes),
+    )
     for (first, last), value in spans:
         if not first <= value <= last:
             return False
@@ -215,7 +236,8 @@ def _applies(rule: Rule, row: Row) -> bool:
 def _measured_size(rule: Rule, row: Row) -> int:
     """Return the size of a call that a library compares with that of a rule.
 
-    MPICH does as csel.c of 5.0 says. Open MPI takes 0 for two collectives (coll_tuned_decision_dynamic.c).
+    MPICH does as csel.c of 5.0 says. Open MPI takes 0 for two collectives
+    (coll_tuned_decision_dynamic.c).
     """
     size = itemsize(row.dtype)
     count = _count(row)

@@ -7,7 +7,13 @@ from itertools import groupby
 from hpccoll.analysis.strength import NOTICEABLE
 from hpccoll.common.text import Columns, filled_columns, join_words, table_lines, table_of
 from hpccoll.common.units import format_count, format_factor, format_seconds, format_size
-from hpccoll.extensions.tables.verified_calls import DEFAULT, FAILED, IGNORED, OVERRULED, VerifiedCall
+from hpccoll.extensions.tables.verified_calls import (
+    DEFAULT,
+    FAILED,
+    IGNORED,
+    OVERRULED,
+    VerifiedCall,
+)
 
 REMEDIES = {
     IGNORED: "look at hpccoll tune --lint, and whether the variables name the table",

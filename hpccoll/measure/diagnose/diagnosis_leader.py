@@ -30,20 +30,26 @@ from hpccoll.measure.diagnose.diagnosis_member import (
     measured_alone,
 )
 from hpccoll.measure.diagnose.loss_recorder import RankLosses
-from hpccoll.measure.diagnose.pair_transfers import FAILED, UNKNOWN_RATE, Timing, Transfer, stream_at
+from hpccoll.measure.diagnose.pair_transfers import (
+    FAILED,
+    UNKNOWN_RATE,
+    Timing,
+    Transfer,
+    stream_at,
+)
 from hpccoll.measure.provenance import LoadRecorder
 from hpccoll.measure.ranks import print_of_rank
 
 ShowSlots: TypeAlias = Callable[[int, int, Purpose], None]
-"""Called at rank 0 about each second, with the slots that are measured, how many are expected in all, and
-why they are."""
+"""Called at rank 0 about each second, with the slots that are measured, how many are expected in
+all, and why they are."""
 
 LIMIT_SLOTS = 10
 """A slot times out after this number of usual slot durations, but not before the minimum of the transport."""
 
 SECONDS_PER_LINK = 1e-5
-"""How much later ranks end a launch without orders for each pair of nodes, whose effects rank 0 fits (a twentieth of
-that on one core)."""
+"""How much later ranks end a launch without orders for each pair of nodes, whose effects rank 0
+fits (a twentieth of that on one core)."""
 
 SLOTS_OF_NOISE, MOST_NOISE, LONGEST_SLOT_S = 4, 0.02, 0.4
 """After how many slots, for which noise within a transfer, and up to which duration a slot is made twice as long."""
@@ -56,27 +62,42 @@ class Leader:
     """Rank 0, which measures slots."""
 
     def __init__(
-        self, member: Member, endpoints: Sequence[int], question: Question, progress: ShowSlots, *, together: bool
+        self,
+        member: Member,
+        endpoints: Sequence[int],
+        question: Question,
+        progress: ShowSlots,
+        *,
+        together: bool,
     ) -> None:
         self._member, self._endpoints, self._hosts = member, endpoints, question.hosts
-        self._host_of_rank = {rank: question.hosts[end % len(question.hosts)] for end, rank in enumerate(endpoints)}
+        self._host_of_rank = {
+            rank: question.hosts[end % len(question.hosts)] for end, rank in enumerate(endpoints)
+        }
         self._progress, self._together = progress, together
         self._rng = np.random.default_rng(question.seed)
         self._shown = self._kept = time.monotonic()
-        self.keep: Callable[[Sequence[MeasuredSlots]], None] = lambda _: None  # is given those of a request under way
+        # is given those of a request under way
+        self.keep: Callable[[Sequence[MeasuredSlots]], None] = lambda _: None
         self.stream, self._rate, self._longest_s = UNKNOWN_RATE, math.nan, LONGEST_SLOT_S
         self._begun, self._measured = 0, 0  # slots: all, and those of the procedure
         self._largest_tag = cast("int", member.control.Get_attr(MPI.TAG_UB))
         self._durations: list[float] = []  # of slots, in seconds
         self.errors: list[TransferError] = []  # of transfers
         self._changes: list[float] = []  # within transfers, since the slot was made longer
-        self._late = defaultdict[int, list[MPI.Request]](list)  # by rank: answers that have not come
-        self._unneeded: list[MPI.Request] = []  # answers that are not waited for: MPI may still write in their buffers
+        # by rank: answers that have not come
+        self._late = defaultdict[int, list[MPI.Request]](list)
+        # answers that are not waited for: MPI may still write in their buffers
+        self._unneeded: list[MPI.Request] = []
         self._signal = 0
-        self._has_connected = False  # whether a pair has, of those that connect before they transfer
-        self.aborts = False  # whether the launch ends by MPI_Abort, because a rank does not answer at the end
+        # whether a pair has, of those that connect before they transfer
+        self._has_connected = False
+        # whether the launch ends by MPI_Abort, because a rank does not answer at the end
+        self.aborts = False
 
-    def measure_alone(self, alone: Callable[[], Mapping[str, Floats]]) -> list[Mapping[str, Floats]]:
+    def measure_alone(
+        self, alone: Callable[[], Mapping[str, Floats]]
+    ) -> list[Mapping[str, Floats]]:
         """Return what each rank does alone, as ``own_seconds``; NaN of a rank that fails or does not answer."""
         tag = self._next_tag()
         own = list[tuple[Mapping[str, Floats], str | None]]()
@@ -87,7 +108,9 @@ class Leader:
             if why:
                 self.errors.append(TransferError(hosts=[self._host_of_rank[rank]], why=why))
                 print_of_rank(0, f"alone, {error_text(self.errors[-1])}")
-        known: Mapping[str, Floats] = next((seconds for seconds, _ in answers.values() if seconds), {})
+        known: Mapping[str, Floats] = next(
+            (seconds for seconds, _ in answers.values() if seconds), {}
+        )
         unknown = {name: np.full_like(seconds, np.nan) for name, seconds in known.items()}
         return [answers.get(rank, ({}, None))[0] or unknown for rank in range(self._member.size)]
 
@@ -125,7 +148,9 @@ class Leader:
         if self.errors:
             raise UnusableError(what, f"no pair has a time; {error_text(self.errors[0])}")
         if kind.connects_first and not self._has_connected:
-            raise UnusableError(what, "no pair has connected; do: read the messages of the ranks, or --device cpu")
+            raise UnusableError(
+                what, "no pair has connected; do: read the messages of the ranks, or --device cpu"
+            )
 
     def __call__(self, slots: Slots) -> Floats:
         """Measure slots, up to the first with a pair that does not answer.
@@ -156,7 +181,9 @@ class Leader:
             self._measured += 1
             if time.monotonic() > self._shown + SHOW_INTERVAL_S:
                 self._shown = time.monotonic()
-                self._progress(self._measured, self._measured + len(slots.partners) - len(rows), slots.purpose)
+                self._progress(
+                    self._measured, self._measured + len(slots.partners) - len(rows), slots.purpose
+                )
             if time.monotonic() > self._kept + KEEP_INTERVAL_S:
                 self._keep(slots, rows)
             if np.isinf(rows[-1]).any():
@@ -173,9 +200,13 @@ class Leader:
         messages = self.stream.messages_at(self._rate)
         for one, other in pairs:
             orders[self._endpoints[one]] = Transfer(
-                self._endpoints[other], tag, self.stream, self._together,
-                first=(one < other) == lower_first[min(one, other)], messages=messages,
-            )  # fmt: skip
+                self._endpoints[other],
+                tag,
+                self.stream,
+                self._together,
+                first=(one < other) == lower_first[min(one, other)],
+                messages=messages,
+            )
         began = time.monotonic()
         answers: dict[int, tuple[Timing, int]] = self._ask(tag, orders)
         if self._member.kind.connects_first:
@@ -200,16 +231,22 @@ class Leader:
         self, answers: Mapping[int, tuple[Timing, int]], orders: Mapping[int, Order]
     ) -> dict[int, tuple[Timing, int]]:
         """Have all pairs that have connected transfer at once; return their answers, and those of ranks that failed."""
-        connected = {rank for rank, (timing, _) in answers.items() if not math.isinf(timing.seconds)}
+        connected = {
+            rank for rank, (timing, _) in answers.items() if not math.isinf(timing.seconds)
+        }
         tag = self._next_tag()
         go = dict[int, Order].fromkeys(orders)
         for rank, order in orders.items():
             if isinstance(order, Transfer) and {rank, order.partner} <= connected:
                 go[rank] = Go(order.partner, tag)
                 self._has_connected = True
-        return {rank: answer for rank, answer in answers.items() if rank not in connected} | self._ask(tag, go)
+        return {
+            rank: answer for rank, answer in answers.items() if rank not in connected
+        } | self._ask(tag, go)
 
-    def _show_missed(self, missed: Sequence[tuple[int, int]], timings: Mapping[int, Timing], took: float) -> None:
+    def _show_missed(
+        self, missed: Sequence[tuple[int, int]], timings: Mapping[int, Timing], took: float
+    ) -> None:
         """Print which pairs of endpoints have no times, and keep the errors of those that have some."""
         shown = len(self.errors)
         silent = list[str]()
@@ -262,7 +299,8 @@ class Leader:
             member.arrived_order()
             if timing := member.advance():
                 found[0] = timing, member.stop()
-            # While it transfers, this rank does what all others do, and nothing else, unless its GPU transfers.
+            # While it transfers, this rank does what all others do, and nothing else, unless its
+            # GPU transfers.
             if member.rests or member.kind.connects_first or not in_time:
                 arrived, contents = MPI.Request.testsome(answers)
                 found |= zip((asked[k] for k in arrived or ()), contents or (), strict=True)
@@ -272,7 +310,9 @@ class Leader:
         self._keep_pending(asked, answers, awaited)
         return found
 
-    def _keep_pending(self, asked: Sequence[int], answers: Sequence[MPI.Request], awaited: set[int]) -> None:
+    def _keep_pending(
+        self, asked: Sequence[int], answers: Sequence[MPI.Request], awaited: set[int]
+    ) -> None:
         """Keep the answers that have not come, by whether their ranks are awaited."""
         self._unneeded = [answer for answer in self._unneeded if not answer.test()[0]]
         for rank, answer in zip(asked, answers, strict=True):
@@ -284,11 +324,13 @@ class Leader:
     def _ready(self, waiting: dict[int, Order]) -> dict[int, Order]:
         """Take out the orders whose ranks, and partners, have answered earlier ones in time or late, and return them.
 
-        The others may have died: MPICH 5.0 dies of a message to a process that has (over UCX and OFI).
+        The others may have died: MPICH 5.0 dies of a message to a process that has (over UCX and
+            OFI).
         """
         silent = {rank for rank in waiting if self._is_silent(rank)}
         is_ready = {
-            rank: rank not in silent and not (isinstance(order, Transfer | Go) and order.partner in silent)
+            rank: rank not in silent
+            and not (isinstance(order, Transfer | Go) and order.partner in silent)
             for rank, order in waiting.items()
         }
         return {rank: waiting.pop(rank) for rank, ready in is_ready.items() if ready}
@@ -315,12 +357,16 @@ class Leader:
         usual_s = self.stream.seconds
         if not self._durations:
             return max(kind.first_limit_s, LIMIT_SLOTS * usual_s)
-        return max(kind.least_limit_s, LIMIT_SLOTS * max(usual_s, median(np.array(self._durations))))
+        return max(
+            kind.least_limit_s, LIMIT_SLOTS * max(usual_s, median(np.array(self._durations)))
+        )
 
     def _lengthen_slots(self) -> None:
         """Make slots twice as long if transfers vary too much within themselves; messages stay the same."""
         if robust_deviation(np.array(self._changes)) > MOST_NOISE:
-            self.stream = self.stream._replace(seconds=min(2 * self.stream.seconds, self._longest_s))
+            self.stream = self.stream._replace(
+                seconds=min(2 * self.stream.seconds, self._longest_s)
+            )
         self._changes.clear()
 
     def end(self, load: LoadRecorder) -> dict[int, Report]:
@@ -338,7 +384,9 @@ class Leader:
             self._send(self._ready(waiting), limit_s)
             for rank in others:
                 # A report may be long: its size is probed first.
-                if rank not in arriving and (message := member.control.improbe(source=rank, tag=tag)):
+                if rank not in arriving and (
+                    message := member.control.improbe(source=rank, tag=tag)
+                ):
                     arriving[rank] = message.irecv()
                 if rank in arriving and rank not in reports:
                     try:
@@ -351,7 +399,9 @@ class Leader:
                         reports[rank] = cast("Report", report)
             member.pause()
         reports[0] = member.report(load)
-        self.aborts = len(reports) < member.size or any(report.unfinished for report in reports.values())
+        self.aborts = len(reports) < member.size or any(
+            report.unfinished for report in reports.values()
+        )
         for rank in others:
             if rank in reports:
                 member.send((LastOrder(self.aborts), 0.0, 0.0), rank, ORDERS)

@@ -15,13 +15,19 @@ from mpi4py import MPI
 from hpccoll.diagnosis.slot_records import Floats
 from hpccoll.host.machine_load import core_wait_ns
 from hpccoll.measure.diagnose.loss_recorder import LossRecorder, RankLosses
-from hpccoll.measure.diagnose.pair_transfers import FAILED, BegunTransfer, Timing, Transfer, TransferKind
+from hpccoll.measure.diagnose.pair_transfers import (
+    FAILED,
+    BegunTransfer,
+    Timing,
+    Transfer,
+    TransferKind,
+)
 from hpccoll.measure.provenance import LoadRecorder
 from hpccoll.measure.ranks import Ranks, abort_job, print_of_rank
 
 LEADER_LIMIT_S = 30.0
-"""The seconds after the deadline of a slot after which rank 1 ends the launch if no order comes; further ranks wait a
-second longer each."""
+"""The seconds after the deadline of a slot after which rank 1 ends the launch if no order comes;
+further ranks wait a second longer each."""
 
 LEFT_LIMIT_S, END_LIMIT_S = 1.0, 300.0
 """How long, in the end, a rank waits for transfers that it has left, and for rank 0 to write the results and abort."""
@@ -67,7 +73,8 @@ class Report:
     unfinished: bool  # whether this rank has left a transfer
     load: Mapping[str, object] | None  # what else used its host
     losses: RankLosses
-    waited: float | None = None  # the share of the time of its transfers in which it waited for a core
+    # the share of the time of its transfers in which it waited for a core
+    waited: float | None = None
 
 
 class CoreWaits:
@@ -102,7 +109,9 @@ class CoreWaits:
         self._began = None
 
 
-def measured_alone(alone: Callable[[], Mapping[str, Floats]]) -> tuple[Mapping[str, Floats], str | None]:
+def measured_alone(
+    alone: Callable[[], Mapping[str, Floats]],
+) -> tuple[Mapping[str, Floats], str | None]:
     """Return what a rank does alone, and the error with which that ended, such as of a GPU without memory."""
     try:
         return alone(), None
@@ -120,11 +129,22 @@ class Member:
     """A rank of a diagnosis: it has a transfer at a time. Created on all ranks together."""
 
     def __init__(
-        self, ranks: Ranks, kind: TransferKind, stop: Callable[[], int], losses: LossRecorder, *, oversubscribed: bool
+        self,
+        ranks: Ranks,
+        kind: TransferKind,
+        stop: Callable[[], int],
+        losses: LossRecorder,
+        *,
+        oversubscribed: bool,
     ) -> None:
         self.kind = kind
         self._losses = losses
-        self.rank, self.size, self.stop, self._oversubscribed = ranks.comm.rank, ranks.comm.size, stop, oversubscribed
+        self.rank, self.size, self.stop, self._oversubscribed = (
+            ranks.comm.rank,
+            ranks.comm.size,
+            stop,
+            oversubscribed,
+        )
         self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
         self._host = ranks.node_id[0]
         self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
@@ -136,8 +156,10 @@ class Member:
         self.rests = True  # whether nothing that is to be answered is under way
         self._failed: list[BegunTransfer] = []
         self._waits = CoreWaits()
-        self._sends = defaultdict[int, list[MPI.Request]](list)  # by rank; one that has stopped does not receive them
-        self._left: list[BegunTransfer] = []  # that have not ended: a late partner may still write in their buffers
+        # by rank; one that has stopped does not receive them
+        self._sends = defaultdict[int, list[MPI.Request]](list)
+        # that have not ended: a late partner may still write in their buffers
+        self._left: list[BegunTransfer] = []
 
     def send(self, content: object, to: int, tag: int) -> None:
         """Send a message without waiting for it."""
@@ -177,9 +199,9 @@ class Member:
     def arrived_order(self) -> ReceivedOrder | None:
         """Return the order that has come, if one has; rank 0 sends itself none.
 
-        Rank 0 looks for orders all the same. MPI goes on with a transfer in each of its calls: if rank 0 makes one call
-        less each time, it receives 6 to 16 % more slowly than others where it waits for cores (on two cores with a
-        load of 8 to 18), and its healthy node is accused.
+        Rank 0 looks for orders all the same. MPI goes on with a transfer in each of its calls: if
+        rank 0 makes one call less each time, it receives 6 to 16 % more slowly than others where it
+        waits for cores (on two cores with a load of 8 to 18), and its healthy node is accused.
         """
         arrived, received = self._arriving.test()
         if not arrived:
@@ -217,7 +239,9 @@ class Member:
         while self._left and time.monotonic() < until:
             self.advance()
             self.pause()
-        return Report(bool(self._left or self._failed), load.end(), self._losses.end(), self._waits.share)
+        return Report(
+            bool(self._left or self._failed), load.end(), self._losses.end(), self._waits.share
+        )
 
     def pause(self) -> None:
         """Wait for a moment: where ranks share cores, another one may need this one's."""
@@ -243,7 +267,11 @@ class Member:
                     tag = order.tag
                     leaves = time.monotonic() + limit_s
                 elif order:
-                    self.send(measured_alone(alone) if isinstance(order, Alone) else self.report(load), 0, order.tag)
+                    self.send(
+                        measured_alone(alone) if isinstance(order, Alone) else self.report(load),
+                        0,
+                        order.tag,
+                    )
             elif timing := self.advance():
                 leaves = math.inf
                 self.send((timing, self.stop()), 0, tag)

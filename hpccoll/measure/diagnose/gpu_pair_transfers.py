@@ -1,8 +1,8 @@
 """The transfer of a pair of ranks over NCCL: each sends the other a stream of messages, which the receiver's GPU times.
 
-Each transfer has a communicator of its own, none of whose calls waits for the partner: one that has stopped takes
-nobody along. Making and connecting it takes up to seconds, more on some pairs than on others; therefore all pairs of a
-slot connect first, and then transfer at once.
+Each transfer has a communicator of its own, none of whose calls waits for the partner: one that has
+stopped takes nobody along. Making and connecting it takes up to seconds, more on some pairs than on
+others; therefore all pairs of a slot connect first, and then transfer at once.
 """
 
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -49,8 +49,8 @@ BY_RATE_ON_GPUS = (
 )
 """From which rate on, in bytes per second, a pair sends what.
 
-Each message is a kernel, which takes longer than its start. Slots are longer than over MPI, because making a
-communicator takes as long anyway.
+Each message is a kernel, which takes longer than its start. Slots are longer than over MPI, because
+making a communicator takes as long anyway.
 """
 
 FIRST_LIMIT_S, LEAST_LIMIT_S = 25.0, 10.0
@@ -60,14 +60,17 @@ MOST_QUEUED = 128
 """The most messages that wait on a GPU: where CUDA's queue is full, of about 1,000 entries, the host would wait."""
 
 
-def choose_transfers(gpus: RankGpus, options: DiagnosisOptions) -> tuple[TransferKind, GpusOfHosts | None]:
+def choose_transfers(
+    gpus: RankGpus, options: DiagnosisOptions
+) -> tuple[TransferKind, GpusOfHosts | None]:
     """Return how pairs transfer, and which GPUs hosts have; None if none has any, or the user asks for the host.
 
-    They transfer over NCCL if that is asked for, or if each rank has a GPU of its own; else over MPI. All ranks call
-    this together.
+    They transfer over NCCL if that is asked for, or if each rank has a GPU of its own; else over
+    MPI. All ranks call this together.
 
     Raises:
-        UnusableError: on all ranks, if NCCL is asked for, and a rank lacks something, or both directions at once.
+        UnusableError: on all ranks, if NCCL is asked for, and a rank lacks something, or both
+            directions at once.
     """
     if options.device == "cpu":
         return OVER_MPI, None
@@ -86,7 +89,9 @@ def choose_transfers(gpus: RankGpus, options: DiagnosisOptions) -> tuple[Transfe
         return OVER_MPI, found
     OWN_LOG.begin()
     begin = partial(GpuPairTransfer, gpus.gpu_of_rank)
-    return TransferKind("NCCL", "GPU", begin, BY_RATE_ON_GPUS, FIRST_LIMIT_S, LEAST_LIMIT_S, connects_first=True), found
+    return TransferKind(
+        "NCCL", "GPU", begin, BY_RATE_ON_GPUS, FIRST_LIMIT_S, LEAST_LIMIT_S, connects_first=True
+    ), found
 
 
 def _first(reasons: Mapping[str, str]) -> str | None:
@@ -121,7 +126,9 @@ class GpuPairTransfer:
         """Return NCCL's last warnings, and where its log is, if the pair has not connected."""
         if self._connected:
             return None
-        return f"connecting NCCL with rank {self._transfer.partner} has not ended; {OWN_LOG.report()}"
+        return (
+            f"connecting NCCL with rank {self._transfer.partner} has not ended; {OWN_LOG.report()}"
+        )
 
     def _reported(self, gpu: "Gpu", comm: MPI.Intracomm) -> Steps[None]:
         """Transfer, and take an error of CUDA or NCCL for the answer: the others are diagnosed on."""
@@ -129,7 +136,9 @@ class GpuPairTransfer:
             with gpu_errors(gpu):
                 yield from self._transfer_all(gpu.with_own_stream(), comm)
         except MemoryError:
-            error = f"GPU memory: {format_size(gpu.free_bytes)} of {format_size(gpu.total_bytes)} free"
+            error = (
+                f"GPU memory: {format_size(gpu.free_bytes)} of {format_size(gpu.total_bytes)} free"
+            )
         except NCCL_EXCEPTIONS as failed:
             error = nccl_error_text(failed)
         else:
@@ -137,7 +146,8 @@ class GpuPairTransfer:
         self.timing = replace(FAILED, error=error)
 
     def _transfer_all(self, gpu: "Gpu", comm: MPI.Intracomm) -> Steps[None]:
-        while any(thread.is_alive() for thread in _ENDING):  # NCCL and the GPU still work on an earlier communicator
+        # NCCL and the GPU still work on an earlier communicator
+        while any(thread.is_alive() for thread in _ENDING):
             yield False
         _ENDING.clear()
         partner, tag, first = self._transfer.partner, self._transfer.tag, self._transfer.first
@@ -163,7 +173,8 @@ class GpuPairTransfer:
             yield True
             arrivals = yield from self._queue(gpu, communicator, buffers, self._transfer.messages)
         except BaseException:
-            with suppress(RuntimeError):  # of a thread that cannot start: the first error is the one to be seen
+            # of a thread that cannot start: the first error is the one to be seen
+            with suppress(RuntimeError):
                 self._abort = _started(_abort, gpu, communicator, buffers)
             raise
         self.timing = timing_of([gpu.elapsed_ns(arrivals[0], each) / 1e9 for each in arrivals])
@@ -172,7 +183,11 @@ class GpuPairTransfer:
             yield False
 
     def _queue(
-        self, gpu: "Gpu", communicator: PairCommunicator, buffers: "Sequence[GpuArray]", messages: int
+        self,
+        gpu: "Gpu",
+        communicator: PairCommunicator,
+        buffers: "Sequence[GpuArray]",
+        messages: int,
     ) -> "Steps[Sequence[Event]]":
         """Queue messages of both directions, and return the events of those that were received."""
         queued: list[Event] = []
@@ -183,7 +198,11 @@ class GpuPairTransfer:
                 yield from _until(gpu, communicator, lambda: True)
                 queued.append(gpu.event())
                 gpu.record(queued[-1])
-                yield from _until(gpu, communicator, lambda: len(queued) < MOST_QUEUED or queued[-MOST_QUEUED].done)
+                yield from _until(
+                    gpu,
+                    communicator,
+                    lambda: len(queued) < MOST_QUEUED or queued[-MOST_QUEUED].done,
+                )
         yield from _until(gpu, communicator, gpu.idle)
         if self._transfer.first:
             return queued[messages:]
@@ -212,7 +231,9 @@ def _destroy(gpu: "Gpu", communicator: PairCommunicator) -> None:
     communicator.destroy()
 
 
-def _until(gpu: "Gpu", communicator: PairCommunicator, condition: Callable[[], bool]) -> Steps[None]:
+def _until(
+    gpu: "Gpu", communicator: PairCommunicator, condition: Callable[[], bool]
+) -> Steps[None]:
     """Wait until the last call of NCCL has ended and a condition holds; raise the error of NCCL or of the GPU."""
     while not (communicator.is_ready and condition()):
         yield False

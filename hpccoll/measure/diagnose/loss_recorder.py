@@ -21,14 +21,21 @@ class LossRecorder:
     """Records on a rank what is lost from now on; ``ports`` are those that it reads, none on most ranks of a host."""
 
     def __init__(self, ports: Sequence[NetworkPort]) -> None:
-        self._ports, self._before, self._sent_before = ports, read_counters(ports), read_connections()
+        self._ports, self._before, self._sent_before = (
+            ports,
+            read_counters(ports),
+            read_connections(),
+        )
 
     def end(self) -> RankLosses:
         """Return what was lost."""
         changes = counter_changes(self._before, read_counters(self._ports))
         names = [name for counter, others in LOSS_COUNTERS.items() for name in (counter, *others)]
         sums = {name: sum_over_ports(changes, name) for name in names}
-        sent = {ends: _since(self._sent_before.get(ends), counts) for ends, counts in read_connections().items()}
+        sent = {
+            ends: _since(self._sent_before.get(ends), counts)
+            for ends, counts in read_connections().items()
+        }
         return RankLosses(sent, {name: value for name, value in sums.items() if value})
 
 
@@ -39,19 +46,26 @@ def _since(before: SentSegments | None, now: SentSegments) -> SentSegments:
     return SentSegments(now.sent - before.sent, max(0, now.again - before.again))
 
 
-def losses_of_hosts(reports: Mapping[int, RankLosses], host_of_rank: Sequence[str]) -> list[HostLosses]:
+def losses_of_hosts(
+    reports: Mapping[int, RankLosses], host_of_rank: Sequence[str]
+) -> list[HostLosses]:
     """Return the losses of each host, of what ranks report, by rank; connections with anything else do not count."""
-    owners = {ends: host_of_rank[rank] for rank, report in reports.items() for ends in report.connections}
+    owners = {
+        ends: host_of_rank[rank] for rank, report in reports.items() for ends in report.connections
+    }
     found = {host: HostLosses(host, {}) for host in host_of_rank}
     for rank, report in reports.items():
         own = found[host_of_rank[rank]]
         for (end, other_end), counts in report.connections.items():
             if peer := owners.get((other_end, end)):
                 earlier = own.segments.get(peer, (0, 0))
-                own.segments[peer] = [before + more for before, more in zip(earlier, counts, strict=True)]
+                own.segments[peer] = [
+                    before + more for before, more in zip(earlier, counts, strict=True)
+                ]
         if report.ports:
             own.packets = [report.ports.get(counter, 0) for counter in LOSS_COUNTERS]
             own.errors = [
-                {name: report.ports[name] for name in names if name in report.ports} for names in LOSS_COUNTERS.values()
+                {name: report.ports[name] for name in names if name in report.ports}
+                for names in LOSS_COUNTERS.values()
             ]
     return [*found.values()]

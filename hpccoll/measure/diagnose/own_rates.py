@@ -1,8 +1,9 @@
 """What a node does alone: how long it takes to copy memory, to add numbers and to multiply matrices.
 
-Each rank measures for itself, all of them at once: about half a second each. On a host it is NumPy that works, with one
-thread for copies and sums, and for products with those that its BLAS starts: one for each CPU that the rank may use. On
-a GPU these are the copies, the fold kernel and the products of our operations.
+Each rank measures for itself, all of them at once: about half a second each. On a host it is NumPy
+that works, with one
+thread for copies and sums, and for products with those that its BLAS starts: one for each CPU that
+the rank may use. On a GPU these are the copies, the fold kernel and the products of our operations.
 """
 
 import time
@@ -30,8 +31,8 @@ ON_HOST_ROWS, ON_GPU_ROWS = 1024, 4096
 """The rows of the matrices."""
 
 ON_GPU_BYTES, ON_GPU_TIMES = 256 << 20, 32
-"""The bytes of an array, which is larger than caches of GPUs, and the calls in a repetition, which then takes 5 ms on
-an H100: much longer than the start of a kernel."""
+"""The bytes of an array, which is larger than caches of GPUs, and the calls in a repetition, which
+then takes 5 ms on an H100: much longer than the start of a kernel."""
 
 Work = Mapping[str, Callable[[], object]]
 
@@ -47,7 +48,8 @@ def own_seconds(ranks_of_node: int, gpu: "Gpu | None" = None) -> dict[str, Float
 
     Args:
         ranks_of_node: how many ranks measure on this node at once.
-        gpu: that of this rank; None if it is to measure the host. Without cuBLAS there is no PRODUCT.
+        gpu: that of this rank; None if it is to measure the host. Without cuBLAS there is no
+            PRODUCT.
     """
     if gpu is None:
         work = _on_host(ranks_of_node)
@@ -59,10 +61,13 @@ def own_seconds(ranks_of_node: int, gpu: "Gpu | None" = None) -> dict[str, Float
             begun = time.perf_counter()
             run()
             row[column] = time.perf_counter() - begun
-    return dict(zip(work, seconds[1:].T, strict=True))  # the first repetition touches memory, and loads libraries
+    # the first repetition touches memory, and loads libraries
+    return dict(zip(work, seconds[1:].T, strict=True))
 
 
-def seconds_of_nodes(of_ranks: Sequence[Mapping[str, Floats]], node_of_rank: Sequence[int]) -> dict[str, Floats]:
+def seconds_of_nodes(
+    of_ranks: Sequence[Mapping[str, Floats]], node_of_rank: Sequence[int]
+) -> dict[str, Floats]:
     """Return the seconds [repetitions, nodes] of the slowest rank of each node, for what all ranks have measured."""
     nodes = np.asarray(node_of_rank)
     by_name = {}
@@ -97,14 +102,19 @@ def _on_gpu(gpu: "Gpu") -> Work:
     source, target = (gpu.empty(count, np.dtype(np.float32)) for _ in range(2))
     copy, arguments = gpu.copy(target, source)
     whole = [Span(name, 0, count) for name in ("target", "source")]
-    (fold,) = fold_launches(gpu, "float32", "sum", {"target": target, "source": source}, [[Fold(whole[0], (*whole,))]])
+    (fold,) = fold_launches(
+        gpu, "float32", "sum", {"target": target, "source": source}, [[Fold(whole[0], (*whole,))]]
+    )
 
     def repeated(call: Callable[[], object]) -> None:
         for _ in range(ON_GPU_TIMES):
             call()
         gpu.synchronize()  # of what this GPU does alone
 
-    work = {MEMORY: partial(repeated, partial(copy, *arguments)), REDUCTION: partial(repeated, fold)}
+    work = {
+        MEMORY: partial(repeated, partial(copy, *arguments)),
+        REDUCTION: partial(repeated, fold),
+    }
     if missing_cublas() is None:
         work[PRODUCT] = partial(repeated, partial(gpu.products(ON_GPU_ROWS), ON_GPU_ROWS, 1))
     return work

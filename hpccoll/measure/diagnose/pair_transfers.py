@@ -1,8 +1,9 @@
 """The transfer of a pair of ranks over MPI: each sends the other a stream of messages, which the receiver times.
 
-A stream lasts for a time, not for a number of bytes, so that a slow pair does not stretch a slot. Both ends know how
-many messages are in flight: as many receives are posted at any time, and the sender ends with as many empty messages,
-which match them. Nothing has to be cancelled, and no clocks are compared.
+A stream lasts for a time, not for a number of bytes, so that a slow pair does not stretch a slot.
+Both ends know how many messages are in flight: as many receives are posted at any time, and the
+sender ends with as many empty messages, which match them. Nothing has to be cancelled, and no
+clocks are compared.
 """
 
 import math
@@ -51,10 +52,10 @@ BY_RATE = (
 )
 """From which rate on, in bytes per second, a pair sends what.
 
-A pause of 1 ms costs 5 % of 20 ms, and 1 % of 100 ms. What is in flight lasts for longer than a rank pauses. Tried on
-two cores that others used, too: at 100 Mbit/s the noise of a pair is 0.4 % with 16 KiB x 32, and 3 % with 64 KiB x 4,
-whose wire was idle between messages; at 1 Gbit/s it is 1.4 % with 1 MiB x 4, and more than 10 % with 512 KiB
-and less, for which the cores were too slow.
+A pause of 1 ms costs 5 % of 20 ms, and 1 % of 100 ms. What is in flight lasts for longer than a
+rank pauses. Tried on two cores that others used, too: at 100 Mbit/s the noise of a pair is 0.4 %
+with 16 KiB x 32, and 3 % with 64 KiB x 4, whose wire was idle between messages; at 1 Gbit/s it is
+1.4 % with 1 MiB x 4, and more than 10 % with 512 KiB and less, for which the cores were too slow.
 """
 
 UNKNOWN_RATE = MessageStream(256 << 10, 4, 0.1)
@@ -74,7 +75,8 @@ class Transfer(NamedTuple):
     stream: MessageStream
     together: bool  # whether both directions send at once
     first: bool  # whether this rank sends first otherwise
-    messages: int  # in each direction, at the usual rate; over NCCL, which cannot end a stream early, in any case
+    # in each direction, at the usual rate; over NCCL, which cannot end a stream early, in any case
+    messages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ class Timing:
     """What a receiver measured of a stream."""
 
     seconds: float  # of a message; NaN without enough of them
-    change: float  # half of the logarithm of its time in the second half of the stream over that in the first
+    # half of the logarithm of its time in the second half of the stream over that in the first
+    change: float
     error: str | None = None  # of this rank, with which the transfer ended
 
 
@@ -99,7 +102,8 @@ class BegunTransfer(Protocol):
     def advance(self) -> bool:
         """Do what can be done without waiting; return whether the transfer has ended.
 
-        One that connects first also returns True when it has connected, and goes on with the next call.
+        One that connects first also returns True when it has connected, and goes on with the next
+        call.
         """
 
     def leave(self) -> None:
@@ -123,7 +127,8 @@ class TransferKind:
     by_rate: StreamTable  # from which rate on, in bytes per second, a pair sends what
     first_limit_s: float  # the deadline of the first slot
     least_limit_s: float  # and of any later one at least
-    connects_first: bool = False  # whether pairs connect before all transfer at once, messages timed by the GPUs
+    # whether pairs connect before all transfer at once, messages timed by the GPUs
+    connects_first: bool = False
 
 
 _FREE_BUFFERS = defaultdict[tuple[int, ...], list[Buffer]](list)
@@ -174,7 +179,9 @@ OVER_MPI = TransferKind("MPI", "host", PairTransfer, BY_RATE, first_limit_s=10.0
 
 
 class _Sender:
-    def __init__(self, comm: MPI.Intracomm, transfer: Transfer, message: Buffer, seconds: float) -> None:
+    def __init__(
+        self, comm: MPI.Intracomm, transfer: Transfer, message: Buffer, seconds: float
+    ) -> None:
         self._comm = comm
         self._transfer = transfer
         self._message = message
@@ -193,7 +200,9 @@ class _Sender:
             if not self._sent:  # connecting takes part of the time of the first one
                 self._until = time.perf_counter() + self._seconds
             self._sent += 1
-            if not self._ends and (self._sent < LEAST_MESSAGES or time.perf_counter() < self._until):
+            if not self._ends and (
+                self._sent < LEAST_MESSAGES or time.perf_counter() < self._until
+            ):
                 self._requests[k] = self._send(self._message)
             elif self._ends < in_flight:
                 self._requests[k] = self._send(self._message[:0])
@@ -206,7 +215,8 @@ class _Sender:
         self._until = 0.0
 
     def _send(self, message: Buffer) -> MPI.Request:
-        # Synchronous: it ends when the receiver has its message, and not when a library has stored it.
+        # Synchronous: it ends when the receiver has its message, and not when a library has stored
+        # it.
         return self._comm.Issend(message, self._transfer.partner, self._transfer.tag)
 
 
@@ -236,8 +246,9 @@ class _Receiver:
 def timing_of(arrivals: Sequence[float]) -> Timing:
     """Return what follows from the times at which messages arrived, in seconds, without the first quarter.
 
-    The time of a message is the median of the slopes between any two arrivals that are not too close (Theil and Sen):
-    pauses of the receiver, after which several arrive at once, hardly move it.
+    The time of a message is the median of the slopes between any two arrivals that are not too
+    close (Theil and Sen): pauses of the receiver, after which several arrive at once, hardly move
+    it.
     """
     used = np.asarray(arrivals[len(arrivals) // 4 :])
     if len(arrivals) < LEAST_MESSAGES:
@@ -251,4 +262,6 @@ def timing_of(arrivals: Sequence[float]) -> Timing:
 def _slope(times: NDArray[np.float64]) -> float:
     number = np.linspace(0, len(times) - 1, min(len(times), MOST_ARRIVALS)).astype(np.int64)
     one, other = np.triu_indices(len(number), max(1, len(number) // 8))
-    return float(np.median((times[number[other]] - times[number[one]]) / (number[other] - number[one])))
+    return float(
+        np.median((times[number[other]] - times[number[one]]) / (number[other] - number[one]))
+    )

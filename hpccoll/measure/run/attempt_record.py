@@ -99,19 +99,26 @@ def _is_any_node_oversubscribed(
 ) -> bool:
     by_node: dict[int, list[RankReport]] = defaultdict(list)
     for place, report in zip(places, reports, strict=True):
-        machine = 0 if on_testbed else place.node  # all hosts of a testbed share the CPUs of one machine
+        # all hosts of a testbed share the CPUs of one machine
+        machine = 0 if on_testbed else place.node
         by_node[machine].append(report)
     for of_node in by_node.values():
-        if is_oversubscribed([report.cpus for report in of_node], [report.quotas for report in of_node]):
+        if is_oversubscribed(
+            [report.cpus for report in of_node], [report.quotas for report in of_node]
+        ):
             return True
     return False
 
 
-def _provenance(reports: Sequence[RankReport], hosts: Sequence[str], testbed: object) -> dict[str, object]:
+def _provenance(
+    reports: Sequence[RankReport], hosts: Sequence[str], testbed: object
+) -> dict[str, object]:
     """Return the machine, libraries and settings of an attempt."""
     quotas = list(chain.from_iterable(report.quotas.values() for report in reports))
     cpu_quota = {"cpu_quota": min(quotas)} if quotas else {}
-    ports_of_host = dict.fromkeys(hosts, ()) | {report.host: report.ports for report in reports if report.ports}
+    ports_of_host = dict.fromkeys(hosts, ()) | {
+        report.host: report.ports for report in reports if report.ports
+    }
     return {
         "hpccoll": __version__,
         "git_commit": git_commit(),

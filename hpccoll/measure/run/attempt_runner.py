@@ -43,14 +43,19 @@ CONNECTION_TRIES = 2
 class AttemptRunner:
     """An attempt on a group of ranks; created, used and closed on all of them together.
 
-    ``probe_result`` is that of a log probe of the same ranks, used at rank 0; ``progress`` is kept up to date for the
-    watchdog; without ``executor_options`` Python runs plans in host memory.
+    ``probe_result`` is that of a log probe of the same ranks, used at rank 0; ``progress`` is kept
+    up to date for the watchdog; without ``executor_options`` Python runs plans in host memory.
     """
 
     def __init__(
-        self, group: "RankGroup", job: Job, attempt: Attempt, probe_result: "ProbeResult | None",
-        progress: RankProgress, executor_options: ExecutorOptions | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        group: "RankGroup",
+        job: Job,
+        attempt: Attempt,
+        probe_result: "ProbeResult | None",
+        progress: RankProgress,
+        executor_options: ExecutorOptions | None = None,
+    ) -> None:
         self.group = group
         self.job = job
         self.attempt = attempt
@@ -62,7 +67,8 @@ class AttemptRunner:
         """Whether the group has lost a rank, which ends the attempt."""
         self._has_connected = False  # whether NCCL has connected all ranks in this attempt
         self._unconnected: list[str] = []  # the cases in which it did not, while it never had
-        self._counted_cases: set[str] = set()  # the cases whose bytes were counted: one round is enough
+        # the cases whose bytes were counted: one round is enough
+        self._counted_cases: set[str] = set()
 
     def _bind_group(self) -> None:
         self.ranks = self.group.ranks
@@ -73,7 +79,13 @@ class AttemptRunner:
         shape = group.shape
         cases = [case for case in self.job.cases if self.job.shape(case) == shape]
         self.factory = CaseFactory(
-            self.ranks, self.job, self.attempt, lambda: group.gpus, self._connecting(), self.executor_options, cases
+            self.ranks,
+            self.job,
+            self.attempt,
+            lambda: group.gpus,
+            self._connecting(),
+            self.executor_options,
+            cases,
         )
 
     def _connecting(self) -> Connecting:
@@ -89,8 +101,9 @@ class AttemptRunner:
 
         Raises:
             ExcludedError: if this rank has stalled and the others have gone on without it.
-            GpuFailedError: on a rank whose GPU has failed; the launch ends with it, because MPI and NCCL cannot free
-                what a failed GPU holds, and the GPUs of other ranks may have failed, too.
+            GpuFailedError: on a rank whose GPU has failed; the launch ends with it, because MPI and
+                NCCL cannot free what a failed GPU holds, and the GPUs of other ranks may have
+                failed, too.
         """
         if case.transport == "nccl" and len(self._unconnected) >= CONNECTION_TRIES:
             reason = f"NCCL did not connect the ranks in {' and '.join(self._unconnected)}"
@@ -129,9 +142,11 @@ class AttemptRunner:
         from hpccoll.measure.run.executed_evidence import full_reason
 
         return Outcome(
-            case=case, status=status, reason=full_reason(reason, self.probe_result, self.job, case),
+            case=case,
+            status=status,
+            reason=full_reason(reason, self.probe_result, self.job, case),
             requested=requested_algorithm(self.job, case),
-        )  # fmt: skip
+        )
 
     def _measure(self, case: Case, number: int, prepared: Prepared, sync: RankSync) -> Outcome:
         loop = prepared.loop(sync, self._executor_barrier, self.progress)
@@ -159,10 +174,12 @@ class AttemptRunner:
     def _summary_rule(self, case: Case, number: int) -> SummaryRule:
         """Return how the times of a round are summarised."""
         return SummaryRule(
-            number, clocks=[place.clock for place in self.attempt.places],
-            workers=self.attempt.ranks - self.attempt.aggregators, limit=samples_of_round(self.job.effort.rounds),
+            number,
+            clocks=[place.clock for place in self.attempt.places],
+            workers=self.attempt.ranks - self.attempt.aggregators,
+            limit=samples_of_round(self.job.effort.rounds),
             has_mean=case.timing in LOOPS_OF_PROGRAMS,
-        )  # fmt: skip
+        )
 
     def is_excluded(self) -> bool:
         """Return whether the others have gone on without this rank, which is stuck; callable from any thread."""
@@ -192,8 +209,8 @@ class AttemptRunner:
     ) -> Outcome:
         """Go on with the ranks that still respond, and return the outcome of the case: failed.
 
-        If all ranks respond and NCCL has never connected them, it may be a rank that was late, or NCCL itself: cases
-        after CONNECTION_TRIES of these fail without a try.
+        If all ranks respond and NCCL has never connected them, it may be a rank that was late, or
+        NCCL itself: cases after CONNECTION_TRIES of these fail without a try.
         """
         gc.enable()  # the timing loop has disabled it
         self.progress.enter("regrouping after a stall")
@@ -208,14 +225,20 @@ class AttemptRunner:
         return self._unmeasured(case, "failed", description)
 
     def _collect(
-        self, case: Case, number: int, prepared: Prepared, samples: Samples, sync: RankSync,
+        self,
+        case: Case,
+        number: int,
+        prepared: Prepared,
+        samples: Samples,
+        sync: RankSync,
         activity: Mapping[str, float],
-    ) -> Outcome:  # fmt: skip
+    ) -> Outcome:
         """Return the outcome of a round: all of it at rank 0, its status elsewhere; ``activity`` is of this GPU."""
         workload = None
         if not isinstance(prepared, PreparedCase):
             workload = prepared
-        times = self._times(workload, samples, sync)  # before the workload runs again, to count bytes
+        # before the workload runs again, to count bytes
+        times = self._times(workload, samples, sync)
         name = rank_namer(self.attempt, case.mapping)
         findings = RoundFindings()
         counts: Mapping[str, int] = {}
@@ -246,28 +269,49 @@ class AttemptRunner:
         from hpccoll.measure.run.executed_evidence import judge
         from hpccoll.store.gpu_throttling import lowered_round
 
-        reasons = [each for each in (*findings.reasons, *diagnoses) if each] or ["in an iteration before the last one"]
+        reasons = [each for each in (*findings.reasons, *diagnoses) if each] or [
+            "in an iteration before the last one"
+        ]
         if len(reasons) > MAX_DIAGNOSES:
             reasons[MAX_DIAGNOSES:] = [f"and {len(reasons) - MAX_DIAGNOSES} more ranks"]
-        executed, evidence = judge(self.job, case, self.probe_result, prepared, traffic, recognition)
+        executed, evidence = judge(
+            self.job, case, self.probe_result, prepared, traffic, recognition
+        )
         return Outcome(
-            case=case, status="wrong" if wrong else "ok", reason="; ".join(reasons) if wrong else None,
-            bytes=prepared.bytes, params=prepared.params, floor=prepared.floor,
-            load=case.load, executor=prepared.executor, operations=prepared.operations,
-            times=times.with_training(findings.of_steps), converged=samples.converged, cpu_s=np.array(cpu_s),
+            case=case,
+            status="wrong" if wrong else "ok",
+            reason="; ".join(reasons) if wrong else None,
+            bytes=prepared.bytes,
+            params=prepared.params,
+            floor=prepared.floor,
+            load=case.load,
+            executor=prepared.executor,
+            operations=prepared.operations,
+            times=times.with_training(findings.of_steps),
+            converged=samples.converged,
+            cpu_s=np.array(cpu_s),
             wrong=wrong if prepared.checked else None,
-            requested=requested_algorithm(self.job, case), executed=executed, evidence=evidence,
-            tcp_traffic=json.dumps(recognition.traffic, separators=(",", ":")) if recognition else None,
-            wire_bytes_predicted=prepared.wire_bytes, rack_bytes_predicted=prepared.rack_bytes,
+            requested=requested_algorithm(self.job, case),
+            executed=executed,
+            evidence=evidence,
+            tcp_traffic=json.dumps(recognition.traffic, separators=(",", ":"))
+            if recognition
+            else None,
+            wire_bytes_predicted=prepared.wire_bytes,
+            rack_bytes_predicted=prepared.rack_bytes,
             workers_sent_predicted=prepared.worker_bytes("source"),
             workers_received_predicted=prepared.worker_bytes("target"),
             program=json.dumps(workload.description()) if workload else None,
             lowered_rounds=lowered_round(number, activities),
-            **_counts_of_ranks(counts, counted), **findings.results,
-            **(traffic.results(self.attempt.ports) if traffic else {}), **_by_name(activities),
-        )  # fmt: skip
+            **_counts_of_ranks(counts, counted),
+            **findings.results,
+            **(traffic.results(self.attempt.ports) if traffic else {}),
+            **_by_name(activities),
+        )
 
-    def _times(self, workload: PreparedWorkload | None, samples: Samples, sync: RankSync) -> CaseTimes | None:
+    def _times(
+        self, workload: PreparedWorkload | None, samples: Samples, sync: RankSync
+    ) -> CaseTimes | None:
         """Return the times of a round at rank 0, None elsewhere: of a workload with those within it."""
         if workload is None:
             return samples.times
@@ -279,7 +323,9 @@ class AttemptRunner:
             return None
         return samples.times.with_events(np.moveaxis(of_ranks, 0, 1), stride)
 
-    def _traffic(self, prepared: Prepared, samples: Samples, sync: RankSync) -> "PortTraffic | None":
+    def _traffic(
+        self, prepared: Prepared, samples: Samples, sync: RankSync
+    ) -> "PortTraffic | None":
         """Return, at rank 0, the traffic between nodes, counted at the first rank of each; None on a single node."""
         nodes = [place.node for place in self.attempt.places]
         if len(set(nodes)) == 1:
@@ -303,9 +349,12 @@ class AttemptRunner:
         if prepared.algorithm is not None:
             return None
         from hpccoll.measure.port_traffic import median_s
-        from hpccoll.measure.run.call_evidence import call_evidence  # only of the library's own calls
 
-        # Rank 0 knows the times of all ranks; a mapping may number ranks otherwise in the communicator of the case.
+        # only of the library's own calls
+        from hpccoll.measure.run.call_evidence import call_evidence
+
+        # Rank 0 knows the times of all ranks; a mapping may number ranks otherwise in the
+        # communicator of the case.
         call_s = self.comm.bcast(median_s(samples) if self.comm.rank == 0 else None)
         return call_evidence(prepared, call_s, self.progress)
 

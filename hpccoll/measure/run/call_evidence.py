@@ -32,7 +32,9 @@ Extensions name them under ``recognisers``. It returns None if it cannot tell.
 """
 
 
-def call_evidence(prepared: "PreparedCase", call_s: float, progress: "RankProgress") -> CallEvidence | None:
+def call_evidence(
+    prepared: "PreparedCase", call_s: float, progress: "RankProgress"
+) -> CallEvidence | None:
     """Return the evidence of the first recogniser that finds some; all ranks of the case call this together."""
     recognisers: list[Recogniser] = list(contributions("recognisers"))
     for recognise in recognisers:

@@ -1,6 +1,7 @@
 """Which cases of a job are made, and with which algorithm: rank 0 decides before the first case, and sends it to all.
 
-It follows from the job and the layout alone. What a rank may lack is asked of all ranks, in case_factory.py.
+It follows from the job and the layout alone. What a rank may lack is asked of all ranks, in
+case_factory.py.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from hpccoll.store.raw_results import Attempt
 
 Decisions: TypeAlias = tuple[dict[str, str], dict[str, tuple[Case, str | None]]]
-"""By the ids of cases: why cases are skipped; and, where the table of the job chose the algorithm, the case with it and
-the reason of the choice."""
+"""By the ids of cases: why cases are skipped; and, where the table of the job chose the algorithm,
+the case with it and the reason of the choice."""
 
 
 class CaseChoices:
@@ -45,19 +46,25 @@ class CaseChoices:
     def decide(self, cases: Iterable[Case], nccl_nodes: Mapping[str, NodeView | None]) -> Decisions:
         """Return which of ``cases`` are skipped, and what the table chose.
 
-        ``nccl_nodes`` are the nodes as NCCL counts them, by element type; None if NCCL cannot be used.
+        ``nccl_nodes`` are the nodes as NCCL counts them, by element type; None if NCCL cannot be
+        used.
         """
         layout = self.attempt.layout
         plans = MeasuredPlans(layout, Shape(layout.nodes, layout.workers, layout.aggregators))
         skipped: dict[str, str] = {}
         chosen: dict[str, tuple[Case, str | None]] = {}
         for case in cases:
-            facts = launch_facts(self.job, case, nccl_nodes.get(case.dtype) if case.transport == "nccl" else None)
+            facts = launch_facts(
+                self.job, case, nccl_nodes.get(case.dtype) if case.transport == "nccl" else None
+            )
             try:
                 resolved, choice = self.resolve(case, layout)
                 check_case(resolved)
-                reason = skip_reason(case, layout, facts, resolved) or _reason_of_equal_plan(plans, case)
-            except BadInputError as error:  # on all ranks, because it depends on the case and the layout only
+                reason = skip_reason(case, layout, facts, resolved) or _reason_of_equal_plan(
+                    plans, case
+                )
+            # on all ranks, because it depends on the case and the layout only
+            except BadInputError as error:
                 reason = str(error)
             else:
                 chosen[case.id] = resolved, choice
@@ -103,7 +110,9 @@ def _reason_of_equal_plan(plans: MeasuredPlans, case: Case) -> str | None:
 def launch_facts(job: Job, case: Case, nccl_nodes: NodeView | None = None) -> LaunchFacts:
     """Return what is known of the launch of a case; ``nccl_nodes`` are its nodes as NCCL counts them."""
     mpi = MPI.Get_library_version()
-    return LaunchFacts(shape=job.shape(case), variant=job.variant, sets=job.sets, nccl_nodes=nccl_nodes, mpi=mpi)
+    return LaunchFacts(
+        shape=job.shape(case), variant=job.variant, sets=job.sets, nccl_nodes=nccl_nodes, mpi=mpi
+    )
 
 
 def _table_of(job: Job) -> "TuneTable | None":
@@ -131,7 +140,9 @@ def check_some_case_runs(job: Job, layout: Layout) -> None:
             reasons[str(error)] = None
     if all(reasons):
         why = "; ".join(filter(None, reasons))
-        raise UnusableError("run", f"none of {format_count(len(job.cases), 'case')} can run here: {why}")
+        raise UnusableError(
+            "run", f"none of {format_count(len(job.cases), 'case')} can run here: {why}"
+        )
 
 
 def _choice_of_table(case: Case, layout: Layout, table: "TuneTable | None") -> Case:

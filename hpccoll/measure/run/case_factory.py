@@ -44,18 +44,29 @@ class SkippedCase:
 class CaseFactory:
     """Prepares the cases of a job; created, used and closed on all ranks together.
 
-    ``attempt`` has the machine and the places of the ranks; ``gpus`` returns their GPUs, for which only cases on GPUs
-    ask; ``connecting`` is how first operations over NCCL are waited for; ``executor_options`` are as in RunSettings;
-    ``cases`` are those that may be made, by default those of the job.
+    ``attempt`` has the machine and the places of the ranks; ``gpus`` returns their GPUs, for which
+    only cases on GPUs ask; ``connecting`` is how first operations over NCCL are waited for;
+    ``executor_options`` are as in RunSettings; ``cases`` are those that may be made, by default
+    those of the job.
     """
 
     def __init__(
-        self, ranks: Ranks, job: Job, attempt: "Attempt", gpus: "Callable[[], RankGpus]", connecting: Connecting,
-        executor_options: "ExecutorOptions | None" = None, cases: Sequence[Case] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        ranks: Ranks,
+        job: Job,
+        attempt: "Attempt",
+        gpus: "Callable[[], RankGpus]",
+        connecting: Connecting,
+        executor_options: "ExecutorOptions | None" = None,
+        cases: Sequence[Case] | None = None,
+    ) -> None:
         self.connecting = connecting
         self.settings = RunSettings(
-            job.communicator, executor_options, job.effort, connecting, largest_bytes_of_nccl_tests(job)
+            job.communicator,
+            executor_options,
+            job.effort,
+            connecting,
+            largest_bytes_of_nccl_tests(job),
         )
         self.comm, self.job, self.attempt, self._gpus = ranks.comm, job, attempt, gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
@@ -63,7 +74,9 @@ class CaseFactory:
         nccl_nodes = self._nodes_of_nccl()
         to_make = job.cases if cases is None else cases
         # The other ranks do not import what decides: they are thousands.
-        self._skipped, self._resolved = ranks.run_at_root(lambda: self._choices.decide(to_make, nccl_nodes))
+        self._skipped, self._resolved = ranks.run_at_root(
+            lambda: self._choices.decide(to_make, nccl_nodes)
+        )
 
     @property
     def gpus(self) -> "RankGpus":
@@ -75,7 +88,10 @@ class CaseFactory:
         if self.job.variant is None:
             return {}
         dtypes = dict.fromkeys(case.dtype for case in self.job.cases if case.transport == "nccl")
-        return {dtype: None if self.gpus.missing_for("nccl", dtype) else self.gpus.node_view for dtype in dtypes}
+        return {
+            dtype: None if self.gpus.missing_for("nccl", dtype) else self.gpus.node_view
+            for dtype in dtypes
+        }
 
     @cached_property
     def _choices(self) -> "CaseChoices":
@@ -88,13 +104,15 @@ class CaseFactory:
     def make(self, case: Case) -> "Prepared | SkippedCase":
         """Return ``case`` with its plan and buffers, or the reason why it is skipped; the same kind on all ranks.
 
-        A case that this machine or library does not support is skipped. If NCCL fails, the case has failed: another
-        launch may succeed.
+        A case that this machine or library does not support is skipped. If NCCL fails, the case has
+        failed: another launch may succeed.
         """
         comm, layout = self._mapped.for_mapping(case.mapping)
         try:
             resolved, choice = self._resolved.get(case.id, (case, None))
-            if reason := self._skipped.get(case.id) or next(filter(None, self._reasons(case, resolved)), None):
+            if reason := self._skipped.get(case.id) or next(
+                filter(None, self._reasons(case, resolved)), None
+            ):
                 return SkippedCase(reason)
 
             def prepare() -> Prepared:
@@ -105,17 +123,22 @@ class CaseFactory:
                     if is_workload(case.collective):
                         runner = workload_runner(case.collective)
                         files = self.job.models
-                        return runner.prepare(comm, layout, case, self._prepare_inside, files, gpu, self.connecting)
+                        return runner.prepare(
+                            comm, layout, case, self._prepare_inside, files, gpu, self.connecting
+                        )
                     assumed = self.gpus.assumed(resolved) if gpu else None
                     return PreparedCase(comm, layout, resolved, gpu, self.settings, choice, assumed)
 
             if resolved.transport != "nccl":
                 return prepare()
             return _make_over_nccl(prepare, comm, self.connecting)
-        except BadInputError as error:  # on all ranks, because it depends on the case and the layout only
+        # on all ranks, because it depends on the case and the layout only
+        except BadInputError as error:
             return SkippedCase(str(error))
 
-    def _prepare_inside(self, comm: MPI.Intracomm, layout: Layout, inside: Case, gpu: "Gpu | None") -> PreparedCase:
+    def _prepare_inside(
+        self, comm: MPI.Intracomm, layout: Layout, inside: Case, gpu: "Gpu | None"
+    ) -> PreparedCase:
         from hpccoll.cases.skip_reason import unmet_needs  # few ranks run workloads
 
         resolved, choice = self._choices.resolve(inside, layout)
@@ -133,7 +156,9 @@ class CaseFactory:
         if resolved.device == "cuda":
             yield from (self.gpus.missing_for(resolved.transport, dtype) for dtype in dtypes)
         if is_workload(case.collective):
-            yield from workload_runner(case.collective).missing(case, self.job.effort, self.comm, self._gpus)
+            yield from workload_runner(case.collective).missing(
+                case, self.job.effort, self.comm, self._gpus
+            )
         if BFLOAT16 in dtypes:
             yield first_reason(self.comm, missing_ml_dtypes(BFLOAT16))
         yield self._config_reason(resolved)
@@ -160,7 +185,15 @@ class CaseFactory:
         workers = self.attempt.ranks - aggregators
         try:
             for device, ranks, free in shared:
-                check_memory([self._with_all_places(case)], workers, ranks, free, device, aggregators, self.job.models)
+                check_memory(
+                    [self._with_all_places(case)],
+                    workers,
+                    ranks,
+                    free,
+                    device,
+                    aggregators,
+                    self.job.models,
+                )
         except BadInputError as error:
             reason = str(error)
         return first_reason(self.comm, reason)
@@ -209,14 +242,14 @@ def make_unless_refused(
 ) -> "Prepared | SkippedCase":
     """Return the result of ``make``, or the reason if NCCL refuses its first call; all ranks call this together.
 
-    NCCL decides by values that all ranks share, so that it refuses a call on all of them. The state of a communicator
-    after a refused call is undocumented: that on ``comm`` is aborted, and the next case gets a new one. ``connecting``
-    waits for all ranks with a limit.
+    NCCL decides by values that all ranks share, so that it refuses a call on all of them. The state
+    of a communicator after a refused call is undocumented: that on ``comm`` is aborted, and the
+    next case gets a new one. ``connecting`` waits for all ranks with a limit.
 
     Raises:
         StalledError: if a first operation does not complete in time on this rank or another.
-        NcclFailedError: on all ranks, if NCCL creates no communicator or reports an error other than a refusal; another
-            launch may succeed.
+        NcclFailedError: on all ranks, if NCCL creates no communicator or reports an error other
+            than a refusal; another launch may succeed.
         RuntimeError: if another library reports an error.
     """
     from hpccoll.transports.nccl.communicators import abort_world
@@ -234,7 +267,8 @@ def make_unless_refused(
     except NcclRefusedError as error:  # on all ranks
         return SkippedCase(f"{REFUSAL_PREFIX}: {error}")
     except NCCL_EXCEPTIONS as error:
-        if isinstance(error, RuntimeError) and type(error).__name__ != "NcclError":  # CuPy's class, not imported here
+        # CuPy's class, not imported here
+        if isinstance(error, RuntimeError) and type(error).__name__ != "NcclError":
             raise
         error_text = nccl_error_text(error)
     try:
@@ -265,12 +299,20 @@ def preflight(ranks: Ranks, job: Job) -> None:
     """Check before the first case that some case can run and every node has memory for the largest one.
 
     Raises:
-        BadInputError: on all ranks, if a node lacks memory, no case can run, or a name in a case is unknown.
+        BadInputError: on all ranks, if a node lacks memory, no case can run, or a name in a case is
+            unknown.
     """
     ranks.run_at_root(lambda: _check_some_case_runs(ranks, job))
     failure, on_node = None, ranks.ranks_by_node[ranks.node_id]
     try:
-        check_memory(job.cases, job.ranks, on_node, available_memory(), aggregators=job.aggregators, models=job.models)
+        check_memory(
+            job.cases,
+            job.ranks,
+            on_node,
+            available_memory(),
+            aggregators=job.aggregators,
+            models=job.models,
+        )
     except BadInputError as error:
         failure = error
     for each in filter(None, ranks.comm.allgather(failure)):

@@ -1,7 +1,8 @@
 """The phase in which NCCL connects the ranks of a launch: it has a limit, and a failure names the rank and NCCL's log.
 
-NCCL makes connections in the first operation of a communicator, and on some paths of later plans. The commonest faults
-of a new cluster show there: a network interface that leads nowhere, ACS, an adapter without a link.
+NCCL makes connections in the first operation of a communicator, and on some paths of later plans.
+The commonest faults of a new cluster show there: a network interface that leads nowhere, ACS, an
+adapter without a link.
 """
 
 from collections.abc import Callable
@@ -18,8 +19,9 @@ from hpccoll.transports.stream_wait import Connecting, no_error, poll_until
 PHASE = "connecting NCCL"
 
 CONNECT, AWAIT = 1 / 2, 3 / 5
-"""Fractions of the watchdog's timeout: the time of a first operation, and that of a rank that has completed it and
-waits for the others. To regroup takes a third of the timeout at most (deadline_sync.py)."""
+"""Fractions of the watchdog's timeout: the time of a first operation, and that of a rank that has
+completed it and waits for the others. To regroup takes a third of the timeout at most
+(deadline_sync.py)."""
 
 
 class NcclConnecting(Connecting):
@@ -32,7 +34,9 @@ class NcclConnecting(Connecting):
         sync: ends the wait of all ranks if one of them stalls; None: each waits by itself.
     """
 
-    def __init__(self, ranks: Ranks, progress: RankProgress, timeout: float, sync: DeadlineSync | None = None) -> None:
+    def __init__(
+        self, ranks: Ranks, progress: RankProgress, timeout: float, sync: DeadlineSync | None = None
+    ) -> None:
         self._ranks = ranks
         self._progress = progress
         self._sync = sync
@@ -62,8 +66,8 @@ class NcclConnecting(Connecting):
         """Wait for a first operation.
 
         Raises:
-            StalledError: names this rank, NCCL's last warnings and its log; PeerStallError, with the same, if another
-                rank has stopped.
+            StalledError: names this rank, NCCL's last warnings and its log; PeerStallError, with
+                the same, if another rank has stopped.
         """
         try:
             self._poll(done, error, "its first operation", self._connect_s)
@@ -90,7 +94,9 @@ class NcclConnecting(Connecting):
             request = self._ranks.comm.Ibarrier()
             poll_until(request.Test, no_error, self._await_s, "preparing a case on all ranks")
 
-    def _poll(self, done: Callable[[], bool], error: Callable[[], str | None], what: str, limit_s: float) -> None:
+    def _poll(
+        self, done: Callable[[], bool], error: Callable[[], str | None], what: str, limit_s: float
+    ) -> None:
         if self._sync:
             self._sync.wait(done, error, what, limit_s)
         else:

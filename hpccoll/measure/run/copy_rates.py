@@ -1,9 +1,10 @@
 """The rate of copies in the memory of a node, measured before the first case: a limit of what its ranks exchange.
 
-All ranks copy at once, each from the next rank's buffer to its own. There are two buffers: while a rank reads the first
-and writes the second, the next rank may still read the second; then it reads the second and writes the first. So a copy
-reads what another rank wrote shortly before, as a collective does: small buffers are in that rank's cache. Ranks meet
-before an iteration, and not between its copies.
+All ranks copy at once, each from the next rank's buffer to its own. There are two buffers: while a
+rank reads the first and writes the second, the next rank may still read the second; then it reads
+the second and writes the first. So a copy reads what another rank wrote shortly before, as a
+collective does: small buffers are in that rank's cache. Ranks meet before an iteration, and not
+between its copies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,16 +43,26 @@ EFFORT = Effort(warmup=1, min_iterations=3, max_iterations=10_000, seconds=0.03,
 
 
 def copy_rates(
-    ranks: Ranks, job: Job, attempt: Attempt, options: ExecutorOptions | None, progress: RankProgress
+    ranks: Ranks,
+    job: Job,
+    attempt: Attempt,
+    options: ExecutorOptions | None,
+    progress: RankProgress,
 ) -> Mapping[str, Any]:
     """Return the rates for the provenance of an attempt, at rank 0; empty elsewhere, and if no case needs them.
 
-    All ranks call this together. Several ranks must share one node, with a core each, and have cases in its memory.
-    ``options`` are those of the compiled executor; without them Python copies.
+    All ranks call this together. Several ranks must share one node, with a core each, and have
+    cases in its memory. ``options`` are those of the compiled executor; without them Python copies.
     """
     cases = (case for case in job.cases if case.device == "cpu" and _has_limit(case.collective))
     largest = 2 * max((case.bytes for case in cases), default=0)  # both buffers of a rank
-    if attempt.nodes > 1 or attempt.ranks < 2 or attempt.aggregators or attempt.oversubscribed or largest < SIZES[0]:
+    if (
+        attempt.nodes > 1
+        or attempt.ranks < 2
+        or attempt.aggregators
+        or attempt.oversubscribed
+        or largest < SIZES[0]
+    ):
         return {}
     free = min(available_memory(), SharedMemorySpace.read().free)
     affordable = ranks.agree(int(MEMORY_SHARE * free / attempt.ranks))
@@ -78,11 +89,16 @@ def _has_limit(collective: str) -> bool:
 
 
 def _measure_sizes(
-    ranks: Ranks, shared: SharedMemory, sizes: Sequence[int], options: ExecutorOptions | None, progress: RankProgress
+    ranks: Ranks,
+    shared: SharedMemory,
+    sizes: Sequence[int],
+    options: ExecutorOptions | None,
+    progress: RankProgress,
 ) -> list[Mapping[str, float]]:
     """Return the bytes and the rate of each size, at rank 0; empty elsewhere.
 
-    The rate is that of the fastest iteration, as in STREAM (McCalpin): a limit does not count what disturbs it.
+    The rate is that of the fastest iteration, as in STREAM (McCalpin): a limit does not count what
+    disturbs it.
 
     They are empty, too, if MPI says that not all ranks share memory, whatever their host names are.
 
@@ -104,9 +120,14 @@ def _measure_sizes(
     for size in sizes:
         span = slice(size // 2)
         times = -(-LEAST_BYTES // size)
-        copies = LocalCopy(second[span], next_first[span]), LocalCopy(first[span], next_second[span])
+        copies = (
+            LocalCopy(second[span], next_first[span]),
+            LocalCopy(first[span], next_second[span]),
+        )
         loop = _loop(ranks, [[LoweredStep([*copies] * times)]], options, barrier, progress)
-        samples = measure(loop.run, ranks, EFFORT, progress, rule=SummaryRule(clocks=[0] * comm.size))
+        samples = measure(
+            loop.run, ranks, EFFORT, progress, rule=SummaryRule(clocks=[0] * comm.size)
+        )
         if samples.times is not None:
             ns = samples.times.span_ns.min()
             found.append({"bytes": size, "Bps": round(comm.size * 2 * size * times / (ns * 1e-9))})
@@ -117,16 +138,21 @@ def _measure_sizes(
 
 
 def _loop(
-    ranks: Ranks, sequences: Sequence[Sequence[LoweredStep]], options: ExecutorOptions | None,
-    barrier: ExecutorBarrier | None, progress: RankProgress,
-) -> ExecutorLoop | PythonLoop:  # fmt: skip
+    ranks: Ranks,
+    sequences: Sequence[Sequence[LoweredStep]],
+    options: ExecutorOptions | None,
+    barrier: ExecutorBarrier | None,
+    progress: RankProgress,
+) -> ExecutorLoop | PythonLoop:
     """Return the timing loop of local work."""
     if options and barrier:
         executor = CompiledExecutor(ranks.comm, options, sequences)
         return ExecutorLoop(executor, _Unchecked(executor.run), 1, barrier, progress.numbers)
     from hpccoll.executor.python_executor import PythonExecutor
 
-    return PythonLoop(_Unchecked(PythonExecutor(ranks.comm, sequences, 1, persistent=True).run), ranks, progress)
+    return PythonLoop(
+        _Unchecked(PythonExecutor(ranks.comm, sequences, 1, persistent=True).run), ranks, progress
+    )
 
 
 @dataclass

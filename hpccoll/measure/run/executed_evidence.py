@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
 
 def judge(
-    job: "Job", case: "Case", probe_result: "ProbeResult | None", prepared: "Prepared", traffic: "PortTraffic | None",
+    job: "Job",
+    case: "Case",
+    probe_result: "ProbeResult | None",
+    prepared: "Prepared",
+    traffic: "PortTraffic | None",
     recognition: "CallEvidence | None" = None,
-) -> tuple[str, str | None]:  # fmt: skip
+) -> tuple[str, str | None]:
     """Return the algorithm that ran in a case of ``job``, and the evidence: by the logs of a probe if they mention it.
 
-    ``prepared`` is the case as it was measured; ``traffic`` is None if no bytes were counted, ``recognition`` if
-    nothing was recognised by its messages.
+    ``prepared`` is the case as it was measured; ``traffic`` is None if no bytes were counted,
+    ``recognition`` if nothing was recognised by its messages.
     """
     sent = traffic.sent if traffic else None
     executed, evidence = prepared.evidence(sent)
@@ -35,12 +39,18 @@ def judge(
         from hpccoll.evidence.verdict import judge_collective  # few ranks read logs
 
         verdict = judge_collective(
-            requested_algorithm(job, case), case.collective, prepared.bytes, prepared.layout.workers,
-            probe_result.record, dtype=case.dtype, op=case.op,
+            requested_algorithm(job, case),
+            case.collective,
+            prepared.bytes,
+            prepared.layout.workers,
+            probe_result.record,
+            dtype=case.dtype,
+            op=case.op,
             memory="cuda" if case.device == "cuda" and case.transport != "staged" else "host",
-            nodes=job.shape(case).nodes, port_bytes=None if sent is None else sent / prepared.layout.nodes,
+            nodes=job.shape(case).nodes,
+            port_bytes=None if sent is None else sent / prepared.layout.nodes,
             port_packets=traffic.mean_per_node(SENT_PACKETS) if traffic else None,
-        )  # fmt: skip
+        )
         executed = verdict.executed
         from_logs = [verdict.evidence, *from_logs]
     return executed, "; ".join(filter(None, (*from_logs, evidence))) or None
@@ -53,5 +63,9 @@ def full_reason(reason: str, probe_result: "ProbeResult | None", job: "Job", cas
     from hpccoll.evidence.verdict import unavailable_reasons  # few ranks read logs
 
     known = unavailable_reasons(requested_algorithm(job, case), probe_result.record, case.dtype)
-    lines = (entry.line for entry in probe_result.record.unavailable if entry.feature in ("algorithm", "gpu"))
+    lines = (
+        entry.line
+        for entry in probe_result.record.unavailable
+        if entry.feature in ("algorithm", "gpu")
+    )
     return "; ".join(dict.fromkeys((reason, *known[:1], *lines)))

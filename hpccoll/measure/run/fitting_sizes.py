@@ -15,13 +15,14 @@ from hpccoll.measure.ranks import Ranks
 def job_of_fitting_sizes(ranks: Ranks, job: Job) -> Job:
     """Return ``job`` without the sizes that do not fit the GPU of a rank; all ranks call this together.
 
-    Rank 0 prints the largest size. A job on ranks that cannot use their GPUs is returned as it is, and so is one
-    without a fitting size: its cases are then skipped with the reason.
+    Rank 0 prints the largest size. A job on ranks that cannot use their GPUs is returned as it is,
+    and so is one without a fitting size: its cases are then skipped with the reason.
     """
     gpus = RankGpus(ranks)
     if gpus.silent or gpus.failures or gpus.missing_for("nccl"):
         return job
-    memory, sharing = gpus.gpu_of_rank.total_bytes, gpus.ranks_on_gpu  # the same if the job is resumed
+    # the same if the job is resumed
+    memory, sharing = gpus.gpu_of_rank.total_bytes, gpus.ranks_on_gpu
     largest = 0
     for size in sorted({case.bytes for case in job.cases}):
         of_size = [case for case in job.cases if case.bytes == size]
@@ -33,7 +34,8 @@ def job_of_fitting_sizes(ranks: Ranks, job: Job) -> Job:
         return job
     if ranks.comm.rank == 0:
         print(
-            f"# sizes up to {format_size(largest)}, the largest that fits every GPU; -e sets another limit", flush=True
+            f"# sizes up to {format_size(largest)}, the largest that fits every GPU; -e sets another limit",
+            flush=True,
         )
     return replace(job, cases=tuple(case for case in job.cases if case.bytes <= largest))
 

@@ -16,8 +16,8 @@ from hpccoll.transports.mpi import cuda_aware
 def try_gpu_pair(ranks: Ranks, file: Path) -> int:
     """Exchange GPU memory between the ranks, and write the outcome to ``file`` at rank 0; all call this together.
 
-    No file is written where there is nothing to try: without GPUs, if the library denies CUDA support, or if the user
-    has answered for it.
+    No file is written where there is nothing to try: without GPUs, if the library denies CUDA
+    support, or if the user has answered for it.
 
     Returns:
         The exit code: 0 if the data are correct, or nothing was tried.

@@ -21,8 +21,8 @@ BUFFER_NAMES = ("src", "dst", "the copy of src on the host", "the copy of dst on
 class Guard(NamedTuple):
     """The memory before or after a buffer, an array of NumPy or CuPy, and the words that it holds unless overwritten.
 
-    ``where`` is the place in words, such as ``before dst``; ``on_host`` is whether the guard belongs to the copy on the
-    host of a GPU buffer.
+    ``where`` is the place in words, such as ``before dst``; ``on_host`` is whether the guard
+    belongs to the copy on the host of a GPU buffer.
     """
 
     where: str
@@ -44,7 +44,8 @@ def guards_of(guarded: Sequence[GuardedBuffer], me: int) -> Iterator[Guard]:
         itemsize = buffer.memory.itemsize
         for side, at in zip(("before", "after"), buffer.guards(), strict=True):
             if at:
-                # They differ between buffers and ranks, so that a copy of guards to others is detected.
+                # They differ between buffers and ranks, so that a copy of guards to others is
+                # detected.
                 positions = np.arange(at.start, at.start + len(at))
                 words = hashed_words(GUARD_SEED + number, me, positions).astype(f"u{itemsize}")
                 memory = buffer.memory[at.start : at.stop]
@@ -55,7 +56,9 @@ class GuardCheck:
     """Compares guards in host memory, eight bytes at a time: for so few bytes NumPy's calls take longer."""
 
     def __init__(self, guards: Sequence[Guard]) -> None:
-        self._guards = [(np.asarray(guard.memory).view(guard.words.dtype), guard.words) for guard in guards]
+        self._guards = [
+            (np.asarray(guard.memory).view(guard.words.dtype), guard.words) for guard in guards
+        ]
         self._views = [(_as_uint64(memory), _as_uint64(words)) for memory, words in self._guards]
         self._overwritten = True
 

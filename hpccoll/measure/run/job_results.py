@@ -1,7 +1,8 @@
 """The results of a job at rank 0: kept in the journal and written to the raw file, or only held in memory.
 
-A case is written when its last round is measured, so that no more than the times of one case are in memory, and the
-other ranks wait for one case at a time. What earlier launches measured is written in between, a case at a time.
+A case is written when its last round is measured, so that no more than the times of one case are in
+memory, and the other ranks wait for one case at a time. What earlier launches measured is written
+in between, a case at a time.
 """
 
 import signal
@@ -31,8 +32,10 @@ class JobResults:
         self.raw = RawResults(path=out or Path(), job=job)  # that of the journal, if there is one
         self._journal: Journal | None = None
         self._writer: RawFileWriter | None = None
-        self._may_write = out is not None  # not after an error: the whole file is then written in the end
-        self._unwritten: list[tuple[int, int]] = []  # outcomes of earlier attempts: their places in the results
+        # not after an error: the whole file is then written in the end
+        self._may_write = out is not None
+        # outcomes of earlier attempts: their places in the results
+        self._unwritten: list[tuple[int, int]] = []
 
     def open(self) -> "Completed":
         """Open the journal, if ``out`` is given, and return what earlier attempts have measured."""
@@ -60,7 +63,9 @@ class JobResults:
             for number in reversed(range(len(outcomes)))
         ]
         for damage in self.raw.unrecovered_damage[:MAX_DAMAGE_LINES]:
-            print(f"# {self._journal.path}: {damage}; the lost measurements are repeated", flush=True)
+            print(
+                f"# {self._journal.path}: {damage}; the lost measurements are repeated", flush=True
+            )
         return Completed.of(self.raw)
 
     @staticmethod
@@ -93,7 +98,8 @@ class JobResults:
                 kept = outcome.times
             else:
                 kept = outcome.times.of_no_rank()
-            self.raw.record(replace(outcome, times=kept))  # rows need the times of ranks only of training steps
+            # rows need the times of ranks only of training steps
+            self.raw.record(replace(outcome, times=kept))
             return
         self._journal.record(outcome)
         place = self.raw.place(outcome.case.id)
@@ -145,7 +151,11 @@ class JobResults:
 
         None if no launch has measured anything.
         """
-        earlier = (attempt.provenance.get("executor", PYTHON) for attempt, outcomes in self.raw.attempts if outcomes)
+        earlier = (
+            attempt.provenance.get("executor", PYTHON)
+            for attempt, outcomes in self.raw.attempts
+            if outcomes
+        )
         executor = self.job.executor or next(earlier, None)
         if executor is None:
             return None
@@ -154,8 +164,8 @@ class JobResults:
     def finish(self, stop_signal: int = 0, loss: tuple[str, int] | None = None) -> None:
         """Record why measurements are left, if any are, and write the raw file.
 
-        ``stop_signal`` is the number of the signal on which the job has stopped, 0 if none has come; ``loss`` is why
-        cases need ranks that were lost, and the first of these.
+        ``stop_signal`` is the number of the signal on which the job has stopped, 0 if none has
+        come; ``loss`` is why cases need ranks that were lost, and the first of these.
         """
         if self._journal is None:
             return
@@ -166,7 +176,8 @@ class JobResults:
             self._journal.end(f"stopped by {signal.Signals(stop_signal).name}{sender}")
         if loss:
             self._journal.end(*loss)
-        # SIGINT interrupts the whole sweep; Snakemake would then take a partial file for a complete output.
+        # SIGINT interrupts the whole sweep; Snakemake would then take a partial file for a complete
+        # output.
         partial = (self.raw.stop_reason or self.raw.failed_cases) and stop_signal != signal.SIGINT
         try:
             if self.raw.complete or partial:

@@ -36,12 +36,13 @@ Probe: TypeAlias = "Callable[[Ranks, Job, Callable[[], int], RankGpus], ProbeRes
 class Launch:
     """What surrounds a job: who shows its rounds and may stop it, and what is known of its library.
 
-    ``show`` is called at rank 0 after each round of a case, with the job, the history of the case, and how many rounds
-    are measured and to be measured. ``pending_signal`` returns the signal on which this rank is to stop after the
-    current round, 0 if none has come. ``exit_limit`` ends this process if it blocks for too long where there is no
-    watchdog. ``probe`` runs a log probe in this launch if anything is left to be measured; ``probe_result`` is that of
-    another launch, used at rank 0. ``gpu_pair`` is what a launch of two ranks has found of GPU memory between nodes, on
-    all ranks; None if there was none. ``network`` is ``rdma`` or ``tcp`` if the nodes should use it.
+    ``show`` is called at rank 0 after each round of a case, with the job, the history of the case,
+    and how many rounds are measured and to be measured. ``pending_signal`` returns the signal on
+    which this rank is to stop after the current round, 0 if none has come. ``exit_limit`` ends this
+    process if it blocks for too long where there is no watchdog. ``probe`` runs a log probe in this
+    launch if anything is left to be measured; ``probe_result`` is that of another launch, used at
+    rank 0. ``gpu_pair`` is what a launch of two ranks has found of GPU memory between nodes, on all
+    ranks; None if there was none. ``network`` is ``rdma`` or ``tcp`` if the nodes should use it.
     """
 
     show: Show
@@ -65,12 +66,16 @@ class EarlierLaunches(NamedTuple):
 class JobRunner:
     """A launch of a job: one attempt, and another attempt whenever the group of ranks loses a rank.
 
-    Created and run on all ranks together. The cases of ``job`` that have the shape of ``ranks`` are run; no results are
-    kept if ``out`` is None.
+    Created and run on all ranks together. The cases of ``job`` that have the shape of ``ranks`` are
+    run; no results are kept if ``out`` is None.
     """
 
     def __init__(self, ranks: Ranks, job: Job, out: Path | None, launch: Launch) -> None:
-        self.group, self.job, self.launch = RankGroup(ranks, job.aggregators, launch.gpu_pair), job, launch
+        self.group, self.job, self.launch = (
+            RankGroup(ranks, job.aggregators, launch.gpu_pair),
+            job,
+            launch,
+        )
         self.results, self.me = JobResults(job, out), ranks.comm.rank
         self.attempt_number = 0  # the number of the current attempt
         self.has_results = False  # whether any case was measured, in this or an earlier attempt
@@ -94,9 +99,14 @@ class JobRunner:
             planned = " or ".join(shape.text for shape in self.job.shapes)
             raise UnusableError("launch", f"{shape.text}, and job {self.job.name} is for {planned}")
         earlier = group.ranks.run_at_root(lambda: self._open(shape))
-        self.has_results, self.attempt_number, left = earlier.has_results, earlier.last_attempt, earlier.left
+        self.has_results, self.attempt_number, left = (
+            earlier.has_results,
+            earlier.last_attempt,
+            earlier.left,
+        )
         if not left:
-            with launch.exit_limit():  # an earlier launch may have ended before it wrote the results
+            # an earlier launch may have ended before it wrote the results
+            with launch.exit_limit():
                 group.ranks.run_at_root(self.results.finish)
             return earlier.all_right and self.has_results
         probe_result = launch.probe_result
@@ -110,7 +120,9 @@ class JobRunner:
             with watchdog(self.progress, self.job.effort.timeout, self.report_failure, is_excluded):
                 fine = self._run_attempts(shape, left, probe_result)
         except ExcludedError:
-            print_of_rank(self.me, "stalled; the other ranks continued without it, and it ends with them")
+            print_of_rank(
+                self.me, "stalled; the other ranks continued without it, and it ends with them"
+            )
             group.end_launch(excluded=True)
             raise
         except BaseException:
@@ -121,7 +133,9 @@ class JobRunner:
             group.ranks.run_at_root(lambda: self.results.finish(self.stop_signal, loss))
         return fine and earlier.all_right and self.has_results and not self.stop_signal
 
-    def _run_attempts(self, shape: Shape, left: list[tuple[int, Case]], probe_result: "ProbeResult | None") -> bool:
+    def _run_attempts(
+        self, shape: Shape, left: list[tuple[int, Case]], probe_result: "ProbeResult | None"
+    ) -> bool:
         """Run attempts until the rounds ``left`` are measured or a signal stops the job; return whether all are right.
 
         Raises:
@@ -129,13 +143,18 @@ class JobRunner:
         """
         all_right, job = True, self.job
         while left:
-            of_all_ranks = probe_result if self.group.complete else None  # the probe ran on all ranks
+            # the probe ran on all ranks
+            of_all_ranks = probe_result if self.group.complete else None
             attempt, options = self._begin_attempt(of_all_ranks)
             load = LoadRecorder(self.group.ranks.comm, attempt)
-            attempt = replace(attempt, provenance={**attempt.provenance, HOST_LOAD: load.gather_start()})
+            attempt = replace(
+                attempt, provenance={**attempt.provenance, HOST_LOAD: load.gather_start()}
+            )
             if self.me == 0:
                 self.results.records.begin(attempt)
-            self.runner = AttemptRunner(self.group, job, attempt, of_all_ranks, self.progress, options)
+            self.runner = AttemptRunner(
+                self.group, job, attempt, of_all_ranks, self.progress, options
+            )
             all_right &= self._run_rounds(self.runner, left)
             if not self.runner.ranks_lost:
                 used = {HOST_LOAD: load.gather_end()}  # what else used the hosts
@@ -151,7 +170,8 @@ class JobRunner:
 
     def _open(self, shape: Shape) -> "EarlierLaunches":
         """Open the results at rank 0, and return what earlier launches have done and left."""
-        from hpccoll.measure.run.round_order import rounds_left  # the other ranks get the order from rank 0
+        # the other ranks get the order from rank 0
+        from hpccoll.measure.run.round_order import rounds_left
 
         earlier = self.results.open()
         left = rounds_left(self.job, shape, earlier)
@@ -165,19 +185,28 @@ class JobRunner:
         job = job_for_remaining_ranks(self.job, shape, rest, earlier)
         return job, rounds_left(job, rest, earlier) if rest else []
 
-    def _begin_attempt(self, probe_result: "ProbeResult | None") -> tuple[Attempt, "ExecutorOptions | None"]:
+    def _begin_attempt(
+        self, probe_result: "ProbeResult | None"
+    ) -> tuple[Attempt, "ExecutorOptions | None"]:
         """Return the record of an attempt, and how the compiled executor runs in it; None for the Python executor."""
         self.attempt_number += 1
         group = self.group
         ranks = self.group.ranks
-        attempt = gather_attempt(ranks, self.attempt_number, group.gpu_provenance(self.job), group.aggregators)
+        attempt = gather_attempt(
+            ranks, self.attempt_number, group.gpu_provenance(self.job), group.aggregators
+        )
         requested = ranks.run_at_root(self.results.requested_executor)
         options = None
         if requested != PYTHON:
             required = requested == COMPILED
-            options = agree_on_executor(ranks.comm, required=required, oversubscribed=attempt.oversubscribed)
+            options = agree_on_executor(
+                ranks.comm, required=required, oversubscribed=attempt.oversubscribed
+            )
         spins = options is not None and not options.oversubscribed
-        executor = {"executor": COMPILED if options else PYTHON, "waiting": "spins" if spins else "yields"}
+        executor = {
+            "executor": COMPILED if options else PYTHON,
+            "waiting": "spins" if spins else "yields",
+        }
         rates = copy_rates(ranks, self.job, attempt, options, self.progress)
         asked = {"order_seed": self.job.seed, "network": self.launch.network}
         provenance = {**attempt.provenance, **executor, **asked, **group.provenance(), **rates}
@@ -207,7 +236,9 @@ class JobRunner:
             if self.me == 0:
                 self.progress.enter("writing its outcome")
                 self.results.record(outcome)
-                self.launch.show(self.job, next(self.results.raw.histories(case.id)), position, len(left))
+                self.launch.show(
+                    self.job, next(self.results.raw.histories(case.id)), position, len(left)
+                )
             if runner.ranks_lost:
                 break
         return fine
@@ -218,5 +249,7 @@ class JobRunner:
         self.note_failure(message)
 
     def note_failure(self, message: str) -> None:
-        failure = Failure(case_id=self.progress.case, rank=self.me, message=message, attempt=self.attempt_number)
+        failure = Failure(
+            case_id=self.progress.case, rank=self.me, message=message, attempt=self.attempt_number
+        )
         self.results.note_failure(failure)

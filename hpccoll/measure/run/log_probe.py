@@ -1,9 +1,9 @@
 """The log probe: an untimed run of the library's own collectives in which the library logs what it does.
 
-Logging slows down rank 0. In a sweep the probe is therefore a launch of its own, in the same environment except for the
-variables that enable logging, and the timed launch that follows reads its result. A single launch over NCCL probes
-before it measures, if NCCL can be silenced afterwards. Its communicators end with the probe, so that every timed case
-begins as without one.
+Logging slows down rank 0. In a sweep the probe is therefore a launch of its own, in the same
+environment except for the variables that enable logging, and the timed launch that follows reads
+its result. A single launch over NCCL probes before it measures, if NCCL can be silenced afterwards.
+Its communicators end with the probe, so that every timed case begins as without one.
 """
 
 import shutil
@@ -42,15 +42,17 @@ LOG_BYTES_OF_RANKS = 64 << 20
 def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankGpus) -> None:
     """Run the cases of ``job`` that the library logs a few times, untimed, out of place; all ranks call this together.
 
-    Cases that cannot run are left out: the timed launch records the reason. ``pending_signal`` returns the number of
-    the signal on which this rank is to stop; 0 if none has come.
+    Cases that cannot run are left out: the timed launch records the reason. ``pending_signal``
+    returns the number of the signal on which this rank is to stop; 0 if none has come.
     """
     progress = RankProgress()
     with watchdog(progress, job.effort.timeout, partial(print_of_rank, ranks.comm.rank)):
         record = gpus.provenance(transports_of_gpus(job.cases))
         connecting = NcclConnecting(ranks, progress, job.effort.timeout)
         attempt = gather_attempt(ranks, 0, record, job.aggregators)
-        cases = probe_cases(job, Shape(attempt.nodes, attempt.ranks - job.aggregators, job.aggregators))
+        cases = probe_cases(
+            job, Shape(attempt.nodes, attempt.ranks - job.aggregators, job.aggregators)
+        )
         factory = CaseFactory(ranks, job, attempt, lambda: gpus, connecting, cases=cases)
         for case in cases:
             if ranks.max_over_ranks(pending_signal()):
@@ -75,13 +77,16 @@ def probe(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankG
         factory.close()
 
 
-def probe_in_launch(ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankGpus) -> ProbeResult | None:
+def probe_in_launch(
+    ranks: Ranks, job: Job, pending_signal: Callable[[], int], gpus: RankGpus
+) -> ProbeResult | None:
     """Run ``probe`` in this launch, NCCL's log on for it alone, and return what the logs of all ranks say.
 
     The arguments are those of ``probe``.
 
     Returns:
-        the result at all ranks; its ``failure`` says why there was no probe. None if NCCL cannot be used at all.
+        the result at all ranks; its ``failure`` says why there was no probe. None if NCCL cannot be
+        used at all.
     """
     if gpus.missing_for("nccl"):
         return None

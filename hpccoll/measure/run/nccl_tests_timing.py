@@ -1,17 +1,20 @@
 """The timing ``nccl-tests``: the loop of that program, over NCCL.
 
-A round is one call of BenchTime in src/common.cu of nccl-tests 2.19.6. After the warm-up calls and a wait, it
+A round is one call of BenchTime in src/common.cu of nccl-tests 2.19.6. After the warm-up calls and
+a wait, it
 
 - fills the buffers, runs one operation, waits for it, and enters a barrier;
 - queues all operations at once, waits once for all of them, and divides the time by their number;
 - fills the buffers again, runs one operation, waits for it, and checks its result.
 
-Call number i has the buffers at offset S x (i modulo the number of places of S bytes in the largest buffer), which is
-that of the largest size of the job (-e): the operations meet cold caches unless S is large. No event is recorded. The
-time is the mean over ranks (-a 1). The memory is ncclMemAlloc's, if nccl4py is installed.
+Call number i has the buffers at offset S x (i modulo the number of places of S bytes in the largest
+buffer), which is that of the largest size of the job (-e): the operations meet cold caches unless S
+is large. No event is recorded. The time is the mean over ranks (-a 1). The memory is
+ncclMemAlloc's, if nccl4py is installed.
 
-nccl-tests warms up out of place, and all sizes before the first one is timed; here each case has its own warm-up, in
-its placement. As a graph, the operations are also replayed once before they are timed, which uploads the graph.
+nccl-tests warms up out of place, and all sizes before the first one is timed; here each case has
+its own warm-up, in its placement. As a graph, the operations are also replayed once before they are
+timed, which uploads the graph.
 """
 
 from dataclasses import dataclass, replace
@@ -79,10 +82,13 @@ def memory_of_nccl_tests(comm: "MPI.Intracomm") -> tuple[str | None, str]:
 class NcclTestsTiming:
     """Times all operations of a round together; it has the methods of ``StreamTiming``.
 
-    ``plans`` are those of the places in their order: the first one's buffers are filled and checked.
+    ``plans`` are those of the places in their order: the first one's buffers are filled and
+    checked.
     """
 
-    def __init__(self, plans: list[StreamPlan], check: "Check | GpuCheck", counts: NcclTestsCounts) -> None:
+    def __init__(
+        self, plans: list[StreamPlan], check: "Check | GpuCheck", counts: NcclTestsCounts
+    ) -> None:
         first, *others = plans
         self._first = first
         self._check = check

@@ -1,12 +1,13 @@
 """The timing ``osu``: the loop of the collectives of the OSU Micro-Benchmarks, over MPI.
 
-All ranks call the operation again and again, each call followed by MPI_Barrier of the library, on buffers that nobody
-writes in between; each call is timed alone, without the barrier. The time of a round is the mean over the iterations
-after the warm-up, and over ranks. The numbers of iterations are those of OSU (COLL_LOOP and COLL_SKIP in
-c/util/osu_util.h of 7.4; the loop is that of c/mpi/collective/blocking/osu_allreduce.c).
+All ranks call the operation again and again, each call followed by MPI_Barrier of the library, on
+buffers that nobody writes in between; each call is timed alone, without the barrier. The time of a
+round is the mean over the iterations after the warm-up, and over ranks. The numbers of iterations
+are those of OSU (COLL_LOOP and COLL_SKIP in c/util/osu_util.h of 7.4; the loop is that of
+c/mpi/collective/blocking/osu_allreduce.c).
 
-A compiled plan runs in C (executor/repeat.c). OSU checks no result unless ``-c`` is given; here one more operation
-follows, on buffers that are written anew, and its result is checked.
+A compiled plan runs in C (executor/repeat.c). OSU checks no result unless ``-c`` is given; here one
+more operation follows, on buffers that are written anew, and its result is checked.
 """
 
 import gc
@@ -42,26 +43,34 @@ def osu_effort(effort: Effort, nbytes: int) -> Effort:
         warmup = effort.loop_warmup
     if effort.loop_iterations is not None:
         iterations = effort.loop_iterations
-    return replace(effort, warmup=warmup, min_iterations=iterations, max_iterations=iterations, rounds=1)
+    return replace(
+        effort, warmup=warmup, min_iterations=iterations, max_iterations=iterations, rounds=1
+    )
 
 
 class OsuLoop:
     """The iterations of a round in C or, without ``compiled``, in Python.
 
-    ``iterations`` are those of the round, warm-up included: the buffers are written before the first one, and the check
-    follows the last one.
+    ``iterations`` are those of the round, warm-up included: the buffers are written before the
+    first one, and the check follows the last one.
     """
 
     def __init__(
-        self, operation: TimedOperation, comm: MPI.Intracomm, progress: RankProgress, iterations: int,
+        self,
+        operation: TimedOperation,
+        comm: MPI.Intracomm,
+        progress: RankProgress,
+        iterations: int,
         compiled: "CompiledExecutor | None",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._operation = operation
         self._progress = progress
         self._left = iterations
         self._written = False
         self._barrier = LibraryCall(comm, "Barrier", ())
-        self._in_c = RepeatLoop(compiled, self._barrier.in_c(), progress.numbers) if compiled else None
+        self._in_c = (
+            RepeatLoop(compiled, self._barrier.in_c(), progress.numbers) if compiled else None
+        )
 
     def run(self, count: int) -> tuple[Nanoseconds, int]:
         """Run ``count`` iterations; see ``RunIterations``."""
@@ -70,7 +79,8 @@ class OsuLoop:
             self._operation.reset()
             self._written = True
         gc.disable()
-        with np.errstate(over="ignore", invalid="ignore"):  # in place each result is the next contribution
+        # in place each result is the next contribution
+        with np.errstate(over="ignore", invalid="ignore"):
             if self._in_c:
                 times = self._in_c.run(count)
             else:

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 class RunSettings:
     """How the cases of a job are run; without ``executor_options`` Python runs plans in host memory.
 
-    ``connecting`` is how first operations over NCCL are waited for. ``largest_bytes`` is the largest size of the cases
-    with the timing nccl-tests.
+    ``connecting`` is how first operations over NCCL are waited for. ``largest_bytes`` is the
+    largest size of the cases with the timing nccl-tests.
     """
 
     communicator: "CommunicatorSettings" = field(default_factory=dict)
@@ -61,21 +61,29 @@ DEFAULT_SETTINGS = RunSettings()
 class PreparedCase:
     """A case with its plan and buffers on the ranks of ``comm``, which create and close it together.
 
-    ``case`` does not have the algorithm ``auto``: if a tuning table chose it, ``choice`` says why. ``gpu`` is that of
-    this rank for a case of device cuda, None in host memory. ``assumed`` is an assumption about the machine that only
-    the user vouches for; it becomes part of the evidence.
+    ``case`` does not have the algorithm ``auto``: if a tuning table chose it, ``choice`` says why.
+    ``gpu`` is that of this rank for a case of device cuda, None in host memory. ``assumed`` is an
+    assumption about the machine that only the user vouches for; it becomes part of the evidence.
 
-    ``bytes`` is the size S that is moved; ``params`` has all parameters, defaults included. With ``floor`` nothing is
-    moved. ``operations`` are timed in each iteration; its check may need further ones.
+    ``bytes`` is the size S that is moved; ``params`` has all parameters, defaults included. With
+    ``floor`` nothing is moved. ``operations`` are timed in each iteration; its check may need
+    further ones.
 
     Raises:
-        BadInputError: on all ranks, if there is too little memory, or the transport cannot run the case.
+        BadInputError: on all ranks, if there is too little memory, or the transport cannot run the
+            case.
     """
 
     def __init__(
-        self, comm: MPI.Intracomm, layout: Layout, case: Case, gpu: "Gpu | None" = None,
-        settings: RunSettings = DEFAULT_SETTINGS, choice: str | None = None, assumed: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        comm: MPI.Intracomm,
+        layout: Layout,
+        case: Case,
+        gpu: "Gpu | None" = None,
+        settings: RunSettings = DEFAULT_SETTINGS,
+        choice: str | None = None,
+        assumed: str | None = None,
+    ) -> None:
         self.case, self.layout, self.rank, self.gpu, self._comm = case, layout, comm.rank, gpu, comm
         self.choice, self.assumed, self._settings = choice, assumed, settings
         planned = planned_schedule(case, layout)
@@ -88,7 +96,8 @@ class PreparedCase:
             graph = {GRAPH: 0} if case.transport == "nccl" else {}
             of_any = {"channels": of.channels, "window": of.window, **graph}
             self.params = {**of_any, **self.algorithm.parameters, **case.params}
-        self.checked = not (of.collective.token and self.algorithm is None)  # the library's barrier has no buffer
+        # the library's barrier has no buffer
+        self.checked = not (of.collective.token and self.algorithm is None)
         silent = self.floor or not self.checked
         self.payload = Payload(of.call, of.reduction, of.dtype, of.count, comm.rank, silent)
         communicator, self._memory = settings.communicator, None
@@ -100,9 +109,13 @@ class PreparedCase:
             communicator, self._memory = _nccl_tests_communicator(comm, communicator)
             counts = NcclTestsCounts.of(settings.effort)
             self._places = places_of_calls(self.bytes, settings.largest_bytes, counts)
-        self.transport = make_transport(case, comm, gpu, replace(settings, communicator=communicator))
+        self.transport = make_transport(
+            case, comm, gpu, replace(settings, communicator=communicator)
+        )
         self.src, self.dst, self.plan = self._plan()
-        self._compiled = self.plan.executor if isinstance(self.plan.executor, CompiledExecutor) else None
+        self._compiled = (
+            self.plan.executor if isinstance(self.plan.executor, CompiledExecutor) else None
+        )
         self.executor = COMPILED if self._compiled else PYTHON
         expected: Array = self.dst[self._result_span()]
         self.result = expected if len(self.plan.result) == len(expected) else self.plan.result
@@ -117,7 +130,8 @@ class PreparedCase:
             raise
         except BaseException:
             if self._stream_plan:  # over MPI, only all ranks together can free what they hold
-                self.close()  # the graphs and registered buffers, before their communicator is aborted
+                # the graphs and registered buffers, before their communicator is aborted
+                self.close()
             raise
         # Bound once, because a call through this object would add to the measured time.
         checked, self.run = on_stream or self.check, (on_stream or self.plan).run
@@ -131,13 +145,18 @@ class PreparedCase:
         dtype = dtype_of(self.case.dtype)
         call = call_of(self.case, self.layout.workers)
         family = call.collective
-        # A barrier may receive the token of a rank twice: it uses max, which is idempotent, whatever was requested.
-        # A floor folds nothing, and so has no average to divide.
+        # A barrier may receive the token of a rank twice: it uses max, which is idempotent,
+        # whatever was requested. A floor folds nothing, and so has no average to divide.
         op = "max" if family.idempotent else "sum" if self.floor else case.op or "sum"
-        in_place = case.in_place or self.floor  # an empty schedule leaves one buffer unchanged in either placement
+        # an empty schedule leaves one buffer unchanged in either placement
+        in_place = case.in_place or self.floor
         count = family.elements(case.bytes, dtype.itemsize, self.layout.workers)
-        slices, channels, window = (planned.slices, planned.channels, planned.window) if planned else ((), 1, 1)
-        return Operation(call, self.layout, slices, count, dtype, REDUCTIONS[op], in_place, channels, window)
+        slices, channels, window = (
+            (planned.slices, planned.channels, planned.window) if planned else ((), 1, 1)
+        )
+        return Operation(
+            call, self.layout, slices, count, dtype, REDUCTIONS[op], in_place, channels, window
+        )
 
     def _plan(self) -> tuple[Array, Array, "TransportPlan"]:
         of = self.operation
@@ -147,7 +166,9 @@ class PreparedCase:
         self._stride = max(lengths)
         more = (self._places - 1) * self._stride
         try:
-            src, dst = (transport.empty(length + more if length else 0, of.dtype) for length in lengths)
+            src, dst = (
+                transport.empty(length + more if length else 0, of.dtype) for length in lengths
+            )
             plan = transport.plan(of, src, dst)
         except BadInputError:  # on all ranks: too little memory; other cases may run
             transport.close()
@@ -206,18 +227,23 @@ class PreparedCase:
             from hpccoll.measure.run.osu_timing import OsuLoop
 
             effort = self.effort_of_round
-            return OsuLoop(self, self._comm, progress, effort.warmup + effort.min_iterations, self._compiled)
+            return OsuLoop(
+                self, self._comm, progress, effort.warmup + effort.min_iterations, self._compiled
+            )
         if self.case.timing == NCCL_TESTS and self._timing is not None:
             progress.enter("warming up")
             cast("NcclTestsTiming", self._timing).warm_up()
         if self._compiled and isinstance(self.check, Check):
-            return ExecutorLoop(self._compiled, self.check, GENERATIONS, barrier(), progress.numbers)
+            return ExecutorLoop(
+                self._compiled, self.check, GENERATIONS, barrier(), progress.numbers
+            )
         return PythonLoop(self, sync, progress)
 
     def _result_span(self) -> slice:
         """Return the span of dst that must hold the result of this rank, derived from the case."""
         of = self.operation
-        if self.algorithm is None and self.case.transport != "nccl":  # a collective of the MPI library itself
+        # a collective of the MPI library itself
+        if self.algorithm is None and self.case.transport != "nccl":
             from hpccoll.transports.mpi.library_calls import result_span
 
             return result_span(of, self.rank)
@@ -226,8 +252,8 @@ class PreparedCase:
     def _guarded(self) -> list["GuardedBuffer"]:
         """Return the buffers, each with the span of it that the operation may write.
 
-        In place, and for a schedule, all of dst may be written: what is not part of the result is workspace. Out of
-        place, a library gets only the span of the result.
+        In place, and for a schedule, all of dst may be written: what is not part of the result is
+        workspace. Out of place, a library gets only the span of the result.
         """
         guarded = [*self.transport.guarded]
         if self.algorithm is None and not self.operation.in_place and self._places == 1:
@@ -241,9 +267,12 @@ class PreparedCase:
         buffers = self.payload, self.src, filled, self.result
         generation = zlib.crc32(self.case.id.encode()) % GENERATIONS
         if self.gpu:
-            from hpccoll.measure.run.result_check_gpu import GpuCheck  # only ranks with GPUs need it
+            # only ranks with GPUs need it
+            from hpccoll.measure.run.result_check_gpu import GpuCheck
 
-            return GpuCheck(*buffers, self.gpu, in_place=in_place, generation=generation, guards=self.guards)
+            return GpuCheck(
+                *buffers, self.gpu, in_place=in_place, generation=generation, guards=self.guards
+            )
         return Check(*buffers, in_place=in_place, generation=generation, guards=self.guards)
 
     @property
@@ -267,11 +296,15 @@ class PreparedCase:
         from hpccoll.measure.run.stream_timing import StreamTiming
 
         if self.case.timing == NCCL_TESTS:
-            return NcclTestsTiming([self._stream_plan, *self._further], self.check, NcclTestsCounts.of(effort))
+            return NcclTestsTiming(
+                [self._stream_plan, *self._further], self.check, NcclTestsCounts.of(effort)
+            )
         operations = None
         if self.case.timing == AGGREGATED:
             operations = effort.operations
-        return StreamTiming(self._stream_plan, self.gpu, self.check, operations, in_place=self.operation.in_place)
+        return StreamTiming(
+            self._stream_plan, self.gpu, self.check, operations, in_place=self.operation.in_place
+        )
 
     def set_wait(self, wait: Wait) -> bool:
         """Make runs wait for queued work with ``wait``; return whether they can, which needs a stream."""
@@ -297,7 +330,9 @@ class PreparedCase:
         in_place = self.case.in_place
         errors: list[str | None] = []
         if not self.filled_by_caller:
-            errors.append(payload.diagnose(self._on_host(self.result), in_place=in_place, name=name))
+            errors.append(
+                payload.diagnose(self._on_host(self.result), in_place=in_place, name=name)
+            )
         if not (in_place or self.filled_by_caller):
             errors.append(payload.diagnose_source(self._on_host(self.src), name))
         for guard in self.guards:
@@ -351,7 +386,8 @@ class PreparedCase:
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
         """Return the algorithm that ran, if it is known without logs, and the evidence for that.
 
-        ``sent`` are the bytes per operation that all hosts sent, by their port counters; None if unknown.
+        ``sent`` are the bytes per operation that all hosts sent, by their port counters; None if
+        unknown.
         """
         executed, evidence = self._executed(sent)
         evidence = "; ".join(filter(None, (evidence, self._memory, self.assumed))) or None
@@ -365,7 +401,8 @@ class PreparedCase:
 
     def _executed(self, sent: int | None) -> tuple[str, str | None]:
         if self.algorithm is None:
-            from hpccoll.measure.run.matching_bytes import algorithms_matching_bytes  # only rank 0 asks
+            # only rank 0 asks
+            from hpccoll.measure.run.matching_bytes import algorithms_matching_bytes
 
             called = self._stream_plan.evidence if self._stream_plan else None
             matching = None
@@ -373,7 +410,9 @@ class PreparedCase:
                 matching = algorithms_matching_bytes(self.operation, self.bytes, sent)
             return "unknown", "; ".join(filter(None, (called, matching))) or None
         used = ", ".join(f"{name}={value}" for name, value in self.params.items())
-        evidence = f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
+        evidence = (
+            f"hpccoll ran its schedule ({used or 'no messages'}); all ranks agreed on the plan"
+        )
         if self.algorithm.aggregates:
             evidence += "; in software: ranks acted as the switches"
         if sent is not None:
@@ -405,7 +444,9 @@ def _nccl_tests_communicator(
     return {**communicator, BUFFERS: buffers}, evidence
 
 
-def make_transport(case: Case, comm: MPI.Intracomm, gpu: "Gpu | None", settings: RunSettings) -> "Transport":
+def make_transport(
+    case: Case, comm: MPI.Intracomm, gpu: "Gpu | None", settings: RunSettings
+) -> "Transport":
     """Return the transport that moves the data of ``case``; all ranks of ``comm`` call this together.
 
     Its transport, algorithm and device select the class.
@@ -413,7 +454,9 @@ def make_transport(case: Case, comm: MPI.Intracomm, gpu: "Gpu | None", settings:
     communicator = settings.communicator
     options = settings.executor_options
     row = TRANSPORTS[case.transport]
-    implementation = load_class((row.native if case.algorithm == NATIVE else row.schedules)[case.device])
+    implementation = load_class(
+        (row.native if case.algorithm == NATIVE else row.schedules)[case.device]
+    )
     if gpu is None:
         return implementation(comm, options if options and case.dtype in options.dtypes else None)
     gpu.release()  # free the memory of earlier cases: NCCL and MPI allocate outside CuPy's pool
@@ -425,9 +468,13 @@ def make_transport(case: Case, comm: MPI.Intracomm, gpu: "Gpu | None", settings:
     fields = nccl_config(communicator)
     buffers = communicator.get(BUFFERS)
     return implementation(
-        comm, gpu, graph=bool(case.params.get(GRAPH)), library=ConfiguredNccl(fields) if fields else None,
-        buffers=NcclBuffers(comm, gpu, str(buffers)) if buffers else None, connecting=settings.connecting,
-    )  # fmt: skip
+        comm,
+        gpu,
+        graph=bool(case.params.get(GRAPH)),
+        library=ConfiguredNccl(fields) if fields else None,
+        buffers=NcclBuffers(comm, gpu, str(buffers)) if buffers else None,
+        connecting=settings.connecting,
+    )
 
 
 @cache

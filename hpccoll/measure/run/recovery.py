@@ -26,11 +26,12 @@ MIN_WORKERS = 2
 def abort_cases(cases: "Sequence[PreparedCase]", gpu: "Gpu") -> None:
     """Abort all operations of NCCL and free these prepared cases, whose GPU is ``gpu``, on this rank, alone.
 
-    ncclCommAbort waits until no graph refers to the communicator (NCCL 2.28.9, init.cc), and cases share one: all
-    graphs are therefore destroyed before any communicator is aborted. Buffers are freed when no kernel writes to them
-    any more. An aborted communicator deregisters its buffers.
+    ncclCommAbort waits until no graph refers to the communicator (NCCL 2.28.9, init.cc), and cases
+    share one: all graphs are therefore destroyed before any communicator is aborted. Buffers are
+    freed when no kernel writes to them any more. An aborted communicator deregisters its buffers.
     """
-    from hpccoll.transports.nccl.communicators import abort_all_worlds  # only ranks with GPUs need it
+    # only ranks with GPUs need it
+    from hpccoll.transports.nccl.communicators import abort_all_worlds
 
     for case in cases:
         case.destroy_graphs()
@@ -43,22 +44,25 @@ def abort_cases(cases: "Sequence[PreparedCase]", gpu: "Gpu") -> None:
 class RankGroup:
     """The ranks that measure, with their GPUs: all of a launch, or those that go on; created on all of them together.
 
-    The last ``aggregators`` of the ranks of the launch are aggregators. ``gpu_pair`` is what a launch of its own has
-    found between nodes; None if there was none.
+    The last ``aggregators`` of the ranks of the launch are aggregators. ``gpu_pair`` is what a
+    launch of its own has found between nodes; None if there was none.
     """
 
     def __init__(self, ranks: Ranks, aggregators: int, gpu_pair: "GpuPair | None" = None) -> None:
         self.ranks = ranks
         self.aggregators = aggregators
         self._gpu_pair = gpu_pair
-        self.me, self.workers = ranks.comm.rank, ranks.comm.size - aggregators  # of the whole launch
+        # of the whole launch
+        self.me, self.workers = ranks.comm.rank, ranks.comm.size - aggregators
         self._losses: list[dict[str, Any]] = []  # as in the provenance
-        self._syncs: list[DeadlineSync] = []  # they hold the messages that a lost rank may still receive
+        # they hold the messages that a lost rank may still receive
+        self._syncs: list[DeadlineSync] = []
 
     @cached_property
     def gpus(self) -> "RankGpus":
         """The GPUs of the ranks, for jobs with buffers on GPUs."""
-        from hpccoll.measure.gpu_assignment import RankGpus  # most ranks have buffers in host memory alone
+        # most ranks have buffers in host memory alone
+        from hpccoll.measure.gpu_assignment import RankGpus
 
         gpus = RankGpus(self.ranks)
         gpus.pair = self._gpu_pair
@@ -102,7 +106,9 @@ class RankGroup:
     def sync(self, job: Job) -> "DeadlineSync | None":
         """Return the synchronisation of a job that can lose ranks: over NCCL, if the watchdog may call MPI, too."""
         over_nccl = any(case.transport == "nccl" for case in job.cases)
-        can_lose = over_nccl and self.ranks.comm.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE
+        can_lose = (
+            over_nccl and self.ranks.comm.size > 1 and MPI.Query_thread() == MPI.THREAD_MULTIPLE
+        )
         if not can_lose:
             return None
         from hpccoll.measure.deadline_sync import DeadlineSync  # ranks over MPI have no deadline
@@ -110,12 +116,17 @@ class RankGroup:
         return DeadlineSync(self.ranks, job.effort.timeout)
 
     def recover(
-        self, prepared: "Prepared | None", sync: "DeadlineSync", error: "StalledError", attempt: int, case: Case
+        self,
+        prepared: "Prepared | None",
+        sync: "DeadlineSync",
+        error: "StalledError",
+        attempt: int,
+        case: Case,
     ) -> str:
         """Abort NCCL, go on with the ranks that answer, renumbered and each with its GPU, and return what happened.
 
-        ``prepared`` is None if the case stalled while it was prepared; the frames of ``error`` keep its buffers until
-        no kernel uses them any more.
+        ``prepared`` is None if the case stalled while it was prepared; the frames of ``error`` keep
+        its buffers until no kernel uses them any more.
 
         Raises:
             ExcludedError: if the others have gone on without this rank.
@@ -129,7 +140,9 @@ class RankGroup:
         before = launcher_numbers(self.ranks.comm)
         description, comm = sync.regroup(type(error)(f"{error}{where}"))
         if lost := [rank for rank in before if rank not in launcher_numbers(comm)]:
-            self._losses.append({"attempt": attempt, "case": case.id, "ranks": lost, "how": description})
+            self._losses.append(
+                {"attempt": attempt, "case": case.id, "ranks": lost, "how": description}
+            )
             self._syncs.append(sync)
         self.ranks = Ranks(comm)
         self.gpus = self.gpus.subset(self.ranks)

@@ -28,7 +28,8 @@ def _blocks(buffer: Array, values: Sequence[Array]) -> Iterator[ValueBlocks]:
     begin = 0
     for length, group in groupby(values, len):
         units = list(group)
-        rows = bits(np.stack(units) if len(units) > 1 else units[0][np.newaxis])  # no copy of one unit: it is large
+        # no copy of one unit: it is large
+        rows = bits(np.stack(units) if len(units) > 1 else units[0][np.newaxis])
         end = begin + len(rows) * (length - EXTRA)
         yield ValueBlocks(bits(buffer[begin:end]).reshape(len(rows), -1), rows)
         begin = end
@@ -37,31 +38,44 @@ def _blocks(buffer: Array, values: Sequence[Array]) -> Iterator[ValueBlocks]:
 class Check:
     """Fills the buffers and checks them without allocating memory, because it runs between timed iterations.
 
-    The contribution is rewritten before each operation, in place and out of place, as an application that computes it
-    would do. The cache that holds the buffer, and whether its lines are dirty, changes the time by a factor of up to
-    four. Reading the contribution after an operation therefore does not affect the next operation.
+    The contribution is rewritten before each operation, in place and out of place, as an
+    application that computes it would do. The cache that holds the buffer, and whether its lines
+    are dirty, changes the time by a factor of up to four. Reading the contribution after an
+    operation therefore does not affect the next operation.
     """
 
     def __init__(
-        self, payload: Payload, src: Array, dst: Array, result: Array, *, in_place: bool, generation: int = 0,
+        self,
+        payload: Payload,
+        src: Array,
+        dst: Array,
+        result: Array,
+        *,
+        in_place: bool,
+        generation: int = 0,
         guards: Sequence[Guard] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Prepare the values of all generations; the first reset begins the one after ``generation``.
 
-        ``dst`` has the units that ``payload.filled_units`` names; ``result`` is the part of dst that is to hold the
-        result: if its size is not that of the call, all elements are wrong. ``guards`` are the memory that the
-        operation must not write.
+        ``dst`` has the units that ``payload.filled_units`` names; ``result`` is the part of dst
+        that is to hold the result: if its size is not that of the call, all elements are wrong.
+        ``guards`` are the memory that the operation must not write.
         """
         self.generation = generation
         self.fills = [*_blocks(dst, payload.initial(in_place=in_place, extra=EXTRA))]
         source = [] if in_place else [*_blocks(src, payload.source(EXTRA))]
         self.fills += source
         self.missized = payload.missized(result)
-        values = [] if self.missized else _blocks(result, payload.expected(in_place=in_place, extra=EXTRA))
+        values = (
+            []
+            if self.missized
+            else _blocks(result, payload.expected(in_place=in_place, extra=EXTRA))
+        )
         self.compared = [*source, *values]
         self._guards = GuardCheck(guards)
         self.guard_blocks = [
-            ValueBlocks(bits(np.asarray(guard.memory))[np.newaxis], guard.words[np.newaxis]) for guard in guards
+            ValueBlocks(bits(np.asarray(guard.memory))[np.newaxis], guard.words[np.newaxis])
+            for guard in guards
         ]
         """The guards as blocks whose values are the same in all generations."""
 

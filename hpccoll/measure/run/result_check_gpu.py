@@ -1,10 +1,11 @@
 """Checks results on a GPU: fills and compares the buffers there; only the number of wrong elements is copied back.
 
-Values repeat after PERIOD elements, a prime. Written as vectors of V elements (16 bytes), they repeat after PERIOD
-vectors, and a generation that begins one element later begins V^-1 (modulo PERIOD) vectors later. One aligned table of
-1 MiB per unit therefore holds all generations. The table stays in L2, so a fill of S bytes moves S bytes, and so does a
-check. A short unit has one row of vectors per generation instead. Vectors that two units share are handled element by
-element. Guards are units whose values are the same in all generations.
+Values repeat after PERIOD elements, a prime. Written as vectors of V elements (16 bytes), they
+repeat after PERIOD vectors, and a generation that begins one element later begins V^-1 (modulo
+PERIOD) vectors later. One aligned table of 1 MiB per unit therefore holds all generations. The
+table stays in L2, so a fill of S bytes moves S bytes, and so does a check. A short unit has one row
+of vectors per generation instead. Vectors that two units share are handled element by element.
+Guards are units whose values are the same in all generations.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,13 +37,17 @@ class ValueTable(NamedTuple):
     def of(cls, row: NDArray[np.unsignedinteger], length: int, head: int) -> "ValueTable":
         """Return the table of a unit of ``length`` elements, whose first vector begins ``head`` elements before it.
 
-        ``row`` is one period of values, or for a short unit its values in all generations, EXTRA elements longer.
+        ``row`` is one period of values, or for a short unit its values in all generations, EXTRA
+        elements longer.
         """
         each = VECTOR_BYTES // row.itemsize
         if (row == row[0]).all():
             return cls(np.full((1, each), row[0]), 0)
         if len(row) == PERIOD:
-            return cls(row[(np.arange(PERIOD * each) - head) % PERIOD].reshape(-1, each), pow(each, -1, PERIOD))
+            return cls(
+                row[(np.arange(PERIOD * each) - head) % PERIOD].reshape(-1, each),
+                pow(each, -1, PERIOD),
+            )
         step = -(-(head + length) // each)
         places = np.arange(GENERATIONS)[:, np.newaxis] + np.arange(step * each) - head
         return cls(row[places.clip(0, len(row) - 1)].reshape(-1, each), step)
@@ -67,14 +72,20 @@ class _Segments:
         begin = self.gpu.address(buffer) if any(lengths) else 0
         for length, row in zip(lengths, values, strict=True):
             if length:
-                self._add(begin, length, ValueTable.of(bits(row), length, begin % VECTOR_BYTES // row.itemsize))
+                self._add(
+                    begin,
+                    length,
+                    ValueTable.of(bits(row), length, begin % VECTOR_BYTES // row.itemsize),
+                )
                 begin += length * row.itemsize
 
     def add_guard(self, guard: Guard) -> None:
         """Add a guard, which no operation may write."""
         begin = self.gpu.address(guard.memory)
         words = guard.words
-        self._add(begin, len(words), ValueTable.fixed(words, begin % VECTOR_BYTES // words.itemsize))
+        self._add(
+            begin, len(words), ValueTable.fixed(words, begin % VECTOR_BYTES // words.itemsize)
+        )
 
     def _add(self, begin: int, length: int, table: ValueTable) -> None:
         self.tables.append(self.gpu.upload(table.vectors))
@@ -97,9 +108,17 @@ class GpuCheck:
     """Like ``Check``, with its arguments and results, for buffers on ``gpu``."""
 
     def __init__(
-        self, payload: Payload, src: Any, dst: Any, result: Any, gpu: Gpu, *, in_place: bool,
-        generation: int = 0, guards: Sequence[Guard] = (),
-    ) -> None:  # fmt: skip
+        self,
+        payload: Payload,
+        src: Any,
+        dst: Any,
+        result: Any,
+        gpu: Gpu,
+        *,
+        in_place: bool,
+        generation: int = 0,
+        guards: Sequence[Guard] = (),
+    ) -> None:
         me = payload.me
         itemsize = payload.dtype.itemsize
         periodic = replace(payload, periodic=True)
@@ -113,7 +132,9 @@ class GpuCheck:
                 unchanged.add_guard(guard)
         if not in_place:
             own = periodic.call.source(me, periodic.units)
-            unchanged.add(src, [periodic.length("src", unit) for unit in own], periodic.source(EXTRA))
+            unchanged.add(
+                src, [periodic.length("src", unit) for unit in own], periodic.source(EXTRA)
+            )
         fills = _Segments(gpu, unchanged)
         compared = _Segments(gpu, unchanged)
         lengths = [periodic.length("dst", unit) for unit in filled]
@@ -122,18 +143,23 @@ class GpuCheck:
         if not self._missized:
             lengths = [periodic.length("dst", unit) for unit in units]
             compared.add(result, lengths, periodic.expected(in_place=in_place, extra=EXTRA))
-        self._tables = unchanged.tables, fills.tables, compared.tables  # keeps their memory allocated
+        # keeps their memory allocated
+        self._tables = unchanged.tables, fills.tables, compared.tables
         self._fills = list(fills.launches(itemsize))
         self._checks = list(compared.launches(itemsize))
         self._guards = GuardCheck([guard for guard in guards if guard.on_host])
-        self._fill, self._count = (gpu.kernel(SOURCE, name, itemsize) for name in ("fill", "count_wrong"))
-        self._counter = gpu.upload(np.zeros(1, np.uint64))  # never reset: the increase is the number of wrong elements
+        self._fill, self._count = (
+            gpu.kernel(SOURCE, name, itemsize) for name in ("fill", "count_wrong")
+        )
+        # never reset: the increase is the number of wrong elements
+        self._counter = gpu.upload(np.zeros(1, np.uint64))
         self._counted = 0
 
     def reset(self) -> None:
         """Fill the buffers with the values of the next generation.
 
-        All work queued on the GPU has completed when this returns; plans rely on it (``TransportPlan.run``).
+        All work queued on the GPU has completed when this returns; plans rely on it
+        (``TransportPlan.run``).
         """
         self.generation = (self.generation + 1) % GENERATIONS
         self._guards.reset()

@@ -1,7 +1,7 @@
 """How operations on a GPU's stream are timed: one by one, or many back to back.
 
-Two events enclose what is timed, so that the clock of the GPU measures it, too. The host's time includes the recording
-of both events, some hundreds of nanoseconds each.
+Two events enclose what is timed, so that the clock of the GPU measures it, too. The host's time
+includes the recording of both events, some hundreds of nanoseconds each.
 """
 
 from functools import partial
@@ -40,18 +40,28 @@ def event_floor_ns(gpu: Gpu) -> int:
 class StreamTiming:
     """Times operations: the host queues one, or many back to back, and waits once, for the last one.
 
-    Of many out of place, the result after the last operation is checked, because no operation changes its source. In
-    place, an operation finds the result of the one before as its contribution. The check therefore covers one more
-    operation, on buffers that are written anew after the timed ones, and the results of these are not checked.
+    Of many out of place, the result after the last operation is checked, because no operation
+    changes its source. In place, an operation finds the result of the one before as its
+    contribution. The check therefore covers one more operation, on buffers that are written anew
+    after the timed ones, and the results of these are not checked.
     """
 
     def __init__(
-        self, plan: StreamPlan, gpu: Gpu, check: "Check | GpuCheck", operations: int | None, *, in_place: bool
+        self,
+        plan: StreamPlan,
+        gpu: Gpu,
+        check: "Check | GpuCheck",
+        operations: int | None,
+        *,
+        in_place: bool,
     ) -> None:
         self._plan = plan
         self._gpu = gpu
         self._check = check
-        self._queue_one, self._queue = plan.enqueue, plan.enqueue if operations is None else plan.repeated(operations)
+        self._queue_one, self._queue = (
+            plan.enqueue,
+            plan.enqueue if operations is None else plan.repeated(operations),
+        )
         self._checks_one_more = in_place and operations is not None
         self.operations = operations or 1
         """The number of operations of a run."""

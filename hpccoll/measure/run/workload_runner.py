@@ -29,7 +29,8 @@ class RoundFindings:
 
     wrong: int = 0  # added to the values that are wrong in the buffers of collectives
     reasons: tuple[str, ...] = ()
-    of_steps: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # [iteration], by the names of CaseTimes
+    # of shape [iteration], by the names of CaseTimes
+    of_steps: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     results: Mapping[str, Any] = field(default_factory=dict)  # by the names of CaseResult
 
 
@@ -120,9 +121,15 @@ class WorkloadRunner(Protocol):
         """Yield reasons why the machine cannot run a case, None where it can; all ranks ask for them together."""
 
     def prepare(
-        self, comm: MPI.Intracomm, layout: Layout, case: Case, prepare_call: PrepareCall, files: Mapping[str, Any],
-        gpu: "Gpu | None", connecting: "Connecting",
-    ) -> PreparedWorkload:  # fmt: skip
+        self,
+        comm: MPI.Intracomm,
+        layout: Layout,
+        case: Case,
+        prepare_call: PrepareCall,
+        files: Mapping[str, Any],
+        gpu: "Gpu | None",
+        connecting: "Connecting",
+    ) -> PreparedWorkload:
         """Return a case with its plans and buffers; all ranks call this together.
 
         Raises:

@@ -1,7 +1,8 @@
 """The state of the buffers after each round: the contributions that have reached each rank, as letters.
 
-Of a reduction one unit is followed: a cell names the ranks whose contributions are folded in it. If blocks only
-move, a cell names the blocks that a rank has anywhere, and blocks that end at no rank are left out.
+Of a reduction one unit is followed: a cell names the ranks whose contributions are folded in it. If
+blocks only move, a cell names the blocks that a rank has anywhere, and blocks that end at no rank
+are left out.
 """
 
 import itertools
@@ -30,11 +31,13 @@ class BufferState:
     """The contributions that each rank holds after each round."""
 
     what: str  # the meaning of a cell, as text
-    # what each rank holds, at the start and after each round, as symbols from 0 up, [round + 1][rank]
+    # what each rank holds, at the start and after each round, as symbols from 0 up, [round +
+    # 1][rank]
     rows: tuple[tuple[Symbols, ...], ...]
     all_symbols: Symbols  # all symbols that a rank can hold
     expected: tuple[Symbols, ...]  # what each rank must hold at the end
-    letters: bool  # whether symbols are written as letters (ranks, if there are enough letters) or as numbers
+    # whether symbols are written as letters (ranks, if there are enough letters) or as numbers
+    letters: bool
     unit: int | None  # the unit that is followed, None for all
 
     def cell_text(self, symbols: Symbols, width: int) -> str:
@@ -88,7 +91,8 @@ def spans(numbers: Iterable[int], separator: str = ", ") -> str:
 def buffer_state(call: CollectiveCall, trace: Trace, unit: int | None = None) -> BufferState:
     """Return the state of the buffers in a slice of ``call``; BadInputError if there is no such ``unit`` to follow.
 
-    By default it is unit 0 of a reduction, and of blocks all, or unit 0 if several origins have several units.
+    By default it is unit 0 of a reduction, and of blocks all, or unit 0 if several origins have
+    several units.
     """
     layout = trace.schedule.layout
     units = trace.schedule.units
@@ -166,7 +170,8 @@ class _Memory:
     """The cells of all ranks, which messages change."""
 
     def __init__(self, call: CollectiveCall, trace: Trace) -> None:
-        # A schedule is written in place, where dst begins with what src has, unless it reads src itself.
+        # A schedule is written in place, where dst begins with what src has, unless it reads src
+        # itself.
         reads_source = any(m.sent.buffer == "src" for m in trace.messages)
         buffers = ("src",) if reads_source else ("src", "dst")
         self.ranks: list[Cells] = []

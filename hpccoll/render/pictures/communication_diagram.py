@@ -195,7 +195,9 @@ def message_graphs(traces: Sequence[Trace], style: Style, root: int | None) -> l
     return graphs
 
 
-def _network(positions: RankPositions, traces: Mapping[int, Trace], style: Style) -> Iterator[SvgShape]:
+def _network(
+    positions: RankPositions, traces: Mapping[int, Trace], style: Style
+) -> Iterator[SvgShape]:
     for frame in sorted(positions.frames, key=lambda frame: -frame.depth):
         yield from _frame(frame, positions)
     for number, trace in traces.items():
@@ -210,7 +212,8 @@ def _frame(frame: Frame, positions: RankPositions) -> list[SvgShape]:
     out = RADIUS + 10 * frame.depth
     left, right = min(xs) - out, max(xs) + out
     top, bottom = min(ys) - out, max(ys) + out
-    if positions.kind == "switches":  # the label is below the ranks, because switches are above them
+    # the label is below the ranks, because switches are above them
+    if positions.kind == "switches":
         bottom += 20 * frame.depth
         label_height = bottom - 11
     else:
@@ -221,7 +224,9 @@ def _frame(frame: Frame, positions: RankPositions) -> list[SvgShape]:
     return [box, Text(Point((left + right) / 2, label_height), frame.label, size=11, colour=MUTED)]
 
 
-def _edges(positions: RankPositions, trace: Trace, number: int, lane: float, style: Style) -> Iterator[SvgShape]:
+def _edges(
+    positions: RankPositions, trace: Trace, number: int, lane: float, style: Style
+) -> Iterator[SvgShape]:
     """Yield a line for each pair of ranks that exchange messages in a slice, with a head at each end that receives."""
     first = Graph.of([trace]).first
     width = _line_width(len(first))
@@ -246,7 +251,8 @@ def _line_width(lines: int) -> float:
 def route(positions: RankPositions, a: int, b: int, lane: float, line_style: LineStyle) -> Curve:
     """Return the line from the centre of rank ``a`` to that of ``b``.
 
-    ``lane`` is the offset of its slice in pixels: outwards on a ring, else to the left seen from the lower rank.
+    ``lane`` is the offset of its slice in pixels: outwards on a ring, else to the left seen from
+    the lower rank.
     """
     start, end = positions.at[a], positions.at[b]
     middle = start.towards(end, 0.5)

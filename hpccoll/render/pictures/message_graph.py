@@ -66,7 +66,9 @@ class Graph:
         for down in range(2, self.ranks // 2 + 1):
             if self.ranks % down:
                 continue
-            columns = _undirected((me, me // down * down + (me + 1) % down) for me in range(self.ranks))
+            columns = _undirected(
+                (me, me // down * down + (me + 1) % down) for me in range(self.ranks)
+            )
             rows = _undirected((me, (me + down) % self.ranks) for me in range(self.ranks))
             if links <= columns | rows and links & columns and links & rows:
                 return [list(range(first, first + down)) for first in range(0, self.ranks, down)]

@@ -12,7 +12,17 @@ from hpccoll.render.colours import MUTED, PAPER
 from hpccoll.render.pictures.buffer_state import runs, spans
 from hpccoll.render.pictures.message_graph import groups
 from hpccoll.render.pictures.style import Style, rank_shapes
-from hpccoll.render.pictures.svg import Bounds, Box, Curve, LineStyle, Point, SvgShape, Text, bounds_of, straight
+from hpccoll.render.pictures.svg import (
+    Bounds,
+    Box,
+    Curve,
+    LineStyle,
+    Point,
+    SvgShape,
+    Text,
+    bounds_of,
+    straight,
+)
 from hpccoll.schedule import Layout
 from hpccoll.schedule.walk import Message, Trace
 
@@ -117,12 +127,16 @@ def node_headings(grid: Grid) -> Iterator[SvgShape]:
     tier, nodes = groups(grid.layout)
     number_height, line_top, line_bottom = _HEADS - 30, _HEADS - 21, _HEADS - 18
     if nodes:
-        yield Text(Point(grid.edges[0] - 8, number_height), tier, size=11, anchor="end", colour=MUTED)
+        yield Text(
+            Point(grid.edges[0] - 8, number_height), tier, size=11, anchor="end", colour=MUTED
+        )
     for number, members in nodes.items():
         for run in runs(members):
             left = run[0] * grid.across - grid.radius
             right = run[-1] * grid.across + grid.radius
-            yield Box(Point(left, line_top), Point(right, line_bottom), fill=_RANK_LINE.colour, radius=1.5)
+            yield Box(
+                Point(left, line_top), Point(right, line_bottom), fill=_RANK_LINE.colour, radius=1.5
+            )
             yield Text(Point((left + right) / 2, number_height), str(number), size=11, colour=MUTED)
 
 
@@ -151,7 +165,13 @@ def spacetime(traces: Sequence[Trace], grid: Grid, style: Style) -> list[SvgShap
     pieces: list[Curve] = []
     for arrow in drawn:
         pieces += arrow.pieces
-    return [*background(grid), *pieces, *rank_heads(grid), *node_headings(grid), *labels(drawn, grid)]
+    return [
+        *background(grid),
+        *pieces,
+        *rank_heads(grid),
+        *node_headings(grid),
+        *labels(drawn, grid),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +249,8 @@ def _cut_at_the_edge(uncut: Curve, lap: float, grid: Grid) -> tuple[Curve, ...]:
 def _laps(trace: Trace) -> dict[Message, int]:
     """Return the messages that are drawn across the edge of the diagram, to the right (1) or left (-1).
 
-    They belong to a rotation, in which every rank sends over the same distance, and that direction is the shorter.
+    They belong to a rotation, in which every rank sends over the same distance, and that direction
+    is the shorter.
     """
     p = trace.schedule.layout.workers
     directions: dict[Message, int] = {}
@@ -292,7 +313,9 @@ def _place_labels(arrows: Sequence[Arrow], placed: list[Text], grid: Grid) -> No
                 placed.append(label)
 
 
-def _best(arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], grid: Grid) -> Text | None:
+def _best(
+    arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], grid: Grid
+) -> Text | None:
     """Return the label where it hides least of other arrows and of the ranks' lines, None if it overlaps another.
 
     The ``others`` are points along other arrows, [arrow, point, (x, y)].
@@ -309,12 +332,18 @@ def _best(arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], gri
         if least <= later * _LATER:
             break  # no later position can be better
         for piece in arrow.pieces:
-            text = Text(piece.at(fraction), arrow.label, size=10, colour=piece.line_style.colour, weight=600)
+            text = Text(
+                piece.at(fraction), arrow.label, size=10, colour=piece.line_style.colour, weight=600
+            )
             bounds = bounds_of([text])
             is_outside = bounds.left < left or bounds.right > right
             if is_outside or any(bounds.meets(label) for label in near):
                 continue
-            cost = _LATER * later + _hidden_points(bounds, others) + _LINE * _hidden_lines(bounds, grid)
+            cost = (
+                _LATER * later
+                + _hidden_points(bounds, others)
+                + _LINE * _hidden_lines(bounds, grid)
+            )
             if cost < least:
                 best, least = text, cost
     return best

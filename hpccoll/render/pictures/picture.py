@@ -14,7 +14,16 @@ from hpccoll.render.pictures.message_timeline import Grid, rank_heads, spacetime
 from hpccoll.render.pictures.schedule_text import cost_text, layout_text, part_sentence, rack_lines
 from hpccoll.render.pictures.schedule_view import RANKS_OF_PART, ScheduleView
 from hpccoll.render.pictures.style import FOLDS, REPLACES, Style
-from hpccoll.render.pictures.svg import Bounds, Box, LineStyle, Point, SvgShape, Text, bounds_of, straight
+from hpccoll.render.pictures.svg import (
+    Bounds,
+    Box,
+    LineStyle,
+    Point,
+    SvgShape,
+    Text,
+    bounds_of,
+    straight,
+)
 from hpccoll.schedule.walk import Message, Trace
 from hpccoll.store.durable_files import replacing_file
 
@@ -88,14 +97,18 @@ def _legend(traces: Sequence[Trace], style: Style) -> list[list[SvgShape]]:
     if folds:
         entries.append((LineStyle(FOLDS if by_arrival else MUTED), "the arrival is reduced"))
     if replaces:
-        line_style = LineStyle(REPLACES if by_arrival else MUTED, dashed=not by_arrival, hollow=True)
+        line_style = LineStyle(
+            REPLACES if by_arrival else MUTED, dashed=not by_arrival, hollow=True
+        )
         entries.append((line_style, "the arrival replaces"))
     if copies:
         entries.append((LineStyle(REPLACES, hollow=True, width=1.2), "a loop is a copy"))
     rows: list[SvgShape] = []
     for number, (line_style, meaning) in enumerate(entries):
         y = 21.0 * number
-        rows.append(straight(Point(0, y), Point(32, y), line_style, head=number >= len(style.classes)))
+        rows.append(
+            straight(Point(0, y), Point(32, y), line_style, head=number >= len(style.classes))
+        )
         rows.append(Text(Point(42, y), meaning, anchor="start"))
     return [rows] if rows else []
 
@@ -141,7 +154,16 @@ def cells(state: BufferState, time: Grid) -> list[SvgShape]:
             edge = "none" if symbols else FAINT
             if symbols != before[me]:
                 edge = INK
-            shapes.append(Box(at.moved(-half, -tall), at.moved(half, tall), fill, edge, width=edge_width, radius=3))
+            shapes.append(
+                Box(
+                    at.moved(-half, -tall),
+                    at.moved(half, tall),
+                    fill,
+                    edge,
+                    width=edge_width,
+                    radius=3,
+                )
+            )
             text = texts[round_][me]
             if across >= 30 and text:
                 shapes.append(Text(at, text, size=_SIZE, colour=PAPER if is_complete else INK))

@@ -12,7 +12,12 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state, spans
-from hpccoll.render.pictures.schedule_view import MAX_DRAWN, RANKS_OF_PART, ROUNDS_OF_PART, ScheduleView
+from hpccoll.render.pictures.schedule_view import (
+    MAX_DRAWN,
+    RANKS_OF_PART,
+    ROUNDS_OF_PART,
+    ScheduleView,
+)
 from hpccoll.schedule import Cost, Counts, Cut, Layout, Part, count
 from hpccoll.schedule.collective import parameter_choices
 from hpccoll.schedule.layout import TIERS
@@ -56,7 +61,9 @@ def _heading(view: ScheduleView) -> Iterator[str]:
     choices = parameter_choices(view.algorithm) if view.algorithm else {}
     if view.algorithm and choices:
         defaults = view.algorithm.parameters
-        parameters = "; ".join(f"{parameter}={defaults[parameter]} ({values})" for parameter, values in choices.items())
+        parameters = "; ".join(
+            f"{parameter}={defaults[parameter]} ({values})" for parameter, values in choices.items()
+        )
         yield from wrap(f"parameters: {parameters}", WIDTH, subsequent_indent="  ")
     also_in = []
     for candidate, family in COLLECTIVES.items():
@@ -80,7 +87,12 @@ def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Itera
             indent = " " * len(head)
             lines = part_lines(trace, round_) if view.is_part else round_lines(trace, round_)
             for i, line in enumerate(lines):
-                yield from wrap(line, WIDTH, initial_indent=indent if i else head, subsequent_indent=f"{indent}  ")
+                yield from wrap(
+                    line,
+                    WIDTH,
+                    initial_indent=indent if i else head,
+                    subsequent_indent=f"{indent}  ",
+                )
         if view.is_part:
             continue
         yield ""
@@ -144,7 +156,9 @@ def cost_text(view: ScheduleView) -> str:
     """Return the counted cost of the critical path, and the declared one if it differs, as text."""
     lanes = len(view.slices)
     counts, size = _counted(view)
-    counted = _cost(view, Cost(counts.rounds, counts.critical_bytes / size, counts.critical_reduced / size))
+    counted = _cost(
+        view, Cost(counts.rounds, counts.critical_bytes / size, counts.critical_reduced / size)
+    )
     one_by_one = ", bytes of slices in turn" if lanes > 1 else ""
     if view.declared is None:
         return f"{counted} (counted{one_by_one})"
@@ -186,14 +200,20 @@ def buffer_lines(state: BufferState, trace: Trace) -> list[str]:
         return text.rstrip()
 
     notes = ["", *(_message_notes(state, landing) for landing in trace.landing)]
-    return [f"{state.title(width)}:", line("rank", list(map(str, ranks))), *map(line, heads, cells, notes)]
+    return [
+        f"{state.title(width)}:",
+        line("rank", list(map(str, ranks))),
+        *map(line, heads, cells, notes),
+    ]
 
 
 def _message_notes(state: BufferState, landing: Sequence[Message]) -> str:
     """Return the messages of a round that carry the followed unit: ``0 -> 1, 2 <-> 3``."""
     pairs = []
     for m in landing:
-        carries_unit = state.unit is None or state.unit in m.landed.units or state.unit in m.sent.units
+        carries_unit = (
+            state.unit is None or state.unit in m.landed.units or state.unit in m.sent.units
+        )
         if carries_unit and not m.copies:
             pairs.append((m.source, m.target))
     if len(pairs) > _MAX_ARROWS:
@@ -208,7 +228,8 @@ class _Action(NamedTuple):
 
     verb: str
     part: Part
-    other: Part | None = None  # the target of a copy, or the operand of a fold if it is not the part itself
+    # the target of a copy, or the operand of a fold if it is not the part itself
+    other: Part | None = None
     peers: tuple[int, ...] = ()
 
 
@@ -217,7 +238,9 @@ def part_lines(trace: Trace, number: int) -> list[str]:
     actions = {me: mine for me, mine in _rank_actions(trace, number).items() if me < RANKS_OF_PART}
     units, p = trace.schedule.units, trace.schedule.layout.workers
     lines = _lines(actions, units)
-    rule = _rotation(actions, units, p) if len(lines) > 1 and len(actions) == RANKS_OF_PART else None
+    rule = (
+        _rotation(actions, units, p) if len(lines) > 1 and len(actions) == RANKS_OF_PART else None
+    )
     if not rule:
         return lines
     example = _text(actions[0], units, _SINGULAR)
@@ -227,8 +250,8 @@ def part_lines(trace: Trace, number: int) -> list[str]:
 def round_lines(trace: Trace, number: int) -> list[str]:
     """Return the text of round ``number``, a line for all ranks whose actions are alike.
 
-    If the actions of all workers differ by a rotation of ranks and units only, one line describes them, with rank 0 as
-    the example.
+    If the actions of all workers differ by a rotation of ranks and units only, one line describes
+    them, with rank 0 as the example.
     """
     actions = _rank_actions(trace, number)
     units, p = trace.schedule.units, trace.schedule.layout.workers
@@ -273,7 +296,9 @@ def _rank_actions(trace: Trace, number: int) -> dict[int, list[_Action]]:
             peers[m.target][_Action(verb, m.landed, operand)].append(m.source)
     actions = {}
     for me, peers_of_action in peers.items():
-        actions[me] = [action._replace(peers=tuple(ranks)) for action, ranks in peers_of_action.items()]
+        actions[me] = [
+            action._replace(peers=tuple(ranks)) for action, ranks in peers_of_action.items()
+        ]
     return actions
 
 
@@ -329,14 +354,22 @@ def _rotation(actions: Mapping[int, Sequence[_Action]], units: int, p: int) -> s
         return None
     sentences = []
     for alike in zip(*(actions[me] for me in range(len(actions))), strict=True):
-        verbs = {(action.verb, action.part.buffer, action.other and action.other.buffer) for action in alike}
-        peers = {tuple(sorted((peer - me) % p for peer in action.peers)) for me, action in enumerate(alike)}
+        verbs = {
+            (action.verb, action.part.buffer, action.other and action.other.buffer)
+            for action in alike
+        }
+        peers = {
+            tuple(sorted((peer - me) % p for peer in action.peers))
+            for me, action in enumerate(alike)
+        }
         part = _rotated([action.part for action in alike], units, p)
         other = _rotated([action.other for action in alike if action.other], units, p)
         if len(verbs) > 1 or len(peers) > 1 or part is None or other is None:
             return None
         verb = _SINGULAR[alike[0].verb]
-        sentences.append(_sentence(alike[0], verb, peers=_relative(peers.pop(), p), part=part, other=other))
+        sentences.append(
+            _sentence(alike[0], verb, peers=_relative(peers.pop(), p), part=part, other=other)
+        )
     return " and ".join(sentences)
 
 

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from hpccoll.cases.requested_schedule import requested_layout, requested_schedule
 from hpccoll.common.errors import BadInputError, UnusableError, fault_with_line
 from hpccoll.common.units import parse_parameter
-from hpccoll.schedule import Algorithm, Collective, CollectiveCall, Cost, Layout, Schedule, ScheduleError, out_of_place
+from hpccoll.schedule import (
+    Algorithm,
+    Collective,
+    CollectiveCall,
+    Cost,
+    Layout,
+    Schedule,
+    ScheduleError,
+    out_of_place,
+)
 from hpccoll.schedule.prove import UnmetPostconditionError, prove
 from hpccoll.schedule.walk import Trace, trace_schedule
 
@@ -29,7 +38,8 @@ class ScheduleView:
     """An algorithm of a collective on a layout."""
 
     call: CollectiveCall  # the call of a collective
-    slices: tuple[Schedule, ...]  # the schedules, one for each slice of the buffer, all on one layout
+    # the schedules, one for each slice of the buffer, all on one layout
+    slices: tuple[Schedule, ...]
     name: str  # the algorithm's name
     sentence: str = ""  # the first sentence of the algorithm's page
     declared: Cost | None = None  # the cost that the algorithm declares for the layout, if any
@@ -82,7 +92,11 @@ class ScheduleView:
             UnprovenScheduleError: if the schedule is valid, but leaves a rank without its result.
         """
         in_place = self.collective.in_place
-        placed = self.slices if in_place else [out_of_place(self.call, schedule) for schedule in self.slices]
+        placed = (
+            self.slices
+            if in_place
+            else [out_of_place(self.call, schedule) for schedule in self.slices]
+        )
         try:
             if not self.floor:
                 prove(self.call, placed, in_place=in_place)
@@ -91,7 +105,9 @@ class ScheduleView:
         except (ScheduleError, BadInputError) as error:
             raise UnusableError(self.title, str(error)) from None
         except Exception as error:
-            where = next(filter(None, map(_failing_step, self.slices)), "all ranks at once (me is an array)")
+            where = next(
+                filter(None, map(_failing_step, self.slices)), "all ranks at once (me is an array)"
+            )
             raise UnusableError(self.title, f"{where}: {fault_with_line(error)}") from error
 
 
@@ -108,11 +124,23 @@ def _failing_step(schedule: Schedule) -> str | None:
 
 
 def view_of(
-    algorithm: str, collective_name: str | None, workers: int, *, ranks_per_node: int | None = None, racks: str = "1",
-    aggregators: int = 0, root: int | None = None, parameters: Sequence[str] = (), mapping: str = "block",
-) -> ScheduleView:  # fmt: skip
+    algorithm: str,
+    collective_name: str | None,
+    workers: int,
+    *,
+    ranks_per_node: int | None = None,
+    racks: str = "1",
+    aggregators: int = 0,
+    root: int | None = None,
+    parameters: Sequence[str] = (),
+    mapping: str = "block",
+) -> ScheduleView:
     """Return the view that the arguments of ``hpccoll show`` describe; BadInputError if one is invalid."""
     layout = requested_layout(workers, ranks_per_node, racks, aggregators, MAX_WORKERS, mapping)
     values = dict(map(parse_parameter, parameters))
-    call, registered, slices = requested_schedule(algorithm, collective_name, layout, root=root, parameters=values)
-    return ScheduleView(call, slices, algorithm, f"{registered.title}.", registered.declared(workers, **values))
+    call, registered, slices = requested_schedule(
+        algorithm, collective_name, layout, root=root, parameters=values
+    )
+    return ScheduleView(
+        call, slices, algorithm, f"{registered.title}.", registered.declared(workers, **values)
+    )

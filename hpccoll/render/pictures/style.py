@@ -17,7 +17,11 @@ _MIN_NAMED_RADIUS = 8.0
 """The smallest radius, in pixels, of a rank that has room for its number."""
 
 FOLDS, REPLACES = PALETTE[:2]
-_TIERS = {1: (PALETTE[0], "inside a node"), 2: (PALETTE[1], "between nodes"), 3: (PALETTE[5], "between racks")}
+_TIERS = {
+    1: (PALETTE[0], "inside a node"),
+    2: (PALETTE[1], "between nodes"),
+    3: (PALETTE[5], "between racks"),
+}
 _SLICES = (PALETTE[0], *PALETTE[3:1:-1], *PALETTE[4:7])
 
 
@@ -26,14 +30,19 @@ class Style:
     """The colours of a picture."""
 
     layout: Layout  # the layout of the ranks
-    by: str  # ``slice`` if there are several, else ``tier`` if messages cross different tiers, else ``arrival``
+    # ``slice`` if there are several, else ``tier`` if messages cross different tiers, else
+    # ``arrival``
+    by: str
     classes: tuple[tuple[str, str], ...]  # the colours of slices or tiers, each with its meaning
 
     @classmethod
     def of(cls, traces: Sequence[Trace]) -> "Style":
         layout = traces[0].schedule.layout
         if len(traces) > 1:
-            slices = ((_SLICES[number % len(_SLICES)], f"slice {number + 1}") for number in range(len(traces)))
+            slices = (
+                (_SLICES[number % len(_SLICES)], f"slice {number + 1}")
+                for number in range(len(traces))
+            )
             return cls(layout, "slice", tuple(slices))
         tiers = sorted({_tier(layout, m) for m in traces[0].messages if not m.copies})
         if len(tiers) > 1:
@@ -67,5 +76,7 @@ def rank_shapes(me: int, at: Point, layout: Layout, radius: float = RADIUS) -> l
     if me < layout.workers:
         return [Dot(at, radius), number]
     side = radius * 0.95
-    square = Box(at.moved(-side, -side), at.moved(side, side), fill="#fdf3d7", stroke=INK, width=1.5)
+    square = Box(
+        at.moved(-side, -side), at.moved(side, side), fill="#fdf3d7", stroke=INK, width=1.5
+    )
     return [square, number]

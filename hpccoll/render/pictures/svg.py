@@ -79,7 +79,8 @@ class Text(SvgShape):
     @property
     def corners(self) -> tuple[Point, Point]:
         width, half = CHARACTER * self.size * len(self.text), 0.55 * self.size
-        before = {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor]  # the share of the text before ``at``
+        # the share of the text before ``at``
+        before = {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor]
         left = self.at.moved(-width * before, -half)
         return left, left.moved(width, 2 * half)
 
@@ -87,9 +88,15 @@ class Text(SvgShape):
         baseline = self.at.y + 0.35 * self.size
         weight = None if self.weight == 400 else self.weight
         return element(
-            "text", self.text, x=self.at.x, y=baseline, font_size=self.size, text_anchor=self.anchor,
-            fill=self.colour, font_weight=weight,
-        )  # fmt: skip
+            "text",
+            self.text,
+            x=self.at.x,
+            y=baseline,
+            font_size=self.size,
+            text_anchor=self.anchor,
+            fill=self.colour,
+            font_weight=weight,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,13 @@ class Dot(SvgShape):
 
     def svg(self) -> str:
         return element(
-            "circle", cx=self.at.x, cy=self.at.y, r=self.radius, fill=self.fill, stroke=INK, stroke_width=1.5
+            "circle",
+            cx=self.at.x,
+            cy=self.at.y,
+            r=self.radius,
+            fill=self.fill,
+            stroke=INK,
+            stroke_width=1.5,
         )
 
 
@@ -131,9 +144,16 @@ class Box(SvgShape):
         width, height = self.high.x - self.low.x, self.high.y - self.low.y
         stroke = None if self.stroke == "none" else self.stroke
         return element(
-            "rect", x=self.low.x, y=self.low.y, width=width, height=height, rx=self.radius, fill=self.fill,
-            stroke=stroke, stroke_width=self.width if stroke else None,
-        )  # fmt: skip
+            "rect",
+            x=self.low.x,
+            y=self.low.y,
+            width=width,
+            height=height,
+            rx=self.radius,
+            fill=self.fill,
+            stroke=stroke,
+            stroke_width=self.width if stroke else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +233,12 @@ def _head(behind: Point, tip: Point, line: LineStyle) -> str:
     outline = " L".join(map(_path, (tip, left, right)))
     fill = PAPER if line.hollow else line.colour
     return element(
-        "path", d=f"M{outline} Z", fill=fill, stroke=line.colour, stroke_width="1.2", stroke_linejoin="round"
+        "path",
+        d=f"M{outline} Z",
+        fill=fill,
+        stroke=line.colour,
+        stroke_width="1.2",
+        stroke_linejoin="round",
     )
 
 

@@ -10,18 +10,37 @@ from hpccoll.sweep.doctor import cluster, gpu, mpi, nccl, rdma
 from hpccoll.sweep.doctor.machine import MachineFacts
 
 CHECKS: Mapping[str, Callable[[MachineFacts], Finding | None]] = {
-    "shared memory": cluster.shared_memory, "memory of killed processes": mpi.abandoned_memory,
-    "MPI library": mpi.mpi_library_facts, "launcher": mpi.launcher, "machine": cluster.cores,
-    "compiled executor": cluster.executor, "Snakemake": cluster.snakemake, "Slurm": cluster.controller,
-    "accounting": cluster.accounting, "MinJobAge": cluster.min_job_age, "partitions": cluster.partitions,
-    "topology": cluster.topology, "PMI": mpi.pmi,
-    "RDMA": rdma.adapters, "RDMA devices": rdma.verbs, "locked memory": rdma.limits,
-    "GPU": gpu.devices, "CuPy": gpu.cupy, "NVLink": gpu.nvlink, "NVLink domain": gpu.nvlink_domain,
-    "GPUs and adapters": gpu.affinity, "GPUDirect RDMA": rdma.direct, "NCCL": nccl.nccl_library,
-    "nccl4py": nccl.nccl4py, "NCCL plugins": nccl.plugins, "NCCL settings": nccl.settings,
-    "MPI and GPUs": gpu.aware_mpi, "UCX": gpu.ucx_transports, "load": cluster.load,
+    "shared memory": cluster.shared_memory,
+    "memory of killed processes": mpi.abandoned_memory,
+    "MPI library": mpi.mpi_library_facts,
+    "launcher": mpi.launcher,
+    "machine": cluster.cores,
+    "compiled executor": cluster.executor,
+    "Snakemake": cluster.snakemake,
+    "Slurm": cluster.controller,
+    "accounting": cluster.accounting,
+    "MinJobAge": cluster.min_job_age,
+    "partitions": cluster.partitions,
+    "topology": cluster.topology,
+    "PMI": mpi.pmi,
+    "RDMA": rdma.adapters,
+    "RDMA devices": rdma.verbs,
+    "locked memory": rdma.limits,
+    "GPU": gpu.devices,
+    "CuPy": gpu.cupy,
+    "NVLink": gpu.nvlink,
+    "NVLink domain": gpu.nvlink_domain,
+    "GPUs and adapters": gpu.affinity,
+    "GPUDirect RDMA": rdma.direct,
+    "NCCL": nccl.nccl_library,
+    "nccl4py": nccl.nccl4py,
+    "NCCL plugins": nccl.plugins,
+    "NCCL settings": nccl.settings,
+    "MPI and GPUs": gpu.aware_mpi,
+    "UCX": gpu.ucx_transports,
+    "load": cluster.load,
     "profile": cluster.profile,
-}  # fmt: skip
+}
 """The checks by what they are about; each returns a finding, or None if there is nothing to say."""
 
 

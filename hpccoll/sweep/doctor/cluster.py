@@ -46,14 +46,20 @@ def shared_memory(machine: MachineFacts) -> Finding | None:
         return None
     each = f"{cpu_and_memory.MPICH_BYTES_PER_RANK / 2**20:.1f} MiB"
     remedy = f"MPICH uses {each} for each rank, transport shm and NCCL more; if ranks die of signal 7 or 11: "
-    return warning("shared_memory", str(machine.shared_memory), remedy=remedy + cpu_and_memory.SHARED_MEMORY_REMEDY)
+    return warning(
+        "shared_memory",
+        str(machine.shared_memory),
+        remedy=remedy + cpu_and_memory.SHARED_MEMORY_REMEDY,
+    )
 
 
 def executor(_: MachineFacts) -> Finding:
     try:
         load_library()
     except ExecutorUnavailableError as error:
-        remedy = "until then hpccoll uses the Python executor, which adds microseconds to small messages"
+        remedy = (
+            "until then hpccoll uses the Python executor, which adds microseconds to small messages"
+        )
         return absent("executor_missing", error.expected, remedy=remedy)
     except UnusableError as error:
         return critical("executor_stale", error.expected)
@@ -100,7 +106,9 @@ def min_job_age(machine: MachineFacts) -> Finding | None:
     age = machine.settings.get("MinJobAge", "")
     seconds = int(age.split()[0]) if age[:1].isdecimal() else 0
     if seconds >= MIN_JOB_AGE_S:
-        return info("min_job_age", f"squeue shows jobs for {seconds} s after their end", seconds=seconds)
+        return info(
+            "min_job_age", f"squeue shows jobs for {seconds} s after their end", seconds=seconds
+        )
     remedy = f"the administrator sets MinJobAge={MIN_JOB_AGE_S} or more in slurm.conf and runs 'scontrol reconfigure'"
     text = f"squeue forgets jobs {seconds} s after their end: Snakemake would wait for ever"
     return critical("min_job_age_short", text, remedy=remedy)
@@ -151,7 +159,8 @@ def topology(machine: MachineFacts) -> Finding | None:
 
 
 _BLOCK_REMEDY = (
-    "if each block is one NVLink domain, which Slurm does not say, give its nodes as nvlink_nodes: in the site file"
+    "if each block is one NVLink domain, which Slurm does not say, give "
+    "its nodes as nvlink_nodes: in the site file"
 )
 
 

@@ -29,7 +29,9 @@ print(cupy.cuda.runtime.getDeviceCount())
 def cuda(machine: MachineFacts) -> int | None:
     """Return the newest major version of CUDA that the driver supports; None if it is missing or too old."""
     driver = gpu_stack.gpu_driver(machine.root)
-    return next((runs for least, runs in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None)
+    return next(
+        (runs for least, runs in CUDA_OF_DRIVER.items() if driver and driver.major >= least), None
+    )
 
 
 def devices(machine: MachineFacts) -> Finding:
@@ -38,13 +40,16 @@ def devices(machine: MachineFacts) -> Finding:
     driver = gpu_stack.gpu_driver(machine.root)
     if not number:
         remedy = (
-            "if compute nodes have some, run srun --gpus-per-node=1 hpccoll doctor" if machine.settings
+            "if compute nodes have some, run srun --gpus-per-node=1 hpccoll doctor"
+            if machine.settings
             else f"if there is one, install NVIDIA's driver {min(CUDA_OF_DRIVER)} or newer, and check with nvidia-smi"
-        )  # fmt: skip
+        )
         return absent("gpu_missing", "no CUDA device: GPU cases will be skipped", remedy=remedy)
     gpus = f"{number} x {' and '.join(gpu_stack.gpu_models(machine.root)) or 'NVIDIA device'}"
     if driver is None:
-        return warning("gpu_no_driver", f"{gpus}, no driver is loaded", remedy="run nvidia-smi to see why")
+        return warning(
+            "gpu_no_driver", f"{gpus}, no driver is loaded", remedy="run nvidia-smi to see why"
+        )
     if runs := cuda(machine):
         return info("gpu", f"{gpus}, driver {driver.version}, for CUDA {runs} and older")
     remedy = f"CuPy needs driver {min(CUDA_OF_DRIVER)} or newer"
@@ -65,23 +70,35 @@ def cupy(machine: MachineFacts) -> Finding:
             extra = f"'hpccoll[cuda{runs}]' ({fitting})"
         else:
             extra = f"{EXTRAS}, to match the driver of the GPUs"
-        return absent("cupy_missing", "not installed: GPU cases will be skipped", remedy=f"pip install {extra}")
+        return absent(
+            "cupy_missing",
+            "not installed: GPU cases will be skipped",
+            remedy=f"pip install {extra}",
+        )
     packages = " and ".join(" ".join(package) for package in installed.items())
     names = " ".join(installed)
     if len(installed) > 1:
-        remedy = f"they overwrite each other's files: pip uninstall {names}, then pip install {fitting}"
+        remedy = (
+            f"they overwrite each other's files: pip uninstall {names}, then pip install {fitting}"
+        )
         return critical("cupy_twice", packages, remedy=remedy)
     if any(map(gpu_stack.is_old_cupy, installed.values())):
         least = gpu_stack.MIN_CUPY
         remedy = f"CuPy {least} or newer is needed: pip uninstall {names}, then pip install '{fitting}>={least}'"
-        return critical("cupy_too_old", f"{packages} is too old: GPU cases will be skipped", remedy=remedy)
+        return critical(
+            "cupy_too_old", f"{packages} is too old: GPU cases will be skipped", remedy=remedy
+        )
     if runs is None:
         text = f"{packages} is installed; only a machine with a GPU shows whether it computes"
         return info("cupy_untested", text)
     built = re.search(r"cuda(\d+)x", packages)
     if built and int(built[1]) > runs:
         newer = "its CUDA is newer than the driver supports"
-        return critical("cupy_too_new", packages, remedy=f"{newer}: pip uninstall {names}, then pip install {fitting}")
+        return critical(
+            "cupy_too_new",
+            packages,
+            remedy=f"{newer}: pip uninstall {names}, then pip install {fitting}",
+        )
     return _computing_cupy(machine, packages, fitting)
 
 
@@ -89,15 +106,17 @@ def _computing_cupy(machine: MachineFacts, packages: str, fitting: str) -> Findi
     child = machine.python(COMPUTES)
     if child.returncode:
         remedy = f"run nvidia-smi; if a CUDA library is missing, load its module, or pip install '{fitting}[ctk]'"
-        return critical("cupy_broken", f"{packages} does not compute ({error_line(child)})", remedy=remedy)
+        return critical(
+            "cupy_broken", f"{packages} does not compute ({error_line(child)})", remedy=remedy
+        )
     return info("cupy", f"{packages} computes, and sees {child.stdout.strip()} of the GPUs")
 
 
 def nvlink(machine: MachineFacts) -> Finding | None:
     """Check whether GPUs multicast through NVSwitches, as NVLS needs, and that the fabric manager runs.
 
-    CUDA does not start on GPUs behind NVSwitches without that manager. A container hides it, and GB200 has its switches
-    on other trays: what the driver says of multicast comes first.
+    CUDA does not start on GPUs behind NVSwitches without that manager. A container hides it, and
+    GB200 has its switches on other trays: what the driver says of multicast comes first.
     """
     if not machine.gpus:
         return None
@@ -108,7 +127,9 @@ def nvlink(machine: MachineFacts) -> Finding | None:
     if switches and not gpu_stack.is_process_running("nv-fabricmanager", machine.root):
         text = f"{switches} NVSwitches, and no fabric manager is visible"
         remedy = "otherwise the administrator starts nvidia-fabricmanager of the driver's version"
-        return warning("fabric_manager_missing", text, remedy=f"the container may hide it; {remedy}")
+        return warning(
+            "fabric_manager_missing", text, remedy=f"the container may hide it; {remedy}"
+        )
     if multicast is None:
         text = "the driver does not say whether GPUs multicast through NVSwitches, as NVLS needs"
         return absent("nvswitch_unknown", text, remedy="CUDA 12.1 or newer does (driver 530)")
@@ -127,7 +148,11 @@ def nvlink_domain(machine: MachineFacts) -> Finding | None:
         return None
     if not domains:
         text = f"{format_count(channels, 'IMEX channel')}, but NVML names no NVLink domain that these GPUs have joined"
-        return warning("nvlink_domain_missing", text, remedy="pip install nvidia-ml-py; nvidia-smi -q, section Fabric")
+        return warning(
+            "nvlink_domain_missing",
+            text,
+            remedy="pip install nvidia-ml-py; nvidia-smi -q, section Fabric",
+        )
     text = f"NVLink reaches other hosts, in domain {' and '.join(domains)}"
     if not channels:
         remedy = "the administrator enables them (NVreg_CreateImexChannel0=1, or Slurm's switch/nvidia_imex)"
@@ -137,7 +162,9 @@ def nvlink_domain(machine: MachineFacts) -> Finding | None:
         text += f"; {IMEX_SERVICE} is not visible"
         remedy = f"the container may hide it; otherwise systemctl status {IMEX_SERVICE}"
         return warning("imex_service_missing", text, remedy=remedy)
-    return info("nvlink_domain", f"{text}, by {format_count(channels, 'IMEX channel')}; {IMEX_SERVICE} runs")
+    return info(
+        "nvlink_domain", f"{text}, by {format_count(channels, 'IMEX channel')}; {IMEX_SERVICE} runs"
+    )
 
 
 def affinity(machine: MachineFacts) -> Finding | None:
@@ -155,8 +182,8 @@ def affinity(machine: MachineFacts) -> Finding | None:
 
 UCX_CUDA = ("cuda_copy", "cuda_ipc")
 UCX_GDR = ("gdr_copy", "cuda", "all")
-"""Names in UCX_TLS that include the transport gdr_copy; cuda is an alias of all transports of CUDA (ucp_tl_aliases in
-src/ucp/core/ucp_context.c of UCX)."""
+"""Names in UCX_TLS that include the transport gdr_copy; cuda is an alias of all transports of CUDA
+(ucp_tl_aliases in src/ucp/core/ucp_context.c of UCX)."""
 
 
 def ucx_transports(_: MachineFacts) -> Finding | None:
@@ -166,7 +193,11 @@ def ucx_transports(_: MachineFacts) -> Finding | None:
     if not names & {*UCX_CUDA} or names & {*UCX_GDR}:
         return None
     text = f"UCX_TLS={value} names transports of CUDA but not gdr_copy: small messages on GPUs take longer"
-    return warning("ucx_without_gdr_copy", text, remedy="write cuda instead of their names: it includes all of them")
+    return warning(
+        "ucx_without_gdr_copy",
+        text,
+        remedy="write cuda instead of their names: it includes all of them",
+    )
 
 
 AWARE = """
@@ -198,7 +229,9 @@ def aware_mpi(machine: MachineFacts) -> Finding | None:
     consequence = "mpi on cuda will be skipped; staged copies through host memory"
     if aware is None:
         consequence = "each job verifies it"
-    switch = next((switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None)
+    switch = next(
+        (switch for name, switch in SWITCHES.items() if name in machine.library.stdout), None
+    )
     remedy = "load the site's module of an MPI built with CUDA"
     if switch:
         remedy = f"if it is built for CUDA, set {switch}"

@@ -60,10 +60,14 @@ class MachineFacts:
         """The types of ``srun --mpi`` that the MPI library supports, the best first; empty if unknown."""
         try:
             vendor, version_text = json.loads(self.library.stdout)
-        except (subprocess.TimeoutExpired, ValueError):  # it hangs, aborts or prints more: PMI may be what is broken
+        # it hangs, aborts or prints more: PMI may be what is broken
+        except (subprocess.TimeoutExpired, ValueError):
             return ()
-        types = next((types for name, types in SPEAKS.items() if name in f"{vendor} {version_text}"), ())
-        built_for_pmix = "pmix" in version_text.lower()  # the text of MPICH contains its configure options
+        types = next(
+            (types for name, types in SPEAKS.items() if name in f"{vendor} {version_text}"), ()
+        )
+        # the text of MPICH contains its configure options
+        built_for_pmix = "pmix" in version_text.lower()
         if built_for_pmix and "pmix" not in types:
             return ("pmix", *types)
         return types
@@ -132,5 +136,9 @@ class MachineFacts:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         return subprocess.run(
             [*launcher, sys.executable, "-c", code],
-            capture_output=True, text=True, check=False, timeout=60, env={**os.environ, "PATH": path},
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={**os.environ, "PATH": path},
+        )

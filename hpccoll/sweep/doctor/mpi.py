@@ -52,10 +52,16 @@ def launcher(machine: MachineFacts) -> Finding:
     lines = [*child.stdout.splitlines(), *child.stderr.splitlines()] or [""]
     memory = machine.shared_memory
     error_text = next(filter(MEMORY_FAULT.search, lines), lines[-1])
-    if child.returncode and (memory.is_too_small_for(2) or is_memory_fault(child.returncode, memory)):
+    if child.returncode and (
+        memory.is_too_small_for(2) or is_memory_fault(child.returncode, memory)
+    ):
         text = f"two ranks do not start, and {memory} ({error_text})"
         return problem("mpiexec_without_memory", text, remedy=SHARED_MEMORY_REMEDY)
-    return problem("mpiexec_disconnected", f"two ranks are not in one communicator ({error_text})", remedy=remedy)
+    return problem(
+        "mpiexec_disconnected",
+        f"two ranks are not in one communicator ({error_text})",
+        remedy=remedy,
+    )
 
 
 def abandoned_memory(machine: MachineFacts) -> Finding | None:

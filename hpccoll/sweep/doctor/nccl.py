@@ -46,7 +46,9 @@ def plugins(machine: MachineFacts) -> Finding | None:
     if not machine.gpus:
         return None
     loaded = gpu_stack.nccl_plugins(machine.root)
-    remedy = _plugin_remedy([port for port in machine.rdma_ports if port.active], {kind for _, kind in loaded})
+    remedy = _plugin_remedy(
+        [port for port in machine.rdma_ports if port.active], {kind for _, kind in loaded}
+    )
     if not loaded:
         remedy = remedy or "no network of this machine needs one"
         return absent("nccl_plugins_missing", "none where the loader looks", remedy=remedy)
@@ -67,8 +69,13 @@ def _plugin_remedy(ports: list[RdmaPort], kinds: set[str | None]) -> str:
 
 
 SELECTION_VARIABLES = (
-    "NCCL_ALGO", "NCCL_PROTO", "NCCL_NET", "NCCL_COLLNET_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN",
-)  # fmt: skip
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "NCCL_NET",
+    "NCCL_COLLNET_ENABLE",
+    "NCCL_NVLS_ENABLE",
+    "NCCL_TUNER_PLUGIN",
+)
 """Settings that select what NCCL executes; in a sweep, variants set them."""
 
 
@@ -80,8 +87,12 @@ def settings(machine: MachineFacts) -> Finding | None:
     by_source: dict[str, list[str]] = {}
     for source, name, value in settings_found:
         by_source.setdefault(source, []).append(f"{name}={value}")
-    chosen = list(dict.fromkeys(name for _, name, _ in settings_found if name in SELECTION_VARIABLES))
-    text = "; ".join(f"{source} sets {', '.join(assignments)}" for source, assignments in by_source.items())
+    chosen = list(
+        dict.fromkeys(name for _, name, _ in settings_found if name in SELECTION_VARIABLES)
+    )
+    text = "; ".join(
+        f"{source} sets {', '.join(assignments)}" for source, assignments in by_source.items()
+    )
     text = text or "the environment, ~/.nccl.conf and /etc/nccl.conf set nothing"
     if not chosen:
         return info("nccl_settings", text)

@@ -19,10 +19,18 @@ def adapters(machine: MachineFacts) -> Finding:
         nodes = ""
         if machine.settings:
             nodes = "; if compute nodes have some, run srun hpccoll doctor"
-        remedy = f"if the host has one, start the container with its /sys and /dev/infiniband{nodes}"
-        return absent("rdma_missing", "no InfiniBand, RoCE or EFA adapter: nodes communicate over TCP", remedy=remedy)
+        remedy = (
+            f"if the host has one, start the container with its /sys and /dev/infiniband{nodes}"
+        )
+        return absent(
+            "rdma_missing",
+            "no InfiniBand, RoCE or EFA adapter: nodes communicate over TCP",
+            remedy=remedy,
+        )
     groups = groupby(sorted(ports, key=_describe), key=_describe)
-    text = "; ".join(f"{', '.join(port.name for port in group)}: {description}" for description, group in groups)
+    text = "; ".join(
+        f"{', '.join(port.name for port in group)}: {description}" for description, group in groups
+    )
     if any(not port.active and port.layer == "InfiniBand" for port in ports):
         remedy = "for inactive ports see ibstat; without a subnet manager no InfiniBand port becomes active"
         return warning("rdma_inactive", text, remedy=remedy)
@@ -76,10 +84,14 @@ def direct(machine: MachineFacts) -> Finding | None:
     release = read_fact(machine.root / "proc/sys/kernel/osrelease")
     if not (ports and driver and machine.gpus):
         return None
-    if loaded := next((name for name in PEER if (machine.root / "sys/module" / name).exists()), None):
+    if loaded := next(
+        (name for name in PEER if (machine.root / "sys/module" / name).exists()), None
+    ):
         return info("gpudirect_module", f"{loaded} is loaded")
     if driver.open_modules and tuple(map(int, re.findall(r"\d+", release)[:2])) >= DMA_BUF:
-        return info("gpudirect_dma_buf", f"by DMA-BUF: open kernel modules of the driver, Linux {release}")
+        return info(
+            "gpudirect_dma_buf", f"by DMA-BUF: open kernel modules of the driver, Linux {release}"
+        )
     text = "neither nvidia_peermem nor DMA-BUF: NCCL copies through host memory"
     remedy = "the administrator runs 'modprobe nvidia-peermem', or installs the open kernel modules"
     return absent("gpudirect_missing", text, remedy=remedy)

@@ -40,7 +40,8 @@ class ControllerWatch:
     """Pings the controller, and prints a line when an outage begins and when it ends."""
 
     def __init__(self) -> None:
-        self._answered = self._asked = time.monotonic()  # times of the last answer and the last ping
+        # times of the last answer and the last ping
+        self._answered = self._asked = time.monotonic()
         self._in_outage = False
         self.outages = 0
         """Number of outages of at least OUTAGE_AFTER_S."""
@@ -59,7 +60,9 @@ class ControllerWatch:
 
     def poll(self) -> None:
         """Ping it if the interval has passed."""
-        if time.monotonic() - self._asked >= (PING_TIMEOUT_S if self.unreachable else PING_INTERVAL_S):
+        if time.monotonic() - self._asked >= (
+            PING_TIMEOUT_S if self.unreachable else PING_INTERVAL_S
+        ):
             self.ask()
 
     def ask(self) -> None:
@@ -71,11 +74,17 @@ class ControllerWatch:
             self._answered = self._asked
             if self._in_outage:
                 self.back = self._asked
-                print(f"hpccoll: Slurm's controller answers again, after {wait}: the sweep goes on", file=sys.stderr)
+                print(
+                    f"hpccoll: Slurm's controller answers again, after {wait}: the sweep goes on",
+                    file=sys.stderr,
+                )
             self._in_outage = False
             return
         if not self._in_outage and self._asked - self._answered >= OUTAGE_AFTER_S:
             self._in_outage = True
             self.outages += 1
             waits = "the sweep waits for it, and jobs that run go on"
-            print(f"hpccoll: Slurm's controller does not answer, for {wait} now: {waits}", file=sys.stderr)
+            print(
+                f"hpccoll: Slurm's controller does not answer, for {wait} now: {waits}",
+                file=sys.stderr,
+            )

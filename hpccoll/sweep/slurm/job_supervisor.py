@@ -41,7 +41,10 @@ def _never_starts(job: QueuedJob) -> bool:
     """Return whether the reason of a pending job can only be resolved by an administrator."""
     if job.reason.startswith(NODES_DOWN):
         return squeue.waits_for_nodes(job.id)
-    return bool(PERMANENT_REASONS.fullmatch(job.reason.partition(",")[0])) and MAINTENANCE not in job.reason
+    return (
+        bool(PERMANENT_REASONS.fullmatch(job.reason.partition(",")[0]))
+        and MAINTENANCE not in job.reason
+    )
 
 
 def _print_end(job: ScheduledJob) -> None:
@@ -92,9 +95,9 @@ class SlurmMonitor:
     def missed_end(self) -> bool:
         """Whether all jobs ended so long ago that Snakemake will never notice.
 
-        Snakemake does not know all final states (PREEMPTED), misses jobs that squeue has dropped, and loses jobs if a
-        query fails. Its polling interval grows by 10 s each time: sqrt(20 t) seconds after t seconds. As long as Slurm
-        has not answered again, nothing counts as missed.
+        Snakemake does not know all final states (PREEMPTED), misses jobs that squeue has dropped,
+        and loses jobs if a query fails. Its polling interval grows by 10 s each time: sqrt(20 t)
+        seconds after t seconds. As long as Slurm has not answered again, nothing counts as missed.
         """
         if self._quiet is None or self.controller.unreachable:
             return False
@@ -120,11 +123,17 @@ class SlurmMonitor:
         failed: list[ScheduledJob] = []
         for seen in queue:
             known = self._known.get(seen.id)
-            ours = known is not None and known.state == "CANCELLED" and (seen.alive or seen.state == "CANCELLED")
+            ours = (
+                known is not None
+                and known.state == "CANCELLED"
+                and (seen.alive or seen.state == "CANCELLED")
+            )
             if not ours and (known is None or known.state != seen.state):
                 self._known[seen.id] = self._scheduled(seen)
                 # A job that ended before the first query is one of an earlier sweep.
-                was_alive = self._asked > float("-inf") and (known is None or known.state in LIVE_STATES)
+                was_alive = self._asked > float("-inf") and (
+                    known is None or known.state in LIVE_STATES
+                )
                 if was_alive and not seen.alive and seen.state != "COMPLETED":
                     failed.append(self._known[seen.id])
         there = {job.id for job in queue}
@@ -166,7 +175,9 @@ class SlurmMonitor:
         now = time.monotonic()
         stuck = {job.id: job for job in queue if job.state == "PENDING" and _never_starts(job)}
         self._waits = {number: self._waits.get(number, now) for number in stuck}
-        for number in [number for number, since in self._waits.items() if now - since >= self.pending_limit_s]:
+        for number in [
+            number for number, since in self._waits.items() if now - since >= self.pending_limit_s
+        ]:
             reason = f"it was pending for {self.pending_limit_s:g} s; Slurm's reason: {stuck[number].reason}"
             self._cancel([stuck[number]], reason)
             _print_end(self._known[number])
@@ -187,13 +198,21 @@ class SlurmMonitor:
             return
         with suppress(BadInputError):
             self._cancel(
-                [job for job in squeue.list_jobs(self.prefix) if job.alive and job.state != COMPLETING], reason
+                [
+                    job
+                    for job in squeue.list_jobs(self.prefix)
+                    if job.alive and job.state != COMPLETING
+                ],
+                reason,
             )
 
     def end(self, reason: str) -> None:
         """Cancel all jobs and record their final states; print a line if Slurm does not answer."""
         if self.controller.unreachable:
-            print("hpccoll: Slurm's controller does not answer: the next sweep cancels the jobs", file=sys.stderr)
+            print(
+                "hpccoll: Slurm's controller does not answer: the next sweep cancels the jobs",
+                file=sys.stderr,
+            )
             return
         try:
             self.cancel_and_wait(reason)
@@ -216,11 +235,17 @@ class SlurmMonitor:
             waited = time.monotonic() - begun
             if waited > seconds and running:
                 numbers = ", ".join(job.id for job in running)
-                raise BadInputError("Slurm jobs", numbers, f"ended {seconds:g} s after they were cancelled: see squeue")
+                raise BadInputError(
+                    "Slurm jobs",
+                    numbers,
+                    f"ended {seconds:g} s after they were cancelled: see squeue",
+                )
             if waited > seconds:
                 break
             fresh = [job for job in running if job.id not in ended]
             self._cancel(fresh, reason)
-            ended |= {job.id: f"Slurm job {job.id} ({job.job}, {job.state.lower()})" for job in fresh}
+            ended |= {
+                job.id: f"Slurm job {job.id} ({job.job}, {job.state.lower()})" for job in fresh
+            }
             time.sleep(min(0.5 + waited / 10, 5.0))
         return list(ended.values())

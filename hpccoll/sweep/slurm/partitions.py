@@ -30,7 +30,8 @@ class Partition:
     cpus: tuple[int, ...]  # the number of CPUs of each node that is not down or drained
     largest: int | None  # the maximum number of nodes of a job; None if there is no limit
     accounts: tuple[str, ...] | None  # the accounts that may use it; None for all
-    feature: str | None = None  # the feature that the nodes have; None for all nodes of the partition
+    # the feature that the nodes have; None for all nodes of the partition
+    feature: str | None = None
     state: str = UP  # as scontrol prints it
     in_maintenance: int = 0  # the number of its nodes on which no job starts because of maintenance
 
@@ -66,11 +67,23 @@ class Partition:
 
 
 UNUSABLE_STATES = (
-    "DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "FAIL", "FAILING", "FUTURE", "INVAL", "NO_RESPOND",
-    "NOT_RESPONDING", "POWERED_DOWN_BAD", "UNKNOWN",
-)  # fmt: skip
-"""States, as sinfo prints them, of nodes on which no job can start (node_state_string in slurm_protocol_defs.c of
-Slurm). INVAL: the node registered with less than slurm.conf says, such as a GPU that is gone, and is drained."""
+    "DOWN",
+    "DRAIN",
+    "DRAINED",
+    "DRAINING",
+    "ERROR",
+    "FAIL",
+    "FAILING",
+    "FUTURE",
+    "INVAL",
+    "NO_RESPOND",
+    "NOT_RESPONDING",
+    "POWERED_DOWN_BAD",
+    "UNKNOWN",
+)
+"""States, as sinfo prints them, of nodes on which no job can start (node_state_string in
+slurm_protocol_defs.c of Slurm). INVAL: the node registered with less than slurm.conf says, such as
+a GPU that is gone, and is drained."""
 
 
 def load_partition(name: str | None, feature: str | None = None) -> Partition:
@@ -88,9 +101,15 @@ def load_partition(name: str | None, feature: str | None = None) -> Partition:
     if chosen is None or chosen not in records:
         raise BadInputError("partition", chosen, records)
     record = records[chosen]
-    listed = slurm_output("sinfo", "-h", "-N", "--noconvert", "-p", chosen, "-o", "%N|%T|%c|%b").splitlines()
+    listed = slurm_output(
+        "sinfo", "-h", "-N", "--noconvert", "-p", chosen, "-o", "%N|%T|%c|%b"
+    ).splitlines()
     lines = sorted({tuple(line.split("|")) for line in listed})  # a hidden partition is listed, too
-    nodes = [(state, int(cpus)) for _, state, cpus, features in lines if feature in (None, *features.split(","))]
+    nodes = [
+        (state, int(cpus))
+        for _, state, cpus, features in lines
+        if feature in (None, *features.split(","))
+    ]
     partition_state = record.get("State", UP)
     usable = list[int]()
     in_maintenance = 0
@@ -129,14 +148,20 @@ def check_account(account: str | None, where: Partition) -> None:
     Names of partitions and features are compared with case (list_find_part, list_find_feature).
 
     Raises:
-        BadInputError: if the accounting database has no such account of the user, or, if there is no database, if the
-            partition does not name the account.
+        BadInputError: if the accounting database has no such account of the user, or, if there is
+            no database, if the partition does not name the account.
     """
     if account is None:
         return
     if has_accounting():
         answer = slurm_output(
-            "sacctmgr", "-n", "-P", "show", "associations", f"user={getpass.getuser()}", "format=account"
+            "sacctmgr",
+            "-n",
+            "-P",
+            "show",
+            "associations",
+            f"user={getpass.getuser()}",
+            "format=account",
         )
         known = sorted(set(filter(None, map(str.strip, answer.splitlines()))))
         expected = "an account of yours: " + (", ".join(known) or "you have none")
@@ -163,8 +188,8 @@ def check_request(resources: Mapping[str, int | str], site: Mapping[str, object]
     """Check by ``sbatch --test-only`` that Slurm would accept a job, without submitting it.
 
     Raises:
-        BadInputError: if Slurm would reject the job, with its reason and the key of the site file if that is clear, or
-            if Slurm does not answer.
+        BadInputError: if Slurm would reject the job, with its reason and the key of the site file
+            if that is clear, or if Slurm does not answer.
     """
     arguments = sbatch_options(resources)
     try:
@@ -187,6 +212,8 @@ def hosts_with_feature(feature: str, hosts: Sequence[str]) -> tuple[str, ...]:
     Raises:
         BadInputError: if Slurm does not answer.
     """
-    answer = slurm_output("sinfo", "-a", "-h", "-N", "-n", ",".join(hosts), "-o", "%N|%b")  # -a: hidden partitions, too
-    features = dict(line.split("|") for line in answer.splitlines())  # sinfo lists a node once for each partition
+    # -a: hidden partitions, too
+    answer = slurm_output("sinfo", "-a", "-h", "-N", "-n", ",".join(hosts), "-o", "%N|%b")
+    # sinfo lists a node once for each partition
+    features = dict(line.split("|") for line in answer.splitlines())
     return tuple(host for host in hosts if feature in features.get(host, "").split(","))

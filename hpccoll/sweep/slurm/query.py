@@ -19,18 +19,28 @@ def run_slurm(*command: str, timeout_s: float | None = None) -> subprocess.Compl
     """Run a command of Slurm and return its result, whatever its exit code is.
 
     Raises:
-        UnusableError: if the command is not on PATH, or if it does not end in time, by default ANSWER_TIMEOUT_S.
+        UnusableError: if the command is not on PATH, or if it does not end in time, by default
+            ANSWER_TIMEOUT_S.
     """
     if shutil.which(command[0]) is None:
-        remedy = "load Slurm's module, or use --profile local; a plan without --profile needs neither"
+        remedy = (
+            "load Slurm's module, or use --profile local; a plan without --profile needs neither"
+        )
         raise UnusableError("Slurm", f"no {command[0]} on PATH: {remedy}")
     timeout_s = timeout_s or ANSWER_TIMEOUT_S
     try:
         return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=timeout_s, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        raise UnusableError("Slurm", f"{NO_ANSWER} within {timeout_s:g} s: see 'scontrol ping'") from None
+        raise UnusableError(
+            "Slurm", f"{NO_ANSWER} within {timeout_s:g} s: see 'scontrol ping'"
+        ) from None
 
 
 def slurm_output(*command: str) -> str:
@@ -54,7 +64,8 @@ def _check_reachable(message: str) -> None:
 
 
 UNREACHABLE = re.compile(
-    "contact slurm controller|configuration source|Connection refused|timed out|DNS SRV", re.IGNORECASE
+    "contact slurm controller|configuration source|Connection refused|timed out|DNS SRV",
+    re.IGNORECASE,
 )
 """Messages of the commands if the controller is missing or does not answer."""
 
@@ -79,8 +90,9 @@ def has_accounting() -> bool:
 def has_no_topology() -> bool:
     """Return whether Slurm reports no switches and no blocks: nodes then belong to no rack.
 
-    topology/tree and topology/block without entries print an error, and may fail; topology/flat, and topology/default
-    before it, print nothing (topology_p_topoinfo_print in src/plugins/topology/flat/topology_flat.c).
+    topology/tree and topology/block without entries print an error, and may fail; topology/flat,
+    and topology/default before it, print nothing (topology_p_topoinfo_print in
+    src/plugins/topology/flat/topology_flat.c).
 
     Raises:
         UnusableError: if Slurm does not answer.
@@ -103,7 +115,9 @@ def load_topology(name: str | None = None) -> SlurmTopology:
     if "No topology information" in result.stdout + result.stderr:
         return parse_topology(())
     if result.returncode:
-        raise ValueError(" ".join(result.stderr.split()) or f"scontrol ended with {result.returncode}")
+        raise ValueError(
+            " ".join(result.stderr.split()) or f"scontrol ended with {result.returncode}"
+        )
     return parse_topology(result.stdout.splitlines())
 
 
@@ -114,7 +128,9 @@ def mpi_types() -> list[str]:
         BadInputError: if srun is not on PATH or does not answer.
     """
     listed = run_slurm("srun", "--mpi=list")
-    names = [line.removeprefix("srun:").strip() for line in (listed.stdout + listed.stderr).splitlines()]
+    names = [
+        line.removeprefix("srun:").strip() for line in (listed.stdout + listed.stderr).splitlines()
+    ]
     return [name for name in names if re.fullmatch(r"\w+", name)]
 
 
@@ -129,14 +145,25 @@ def check_launcher(command: str, *, may_be_elsewhere: bool) -> None:
     except ValueError as error:
         raise BadInputError("launcher", command, f"a command of a shell: {error}") from None
     # A shell expands variables, and only compute nodes may have a path.
-    if re.fullmatch(r"[\w.+-]+", program) and shutil.which(program) is None and not may_be_elsewhere:
-        raise BadInputError("launcher", command, f"a command on PATH, such as srun --mpi=pmix: there is no {program}")
+    if (
+        re.fullmatch(r"[\w.+-]+", program)
+        and shutil.which(program) is None
+        and not may_be_elsewhere
+    ):
+        raise BadInputError(
+            "launcher",
+            command,
+            f"a command on PATH, such as srun --mpi=pmix: there is no {program}",
+        )
     named = [option.removeprefix("--mpi=") for option in options if option.startswith("--mpi=")]
     if Path(program).name != "srun" or not named or shutil.which("srun") is None:
         return
     types = mpi_types()
-    if types and named[-1].partition("_v")[0] not in (*types, "openmpi"):  # pmix_v4 is pmix, openmpi an alias of none
-        raise BadInputError("launcher", command, f"a type of srun --mpi that this cluster has: {', '.join(types)}")
+    # pmix_v4 is pmix, openmpi an alias of none
+    if types and named[-1].partition("_v")[0] not in (*types, "openmpi"):
+        raise BadInputError(
+            "launcher", command, f"a type of srun --mpi that this cluster has: {', '.join(types)}"
+        )
 
 
 def configuration() -> dict[str, str]:
@@ -145,5 +172,9 @@ def configuration() -> dict[str, str]:
     Raises:
         BadInputError: if Slurm does not answer.
     """
-    pairs = (line.partition("=") for line in slurm_output("scontrol", "show", "config").splitlines() if "=" in line)
+    pairs = (
+        line.partition("=")
+        for line in slurm_output("scontrol", "show", "config").splitlines()
+        if "=" in line
+    )
     return {name.strip(): value.strip() for name, _, value in pairs}

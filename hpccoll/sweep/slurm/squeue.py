@@ -24,7 +24,8 @@ class QueuedJob:
 
     id: str
     job: str  # the name of the plan's job
-    state: str  # RUNNING, PENDING, COMPLETED, FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY, CANCELLED, ...
+    # RUNNING, PENDING, COMPLETED, FAILED, TIMEOUT, NODE_FAIL, OUT_OF_MEMORY, CANCELLED, ...
+    state: str
     reason: str  # why it is pending, or why it ended in this state
 
     @property
@@ -36,8 +37,16 @@ COMPLETING = "COMPLETING"
 """The state of a job that has ended while Slurm still cleans up its nodes."""
 
 LIVE_STATES = (
-    "PENDING", "RUNNING", "CONFIGURING", COMPLETING, "SUSPENDED", "STOPPED", "REQUEUED", "RESIZING", "SIGNALING",
-)  # fmt: skip
+    "PENDING",
+    "RUNNING",
+    "CONFIGURING",
+    COMPLETING,
+    "SUSPENDED",
+    "STOPPED",
+    "REQUEUED",
+    "RESIZING",
+    "SIGNALING",
+)
 """States of a job that may still have processes."""
 
 COMMENT = re.compile(r"rule_measure_wildcards_(.+)")
@@ -91,8 +100,9 @@ def waits_for_nodes(number: str) -> bool:
 def cpus_of_node(number: str) -> int:
     """Return the CPUs that a running job has on each of its nodes, the smallest number if they differ.
 
-    Slurm counts hardware threads where its nodes are configured so (slurm.conf, CPUs). It lists the CPUs of a node by
-    their hardware threads in any case (CPU_IDs), so that only the share of a node follows from the list.
+    Slurm counts hardware threads where its nodes are configured so (slurm.conf, CPUs). It lists the
+    CPUs of a node by their hardware threads in any case (CPU_IDs), so that only the share of a node
+    follows from the list.
 
     Raises:
         BadInputError: if Slurm does not answer or does not know the job.
@@ -111,7 +121,9 @@ def allocated_hosts(number: str) -> tuple[str, ...]:
     Raises:
         BadInputError: if Slurm does not answer or does not know the job.
     """
-    return host_names(next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))["NodeList"])
+    return host_names(
+        next(parse_records(slurm_output("scontrol", "-o", "show", "job", number)))["NodeList"]
+    )
 
 
 def host_aliases(nodes: Sequence[str]) -> dict[str, list[str]]:
@@ -123,9 +135,13 @@ def host_aliases(nodes: Sequence[str]) -> dict[str, list[str]]:
         BadInputError: if Slurm does not answer or does not know a node.
     """
     aliases = {}
-    for record in parse_records(slurm_output("scontrol", "-a", "-o", "show", "node", ",".join(nodes))):
+    for record in parse_records(
+        slurm_output("scontrol", "-a", "-o", "show", "node", ",".join(nodes))
+    ):
         names = [record[key] for key in ("NodeName", "NodeHostName", "NodeAddr") if key in record]
-        node, *others = dict.fromkeys(canonical_hosts(name for name in names if not ADDRESS.fullmatch(name)).values())
+        node, *others = dict.fromkeys(
+            canonical_hosts(name for name in names if not ADDRESS.fullmatch(name)).values()
+        )
         aliases[node] = others
     return aliases
 

@@ -38,7 +38,13 @@ class ControlVariable:
         self.words = _words(index)
         """Its values by their words; empty for a plain number."""
         self._handle = ctypes.c_void_p()
-        if not _call("cvar_handle_alloc", index, None, ctypes.byref(self._handle), ctypes.byref(ctypes.c_int())):
+        if not _call(
+            "cvar_handle_alloc",
+            index,
+            None,
+            ctypes.byref(self._handle),
+            ctypes.byref(ctypes.c_int()),
+        ):
             raise UnusableError("MPI", f"the library gives no access to its variable {index}")
 
     @classmethod
@@ -58,7 +64,9 @@ class ControlVariable:
         """
         value = ctypes.c_int()
         if not _call("cvar_read", self._handle, ctypes.byref(value)):
-            raise UnusableError("MPI", "the library does not tell the value of one of its variables")
+            raise UnusableError(
+                "MPI", "the library does not tell the value of one of its variables"
+            )
         return value.value
 
     @contextmanager
@@ -86,7 +94,15 @@ def _words(index: int) -> Mapping[str, int]:
     words = ctypes.c_void_p()
     datatype = ctypes.c_void_p()
     number = ctypes.byref(ctypes.c_int())  # not used
-    about = number, ctypes.byref(datatype), ctypes.byref(words), text, ctypes.byref(length), number, number
+    about = (
+        number,
+        ctypes.byref(datatype),
+        ctypes.byref(words),
+        text,
+        ctypes.byref(length),
+        number,
+        number,
+    )
     _call("cvar_get_info", index, None, None, *about)
     if not words.value:
         named = _NAME.findall(text.value.decode(errors="replace"))

@@ -1,15 +1,18 @@
 """Detection of CUDA-aware MPI: the library's own report, and a test transfer of GPU memory in child processes.
 
-A library that is not CUDA-aware dereferences a device pointer on the host and crashes. Child processes therefore do the
-test transfer, so that the ranks of this job survive it. Two children are used, because UCX and MPICH have a separate
-path for messages of a process to itself: they use two GPUs if there are two, with CUDA IPC or the library's substitute.
-The mpiexec next to the library starts them as a separate job: MPI_Comm_spawn needs support by the launcher, and
-MPI_Comm_join and MPI_Comm_connect need a server in Open MPI. If there is no such mpiexec, or if it cannot start two
-processes (Cray's ranks start under srun only), one child sends to itself. If that cannot start either, the library
-counts as not CUDA-aware; the user can state that it is with HPCCOLL_CUDA_AWARE=yes. The children are on one node: what
-works there by CUDA IPC may crash between nodes, which measure/run/gpu_pair_trial.py tries in a launch of its own.
+A library that is not CUDA-aware dereferences a device pointer on the host and crashes. Child
+processes therefore do the test transfer, so that the ranks of this job survive it. Two children are
+used, because UCX and MPICH have a separate path for messages of a process to itself: they use two
+GPUs if there are two, with CUDA IPC or the library's substitute. The mpiexec next to the library
+starts them as a separate job: MPI_Comm_spawn needs support by the launcher, and MPI_Comm_join and
+MPI_Comm_connect need a server in Open MPI. If there is no such mpiexec, or if it cannot start two
+processes (Cray's ranks start under srun only), one child sends to itself. If that cannot start
+either, the library counts as not CUDA-aware; the user can state that it is with
+HPCCOLL_CUDA_AWARE=yes. The children are on one node: what works there by CUDA IPC may crash between
+nodes, which measure/run/gpu_pair_trial.py tries in a launch of its own.
 
-Run as a program, this module is the child: ``python -m hpccoll.transports.mpi.cuda_aware NUMBER``, the number of a GPU.
+Run as a program, this module is the child: ``python -m hpccoll.transports.mpi.cuda_aware NUMBER``,
+the number of a GPU.
 """
 
 import os
@@ -36,19 +39,31 @@ TRANSFER_ELEMENTS = 1 << 18
 PAIRED, CORRECT, WRONG = "paired", "correct", "wrong"
 """The output of children: MPI has connected two of them; the received data are correct, or wrong."""
 
-SELF_TRANSFER, PAIR_TRANSFER = "GPU transfer within one child process", "GPU transfer between two child processes"
+SELF_TRANSFER, PAIR_TRANSFER = (
+    "GPU transfer within one child process",
+    "GPU transfer between two child processes",
+)
 
 TRANSFER_TIMEOUT_S, START_TIMEOUT_S = 40.0, 20.0
-"""The limit for a transfer in seconds, and the part of it in which two children must start. The sum is below the
-watchdog's limit, even if two children do not start and the single child then hangs."""
+"""The limit for a transfer in seconds, and the part of it in which two children must start. The sum
+is below the watchdog's limit, even if two children do not start and the single child then hangs."""
 
 OVERRIDE = "HPCCOLL_CUDA_AWARE"
 """The variable by which the user answers ``yes`` or ``no``; no transfer is then tested."""
 
 LAUNCHER_PREFIXES = (
-    "PMI_", "PMIX_", "PMI2_", "OMPI_COMM_", "OMPI_MCA_ess", "OMPI_MCA_orte", "PRTE_", "PALS_", "SLURM_", "HYDI_",
+    "PMI_",
+    "PMIX_",
+    "PMI2_",
+    "OMPI_COMM_",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_orte",
+    "PRTE_",
+    "PALS_",
+    "SLURM_",
+    "HYDI_",
     "MPI_LOCAL",
-)  # fmt: skip
+)
 """The prefixes of variables by which a launcher marks a process as a rank of a job; children start without them."""
 
 OVERSUBSCRIBE: Mapping[str, str] = {
@@ -66,11 +81,14 @@ OVERSUBSCRIBE: Mapping[str, str] = {
 class CudaAwareVerdict:
     """The verdict on whether an MPI library accepts GPU memory."""
 
-    aware: bool  # whether it does: the library does not deny it and the transfer was correct, or the user states it
+    # whether it does: the library does not deny it and the transfer was correct, or the user states
+    # it
+    aware: bool
     library: str  # the report of the library, with the function that returned it
     transfer: str
     assumed: bool = False  # whether the verdict is the user's statement
-    between_nodes: str = ""  # what is known of GPU memory between nodes; empty on one node, or if the user answers
+    # what is known of GPU memory between nodes; empty on one node, or if the user answers
+    between_nodes: str = ""
 
     @property
     def description(self) -> str:
@@ -97,20 +115,32 @@ def run_transfer(
     """Return whether the transfer was correct (None if two children could not be started together), and its outcome.
 
     Args:
-        command: the command that starts one child, or two; the first of two prints PAIRED, and then CORRECT or WRONG.
+        command: the command that starts one child, or two; the first of two prints PAIRED, and then
+            CORRECT or WRONG.
         timeout: the limit in seconds.
-        environment: the environment of this process; children do not inherit the variables of its launcher.
+        environment: the environment of this process; children do not inherit the variables of its
+            launcher.
         what: the kind of transfer, SELF_TRANSFER or PAIR_TRANSFER.
     """
-    inherited = {name: value for name, value in environment.items() if not name.startswith(LAUNCHER_PREFIXES)}
+    inherited = {
+        name: value for name, value in environment.items() if not name.startswith(LAUNCHER_PREFIXES)
+    }
     try:
         child = subprocess.Popen(
-            command, env={**inherited, **OVERSUBSCRIBE}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
-        )  # fmt: skip
+            command,
+            env={**inherited, **OVERSUBSCRIBE},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
     except OSError as error:
         return None if what == PAIR_TRANSFER else False, f"{what} not possible: {error.strerror}"
-    output = _communicate(child, (START_TIMEOUT_S, timeout - START_TIMEOUT_S) if what == PAIR_TRANSFER else (timeout,))
+    output = _communicate(
+        child, (START_TIMEOUT_S, timeout - START_TIMEOUT_S) if what == PAIR_TRANSFER else (timeout,)
+    )
     if output is None:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)  # mpiexec and its processes
@@ -152,14 +182,20 @@ def _judge_transfer(code: int, out: str, err: str, what: str) -> tuple[bool, str
         return answer == [CORRECT], f"{what} {answer[0]}"
     if "cudaErrorDevicesUnavailable" in err:
         return False, f"{what} not possible: the compute mode of the GPU admits only one process"
-    last = next((line.strip() for line in reversed(err.splitlines()) if line.strip(" =|-")), "no error message")
+    last = next(
+        (line.strip() for line in reversed(err.splitlines()) if line.strip(" =|-")),
+        "no error message",
+    )
     failed = "failed" if what == PAIR_TRANSFER else "not possible: the child ended"
     return False, f"{what} {failed} with exit code {code}: {last}"
 
 
 def probe_transfer(numbers: Sequence[int], mpiexec: str | None) -> tuple[bool, str]:
     """Return whether a test transfer between two children, or within one, is correct, and its outcome."""
-    first, second = ((sys.executable, "-m", "hpccoll.transports.mpi.cuda_aware", str(number)) for number in numbers)
+    first, second = (
+        (sys.executable, "-m", "hpccoll.transports.mpi.cuda_aware", str(number))
+        for number in numbers
+    )
     why_alone = "mpiexec not found"
     if mpiexec:
         pair = (mpiexec, "-n", "1", *first, ":", "-n", "1", *second)
@@ -174,17 +210,22 @@ def probe_transfer(numbers: Sequence[int], mpiexec: str | None) -> tuple[bool, s
 def cuda_aware_verdict(number: int) -> CudaAwareVerdict:
     """Return whether the MPI of this process accepts the memory of GPU ``number``.
 
-    Children test a transfer, unless the library reports no CUDA support or the user has answered by ``OVERRIDE``.
+    Children test a transfer, unless the library reports no CUDA support or the user has answered by
+    ``OVERRIDE``.
     """
     supported, report = cuda_support()
     answer = os.environ.get(OVERRIDE)
     if answer is not None:
         meanings = {"yes": "stated by the user, transfer not tested", "no": "stated by the user"}
         transfer = f"{OVERRIDE}={answer}: {meanings.get(answer, 'not valid; valid: yes or no')}"
-        return CudaAwareVerdict(aware=answer == "yes", library=report, transfer=transfer, assumed=True)
+        return CudaAwareVerdict(
+            aware=answer == "yes", library=report, transfer=transfer, assumed=True
+        )
     if supported is False:
         return CudaAwareVerdict(aware=False, library=report, transfer="transfer not tested")
-    correct, outcome = probe_transfer((number, (number + 1) % max(1, device_count())), find_mpiexec(library_path()))
+    correct, outcome = probe_transfer(
+        (number, (number + 1) % max(1, device_count())), find_mpiexec(library_path())
+    )
     hint = "" if correct else f"; set {OVERRIDE}=yes if you know that the library is CUDA-aware"
     return CudaAwareVerdict(aware=correct, library=report, transfer=f"{outcome}{hint}")
 
@@ -197,7 +238,8 @@ def transfer_in_child(number: int) -> str | None:
     """
     import cupy
 
-    cupy.cuda.Device(number).use()  # before MPI starts: some libraries look for the current device then
+    # before MPI starts: some libraries look for the current device then
+    cupy.cuda.Device(number).use()
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
@@ -212,7 +254,8 @@ def transfer_in_child(number: int) -> str | None:
 def exchange_gpu_memory(comm: "MPI.Intracomm") -> bool:
     """Exchange memory of the current GPU, each rank with the one at the other end of ``comm``, and all-reduce it.
 
-    Values are made and compared on the host: kernels would need CUDA's headers, whose absence says nothing about MPI.
+    Values are made and compared on the host: kernels would need CUDA's headers, whose absence says
+    nothing about MPI.
 
     Returns:
         Whether all data are correct on all ranks.

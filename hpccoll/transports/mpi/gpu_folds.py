@@ -1,14 +1,22 @@
 """Folds, copies and divisions in GPU memory between messages of MPI, as launches of the fold kernel.
 
-CuPy's ufuncs would flush subnormal numbers to zero, because CuPy compiles with -ftz=true (cupy/cuda/compiler.py of CuPy
-14.2); the fold kernel keeps them. One launch does all work of a step that does not depend on other work of it.
+CuPy's ufuncs would flush subnormal numbers to zero, because CuPy compiles with -ftz=true
+(cupy/cuda/compiler.py of CuPy 14.2); the fold kernel keeps them. One launch does all work of a step
+that does not depend on other work of it.
 """
 
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from hpccoll.executor.lowered_step import LocalCall, LocalCopy, LocalFold, LocalScale, LocalWork, LoweredStep
+from hpccoll.executor.lowered_step import (
+    LocalCall,
+    LocalCopy,
+    LocalFold,
+    LocalScale,
+    LocalWork,
+    LoweredStep,
+)
 from hpccoll.schedule.operation import Array, Operation
 from hpccoll.transports.nccl.fold import Fold, fold_waves, launches_at
 from hpccoll.transports.shared_lowering import Span
@@ -42,7 +50,9 @@ def division(gpu: "Gpu", operation: Operation, values: Array) -> Callable[[], ob
 
 def _launches(gpu: "Gpu", operation: Operation, waves: Sequence[Sequence[Fold]]) -> list[LocalCall]:
     dtype = operation.dtype
-    launches = launches_at(gpu, dtype.name, operation.reduction.name, dtype.itemsize, {MEMORY: 0}, waves)
+    launches = launches_at(
+        gpu, dtype.name, operation.reduction.name, dtype.itemsize, {MEMORY: 0}, waves
+    )
     return list(map(LocalCall, launches))
 
 

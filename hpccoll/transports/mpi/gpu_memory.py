@@ -33,7 +33,8 @@ class _GpuTransport(GuardedBuffers):
 
 def _warmed_up(plan: TransportPlan, gpu: "Gpu") -> TransportPlan:
     """Run ``plan`` once, which compiles kernels, registers memory with MPI and overwrites dst; return the plan."""
-    gpu.await_work()  # as runs expect: memory of the pool may still be in use by an earlier plan, maybe of NCCL
+    # as runs expect: memory of the pool may still be in use by an earlier plan, maybe of NCCL
+    gpu.await_work()
     plan.run()
     return plan
 
@@ -59,8 +60,8 @@ class GpuVendorTransport(_GpuTransport):
 class _StreamOrderedPlan:
     """A plan of a library that ignores streams; a run waits for the work that it queues itself.
 
-    The stream must be idle before a run, as ``TransportPlan.run`` says: a wait here would be timed, and the benchmarks
-    of MPI libraries have none (osu_allreduce -d cuda).
+    The stream must be idle before a run, as ``TransportPlan.run`` says: a wait here would be timed,
+    and the benchmarks of MPI libraries have none (osu_allreduce -d cuda).
     """
 
     executor = None
@@ -123,7 +124,9 @@ class StagedPlan:
         contribution = operation.contribution(src, dst, me)
         self._to_host: list[DeferredCall] = []
         if moves and len(contribution):
-            self._to_host.append(transport.gpu.copy(operation.contribution(host_src, host_dst, me), contribution))
+            self._to_host.append(
+                transport.gpu.copy(operation.contribution(host_src, host_dst, me), contribution)
+            )
         self._to_device: list[DeferredCall] = []
         if moves and len(plan.result):
             self._to_device.append(transport.gpu.copy(self.result, plan.result))

@@ -25,8 +25,8 @@ Memory: TypeAlias = Array | MPI.InPlaceType | None
 def result_span(operation: Operation, me: int) -> slice:
     """Return the elements of dst in which MPI leaves the result of rank ``me``.
 
-    They are those of a schedule, except in place for a reduce-scatter: MPI writes its result to the beginning of the
-    buffer on every rank (MPI 5.0, section 6.10.1).
+    They are those of a schedule, except in place for a reduce-scatter: MPI writes its result to the
+    beginning of the buffer on every rank (MPI 5.0, section 6.10.1).
     """
     span = operation.span("dst", operation.call.target(me, operation.api_cut.units), me)
     if operation.in_place and operation.collective.name == "reduce_scatter":
@@ -59,7 +59,8 @@ class LibraryCall(NamedTuple):
         """Return the call of the compiled executor.
 
         Raises:
-            UnusableError: if a count exceeds 2^31 - 1 and the library has no function for such counts.
+            UnusableError: if a count exceeds 2^31 - 1 and the library has no function for such
+                counts.
         """
         values = [value for argument in self.arguments for value in argument.c]
         values.append(handle(self.comm))
@@ -101,7 +102,8 @@ class CallArguments:
         # What a rank gives to the root, and the root's result, which means nothing elsewhere.
         self.to_root: Memory = self.source if self.at_root else self.contribution
         self.at_root_only: Memory = self.result if self.at_root else None
-        self._datatype = MPI.Datatype.fromcode(operation.dtype.char)  # mpi4py would look it up in each call
+        # mpi4py would look it up in each call
+        self._datatype = MPI.Datatype.fromcode(operation.dtype.char)
         op = MPI_OPS[operation.reduction.name]
         self.op = Argument((op,), (handle(op),))
         self.root = _number(operation.call.root)
@@ -165,13 +167,17 @@ def _mpi_buffer(array: Array) -> Array | MPI.buffer:
     return MPI.buffer.fromaddress(address(array), array.nbytes)
 
 
-def _ping_pong(a: CallArguments, sent: Argument, received: Argument, partner: Argument) -> list[LibraryCall]:
+def _ping_pong(
+    a: CallArguments, sent: Argument, received: Argument, partner: Argument
+) -> list[LibraryCall]:
     send = a.call("Send", sent, partner, a.tag)
     receive = a.call("Recv", received, partner, a.tag, receives=True)
     return [send, receive] if a.at_root else [receive, send]
 
 
-def _exchange(a: CallArguments, sent: Argument, received: Argument, partner: Argument) -> list[LibraryCall]:
+def _exchange(
+    a: CallArguments, sent: Argument, received: Argument, partner: Argument
+) -> list[LibraryCall]:
     return [a.call("Sendrecv", sent, partner, a.tag, received, partner, a.tag, receives=True)]
 
 
@@ -192,32 +198,51 @@ CALLS: dict[str, Callable[[CallArguments], list[LibraryCall]]] = {
     "all_reduce": lambda a: [a.call("Allreduce", a.memory(a.source), a.counted(a.result), a.op)],
     "reduce_scatter": lambda a: [
         a.call(
-            "Reduce_scatter_block", a.memory(a.source),
-            a.counted(a.dst if a.operation.in_place else a.result, len(a.result)), a.op,
+            "Reduce_scatter_block",
+            a.memory(a.source),
+            a.counted(a.dst if a.operation.in_place else a.result, len(a.result)),
+            a.op,
         )
     ],
     "all_gather": lambda a: [
-        a.call("Allgather", a.counted(a.source, len(a.contribution)), a.counted(a.result, len(a.result) // a.workers))
+        a.call(
+            "Allgather",
+            a.counted(a.source, len(a.contribution)),
+            a.counted(a.result, len(a.result) // a.workers),
+        )
     ],
     "broadcast": lambda a: [a.call("Bcast", a.counted(a.result), a.root)],
     "reduce": lambda a: [
-        a.call("Reduce", a.memory(a.to_root), a.counted(a.at_root_only, len(a.contribution)), a.op, a.root)
+        a.call(
+            "Reduce",
+            a.memory(a.to_root),
+            a.counted(a.at_root_only, len(a.contribution)),
+            a.op,
+            a.root,
+        )
     ],
     "gather": lambda a: [
         a.call(
-            "Gather", a.counted(a.to_root, len(a.contribution)),
-            a.counted(a.at_root_only, len(a.result) // a.workers), a.root,
+            "Gather",
+            a.counted(a.to_root, len(a.contribution)),
+            a.counted(a.at_root_only, len(a.result) // a.workers),
+            a.root,
         )
     ],
     "scatter": lambda a: [
         a.call(
-            "Scatter", a.counted(a.contribution if a.at_root else None, len(a.contribution) // a.workers),
-            a.counted(a.result if a.in_place is None or not a.at_root else a.in_place, len(a.result)), a.root,
+            "Scatter",
+            a.counted(a.contribution if a.at_root else None, len(a.contribution) // a.workers),
+            a.counted(
+                a.result if a.in_place is None or not a.at_root else a.in_place, len(a.result)
+            ),
+            a.root,
         )
     ],
     "all_to_all": lambda a: [
         a.call(
-            "Alltoall", a.counted(a.source, len(a.contribution) // a.workers),
+            "Alltoall",
+            a.counted(a.source, len(a.contribution) // a.workers),
             a.counted(a.result, len(a.result) // a.workers),
         )
     ],
@@ -228,5 +253,5 @@ CALLS: dict[str, Callable[[CallArguments], list[LibraryCall]]] = {
     "send_recv": _between_partners(_ping_pong),
     "bidirectional": _between_partners(_exchange),
     "multi_pair": _between_partners(_exchange),
-}  # fmt: skip
+}
 """The calls of each collective; point-to-point patterns use the calls of an MPI program."""

@@ -1,10 +1,10 @@
 """The lowering of schedules for MPI: it turns the steps of one rank into calls and messages on its buffers.
 
-Arrivals that are folded, or that would overwrite data which their step still reads, are received into scratch. A part
-with more than one piece is sent and received through a derived datatype.
+Arrivals that are folded, or that would overwrite data which their step still reads, are received
+into scratch. A part with more than one piece is sent and received through a derived datatype.
 
-Ranks that share memory exchange two empty messages (signals) instead of each message: after *ready* the receiver reads
-the part from the sender's memory, and *done* ends the sender's step.
+Ranks that share memory exchange two empty messages (signals) instead of each message: after *ready*
+the receiver reads the part from the sender's memory, and *done* ends the sender's step.
 """
 
 from collections import defaultdict
@@ -89,7 +89,8 @@ class MpiLowering(Lowering):
                 lowered += self._step(lane, step, scratch)
             lowered += self._scaling(lane)
         if self.memory:
-            from hpccoll.transports.mpi.gpu_folds import launch_folds  # only ranks with GPUs need it
+            # only ranks with GPUs need it
+            from hpccoll.transports.mpi.gpu_folds import launch_folds
 
             launch_folds(self.memory, self.operation, lowered)
             return _synchronized(lowered, [LocalCall(*call) for call in self.memory.sync_calls])
@@ -146,21 +147,29 @@ class MpiLowering(Lowering):
             length = sum(len(view) for view in target)
             staging = scratch[used : used + length]
             if isinstance(action, Copy):
-                used += self._copy(start, write, lane, action, staging, overlapping=number in overlapping)
+                used += self._copy(
+                    start, write, lane, action, staging, overlapping=number in overlapping
+                )
                 continue
             sends = isinstance(action, Send)
             peer = int(action.peer)
             tag = lane * TAGS_PER_LANE + ordinal[sends, peer]
             ordinal[sends, peer] += 1
             if ordinal[sends, peer] > MAX_MESSAGES:
-                raise ScheduleError(f"rank {self.me} has over {MAX_MESSAGES} messages with rank {peer} in one step")
+                raise ScheduleError(
+                    f"rank {self.me} has over {MAX_MESSAGES} messages with rank {peer} in one step"
+                )
             if not length:
                 continue
             node_peer = self.node_peers.get(peer)
-            signal = MpiMessage(sends, NO_DATA, peer, tag, lane, nbytes=length * self.operation.dtype.itemsize)
+            signal = MpiMessage(
+                sends, NO_DATA, peer, tag, lane, nbytes=length * self.operation.dtype.itemsize
+            )
             if node_peer:
                 start.messages.append(signal)
-                end.messages.append(MpiMessage(not sends, NO_DATA, peer, tag + MAX_MESSAGES, lane, nbytes=0))
+                end.messages.append(
+                    MpiMessage(not sends, NO_DATA, peer, tag + MAX_MESSAGES, lane, nbytes=0)
+                )
                 staged = write is end
             else:
                 staged = isinstance(action, RecvReduce) or number in overlapping
@@ -175,7 +184,13 @@ class MpiLowering(Lowering):
         return [start, end] if end.messages else [start]
 
     def _receive(
-        self, start: LoweredStep, signal: MpiMessage, target: list[Array], staging: Array, *, staged: bool
+        self,
+        start: LoweredStep,
+        signal: MpiMessage,
+        target: list[Array],
+        staging: Array,
+        *,
+        staged: bool,
     ) -> list[Array]:
         """Receive a part, or read it in the memory of its sender after ``signal``; return the views that have it."""
         arrival = [staging] if staged else target
@@ -208,11 +223,20 @@ class MpiLowering(Lowering):
         return overlap(self._written(lane, step), self.spans(lane, *read))
 
     def _copy(
-        self, start: LoweredStep, write: LoweredStep, lane: int, action: Copy, staging: Array, *, overlapping: bool
+        self,
+        start: LoweredStep,
+        write: LoweredStep,
+        lane: int,
+        action: Copy,
+        staging: Array,
+        *,
+        overlapping: bool,
     ) -> int:
         """Lower a copy, through ``staging`` if the step writes what it reads; return the elements of scratch used."""
         source, target = self._views(lane, action.source), self._views(lane, action.target)
-        if not (overlapping or overlap(self.spans(lane, action.source), self.spans(lane, action.target))):
+        if not (
+            overlapping or overlap(self.spans(lane, action.source), self.spans(lane, action.target))
+        ):
             write.after += _copies(target, source)
             return 0
         start.before += _copies([staging], source)
@@ -220,7 +244,9 @@ class MpiLowering(Lowering):
         return len(staging)
 
     def _views(self, lane: int, part: Part) -> list[Array]:
-        return [self.buffers[span.buffer][span.start : span.stop] for span in self.spans(lane, part)]
+        return [
+            self.buffers[span.buffer][span.start : span.stop] for span in self.spans(lane, part)
+        ]
 
     def _data(self, views: list[Array]) -> tuple[NDArray[np.uint8], int, MPI.Datatype]:
         """Return the buffer specification of ``views``; more than one view needs a derived datatype."""
@@ -247,7 +273,9 @@ def merge_steps(steps: Iterable[LoweredStep]) -> list[LoweredStep]:
     """Return fewer steps: consecutive steps that only exchange signals, without work between them, become one."""
     merged: list[LoweredStep] = []
     for step in steps:
-        only_signals = all(message.is_signal for part in (*merged[-1:], step) for message in part.messages)
+        only_signals = all(
+            message.is_signal for part in (*merged[-1:], step) for message in part.messages
+        )
         if merged and only_signals and not (merged[-1].after or step.before):
             merged[-1].messages += step.messages
             merged[-1].after = step.after
@@ -263,7 +291,8 @@ def _copies(target: Sequence[Array], source: Sequence[Array]) -> list[LocalCopy]
 def _synchronized(steps: list[LoweredStep], sync_calls: Sequence[LocalCall]) -> list[LoweredStep]:
     """Wait for queued work before messages start and at the end, because MPI does not synchronise with streams.
 
-    Only waits for work that these steps have queued are added: they are timed, and the stream is idle before a run.
+    Only waits for work that these steps have queued are added: they are timed, and the stream is
+    idle before a run.
     """
     queued = False
     for step in steps:

@@ -37,8 +37,8 @@ class NodePeer:
     def next_part(self, lane: int, scratch: Array) -> list[Array]:
         """Return views of the next part that the peer sends in ``lane``.
 
-        If its length differs from that of ``scratch``, the ranks disagree: the result is then ``scratch``, and the plan
-        is rejected later.
+        If its length differs from that of ``scratch``, the ranks disagree: the result is then
+        ``scratch``, and the plan is rejected later.
         """
         spans = next(self.sends.get(lane, iter(())), [])
         part = [self.buffers[span.buffer][span.start : span.stop] for span in spans]
@@ -55,8 +55,9 @@ def _aligned(memory: NDArray[np.uint8], count: int, dtype: np.dtype[np.generic])
 class SharedMemory:
     """The windows of the ranks of one node; all ranks of ``comm`` create, use and close it together.
 
-    MPI alone orders accesses: the writer calls MPI_Win_sync and sends a message; the receiver of the message calls
-    MPI_Win_sync and reads (MPI 5.0, section 12.7: a memory barrier, and a message as the synchronisation).
+    MPI alone orders accesses: the writer calls MPI_Win_sync and sends a message; the receiver of
+    the message calls MPI_Win_sync and reads (MPI 5.0, section 12.7: a memory barrier, and a message
+    as the synchronisation).
     """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
@@ -73,7 +74,8 @@ class SharedMemory:
             BadInputError: on all ranks, if a node has too little free shared memory.
         """
         counts: list[int] = self.node.allgather(count)
-        overhead = PAGE_BYTES + 2 * MARGIN_BYTES  # each rank has its own segment, which may begin anywhere in a page
+        # each rank has its own segment, which may begin anywhere in a page
+        overhead = PAGE_BYTES + 2 * MARGIN_BYTES
         needed = sum(counts) * dtype.itemsize + len(counts) * overhead
         self._check_free_space(needed if any(counts) else 0)
         guarded = {rank: GuardedBuffer(np.empty(0, dtype), 0, 0) for rank in self.ranks}
@@ -82,14 +84,16 @@ class SharedMemory:
             for node_rank, (rank, length) in enumerate(zip(self.ranks, counts, strict=True)):
                 memory = np.asarray(window.Shared_query(node_rank)[0])
                 guarded[rank] = allocate_guarded(partial(_aligned, memory), length, dtype)
-            guarded[self.comm.rank].memory.view(np.uint8)[::PAGE_BYTES] = 0  # makes the pages count as used
+            # makes the pages count as used
+            guarded[self.comm.rank].memory.view(np.uint8)[::PAGE_BYTES] = 0
         own = guarded[self.comm.rank]
         views: dict[int, Array] = {rank: buffer.buffer for rank, buffer in guarded.items()}
         self._buffers.append((own, views))
         return views[self.comm.rank]
 
     def _window(self, nbytes: int) -> MPI.Win:
-        info = MPI.Info.Create({"alloc_shared_noncontig": "true"})  # places each rank's pages in its NUMA domain
+        # places each rank's pages in its NUMA domain
+        info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
         window = MPI.Win.Allocate_shared(nbytes, 1, info, self.node)
         info.Free()
         window.Lock_all(MPI.MODE_NOCHECK)

@@ -1,11 +1,13 @@
 """Schedules over MPI's point-to-point messages, lowered once per buffer into persistent requests.
 
-The messages of a step start together; after all have completed, the arrivals are folded in the listed order. Lanes are
-distributed over sequences, one for each slice of ``window`` channels. The lanes of a sequence run one after another and
-share its scratch; sequences progress independently, so that one folds while another transfers.
+The messages of a step start together; after all have completed, the arrivals are folded in the
+listed order. Lanes are distributed over sequences, one for each slice of ``window`` channels. The
+lanes of a sequence run one after another and share its scratch; sequences progress independently,
+so that one folds while another transfers.
 
-If all ranks start with messages inside their nodes, a channel waits until the one before it has completed its first
-step. Otherwise all channels would compete for the cores first, and the network would be idle until the last was done.
+If all ranks start with messages inside their nodes, a channel waits until the one before it has
+completed its first step. Otherwise all channels would compete for the cores first, and the network
+would be idle until the last was done.
 """
 
 import hashlib
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
 
 MAX_PERSISTENT_REQUESTS = 65536
-"""The maximum number of persistent requests of a plan; above it, each run starts new requests. MPICH keeps about 900
-bytes for a persistent request."""
+"""The maximum number of persistent requests of a plan; above it, each run starts new requests.
+MPICH keeps about 900 bytes for a persistent request."""
 
 
 class MpiTransport(GuardedBuffers):
@@ -53,8 +55,9 @@ class MpiTransport(GuardedBuffers):
 class TieredTransport(GuardedBuffers):
     """Schedules over shared memory inside nodes and over messages between them.
 
-    A receiver on the sender's node reads the part directly from the sender's memory: a receive is one copy, a fold
-    none. On a single node this transport is called ``shm``. Without ``options`` Python runs the plans.
+    A receiver on the sender's node reads the part directly from the sender's memory: a receive is
+    one copy, a fold none. On a single node this transport is called ``shm``. Without ``options``
+    Python runs the plans.
     """
 
     def __init__(self, comm: MPI.Intracomm, options: ExecutorOptions | None = None) -> None:
@@ -77,7 +80,11 @@ class TieredTransport(GuardedBuffers):
 
 
 def _python_executor(
-    comm: MPI.Intracomm, sequences: Sequence[Sequence[LoweredStep]], initial: int, *, persistent: bool
+    comm: MPI.Intracomm,
+    sequences: Sequence[Sequence[LoweredStep]],
+    initial: int,
+    *,
+    persistent: bool,
 ) -> "PythonExecutor":
     from hpccoll.executor.python_executor import PythonExecutor  # most ranks have the compiled one
 
@@ -89,7 +96,8 @@ class MpiPlan:
 
     Args:
         shared: the shared memory that contains src and dst, None to send all parts.
-        memory: the GPU that has src and dst, None if the host has them; the Python executor then runs the plan.
+        memory: the GPU that has src and dst, None if the host has them; the Python executor then
+            runs the plan.
         options: how the compiled executor runs the plan; None for the Python executor.
 
     Raises:
@@ -110,11 +118,13 @@ class MpiPlan:
         if comm.size != operation.layout.ranks:
             raise ValueError(f"{comm.size} ranks cannot run a plan for {operation.layout.ranks}")
         if operation.lanes > MAX_MPI_LANES:
-            raise ValueError(f"MPI has no tags for {operation.lanes} lanes")  # `unmet_needs` skips such a case
+            # `unmet_needs` skips such a case
+            raise ValueError(f"MPI has no tags for {operation.lanes} lanes")
         self.result = operation.result(dst, comm.rank)
         lowering = MpiLowering(comm.rank, operation, src, dst, shared, memory)
         sequences, self._datatypes = lowering.sequences(), lowering.datatypes
-        self._kept_memory = lowering.buffers, lowering.scratches  # folds on a GPU hold only their addresses
+        # folds on a GPU hold only their addresses
+        self._kept_memory = lowering.buffers, lowering.scratches
         staggered = _check_plans_match(comm, operation, sequences)
         initial = len(operation.slices) if staggered else len(sequences)
         messages = [message for steps in sequences for step in steps for message in step.messages]
@@ -127,9 +137,16 @@ class MpiPlan:
             large = comm.allreduce(not persistent and largest > MAX_COUNT, MPI.LOR)
             try:
                 self.executor = CompiledExecutor(
-                    comm, options, sequences, initial, persistent=persistent, large=large, shared=shared
+                    comm,
+                    options,
+                    sequences,
+                    initial,
+                    persistent=persistent,
+                    large=large,
+                    shared=shared,
                 )
-            except BadInputError:  # on all ranks: too little shared memory, or a count that is too large
+            # on all ranks: too little shared memory, or a count that is too large
+            except BadInputError:
                 self._free_datatypes()
                 raise
         self.run, self.progress = self.executor.run, self.executor.progress
@@ -144,7 +161,9 @@ class MpiPlan:
         self._datatypes = []
 
 
-def _starts_inside_node(sequences: Sequence[Sequence[LoweredStep]], layout: Layout, me: int) -> bool:
+def _starts_inside_node(
+    sequences: Sequence[Sequence[LoweredStep]], layout: Layout, me: int
+) -> bool:
     """Return whether there are other nodes, and the first steps of this rank have messages only inside its node."""
     if layout.nodes == 1:
         return False
@@ -153,7 +172,9 @@ def _starts_inside_node(sequences: Sequence[Sequence[LoweredStep]], layout: Layo
     return all(layout.node[peer] == layout.node[me] for peer in peers)
 
 
-def _check_plans_match(comm: MPI.Intracomm, operation: Operation, sequences: list[list[LoweredStep]]) -> bool:
+def _check_plans_match(
+    comm: MPI.Intracomm, operation: Operation, sequences: list[list[LoweredStep]]
+) -> bool:
     """Check that each rank sends to each other rank the messages that the other expects.
 
     Returns:
@@ -163,14 +184,23 @@ def _check_plans_match(comm: MPI.Intracomm, operation: Operation, sequences: lis
         PlanMismatchError: on every rank; names both ranks of each pair that disagrees.
     """
     header = operation.description.encode()
-    digests: dict[tuple[bool, int], hashlib.blake2b] = defaultdict(lambda: hashlib.blake2b(header, digest_size=8))
+    digests: dict[tuple[bool, int], hashlib.blake2b] = defaultdict(
+        lambda: hashlib.blake2b(header, digest_size=8)
+    )
     for sequence in sequences:
         for step in sequence:
-            for message in filter(attrgetter("nbytes"), step.messages):  # done signals have no bytes
-                digests[message.sends, message.peer].update(b"%d %d;" % (message.tag, message.nbytes))
+            # done signals have no bytes
+            for message in filter(attrgetter("nbytes"), step.messages):
+                digests[message.sends, message.peer].update(
+                    b"%d %d;" % (message.tag, message.nbytes)
+                )
     sent_to_me = comm.alltoall([digests[True, peer].digest() for peer in range(comm.size)])
-    mismatched = [peer for peer, digest in enumerate(sent_to_me) if digest != digests[False, peer].digest()]
+    mismatched = [
+        peer for peer, digest in enumerate(sent_to_me) if digest != digests[False, peer].digest()
+    ]
     starts_inside = _starts_inside_node(sequences, operation.layout, comm.rank)
-    mismatched_of_ranks, all_start_inside = zip(*comm.allgather((mismatched, starts_inside)), strict=True)
+    mismatched_of_ranks, all_start_inside = zip(
+        *comm.allgather((mismatched, starts_inside)), strict=True
+    )
     check_agreement(mismatched_of_ranks)
     return all(all_start_inside)

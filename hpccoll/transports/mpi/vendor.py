@@ -33,7 +33,8 @@ class MpiVendorPlan:
 
     Args:
         options: how the compiled executor makes the call; None for mpi4py.
-        divide: returns the call that divides the result by the number of workers; None to divide in host memory.
+        divide: returns the call that divides the result by the number of workers; None to divide in
+            host memory.
     """
 
     def __init__(
@@ -66,8 +67,12 @@ class MpiVendorPlan:
         if options:
             sequences = []
             if averages:
-                sequences.append([LoweredStep(after=[LocalScale(operation.reduction, self.result, workers)])])
-            self.executor = CompiledExecutor(comm, options, sequences, 1, calls=self._agreed_calls(comm))
+                sequences.append(
+                    [LoweredStep(after=[LocalScale(operation.reduction, self.result, workers)])]
+                )
+            self.executor = CompiledExecutor(
+                comm, options, sequences, 1, calls=self._agreed_calls(comm)
+            )
         self.run: Callable[[], None] = self.executor.run if self.executor else self._run_of_mpi4py()
 
     def _agreed_calls(self, comm: MPI.Intracomm) -> Sequence[Records]:
@@ -95,7 +100,9 @@ class MpiVendorPlan:
             UnusableError: if there is none, or the call has more than one step, as a ping-pong has.
         """
         if len(self._calls) > 1:
-            raise UnusableError("algorithm native", "a call of more than one step has no nonblocking form")
+            raise UnusableError(
+                "algorithm native", "a call of more than one step has no nonblocking form"
+            )
         call = self._calls[0].nonblocking() if self._calls else None
         return NonblockingCall(call, self._scale)
 
@@ -125,7 +132,9 @@ class MpiVendorPlan:
 class NonblockingCall:
     """A call of the library, if this rank has one, that returns at once, progresses when tested, and then finishes."""
 
-    def __init__(self, call: Callable[[], MPI.Request] | None, finish: Callable[[], object] | None) -> None:
+    def __init__(
+        self, call: Callable[[], MPI.Request] | None, finish: Callable[[], object] | None
+    ) -> None:
         self._call = call
         self._finish = finish
         self._request = MPI.REQUEST_NULL

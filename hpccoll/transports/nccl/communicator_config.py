@@ -1,8 +1,8 @@
 """Communicator settings, registered buffers and newer calls of NCCL through nccl4py, because CuPy's binding lacks them.
 
-All data move through the same code: communicators created here have the methods of CuPy's, and CuPy's groups contain
-their calls, because both bindings load one libnccl. Buffers can be registered with either binding's communicators, and
-the newer calls take both.
+All data move through the same code: communicators created here have the methods of CuPy's, and
+CuPy's groups contain their calls, because both bindings load one libnccl. Buffers can be registered
+with either binding's communicators, and the newer calls take both.
 """
 
 import weakref
@@ -27,9 +27,14 @@ if TYPE_CHECKING:
 INSTALL = "pip install 'hpccoll[nccl4py]'"
 
 METHODS = {
-    "allReduce": "all_reduce", "reduceScatter": "reduce_scatter", "allGather": "all_gather", "broadcast": "broadcast",
-    "reduce": "reduce", "send": "send", "recv": "recv",
-}  # fmt: skip
+    "allReduce": "all_reduce",
+    "reduceScatter": "reduce_scatter",
+    "allGather": "all_gather",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "send": "send",
+    "recv": "recv",
+}
 """nccl4py's name of each CuPy method. Its functions take the communicator before the stream, their last argument."""
 
 NEWER_CALLS = {"all_to_all": "allto_all", "gather": "gather", "scatter": "scatter"}
@@ -58,11 +63,13 @@ def missing_for_nccl4py(min_version: int) -> str | None:
     """Return the reason why this process cannot use nccl4py next to CuPy, None if it can.
 
     Args:
-        min_version: the first NCCL version that has what is needed of it, major x 10000 + minor x 100.
+        min_version: the first NCCL version that has what is needed of it, major x 10000 + minor x
+            100.
     """
     if find_spec("nccl") is None or find_spec("nccl.bindings") is None:
         return f"nccl4py is not installed; do: {INSTALL}"
-    cupys = _cupy_nccl_version()  # first, because nccl4py takes the NCCL that is loaded, and CuPy's is the site's
+    # first, because nccl4py takes the NCCL that is loaded, and CuPy's is the site's
+    cupys = _cupy_nccl_version()
     try:
         version: int = _nccl().get_version()
     except (ImportError, OSError, RuntimeError) as error:
@@ -173,7 +180,9 @@ class ConfiguredNccl:
         for name, value in self._settings.items():
             setattr(config, name, value)
         unique = nccl.UniqueId.from_buffer(commId)
-        return ConfiguredCommunicator(_call_nccl(nccl.comm_init_rank_config, ndev, unique.ptr, rank, config.ptr))
+        return ConfiguredCommunicator(
+            _call_nccl(nccl.comm_init_rank_config, ndev, unique.ptr, rank, config.ptr)
+        )
 
 
 class NcclBuffers:
@@ -187,13 +196,15 @@ class NcclBuffers:
         self.comm = comm
         self.gpu = gpu
         self.registration = registration
-        self._registered: list[tuple[Any, Any, Callable[[Any, Any], None], Array]] = []  # keeps the arrays alive
+        # keeps the arrays alive
+        self._registered: list[tuple[Any, Any, Callable[[Any, Any], None], Array]] = []
 
     def empty(self, count: int, dtype: np.dtype[np.generic]) -> Array:
         """Return an uninitialised array, whose memory is freed with the last reference to it.
 
         Raises:
-            MemoryError: if NCCL cannot allocate it, as in CuPy; on this rank only, which ends the job.
+            MemoryError: if NCCL cannot allocate it, as in CuPy; on this rank only, which ends the
+                job.
         """
         if not count:
             no_elements: Array = self.gpu.empty(0, dtype)
@@ -202,17 +213,20 @@ class NcclBuffers:
         try:
             memory = _call_nccl(nccl.mem_alloc, count * dtype.itemsize)
         except NcclError as error:
-            raise MemoryError(f"NCCL cannot allocate {count * dtype.itemsize} bytes: {error}") from None
+            raise MemoryError(
+                f"NCCL cannot allocate {count * dtype.itemsize} bytes: {error}"
+            ) from None
         owner = _MemoryOwner()
-        weakref.finalize(owner, _free, self.gpu, memory).atexit = False  # CUDA may have shut down by then
+        # CUDA may have shut down by then
+        weakref.finalize(owner, _free, self.gpu, memory).atexit = False
         array: Array = self.gpu.array_at(memory, count, dtype, owner)
         return array
 
     def register(self, communicator: Any, workers: int, arrays: Iterable[Array]) -> None:
         """Register ``arrays`` with a communicator; all ranks call this together.
 
-        NCCL requires windows of equal size on all ranks, and uses registrations only if all ranks have registered
-        their buffers. Arrays of unequal sizes are therefore not registered.
+        NCCL requires windows of equal size on all ranks, and uses registrations only if all ranks
+        have registered their buffers. Arrays of unequal sizes are therefore not registered.
 
         Args:
             communicator: the communicator of CuPy or nccl4py, None on ranks outside it.
@@ -237,7 +251,9 @@ class NcclBuffers:
                 raise NcclError(message)
             if not all(registered for registered, _ in outcomes):
                 why = "NCCL makes no symmetric windows of these GPUs (NCCL_CUMEM_ENABLE, NCCL_WIN_ENABLE, no P2P)"
-                raise BadInputError("communicator buffers", self.registration, f"allocated or registered: {why}")
+                raise BadInputError(
+                    "communicator buffers", self.registration, f"allocated or registered: {why}"
+                )
 
     def _register(self, communicator: Any, array: Array) -> bool:
         """Register one array, and return whether NCCL has registered it."""

@@ -1,14 +1,19 @@
 """NCCL's communicators: one for each MPI communicator, created on first use and kept for the job.
 
-Creating one takes a second on one node and more on many, too long to repeat it for each case. All ranks destroy them
-explicitly and together before MPI ends; otherwise Python's garbage collector would do so at a different time on each
-rank.
+Creating one takes a second on one node and more on many, too long to repeat it for each case. All
+ranks destroy them explicitly and together before MPI ends; otherwise Python's garbage collector
+would do so at a different time on each rank.
 """
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hpccoll.transports.nccl.nccl_errors import NCCL_EXCEPTIONS, NcclFailedError, nccl_error_text, raise_nccl_failure
+from hpccoll.transports.nccl.nccl_errors import (
+    NCCL_EXCEPTIONS,
+    NcclFailedError,
+    nccl_error_text,
+    raise_nccl_failure,
+)
 from hpccoll.transports.stream_wait import CONNECTING, Connecting
 
 if TYPE_CHECKING:
@@ -43,19 +48,27 @@ class NcclWorld:
         connecting: is informed that NCCL connects, and of its error on this rank.
 
     Raises:
-        NcclFailedError: on all ranks, if NCCL fails on any of them. If NCCL leaves the other ranks waiting, the
-            watchdog ends the job.
+        NcclFailedError: on all ranks, if NCCL fails on any of them. If NCCL leaves the other ranks
+            waiting, the watchdog ends the job.
     """
 
     def __init__(
-        self, comm: "MPI.Intracomm", gpu: "Gpu", library: NcclLibrary, connecting: Connecting = CONNECTING
+        self,
+        comm: "MPI.Intracomm",
+        gpu: "Gpu",
+        library: NcclLibrary,
+        connecting: Connecting = CONNECTING,
     ) -> None:
         self.comm = comm
         self.gpu = gpu
         self._connecting = connecting
         connecting.begin()
-        unique = comm.bcast(self._on_all_ranks(lambda: library.get_unique_id() if comm.rank == 0 else None))
-        self.communicator = self._on_all_ranks(lambda: library.NcclCommunicator(comm.size, unique, comm.rank))
+        unique = comm.bcast(
+            self._on_all_ranks(lambda: library.get_unique_id() if comm.rank == 0 else None)
+        )
+        self.communicator = self._on_all_ranks(
+            lambda: library.NcclCommunicator(comm.size, unique, comm.rank)
+        )
         self._workers: dict[int, Any] = {}
 
     def _on_all_ranks(self, make: Callable[[], Any]) -> Any:
@@ -79,14 +92,16 @@ class NcclWorld:
             return self.communicator
         if count not in self._workers:
             color = 0 if self.comm.rank < count else -1
-            self._workers[count] = self._on_all_ranks(lambda: self.communicator.commSplit(color, self.comm.rank))
+            self._workers[count] = self._on_all_ranks(
+                lambda: self.communicator.commSplit(color, self.comm.rank)
+            )
         return self._workers[count]
 
     def abort(self, communicator: Any) -> None:
         """Abort a communicator of this world, in a thread of its own.
 
-        A thread begins with the first GPU, on which NCCL would create a context: ncclCommAbort ends with
-        ``cudaSetDevice`` of the device that was current before (src/group.cc of 2.28.9).
+        A thread begins with the first GPU, on which NCCL would create a context: ncclCommAbort ends
+        with ``cudaSetDevice`` of the device that was current before (src/group.cc of 2.28.9).
         """
         self.gpu.select()
         communicator.abort()
@@ -102,7 +117,10 @@ _WORLDS: dict[int, NcclWorld | NcclFailedError] = {}
 
 
 def nccl_world(
-    comm: "MPI.Intracomm", gpu: "Gpu", library: NcclLibrary | None = None, connecting: Connecting = CONNECTING
+    comm: "MPI.Intracomm",
+    gpu: "Gpu",
+    library: NcclLibrary | None = None,
+    connecting: Connecting = CONNECTING,
 ) -> NcclWorld:
     """Return the NCCL communicators of ``comm``; its ranks make the first call together, which creates them.
 
@@ -133,8 +151,9 @@ def abort_all_worlds() -> None:
 def _abort_together(worlds: Sequence[NcclWorld]) -> None:
     """Abort the communicators of worlds, all at once.
 
-    ncclCommAbort ends the kernels of its own communicator, and then waits for their streams (commDestroySync in init.cc
-    of NCCL 2.28.9). There they may wait for those of another communicator, which only its own abort ends.
+    ncclCommAbort ends the kernels of its own communicator, and then waits for their streams
+    (commDestroySync in init.cc of NCCL 2.28.9). There they may wait for those of another
+    communicator, which only its own abort ends.
     """
     from concurrent.futures import ThreadPoolExecutor  # few ranks need it
 

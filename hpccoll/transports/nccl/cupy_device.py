@@ -65,10 +65,17 @@ class CupyDevice:
         """Return the address and the bytes of a message."""
         buffer = buffers[message.span.buffer]
         itemsize = buffer.dtype.itemsize
-        return self.gpu.address(buffer) + message.span.start * itemsize, len(message.span) * itemsize
+        return self.gpu.address(buffer) + message.span.start * itemsize, len(
+            message.span
+        ) * itemsize
 
     def fold_calls(
-        self, operation: Operation, buffers: NamedBuffers, waves: Sequence[Sequence[Fold]], *, own_stream: bool = False
+        self,
+        operation: Operation,
+        buffers: NamedBuffers,
+        waves: Sequence[Sequence[Fold]],
+        *,
+        own_stream: bool = False,
     ) -> list[StreamCall]:
         """Return one call for each wave, which queues it in one kernel launch on the first stream or that of folds."""
         gpu = self.gpu.for_folds if own_stream else self.gpu

@@ -42,8 +42,9 @@ KERNEL_OPS = {"sum": "SUM", "avg": "SUM", "prod": "PROD", "min": "MIN", "max": "
 class Fold:
     """A fold of ``inputs``, in order, into ``out``; a fold of one input is a copy.
 
-    An element of ``out`` depends only on the elements of ``inputs`` with the same index, so that ``out`` itself may be
-    an input. Values are rounded to the element type after each input, as in separate folds.
+    An element of ``out`` depends only on the elements of ``inputs`` with the same index, so that
+    ``out`` itself may be an input. Values are rounded to the element type after each input, as in
+    separate folds.
     """
 
     out: Span
@@ -82,7 +83,11 @@ def fold_waves(folds: Iterable[Fold]) -> list[list[Fold]]:
     waves: list[list[Fold]] = []
     depths: list[int] = []
     for fold in kept:
-        earlier_depths = [depth for depth, earlier in zip(depths, kept, strict=False) if earlier.conflicts_with(fold)]
+        earlier_depths = [
+            depth
+            for depth, earlier in zip(depths, kept, strict=False)
+            if earlier.conflicts_with(fold)
+        ]
         depth = 1 + max(earlier_depths, default=-1)
         depths.append(depth)
         if depth == len(waves):
@@ -114,7 +119,9 @@ def kernel_macros(element: str, op: str) -> dict[str, str]:
     return {**macros, "THREADS": str(THREADS), "UNROLL": str(UNROLL)}
 
 
-def launch_tables(folds: Sequence[Fold], addresses: Mapping[str, int], itemsize: int) -> LaunchTables:
+def launch_tables(
+    folds: Sequence[Fold], addresses: Mapping[str, int], itemsize: int
+) -> LaunchTables:
     """Return the tables of a wave."""
     tile = THREADS * UNROLL * VECTOR_BYTES // itemsize  # elements
     rows: list[tuple[int, ...]] = []
@@ -122,7 +129,9 @@ def launch_tables(folds: Sequence[Fold], addresses: Mapping[str, int], itemsize:
     tiles = 0
     for fold in folds:
         length = len(fold.out)
-        out, *own = (addresses[span.buffer] + span.start * itemsize for span in (fold.out, *fold.inputs))
+        out, *own = (
+            addresses[span.buffer] + span.start * itemsize for span in (fold.out, *fold.inputs)
+        )
         head = _unaligned_elements(out, own, itemsize, length)
         rows.append((out, len(inputs), len(own), length, tiles, fold.divisor, head))
         inputs += own
@@ -159,7 +168,12 @@ def fold_launches(
 
 
 def launches_at(
-    gpu: "Gpu", element: str, op: str, itemsize: int, addresses: Mapping[str, int], waves: Sequence[Sequence[Fold]]
+    gpu: "Gpu",
+    element: str,
+    op: str,
+    itemsize: int,
+    addresses: Mapping[str, int],
+    waves: Sequence[Sequence[Fold]],
 ) -> list[Callable[[], object]]:
     """Return one call for each wave of folds in buffers at ``addresses``; one copy uploads all tables."""
     if not waves:
@@ -173,7 +187,13 @@ def launches_at(
     for table in tables:
         end_of_rows = start + table.rows.size
         end = end_of_rows + table.inputs.size
-        arguments = (uploaded[start:end_of_rows], uploaded[end_of_rows:end], np.int32(len(table.rows)))
-        calls.append(partial(function, (table.tiles, 1, 1), (THREADS, 1, 1), arguments, stream=gpu.stream))
+        arguments = (
+            uploaded[start:end_of_rows],
+            uploaded[end_of_rows:end],
+            np.int32(len(table.rows)),
+        )
+        calls.append(
+            partial(function, (table.tiles, 1, 1), (THREADS, 1, 1), arguments, stream=gpu.stream)
+        )
         start = end
     return calls

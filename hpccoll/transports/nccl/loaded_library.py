@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 RESET_NAMES = ("ncclResetDebugInit", "ncclResetDebugInitInternal")
-"""The names of the function: NCCL exports the first since 2.24 (src/nccl.h.in of v2.24.3-1) and calls it deprecated
-since 2.28, and the second since 2.30 (src/debug.cc:411 of v2.30.7-1). The wheel of 2.32.3 has both."""
+"""The names of the function: NCCL exports the first since 2.24 (src/nccl.h.in of v2.24.3-1) and
+calls it deprecated since 2.28, and the second since 2.30 (src/debug.cc:411 of v2.30.7-1). The wheel
+of 2.32.3 has both."""
 
 
 def loaded_nccl_files() -> list[str]:
@@ -20,13 +21,15 @@ def loaded_nccl_files() -> list[str]:
 def debug_reset() -> Callable[[], None] | None:
     """Return NCCL's function after which it reads the variables of its log again.
 
-    It is None before NCCL 2.24, and if more than one file of NCCL is loaded, because it is unknown which of them runs.
+    It is None before NCCL 2.24, and if more than one file of NCCL is loaded, because it is unknown
+    which of them runs.
 
-    Only messages up to the new level are logged: 2.24 to 2.26 read the variables within the call (src/debug.cc:231 of
-    v2.24.3-1), later versions with the next message, before they decide whether to write it (src/debug.cc:45 and 392 of
-    v2.27.7-1, 134 and 277 of v2.30.7-1). The level of every message is compared first (src/debug.cc:189 of v2.24.3-1,
-    272 of v2.30.7-1), and creating a communicator logs messages, so that timed operations compare a number, as they do
-    in a launch that never logged.
+    Only messages up to the new level are logged: 2.24 to 2.26 read the variables within the call
+    (src/debug.cc:231 of v2.24.3-1), later versions with the next message, before they decide
+    whether to write it (src/debug.cc:45 and 392 of v2.27.7-1, 134 and 277 of v2.30.7-1). The level
+    of every message is compared first (src/debug.cc:189 of v2.24.3-1, 272 of v2.30.7-1), and
+    creating a communicator logs messages, so that timed operations compare a number, as they do in
+    a launch that never logged.
     """
     files = loaded_nccl_files()
     if len(files) != 1:

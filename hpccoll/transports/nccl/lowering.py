@@ -1,14 +1,17 @@
 """The lowering of schedules for NCCL: it turns the steps of a rank into stages, each a group of messages and its folds.
 
-The lanes of an operation are distributed over sequences as over MPI; the lanes of a sequence run one after another. All
-sequences share the groups, which are numbered by logical time (message_times.py). If sequences have several lanes each,
-channels start one group apart, so that a rank of a pipeline receives for one channel while it forwards for another.
+The lanes of an operation are distributed over sequences as over MPI; the lanes of a sequence run
+one after another. All sequences share the groups, which are numbered by logical time
+(message_times.py). If sequences have several lanes each, channels start one group apart, so that a
+rank of a pipeline receives for one channel while it forwards for another.
 
-If an operation with a reduction has several channels in flight, each time has two groups, one for the even and one for
-the odd channels: while the messages of one are transferred, the arrivals of the other are folded (two_stream_plan.py).
+If an operation with a reduction has several channels in flight, each time has two groups, one for
+the even and one for the odd channels: while the messages of one are transferred, the arrivals of
+the other are folded (two_stream_plan.py).
 
-A message is split into pieces that are contiguous on both ranks; the ranks exchange the lengths of their pieces.
-Arrivals that are folded, or that would overwrite data which their step still reads, are received into scratch.
+A message is split into pieces that are contiguous on both ranks; the ranks exchange the lengths of
+their pieces. Arrivals that are folded, or that would overwrite data which their step still reads,
+are received into scratch.
 """
 
 from collections import defaultdict
@@ -72,18 +75,23 @@ class NcclLowering(Lowering):
     def __init__(self, me: int, operation: Operation) -> None:
         super().__init__(me, operation)
         sequences = operation.sequences
-        self.phases = 2 if len(sequences) > len(self.slice_steps) and operation.collective.has_op else 1
+        self.phases = (
+            2 if len(sequences) > len(self.slice_steps) and operation.collective.has_op else 1
+        )
         """The number of groups of each logical time."""
         self.sequences = [_Sequence(self, number, lanes) for number, lanes in enumerate(sequences)]
         self.lengths = {"tmp": self.tmp_length}
         for sequence in self.sequences:
             self.lengths[sequence.scratch] = sequence.scratch_length
         messages = chain.from_iterable(sequence.messages for sequence in self.sequences)
-        self.messages = sorted(messages, key=lambda message: message.time)  # stable: by sequence, then as listed
+        # stable: by sequence, then as listed
+        self.messages = sorted(messages, key=lambda message: message.time)
 
     def proposals(self) -> list[Proposal]:
         """Return the proposal for each rank."""
-        proposals = [Proposal(self.operation.description, [], []) for _ in range(self.operation.layout.ranks)]
+        proposals = [
+            Proposal(self.operation.description, [], []) for _ in range(self.operation.layout.ranks)
+        ]
         for message in self.messages:
             proposal = proposals[message.peer]
             lengths = proposal.sends if message.sends else proposal.expects
@@ -108,7 +116,8 @@ class NcclLowering(Lowering):
             _, lengths = next(agreed[message.sends, message.peer])
             cuts = [Span("", 0, length) for length in lengths]
             stages[message.time].messages += [
-                NcclMessage(message.sends, message.peer, span) for span, _ in align_pieces(message.spans, cuts)
+                NcclMessage(message.sends, message.peer, span)
+                for span, _ in align_pieces(message.spans, cuts)
             ]
         folds_by_time: dict[int, list[list[Fold]]] = defaultdict(list)
         for sequence in self.sequences:
@@ -172,7 +181,11 @@ class _Sequence:
                 staging, used = self._allocate_scratch(target, used)
                 arrival = [staging]
             if isinstance(action, Copy):
-                self.folds[now] += [Fold(out, (span,)) for out, span in align_pieces(arrival, source)] if staged else []
+                self.folds[now] += (
+                    [Fold(out, (span,)) for out, span in align_pieces(arrival, source)]
+                    if staged
+                    else []
+                )
                 arrival = arrival if staged else source
             else:
                 self.messages.append(_PendingMessage(time, False, int(action.peer), arrival))
@@ -180,14 +193,18 @@ class _Sequence:
                 pieces = align_pieces(target, spans(lane, action.operand), arrival)
                 self.folds[end] += [Fold(out, (own, arrived)) for out, own, arrived in pieces]
             elif arrival is not target:
-                self.folds[end] += [Fold(out, (arrived,)) for out, arrived in align_pieces(target, arrival)]
+                self.folds[end] += [
+                    Fold(out, (arrived,)) for out, arrived in align_pieces(target, arrival)
+                ]
         self.scratch_length = max(self.scratch_length, used)
         return end
 
     def _times_of_messages(self, step: Step) -> list[int]:
         """Return the group of each message of a step, which is the next one in the order of the schedule."""
         messages = [action for action in step.actions if not isinstance(action, Copy)]
-        return [self._group(self.times[isinstance(m, Send), int(m.peer)].popleft()) for m in messages]
+        return [
+            self._group(self.times[isinstance(m, Send), int(m.peer)].popleft()) for m in messages
+        ]
 
     def _allocate_scratch(self, target: list[Span], used: int) -> tuple[Span, int]:
         """Return a span of scratch after ``used``, aligned like the target for vector accesses, and its end."""

@@ -1,8 +1,8 @@
 """The logical time of each message of a schedule: the first time at which both its ranks have reached it.
 
-Each message belongs to the group of its time. Both ranks then have it in the group of the same number, and each rank
-executes its groups in order, so that groups cannot deadlock. A step whose messages have several times spans several
-groups; the next step has later times.
+Each message belongs to the group of its time. Both ranks then have it in the group of the same
+number, and each rank executes its groups in order, so that groups cannot deadlock. A step whose
+messages have several times spans several groups; the next step has later times.
 
 The times are those of the in-place schedule: contributions in src do not change the messages.
 """
@@ -29,7 +29,9 @@ def message_times(schedule: Schedule, repetitions: int, me: int) -> MessageTimes
     times: dict[tuple[bool, int], deque[int]] = defaultdict(deque)
     for sends, order, mine, peers in ((True, table.sent, 0, 1), (False, table.received, 1, 0)):
         own = order[table.endpoints[mine][order] == me]
-        for peer, time in zip(table.endpoints[peers][own].tolist(), table.time[own].tolist(), strict=True):
+        for peer, time in zip(
+            table.endpoints[peers][own].tolist(), table.time[own].tolist(), strict=True
+        ):
             times[sends, peer].append(time)
     return times
 
@@ -38,18 +40,23 @@ def message_times(schedule: Schedule, repetitions: int, me: int) -> MessageTimes
 class _ScheduleTimes:
     """The messages between different ranks."""
 
-    endpoints: NDArray[np.int32]  # the source and the target of each message, copies within a rank included
+    # the source and the target of each message, copies within a rank included
+    endpoints: NDArray[np.int32]
     time: NDArray[np.int32]  # the time of each message
-    sent: NDArray[np.int32]  # the numbers of the messages in the order in which their senders reach them
-    received: NDArray[np.int32]  # the numbers of the messages in the order in which their receivers reach them
+    # the numbers of the messages in the order in which their senders reach them
+    sent: NDArray[np.int32]
+    # the numbers of the messages in the order in which their receivers reach them
+    received: NDArray[np.int32]
 
 
-@lru_cache(maxsize=16)  # all sizes of a sweep need the same table; a ring of 64 ranks has 8064 messages
+# all sizes of a sweep need the same table; a ring of 64 ranks has 8064 messages
+@lru_cache(maxsize=16)
 def _schedule_times(schedule: Schedule, repetitions: int) -> _ScheduleTimes:
     def steps(me: Index) -> Iterator[Step]:
         return chain.from_iterable(schedule.steps(me) for _ in range(repetitions))
 
-    step_start = np.zeros(schedule.layout.ranks, np.int32)  # the time at which each rank's current step began
+    # the time at which each rank's current step began
+    step_start = np.zeros(schedule.layout.ranks, np.int32)
     numbers: dict[Messages, NDArray[np.int32]] = {}
     endpoints = [np.empty((2, 0), np.int32)]
     time = [np.empty(0, np.int32)]

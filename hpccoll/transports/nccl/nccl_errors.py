@@ -13,8 +13,9 @@ class NcclRefusedError(NcclFailedError):
 
 
 NCCL_EXCEPTIONS = RuntimeError, KeyError
-"""What a call of NCCL raises: CuPy's NcclError and that of nccl4py's calls here, which are RuntimeErrors; or KeyError,
-because NcclError looks up the name of the status, and CuPy 14.2 lacks some (cupy_backends/cuda/libs/nccl.pyx)."""
+"""What a call of NCCL raises: CuPy's NcclError and that of nccl4py's calls here, which are
+RuntimeErrors; or KeyError, because NcclError looks up the name of the status, and CuPy 14.2 lacks
+some (cupy_backends/cuda/libs/nccl.pyx)."""
 
 NAMELESS_STATUSES = {7: "ncclInProgress", 8: "ncclTimeout"}
 """The statuses that CuPy 14.2 has no name for (nccl.h of 2.30)."""

@@ -1,8 +1,9 @@
 """Communicators of NCCL between two ranks, none of whose calls waits for the other rank.
 
-They are nonblocking communicators (ncclConfig_t.blocking = 0, since NCCL 2.14), which CuPy's binding does not make; the
-library is the one that CuPy has loaded. A call returns at once, and NCCL goes on with it in a thread of its own, which
-an abort ends, whatever the other rank does. No call may follow before that has ended (``is_ready``).
+They are nonblocking communicators (ncclConfig_t.blocking = 0, since NCCL 2.14), which CuPy's
+binding does not make; the library is the one that CuPy has loaded. A call returns at once, and NCCL
+goes on with it in a thread of its own, which an abort ends, whatever the other rank does. No call
+may follow before that has ended (``is_ready``).
 """
 
 import ctypes
@@ -85,7 +86,9 @@ class PairCommunicator:
         config = _Config(ctypes.sizeof(_Config), MAGIC, VERSION, 0)
         communicator = ctypes.byref(self._communicator)
         common_id = _UniqueId.from_buffer_copy(unique_id)
-        status = _library().ncclCommInitRankConfig(communicator, 2, common_id, rank, ctypes.byref(config))
+        status = _library().ncclCommInitRankConfig(
+            communicator, 2, common_id, rank, ctypes.byref(config)
+        )
         _has_ended(status)
 
     @property
@@ -100,7 +103,9 @@ class PairCommunicator:
         call = _library().ncclSend if sends else _library().ncclRecv
         buffer = ctypes.c_void_p(address)
         queue = ctypes.c_void_p(stream)
-        _has_ended(call(buffer, ctypes.c_size_t(size), UINT8, self._peer, self._communicator, queue))
+        _has_ended(
+            call(buffer, ctypes.c_size_t(size), UINT8, self._peer, self._communicator, queue)
+        )
 
     def destroy(self) -> None:
         """Free the communicator when all messages have ended; this may wait for the other rank to do so, too."""

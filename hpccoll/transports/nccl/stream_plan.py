@@ -17,7 +17,8 @@ class StreamPlan:
     Args:
         calls: the calls that queue the operation.
         description: the description of the operation in reports on stalled runs.
-        buffers: the arrays to keep alive with the plan, because the calls hold only their addresses.
+        buffers: the arrays to keep alive with the plan, because the calls hold only their
+            addresses.
         evidence: the calls of NCCL that run, if the name of the collective does not say it.
     """
 
@@ -46,7 +47,8 @@ class StreamPlan:
     def prepared(self, *, graph: bool) -> "StreamPlan":
         """Run once, which connects ranks and loads kernels, capture the calls if ``graph``, and return the plan.
 
-        All ranks call this together. It overwrites the buffers. If NCCL rejects a call, the plan is closed.
+        All ranks call this together. It overwrites the buffers. If NCCL rejects a call, the plan is
+        closed.
 
         Raises:
             StalledError: if the run does not complete in time, or NCCL reports an error.
@@ -61,7 +63,8 @@ class StreamPlan:
     def _closed_on_error(self) -> Iterator[None]:
         """Close this plan if a block fails; after a stall destroy its graphs only.
 
-        Kernels of NCCL use the buffers until the communicator is aborted, and that waits until graphs are destroyed.
+        Kernels of NCCL use the buffers until the communicator is aborted, and that waits until
+        graphs are destroyed.
         """
         try:
             yield
@@ -85,8 +88,8 @@ class StreamPlan:
 
         With ``others``, the same operation on other buffers, the plans take turns, this one first.
 
-        If the plan is a graph, the call launches one graph of all these operations, and this overwrites the buffers. If
-        NCCL rejects that, the plan is closed.
+        If the plan is a graph, the call launches one graph of all these operations, and this
+        overwrites the buffers. If NCCL rejects that, the plan is closed.
         """
         plans = [self, *others]
         queues: list[StreamCall] = []
@@ -115,8 +118,8 @@ class StreamPlan:
     def progress(self) -> str:
         """Return the description of the operation and NCCL's error; the host cannot see how far the stream is.
 
-        The watchdog calls this in a thread of its own, whose current GPU is the first one: a query of the stream would
-        create a context there.
+        The watchdog calls this in a thread of its own, whose current GPU is the first one: a query
+        of the stream would create a context there.
         """
         self._device.gpu.select()
         try:

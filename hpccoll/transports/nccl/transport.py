@@ -1,8 +1,8 @@
 """Schedules over NCCL: groups of ncclSend and ncclRecv, each followed by launches of the fold kernel.
 
-With several channels, the folds of a reduction are on a stream of their own (two_stream_plan.py). The host queues the
-whole operation and then waits for its end; a CUDA graph queues it in one call. All arguments of the calls are prepared
-when the plan is made.
+With several channels, the folds of a reduction are on a stream of their own (two_stream_plan.py).
+The host queues the whole operation and then waits for its end; a CUDA graph queues it in one call.
+All arguments of the calls are prepared when the plan is made.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,8 @@ def stream_plan_of(
     waves = [wave for stage in stages for wave in stage.waves]
     folds = iter(device.fold_calls(operation, buffers, waves, own_stream=own_stream))
     waits = fold_waits(stages) if own_stream else NO_WAITS
-    wait_for: dict[int, StreamCall] = {}  # makes the stream of messages wait for the folds of a stage
+    # makes the stream of messages wait for the folds of a stage
+    wait_for: dict[int, StreamCall] = {}
     calls: list[StreamCall] = []
     for number, stage in enumerate(stages):
         if number in waits.before:
@@ -80,7 +81,8 @@ class NcclTransportBase(GuardedBuffers):
         buffers: "NcclBuffers | None" = None,
         connecting: Connecting = CONNECTING,
     ) -> None:
-        # NCCL's memory is aligned to more than a page and registered from its first byte: there is no front margin.
+        # NCCL's memory is aligned to more than a page and registered from its first byte: there is
+        # no front margin.
         super().__init__(buffers.empty if buffers else gpu.empty, front=not buffers)
         self.comm = comm
         self.gpu = gpu
@@ -92,12 +94,13 @@ class NcclTransportBase(GuardedBuffers):
     def plan(self, operation: Operation, src: Array, dst: Array) -> StreamPlan:
         """Return the plan of ``operation`` after its first run; all ranks call this together.
 
-        If NCCL rejects a call, the transport is closed. After a stall it is not: kernels of NCCL use the buffers until
-        the communicator is aborted, which also deregisters them.
+        If NCCL rejects a call, the transport is closed. After a stall it is not: kernels of NCCL
+        use the buffers until the communicator is aborted, which also deregisters them.
 
         Raises:
             PlanMismatchError: if the ranks disagree on the messages between them.
-            BadInputError: if NCCL's call does not support in place, or NCCL cannot create windows on these GPUs.
+            BadInputError: if NCCL's call does not support in place, or NCCL cannot create windows
+                on these GPUs.
             StalledError: if the first run does not complete in time, or NCCL reports an error.
         """
         try:
@@ -146,7 +149,9 @@ class NcclTransport(NcclTransportBase):
         received = self.comm.alltoall(lowering.proposals())
         check_agreement(self.comm.allgather(lowering.mismatched_peers(received)))
         world = self._world()
-        scratch = {name: self.allocate(count, operation.dtype) for name, count in lowering.lengths.items()}
+        scratch = {
+            name: self.allocate(count, operation.dtype) for name, count in lowering.lengths.items()
+        }
         buffers = {"src": src, "dst": dst, **scratch}
         if self.buffers:  # arrivals that are folded are received into scratch
             self.buffers.register(world.communicator, self.comm.size, buffers.values())

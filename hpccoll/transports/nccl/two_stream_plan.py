@@ -1,8 +1,9 @@
 """Folds beside transfers: the stages of a plan on two streams, one for messages and one for folds.
 
-Both streams run in order. A fold waits for the last group before it, which received what it reads. A group waits for
-the last fold before it that touches the same elements, unless the stream of messages has waited for that one or a later
-one already. In the end the stream of messages waits for the last fold, so that its end is that of the operation.
+Both streams run in order. A fold waits for the last group before it, which received what it reads.
+A group waits for the last fold before it that touches the same elements, unless the stream of
+messages has waited for that one or a later one already. In the end the stream of messages waits for
+the last fold, so that its end is that of the operation.
 
 A ring whose messages have two groups of each logical time, one for each channel:
 
@@ -24,7 +25,8 @@ class FoldWaits:
     """The folds for which the stream of messages waits."""
 
     before: dict[int, int]  # by the number of a stage, the stage whose folds its messages wait for
-    last: int | None  # the stage whose folds end last, None if the stream of messages has waited for it already
+    # the stage whose folds end last, None if the stream of messages has waited for it already
+    last: int | None
 
     @property
     def awaited(self) -> set[int]:
@@ -44,7 +46,9 @@ def fold_waits(stages: Sequence[Stage]) -> FoldWaits:
     before: dict[int, int] = {}
     pending: list[int] = []  # the stages with folds for which no group has waited
     for number, stage in enumerate(stages):
-        conflicting = [at for at, folded in enumerate(pending) if _conflict(stages[folded], stage.messages)]
+        conflicting = [
+            at for at, folded in enumerate(pending) if _conflict(stages[folded], stage.messages)
+        ]
         if conflicting:
             before[number] = pending[conflicting[-1]]
             pending = pending[conflicting[-1] + 1 :]

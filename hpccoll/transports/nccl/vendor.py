@@ -1,8 +1,9 @@
 """NCCL's own collectives, called as applications call them, with the in-place forms of nccl-tests.
 
-All-to-all, gather and scatter are NCCL's from 2.28 on, through nccl4py, because CuPy's binding lacks them. Collectives
-that NCCL or its binding lacks use the common idiom: grouped sends and receives, and for a barrier an all-reduce of one
-word. An average is a sum followed by one division, because ncclAvg multiplies before it adds, which rounds.
+All-to-all, gather and scatter are NCCL's from 2.28 on, through nccl4py, because CuPy's binding
+lacks them. Collectives that NCCL or its binding lacks use the common idiom: grouped sends and
+receives, and for a barrier an all-reduce of one word. An average is a sum followed by one division,
+because ncclAvg multiplies before it adds, which rounds.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,15 @@ from hpccoll.transports.nccl.transport import NcclTransportBase
 from hpccoll.transports.shared_lowering import Span
 from hpccoll.transports.transport_interface import address
 
-NCCL_TYPES = {"uint8": 1, "int32": 2, "int64": 4, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
+NCCL_TYPES = {
+    "uint8": 1,
+    "int32": 2,
+    "int64": 4,
+    "float16": 6,
+    "float32": 7,
+    "float64": 8,
+    "bfloat16": 9,
+}
 """ncclDataType_t of each element (nccl.h)."""
 
 NCCL_OPS = {"sum": 0, "avg": 0, "prod": 1, "max": 2, "min": 3}
@@ -32,7 +41,9 @@ NewerCall: TypeAlias = Callable[..., None]
 Blocks: TypeAlias = list[tuple[int, Array]]
 """The ranks to send to or receive from, with the elements for or of each."""
 
-GroupCalls: TypeAlias = Callable[[list[tuple[Callable[..., object], tuple[object, ...]]]], StreamCall]
+GroupCalls: TypeAlias = Callable[
+    [list[tuple[Callable[..., object], tuple[object, ...]]]], StreamCall
+]
 
 
 class NcclCallArguments:
@@ -89,7 +100,9 @@ class NcclCallArguments:
     def exchange(self, sent: Blocks, received: Blocks) -> StreamCall:
         """Return the group of sends and receives; in place, a rank has its own block already."""
         sends = [self.send(block, peer) for peer, block in sent if self._moves(block, peer)]
-        receives = [self.receive(block, peer) for peer, block in received if self._moves(block, peer)]
+        receives = [
+            self.receive(block, peer) for peer, block in received if self._moves(block, peer)
+        ]
         return self.group(sends + receives)
 
     def _moves(self, block: Array, peer: int) -> bool:
@@ -105,7 +118,9 @@ def _broadcast(a: NcclCallArguments) -> StreamCall:
 
 def _reduce(a: NcclCallArguments) -> StreamCall:
     target = a.target if a.me == a.root else a.source  # written on the root only
-    return partial(a.nccl.reduce, a.source, target, a.operation.count, a.type, a.op, a.root, a.stream)
+    return partial(
+        a.nccl.reduce, a.source, target, a.operation.count, a.type, a.op, a.root, a.stream
+    )
 
 
 def _barrier(a: NcclCallArguments) -> StreamCall:
@@ -148,11 +163,15 @@ def _all_to_all(a: NcclCallArguments) -> StreamCall:
 
 
 CALLS: dict[str, Callable[[NcclCallArguments], StreamCall]] = {
-    "all_reduce": lambda a: partial(a.nccl.allReduce, a.source, a.target, len(a.result), a.type, a.op, a.stream),
+    "all_reduce": lambda a: partial(
+        a.nccl.allReduce, a.source, a.target, len(a.result), a.type, a.op, a.stream
+    ),
     "reduce_scatter": lambda a: partial(
         a.nccl.reduceScatter, a.source, a.target, a.operation.count, a.type, a.op, a.stream
     ),
-    "all_gather": lambda a: partial(a.nccl.allGather, a.source, a.target, a.operation.count, a.type, a.stream),
+    "all_gather": lambda a: partial(
+        a.nccl.allGather, a.source, a.target, a.operation.count, a.type, a.stream
+    ),
     "broadcast": _broadcast,
     "reduce": _reduce,
     "gather": _gather,
@@ -167,9 +186,15 @@ CALLS: dict[str, Callable[[NcclCallArguments], StreamCall]] = {
 """The call of each collective by CuPy's binding."""
 
 NEWER: dict[str, Callable[[NcclCallArguments, NewerCall], StreamCall]] = {
-    "gather": lambda a, call: partial(call, a.source, address(a.dst), a.operation.count, a.type, a.root, a.stream),
-    "scatter": lambda a, call: partial(call, a.source, a.target, a.operation.count, a.type, a.root, a.stream),
-    "all_to_all": lambda a, call: partial(call, a.source, a.target, a.operation.count, a.type, a.stream),
+    "gather": lambda a, call: partial(
+        call, a.source, address(a.dst), a.operation.count, a.type, a.root, a.stream
+    ),
+    "scatter": lambda a, call: partial(
+        call, a.source, a.target, a.operation.count, a.type, a.root, a.stream
+    ),
+    "all_to_all": lambda a, call: partial(
+        call, a.source, a.target, a.operation.count, a.type, a.stream
+    ),
 }
 """The call of each collective that NCCL has since 2.28."""
 
@@ -213,18 +238,27 @@ class NcclVendorTransport(NcclTransportBase):
         description = f"inside NCCL's {name}"
         if communicator is None:
             return StreamPlan(device, dst[:0], [], description, evidence=evidence)
-        word = self.gpu.empty(1, np.dtype("int32"))  # a barrier must not change the payload, which is checked
+        # a barrier must not change the payload, which is checked
+        word = self.gpu.empty(1, np.dtype("int32"))
         stream = self.gpu.stream.ptr
-        arguments = NcclCallArguments(communicator, self.comm.rank, operation, src, dst, word, stream, group_calls)
+        arguments = NcclCallArguments(
+            communicator, self.comm.rank, operation, src, dst, word, stream, group_calls
+        )
         calls = [NEWER[name](arguments, newer) if newer else CALLS[name](arguments)]
         if operation.reduction.averages and len(arguments.result):
             whole = Span("result", 0, len(arguments.result))
-            calls += device.fold_calls(operation, {"result": arguments.result}, [[Fold(whole, (whole,), workers)]])
+            calls += device.fold_calls(
+                operation, {"result": arguments.result}, [[Fold(whole, (whole,), workers)]]
+            )
         return StreamPlan(device, arguments.result, calls, description, (src, dst, word), evidence)
 
     def _newer_call(self, communicator: Any, collective: str) -> tuple[NewerCall | None, str]:
         """Return NCCL's call if all ranks have it, and the evidence of what is called."""
-        from hpccoll.transports.nccl.communicator_config import NEWER_CALLS_SINCE, missing_for_nccl4py, newer_call
+        from hpccoll.transports.nccl.communicator_config import (
+            NEWER_CALLS_SINCE,
+            missing_for_nccl4py,
+            newer_call,
+        )
 
         reasons = self.comm.allgather(missing_for_nccl4py(NEWER_CALLS_SINCE))
         reason = next(filter(None, reasons), None)

@@ -13,8 +13,10 @@ from hpccoll.schedule import COLLECTIVES, Cut, Layout, count, out_of_place
 
 HEAD = re.compile(r"// (?P<comment>.*)\nnum_ranks (?P<ranks>\d+)\n")
 RANK = re.compile(r"rank (?P<rank>\d+) \{\n(?P<lines>(?:.+\n)+?)\}\n")
-OPERATION = re.compile(r"(?P<label>l\d+): (?:calc (?P<cost>\d+)|(?P<kind>send|recv) (?P<bytes>\d+)b (?:to|from) "
-                       r"(?P<peer>\d+) tag (?P<tag>\d+))")  # fmt: skip
+OPERATION = re.compile(
+    r"(?P<label>l\d+): (?:calc (?P<cost>\d+)|(?P<kind>send|recv) (?P<bytes>\d+)b (?:to|from) "
+    r"(?P<peer>\d+) tag (?P<tag>\d+))"
+)
 ORDER = re.compile(r"(?P<label>l\d+) (?P<kind>i?requires) (?P<other>l\d+)")
 
 
@@ -48,7 +50,9 @@ def parse(text):
             named[found["label"]] = (
                 Operation("calc", cost=int(found["cost"]))
                 if found["cost"]
-                else Operation(found["kind"], 0, int(found["peer"]), int(found["bytes"]), int(found["tag"]))
+                else Operation(
+                    found["kind"], 0, int(found["peer"]), int(found["bytes"]), int(found["tag"])
+                )
             )
         ranks.append([*named.values()])
         at = block.end()
@@ -73,8 +77,8 @@ def messages(ranks):
 def rounds(ranks):
     """Run the text, where a message takes one round from when both of its ends have started, and return the rounds.
 
-    A send does not end before its receive has started, so this is the strictest machine: none of its buffers holds a
-    message.
+    A send does not end before its receive has started, so this is the strictest machine: none of
+    its buffers holds a message.
     """
     partner = {id(end): other for pair in messages(ranks) for end, other in (pair, pair[::-1])}
     left = [operation for operations in ranks for operation in operations]
@@ -89,7 +93,9 @@ def rounds(ranks):
                 started[id(operation)] = max(before, default=0)
             other = partner.get(id(operation), operation)
             if {id(operation), id(other)} <= started.keys():
-                ended[id(operation)] = max(started[id(operation)], started[id(other)]) + (other is not operation)
+                ended[id(operation)] = max(started[id(operation)], started[id(other)]) + (
+                    other is not operation
+                )
             else:
                 waiting.append(operation)
         left = waiting
@@ -115,7 +121,9 @@ def text_of(case, elements=1000, channels=1, **options):
 def test_the_text_of_every_algorithm_moves_and_reduces_what_is_counted_and_ends(name, channels):
     collective, algorithm = ALGORITHMS[name]
     for p in (1, 2, 3, 4, 6, 8):
-        for case in cases(collective, algorithm, Layout.of(p, 2, aggregators=3 if algorithm.aggregates else 0)):
+        for case in cases(
+            collective, algorithm, Layout.of(p, 2, aggregators=3 if algorithm.aggregates else 0)
+        ):
             cut = cut_of(case, 1000, 1 if collective.uncut else channels)
             ranks = parse("".join(goal_texts(placed(case), cut, window=2, fold_cost=1)))
             counted = count(placed(case), cut)
@@ -155,21 +163,31 @@ def test_a_fold_waits_for_the_messages_of_its_step_and_the_next_step_for_the_fol
 @pytest.mark.parametrize(("window", "expected"), [(1, 24), (2, 12), (3, 6), (5, 6)])
 def test_the_channels_of_a_sequence_follow_one_another(window, expected):
     case = case_of("all_reduce-ring", 4)
-    assert rounds(parse(text_of(case, 4096, channels=3 if window > 2 else 4, window=window))) == expected
+    assert (
+        rounds(parse(text_of(case, 4096, channels=3 if window > 2 else 4, window=window)))
+        == expected
+    )
 
 
 def test_a_rank_without_messages_computes_nothing_and_messages_without_bytes_are_left_out():
     for name, p in (("all_reduce-null", 3), ("all_reduce-ring", 1)):
         ranks = parse(text_of(case_of(name, p)))
-        assert [[(each.kind, each.cost) for each in operations] for operations in ranks] == [[("calc", 0)]] * p
+        assert [[(each.kind, each.cost) for each in operations] for operations in ranks] == [
+            [("calc", 0)]
+        ] * p
     family = COLLECTIVES["all_reduce"]
     (case,) = cases(family, family.algorithm("ring"), Layout.of(2, aggregators=1))
     assert [len(operations) for operations in parse(text_of(case))] == [4, 4, 1]
-    sizes = Counter(send.nbytes for send, _ in messages(parse(text_of(case_of("all_reduce-ring", 4), elements=3))))
+    sizes = Counter(
+        send.nbytes
+        for send, _ in messages(parse(text_of(case_of("all_reduce-ring", 4), elements=3)))
+    )
     assert sizes == {4: 18}
 
 
 def test_a_text_that_would_be_too_large_is_refused_with_its_size_before_anything_is_yielded():
     case = case_of("all_reduce-ring", 64)
-    with pytest.raises(BadInputError, match=r"about .* MiB of text, or more, for 64 ranks and 4096 lanes"):
+    with pytest.raises(
+        BadInputError, match=r"about .* MiB of text, or more, for 64 ranks and 4096 lanes"
+    ):
         next(goal_texts(case.slices, cut_of(case, 1 << 30, 4096), max_bytes=1 << 27))

@@ -15,8 +15,11 @@ def test_a_plan_gives_the_right_result_in_random_orders_of_execution(collective,
 def test_lanes_have_thread_blocks_and_channels_of_their_own():
     plan = exported("all_reduce", "ring", 4, 2, "--param", "channels=3", "--param", "window=2")
     gpu = plan["gpus"][0]
-    assert len(gpu["threadblocks"]) > len(exported("all_reduce", "ring", 4, 2)["gpus"][0]["threadblocks"])
-    assert [len(each["connected_to"]) for each in gpu["channels"]] == [2, 2]  # to one and from one, for two lanes
+    assert len(gpu["threadblocks"]) > len(
+        exported("all_reduce", "ring", 4, 2)["gpus"][0]["threadblocks"]
+    )
+    # to one and from one, for two lanes
+    assert [len(each["connected_to"]) for each in gpu["channels"]] == [2, 2]
     for seed in range(3):
         Machine(plan, seed).run()
 
@@ -44,7 +47,10 @@ def test_the_largest_message_of_a_plan_is_the_one_whose_offsets_have_32_bits(arg
     plan = exported(*arguments)
     gpu = plan["gpus"][0]
     buffers = gpu["input_chunks"], gpu["output_chunks"], gpu["scratch_chunks"]
-    ends = [size * max(buffers) // gpu["input_chunks"] for size in (plan["max_message_size"] + k for k in (0, 1))]
+    ends = [
+        size * max(buffers) // gpu["input_chunks"]
+        for size in (plan["max_message_size"] + k for k in (0, 1))
+    ]
     assert ends[0] < 1 << 32 <= ends[1] + 1
 
 
@@ -66,6 +72,6 @@ def test_a_plan_of_too_many_operations_is_refused_before_it_is_made():
     assert invoke("show", "ring", "-p", 4096, "-b", size, "--format", "mscclpp").is_bad_input(
         "--format mscclpp: ", "at most 1,048,576 operations, not about 67,0"
     )
-    assert invoke("show", "recursive_doubling", "-p", 4096, "-b", size, "--format", "mscclpp").is_bad_input(
-        "--format mscclpp: ", "chunks in operations"
-    )
+    assert invoke(
+        "show", "recursive_doubling", "-p", 4096, "-b", size, "--format", "mscclpp"
+    ).is_bad_input("--format mscclpp: ", "chunks in operations")

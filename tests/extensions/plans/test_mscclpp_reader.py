@@ -27,14 +27,21 @@ UNCONNECTED = "rabenseifner", "double_binary_tree"
 
 @pytest.mark.parametrize(("collective", "name"), ROUND_TRIPS)
 def test_what_is_written_on_2_to_8_ranks_is_proven_again(collective, name):
-    tried = [(p, node) for p in range(2, 9) for node in {p, 2} if is_registered_for(collective, name, p, node)]
+    tried = [
+        (p, node)
+        for p in range(2, 9)
+        for node in {p, 2}
+        if is_registered_for(collective, name, p, node)
+    ]
     assert len(tried) > 4
     for p, node in tried:
         plan = plan_of(exported(collective, name, p, node))
         assert (plan.call.collective.name, plan.call.p) == (collective, p)
         prove(plan.call, plan.slices)
         read, written = plan.slices[0].layout.node, tuple(rank // node for rank in range(p))
-        assert len({*zip(read, written, strict=True)}) == len({*read}), "nodes are split, and never joined"
+        assert len({*zip(read, written, strict=True)}) == len({*read}), (
+            "nodes are split, and never joined"
+        )
         assert read == written or name in UNCONNECTED
 
 
@@ -43,7 +50,9 @@ def test_a_ring_of_32_ranks_is_proven_again():
     assert plan_of(exported("all_reduce", "ring", 32, 8)).call.p == 32
 
 
-@pytest.mark.parametrize("name", ["ring", "hierarchical", "rabenseifner", "swing", "recursive_doubling"])
+@pytest.mark.parametrize(
+    "name", ["ring", "hierarchical", "rabenseifner", "swing", "recursive_doubling"]
+)
 def test_the_schedule_of_a_plan_has_the_steps_and_bytes_of_the_one_that_was_written(name):
     call, _, slices = requested_schedule(name, "all_reduce", Layout.of(8, 4), parameters={})
     read = plan_of(exported("all_reduce", name, 8, 4)).slices
@@ -59,7 +68,9 @@ def mutant(seed):
     plan = exported("all_reduce", chosen.choice(names), 4, chosen.choice([4, 2]))
     change = chosen.choice(["drop", "double", "shift", "swap"])
     ops = chosen.choice(chosen.choice(plan["gpus"])["threadblocks"])["ops"]
-    fit = {"double": lambda one: one["name"] != "nop", "shift": lambda one: "src_buff" in one}.get(change, bool)
+    fit = {"double": lambda one: one["name"] != "nop", "shift": lambda one: "src_buff" in one}.get(
+        change, bool
+    )
     number = chosen.choice([k for k, one in enumerate(ops) if fit(one)])
     text = f"{change} {ops[number]['name']}"
     if change == "drop":
@@ -126,7 +137,8 @@ def test_a_plan_of_which_one_put_has_no_wait_is_wrong_in_some_order_and_names_bo
     ops.append({"name": "wait", "channel_ids": [0], "channel_type": "memory"})
     assert wrong_in_some_order(plan)
     with pytest.raises(
-        UnusableError, match=r"rank 1, unit 0 of scratch: .*rank 0, .*\(put\).*rank 1.*\(re\).* either order"
+        UnusableError,
+        match=r"rank 1, unit 0 of scratch: .*rank 0, .*\(put\).*rank 1.*\(re\).* either order",
     ):
         plan_of(plan)
 
@@ -137,7 +149,8 @@ def test_signals_and_waits_that_do_not_match_name_the_side_that_has_too_few(lost
     ops = plan["gpus"][2]["threadblocks"][0]["ops"]
     ops.remove(next(one for one in ops if one["name"] == lost))
     with pytest.raises(
-        UnusableError, match=rf"^rank 2, .*\({lost}\): too few {lost}s: .* \d+ signals and \d+ waits in a"
+        UnusableError,
+        match=rf"^rank 2, .*\({lost}\): too few {lost}s: .* \d+ signals and \d+ waits in a",
     ):
         plan_of(plan)
 
@@ -151,7 +164,9 @@ def test_a_relaxed_signal_orders_reads_and_no_writes():
         ops[first]["name"] = "rlxsignal"
     plan_of(plan)
     ops[second]["name"] = "rlxsignal"
-    with pytest.raises(UnusableError, match=r"the program of rank 0 .* can read it after the run while .*\(put\)"):
+    with pytest.raises(
+        UnusableError, match=r"the program of rank 0 .* can read it after the run while .*\(put\)"
+    ):
         plan_of(plan)
 
 
@@ -163,7 +178,9 @@ def test_a_relaxed_wait_sees_nothing_that_was_written():
         first["name"] = "rlxwait"
     plan_of(plan)
     second["name"] = "rlxwait"
-    with pytest.raises(UnusableError, match=r"the program of rank 1 .* can read it after the run while .*\(put\)"):
+    with pytest.raises(
+        UnusableError, match=r"the program of rank 1 .* can read it after the run while .*\(put\)"
+    ):
         plan_of(plan)
 
 
@@ -174,19 +191,36 @@ def meeting(signal, wait):
     gpus = []
     for me in range(2):
         ends = [one | {"index": me, "size": 1} for one in ({"type": "i"}, {"buffer_id": 0})]
-        ops = [{"name": name} | channel for name in (signal, wait, "nop", "rres", "nop", "signal", "wait")]
+        ops = [
+            {"name": name} | channel
+            for name in (signal, wait, "nop", "rres", "nop", "signal", "wait")
+        ]
         ops[3] |= {"src_buff": ends, "dst_buff": ends}
         references = [{"access_channel_type": "memory", "remote_buffer_ids": [0]}]
         block = {"id": 0, "ops": ops, "channels": [channel], "remote_buffer_refs": references}
-        gpu = {"id": me, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 0, "threadblocks": [block]}
+        gpu = {
+            "id": me,
+            "input_chunks": 2,
+            "output_chunks": 2,
+            "scratch_chunks": 0,
+            "threadblocks": [block],
+        }
         gpu["remote_buffers"] = [{"rank": 1 - me, "type": "i", "access_channel_types": ["memory"]}]
         gpus.append(gpu | {"channels": [on | {"connected_to": [1 - me]}]})
-    return {"name": "meeting", "collective": "allreduce", "protocol": "Simple", "inplace": True, "gpus": gpus}
+    return {
+        "name": "meeting",
+        "collective": "allreduce",
+        "protocol": "Simple",
+        "inplace": True,
+        "gpus": gpus,
+    }
 
 
 @pytest.mark.parametrize("signal", ["signal", "rlxsignal"])
 @pytest.mark.parametrize("wait", ["wait", "rlxwait"])
-def test_a_relaxed_wait_sees_what_the_program_of_the_signalling_rank_wrote_before_the_run(signal, wait, tmp_path):
+def test_a_relaxed_wait_sees_what_the_program_of_the_signalling_rank_wrote_before_the_run(
+    signal, wait, tmp_path
+):
     """As in the all-reduce that MSCCL++ publishes, and it is said; a fold before the wait reads what may be missing."""
     plan = meeting(signal, wait)
     path = tmp_path / "plan.json"
@@ -195,7 +229,9 @@ def test_a_relaxed_wait_sees_what_the_program_of_the_signalling_rank_wrote_befor
         assert ("relaxed waits" in invoke("show", file).out) == (wait == "rlxwait")
     ops = plan["gpus"][0]["threadblocks"][0]["ops"]
     ops[1], ops[3] = ops[3], ops[1]
-    with pytest.raises(UnusableError, match=r"rank 0, .*\(rres\) can .* it before the program of rank 1"):
+    with pytest.raises(
+        UnusableError, match=r"rank 0, .*\(rres\) can .* it before the program of rank 1"
+    ):
         plan_of(plan)
 
 
@@ -206,7 +242,9 @@ def test_a_put_that_waits_for_no_signal_is_refused_with_the_rank_that_has_to_sig
         (ops,) = (block["ops"] for block in gpu["threadblocks"])
         put = next(k for k, one in enumerate(ops) if one["name"] == "put")
         del ops[:put]
-    with pytest.raises(UnusableError, match=r"\(put\) can write it before .* rank (\d) .* let rank \1 signal"):
+    with pytest.raises(
+        UnusableError, match=r"\(put\) can write it before .* rank (\d) .* let rank \1 signal"
+    ):
         plan_of(plan)
 
 
@@ -223,21 +261,50 @@ LOCAL["type"] = "i"
         (3, {"name": "res"}),
         (3, {"name": "rre"}),
         (3, {"name": "put"}),
-        (3, {"name": "put", "src_buff": [LOCAL, LOCAL | {"type": "o"}], "dst_buff": [REMOTE, REMOTE]}),
+        (
+            3,
+            {
+                "name": "put",
+                "src_buff": [LOCAL, LOCAL | {"type": "o"}],
+                "dst_buff": [REMOTE, REMOTE],
+            },
+        ),
         (3, {"name": "put", "src_buff": [LOCAL], "dst_buff": [LOCAL]}),
         (3, {"name": "put", "src_buff": [LOCAL | {"size": 2}], "dst_buff": [REMOTE]}),
         (3, {"name": "copy", "src_buff": [LOCAL, LOCAL], "dst_buff": [LOCAL, LOCAL]}),
         (3, {"name": "re", "src_buff": [LOCAL, LOCAL], "dst_buff": [LOCAL, LOCAL]}),
         (3, {"name": "get", "src_buff": [REMOTE], "dst_buff": [LOCAL | {"index": 1}]}),
-        (3, {"name": "get", "src_buff": [REMOTE], "dst_buff": [LOCAL], "channel_type": "port", "channel_ids": [0]}),
-        (3, {"name": "pws", "src_buff": [LOCAL], "dst_buff": [REMOTE], "channel_type": "port", "channel_ids": [0, 0]}),
+        (
+            3,
+            {
+                "name": "get",
+                "src_buff": [REMOTE],
+                "dst_buff": [LOCAL],
+                "channel_type": "port",
+                "channel_ids": [0],
+            },
+        ),
+        (
+            3,
+            {
+                "name": "pws",
+                "src_buff": [LOCAL],
+                "dst_buff": [REMOTE],
+                "channel_type": "port",
+                "channel_ids": [0, 0],
+            },
+        ),
     ],
 )
-def test_an_operation_that_the_executor_runs_otherwise_than_its_text_says_is_refused(number, change):
+def test_an_operation_that_the_executor_runs_otherwise_than_its_text_says_is_refused(
+    number, change
+):
     """Its kernel copies the first of several pairs, reads all of a put from one buffer, ..."""
     plan = meeting("signal", "wait")
     plan["gpus"][0]["threadblocks"][0]["ops"][number] |= change
-    with pytest.raises(UnusableError, match=rf"thread block 0, operation {number} .*: the executor does not run"):
+    with pytest.raises(
+        UnusableError, match=rf"thread block 0, operation {number} .*: the executor does not run"
+    ):
         plan_of(plan)
 
 
@@ -248,8 +315,13 @@ def test_a_flush_of_its_own_does_nothing_and_leaves_the_put_before_it_unordered(
         (ops,) = (block["ops"] for block in gpu["threadblocks"])
         (number,) = (k for k, one in enumerate(ops) if one["name"] == "pwsf")
         ops[number]["name"] = "pws"
-        ops.insert(number + 1, {"name": "flush", "channel_ids": ops[number]["channel_ids"], "channel_type": "port"})
-    with pytest.raises(UnusableError, match=r"the program of rank . .* can write it after the run while .*\(pws\)"):
+        ops.insert(
+            number + 1,
+            {"name": "flush", "channel_ids": ops[number]["channel_ids"], "channel_type": "port"},
+        )
+    with pytest.raises(
+        UnusableError, match=r"the program of rank . .* can write it after the run while .*\(pws\)"
+    ):
         plan_of(plan)
 
 
@@ -258,7 +330,9 @@ def test_channels_of_one_kind_are_numbered_on_from_one_entry_to_the_next():
     before = plan_of(plan).slices
     for gpu in plan["gpus"]:
         for owner, key in ((gpu, "connected_to"), (gpu["threadblocks"][0], "channel_ids")):
-            owner["channels"] = [each | {key: [one]} for each in owner["channels"] for one in each[key]]
+            owner["channels"] = [
+                each | {key: [one]} for each in owner["channels"] for one in each[key]
+            ]
     for one, other in zip(plan_of(plan).slices, before, strict=True):
         assert [[*one.steps(me)] for me in range(3)] == [[*other.steps(me)] for me in range(3)]
 
@@ -270,9 +344,21 @@ def test_scratch_of_64_mib_bounds_the_sizes_of_a_plan_that_reuses_it():
 
 
 def empty(collective, p, chunks):
-    gpu = {"input_chunks": chunks, "output_chunks": chunks, "scratch_chunks": 0, "threadblocks": [], "channels": []}
+    gpu = {
+        "input_chunks": chunks,
+        "output_chunks": chunks,
+        "scratch_chunks": 0,
+        "threadblocks": [],
+        "channels": [],
+    }
     gpus = [{"id": me} | gpu for me in range(p)]
-    return {"name": "empty", "collective": collective, "protocol": "LL", "inplace": True, "gpus": gpus}
+    return {
+        "name": "empty",
+        "collective": collective,
+        "protocol": "LL",
+        "inplace": True,
+        "gpus": gpus,
+    }
 
 
 @pytest.mark.parametrize("collective", ["reducescatter", "alltoall", "allgather"])
@@ -284,11 +370,16 @@ def test_chunks_that_do_not_divide_among_the_ranks_prove_nothing(collective):
 @pytest.mark.parametrize(
     ("plan", "missing"),
     [
-        (empty("allreduce", 50, 1), "rank 1's unit 0, rank 2's unit 0, rank 3's unit 0 and 46 more"),
+        (
+            empty("allreduce", 50, 1),
+            "rank 1's unit 0, rank 2's unit 0, rank 3's unit 0 and 46 more",
+        ),
         (empty("allreduce", 1, 1) | {"inplace": False}, "rank 0's unit 0"),
     ],
 )
-def test_a_plan_that_does_nothing_is_refused_with_the_first_contributions_that_are_missing(plan, missing):
+def test_a_plan_that_does_nothing_is_refused_with_the_first_contributions_that_are_missing(
+    plan, missing
+):
     with pytest.raises(UnusableError, match=f"rank 0, unit 0 of dst: it ends without {missing}$"):
         plan_of(plan)
 
@@ -310,9 +401,14 @@ def test_sets_of_contributions_that_fill_the_memory_are_refused_before_they_are_
 
 def test_a_channel_with_more_signals_than_can_be_proven_is_refused(monkeypatch):
     plan = exported("all_reduce", "ring", 2, 2)
-    for most in (4 * 4 * 4, 4 * 4 * 4 - 1):  # four channels, each with four signals and waits in two runs
+    # four channels, each with four signals and waits in two runs
+    for most in (4 * 4 * 4, 4 * 4 * 4 - 1):
         monkeypatch.setattr(mscclpp_order, "MAX_PAIRS", most)
-        with pytest.raises(UnusableError, match="more signals than can be proven") if most % 2 else nullcontext():
+        with (
+            pytest.raises(UnusableError, match="more signals than can be proven")
+            if most % 2
+            else nullcontext()
+        ):
             plan_of(plan)
 
 
@@ -324,7 +420,9 @@ def swap_ids(plan):
 def borrow_a_signal(plan):
     for gpu in plan["gpus"]:
         gpu["semaphores"] = [{"init_value": -1}]
-    acquire, release = ({"name": f"sem_{name}", "semaphore_ids": [0]} for name in ("acquire", "release"))
+    acquire, release = (
+        {"name": f"sem_{name}", "semaphore_ids": [0]} for name in ("acquire", "release")
+    )
     block = plan["gpus"][0]["threadblocks"][0]
     block["ops"] = [acquire, {"name": "nop"}, *block["ops"], {"name": "nop"}, release]
 
@@ -349,9 +447,25 @@ def test_thread_blocks_meet_at_barriers_and_share_an_operation():
         "src_buff": [{"type": "i", "index": 0, "size": 2}],
         "dst_buff": [{"type": "o", "index": 0, "size": 2}],
     }
-    blocks = [{"id": k, "channels": [], "ops": [one | {"tbg_info": {"tb_id": k, "tbg_size": 2}}]} for k in range(2)]
-    gpu = {"id": 0, "input_chunks": 2, "output_chunks": 2, "scratch_chunks": 2, "threadblocks": blocks, "channels": []}
-    plan = {"name": "copy", "collective": "allreduce", "protocol": "Simple", "inplace": False, "gpus": [gpu]}
+    blocks = [
+        {"id": k, "channels": [], "ops": [one | {"tbg_info": {"tb_id": k, "tbg_size": 2}}]}
+        for k in range(2)
+    ]
+    gpu = {
+        "id": 0,
+        "input_chunks": 2,
+        "output_chunks": 2,
+        "scratch_chunks": 2,
+        "threadblocks": blocks,
+        "channels": [],
+    }
+    plan = {
+        "name": "copy",
+        "collective": "allreduce",
+        "protocol": "Simple",
+        "inplace": False,
+        "gpus": [gpu],
+    }
     assert (plan_of(plan).slices[0].units, plan_of(plan).multiple) == (4, 64)
     barrier = {"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}
     half = [{"type": "s", "index": 0, "size": 2}]
@@ -361,7 +475,9 @@ def test_thread_blocks_meet_at_barriers_and_share_an_operation():
     plan_of(plan)
     for block in blocks:
         block["ops"][1] = {"name": "nop"}
-    with pytest.raises(UnusableError, match=r"rank 0, unit 0 of scratch: .*block 0.*block 1.* either order"):
+    with pytest.raises(
+        UnusableError, match=r"rank 0, unit 0 of scratch: .*block 0.*block 1.* either order"
+    ):
         plan_of(plan)
     blocks[0]["ops"][1] = barrier
     with pytest.raises(UnusableError, match="barrier 0: 1 thread blocks meet, not 2"):
@@ -370,8 +486,13 @@ def test_thread_blocks_meet_at_barriers_and_share_an_operation():
 
 def test_show_says_of_a_plan_that_it_is_proven_and_draws_it(tmp_path):
     path = tmp_path / "ring.json"
-    assert invoke("show", "ring", "-p", 4, "-b", "1M", "--format", "mscclpp", "--out", path).code == 0
-    assert json.loads(path.read_text())["name"] == "all_reduce by ring, 4 workers, channels=1, window=1"
+    assert (
+        invoke("show", "ring", "-p", 4, "-b", "1M", "--format", "mscclpp", "--out", path).code == 0
+    )
+    assert (
+        json.loads(path.read_text())["name"]
+        == "all_reduce by ring, 4 workers, channels=1, window=1"
+    )
     shown = invoke("show", path, "--out", tmp_path / "ring.svg")
     assert "proven: the postcondition of all_reduce" in shown.out
     assert (tmp_path / "ring.svg").read_text().startswith("<svg")
@@ -380,15 +501,18 @@ def test_show_says_of_a_plan_that_it_is_proven_and_draws_it(tmp_path):
     assert invoke("show", f"file:{path}", "-p", 5).is_bad_input("4 workers", "plan")
     assert invoke("show", path, "-p", 4, "--racks", "2", "--ranks-per-node", 1).code == 0
     path.write_text(json.dumps(exported("all_reduce", "ring", 4, 2)))
-    assert [invoke("show", path, *more).out.splitlines()[0].partition(" on ")[2] for more in ((), ("-p", 4))] == [
-        "4 workers on 2 nodes of 2", "4 workers on 1 node"
-    ]  # fmt: skip
+    assert [
+        invoke("show", path, *more).out.splitlines()[0].partition(" on ")[2]
+        for more in ((), ("-p", 4))
+    ] == ["4 workers on 2 nodes of 2", "4 workers on 1 node"]
     for text, words in (("[1]", "it is not a valid plan of MSCCL++"), ("[1", "it is not JSON")):
         path.write_text(text)
         assert invoke("show", path).is_bad_input(f"file:{path}: ", words)
 
 
-def test_a_plan_has_one_name_however_its_path_is_written_and_that_name_finds_it_in_its_directory(tmp_path, monkeypatch):
+def test_a_plan_has_one_name_however_its_path_is_written_and_that_name_finds_it_in_its_directory(
+    tmp_path, monkeypatch
+):
     path = tmp_path / "a#b" / "ring#4.json"
     path.parent.mkdir()
     path.write_text(json.dumps(exported("all_reduce", "ring", 4, 4)))
@@ -402,8 +526,22 @@ def test_a_plan_has_one_name_however_its_path_is_written_and_that_name_finds_it_
 
 def test_the_ranks_of_a_plan_are_predicted_like_those_of_the_schedule_that_was_written(tmp_path):
     path = tmp_path / "ring.json"
-    assert invoke("show", "ring", "-p", 4, "-b", "1M", "--format", "mscclpp", "--out", path).code == 0
-    size = "-b", "1M", "-e", "1M", "--nodes", 4, "--ranks-per-node", 1, "--cluster", "1x25g-tcp", "--json"
+    assert (
+        invoke("show", "ring", "-p", 4, "-b", "1M", "--format", "mscclpp", "--out", path).code == 0
+    )
+    size = (
+        "-b",
+        "1M",
+        "-e",
+        "1M",
+        "--nodes",
+        4,
+        "--ranks-per-node",
+        1,
+        "--cluster",
+        "1x25g-tcp",
+        "--json",
+    )
     rows = json.loads(invoke("predict", "-a", f"ring,file:{path}", *size).out)
     assert {row["algorithm"].partition("#")[0] for row in rows} == {"ring", "file:ring.json"}
     assert len({row["median_s"] for row in rows}) == 1
@@ -411,19 +549,34 @@ def test_the_ranks_of_a_plan_are_predicted_like_those_of_the_schedule_that_was_w
 
 def test_a_plan_is_left_out_at_sizes_that_it_is_not_for_and_show_says_which_it_is_for(tmp_path):
     """Those of a plan of all_gather are of the whole output, as S is."""
-    plan = exported("all_gather", "ring", 4, 4) | {"min_message_size": 1024, "max_message_size": 4 << 20}
+    plan = exported("all_gather", "ring", 4, 4) | {
+        "min_message_size": 1024,
+        "max_message_size": 4 << 20,
+    }
     (tmp_path / "ring.json").write_text(json.dumps(plan))
-    assert "for multiples of 64 B from 1 KiB to 4 MiB, right" in invoke("show", tmp_path / "ring.json").out
-    name, size = f"file:{tmp_path / 'ring.json'}", ("-f", 2, "--nodes", 4, "--cluster", "1x25g-tcp", "--json")
+    assert (
+        "for multiples of 64 B from 1 KiB to 4 MiB, right"
+        in invoke("show", tmp_path / "ring.json").out
+    )
+    name, size = (
+        f"file:{tmp_path / 'ring.json'}",
+        ("-f", 2, "--nodes", 4, "--cluster", "1x25g-tcp", "--json"),
+    )
     predicted = invoke("predict", "-c", "all_gather", "-a", name, "-b", 512, "-e", "8M", *size)
     assert {row["bytes"] for row in json.loads(predicted.out)} == {1 << k for k in range(10, 23)}
     assert "needs 1 KiB to 4 MiB" in predicted.err
-    (tmp_path / "a.yaml").write_text(f"algorithms: {name}\ncollectives: all_gather\nbytes: [512, 1K, 4M, 8M]\nranks: 4")
+    (tmp_path / "a.yaml").write_text(
+        f"algorithms: {name}\ncollectives: all_gather\nbytes: [512, 1K, 4M, 8M]\nranks: 4"
+    )
     planned = json.loads(invoke("plan", tmp_path / "a.yaml", "--json").out)
     assert {case["bytes"] for job in planned["jobs"] for case in job["cases"]} == {1 << 10, 4 << 20}
-    assert {skip["reason"].partition(" of ")[2] for skip in planned["skips"]} == {"all_gather needs 1 KiB to 4 MiB"}
+    assert {skip["reason"].partition(" of ")[2] for skip in planned["skips"]} == {
+        "all_gather needs 1 KiB to 4 MiB"
+    }
     (tmp_path / "ring.json").write_text(json.dumps(plan | {"max_message_size": 8}))
-    assert invoke("show", tmp_path / "ring.json").is_bad_input("plan", "smallest message has 1024 bytes")
+    assert invoke("show", tmp_path / "ring.json").is_bad_input(
+        "plan", "smallest message has 1024 bytes"
+    )
 
 
 def test_a_plan_of_more_ranks_than_can_be_drawn_is_refused(tmp_path, monkeypatch):
@@ -444,12 +597,19 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.mpi
 def test_one_rank_proves_a_plan_once_for_all(tmp_path, mpiexec):
-    path, small = tmp_path / "ring.json", ("-b", "4K", "-e", "4K", "-n", "6", "--rounds", "1", "--in-place")
-    assert invoke("show", "ring", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", path).code == 0
+    path, small = (
+        tmp_path / "ring.json",
+        ("-b", "4K", "-e", "4K", "-n", "6", "--rounds", "1", "--in-place"),
+    )
+    assert (
+        invoke("show", "ring", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", path).code == 0
+    )
     result = mpiexec(2, "-c", PROVES, "-a", f"file:{path}", *small, "--out", tmp_path / "a.h5")
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("proves") == 1
-    assert {(row.status, row.wrong) for row in read_results([tmp_path / "a.h5"]).rows} == {("ok", 0)}
+    assert {(row.status, row.wrong) for row in read_results([tmp_path / "a.h5"]).rows} == {
+        ("ok", 0)
+    }
 
 
 def test_a_plan_that_is_sent_to_another_rank_has_the_same_steps():
@@ -463,16 +623,26 @@ def test_a_plan_that_is_sent_to_another_rank_has_the_same_steps():
 @pytest.mark.mpi
 def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
     path, small = tmp_path / "swing.json", ("-b", "4K", "-e", "4K", "-n", "6", "--in-place")
-    assert invoke("show", "swing", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", path).code == 0
-    result = mpiexec(2, "-m", "hpccoll", "run", "-a", f"file:{path}", *small, "--out", tmp_path / "a.h5")
+    assert (
+        invoke("show", "swing", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", path).code == 0
+    )
+    result = mpiexec(
+        2, "-m", "hpccoll", "run", "-a", f"file:{path}", *small, "--out", tmp_path / "a.h5"
+    )
     assert result.returncode == 0, result.stderr
     (row,) = read_results([tmp_path / "a.h5"]).rows
     assert (row.status, row.wrong, row.algorithm.partition("#")[0]) == ("ok", 0, "file:swing.json")
     table = invoke("tune", tmp_path / "a.h5", "--out", tmp_path / "table.json")
     assert table.is_bad_input("no complete and correct result of an algorithm")
-    assert invoke("show", "ring", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", path).code == 0
-    again = mpiexec(2, "-m", "hpccoll", "run", "-a", f"file:{path}", *small, "--out", tmp_path / "a.h5")
-    assert (again.returncode, "this one holds another job" in again.stderr) == (2, True), again.stderr
+    assert (
+        invoke("show", "ring", "-p", 2, "-b", "4K", "--format", "mscclpp", "--out", path).code == 0
+    )
+    again = mpiexec(
+        2, "-m", "hpccoll", "run", "-a", f"file:{path}", *small, "--out", tmp_path / "a.h5"
+    )
+    assert (again.returncode, "this one holds another job" in again.stderr) == (2, True), (
+        again.stderr
+    )
     renamed = invoke("show", f"file:{path}#{row.algorithm.partition('#')[2]}", "-p", 2)
     assert renamed.is_bad_input("algorithm", "it has changed since")
 
@@ -480,55 +650,106 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda plan: plan.update(collective="sendrecv"), ["collective", "'sendrecv'", "allgather"]),
+        (
+            lambda plan: plan.update(collective="sendrecv"),
+            ["collective", "'sendrecv'", "allgather"],
+        ),
         (lambda plan: plan.update(protocol="Bogus"), ["protocol", "'Bogus'", "Simple, LL"]),
         (lambda plan: plan.pop("gpus"), ["plan: gpus is missing"]),
-        (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "ppkt"}), ["(ppkt)", "not read"]),
-        (lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "pipeline"}), ["(pipeline)"]),
+        (
+            lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "ppkt"}),
+            ["(ppkt)", "not read"],
+        ),
+        (
+            lambda plan: plan["gpus"][0]["threadblocks"][0]["ops"].insert(0, {"name": "pipeline"}),
+            ["(pipeline)"],
+        ),
         (lambda plan: plan["gpus"][0].update(input_chunks=1 << 40), ["chunk", "more than"]),
-        (lambda plan: plan["gpus"][1].update(input_chunks=8, output_chunks=8), ["rank 1", "those of rank 0", "8, 8"]),
-        (lambda plan: [each.update(output_chunks=4) for each in plan["gpus"]], ["rank 0", "all_reduce", "2, 4"]),
+        (
+            lambda plan: plan["gpus"][1].update(input_chunks=8, output_chunks=8),
+            ["rank 1", "those of rank 0", "8, 8"],
+        ),
+        (
+            lambda plan: [each.update(output_chunks=4) for each in plan["gpus"]],
+            ["rank 0", "all_reduce", "2, 4"],
+        ),
         (swap_ids, ["rank 0", "id is not 0"]),
-        (lambda plan: plan.update(inplace="false"), ["inplace", '"false"', "neither true nor false"]),
+        (
+            lambda plan: plan.update(inplace="false"),
+            ["inplace", '"false"', "neither true nor false"],
+        ),
         (lambda plan: plan.update(gpus=[]), ["gpus", "0 is not valid"]),
-        (lambda plan: [each.update(output_chunks=0) for each in plan["gpus"]], ["rank 0", "all_reduce", "2, 0"]),
-        (lambda plan: plan["gpus"][1]["threadblocks"][0].update(id=1), ["rank 1, thread block 0: its id is 1"]),
+        (
+            lambda plan: [each.update(output_chunks=0) for each in plan["gpus"]],
+            ["rank 0", "all_reduce", "2, 0"],
+        ),
+        (
+            lambda plan: plan["gpus"][1]["threadblocks"][0].update(id=1),
+            ["rank 1, thread block 0: its id is 1"],
+        ),
         (
             lambda plan: plan["gpus"][1]["channels"][0]["connected_to"].append(-1),
             ["rank 1: connected_to: -1 is not valid: a whole number from 0 to 1"],
         ),
-        (lambda plan: plan["gpus"][1]["remote_buffers"][0].update(rank=-1), ["rank 1, thread block 0", "rank: -1"]),
-        (lambda plan: plan["gpus"][1]["threadblocks"][0]["channels"][0].update(channel_ids=[-1, -2]), ["-1"]),
+        (
+            lambda plan: plan["gpus"][1]["remote_buffers"][0].update(rank=-1),
+            ["rank 1, thread block 0", "rank: -1"],
+        ),
+        (
+            lambda plan: plan["gpus"][1]["threadblocks"][0]["channels"][0].update(
+                channel_ids=[-1, -2]
+            ),
+            ["-1"],
+        ),
         (
             lambda plan: plan["gpus"][1]["remote_buffers"][0].update(access_channel_types=["port"]),
             ["rank 1, thread block 0", "remote buffer 0 is not for memory channels"],
         ),
         (with_operations({"name": "nop"}, 64), ["rank 1, thread block 0", "82 ops", "64"]),
-        (with_operations({"name": "barrier", "barrier_id": 16, "num_threadblocks": 1}), ["barrier_id: 16"]),
-        (with_operations({"name": "sem_acquire", "semaphore_ids": [0]}), ["semaphore_ids has 0", "there is none"]),
+        (
+            with_operations({"name": "barrier", "barrier_id": 16, "num_threadblocks": 1}),
+            ["barrier_id: 16"],
+        ),
+        (
+            with_operations({"name": "sem_acquire", "semaphore_ids": [0]}),
+            ["semaphore_ids has 0", "there is none"],
+        ),
         (
             with_operations({"name": "copy", "src_buff": [{}], "dst_buff": 7}),
             ["(copy)", "not a valid operation of MSCCL++"],
         ),
-        (wait_for_two, ["too few signals: semaphore 0 of rank 1 has 0 signals and 1 wait in a run"]),
+        (
+            wait_for_two,
+            ["too few signals: semaphore 0 of rank 1 has 0 signals and 1 wait in a run"],
+        ),
         (borrow_a_signal, ["rank 0, semaphore 0: init_value", "from 0 to"]),
         (
-            lambda plan: next(one for one in plan["gpus"][1]["threadblocks"][0]["ops"] if one["name"] == "re").update(
-                reduce_op="min"
-            ),
+            lambda plan: next(
+                one for one in plan["gpus"][1]["threadblocks"][0]["ops"] if one["name"] == "re"
+            ).update(reduce_op="min"),
             ["rank 1", "(re)", "'min'", "sum"],
         ),
         (
-            lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][3].update(tbg_info={"tb_id": 0, "tbg_size": 0}),
+            lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][3].update(
+                tbg_info={"tb_id": 0, "tbg_size": 0}
+            ),
             ["no chunk"],
         ),
         (
-            lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][3].update(tbg_info={"tb_id": 2, "tbg_size": 2}),
+            lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][3].update(
+                tbg_info={"tb_id": 2, "tbg_size": 2}
+            ),
             ["rank 1", "place in a group"],
         ),
-        (lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][0].update(channel_ids=[7]), ["channel_ids: 7"]),
+        (
+            lambda plan: plan["gpus"][1]["threadblocks"][0]["ops"][0].update(channel_ids=[7]),
+            ["channel_ids: 7"],
+        ),
         (lambda plan: plan.update(gpus=7), ["not a valid plan of MSCCL++"]),
-        (lambda plan: plan.update(colletive=plan.pop("collective")), ["before August 2025", "not read"]),
+        (
+            lambda plan: plan.update(colletive=plan.pop("collective")),
+            ["before August 2025", "not read"],
+        ),
         (
             lambda plan: [gpu.update(inputChunks=gpu.pop("input_chunks")) for gpu in plan["gpus"]],
             ["before August 2025", "not read"],
@@ -547,12 +768,23 @@ def test_ranks_run_a_plan_as_an_algorithm(tmp_path, mpiexec):
             ["type of remote buffer 0", "'q'", "i, o"],
         ),
         (
-            with_operations({"name": "copy", "src_buff": [LOCAL | {"index": 9}], "dst_buff": [LOCAL]}),
+            with_operations(
+                {"name": "copy", "src_buff": [LOCAL | {"index": 9}], "dst_buff": [LOCAL]}
+            ),
             ["(copy), buffer i of rank 1: index 9 and size 1 are not of its 2 chunks"],
         ),
         *[
-            (lambda plan, size=size: plan.update(min_message_size=size), [f"min_message_size: {text} is not a whole"])
-            for size, text in ((-5, "-5"), (True, "true"), (1e3, "1000.0"), ("64K", '"64K"'), (None, "null"))
+            (
+                lambda plan, size=size: plan.update(min_message_size=size),
+                [f"min_message_size: {text} is not a whole"],
+            )
+            for size, text in (
+                (-5, "-5"),
+                (True, "true"),
+                (1e3, "1000.0"),
+                ("64K", '"64K"'),
+                (None, "null"),
+            )
         ],
     ],
 )

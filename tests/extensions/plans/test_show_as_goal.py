@@ -21,7 +21,9 @@ def test_the_name_of_a_file_of_weights_stays_in_the_first_line(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a\nb.csv").write_text("1,1\n1,1\n")
     traffic = "traffic=a\nb.csv"
-    text = invoke("show", *GOAL, "pairwise", "-c", "all_to_all_v", "-p", 2, "-b", 64, "--param", traffic).out
+    text = invoke(
+        "show", *GOAL, "pairwise", "-c", "all_to_all_v", "-p", 2, "-b", 64, "--param", traffic
+    ).out
     assert text.splitlines()[1] == "num_ranks 2"
 
 

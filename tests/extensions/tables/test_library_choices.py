@@ -57,20 +57,31 @@ def test_a_range_says_what_it_gains_and_at_most_loses_and_which_is_next():
         16384,
         *map(pytest.approx, (20, 2)),
     )
-    assert small.gain_ends == (pytest.approx(2 * 0.98 / 1.02, rel=0.01), pytest.approx(2 * 1.02 / 0.98, rel=0.01))
+    assert small.gain_ends == (
+        pytest.approx(2 * 0.98 / 1.02, rel=0.01),
+        pytest.approx(2 * 1.02 / 0.98, rel=0.01),
+    )
     assert (small.runner_up, small.lead) == ("rabenseifner", pytest.approx(1.1))
-    assert (large.lead, large.lead_at_least) == (pytest.approx(79 / 80), pytest.approx(79 / 80 * 0.98 / 1.02, rel=0.01))
+    assert (large.lead, large.lead_at_least) == (
+        pytest.approx(79 / 80),
+        pytest.approx(79 / 80 * 0.98 / 1.02, rel=0.01),
+    )
 
 
 def test_what_a_table_cannot_tell_apart_must_agree():
     slower = {"default": curve(10, 10, 40, 160), "openmpi-ring": curve(20, 20, 50, 170)}
-    both = joined(library_results("openmpi", FASTER), library_results("openmpi", slower, dtype="float16"))
+    both = joined(
+        library_results("openmpi", FASTER), library_results("openmpi", slower, dtype="float16")
+    )
     assert answers(both) == [(0, "native")]
 
 
 def test_results_on_other_nodes_are_apart_only_for_tables_that_know_them():
     slower = {"default": curve(10, 10, 40, 160), "openmpi-ring": curve(20, 20, 50, 170)}
-    both = joined(library_results("openmpi", FASTER), library_results("openmpi", slower, nodes=2, ranks_per_node=2))
+    both = joined(
+        library_results("openmpi", FASTER),
+        library_results("openmpi", slower, nodes=2, ranks_per_node=2),
+    )
     assert [each.nodes for each in chosen(both).ranges] == [(2, 4)]
     assert [(e.nodes, e.choice.name) for e in chosen(both, by_nodes=True).ranges] == [
         ((2,), "native"), ((4,), "native"), ((4,), "ring"),
@@ -80,7 +91,9 @@ def test_results_on_other_nodes_are_apart_only_for_tables_that_know_them():
 def test_what_ran_another_algorithm_than_requested_does_not_count_and_is_named():
     curves = FASTER | {"openmpi-rabenseifner": curve(5, 5, 5, 5)}
     wrong = library_results(
-        "openmpi", curves, executed=lambda name, _: "ring" if name.startswith("openmpi") else "unknown"
+        "openmpi",
+        curves,
+        executed=lambda name, _: "ring" if name.startswith("openmpi") else "unknown",
     )
     found = chosen(wrong)
     assert [each.choice.name for each in found.ranges] == ["native", "ring"]
@@ -90,11 +103,12 @@ def test_what_ran_another_algorithm_than_requested_does_not_count_and_is_named()
 @pytest.mark.parametrize(
     "curves",
     [
-        {"default": curve(1, 1, 1, 1)}, {"openmpi-ring": curve(1, 1, 1, 1)},
+        {"default": curve(1, 1, 1, 1)},
+        {"openmpi-ring": curve(1, 1, 1, 1)},
         {"default": curve(1, 1, 1, 1), "mpich-ring": curve(1, 1, 1, 1)},
         {"default": {64: 1}, "openmpi-ring": {128: 1}},
     ],
-)  # fmt: skip
+)
 def test_results_without_a_comparison_are_refused_with_the_sweep_that_has_one(curves):
     with pytest.raises(BadInputError, match=r"default.*do: .*libraries\.yaml"):
         chosen(library_results("openmpi", curves))
@@ -102,7 +116,9 @@ def test_results_without_a_comparison_are_refused_with_the_sweep_that_has_one(cu
 
 def test_where_load_changes_the_choice_the_table_keeps_the_idle_one_and_a_finding_says_what_that_loses():
     under = {"default": curve(30, 30, 30, 240), "openmpi-ring": curve(60, 60, 90, 160)}
-    loaded = library_results("openmpi", under, load="gemm", params={"load": "gemm"}, oversubscribed=False)
+    loaded = library_results(
+        "openmpi", under, load="gemm", params={"load": "gemm"}, oversubscribed=False
+    )
     found = chosen(joined(library_results("openmpi", FASTER), loaded))
     assert found.ranges == chosen(library_results("openmpi", FASTER)).ranges
     (differs, same) = found.under_load
@@ -120,12 +136,23 @@ TUNING = "n1:1:1 [0] NCCL INFO AllReduce: 8 Bytes -> Algo {} proto {} channel{{L
 
 
 def test_of_nccl_algorithm_and_protocol_are_those_of_the_lines_and_what_the_default_ran_is_a_choice():
-    curves = {"default": curve(10, 10, 40, 160), "nccl-tree": curve(8, 8, 60, 200), "nccl-nvls": curve(30, 30, 50, 99)}
-    ran = {"default": ("ring", "LL128"), "nccl-tree": ("tree", "LL"), "nccl-nvls": ("nvls", "SIMPLE")}
+    curves = {
+        "default": curve(10, 10, 40, 160),
+        "nccl-tree": curve(8, 8, 60, 200),
+        "nccl-nvls": curve(30, 30, 50, 99),
+    }
+    ran = {
+        "default": ("ring", "LL128"),
+        "nccl-tree": ("tree", "LL"),
+        "nccl-nvls": ("nvls", "SIMPLE"),
+    }
     results = library_results(
-        "nccl", curves, executed=lambda name, _: ran[name][0], evidence=lambda name, _: TUNING.format(*ran[name]),
+        "nccl",
+        curves,
+        executed=lambda name, _: ran[name][0],
+        evidence=lambda name, _: TUNING.format(*ran[name]),
         environments={"nccl-tree": {"NCCL_ALGO": "Tree"}, "nccl-nvls": {"NCCL_ALGO": "NVLS"}},
-    )  # fmt: skip
+    )
     assert answers(results, "nccl", has_default=False) == [
         (0, "tree protocol=ll"), (8192, "ring protocol=ll128"), (32768, "nvls protocol=simple"),
     ]  # fmt: skip
@@ -140,43 +167,67 @@ def test_what_needs_more_than_its_algorithm_is_no_choice_for_nccl():
         "nccl-collnet_chain": curve(1, 1, 1, 1),
         "nccl-ring": curve(9, 9, 9, 9),
     }
-    environments = {"nccl-collnet_chain": {"NCCL_ALGO": "CollnetChain", "NCCL_COLLNET_ENABLE": "1"},
-                    "nccl-ring": {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"}}  # fmt: skip
+    environments = {
+        "nccl-collnet_chain": {"NCCL_ALGO": "CollnetChain", "NCCL_COLLNET_ENABLE": "1"},
+        "nccl-ring": {"NCCL_ALGO": "Ring", "NCCL_PROTO": "LL"},
+    }
     results = library_results("nccl", curves, environments=environments)
     assert answers(results, "nccl", has_default=False) == [(0, "ring protocol=ll")]
 
 
 def test_calls_through_copies_in_host_memory_are_no_calls_of_the_library():
     curves = {"default": curve(10, 10, 40, 160), "openmpi-ring": curve(20, 20, 20, 80)}
-    staged = library_results("openmpi", {"openmpi-ring": curve(1, 1, 1, 1)}, transport="staged", device="cuda")
-    assert answers(joined(library_results("openmpi", curves), staged)) == [(0, "native"), (8192, "ring")]
+    staged = library_results(
+        "openmpi", {"openmpi-ring": curve(1, 1, 1, 1)}, transport="staged", device="cuda"
+    )
+    assert answers(joined(library_results("openmpi", curves), staged)) == [
+        (0, "native"),
+        (8192, "ring"),
+    ]
 
 
 def test_a_setting_with_the_default_alone_says_nothing_about_the_others_and_is_named():
     for alone in (
-        {"dtype": "float16"}, {"in_place": True}, {"mapping": "cyclic"}, {"nodes": 2, "ranks_per_node": 2},
+        {"dtype": "float16"},
+        {"in_place": True},
+        {"mapping": "cyclic"},
+        {"nodes": 2, "ranks_per_node": 2},
         {"collective": "broadcast", "op": None},
-    ):  # fmt: skip
-        found = chosen(joined(
-            library_results("openmpi", FASTER), library_results("openmpi", {"default": curve(1, 1, 1, 1)}, **alone),
-        ))  # fmt: skip
+    ):
+        found = chosen(
+            joined(
+                library_results("openmpi", FASTER),
+                library_results("openmpi", {"default": curve(1, 1, 1, 1)}, **alone),
+            )
+        )
         assert [(each.first, each.choice.name, each.nodes) for each in found.ranges] == [
-            (0, "native", (4,)), (8192, "ring", (4,)),
-        ]  # fmt: skip
+            (0, "native", (4,)),
+            (8192, "ring", (4,)),
+        ]
         (line,) = found.left_out
         assert line.startswith(f"4 results of {alone.get('collective', 'all_reduce')}")
 
 
 def test_sizes_that_only_some_settings_have_do_not_count_and_are_named():
     fewer = {name: {4096: times[4096], 65536: times[65536]} for name, times in FASTER.items()}
-    found = chosen(joined(library_results("openmpi", FASTER), library_results("openmpi", fewer, dtype="float16")))
-    assert [(each.first, each.choice.name) for each in found.ranges] == [(0, "native"), (16384, "ring")]
+    found = chosen(
+        joined(
+            library_results("openmpi", FASTER), library_results("openmpi", fewer, dtype="float16")
+        )
+    )
+    assert [(each.first, each.choice.name) for each in found.ranges] == [
+        (0, "native"),
+        (16384, "ring"),
+    ]
     assert found.left_out[0].startswith("4 results of all_reduce at sizes")
 
 
 def test_a_launch_by_hand_with_a_table_or_another_variable_that_decides_is_no_default():
     results = library_results("openmpi", FASTER)
-    for variable in "OMPI_MCA_coll_tuned_dynamic_rules_filename", "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE":
+    for variable in (
+        "OMPI_MCA_coll_tuned_dynamic_rules_filename",
+        "MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE",
+    ):
         by_hand = library_results("openmpi", {"by hand": curve(20, 20, 20, 80)})
         runs = tuple(
             replace(run, variant=None, provenance={**run.provenance, "variables": {variable: "/t"}})
@@ -192,12 +243,18 @@ def test_a_launch_by_hand_with_a_table_or_another_variable_that_decides_is_no_de
 
 def test_variables_that_all_runs_have_leave_the_choice():
     site = {name: {"UCC_LOG_LEVEL": "info", "OMPI_MCA_coll_hcoll_enable": "0"} for name in FASTER}
-    assert answers(library_results("openmpi", FASTER, environments=site)) == [(0, "native"), (8192, "ring")]
+    assert answers(library_results("openmpi", FASTER, environments=site)) == [
+        (0, "native"),
+        (8192, "ring"),
+    ]
 
 
 def test_an_algorithm_that_was_measured_with_more_than_its_own_variables_is_no_choice():
-    own = {"OMPI_MCA_coll_tuned_use_dynamic_rules": "1", "OMPI_MCA_coll_han_priority": "0",
-           "OMPI_MCA_coll_tuned_allreduce_algorithm": "4"}  # fmt: skip
+    own = {
+        "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
+        "OMPI_MCA_coll_han_priority": "0",
+        "OMPI_MCA_coll_tuned_allreduce_algorithm": "4",
+    }
     results = library_results("openmpi", FASTER, environments={"openmpi-ring": own})
     assert answers(results) == [(0, "native"), (8192, "ring")]
     segments = "OMPI_MCA_coll_tuned_allreduce_algorithm_segmentsize"
@@ -208,9 +265,13 @@ def test_an_algorithm_that_was_measured_with_more_than_its_own_variables_is_no_c
 
 def test_settings_without_an_algorithm_in_common_make_no_table_of_nccl():
     one, other = (
-        library_results("nccl", {"default": curve(9, 9, 9, 9), f"nccl-{name}": curve(1, 1, 1, 1)}, dtype=dtype,
-                        environments={f"nccl-{name}": {"NCCL_PROTO": "LL"}})
+        library_results(
+            "nccl",
+            {"default": curve(9, 9, 9, 9), f"nccl-{name}": curve(1, 1, 1, 1)},
+            dtype=dtype,
+            environments={f"nccl-{name}": {"NCCL_PROTO": "LL"}},
+        )
         for name, dtype in (("ring", "float32"), ("tree", "float16"))
-    )  # fmt: skip
+    )
     with pytest.raises(BadInputError, match="no algorithm in common"):
         chosen(joined(one, other), "nccl", has_default=False)

@@ -5,7 +5,8 @@ import pytest
 from hpccoll.extensions.tables.recognition import Recognition
 from hpccoll.store.load_results import read_results
 
-OVER_TCP = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}  # ranks of one host, as if each had its own
+# ranks of one host, as if each had its own
+OVER_TCP = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}
 
 
 @pytest.fixture
@@ -15,7 +16,20 @@ def rows(mpiexec, tmp_path):
     def run(collective, *options, program=("-m", "hpccoll", "run")):
         out = tmp_path / f"{len([*tmp_path.iterdir()])}.h5"
         sizes = "-b", "64", "-e", "64K", "-f", "1024"
-        words = "-c", collective, "-a", "native", *sizes, "-n", 2, "--rounds", 2, "--in-place", "--out", out
+        words = (
+            "-c",
+            collective,
+            "-a",
+            "native",
+            *sizes,
+            "-n",
+            2,
+            "--rounds",
+            2,
+            "--in-place",
+            "--out",
+            out,
+        )
         ended = mpiexec(4, *program, *words, *options, **OVER_TCP)
         assert ended.returncode == 0, ended.stderr
         return {row.bytes: row for row in read_results([out]).rows}
@@ -24,7 +38,9 @@ def rows(mpiexec, tmp_path):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("algorithm", ["ring", "tree", "recursive_doubling", "reduce_scatter_allgather"])
+@pytest.mark.parametrize(
+    "algorithm", ["ring", "tree", "recursive_doubling", "reduce_scatter_allgather"]
+)
 def test_an_algorithm_that_a_variant_forces_is_recognised_at_each_size(rows, algorithm):
     found = rows("all_reduce", "--variant", f"mpich-{algorithm}")
     assert len(found) == 2
@@ -58,8 +74,13 @@ def test_ranks_that_share_memory_show_nothing(mpiexec, tmp_path):
 
 def test_the_requested_algorithm_counts_among_those_that_send_the_same_and_many_name_none():
     two = Recognition("MPICH", ("ring", "tree"), 3)
-    assert [two.executed(requested) for requested in ("tree", "smp", None)] == ["tree", "ring/tree", "ring/tree"]
+    assert [two.executed(requested) for requested in ("tree", "smp", None)] == [
+        "tree",
+        "ring/tree",
+        "ring/tree",
+    ]
     assert Recognition("MPICH", tuple("abcd"), 1).executed(None) == "unknown"
     assert Recognition("MPICH", (), 5).executed("ring") == "unknown"
-    assert Recognition("MPICH", ("ring", "tree"), 0).executed("ring") == "unknown"  # forcing changed nothing
+    # forcing changed nothing
+    assert Recognition("MPICH", ("ring", "tree"), 0).executed("ring") == "unknown"
     assert "5 algorithms" in Recognition("MPICH", (), 5).evidence

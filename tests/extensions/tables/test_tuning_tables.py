@@ -60,7 +60,12 @@ TRAPS = {
     "an algorithm of later versions": (classic("0 7 0 0"), "newer_algorithm", 6, 7),
     "an algorithm that 4.1 lacks": (classic("0 7 0 0", collective=0), "newer_algorithm", 6, 7),
     "a collective that is not there": (classic("0 1 0 0", collective=22), "file_ignored", 2, 22),
-    "a collective without algorithms": (classic("0 1 0 0", collective=10), "never_matches", 2, "gatherv"),
+    "a collective without algorithms": (
+        classic("0 1 0 0", collective=10),
+        "never_matches",
+        2,
+        "gatherv",
+    ),
     "a count that is too high": ("1\n2\n1\n0\n2\n0 4 0 0\n", "file_ignored", 6, "a message size"),
     "a count that is too low": ("1\n2\n1\n0\n1\n0 4 0 0\n64 3 0 0\n", "not_read", 7, "64"),
     "a negative number": (classic("0 4 0 -1"), "file_ignored", 6, -1),
@@ -69,8 +74,18 @@ TRAPS = {
     "a leading zero before 8": (classic("0 4 0 0", "08 3 0 0"), "octal", 7, "08"),
     "a name instead of an id": ("1\nallreduce\n1\n0\n1\n0 4 0 0\n", "skipped_text", 3, "allreduce"),
     "a fifth number": (classic("0 4 0 0 8"), "fifth_field", 6, 8),
-    "a fifth number behind two rules": ("1\n2\n1\n0\n2\n0 4 0 0 64 3 0 0 8 # of two", "fifth_field", 6, 8),
-    "rules for few ranks from a size on": (classic("0 0 0 0", "8 3 0 0", ranks="8"), "no_guard", 4, 8),
+    "a fifth number behind two rules": (
+        "1\n2\n1\n0\n2\n0 4 0 0 64 3 0 0 8 # of two",
+        "fifth_field",
+        6,
+        8,
+    ),
+    "rules for few ranks from a size on": (
+        classic("0 0 0 0", "8 3 0 0", ranks="8"),
+        "no_guard",
+        4,
+        8,
+    ),
     "a version that is no first line": (
         classic("0 4 0 0", head="# of us\nrule-file-version-2\n"),
         "file_ignored",
@@ -97,8 +112,18 @@ TRAPS = {
     "han": (classic("0 4 0 0"), "han_outranks", 0, None),
     # Open MPI, in JSON
     "a comment in JSON": (openmpi_json('{"alg": /* of us */ "ring"}'), "json_comment", 3, "/* */"),
-    "a key that is misspelt": (openmpi_json('{"alg": "ring", "msg_size_mim": 8}'), "misspelt_key", 3, "msg_size_mim"),
-    "an algorithm that is misspelt": (openmpi_json('{"alg": "rign"}'), "unknown_algorithm", 3, "rign"),
+    "a key that is misspelt": (
+        openmpi_json('{"alg": "ring", "msg_size_mim": 8}'),
+        "misspelt_key",
+        3,
+        "msg_size_mim",
+    ),
+    "an algorithm that is misspelt": (
+        openmpi_json('{"alg": "rign"}'),
+        "unknown_algorithm",
+        3,
+        "rign",
+    ),
     "a collective that is misspelt": (openmpi_json(name="alreduce"), "unknown_name", 2, "alreduce"),
     "a distribution that is not there": (
         openmpi_json('{"alg": 4}', '"comm_rank_distribution": "all"'),
@@ -113,18 +138,33 @@ TRAPS = {
         "bcast",
     ),
     "collectives in a list": ('{"collectives":\n["allreduce"]}', "malformed", 1, "collectives"),
-    "rules in an object": ('{"collectives": {"bcast": [\n{"rules": {"alg": 1}}]}}', "malformed", 2, "rules"),
+    "rules in an object": (
+        '{"collectives": {"bcast": [\n{"rules": {"alg": 1}}]}}',
+        "malformed",
+        2,
+        "rules",
+    ),
     "a rule without an algorithm": (openmpi_json('{"msg_size_min": 8}'), "malformed", 3, "alg"),
     "an algorithm in an object": (openmpi_json('{"alg": {"name": "ring"}}'), "malformed", 3, "alg"),
     "true as an algorithm": (openmpi_json('{"alg": true}'), "malformed", 3, "alg"),
-    "a segment that is no number": (openmpi_json('{"alg": 5, "seg_size": [8]}'), "malformed", 3, "[...]"),
+    "a segment that is no number": (
+        openmpi_json('{"alg": 5, "seg_size": [8]}'),
+        "malformed",
+        3,
+        "[...]",
+    ),
     "ranks that end before they begin": (
         openmpi_json('{"alg": 4}', '"comm_size_min": 64, "comm_size_max": 8'),
         "never_matches",
         3,
         "ring",
     ),
-    "a size that is no number": (openmpi_json('{"alg": 4, "msg_size_max": "8K"}'), "malformed", 3, "8K"),
+    "a size that is no number": (
+        openmpi_json('{"alg": 4, "msg_size_max": "8K"}'),
+        "malformed",
+        3,
+        "8K",
+    ),
     "rules that others include": (
         openmpi_json('{"alg": 4},\n{"alg": 3, "msg_size_min": 8}'),
         "never_matches",
@@ -132,7 +172,9 @@ TRAPS = {
         "recursive_doubling",
     ),
     "ranks that others include": (
-        openmpi_json('{"alg": 4, "msg_size_max": 7}]}, {"comm_size_min": 4, "rules": [\n{"alg": 3}'),
+        openmpi_json(
+            '{"alg": 4, "msg_size_max": 7}]}, {"comm_size_min": 4, "rules": [\n{"alg": 3}'
+        ),
         "never_matches",
         3,
         "allreduce",
@@ -148,7 +190,12 @@ TRAPS = {
     # han
     "a component as a number": ("1\nallreduce\n1\n2\n1\n1\n1\n0 3 tuned", "file_ignored", 8, "3"),
     "a first configuration of 2": ("1\nallreduce\n1\n2\n1\n2\n1\n0 tuned", "file_ignored", 6, 2),
-    "a collective without han": ("1\nalltoall\n1\n2\n1\n1\n1\n0 tuned", "never_matches", 2, "alltoall"),
+    "a collective without han": (
+        "1\nalltoall\n1\n2\n1\n1\n1\n0 tuned",
+        "never_matches",
+        2,
+        "alltoall",
+    ),
     # MPICH
     "one collective alone": (
         '{"collective=allreduce": {"comm_type=any": {"any": {}}}}',
@@ -156,7 +203,12 @@ TRAPS = {
         0,
         None,
     ),
-    "no rule for some sizes": (mpich(f'{{"avg_msg_size<=8": {RING}}}'), "gap_aborts", 1, "allreduce"),
+    "no rule for some sizes": (
+        mpich(f'{{"avg_msg_size<=8": {RING}}}'),
+        "gap_aborts",
+        1,
+        "allreduce",
+    ),
     "no rule from the last strict bound on": (
         mpich(f'{{"avg_msg_size<8": {RING}, "avg_msg_size<1024": {RING}}}'),
         "gap_aborts",
@@ -245,21 +297,41 @@ TRAPS = {
         "total_msg_size",
     ),
     # NCCL and RCCL
-    "a collective of NCCL that is misspelt": (csv("alreduce,0,8,ring,ll,4,-1,-1"), "taken_for", 1, "alreduce"),
+    "a collective of NCCL that is misspelt": (
+        csv("alreduce,0,8,ring,ll,4,-1,-1"),
+        "taken_for",
+        1,
+        "alreduce",
+    ),
     "rign": (csv("allreduce,0,8,rign,ll,4,-1,-1"), "taken_for", 1, "rign"),
     "LL": (csv("allreduce,0,8,ring,LL,4,-1,-1"), "taken_for", 1, "LL"),
     "channels -1": (csv("allreduce,0,8,ring,ll,-1,-1,-1"), "one_channel", 1, -1),
-    "no line for other sizes": ("allreduce,0,4294967295,ring,ll,4,-1,-1", "no_catch_all", 0, "allreduce"),
+    "no line for other sizes": (
+        "allreduce,0,4294967295,ring,ll,4,-1,-1",
+        "no_catch_all",
+        0,
+        "allreduce",
+    ),
     "a word of letters, signs and digits": (
         "1\nall-reduce x4\n1\n0\n1\n0 4 0 0\n",
         "skipped_text",
         2,
         "all - reduce x",
     ),
-    "no line for other ranks": ("allreduce,0,18446744073709551615,ring,ll,4,2,16", "no_catch_all", 0, "allreduce"),
+    "no line for other ranks": (
+        "allreduce,0,18446744073709551615,ring,ll,4,2,16",
+        "no_catch_all",
+        0,
+        "allreduce",
+    ),
     "a size with a unit": (csv("allreduce,0,64K,ring,ll,4,-1,-1"), "no_suffix", 1, "64K"),
     "too few fields": (csv("allreduce,0,8,ring,ll,4,-1"), "line_skipped", 1, 7),
-    "an empty field": (csv("allreduce,0,8,ring,ll,,4,-1,-1"), "line_skipped", 1, "allreduce,0,8,ring,ll,,4,-1,-1"),
+    "an empty field": (
+        csv("allreduce,0,8,ring,ll,,4,-1,-1"),
+        "line_skipped",
+        1,
+        "allreduce,0,8,ring,ll,,4,-1,-1",
+    ),
     "a long line": (csv("# " + 254 * "x"), "long_line", 1, 256),
     "no such kernel": (csv("allgather,0,8,tree,ll,4,-1,-1"), "not_offered", 1, "tree"),
     "a line that another includes": (
@@ -268,25 +340,60 @@ TRAPS = {
         2,
         "tree",
     ),
-    "lines that overlap": (csv("allreduce,0,8,ring,ll,4,-1,-1", "allreduce,8,16,tree,ll,4,-1,-1"), "overlap", 2, 8),
-    "sizes that end before they begin": (csv("allreduce,8,4,ring,ll,4,-1,-1"), "never_matches", 1, "ring"),
+    "lines that overlap": (
+        csv("allreduce,0,8,ring,ll,4,-1,-1", "allreduce,8,16,tree,ll,4,-1,-1"),
+        "overlap",
+        2,
+        8,
+    ),
+    "sizes that end before they begin": (
+        csv("allreduce,8,4,ring,ll,4,-1,-1"),
+        "never_matches",
+        1,
+        "ring",
+    ),
     "no ranks": (csv("allreduce,0,8,ring,ll,4,-1,0"), "never_matches", 1, 0),
     "symmetric memory": (csv(), "symmetric", 0, None),
     "lines that RCCL reads otherwise": (csv(), "as_plugin", 0, None),
     # UCC
     "cpu": ("allreduce:0-4k:cpu:@knomial", "unknown_name", 1, "cpu"),
-    "an algorithm of UCC that is misspelt": ("allreduce:@sra_knomal", "unknown_algorithm", 1, "sra_knomal"),
-    "neither a score nor an algorithm": ("UCC_TL_UCP_TUNE=allreduce:0-4k", "no_effect", 1, "allreduce:0-4k"),
+    "an algorithm of UCC that is misspelt": (
+        "allreduce:@sra_knomal",
+        "unknown_algorithm",
+        1,
+        "sra_knomal",
+    ),
+    "neither a score nor an algorithm": (
+        "UCC_TL_UCP_TUNE=allreduce:0-4k",
+        "no_effect",
+        1,
+        "allreduce:0-4k",
+    ),
     "an algorithm without a collective": ("0-4k:@ring", "all_collectives", 1, "0-4k:@ring"),
-    "hier without its layer": ("UCC_CL_HIER_TUNE=allreduce:@rab", "needs_hier", 1, "UCC_CL_HIER_TUNE"),
-    "sections for one call": ("allreduce:0-4k:@knomial#allreduce:@ring", "sections_overlap", 1, "allreduce:@ring"),
+    "hier without its layer": (
+        "UCC_CL_HIER_TUNE=allreduce:@rab",
+        "needs_hier",
+        1,
+        "UCC_CL_HIER_TUNE",
+    ),
+    "sections for one call": (
+        "allreduce:0-4k:@knomial#allreduce:@ring",
+        "sections_overlap",
+        1,
+        "allreduce:@ring",
+    ),
     "sections for one memory": (
         "allreduce:host,cuda:@knomial#allreduce:host:@sra_knomial",
         "sections_overlap",
         1,
         "allreduce:host:@sra_knomial",
     ),
-    "a score for all beside one": ("UCC_TL_UCP_TUNE=inf#allreduce:0", "sections_overlap", 1, "allreduce:0"),
+    "a score for all beside one": (
+        "UCC_TL_UCP_TUNE=inf#allreduce:0",
+        "sections_overlap",
+        1,
+        "allreduce:0",
+    ),
     "sizes of UCC that fall": ("allreduce:8k-4k:@ring", "malformed", 1, "8k-4k"),
     "an odd team among others": ("allgather:[3,8]:@neighbor", "needs_ranks", 1, "neighbor"),
     "a layer of UCC that is not known": (
@@ -305,7 +412,9 @@ TRAPS = {
 @pytest.mark.parametrize("trap", TRAPS)
 def test_a_trap_is_found_with_its_line_and_value(trap):
     text, kind, line, value = TRAPS[trap]
-    found = [(each.kind, each.values["line"], each.values["value"]) for each in lint_table(text).findings]
+    found = [
+        (each.kind, each.values["line"], each.values["value"]) for each in lint_table(text).findings
+    ]
     if value is None:
         found = [(*each[:2], None) for each in found]
     assert (kind, line, value) in found
@@ -314,14 +423,21 @@ def test_a_trap_is_found_with_its_line_and_value(trap):
 def test_every_finding_has_a_trap():
     kinds = {trap[1] for trap in TRAPS.values()}
     templates = tomllib.loads(FINDINGS.read_text())
-    assert kinds | {"no_rule"} == templates.keys()  # RCCL decides where NCCL is left with one channel
+    # RCCL decides where NCCL is left with one channel
+    assert kinds | {"no_rule"} == templates.keys()
 
 
-def test_a_table_for_jobs_of_one_number_of_ranks_is_not_wrong_unless_an_algorithm_fails_on_fewer(tmp_path):
+def test_a_table_for_jobs_of_one_number_of_ranks_is_not_wrong_unless_an_algorithm_fails_on_fewer(
+    tmp_path,
+):
     file = tmp_path / "rules.conf"
     file.write_text(classic("0 3 0 0", "4096 2 0 0", collective=3, ranks="128"))
     ran = invoke("tune", "--lint", file)
-    assert (ran.code, "WRONG" in ran.out, "128 ranks are the fewest of alltoall" in ran.out) == (0, False, True)
+    assert (ran.code, "WRONG" in ran.out, "128 ranks are the fewest of alltoall" in ran.out) == (
+        0,
+        False,
+        True,
+    )
     file.write_text(classic("0 5 0 0", collective=3, ranks="128"))  # of two ranks
     ran = invoke("tune", "--lint", file)
     assert (ran.code, "WRONG" in ran.out) == (3, True)
@@ -341,19 +457,26 @@ def test_a_list_of_decisions_that_no_library_reads_is_no_table_of_a_tuner():
     """As aws-ofi-nccl prints them: a tuner's line begins with a collective, not with numbers."""
     printed = "nodes,ranks,size,collective,algo,proto,platform\n16,128,32,AllGather,Ring,Ll,P5en\n"
     assert recognise_format(printed) is None
-    assert recognise_format("collective,min,max,algo,proto\nallreduce,0,1024,ring,ll,4,-1,-1\n") == "nccl-csv"
+    assert (
+        recognise_format("collective,min,max,algo,proto\nallreduce,0,1024,ring,ll,4,-1,-1\n")
+        == "nccl-csv"
+    )
 
 
 def test_a_schema_and_a_comma_before_an_end_are_no_errors_for_open_mpi_6():
     """Its own guide has both (docs/tuning-apps/collectives/tuned.rst), and its parser takes them."""
-    text = openmpi_json('{"alg": "ring",},').replace('{"collectives"', '{"$schema": "tuned_schema.json", "collectives"')
+    text = openmpi_json('{"alg": "ring",},').replace(
+        '{"collectives"', '{"$schema": "tuned_schema.json", "collectives"'
+    )
     found = lint_table(text)
     assert (len(found.rules), [each.kind for each in found.findings]) == (1, ["json_in_5"])
 
 
 def test_what_is_right_ends_with_0_and_json_has_its_rules(tmp_path):
     path = tmp_path / "rules"
-    path.write_text(write_openmpi_rules([TuningRule(collective="allreduce", algorithm="ring", bytes=(8, 64))]))
+    path.write_text(
+        write_openmpi_rules([TuningRule(collective="allreduce", algorithm="ring", bytes=(8, 64))])
+    )
     result = invoke("tune", "--lint", path, "--json")
     table = json.loads(result.out)
     assert (result.code, table["format"]) == (0, "openmpi")
@@ -400,10 +523,15 @@ RIGHT = {
 def test_what_is_right_is_recognised_and_not_called_wrong(name):
     wanted, text = RIGHT[name]
     table = lint_table(text)
-    assert (table.format, [each.text for each in table.findings if each.severity == "critical"]) == (wanted, [])
+    assert (
+        table.format,
+        [each.text for each in table.findings if each.severity == "critical"],
+    ) == (wanted, [])
 
 
-@pytest.mark.parametrize("options", [["--format", "xml"], ["--out", "t.json"], ["--judge", "t.json"], ["."]])
+@pytest.mark.parametrize(
+    "options", [["--format", "xml"], ["--out", "t.json"], ["--judge", "t.json"], ["."]]
+)
 def test_options_that_do_not_belong_to_lint_are_refused(tmp_path, options):
     (tmp_path / "a").write_text(csv())
     assert invoke("tune", "--lint", tmp_path / "a", *options).is_bad_input()
@@ -413,7 +541,11 @@ def test_options_that_do_not_belong_to_lint_are_refused(tmp_path, options):
 def test_nccl_takes_unknown_words_for_others_and_rccl_skips_their_lines():
     text = "alreduce,0,8,rign,LL,4,-1,-1\nallreduce,0,8,tree,ll,-1,2,16"
     [taken, tree, *_] = lint_table(text).rules
-    assert (taken.collective, taken.algorithm, taken.parameters["protocol"]) == ("allreduce", "ring", "simple")
+    assert (taken.collective, taken.algorithm, taken.parameters["protocol"]) == (
+        "allreduce",
+        "ring",
+        "simple",
+    )
     [only] = lint_table(text, "rccl-csv").rules
     assert only == tree
     assert (only.nodes, only.ranks, only.bytes) == ((2, 2), (16, 16), (0, 8))
@@ -421,32 +553,50 @@ def test_nccl_takes_unknown_words_for_others_and_rccl_skips_their_lines():
 
 def test_a_line_that_never_matches_covers_no_sizes():
     text = "allreduce,2048,1024,ring,ll,4,-1,-1\nallreduce,0,8,ring,ll,4,-1,-1"
-    gaps = {each.values["value"]: each.text for each in lint_table(text).findings if each.kind == "no_catch_all"}
+    gaps = {
+        each.values["value"]: each.text
+        for each in lint_table(text).findings
+        if each.kind == "no_catch_all"
+    }
     assert gaps["allreduce"].startswith("'allreduce' 9 bytes and more match no line")
 
 
 def test_rccl_knows_channels_and_sizes_that_no_line_has():
-    kinds = [each.kind for each in lint_table("allreduce,0,8,ring,ll,-1,-1,-1", "rccl-csv").findings]
+    kinds = [
+        each.kind for each in lint_table("allreduce,0,8,ring,ll,-1,-1,-1", "rccl-csv").findings
+    ]
     assert kinds == 5 * ["no_rule"]
 
 
 def spans(last=UNLIMITED):
-    ends = st.lists(st.one_of(st.integers(0, 100), st.integers(0, 2**30)), min_size=2, max_size=2, unique=True)
-    return st.one_of(st.just(ANY), ends.map(sorted).map(tuple), st.integers(0, 2**30).map(lambda first: (first, last)))
+    ends = st.lists(
+        st.one_of(st.integers(0, 100), st.integers(0, 2**30)), min_size=2, max_size=2, unique=True
+    )
+    return st.one_of(
+        st.just(ANY),
+        ends.map(sorted).map(tuple),
+        st.integers(0, 2**30).map(lambda first: (first, last)),
+    )
 
 
 def rules_of(library, collectives, ranks):
     algorithms = library_algorithms(library)
-    simple = {name: [k for k, a in algorithms[name].items() if not (a.inter or a.needs)] for name in collectives}
+    simple = {
+        name: [k for k, a in algorithms[name].items() if not (a.inter or a.needs)]
+        for name in collectives
+    }
     return st.lists(
         st.sampled_from(collectives).flatmap(
             lambda name: st.builds(
-                TuningRule, collective=st.just(name), bytes=spans(), ranks=ranks,
+                TuningRule,
+                collective=st.just(name),
+                bytes=spans(),
+                ranks=ranks,
                 algorithm=st.sampled_from(simple[name]),
             )
         ),
         max_size=4,
-    )  # fmt: skip
+    )
 
 
 def decided(rules, collective, size, ranks):
@@ -454,9 +604,11 @@ def decided(rules, collective, size, ranks):
     found = (
         rule.algorithm
         for rule in rules
-        if rule.collective == collective and {*rule.conditions} <= {"comm_type=intra", "host"}
-        and rule.bytes[0] <= size <= rule.bytes[1] and rule.ranks[0] <= ranks <= rule.ranks[1]
-    )  # fmt: skip
+        if rule.collective == collective
+        and {*rule.conditions} <= {"comm_type=intra", "host"}
+        and rule.bytes[0] <= size <= rule.bytes[1]
+        and rule.ranks[0] <= ranks <= rule.ranks[1]
+    )
     return next((word for word in found if word != "ignore"), None)
 
 
@@ -480,7 +632,9 @@ def test_what_is_written_for_open_mpi_decides_as_the_rules_do(write, rules):
     }
     for rule in rules:
         for size, ranks in probes(rules):
-            assert decided(table.rules, rule.collective, size, ranks) == decided(rules, rule.collective, size, ranks)
+            assert decided(table.rules, rule.collective, size, ranks) == decided(
+                rules, rule.collective, size, ranks
+            )
 
 
 @given(rules_of("mpich", ["allgather", "bcast"], spans()))
@@ -491,13 +645,21 @@ def test_what_is_written_for_mpich_decides_as_the_rules_do(rules):
         for size, ranks in probes(rules):
             wanted = decided(rules, rule.collective, size, ranks)
             matching = [each for each in table.rules if each.collective == rule.collective]
-            assert not wanted or size > 2**31 or wanted == decided(matching, rule.collective, size, ranks)
+            assert (
+                not wanted
+                or size > 2**31
+                or wanted == decided(matching, rule.collective, size, ranks)
+            )
 
 
 @pytest.mark.parametrize("last", [2**31 - 2, 2**31 - 1, 2**31, 2**32 - 1])
-@pytest.mark.parametrize(("collective", "algorithm"), [("bcast", "binomial"), ("allgather", "ring")])
+@pytest.mark.parametrize(
+    ("collective", "algorithm"), [("bcast", "binomial"), ("allgather", "ring")]
+)
 def test_a_rule_for_mpich_that_ends_near_or_above_2_gib_counts_below(collective, algorithm, last):
-    table = lint_table(write_mpich_json([TuningRule(collective=collective, algorithm=algorithm, bytes=(0, last))]))
+    table = lint_table(
+        write_mpich_json([TuningRule(collective=collective, algorithm=algorithm, bytes=(0, last))])
+    )
     assert {each.severity for each in table.findings} <= {"info"}
     read = [each for each in table.rules if each.collective == collective]
     assert decided(read, collective, min(last, 2**31 - 1), 5) == algorithm
@@ -507,19 +669,31 @@ def test_a_rule_for_mpich_that_ends_near_or_above_2_gib_counts_below(collective,
 @pytest.mark.parametrize("collective", ["bcast", "reduce"])
 def test_a_chain_for_open_mpi_has_the_fanout_of_the_forced_one(write, collective):
     rule = TuningRule(collective=collective, algorithm="chain", ranks=(4, 4))
-    read = [each.parameters["faninout"] for each in lint_table(write([rule])).rules if each.algorithm == "chain"]
+    read = [
+        each.parameters["faninout"]
+        for each in lint_table(write([rule])).rules
+        if each.algorithm == "chain"
+    ]
     assert read == [4]
     own = replace(rule, parameters={"faninout": 2})
     assert {each.parameters.get("faninout") for each in lint_table(write([own])).rules} <= {0, 2}
 
 
 def test_what_is_written_for_nccl_has_explicit_channels_and_a_line_for_all_other_calls():
-    rule = TuningRule(collective="allreduce", algorithm="tree", bytes=(0, 65536), ranks=(16, 16), nodes=(2, 2),
-                      parameters={"protocol": "ll", "channels": 4})  # fmt: skip
+    rule = TuningRule(
+        collective="allreduce",
+        algorithm="tree",
+        bytes=(0, 65536),
+        ranks=(16, 16),
+        nodes=(2, 2),
+        parameters={"protocol": "ll", "channels": 4},
+    )
     table = lint_table(write_nccl_csv([rule], "of a run"))
     assert {each.severity for each in table.findings} == {"info"}
     assert replace(table.rules[0], line=0) == rule
-    assert {each.collective for each in table.rules[1:]} == {*library_table()["nccl"]["collectives"]}
+    assert {each.collective for each in table.rules[1:]} == {
+        *library_table()["nccl"]["collectives"]
+    }
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -577,7 +751,9 @@ def test_a_value_that_the_shell_puts_together_is_not_checked():
     assert [each.kind for each in lint_table('UCC_TL_UCP_TUNE="$A#$B"').findings] == ["not_checked"]
 
 
-@pytest.mark.parametrize(("head", "name"), [("of RCCL", "rccl-csv"), ("2 nodes gfx950", "rccl-csv"), ("x", "nccl-csv")])
+@pytest.mark.parametrize(
+    ("head", "name"), [("of RCCL", "rccl-csv"), ("2 nodes gfx950", "rccl-csv"), ("x", "nccl-csv")]
+)
 def test_a_table_whose_comment_names_rccl_or_gpus_of_amd_is_read_as_rccl_reads_it(head, name):
     text = f"# {head}\nallreduce,0,65536,tree,ll,8,2,16,-1,-1\n"
     table = lint_table(text)
@@ -621,9 +797,17 @@ def test_mpich_takes_what_is_written_for_it(mpiexec, require, tmp_path, monkeypa
         check=False,
     )
     require("MPICH Version:      5" in library.stdout, "the MPI library is not MPICH 5")
-    with_parameters = {"allreduce": "recexch", "barrier": "recexch", "bcast": "pipelined_tree", "allgather": "k_brucks"}
+    with_parameters = {
+        "allreduce": "recexch",
+        "barrier": "recexch",
+        "bcast": "pipelined_tree",
+        "allgather": "k_brucks",
+    }
     rules = [
-        *(TuningRule(collective=name, algorithm=word, ranks=(4, 4)) for name, word in with_parameters.items()),
+        *(
+            TuningRule(collective=name, algorithm=word, ranks=(4, 4))
+            for name, word in with_parameters.items()
+        ),
         TuningRule(collective="allreduce", algorithm="ring", bytes=(64, UNLIMITED), ranks=(2, 3)),
         TuningRule(collective="allgather", algorithm="recursive_doubling"),
         TuningRule(collective="alltoall", algorithm="brucks", ranks=(3, 3)),
@@ -631,17 +815,26 @@ def test_mpich_takes_what_is_written_for_it(mpiexec, require, tmp_path, monkeypa
     (tmp_path / "tree.json").write_text(write_mpich_json(rules, "of a run"))
     (tmp_path / "calls.py").write_text(MPICH_CALLS)
     monkeypatch.setenv("MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE", str(tmp_path / "tree.json"))
-    monkeypatch.setenv("MALLOC_PERTURB_", "255")  # memory begins with zeros: parameters that are not written are 0
+    # memory begins with zeros: parameters that are not written are 0
+    monkeypatch.setenv("MALLOC_PERTURB_", "255")
     result = mpiexec(ranks, tmp_path / "calls.py")
     assert (result.returncode, result.stdout.count("done")) == (0, ranks), result.stderr
 
 
 def test_a_number_of_ranks_is_below_itself_where_mpich_compares_it_with_each_call_anew():
-    sizes = {"comm_size<8": {"algorithm=MPIR_Alltoall_intra_scattered": {}}, "comm_size=any": {
-        "algorithm=MPIR_Alltoall_intra_brucks": {}}}  # fmt: skip
+    sizes = {
+        "comm_size<8": {"algorithm=MPIR_Alltoall_intra_scattered": {}},
+        "comm_size=any": {"algorithm=MPIR_Alltoall_intra_brucks": {}},
+    }
     for tree, last in (
         ({"comm_type=intra": sizes, "comm_type=any": {}}, 7),
-        ({"avg_msg_size<=256": sizes, "avg_msg_size=any": {"algorithm=MPIR_Alltoall_intra_pairwise": {}}}, 8),
+        (
+            {
+                "avg_msg_size<=256": sizes,
+                "avg_msg_size=any": {"algorithm=MPIR_Alltoall_intra_pairwise": {}},
+            },
+            8,
+        ),
     ):
         rules = read_mpich_json(json.dumps({"collective=alltoall": tree})).rules
         assert [rule.ranks for rule in rules][:2] == [(0, last), (last + 1, UNLIMITED)]

@@ -19,7 +19,12 @@ from library_results import library_results
 from hpccoll.cases.library_algorithms import library_algorithms, library_table
 from hpccoll.extensions.tables.formats.lint_table import lint_table
 from hpccoll.extensions.tables.formats.tuning_rule import ANY
-from hpccoll.extensions.tables.formats.write_table import FORMATS, expressible_choices, knows_nodes, table_files
+from hpccoll.extensions.tables.formats.write_table import (
+    FORMATS,
+    expressible_choices,
+    knows_nodes,
+    table_files,
+)
 from hpccoll.extensions.tables.library_choices import library_choices
 from hpccoll.store import hdf5
 from hpccoll.store.case_times import CaseTimes
@@ -28,21 +33,27 @@ from hpccoll.store.raw_results import RawResults
 SIZES = 8, 1024, 65536, 1 << 20, 1 << 32
 WORDS = {
     "openmpi": [*library_algorithms("openmpi")["allreduce"]][:6],
-    "mpich": [name for name, each in library_algorithms("mpich")["allreduce"].items() if not each.inter],
+    "mpich": [
+        name for name, each in library_algorithms("mpich")["allreduce"].items() if not each.inter
+    ],
     "nccl": ["ring", "tree", "nvls_tree"],
-}  # fmt: skip
+}
 
 
 @st.composite
 def measured(draw, name):
     """Draw results for a format: a few algorithms, some faster than the default, on some ranks."""
     library = FORMATS[name].library
-    times = st.fixed_dictionaries({size: st.sampled_from([1.0, 1.02, 2.0, 5.0, 9.0]) for size in SIZES})
+    times = st.fixed_dictionaries(
+        {size: st.sampled_from([1.0, 1.02, 2.0, 5.0, 9.0]) for size in SIZES}
+    )
     words = draw(st.lists(st.sampled_from(WORDS[library]), min_size=1, max_size=3, unique=True))
     curves = {f"{library}-{word}": draw(times) for word in words}
     forced = {each: {"NCCL_PROTO": "Simple"} for each in curves} if library == "nccl" else {}
     ranks = draw(st.integers(2, 9))
-    return library_results(library, {"default": draw(times), **curves}, environments=forced, ranks=ranks, nodes=ranks)
+    return library_results(
+        library, {"default": draw(times), **curves}, environments=forced, ranks=ranks, nodes=ranks
+    )
 
 
 def files_of(name, results, path=Path("table")):
@@ -55,9 +66,13 @@ def choices_of(name, results, **provenance):
     """Return what a format can express of results of its library, and whether it knows the number of nodes."""
     of = FORMATS[name]
     about = {"mpi": {"version": "Open MPI v6.0.0"}} if name == "openmpi-json" else {}
-    runs = tuple(replace(run, provenance={**run.provenance, **about, **provenance}) for run in results.runs)
+    runs = tuple(
+        replace(run, provenance={**run.provenance, **about, **provenance}) for run in results.runs
+    )
     results, by_nodes = replace(results, runs=runs), knows_nodes(name, runs)
-    found = library_choices(results, of.library, of.mpi, by_nodes=by_nodes, has_default=of.has_default)
+    found = library_choices(
+        results, of.library, of.mpi, by_nodes=by_nodes, has_default=of.has_default
+    )
     return expressible_choices(name, found), by_nodes
 
 
@@ -67,25 +82,40 @@ def test_what_is_written_passes_the_linter_and_decides_as_the_choices_do(name, d
     ranges, [text, *_], _ = files_of(name, data.draw(measured(name)))
     table = lint_table(text, name)
     chosen = [each for each in ranges if not each.choice.is_native]
-    assert {each.kind for each in table.findings if each.severity == "critical"} <= ({"empty"} if not chosen else set())
+    assert {each.kind for each in table.findings if each.severity == "critical"} <= (
+        {"empty"} if not chosen else set()
+    )
     for of_range in ranges:
-        for size in {each.nbytes for each in of_range.sizes} | {of_range.first, (of_range.below or 2**31) - 1}:
+        for size in {each.nbytes for each in of_range.sizes} | {
+            of_range.first,
+            (of_range.below or 2**31) - 1,
+        }:
             rule = next(
                 (
-                    each for each in table.rules
-                    if each.collective == "allreduce" and each.bytes[0] <= size <= each.bytes[1]
-                    and each.ranks[0] <= of_range.ranks <= each.ranks[1] and each.algorithm != "ignore"
-                    and {*each.conditions} <= {"comm_type=intra", "host", *map(str, library_table()["needs"])}
+                    each
+                    for each in table.rules
+                    if each.collective == "allreduce"
+                    and each.bytes[0] <= size <= each.bytes[1]
+                    and each.ranks[0] <= of_range.ranks <= each.ranks[1]
+                    and each.algorithm != "ignore"
+                    and {*each.conditions}
+                    <= {"comm_type=intra", "host", *map(str, library_table()["needs"])}
                 ),
                 None,
-            )  # fmt: skip
+            )
             if of_range.choice.is_native:
                 assert name in ("mpich", "nccl-csv") or rule is None
-            elif name != "mpich" or not library_algorithms("mpich")["allreduce"][of_range.choice.algorithm].needs:
+            elif (
+                name != "mpich"
+                or not library_algorithms("mpich")["allreduce"][of_range.choice.algorithm].needs
+            ):
                 assert (rule and rule.algorithm) == of_range.choice.algorithm, (size, of_range)
 
 
-BEST = {"default": dict.fromkeys(SIZES, 9.0), "ring": {8: 20.0, 1024: 9.0, 65536: 4.0, 1 << 20: 4.0, 1 << 32: 4.0}}
+BEST = {
+    "default": dict.fromkeys(SIZES, 9.0),
+    "ring": {8: 20.0, 1024: 9.0, 65536: 4.0, 1 << 20: 4.0, 1 << 32: 4.0},
+}
 
 
 def test_other_numbers_of_ranks_are_left_to_the_library():
@@ -107,7 +137,10 @@ def test_calls_that_a_layer_above_would_take_are_handed_on_at_the_sizes_of_the_r
     tree = json.loads(re.sub(r"(?s)/\*.*?\*/", "", ch4))
     below = tree["collective=allreduce"]["comm_type=intra"]
     assert [*below] == ["comm_size<=3", "comm_size<=4", "comm_size=any"]
-    small, large = below["comm_size<=4"]["avg_msg_size<=8191"], below["comm_size<=4"]["avg_msg_size=any"]
+    small, large = (
+        below["comm_size<=4"]["avg_msg_size<=8191"],
+        below["comm_size<=4"]["avg_msg_size=any"],
+    )
     assert small == below["comm_size=any"]
     assert large == {"composition=MPIDI_Allreduce_intra_composition_beta": {}}
 
@@ -116,35 +149,54 @@ UPPER = {"default": {8: 9.0, 1024: 9.0, 65536: 9.0}, "all": {8: 5.0, 1024: 5.0, 
 """A default, and another algorithm that is faster at all sizes."""
 
 
-@pytest.mark.parametrize(("collective", "word"), [("all_to_all_v", "pairwise"), ("scatter", "binomial"),
-                                                  ("gather", "binomial")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("collective", "word"),
+    [("all_to_all_v", "pairwise"), ("scatter", "binomial"), ("gather", "binomial")],
+)
 @pytest.mark.parametrize("name", ["openmpi", "openmpi-json"])
-def test_open_mpi_gets_one_algorithm_for_all_sizes_where_ranks_may_not_know_the_size(name, collective, word):
+def test_open_mpi_gets_one_algorithm_for_all_sizes_where_ranks_may_not_know_the_size(
+    name, collective, word
+):
     def rules_with(times):
         curves = {"default": UPPER["default"], f"openmpi-{word}": UPPER["all"] | times}
         results = library_results("openmpi", curves, collective=collective)
         [text, _] = files_of(name, results)[1]
-        return [each for each in lint_table(text, name).rules if each.algorithm == word], choices_of(name, results)[0]
+        return [
+            each for each in lint_table(text, name).rules if each.algorithm == word
+        ], choices_of(name, results)[0]
 
     [rule], _ = rules_with({})
     assert (rule.bytes, rule.ranks) == (ANY, (4, 4))
     for times in {8: 20.0}, {65536: 20.0}:
         rules, choices = rules_with(times)
         assert (rules, choices.ranges) == ([], ())
-        assert any(each.startswith(f"{collective} on 4 ranks") and word in each for each in choices.left_out)
+        assert any(
+            each.startswith(f"{collective} on 4 ranks") and word in each
+            for each in choices.left_out
+        )
 
 
 def test_calls_in_place_that_pass_no_count_are_named_if_sizes_decide():
     curves = {"default": UPPER["default"], "openmpi-ring": UPPER["all"] | {8: 20.0}}
-    named = [[each for each in choices_of("openmpi", library_results("openmpi", curves, collective=name))[0].left_out
-              if "MPI_IN_PLACE" in each] for name in ("all_gather", "all_reduce")]  # fmt: skip
+    named = [
+        [
+            each
+            for each in choices_of("openmpi", library_results("openmpi", curves, collective=name))[
+                0
+            ].left_out
+            if "MPI_IN_PLACE" in each
+        ]
+        for name in ("all_gather", "all_reduce")
+    ]
     assert (len(named[0]), named[1]) == (1, [])
 
 
 def nccl_results(**others):
     curves = {"default": UPPER["default"], "nccl-ring": UPPER["all"], **others}
     return library_results(
-        "nccl", curves, environments={each: {"NCCL_PROTO": "Simple"} for each in ("nccl-ring", *others)}
+        "nccl",
+        curves,
+        environments={each: {"NCCL_PROTO": "Simple"} for each in ("nccl-ring", *others)},
     )
 
 
@@ -156,13 +208,22 @@ def test_a_table_without_a_default_says_what_other_calls_get_and_names_no_defaul
     assert any("ring with simple" in each for each in choices.left_out)
 
 
-@pytest.mark.parametrize(("gpus", "nodes"), [
-    ([{"name": "H100", "nvlink_domain": None}], (4, 4)), ([{"name": "GB200", "nvlink_domain": "a.1"}], ANY),
-    ([{"name": None, "nvlink_domain": None}], ANY), (None, ANY),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("gpus", "nodes"),
+    [
+        ([{"name": "H100", "nvlink_domain": None}], (4, 4)),
+        ([{"name": "GB200", "nvlink_domain": "a.1"}], ANY),
+        ([{"name": None, "nvlink_domain": None}], ANY),
+        (None, ANY),
+    ],
+)
 def test_a_line_for_nccl_has_a_number_of_nodes_only_if_every_host_is_one(gpus, nodes):
-    choices, by_nodes = choices_of("nccl-csv", nccl_results(), gpus=gpus and [{"hosts": ["n1"], "gpus": gpus}])
-    [text] = table_files("nccl-csv", choices.ranges, Path("t"), "of a run", by_nodes=by_nodes)[0].values()
+    choices, by_nodes = choices_of(
+        "nccl-csv", nccl_results(), gpus=gpus and [{"hosts": ["n1"], "gpus": gpus}]
+    )
+    [text] = table_files("nccl-csv", choices.ranges, Path("t"), "of a run", by_nodes=by_nodes)[
+        0
+    ].values()
     assert lint_table(text).rules[0].nodes == nodes
 
 
@@ -170,8 +231,12 @@ def write_raw(place, variant, times, version="MPICH 5.0.2"):
     """Write the raw file of one variant: the nanoseconds of its calls by size, all of them alike."""
     forced = None if variant == "default" else variant.partition("-")[2]
     cases = [raw_examples.case(size, algorithm="native", in_place=True) for size in times]
-    raw = RawResults(path=place / f"{variant}.h5", job=raw_examples.job(*cases, variant=variant, name=variant))
-    raw.attempts.append((raw_examples.attempt(run_id=variant, provenance={"mpi": {"version": version}}), []))
+    raw = RawResults(
+        path=place / f"{variant}.h5", job=raw_examples.job(*cases, variant=variant, name=variant)
+    )
+    raw.attempts.append(
+        (raw_examples.attempt(run_id=variant, provenance={"mpi": {"version": version}}), [])
+    )
     for case in cases:
         start = 10**15 + np.arange(40)[:, None] * 10**6 + np.zeros((1, 2), dtype=np.int64)
         end = start + times[case.bytes] + np.arange(40)[:, None] % 3
@@ -195,13 +260,19 @@ def test_tune_writes_a_table_of_a_library_that_says_where_it_is_from_and_how_to_
     assert f"export MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE={place}/tree.json" in exports
     for file in "tree.json", "tree.json.ch4":
         text = (place / file).read_text()
-        assert {*exports, "default", "mpich-ring"} <= {word for line in text.splitlines() for word in (
-            line.removesuffix(" */"), *line.split())}  # fmt: skip
+        assert {*exports, "default", "mpich-ring"} <= {
+            word for line in text.splitlines() for word in (line.removesuffix(" */"), *line.split())
+        }
     assert invoke("tune", "--lint", "tree.json").code == 0
-    assert invoke("tune", ".", "--format", "mpich", "--out", "tree.json").code == 0  # a table may be replaced
+    # a table may be replaced
+    assert invoke("tune", ".", "--format", "mpich", "--out", "tree.json").code == 0
 
-    as_json = json.loads(invoke("tune", ".", "--format", "mpich", "--out", "tree.json", "--json").out)
-    named = [(each["first"], each["below"], each["choice"]["algorithm"]) for each in as_json["ranges"]]
+    as_json = json.loads(
+        invoke("tune", ".", "--format", "mpich", "--out", "tree.json", "--json").out
+    )
+    named = [
+        (each["first"], each["below"], each["choice"]["algorithm"]) for each in as_json["ranges"]
+    ]
     assert (named, as_json["environment"]) == ([(0, 8192, "native"), (8192, None, "ring")], exports)
 
 
@@ -213,7 +284,9 @@ def test_a_table_that_changes_nothing_is_said_to_change_nothing(place):
 
 def test_a_table_is_for_the_version_of_the_library_that_was_measured(place):
     write_raw(place, "default", {1024: 2000, 65536: 9000}, "Open MPI v5.0.11, package: Open MPI")
-    write_raw(place, "openmpi-ring", {1024: 3000, 65536: 5000}, "Open MPI v5.0.11, package: Open MPI")
+    write_raw(
+        place, "openmpi-ring", {1024: 3000, 65536: 5000}, "Open MPI v5.0.11, package: Open MPI"
+    )
     (place / "mpich-ring.h5").unlink()
     refused = invoke("tune", ".", "--format", "openmpi-json", "--out", "t")
     refused.is_bad_input("--format", "openmpi-json", "Open MPI v5.0.11", "for these: openmpi")
@@ -221,7 +294,9 @@ def test_a_table_is_for_the_version_of_the_library_that_was_measured(place):
     (place / "openmpi-ring.h5").unlink()
     write_raw(place, "default", {1024: 2000, 65536: 9000}, "MPICH Version:      4.3.2")
     write_raw(place, "mpich-ring", {1024: 3000, 65536: 5000}, "MPICH Version:      4.3.2")
-    invoke("tune", ".", "--format", "mpich", "--out", "u").is_bad_input("--format", "mpich", "4.3.2", "none")
+    invoke("tune", ".", "--format", "mpich", "--out", "u").is_bad_input(
+        "--format", "mpich", "4.3.2", "none"
+    )
 
 
 def test_a_shell_takes_the_lines_for_a_table_in_a_folder_with_a_space(place):
@@ -234,25 +309,37 @@ def test_a_shell_takes_the_lines_for_a_table_in_a_folder_with_a_space(place):
 
 def test_a_table_of_two_files_is_written_whole_or_not_at_all(place):
     (place / "tree.json.ch4").write_text("another file")
-    invoke("tune", ".", "--format", "mpich", "--out", "tree.json").is_bad_input("--out", "tree.json.ch4")
+    invoke("tune", ".", "--format", "mpich", "--out", "tree.json").is_bad_input(
+        "--out", "tree.json.ch4"
+    )
     assert not (place / "tree.json").exists()
 
 
 def test_what_cannot_be_a_table_is_one_line(place):
     for name in ("rccl-csv", "ucc"):  # no variant measures their algorithms
         invoke("tune", ".", "--format", name, "--out", "t").is_bad_input("--format", name)
-    invoke("tune", ".", "--format", "openmpi", "--out", "t").is_bad_input("openmpi", "libraries.yaml")
-    invoke("tune", ".", "--format", "mpicc", "--out", "t").is_bad_input("--format", "mpicc", "did you mean mpich?")
-    invoke("tune", ".", "--format", "mpich", "--judge", "t").is_bad_input("--format with --out, --lint or --verify")
+    invoke("tune", ".", "--format", "openmpi", "--out", "t").is_bad_input(
+        "openmpi", "libraries.yaml"
+    )
+    invoke("tune", ".", "--format", "mpicc", "--out", "t").is_bad_input(
+        "--format", "mpicc", "did you mean mpich?"
+    )
+    invoke("tune", ".", "--format", "mpich", "--judge", "t").is_bad_input(
+        "--format with --out, --lint or --verify"
+    )
     invoke("tune", ".", "--verify", "none").is_bad_input("--verify", "none")
     (place / "own.csv").write_text("allreduce,0,65536,ring,simple,2,-1,-1,-1,-1\n")
-    invoke("tune", ".", "--verify", "own.csv").is_bad_input("--verify", "own.csv", "Open MPI or MPICH")
+    invoke("tune", ".", "--verify", "own.csv").is_bad_input(
+        "--verify", "own.csv", "Open MPI or MPICH"
+    )
     (place / "own.rules").write_text("1\n2\n1\n0\n1\n0 4 0 0\n")
     invoke("tune", ".", "--verify", "own.rules").is_bad_input(
         "OMPI_MCA_coll_tuned_dynamic_rules_filename=", "own.rules"
     )
     before = (place / "default.h5").read_bytes()
-    invoke("tune", ".", "--format", "mpich", "--out", "default.h5").is_bad_input("--out", "default.h5")
+    invoke("tune", ".", "--format", "mpich", "--out", "default.h5").is_bad_input(
+        "--out", "default.h5"
+    )
     assert (place / "default.h5").read_bytes() == before
 
 
@@ -260,7 +347,11 @@ def test_a_table_that_its_library_does_not_read_is_not_verified_but_linted(place
     (place / "cut.rules").write_text("1\n2\n1\n0\n1\n0 4 0\n")  # its last number is missing
     found = invoke("tune", ".", "--verify", "cut.rules", "--json")
     record = json.loads(found.out)
-    assert (found.code, [each["kind"] for each in record["findings"]], record["calls"]) == (3, ["file_ignored"], [])
+    assert (found.code, [each["kind"] for each in record["findings"]], record["calls"]) == (
+        3,
+        ["file_ignored"],
+        [],
+    )
 
 
 CALLS = """
@@ -279,13 +370,20 @@ print("done")
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("ranks", [3, 4])
-def test_the_library_of_this_machine_reads_what_is_written_for_it(mpiexec, require, tmp_path, monkeypatch, ranks):
+def test_the_library_of_this_machine_reads_what_is_written_for_it(
+    mpiexec, require, tmp_path, monkeypatch, ranks
+):
     version = subprocess.run(
         [sys.executable, "-c", "from mpi4py import MPI; print(MPI.Get_library_version())"],
-        capture_output=True, text=True, check=False,
-    ).stdout  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
     library = "openmpi" if "Open MPI" in version else "mpich"
-    require(library == "openmpi" or "MPICH Version:      5" in version, "the MPI library has no such tables")
+    require(
+        library == "openmpi" or "MPICH Version:      5" in version,
+        "the MPI library has no such tables",
+    )
     curves = {"default": BEST["default"], f"{library}-ring": BEST["ring"]}
     table = tmp_path / "table"
     _, [text, above], exports = files_of(library, library_results(library, curves), table)

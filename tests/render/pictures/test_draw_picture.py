@@ -53,13 +53,20 @@ def check(svg):
     elements = list(root)
     assert {element.tag.removeprefix(SVG) for element in elements} <= SHAPES
     assert [element.tag for element in elements[:3]] == [f"{SVG}title", f"{SVG}desc", f"{SVG}rect"]
-    assert (elements[2].get("fill"), box(elements[2])) == ("#ffffff", (left, top, left + width, top + height))
+    assert (elements[2].get("fill"), box(elements[2])) == (
+        "#ffffff",
+        (left, top, left + width, top + height),
+    )
     for element in elements[3:]:
         a, b, c, d = box(element)
         assert left <= a <= c <= left + width, (element.tag, element.text, element.attrib)
         assert top <= b <= d <= top + height, (element.tag, element.text, element.attrib)
-    words = sorted((box(element), element.text) for element in elements if element.tag == f"{SVG}text")
-    assert [(one[1], other[1]) for one, other in combinations(words, 2) if overlap(one[0], other[0])] == []
+    words = sorted(
+        (box(element), element.text) for element in elements if element.tag == f"{SVG}text"
+    )
+    assert [
+        (one[1], other[1]) for one, other in combinations(words, 2) if overlap(one[0], other[0])
+    ] == []
     return elements
 
 
@@ -77,7 +84,10 @@ def test_a_screen_reader_gets_a_description_that_cannot_break_the_file():
     one = replace(view_of("ring", "all_reduce", 4), name='<&">', sentence="Ring: p units < & >.")
     title, desc, *others = check(picture(one))
     assert title.text == 'all_reduce by <&">, 4 workers on 1 node'
-    assert desc.text == "Ring: p units < & >. Cost: 6 rounds, 1.5 S sent, 0.75 S reduced (declared and counted)."
+    assert (
+        desc.text
+        == "Ring: p units < & >. Cost: 6 rounds, 1.5 S sent, 0.75 S reduced (declared and counted)."
+    )
     assert title.text in {element.text for element in others}
 
 
@@ -92,4 +102,6 @@ def test_a_file_is_what_its_ending_says_and_a_png_has_two_pixels_for_one(tmp_pat
     png = (tmp_path / "ring.png").read_bytes()
     assert png.startswith(b"\x89PNG")
     assert (tmp_path / "ring.svg").read_text() == picture(one)
-    assert int.from_bytes(png[16:20]) == pytest.approx(2 * float(parse(picture(one)).get("width")), abs=2)
+    assert int.from_bytes(png[16:20]) == pytest.approx(
+        2 * float(parse(picture(one)).get("width")), abs=2
+    )

@@ -12,7 +12,9 @@ from hpccoll.schedule.walk import trace_schedule
 def drawn(one):
     traces = [trace_schedule(schedule) for schedule in one.slices]
     grid, style = Grid.of(traces), Style.of(traces)
-    return grid, [arrow for number, trace in enumerate(traces) for arrow in arrows(trace, number, grid, style)]
+    return grid, [
+        arrow for number, trace in enumerate(traces) for arrow in arrows(trace, number, grid, style)
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -29,10 +31,14 @@ def test_arrows_begin_and_end_at_the_lines_of_their_ranks_in_their_rounds(name):
 
 def test_only_a_rotation_goes_round_the_back():
     _, ring = drawn(view("all_reduce-ring", 6))
-    wrapped = {(arrow.message.source, arrow.message.target) for arrow in ring if len(arrow.pieces) == 2}
+    wrapped = {
+        (arrow.message.source, arrow.message.target) for arrow in ring if len(arrow.pieces) == 2
+    }
     assert wrapped == {(5, 0)}
     straight = [
-        view(name, p) for name in ("all_reduce-recursive_doubling", "broadcast-binomial", "line") for p in (5, 8)
+        view(name, p)
+        for name in ("all_reduce-recursive_doubling", "broadcast-binomial", "line")
+        for p in (5, 8)
     ]
     straight.append(view_of("ring", "all_reduce", 4, aggregators=1))  # aggregators stand between
     assert {len(arrow.pieces) for one in straight for arrow in drawn(one)[1]} == {1}

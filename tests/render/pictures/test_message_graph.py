@@ -47,19 +47,36 @@ def test_the_kinds_roots_and_lines_of_some_pictures_are_the_golden_page():
     for name, one in {**named, "a copy": copying}.items():
         traces = [trace_schedule(schedule) for schedule in one.slices]
         where, style, grid = positions(one), Style.of(traces), Grid.of(traces)
-        graphs, top = len(message_graphs(traces, style, one.root)), min(where.at, key=lambda me: where.at[me].y)
+        graphs, top = (
+            len(message_graphs(traces, style, one.root)),
+            min(where.at, key=lambda me: where.at[me].y),
+        )
         lines.append(f"{name}: {where.kind}, {graphs} graph(s), rank {top} on top")
-        drawn = [arrow for number, trace in enumerate(traces) for arrow in arrows(trace, number, grid, style)]
-        lines.append(f"  {len(drawn)} arrows, {len({arrow.pieces[-1].end for arrow in drawn})} ends")
+        drawn = [
+            arrow
+            for number, trace in enumerate(traces)
+            for arrow in arrows(trace, number, grid, style)
+        ]
+        lines.append(
+            f"  {len(drawn)} arrows, {len({arrow.pieces[-1].end for arrow in drawn})} ends"
+        )
         lines += sorted({f"  {arrow.pieces[0].line_style}" for arrow in drawn})
         lines += [f"  legend: {entry}" for entry in ENTRIES if entry in picture(one)]
     assert_golden("pictures", lines)
 
 
-ENTRIES = ("the arrival is reduced", "the arrival replaces", "a loop is a copy", "inside a node", "slice 1")
+ENTRIES = (
+    "the arrival is reduced",
+    "the arrival replaces",
+    "a loop is a copy",
+    "inside a node",
+    "slice 1",
+)
 
 
-@pytest.mark.parametrize("name", ["broadcast-binomial", "reduce-binomial", "gather-binomial", "broadcast-chain"])
+@pytest.mark.parametrize(
+    "name", ["broadcast-binomial", "reduce-binomial", "gather-binomial", "broadcast-chain"]
+)
 def test_the_root_of_a_tree_is_on_top(name):
     collective, algorithm = name.split("-")
     at = positions(view_of(algorithm, collective, 8, root=3)).at
@@ -96,11 +113,14 @@ def test_all_ranks_have_a_place_of_their_own(name):
         where = positions(one)
         assert sorted(where.at) == list(range(one.layout.ranks))
         for a, b in combinations(where.at, 2):
-            assert np.hypot(*np.subtract(where.at[a], where.at[b])) > where.radius(a) + where.radius(b)
+            assert np.hypot(*np.subtract(where.at[a], where.at[b])) > where.radius(
+                a
+            ) + where.radius(b)
 
 
 @pytest.mark.parametrize(
-    "name", ["nodes", "all_reduce-torus", "broadcast-binomial", "line", "all_reduce-ring", "all_at_once"]
+    "name",
+    ["nodes", "all_reduce-torus", "broadcast-binomial", "line", "all_reduce-ring", "all_at_once"],
 )
 def test_lines_pass_no_rank_that_they_do_not_join(name):
     one = view(name, 12)

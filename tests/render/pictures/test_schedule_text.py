@@ -9,7 +9,19 @@ from golden_page import assert_golden
 from hpccoll.render.pictures.buffer_state import BufferState, buffer_state
 from hpccoll.render.pictures.schedule_text import buffer_lines, describe, round_lines
 from hpccoll.render.pictures.schedule_view import view_of
-from hpccoll.schedule import Copy, Cost, Layout, Recv, RecvReduce, Schedule, Send, Step, dst, src, tmp
+from hpccoll.schedule import (
+    Copy,
+    Cost,
+    Layout,
+    Recv,
+    RecvReduce,
+    Schedule,
+    Send,
+    Step,
+    dst,
+    src,
+    tmp,
+)
 from hpccoll.schedule.walk import trace_schedule
 
 
@@ -53,12 +65,25 @@ def wraps(me):
 
 def uses_other_buffers(me):
     yield Step(Copy(dst[1], tmp[3]))
-    yield Step(*([RecvReduce(1, tmp[0:2], src[0:2])] if me == 0 else [Send(0, src[0:2])] if me == 1 else []))
+    yield Step(
+        *(
+            [RecvReduce(1, tmp[0:2], src[0:2])]
+            if me == 0
+            else [Send(0, src[0:2])]
+            if me == 1
+            else []
+        )
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_all_lines_fit_in_120_columns(name):
-    lines = [line for ranks in (1, 3, 8, 16) for one in views(name, ranks) for line in describe(one).splitlines()]
+    lines = [
+        line
+        for ranks in (1, 3, 8, 16)
+        for one in views(name, ranks)
+        for line in describe(one).splitlines()
+    ]
     assert max(map(len, lines)) <= 120
 
 
@@ -76,10 +101,21 @@ def test_every_rank_ends_with_the_postcondition(name):
 @pytest.mark.parametrize(
     ("letters", "width", "text"),
     [
-        ("", 8, ""), ("abcdefgh", 8, "abcdefgh"), ("abcdefghi", 9, "a-i"), ("abcghi", 5, "#6"), ("abcdefgi", 6, "a-gi"),
-        ("abcdefghij", 8, "*"), ("abcdefghij", 1, "*"), ("abc", 1, "+"),
+        ("", 8, ""),
+        ("abcdefgh", 8, "abcdefgh"),
+        ("abcdefghi", 9, "a-i"),
+        ("abcghi", 5, "#6"),
+        ("abcdefgi", 6, "a-gi"),
+        ("abcdefghij", 8, "*"),
+        ("abcdefghij", 1, "*"),
+        ("abc", 1, "+"),
     ],
-)  # fmt: skip
+)
 def test_a_cell_is_shortened_to_its_width(letters, width, text):
     symbols = frozenset("abcdefghij".index(letter) for letter in letters)
-    assert BufferState("", (), frozenset(range(10)), (), letters=True, unit=None).cell_text(symbols, width) == text
+    assert (
+        BufferState("", (), frozenset(range(10)), (), letters=True, unit=None).cell_text(
+            symbols, width
+        )
+        == text
+    )

@@ -26,7 +26,9 @@ def test_it_says_the_schedule_and_draws_nothing_unless_asked(tmp_path, monkeypat
     assert "\nbruck is one of all_to_all, too: -c all_to_all\n" in several
 
 
-COMMANDS = re.findall(r"!\[[^]]*\]\(../results/golden/(\w+\.svg)\)\n\n\*`hpccoll (show .*?)`", GUIDE.read_text())
+COMMANDS = re.findall(
+    r"!\[[^]]*\]\(../results/golden/(\w+\.svg)\)\n\n\*`hpccoll (show .*?)`", GUIDE.read_text()
+)
 
 
 @pytest.mark.parametrize(("name", "command"), COMMANDS)
@@ -36,8 +38,16 @@ def test_the_pictures_of_the_guide_are_what_their_commands_draw(name, command, t
 
 
 def test_the_guide_has_all_golden_pictures_of_schedules():
-    shown = {path.name for path in GOLDEN.glob("*.svg") if "what happens in each round" in path.read_text()}
-    assert {name for name, _ in COMMANDS} == shown == {"ring.svg", "hierarchical.svg", "sharp_emulated.svg"}
+    shown = {
+        path.name
+        for path in GOLDEN.glob("*.svg")
+        if "what happens in each round" in path.read_text()
+    }
+    assert (
+        {name for name, _ in COMMANDS}
+        == shown
+        == {"ring.svg", "hierarchical.svg", "sharp_emulated.svg"}
+    )
 
 
 def misspelt(layout, me):
@@ -46,7 +56,9 @@ def misspelt(layout, me):
 
 
 def test_a_faulty_schedule_takes_one_line_with_the_rank_the_step_and_the_fault(monkeypatch):
-    faulty = replace(all_reduce.algorithm("ring"), name="faulty", program=misspelt, vectorised=False)
+    faulty = replace(
+        all_reduce.algorithm("ring"), name="faulty", program=misspelt, vectorised=False
+    )
     monkeypatch.setitem(all_reduce.algorithms, "faulty", faulty)
     words = "step 2: rank 0: IndexError: list index out of range (test_show.py, line "
     assert invoke("show", "faulty", "-p", 3).is_bad_input("all_reduce by faulty: ", words)
@@ -55,7 +67,10 @@ def test_a_faulty_schedule_takes_one_line_with_the_rank_the_step_and_the_fault(m
 def short(layout, me):
     for step in range(1, layout.workers - 1):  # a round fewer than a ring has
         right, left = (me + 1) % layout.workers, (me - 1) % layout.workers
-        yield Step(Send(right, (me - step) % layout.workers), RecvReduce(left, (me - step - 1) % layout.workers))
+        yield Step(
+            Send(right, (me - step) % layout.workers),
+            RecvReduce(left, (me - step - 1) % layout.workers),
+        )
 
 
 def test_a_schedule_without_the_result_is_one_line_and_shows_its_rounds(monkeypatch):
@@ -75,17 +90,26 @@ def test_a_layout_that_does_not_fit_takes_one_line(monkeypatch):
     picky = replace(all_reduce.algorithm("ring"), name="picky", needs=(power_of_two,))
     monkeypatch.setitem(all_reduce.algorithms, "picky", picky)
     assert invoke("show", "picky", "-p", 4).code == 0
-    assert invoke("show", "picky", "-p", 6).is_bad_input("picky of all_reduce needs a power-of-two number of workers")
+    assert invoke("show", "picky", "-p", 6).is_bad_input(
+        "picky of all_reduce needs a power-of-two number of workers"
+    )
 
 
 @pytest.mark.parametrize(
     ("racks", "aggregators", "rack"),
     [
-        (1, 2, (0, 0, 0, 0, 0, 0)), (2, 1, (0, 0, 1, 1, 2)), (2, 3, (0, 0, 1, 1, 0, 1, 4)), (4, 0, (0, 1, 2, 3)),
+        (1, 2, (0, 0, 0, 0, 0, 0)),
+        (2, 1, (0, 0, 1, 1, 2)),
+        (2, 3, (0, 0, 1, 1, 0, 1, 4)),
+        (4, 0, (0, 1, 2, 3)),
     ],
-)  # fmt: skip
-def test_nodes_are_dealt_to_racks_in_blocks_and_switches_are_in_racks_or_above_them(racks, aggregators, rack):
-    layout = view_of("ring", "all_reduce", 4, ranks_per_node=1, racks=str(racks), aggregators=aggregators).layout
+)
+def test_nodes_are_dealt_to_racks_in_blocks_and_switches_are_in_racks_or_above_them(
+    racks, aggregators, rack
+):
+    layout = view_of(
+        "ring", "all_reduce", 4, ranks_per_node=1, racks=str(racks), aggregators=aggregators
+    ).layout
     assert (layout.node, layout.rack) == ((*range(4 + aggregators),), rack)
 
 
@@ -96,7 +120,9 @@ def test_workers_in_each_rack_and_their_mapping_reach_the_layout_and_share_no_no
     assert (dealt.node, dealt.rack) == ((0, 2, 1, 3, 0, 2, 1, 3), (0, 1) * 4)
     for words in (["--racks", "3,4"], ["--racks", "6,0"], ["--racks", ""], ["--racks", "9" * 5000]):
         assert invoke("show", "ring", "-p", 6, *words).is_bad_input("6 together: 6,16,10")
-    assert invoke("show", "ring", "-p", 6, "--racks", "3,3", "--ranks-per-node", 2).is_bad_input("whole nodes of 2")
+    assert invoke("show", "ring", "-p", 6, "--racks", "3,3", "--ranks-per-node", 2).is_bad_input(
+        "whole nodes of 2"
+    )
     assert invoke("show", "ring", "-p", 6, "--mapping", "spiral").is_bad_input("block, cyclic")
 
 
@@ -105,8 +131,18 @@ def test_workers_in_each_rack_and_their_mapping_reach_the_layout_and_share_no_no
     [
         ("ring", "3", [], "between racks: 30 messages, 5 S; the most from one rack: 1.667 S"),
         ("ring", "1,5", [], "between racks: 20 messages, 3.333 S; the most from one rack: 1.667 S"),
-        ("ring", "3", ["--mapping", "cyclic"], "between racks: 60 messages, 10 S; the most from one rack: 3.333 S"),
-        ("double_binary_tree", "2", [], "between racks: 4 messages, 2 S; the most from one rack: 1 S"),
+        (
+            "ring",
+            "3",
+            ["--mapping", "cyclic"],
+            "between racks: 60 messages, 10 S; the most from one rack: 3.333 S",
+        ),
+        (
+            "double_binary_tree",
+            "2",
+            [],
+            "between racks: 4 messages, 2 S; the most from one rack: 1 S",
+        ),
         ("dissemination", "2", [], "between racks: 10 messages"),
     ],
 )
@@ -131,7 +167,9 @@ def test_the_heading_says_how_uneven_racks_are_and_which_has_the_root():
 def test_arguments_reach_the_call_the_algorithm_and_its_declared_cost():
     assert view_of("binomial", "broadcast", 4, root=3).root == 3
     assert view_of("ping_pong", "send_recv", 4, parameters=["peer=2"]).call.peer == 2
-    assert [view_of("torus", "all_reduce", 8, parameters=[f"rows={r}"]).declared.rounds for r in (1, 2)] == [14, 8]
+    assert [
+        view_of("torus", "all_reduce", 8, parameters=[f"rows={r}"]).declared.rounds for r in (1, 2)
+    ] == [14, 8]
     assert view_of("hierarchical", "all_reduce", 4).declared is None
 
 
@@ -143,7 +181,9 @@ def test_of_many_ranks_a_part_is_shown_and_said(tmp_path):
     assert "round 17" not in result.out
     picture = (tmp_path / "part.svg").read_text()
     for text in (result.out, picture):
-        assert "hown in part: what the first 16 of 200 ranks do in the first 16 rounds" in " ".join(texts_of(text))
+        assert "hown in part: what the first 16 of 200 ranks do in the first 16 rounds" in " ".join(
+            texts_of(text)
+        )
     assert len(picture) < 1 << 18
 
 
@@ -157,4 +197,6 @@ def texts_of(document: str) -> list[str]:
 
 
 def test_the_most_workers_are_named():
-    assert invoke("show", "ring", "-p", 5000).is_bad_input("--workers: 5000", "a number from 1 to 4096")
+    assert invoke("show", "ring", "-p", 5000).is_bad_input(
+        "--workers: 5000", "a number from 1 to 4096"
+    )

@@ -13,7 +13,9 @@ UP, DOWN = "Slurmctld(primary) at head is UP\n", "Slurmctld(primary) at head is 
 def clock(monkeypatch):
     """A clock that a test sets."""
     now = [1000.0]
-    time = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
+    time = SimpleNamespace(
+        monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds)
+    )
     monkeypatch.setattr(controller_health, "time", time)  # of this module only
     return now
 
@@ -21,10 +23,12 @@ def clock(monkeypatch):
 @pytest.mark.parametrize(
     ("answer", "answers"),
     [
-        (DOWN, False), ("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b is UP\n", True),
-        ("Slurmctld(primary/backup) at a/b are DOWN/UP\n", True), ("", False),
+        (DOWN, False),
+        ("Slurmctld(primary) at a is DOWN\nSlurmctld(backup) at b is UP\n", True),
+        ("Slurmctld(primary/backup) at a/b are DOWN/UP\n", True),
+        ("", False),
     ],
-)  # fmt: skip
+)
 def test_one_controller_that_is_up_is_enough(programs, answer, answers):
     programs("scontrol", answer, code=not answers)
     assert controller_health.ping() == answers

@@ -19,9 +19,16 @@ def slurm(programs, tmp_path):
     programs("scancel")
 
     def queue(*jobs, known=None):
-        rows = [f"{number}|{job_prefix(tmp_path)}_uuid|{state}|{why}|rule_measure_wildcards_mpi.n2x1"
-                for number, state, why in (job if len(job) > 2 else (*job, "None") for job in jobs)]  # fmt: skip
-        programs("squeue", "\n".join([*rows, "99|hpccoll-other_uuid|RUNNING|None|rule_measure_wildcards_mpi.n2x1", ""]))
+        rows = [
+            f"{number}|{job_prefix(tmp_path)}_uuid|{state}|{why}|rule_measure_wildcards_mpi.n2x1"
+            for number, state, why in (job if len(job) > 2 else (*job, "None") for job in jobs)
+        ]
+        programs(
+            "squeue",
+            "\n".join(
+                [*rows, "99|hpccoll-other_uuid|RUNNING|None|rule_measure_wildcards_mpi.n2x1", ""]
+            ),
+        )
         _, state, reason = known or (*(jobs[0] if jobs else ("7", "RUNNING")), "None")[:3]
         programs("scontrol", FACTS.format(state, reason.replace(" ", "_")))
 
@@ -53,14 +60,18 @@ def polled(clock, programs):
 
 def test_the_last_state_of_a_job_is_kept_with_its_log_and_its_limit(slurm, tmp_path):
     monitor = SlurmMonitor(tmp_path)
-    for jobs in ([("7", "RUNNING")], [("7", "TIMEOUT", "TimeLimit")], []):  # at last squeue has forgotten it
+    # at last squeue has forgotten it
+    for jobs in ([("7", "RUNNING")], [("7", "TIMEOUT", "TimeLimit")], []):
         slurm(*jobs)
         monitor.poll_now()
     (job,) = read_scheduled(tmp_path)
     assert job == ScheduledJob(
         job="mpi.n2x1", id="7", state="TIMEOUT", hosts="n[1-2]", limit="00:30:00", log="/logs/7.log"
     )
-    assert job.description == "TIMEOUT: it reached its time limit of 00:30:00; Slurm job 7, log /logs/7.log"
+    assert (
+        job.description
+        == "TIMEOUT: it reached its time limit of 00:30:00; Slurm job 7, log /logs/7.log"
+    )
 
 
 def test_a_job_that_fails_is_printed_once_and_at_once_and_jobs_of_earlier_sweeps_are_not(
@@ -80,13 +91,16 @@ def test_a_job_that_fails_is_printed_once_and_at_once_and_jobs_of_earlier_sweeps
     def raise_broken_pipe(_text):
         raise BrokenPipeError
 
-    monkeypatch.setattr("sys.stderr.write", raise_broken_pipe)  # a terminal that is gone ends nothing
+    # a terminal that is gone ends nothing
+    monkeypatch.setattr("sys.stderr.write", raise_broken_pipe)
     slurm(("9", "NODE_FAIL"))
     monitor.poll_now()
     assert {job.id: job.state for job in read_scheduled(tmp_path)}["9"] == "NODE_FAIL"
 
 
-def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_turn_is_not(slurm, tmp_path, capsys):
+def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_turn_is_not(
+    slurm, tmp_path, capsys
+):
     slurm(("7", "PENDING", "ReqNodeNotAvail, UnavailableNodes:n3"), ("8", "PENDING", "Priority"))
     patient, hasty = SlurmMonitor(tmp_path), SlurmMonitor(tmp_path, pending_limit_s=0)
     patient.poll_now()
@@ -96,7 +110,9 @@ def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_tur
     assert slurm.cancelled() == ["scancel 7"]
     words = {job.id: job.description for job in read_scheduled(tmp_path)}["7"]
     assert capsys.readouterr().err == f"hpccoll: mpi.n2x1: {words}\n"
-    assert words.startswith("CANCELLED: it was cancelled (it was pending for 0 s; Slurm's reason: ReqNodeNotAvail")
+    assert words.startswith(
+        "CANCELLED: it was cancelled (it was pending for 0 s; Slurm's reason: ReqNodeNotAvail"
+    )
     slurm(("7", "CANCELLED"), ("8", "PENDING", "Priority"))
     hasty.poll_now()
     assert "pending for 0 s" in read_scheduled(tmp_path)[0].description  # Slurm knows no better
@@ -105,11 +121,15 @@ def test_a_job_that_waits_for_a_lost_node_is_given_up_and_one_that_waits_its_tur
 @pytest.mark.parametrize(
     ("reason", "given_up"),
     [
-        ("ReqNodeNotAvail, Reserved for maintenance", False), ("PartitionTimeLimit", True),
-        ("AssocMaxCpuPerJobLimit", True), ("QOSMaxJobsPerUserLimit", False), ("JobHeldUser", False),
-        ("JobHeldAdmin", True), ("Resources", False),
+        ("ReqNodeNotAvail, Reserved for maintenance", False),
+        ("PartitionTimeLimit", True),
+        ("AssocMaxCpuPerJobLimit", True),
+        ("QOSMaxJobsPerUserLimit", False),
+        ("JobHeldUser", False),
+        ("JobHeldAdmin", True),
+        ("Resources", False),
     ],
-)  # fmt: skip
+)
 def test_jobs_are_given_up_for_what_only_people_end(slurm, tmp_path, reason, given_up):
     slurm(("7", "PENDING", reason))
     SlurmMonitor(tmp_path, pending_limit_s=0).poll_now()
@@ -120,7 +140,9 @@ def test_every_job_is_cancelled_once_and_waited_for(slurm, tmp_path, monkeypatch
     slurm(("7", "RUNNING"), ("8", "COMPLETED"))
     states = iter(["COMPLETING", "CANCELLED"])
     monkeypatch.setattr("time.sleep", lambda _seconds: slurm(("7", next(states, "CANCELLED"))))
-    assert SlurmMonitor(tmp_path).cancel_and_wait("the sweep was interrupted") == ["Slurm job 7 (mpi.n2x1, running)"]
+    assert SlurmMonitor(tmp_path).cancel_and_wait("the sweep was interrupted") == [
+        "Slurm job 7 (mpi.n2x1, running)"
+    ]
     assert slurm.cancelled() == ["scancel 7"]
     assert "(the sweep was interrupted)" in read_scheduled(tmp_path)[0].description
 
@@ -132,7 +154,8 @@ def test_a_job_that_does_not_end_is_reported(slurm, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "cancelled"), [("COMPLETING", "TIMEOUT", []), ("RUNNING", "NODE_FAIL", ["scancel 7"])]
+    ("before", "after", "cancelled"),
+    [("COMPLETING", "TIMEOUT", []), ("RUNNING", "NODE_FAIL", ["scancel 7"])],
 )
 def test_how_a_job_really_ended_is_more_than_that_we_cancelled_it(
     slurm, tmp_path, monkeypatch, before, after, cancelled
@@ -145,7 +168,9 @@ def test_how_a_job_really_ended_is_more_than_that_we_cancelled_it(
 
 
 @pytest.mark.parametrize(("age", "noticed"), [(20, 160), (500, 240), (10_000, 300)])  # seconds
-def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(slurm, tmp_path, clock, age, noticed):
+def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(
+    slurm, tmp_path, clock, age, noticed
+):
     monitor = SlurmMonitor(tmp_path)
 
     def missed_end(after_s, *jobs):
@@ -164,7 +189,9 @@ def test_snakemake_that_does_not_notice_the_end_of_its_jobs_is_noticed(slurm, tm
     assert not missed_end(10_000, ended), "the next Snakemake has submitted nothing"
 
 
-def test_a_job_that_the_controller_lost_before_anybody_saw_it_is_not_waited_for(slurm, tmp_path, clock, polled):
+def test_a_job_that_the_controller_lost_before_anybody_saw_it_is_not_waited_for(
+    slurm, tmp_path, clock, polled
+):
     slurm()
     monitor = SlurmMonitor(tmp_path, every_s=5)
     monitor.poll_now()
@@ -174,7 +201,9 @@ def test_a_job_that_the_controller_lost_before_anybody_saw_it_is_not_waited_for(
     assert not any(polled(monitor, UP))
 
 
-def test_nodes_that_are_down_after_an_outage_are_no_reason_to_give_up_at_once(slurm, tmp_path, polled):
+def test_nodes_that_are_down_after_an_outage_are_no_reason_to_give_up_at_once(
+    slurm, tmp_path, polled
+):
     slurm(("7", "PENDING", "PartitionDown"))
     monitor = SlurmMonitor(tmp_path, pending_limit_s=60)
     assert len([*polled(monitor, DOWN, *[UP] * 14)]) == 15

@@ -14,13 +14,22 @@ def test_the_jobs_of_a_sweep_are_found_by_their_names(programs):
         "9|hpccoll-other|PENDING|Resources|rule_measure_wildcards_mpi.n2x1\n",
     )
     running, ended = squeue.list_jobs("hpccoll-abc")
-    assert (running.id, running.job, running.state, running.alive) == ("7", "mpi.n2x1", "RUNNING", True)
+    assert (running.id, running.job, running.state, running.alive) == (
+        "7",
+        "mpi.n2x1",
+        "RUNNING",
+        True,
+    )
     assert (ended.job, ended.reason, ended.alive) == ("mpi.n4x1.a|b", "TimeLimit", False)
 
 
 def test_facts_of_a_job_may_contain_blanks(cluster):
     facts = squeue.show_job("7")
-    assert (facts["JobState"], facts["TimeLimit"], facts["NodeList"]) == ("TIMEOUT", "00:01:00", "n[1-2]")
+    assert (facts["JobState"], facts["TimeLimit"], facts["NodeList"]) == (
+        "TIMEOUT",
+        "00:01:00",
+        "n[1-2]",
+    )
     assert facts["StdOut"] == "/home/me/my results/1.log"
     assert facts["TRES"] == "cpu=4,mem=2M,node=2,billing=4"
     assert not squeue.waits_for_nodes("7")
@@ -42,16 +51,25 @@ NodeName=n5 State=FUTURE
 def test_other_names_of_nodes_are_those_of_their_hosts_but_for_domains_and_numbers(cluster):
     cluster("scontrol", NODES)
     assert squeue.host_aliases(["n1", "n2", "n3", "n4", "n5"]) == {
-        "n1": [], "n2": [], "n3": ["ip-0A000007.cluster.example"], "n4": ["gpu04", "n4-ib0"], "n5": [],
-    }  # fmt: skip
+        "n1": [],
+        "n2": [],
+        "n3": ["ip-0A000007.cluster.example"],
+        "n4": ["gpu04", "n4-ib0"],
+        "n5": [],
+    }
     assert cluster.calls() == ["scontrol -a -o show node n1,n2,n3,n4,n5"]
 
 
 @pytest.mark.parametrize(
     ("cpus", "groups", "expected"),
     [
-        (240, "Nodes=n[1-2] CPU_IDs=0-95 Mem=0 GRES= Nodes=n3 CPU_IDs=0-31,40-55 Mem=0 GRES=gpu:8", 48),
-        (120, "Nodes=n[1-2] CPU_IDs=0-95 Mem=0 GRES= Nodes=n3 CPU_IDs=0-31,40-55 Mem=0 GRES=", 24),  # of two threads
+        (
+            240,
+            "Nodes=n[1-2] CPU_IDs=0-95 Mem=0 GRES= Nodes=n3 CPU_IDs=0-31,40-55 Mem=0 GRES=gpu:8",
+            48,
+        ),
+        # of two threads
+        (120, "Nodes=n[1-2] CPU_IDs=0-95 Mem=0 GRES= Nodes=n3 CPU_IDs=0-31,40-55 Mem=0 GRES=", 24),
         (192, "Nodes=n[1-2] CPU_IDs=0-95 Mem=0 GRES=", 96),
     ],
 )
@@ -67,7 +85,12 @@ def test_the_last_task_of_an_array_has_its_own_hosts(programs):
         f"JobId={number} ArrayJobId=36 ArrayTaskId={task} JobState=RUNNING NodeList={nodes} NumNodes=4 NumCPUs=16"
         for number, task, nodes in ((36, 3, "n[5-8]"), (37, 1, "n[1-4]"))
     ]
-    programs("scontrol", {
-        "show job 36": "\n".join(tasks), "hostnames n[5-8]": "n5\nn6\nn7\nn8\n", "hostnames n[1-4]": "n1\nn2\nn3\nn4\n",
-    })  # fmt: skip
+    programs(
+        "scontrol",
+        {
+            "show job 36": "\n".join(tasks),
+            "hostnames n[5-8]": "n5\nn6\nn7\nn8\n",
+            "hostnames n[1-4]": "n1\nn2\nn3\nn4\n",
+        },
+    )
     assert squeue.allocated_hosts("36") == ("n5", "n6", "n7", "n8")

@@ -34,17 +34,22 @@ def copies_read_what_was_there_before_the_step_and_onto_their_own_source_are_sta
     for way, (channels, window) in product((MpiTransport, TieredTransport), ((1, 1), (3, 2))):
         agrees_with_lockstep(operation(rotates(RANKS), 50, channels=channels, window=window), way)
         if RANKS > 1:
-            agrees_with_lockstep(operation(copies_beside_arrivals(RANKS), 50, channels=channels, window=window), way)
+            agrees_with_lockstep(
+                operation(copies_beside_arrivals(RANKS), 50, channels=channels, window=window), way
+            )
 
 
 def what_a_plan_holds_is_freed_on_close() -> None:
     for name in (RING, BRUCK):
         asked = operation(name, 99, channels=3, window=3)
-        plan = MpiTransport(COMM).plan(asked, np.empty(0, np.float32), np.zeros(asked.elements("dst", ME), np.float32))
+        plan = MpiTransport(COMM).plan(
+            asked, np.empty(0, np.float32), np.zeros(asked.elements("dst", ME), np.float32)
+        )
         plan.run()
         requests = plan.executor.requests
         assert bool(requests) == (RANKS > 1)
-        assert name == RING or (COMM.allreduce(len(plan._datatypes)) > 0) == (RANKS > 3)  # parts of several ranges
+        # parts of several ranges
+        assert name == RING or (COMM.allreduce(len(plan._datatypes)) > 0) == (RANKS > 3)
         plan.close()
         assert all(request == MPI.REQUEST_NULL for request in requests)
         assert all(datatype == MPI.DATATYPE_NULL for datatype in plan._datatypes)
@@ -53,11 +58,19 @@ def what_a_plan_holds_is_freed_on_close() -> None:
 def ranks_that_ask_for_different_things_learn_all_of_them() -> None:
     odd, right = RANKS - 1, operation(RING, 120)
     others = {"dtype": "float64"}, {"op": "max"}, {"channels": 2}
-    wrong = [*(operation(RING, 120, **other) for other in others), operation(RING, 121), operation(SLICED, 120)]
-    for asked, way in product(wrong if odd == ME else [right] * 5, (MpiTransport, TieredTransport) if odd else ()):
+    wrong = [
+        *(operation(RING, 120, **other) for other in others),
+        operation(RING, 121),
+        operation(SLICED, 120),
+    ]
+    for asked, way in product(
+        wrong if odd == ME else [right] * 5, (MpiTransport, TieredTransport) if odd else ()
+    ):
         transport = way(COMM)
         target, nothing = transport.empty(asked.count, asked.dtype), transport.empty(0, asked.dtype)
-        with pytest.raises(PlanMismatchError, match=f"rank {odd} would send messages that rank .* does not expect"):
+        with pytest.raises(
+            PlanMismatchError, match=f"rank {odd} would send messages that rank .* does not expect"
+        ):
             transport.plan(asked, nothing, target)
         transport.close()
     agrees_with_lockstep(right)
@@ -67,12 +80,18 @@ def a_plan_says_where_it_is() -> None:
     right, left, last = (ME + 1) % RANKS, (ME - 1) % RANKS, 2 * (RANKS - 1)
     asked = operation(RING, 300, channels=3, window=2, op="avg")
     plan = MpiTransport(COMM).plan(asked, np.empty(0, np.float32), np.zeros(300, np.float32))
-    assert RANKS == 1 or f"sequence 1, step 1 of {last + 1} (to rank {right}, from rank {left})" in plan.progress()
+    assert (
+        RANKS == 1
+        or f"sequence 1, step 1 of {last + 1} (to rank {right}, from rank {left})"
+        in plan.progress()
+    )
     if OPTIONS:
         plan.executor._at["at"] = plan.executor._at["first"] + (last, min(1, last))
     else:
         plan.executor._step_index[:] = last, min(1, last)
-    assert plan.progress().startswith(f"sequence 0, step {last + 1} of {2 * last + 2} (no messages); sequence 1, step ")
+    assert plan.progress().startswith(
+        f"sequence 0, step {last + 1} of {2 * last + 2} (no messages); sequence 1, step "
+    )
     plan.run()
     assert plan.progress() == "done"
     plan.close()
@@ -85,7 +104,9 @@ def channels_begin_in_turn_where_all_ranks_begin_inside_their_nodes() -> None:
     for name, way in product(("hierarchical", "ring"), (MpiTransport, TieredTransport)):
         case, transport = Case(call, call.slices(all_reduce.algorithm(name), pairs)), way(COMM)
         asked = case.operation(64 * RANKS, channels=3, window=3)
-        plan = transport.plan(asked, transport.empty(0, asked.dtype), transport.empty(asked.count, asked.dtype))
+        plan = transport.plan(
+            asked, transport.empty(0, asked.dtype), transport.empty(asked.count, asked.dtype)
+        )
         plan.executor.start()
         assert plan.executor.started == (1 if name == "hierarchical" and pairs.nodes > 1 else 3)
         wait_all([plan.executor])
@@ -97,11 +118,20 @@ def an_error_of_mpi_names_the_function_the_step_and_the_peer() -> None:
     if OPTIONS is None or RANKS == 1:
         return
     data, peer, receives = np.zeros(16, np.uint8), 1 - ME, ME == 1
-    sent = MpiMessage(not receives, (data[: 8 if receives else 16], 8 if receives else 16, MPI.BYTE), peer, 0, 0, 16)
+    sent = MpiMessage(
+        not receives,
+        (data[: 8 if receives else 16], 8 if receives else 16, MPI.BYTE),
+        peer,
+        0,
+        0,
+        16,
+    )
     steps = [LoweredStep(), LoweredStep(messages=[sent])] if ME < 2 else []
     plan = CompiledExecutor(COMM, OPTIONS, [steps], 1)
     if receives:
-        with pytest.raises(RuntimeError, match=r"MPI_Test\w+ .*fails: .*(step 2 of 2 \(from rank 0\))"):
+        with pytest.raises(
+            RuntimeError, match=r"MPI_Test\w+ .*fails: .*(step 2 of 2 \(from rank 0\))"
+        ):
             plan.run()
     else:
         plan.run()
@@ -118,7 +148,14 @@ def several_compiled_plans_advance_together() -> None:
         values = [np.full(1000, (rank + 1) * (turn + 1), np.float32) for rank in range(RANKS)]
         target = values[ME].copy()
         comm = COMM.Dup()  # tags of its own
-        plans.append((comm, MpiTransport(comm).plan(asked, np.empty(0, np.float32), target), target, sum(values)))
+        plans.append(
+            (
+                comm,
+                MpiTransport(comm).plan(asked, np.empty(0, np.float32), target),
+                target,
+                sum(values),
+            )
+        )
     executors = [plan.executor for _, plan, _, _ in plans]
     for executor in executors[:: 1 if ME % 2 else -1]:  # ranks start them in different orders
         executor.start()
@@ -140,8 +177,13 @@ def too_many_messages_between_two_ranks_are_refused() -> None:
     if RANKS > 1:
         asked = operation(of(steps)(Layout.of(RANKS)), 4)
         if ME < 2:
-            with pytest.raises(ScheduleError, match=f"rank {ME} has over 32 messages with rank {1 - ME} in one step"):
-                MpiTransport(COMM).plan(asked, np.empty(0, np.float32), np.zeros(4 * RANKS, np.float32))
+            with pytest.raises(
+                ScheduleError,
+                match=f"rank {ME} has over 32 messages with rank {1 - ME} in one step",
+            ):
+                MpiTransport(COMM).plan(
+                    asked, np.empty(0, np.float32), np.zeros(4 * RANKS, np.float32)
+                )
 
 
 def a_barrier_holds_everyone_back_until_the_last_has_come() -> None:
@@ -151,7 +193,9 @@ def a_barrier_holds_everyone_back_until_the_last_has_come() -> None:
             MpiTransport(COMM).plan(operation(f"barrier-{name}", RANKS), nothing, token[0].copy())
             for name in barrier.components
         ),
-        MpiVendorTransport(COMM).plan(vendor(barrier.call(RANKS), RANKS, "uint8", "max", in_place=True), *token),
+        MpiVendorTransport(COMM).plan(
+            vendor(barrier.call(RANKS), RANKS, "uint8", "max", in_place=True), *token
+        ),
     ]
     for plan in plans:
         for late in range(RANKS):

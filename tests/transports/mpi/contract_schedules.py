@@ -18,7 +18,11 @@ from hpccoll.schedule import BFLOAT16, DTYPES, REDUCTIONS, Layout, Schedule, all
 from hpccoll.schedule.lockstep import run_lockstep
 from hpccoll.schedule.operation import Operation
 from hpccoll.transports.mpi import transport
-from hpccoll.transports.mpi.gpu_memory import GpuMpiTransport, GpuVendorTransport, StagedMpiTransport
+from hpccoll.transports.mpi.gpu_memory import (
+    GpuMpiTransport,
+    GpuVendorTransport,
+    StagedMpiTransport,
+)
 from hpccoll.transports.transport_interface import Transport
 
 COMM = MPI.COMM_WORLD
@@ -50,7 +54,11 @@ def queued_memory() -> QueuedMemory:
 
 def operation(subject: str | Schedule, count: int, *, dtype="float32", **asked) -> Operation:
     """Return an operation on a subject by name, or on a schedule of an all-gather, in place unless said otherwise."""
-    case = case_of(subject, RANKS) if isinstance(subject, str) else Case(all_gather.call(RANKS), (subject,))
+    case = (
+        case_of(subject, RANKS)
+        if isinstance(subject, str)
+        else Case(all_gather.call(RANKS), (subject,))
+    )
     return case.operation(count, dtype, **asked)
 
 
@@ -58,7 +66,9 @@ def shared(*arrays) -> bool:
     return np.shares_memory(*map(np.asarray, arrays))
 
 
-def agrees_with_lockstep(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = MpiTransport) -> None:
+def agrees_with_lockstep(
+    asked: Operation, way: Callable[[MPI.Intracomm], Transport] = MpiTransport
+) -> None:
     """Do the operation three times on one plan."""
     transport = way(COMM)
     inputs, outputs = buffers(asked, exact=False)
@@ -88,12 +98,15 @@ def in_turn(case: Case, turn: int, count: int = 1000, **more) -> Operation:
     """Return an operation on a case, with channels, window and placement in turns."""
     channels, window = IN_TURN[turn % len(IN_TURN)]
     in_place = case.placements[turn // len(IN_TURN) % len(case.placements)]
-    return case.operation(count, "float32", **{"in_place": in_place, "channels": channels, "window": window, **more})
+    return case.operation(
+        count, "float32", **{"in_place": in_place, "channels": channels, "window": window, **more}
+    )
 
 
 def every_schedule_agrees_with_lockstep_bit_for_bit() -> None:
     counts = 0, 1, RANKS + 1, 1000
-    for (at, name), turn in share(product(enumerate(subjects()), range(len(counts))), 3):  # each schedule at least once
+    # each schedule at least once
+    for (at, name), turn in share(product(enumerate(subjects()), range(len(counts))), 3):
         agrees_with_lockstep(in_turn(case_of(name, RANKS), at + 5 * turn, counts[turn]))
 
 
@@ -109,11 +122,15 @@ def every_schedule_agrees_in_memory_whose_folds_and_copies_are_queued() -> None:
     if OPTIONS:
         return  # the Python executor alone has such memory
     for at, name in share(enumerate(subjects()), 3):
-        for in_place, way in product(case_of(name, RANKS).placements, (GpuMpiTransport, StagedMpiTransport)):
+        for in_place, way in product(
+            case_of(name, RANKS).placements, (GpuMpiTransport, StagedMpiTransport)
+        ):
             asked = in_turn(case_of(name, RANKS), at + in_place, in_place=in_place)
             agrees_with_lockstep(asked, lambda comm, way=way: way(comm, queued_memory()))
     for op, way in product(REDUCTIONS, (GpuMpiTransport, StagedMpiTransport)):
-        agrees_with_lockstep(operation(RING, 1000, op=op), lambda comm, way=way: way(comm, queued_memory()))
+        agrees_with_lockstep(
+            operation(RING, 1000, op=op), lambda comm, way=way: way(comm, queued_memory())
+        )
 
 
 def subnormal_numbers_survive_every_fold_in_the_memory_of_a_gpu() -> None:
@@ -133,7 +150,9 @@ def subnormal_numbers_survive_every_fold_in_the_memory_of_a_gpu() -> None:
         for rank in range(1, RANKS):
             folded = REDUCTIONS[name].fold(folded, inputs * np.float32(rank + 1))
         REDUCTIONS[name].scale(folded, RANKS)
-        assert target.tobytes() == folded.tobytes(), f"{name}, {way.__name__}: {np.asarray(target[:5])}"
+        assert target.tobytes() == folded.tobytes(), (
+            f"{name}, {way.__name__}: {np.asarray(target[:5])}"
+        )
         plan.close()
 
 
@@ -150,7 +169,9 @@ def a_run_waits_only_for_work_that_it_has_queued() -> None:
     ):
         memory = queued_memory()
         transport = way(COMM, memory)
-        src, target = (transport.empty(asked.elements(name, ME), asked.dtype) for name in ("src", "dst"))
+        src, target = (
+            transport.empty(asked.elements(name, ME), asked.dtype) for name in ("src", "dst")
+        )
         plan = transport.plan(asked, src, target)
         memory.waits = 0
         plan.run()
@@ -163,7 +184,12 @@ def parts_are_taken_inside_nodes_and_sent_between_them() -> None:
     asked, transport = replace(operation(RING, 1000), layout=pairs), TieredTransport(COMM)
     target, nothing = transport.empty(asked.count, asked.dtype), transport.empty(0, asked.dtype)
     plan = transport.plan(asked, nothing, target)
-    messages = [message for sequence in plan.executor.sequences for step in sequence for message in step.messages]
+    messages = [
+        message
+        for sequence in plan.executor.sequences
+        for step in sequence
+        for message in step.messages
+    ]
     assert all(message.is_signal == (message.peer // 2 == ME // 2) for message in messages)
     assert bool(messages) == (RANKS > 1)
     plan.close()
@@ -182,10 +208,20 @@ def every_root_peer_and_traffic_agrees_with_an_aggregator_beside_the_workers_too
 
 
 def every_dtype_and_op_agrees_with_lockstep() -> None:
-    for turn, (dtype, op) in share(enumerate(product((*DTYPES, dtype_of(BFLOAT16)), REDUCTIONS)), 3):
+    for turn, (dtype, op) in share(
+        enumerate(product((*DTYPES, dtype_of(BFLOAT16)), REDUCTIONS)), 3
+    ):
         channels, window = IN_TURN[turn % len(IN_TURN)]
         for name in (RING, DOUBLING):
-            asked = operation(name, 100, dtype=dtype, op=op, in_place=name == RING, channels=channels, window=window)
+            asked = operation(
+                name,
+                100,
+                dtype=dtype,
+                op=op,
+                in_place=name == RING,
+                channels=channels,
+                window=window,
+            )
             agrees_with_lockstep(asked)
 
 
@@ -194,7 +230,9 @@ def above_the_cap_requests_are_made_anew() -> None:
     try:
         for name, window in product((RING, "two_way_ring", BRUCK, "shift_by_one"), (1, 3)):
             agrees_with_lockstep(operation(name, 1000, channels=3, window=window))
-        plan = MpiTransport(COMM).plan(operation(RING, 100), np.empty(0, np.float32), np.zeros(100, np.float32))
+        plan = MpiTransport(COMM).plan(
+            operation(RING, 100), np.empty(0, np.float32), np.zeros(100, np.float32)
+        )
         assert not plan.executor.requests
         plan.close()
     finally:

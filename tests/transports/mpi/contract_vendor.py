@@ -19,12 +19,16 @@ from hpccoll.transports.transport_interface import Transport
 MpiVendorTransport = partial(vendor_calls.MpiVendorTransport, options=OPTIONS)
 
 
-def vendor(call: CollectiveCall, count: int, dtype: str, op: str, *, in_place: bool, aggregators: int = 0) -> Operation:
+def vendor(
+    call: CollectiveCall, count: int, dtype: str, op: str, *, in_place: bool, aggregators: int = 0
+) -> Operation:
     layout = Layout.of(call.p, aggregators=aggregators)
     return Operation(call, layout, (), count, np.dtype(dtype), REDUCTIONS[op], in_place=in_place)
 
 
-def meets_the_postcondition(asked: Operation, way: Callable[[MPI.Intracomm], Transport] = MpiVendorTransport) -> None:
+def meets_the_postcondition(
+    asked: Operation, way: Callable[[MPI.Intracomm], Transport] = MpiVendorTransport
+) -> None:
     """Make the library's own call twice on one plan."""
     transport = way(COMM)
     inputs, outputs = buffers(asked, exact=True)
@@ -39,7 +43,9 @@ def meets_the_postcondition(asked: Operation, way: Callable[[MPI.Intracomm], Tra
         if not asked.collective.token:  # its barrier has no buffer
             assert plan.result.tobytes() == right.tobytes(), asked
             assert shared(plan.result, target) or not len(right), asked
-        assert asked.in_place or np.array_equal(np.asarray(src), inputs[ME]), f"src was written: {asked}"
+        assert asked.in_place or np.array_equal(np.asarray(src), inputs[ME]), (
+            f"src was written: {asked}"
+        )
     assert plan.progress() == f"inside the library's {asked.collective.name}"
     plan.close()
 
@@ -49,15 +55,21 @@ def the_librarys_own_calls_meet_the_postcondition_to_every_root_and_peer() -> No
         workers = RANKS - aggregators
         op = "max" if collective.idempotent else "sum"
         placements = distinct_placements(collective.name, NATIVE, (True, False))
-        for call, count, in_place in share(product(calls_of(collective, workers), (0, 1, 101), placements), 4):
+        for call, count, in_place in share(
+            product(calls_of(collective, workers), (0, 1, 101), placements), 4
+        ):
             elements = workers if collective.token else count
-            meets_the_postcondition(vendor(call, elements, "float32", op, in_place=in_place, aggregators=aggregators))
+            meets_the_postcondition(
+                vendor(call, elements, "float32", op, in_place=in_place, aggregators=aggregators)
+            )
 
 
 def the_librarys_own_calls_wait_for_what_they_queue_in_other_memory() -> None:
     if OPTIONS:
         return  # the Python executor alone has such memory
-    for collective, way in product(COLLECTIVES.values(), (GpuVendorTransport, StagedVendorTransport)):
+    for collective, way in product(
+        COLLECTIVES.values(), (GpuVendorTransport, StagedVendorTransport)
+    ):
         if collective.token or not any(calls_of(collective, RANKS)):
             continue
         placements = distinct_placements(collective.name, NATIVE, (True, False))
@@ -72,7 +84,9 @@ def the_librarys_own_calls_take_every_dtype_and_op() -> None:
             continue
         call = next(calls_of(collective, RANKS))
         ops = REDUCTIONS if collective.reduces else ["sum"]
-        for op, in_place in share(product(ops, distinct_placements(collective.name, NATIVE, (True, False))), 3):
+        for op, in_place in share(
+            product(ops, distinct_placements(collective.name, NATIVE, (True, False))), 3
+        ):
             meets_the_postcondition(vendor(call, 11, dtype, op, in_place=in_place))
 
 

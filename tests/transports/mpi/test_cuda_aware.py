@@ -11,7 +11,12 @@ import pytest
 
 from hpccoll.host.mpi_library import cuda_support, library_path
 from hpccoll.transports.mpi import cuda_aware
-from hpccoll.transports.mpi.cuda_aware import PAIR_TRANSFER, SELF_TRANSFER, cuda_aware_verdict, run_transfer
+from hpccoll.transports.mpi.cuda_aware import (
+    PAIR_TRANSFER,
+    SELF_TRANSFER,
+    cuda_aware_verdict,
+    run_transfer,
+)
 
 
 def python(program):
@@ -20,23 +25,42 @@ def python(program):
 
 def test_a_child_can_select_its_gpu_before_mpi_starts():
     program = "import sys, hpccoll.transports.mpi.cuda_aware; print(*sys.modules)"
-    modules = subprocess.run(python(program), capture_output=True, text=True, check=True).stdout.split()
+    modules = subprocess.run(
+        python(program), capture_output=True, text=True, check=True
+    ).stdout.split()
     assert not {"mpi4py", "cupy"} & {*modules}
 
 
 @pytest.mark.parametrize(
     ("program", "what", "outcome"),
     [
-        ("import ctypes; print('correct', flush=True); ctypes.string_at(16)", SELF_TRANSFER, "killed by SIGSEGV"),
+        (
+            "import ctypes; print('correct', flush=True); ctypes.string_at(16)",
+            SELF_TRANSFER,
+            "killed by SIGSEGV",
+        ),
         ("print('wrong')", SELF_TRANSFER, "wrong"),
-        ("print('correct'); raise SystemExit('no device')", SELF_TRANSFER, "exit code 1: no device"),
+        (
+            "print('correct'); raise SystemExit('no device')",
+            SELF_TRANSFER,
+            "exit code 1: no device",
+        ),
         ("print('all is correct'); print('done')", SELF_TRANSFER, "exit code 0: no error message"),
-        ("raise RuntimeError('cudaErrorDevicesUnavailable')", SELF_TRANSFER, "admits only one process"),
-        ("import sys; print('paired'); print('n1: it died', file=sys.stderr); sys.exit(9)", PAIR_TRANSFER,
-         "exit code 9: n1: it died"),
+        (
+            "raise RuntimeError('cudaErrorDevicesUnavailable')",
+            SELF_TRANSFER,
+            "admits only one process",
+        ),
+        (
+            "import sys; print('paired'); print('n1: it died', file=sys.stderr); sys.exit(9)",
+            PAIR_TRANSFER,
+            "exit code 9: n1: it died",
+        ),
     ],
-)  # fmt: skip
-def test_a_child_that_does_not_end_with_the_answer_correct_means_not_cuda_aware(program, what, outcome):
+)
+def test_a_child_that_does_not_end_with_the_answer_correct_means_not_cuda_aware(
+    program, what, outcome
+):
     correct, found = run_transfer(python(program), what=what)
     assert correct is False
     assert found.startswith(what)
@@ -44,7 +68,9 @@ def test_a_child_that_does_not_end_with_the_answer_correct_means_not_cuda_aware(
 
 
 def test_a_child_that_hangs_is_killed_and_a_missing_program_is_named():
-    hanging = run_transfer(python("import time; print('correct', flush=True); time.sleep(60)"), timeout=0.5)
+    hanging = run_transfer(
+        python("import time; print('correct', flush=True); time.sleep(60)"), timeout=0.5
+    )
     assert hanging == (False, f"{SELF_TRANSFER} did not finish in 0.5 s")
     correct, outcome = run_transfer(("/nowhere/python",))
     assert not correct
@@ -52,10 +78,19 @@ def test_a_child_that_hangs_is_killed_and_a_missing_program_is_named():
 
 
 def test_a_child_does_not_inherit_the_variables_of_the_launcher():
-    environment = {**os.environ, "PMI_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_PROCID": "3", "UCX_TLS": "all"}
+    environment = {
+        **os.environ,
+        "PMI_RANK": "1",
+        "OMPI_COMM_WORLD_SIZE": "4",
+        "SLURM_PROCID": "3",
+        "UCX_TLS": "all",
+    }
     program = "import os; print('correct' if not {'PMI_RANK', 'OMPI_COMM_WORLD_SIZE', 'SLURM_PROCID'} & {*os.environ}"
     kept = " and os.environ['UCX_TLS'] == 'all' else 'wrong')"
-    assert run_transfer(python(program + kept), environment=environment) == (True, f"{SELF_TRANSFER} correct")
+    assert run_transfer(python(program + kept), environment=environment) == (
+        True,
+        f"{SELF_TRANSFER} correct",
+    )
 
 
 @pytest.mark.parametrize("answer", [0, 1])
@@ -78,17 +113,25 @@ def test_the_library_of_a_process_is_found_among_its_helpers(tmp_path):
     assert library_path(maps) is None
 
 
-@pytest.mark.parametrize(("supported", "correct"), [(False, None), (True, True), (True, False), (None, True)])
+@pytest.mark.parametrize(
+    ("supported", "correct"), [(False, None), (True, True), (True, False), (None, True)]
+)
 def test_the_transfer_decides_unless_the_library_denies_support(monkeypatch, supported, correct):
     monkeypatch.setattr(cuda_aware, "cuda_support", lambda: (supported, "library"))
-    monkeypatch.setattr(cuda_aware, "probe_transfer", pytest.fail if correct is None else lambda *_: (correct, "told"))
+    monkeypatch.setattr(
+        cuda_aware,
+        "probe_transfer",
+        pytest.fail if correct is None else lambda *_: (correct, "told"),
+    )
     verdict = cuda_aware_verdict(3)
     assert (verdict.aware, verdict.library, verdict.assumed) == (bool(correct), "library", False)
     assert ("HPCCOLL_CUDA_AWARE=yes" in verdict.description) == (correct is False)
 
 
 @pytest.mark.parametrize(("answer", "aware"), [("yes", True), ("no", False), ("maybe", False)])
-def test_the_answer_of_the_user_overrides_the_library_and_no_transfer_is_tested(monkeypatch, answer, aware):
+def test_the_answer_of_the_user_overrides_the_library_and_no_transfer_is_tested(
+    monkeypatch, answer, aware
+):
     monkeypatch.setenv("HPCCOLL_CUDA_AWARE", answer)
     monkeypatch.setattr(cuda_aware, "cuda_support", lambda: (not aware, "library"))
     monkeypatch.setattr(cuda_aware, "probe_transfer", pytest.fail)
@@ -105,7 +148,11 @@ def test_the_mpiexec_of_the_librarys_installation_comes_before_path(tmp_path, mo
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     assert cuda_aware.find_mpiexec(library) == str(tmp_path / "opt" / "mpi" / "bin" / "mpiexec")
     (tmp_path / "opt" / "mpi" / "bin" / "mpiexec").chmod(0o644)
-    assert cuda_aware.find_mpiexec(library) == cuda_aware.find_mpiexec(None) == str(tmp_path / "path" / "mpiexec")
+    assert (
+        cuda_aware.find_mpiexec(library)
+        == cuda_aware.find_mpiexec(None)
+        == str(tmp_path / "path" / "mpiexec")
+    )
 
 
 def test_two_children_that_did_not_start_as_one_job_prove_nothing(tmp_path):

@@ -18,7 +18,9 @@ def test_the_mpi_transports_pass_the_contract_checks(mpiexec, ranks):
 
 
 @pytest.mark.mpi
-def test_the_python_executor_passes_the_contract_checks_also_in_memory_as_of_a_gpu(mpiexec, require, tmp_path):
+def test_the_python_executor_passes_the_contract_checks_also_in_memory_as_of_a_gpu(
+    mpiexec, require, tmp_path
+):
     require(shutil.which("g++"), "there is no g++ to compile the fold kernel with")
     compile_folds(tmp_path)
     ran = mpiexec(3, CONTRACT, "python", tmp_path, timeout=480)

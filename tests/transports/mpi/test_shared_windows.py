@@ -47,7 +47,9 @@ print("done")
 """
 
 
-def test_ranks_of_a_node_read_each_others_writes_and_too_large_windows_are_rejected(mpiexec, tmp_path):
+def test_ranks_of_a_node_read_each_others_writes_and_too_large_windows_are_rejected(
+    mpiexec, tmp_path
+):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     ran = mpiexec(3, program)

@@ -34,10 +34,22 @@ GPU = HostGpu(DIRECTORY)
 def planned(collective="all_reduce", settings=None, how=None):
     """Return a plan of NCCL's call and its transport."""
     call, count = COLLECTIVES[collective].call(COMM.size), 1024
-    asked = Operation(call, Layout.of(COMM.size), (), count, np.dtype("float32"), REDUCTIONS["sum"], in_place=False)
+    asked = Operation(
+        call,
+        Layout.of(COMM.size),
+        (),
+        count,
+        np.dtype("float32"),
+        REDUCTIONS["sum"],
+        in_place=False,
+    )
     library = ConfiguredNccl(nccl_config(settings)) if settings else None
-    transport = NcclVendorTransport(COMM, GPU, library=library, buffers=NcclBuffers(COMM, GPU, how) if how else None)
-    src, dst = (transport.empty(asked.elements(name, COMM.rank), asked.dtype) for name in ("src", "dst"))
+    transport = NcclVendorTransport(
+        COMM, GPU, library=library, buffers=NcclBuffers(COMM, GPU, how) if how else None
+    )
+    src, dst = (
+        transport.empty(asked.elements(name, COMM.rank), asked.dtype) for name in ("src", "dst")
+    )
     return transport.plan(asked, src, dst), transport
 
 
@@ -51,10 +63,17 @@ def closed(plan, transport):
 
 
 def settings_reach_nccl_with_its_values():
-    asked = {"traffic_class": 106, "cta_policy": "efficiency", "net_name": "IB", "n_channels_per_net_peer": 4}
+    asked = {
+        "traffic_class": 106,
+        "cta_policy": "efficiency",
+        "net_name": "IB",
+        "n_channels_per_net_peer": 4,
+    }
     assert closed(*planned(settings=asked)) == [
-        "CommInitRankConfig trafficClass=106 CTAPolicy=1 nChannelsPerNetPeer=4 netName=IB", "AllReduce", "CommDestroy",
-    ]  # fmt: skip
+        "CommInitRankConfig trafficClass=106 CTAPolicy=1 nChannelsPerNetPeer=4 netName=IB",
+        "AllReduce",
+        "CommDestroy",
+    ]
     with pytest.raises(nccl_errors.NcclFailedError, match=r"at rank 0: .*InvalidArgument"):
         planned(settings={"max_ctas": 0})
     communicators.close_all_worlds()
@@ -86,20 +105,34 @@ def buffers_are_registered_before_the_call_and_deregistered_before_their_memory_
         for settings in (None, {"max_ctas": 4}):  # communicators of CuPy and nccl4py
             calls = closed(*planned(settings=settings, how=how))
             about, freed = 2 if known else 0, calls.count("MemFree")
-            assert [call for call in calls if call != "MemFree" and not call.startswith("CommInit")] == [
-                *["MemAlloc 8192"] * 2, *[known] * about, "AllReduce", *[forgotten] * about, "CommDestroy",
-            ]  # fmt: skip
+            assert [
+                call for call in calls if call != "MemFree" and not call.startswith("CommInit")
+            ] == [
+                *["MemAlloc 8192"] * 2,
+                *[known] * about,
+                "AllReduce",
+                *[forgotten] * about,
+                "CommDestroy",
+            ]
             assert freed == 2  # the library ends a process that frees what is registered
 
 
 def buffers_and_scratch_of_schedules_are_registered():
     asked = case_of("all_reduce-ring", COMM.size).operation(1024, "float32", in_place=False)
-    for how, known in (("symmetric", "CommWindowRegister"), ("registered", "CommRegister"), ("allocated", None)):
+    for how, known in (
+        ("symmetric", "CommWindowRegister"),
+        ("registered", "CommRegister"),
+        ("allocated", None),
+    ):
         transport = NcclTransport(COMM, GPU, buffers=NcclBuffers(COMM, GPU, how))
-        src, dst = (transport.empty(asked.elements(name, COMM.rank), asked.dtype) for name in ("src", "dst"))
+        src, dst = (
+            transport.empty(asked.elements(name, COMM.rank), asked.dtype) for name in ("src", "dst")
+        )
         calls = closed(transport.plan(asked, src, dst), transport)
         registered = [call for call in calls if known and call.startswith(known)]
-        assert [call.split()[1] for call in registered] == (["4096", "4096", "2048"] if known else [])
+        assert [call.split()[1] for call in registered] == (
+            ["4096", "4096", "2048"] if known else []
+        )
         assert sum(call.startswith("MemAlloc") for call in calls) == 3
         assert calls.index("Send") > max([0, *map(calls.index, registered)])
         assert sum("Deregister" in call for call in calls) == len(registered)
@@ -124,7 +157,10 @@ def newer_calls_are_nccls_and_grouped_if_a_rank_lacks_them():
 def a_window_that_nccl_does_not_create_is_bad_input_on_all_ranks():
     if COMM.rank == 1:
         os.environ["NCCL_WIN_ENABLE"] = "0"
-    with pytest.raises(BadInputError, match=r"communicator buffers: 'symmetric' .* no symmetric windows of these GPUs"):
+    with pytest.raises(
+        BadInputError,
+        match=r"communicator buffers: 'symmetric' .* no symmetric windows of these GPUs",
+    ):
         planned(how="symmetric")
     os.environ.pop("NCCL_WIN_ENABLE", None)
     communicators.close_all_worlds()
@@ -134,7 +170,10 @@ def a_window_that_nccl_does_not_create_is_bad_input_on_all_ranks():
 
 
 def a_registration_error_of_one_rank_is_raised_on_all():
-    communicator, buffers = communicators.nccl_world(COMM, GPU).communicator, NcclBuffers(COMM, GPU, "registered")
+    communicator, buffers = (
+        communicators.nccl_world(COMM, GPU).communicator,
+        NcclBuffers(COMM, GPU, "registered"),
+    )
     array = buffers.empty(1024, np.dtype("float32"))
     if COMM.rank == 1:
         communicator.destroy()
@@ -145,7 +184,10 @@ def a_registration_error_of_one_rank_is_raised_on_all():
 
 
 def buffers_of_unequal_sizes_are_not_registered():
-    communicator, buffers = communicators.nccl_world(COMM, GPU).communicator, NcclBuffers(COMM, GPU, "symmetric")
+    communicator, buffers = (
+        communicators.nccl_world(COMM, GPU).communicator,
+        NcclBuffers(COMM, GPU, "symmetric"),
+    )
     GPU.calls()
     buffers.register(communicator, 2, [buffers.empty(1024 * COMM.rank, np.dtype("float32"))])
     assert not [call for call in GPU.calls() if "Register" in call]
@@ -176,7 +218,9 @@ def buffers_are_deregistered_if_nccl_rejects_the_call():
     with pytest.raises(NcclError, match="InvalidUsage"):
         planned(settings={"max_ctas": 4}, how="registered")
     StreamPlan.run = run
-    assert [call for call in GPU.calls() if "egister" in call] == ["CommRegister 4096"] * 2 + ["CommDeregister"] * 2
+    assert [call for call in GPU.calls() if "egister" in call] == ["CommRegister 4096"] * 2 + [
+        "CommDeregister"
+    ] * 2
     communicators.abort_world(COMM)
 
 
@@ -185,7 +229,8 @@ def errors_of_nccl_have_its_text_and_cupys_class():
     communicator.check_async_error()
     with pytest.raises(NcclError, match=r"InvalidArgument \(4\)") as caught:
         communicator.allReduce(0, 0, 4, 99, 0, GPU.stream.ptr)
-    assert type(caught.value).__name__ == "NcclError"  # make_unless_refused recognises NCCL's errors by this name
+    # make_unless_refused recognises NCCL's errors by this name
+    assert type(caught.value).__name__ == "NcclError"
     communicator.destroy()
 
 
@@ -208,7 +253,9 @@ def two_files_of_nccl_are_a_reason():
     with TemporaryDirectory() as other:
         ctypes.CDLL(shutil.copy(DIRECTORY / "libnccl.so.2", Path(other, "libnccl.so.2.30.0")))
         reason = communicator_config.missing_for_nccl4py(22800)
-    assert re.search(r"different files of NCCL: .*/libnccl\.so\.2, .*/libnccl\.so\.2\.30\.0", reason), reason
+    assert re.search(
+        r"different files of NCCL: .*/libnccl\.so\.2, .*/libnccl\.so\.2\.30\.0", reason
+    ), reason
 
 
 if __name__ == "__main__":

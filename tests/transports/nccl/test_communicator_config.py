@@ -24,7 +24,9 @@ def none():
         (lambda: 23203, 22809, "nccl4py loads NCCL 2.32.3, and CuPy 2.28.9: they must be the same"),
     ],
 )
-def test_a_process_without_nccl4py_or_with_another_nccl_has_a_reason(monkeypatch, version, of_cupy, said):
+def test_a_process_without_nccl4py_or_with_another_nccl_has_a_reason(
+    monkeypatch, version, of_cupy, said
+):
     monkeypatch.setattr(communicator_config, "find_spec", lambda _: version)
     monkeypatch.setattr(communicator_config, "_cupy_nccl_version", lambda: of_cupy)
     monkeypatch.setattr(communicator_config, "_nccl", lambda: SimpleNamespace(get_version=version))
@@ -34,7 +36,9 @@ def test_a_process_without_nccl4py_or_with_another_nccl_has_a_reason(monkeypatch
 @pytest.fixture(scope="module")
 def bindings(require):
     there = find_spec("nccl") and find_spec("nccl.bindings")
-    require(there or sys.platform != "linux", "nccl4py is not installed: pip install 'hpccoll[nccl4py]'")
+    require(
+        there or sys.platform != "linux", "nccl4py is not installed: pip install 'hpccoll[nccl4py]'"
+    )
     if not there:
         pytest.skip("nccl4py is for Linux")
     from nccl.bindings import nccl
@@ -50,4 +54,6 @@ def test_nccl4pys_configuration_accepts_every_setting(bindings):
     for name, value in asked.items():
         setattr(config, name, value)
     assert {name: getattr(config, name) for name in untouched} == asked
-    assert all(untouched[name] != value for name, value in asked.items()), "what is not set is left to NCCL"
+    assert all(untouched[name] != value for name, value in asked.items()), (
+        "what is not set is left to NCCL"
+    )

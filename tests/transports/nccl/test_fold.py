@@ -20,7 +20,9 @@ SPANS = st.builds(lambda at, length: (at, at + length), st.integers(0, 12), st.j
 
 @st.composite
 def moves(draw):
-    out, *inputs = (Span(draw(st.sampled_from("ab")), *draw(SPANS)) for _ in range(draw(st.integers(2, 4))))
+    out, *inputs = (
+        Span(draw(st.sampled_from("ab")), *draw(SPANS)) for _ in range(draw(st.integers(2, 4)))
+    )
     own = out if draw(st.booleans()) else inputs[0]
     apart = [span for span in inputs[1:] if not span.overlaps(out)]
     return Fold(out, (own, *apart), draw(st.sampled_from([0, 0, 2])))
@@ -29,14 +31,19 @@ def moves(draw):
 def run(ordered, room):
     for move in ordered:
         value = sum(room[span.buffer][span.start : span.stop] for span in move.inputs)
-        room[move.out.buffer][move.out.start : move.out.stop] = value // move.divisor if move.divisor else value
+        room[move.out.buffer][move.out.start : move.out.stop] = (
+            value // move.divisor if move.divisor else value
+        )
 
 
 @given(st.lists(moves(), max_size=7))
 def test_waves_equal_sequential_folds_in_any_order_within_a_wave(asked):
     before = {"a": np.arange(100, 116), "b": np.arange(16) ** 2}
     found = []
-    for ordered in (asked, *([m for wave in fold_waves(asked) for m in wave[::by]] for by in (1, -1))):
+    for ordered in (
+        asked,
+        *([m for wave in fold_waves(asked) for m in wave[::by]] for by in (1, -1)),
+    ):
         room = {name: values.copy() for name, values in before.items()}
         run(ordered, room)
         found.append({name: values.tolist() for name, values in room.items()})
@@ -44,7 +51,11 @@ def test_waves_equal_sequential_folds_in_any_order_within_a_wave(asked):
 
 
 def test_folds_into_one_span_are_fused_and_dependent_folds_are_in_later_waves():
-    place, other, a, b, c = Span("dst", 0, 4), Span("dst", 4, 8), *(Span("in", at, at + 4) for at in (0, 4, 8))
+    place, other, a, b, c = (
+        Span("dst", 0, 4),
+        Span("dst", 4, 8),
+        *(Span("in", at, at + 4) for at in (0, 4, 8)),
+    )
     first, then, last = Fold(place, (a,)), Fold(place, (place, b)), Fold(place, (place, c))
     assert fold_waves([first, then, Fold(other, (place,)), last, Fold(c, (c,), 2)]) == [
         [Fold(place, (a, b))],
@@ -56,7 +67,8 @@ def test_folds_into_one_span_are_fused_and_dependent_folds_are_in_later_waves():
     assert fold_waves(apart) == [apart]
 
 
-# ---- the kernel, compiled for the host ------------------------------------------------------------------------------
+# ---- the kernel, compiled for the host
+# ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +113,15 @@ def test_the_kernel_equals_numpy_bit_for_bit_for_all_alignments_and_lengths(elem
     tile = THREADS * 4 * 16 // np.dtype(element).itemsize
     for op, (turn, length) in product(REDUCTIONS, enumerate((1, 7, 100, tile - 3, 2 * tile + 5))):
         kernel, shifts = on_host(element, op), ((0, 0, 0), (3, 3, 3), (1, 0, 2))[turn % 3]
-        given = [aligned(numbers(element, length + 9, seed), shift) for seed, shift in enumerate(shifts)]
+        given = [
+            aligned(numbers(element, length + 9, seed), shift) for seed, shift in enumerate(shifts)
+        ]
         room = {"out": given[0], "a": given[1], "b": given[2]}
         divisor = 3 if op == "avg" else 0
         with np.errstate(over="ignore"):
-            right = REDUCTIONS[op].fold(REDUCTIONS[op].fold(room["out"], room["a"]), room["b"])[2 : 2 + length]
+            right = REDUCTIONS[op].fold(REDUCTIONS[op].fold(room["out"], room["a"]), room["b"])[
+                2 : 2 + length
+            ]
         if divisor:
             REDUCTIONS[op].scale(right, divisor)
         before = room["out"].copy()
@@ -117,7 +133,10 @@ def test_the_kernel_equals_numpy_bit_for_bit_for_all_alignments_and_lengths(elem
 
 
 def test_a_launch_executes_all_folds_of_its_wave(on_host):
-    room = {"out": aligned(np.zeros(50000, np.float32)), "in": aligned(numbers("float32", 50000, 1))}
+    room = {
+        "out": aligned(np.zeros(50000, np.float32)),
+        "in": aligned(numbers("float32", 50000, 1)),
+    }
     cuts = [0, 1, 2, 130, 4000, 30000, 30001, 50000]
     parts = [(Span("out", a, b), Span("in", a, b)) for a, b in pairwise(cuts)]
     launched(on_host("float32", "sum"), [Fold(out, (of,)) for out, of in parts], room)
@@ -144,7 +163,11 @@ def test_bfloat16_is_computed_in_float32_and_rounded_at_each_fold(on_host):
         if op == "avg":
             right = as_bfloat16(widened(right) / np.float32(3))
         places = [Span(name, 0, 3000) for name in "abc"]
-        launched(on_host("bfloat16", op), [Fold(places[0], tuple(places), 3 * (op == "avg"))], {"a": a, "b": b, "c": c})
+        launched(
+            on_host("bfloat16", op),
+            [Fold(places[0], tuple(places), 3 * (op == "avg"))],
+            {"a": a, "b": b, "c": c},
+        )
         assert a.tobytes() == right.tobytes(), op
 
 
@@ -152,6 +175,18 @@ def test_bfloat16_is_computed_in_float32_and_rounded_at_each_fold(on_host):
 def test_every_fold_propagates_nan(element, on_host):
     for op in ("min", "max", "sum"):
         given = np.array([[1, np.nan, 2, np.nan], [np.nan, 1, 3, np.nan]], np.float32)
-        a, b = (aligned(as_bfloat16(each) if element == "bfloat16" else each.astype(element)) for each in given)
-        launched(on_host(element, op), [Fold(Span("a", 0, 4), (Span("a", 0, 4), Span("b", 0, 4)))], {"a": a, "b": b})
-        assert np.isnan(widened(a) if element == "bfloat16" else a).tolist() == [True, True, False, True]
+        a, b = (
+            aligned(as_bfloat16(each) if element == "bfloat16" else each.astype(element))
+            for each in given
+        )
+        launched(
+            on_host(element, op),
+            [Fold(Span("a", 0, 4), (Span("a", 0, 4), Span("b", 0, 4)))],
+            {"a": a, "b": b},
+        )
+        assert np.isnan(widened(a) if element == "bfloat16" else a).tolist() == [
+            True,
+            True,
+            False,
+            True,
+        ]

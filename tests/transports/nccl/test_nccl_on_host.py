@@ -25,6 +25,8 @@ def test_ranks_go_on_without_a_rank_that_stalls_in_front_of_a_collective(mpiexec
         assert f"rank {rank} went on without rank 2" in ran.stdout
 
 
-def test_what_is_registered_and_created_is_released_in_order_and_errors_reach_all_ranks(mpiexec, nccl_library):
+def test_what_is_registered_and_created_is_released_in_order_and_errors_reach_all_ranks(
+    mpiexec, nccl_library
+):
     ran = mpiexec(2, Path(__file__).with_name("nccl4py_ranks.py"), nccl_library)
     assert ran.returncode == 0, ran.stdout + ran.stderr

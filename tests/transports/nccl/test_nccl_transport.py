@@ -73,8 +73,13 @@ def test_every_schedule_equals_lockstep_in_every_type_and_op(name):
             for more, in_place in enumerate(case.placements):
                 number = turn + more + ranks
                 channels, window = WAYS[number % len(WAYS)]
-                dtype, op = dtype_of(ELEMENTS[number % len(ELEMENTS)]), [*REDUCTIONS][number % len(REDUCTIONS)]
-                asked = case.operation(count, dtype, op, in_place=in_place, channels=channels, window=window)
+                dtype, op = (
+                    dtype_of(ELEMENTS[number % len(ELEMENTS)]),
+                    [*REDUCTIONS][number % len(REDUCTIONS)],
+                )
+                asked = case.operation(
+                    count, dtype, op, in_place=in_place, channels=channels, window=window
+                )
                 check_equals_lockstep(asked, graph=number % 4 == 0)
 
 
@@ -100,17 +105,24 @@ def test_a_repeated_operation_is_queued_so_often_with_a_graph_in_one_launch(grap
 def test_a_copy_reads_the_state_before_its_step(make, ranks):
     case = Case(all_gather.call(ranks), (make(ranks),))
     for channels, window in WAYS:
-        check_equals_lockstep(case.operation(50, "int32", in_place=True, channels=channels, window=window))
+        check_equals_lockstep(
+            case.operation(50, "int32", in_place=True, channels=channels, window=window)
+        )
 
 
-# ---- groups ---------------------------------------------------------------------------------------------------------
+# ---- groups
+# ---------------------------------------------------------------------------------------------------------
 
 
 def meets_late(early):
     """Return a schedule of three ranks: one speaks with rank 2 before it hears of another that speaks at once."""
     late = 1 - early
 
-    programs = {early: [Step(Send(late, 0))], late: [Step(Send(2, 1)), Step(Recv(early, 0))], 2: [Step(Recv(late, 1))]}
+    programs = {
+        early: [Step(Send(late, 0))],
+        late: [Step(Send(2, 1)), Step(Recv(early, 0))],
+        2: [Step(Recv(late, 1))],
+    }
     return of_lists(*(programs[me] for me in range(3)), units=3)
 
 
@@ -166,7 +178,10 @@ def test_a_rank_of_a_pipeline_receives_and_sends_in_one_group():
 def test_messages_are_split_into_pieces_contiguous_on_both_ranks():
     schedule = of_lists([Step(Send(1, dst[0] + dst[2]))], [Step(Recv(0, dst[1:3]))], units=3)
     case = Case(all_reduce.call(2), (schedule,))
-    pieces = [[message.span for stage in stages_of(case, me) for message in stage.messages] for me in (0, 1)]
+    pieces = [
+        [message.span for stage in stages_of(case, me) for message in stage.messages]
+        for me in (0, 1)
+    ]
     unit = 1 << 10
     assert pieces[0] == [Span("dst", 0, unit), Span("dst", 2 * unit, 3 * unit)]
     assert pieces[1] == [Span("dst", unit, 2 * unit), Span("dst", 2 * unit, 3 * unit)]
@@ -182,7 +197,10 @@ def test_scratch_is_aligned_like_the_target():
 def test_ranks_find_the_peers_whose_plans_mismatch():
     one, other = (case_of("all_reduce-ring", 3).operation(count) for count in (300, 3000))
     said = [NcclLowering(me, one if me else other).proposals() for me in range(3)]
-    strange = [NcclLowering(me, one if me else other).mismatched_peers([of[me] for of in said]) for me in range(3)]
+    strange = [
+        NcclLowering(me, one if me else other).mismatched_peers([of[me] for of in said])
+        for me in range(3)
+    ]
     assert strange[0] == [1, 2]
     assert strange[1] == strange[2] == [0]
 
@@ -203,7 +221,8 @@ def test_progress_describes_the_queued_operation_and_nccls_error():
     [
         (None, None),
         (RuntimeError("NCCL_ERROR_REMOTE_ERROR"), "NCCL_ERROR_REMOTE_ERROR"),
-        (KeyError(8), "status 8 of NCCL (ncclTimeout)"),  # of CuPy, which has no name for the status
+        # of CuPy, which has no name for the status
+        (KeyError(8), "status 8 of NCCL (ncclTimeout)"),
     ],
 )
 def test_a_device_returns_nccls_asynchronous_error(raised, error):
@@ -227,7 +246,10 @@ class Forgetful(FakeDevice):
 
 
 def test_a_plan_keeps_its_buffers_alive():
-    asked, cluster = case_of("all_reduce-rabenseifner", 2).operation(100, in_place=False), Cluster(2)
+    asked, cluster = (
+        case_of("all_reduce-rabenseifner", 2).operation(100, in_place=False),
+        Cluster(2),
+    )
     cluster.devices = [Forgetful(cluster, me) for me in (0, 1)]
     src, dst = buffers(asked)
     seen = [weakref.ref(array) for array in src + dst]
@@ -249,7 +271,9 @@ def test_a_plan_keeps_its_calls_alive_with_and_without_a_graph(graph):
     table = np.empty(3)
     seen, calls = weakref.ref(table), [partial(len, table), list]
     captured = SimpleNamespace(launch=list, close=list)
-    plan = StreamPlan(SimpleNamespace(wait=list, capture=lambda _: captured), np.empty(0), calls, "two calls")
+    plan = StreamPlan(
+        SimpleNamespace(wait=list, capture=lambda _: captured), np.empty(0), calls, "two calls"
+    )
     del table, calls
     plan.prepared(graph=graph)
     assert seen() is not None

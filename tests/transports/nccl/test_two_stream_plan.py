@@ -29,17 +29,29 @@ def folds(span):
 
 
 def test_a_group_waits_for_a_fold_that_reads_what_it_receives_but_sends_beside_it():
-    stages = [Stage([receives(SCRATCH)], folds(A)), Stage([sends(SCRATCH)]), Stage([receives(SCRATCH)], folds(B))]
+    stages = [
+        Stage([receives(SCRATCH)], folds(A)),
+        Stage([sends(SCRATCH)]),
+        Stage([receives(SCRATCH)], folds(B)),
+    ]
     assert fold_waits(stages) == FoldWaits({2: 0}, 2)
 
 
 def test_streams_run_in_order_so_that_no_group_waits_for_a_fold_before_one_it_has_waited_for():
-    stages = [Stage([receives(SCRATCH)], folds(A)), Stage([], folds(B)), Stage([sends(B)]), Stage([sends(A)])]
+    stages = [
+        Stage([receives(SCRATCH)], folds(A)),
+        Stage([], folds(B)),
+        Stage([sends(B)]),
+        Stage([sends(A)]),
+    ]
     assert fold_waits(stages) == FoldWaits({2: 1}, None)
 
 
 def test_in_a_ring_of_two_channels_every_group_waits_for_the_fold_before_the_last_one():
-    lowerings = [NcclLowering(me, case_of("all_reduce-ring", 4).operation(64, channels=2, window=2)) for me in range(4)]
+    lowerings = [
+        NcclLowering(me, case_of("all_reduce-ring", 4).operation(64, channels=2, window=2))
+        for me in range(4)
+    ]
     stages = lowerings[1].stages([lowering.proposals()[1] for lowering in lowerings])
     assert [bool(stage.waves) for stage in stages] == [True] * 6 + [False] * 6
     assert fold_waits(stages) == FoldWaits({number: number - 2 for number in range(2, 8)}, None)
@@ -64,7 +76,12 @@ def equals_lockstep(name, ranks, turn):
 
 @pytest.mark.parametrize(
     "name",
-    ["all_reduce-ring", "all_reduce-double_binary_tree", "reduce-binomial", "reduce_scatter-recursive_halving"],
+    [
+        "all_reduce-ring",
+        "all_reduce-double_binary_tree",
+        "reduce-binomial",
+        "reduce_scatter-recursive_halving",
+    ],
 )
 def test_whichever_stream_is_ahead_the_result_is_that_of_lockstep(name):
     assert all(equals_lockstep(name, 4, turn) for turn in range(12))
@@ -72,12 +89,16 @@ def test_whichever_stream_is_ahead_the_result_is_that_of_lockstep(name):
 
 @pytest.mark.parametrize("leave_out", [{"before": {}}, {"last": None}], ids=str)
 def test_a_wait_of_messages_that_is_left_out_gives_a_wrong_result(leave_out, monkeypatch):
-    monkeypatch.setattr(transport, "fold_waits", lambda stages: replace(fold_waits(stages), **leave_out))
+    monkeypatch.setattr(
+        transport, "fold_waits", lambda stages: replace(fold_waits(stages), **leave_out)
+    )
     name = "all_reduce-ring" if "before" in leave_out else "reduce_scatter-ring"
     assert not all(equals_lockstep(name, 4, turn) for turn in range(12))
 
 
 def test_a_wait_of_folds_that_is_left_out_gives_a_wrong_result(monkeypatch):
     right = FakeDevice.folds_after_messages
-    monkeypatch.setattr(FakeDevice, "folds_after_messages", lambda self: (right(self)[0], lambda: None))
+    monkeypatch.setattr(
+        FakeDevice, "folds_after_messages", lambda self: (right(self)[0], lambda: None)
+    )
     assert not all(equals_lockstep("all_reduce-ring", 4, turn) for turn in range(12))

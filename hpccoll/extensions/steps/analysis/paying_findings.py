@@ -16,7 +16,9 @@ CODEC = "codec"
 
 
 def paying_findings(
-    compared: Sequence[StepComparison], steps: Mapping[RowKey, StepTimes | None], wires: Mapping[RowKey, Wire]
+    compared: Sequence[StepComparison],
+    steps: Mapping[RowKey, StepTimes | None],
+    wires: Mapping[RowKey, Wire],
 ) -> Iterator[Finding]:
     """Yield below which rate of a link each compression pays, by workload and algorithm."""
     dense = {step.key.uncompressed: step for step in compared if not step.compression}
@@ -44,7 +46,7 @@ def paying_findings(
 
 def _paying_rate(
     before: Row, row: Row, steps: Mapping[RowKey, StepTimes | None], wire: Wire
-) -> PayingRate | None:  # fmt: skip
+) -> PayingRate | None:
     """Return the rates below which a step takes less than the one before; None if a time or the wire is unknown."""
     link = wire.line_rate or wire.port_rate
     dense = _timed(before, steps.get(before.key))
@@ -61,7 +63,8 @@ def _paying_rate(
 def _timed(row: Row, step: StepTimes | None) -> Callable[[float, int], float] | None:
     """Return the seconds of a step on a network x times as fast, as measured or at an end of its interval: -1, 0, 1.
 
-    None if its ranks await more than its operations at its end, as those of several stages or tensor-parallel ones do.
+    None if its ranks await more than its operations at its end, as those of several stages or
+    tensor-parallel ones do.
     """
     if step is None or len(step.programs) > 1:
         return None
@@ -69,12 +72,17 @@ def _timed(row: Row, step: StepTimes | None) -> Callable[[float, int], float] | 
     if {operation["axis"] for operation in operations} != {"dp"}:
         return None
     positions = range(len(step.ranks))
-    times = np.stack([step.operations(position)[0] for position in positions])  # [rank, operation, 3]
-    computed = max((float(step.computations(position)[0].max(initial=0.0)) for position in positions), default=0.0)
+    # of shape [rank, operation, 3]
+    times = np.stack([step.operations(position)[0] for position in positions])
+    computed = max(
+        (float(step.computations(position)[0].max(initial=0.0)) for position in positions),
+        default=0.0,
+    )
     is_codec = np.array([operation["collective"] == CODEC for operation in operations])
     ready = times[..., 0].max(axis=0)
     lasted = times[..., 2] - times[..., 1]
-    seconds = np.where(is_codec, lasted.max(axis=0), lasted.min(axis=0))  # the rank that waits for no other one
+    # the rank that waits for no other one
+    seconds = np.where(is_codec, lasted.max(axis=0), lasted.min(axis=0))
     middle = row.median_s or 0.0
     low, high = row.interval or (middle, middle)
     wires = float(seconds[~is_codec].sum()) or 1.0

@@ -28,7 +28,8 @@ class PayingRate(NamedTuple):
     def of(cls, link: float, likely: float, ends: tuple[float, float]) -> "PayingRate":
         """Return the rates of factors of ``paying_factor``; ``ends`` are the factors of the interval.
 
-        ``link`` is the rate of the machine's link in bytes a second, of payload or with headers: so are the rates.
+        ``link`` is the rate of the machine's link in bytes a second, of payload or with headers: so
+        are the rates.
         """
         factors = likely, *ends
         bits = 8 * link
@@ -54,8 +55,9 @@ def paying_factor(longer_s: Callable[[float], float]) -> float:
     """Return how many times as fast a network is on which a compressed step takes as long as the same one without.
 
     Args:
-        longer_s: returns by how many seconds compression makes the step longer, given how many times as fast the
-            network is; it is negative for slower networks than the one that is sought.
+        longer_s: returns by how many seconds compression makes the step longer, given how many
+            times as fast the network is; it is negative for slower networks than the one that is
+            sought.
 
     Returns:
         0 if the step is longer on all of NETWORKS, and the fastest of them if it is shorter on all.

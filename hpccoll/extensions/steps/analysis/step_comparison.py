@@ -35,15 +35,23 @@ def compression_text(workload: Workload) -> str:
 
 
 _KEY_WORDS: Mapping[str, Callable[[Workload], str]] = {
-    "bucket": lambda w: f"{format_size(w['bucket'])} buckets" if w["bucket"] else f"default {w['buckets']} buckets",
+    "bucket": lambda w: (
+        f"{format_size(w['bucket'])} buckets" if w["bucket"] else f"default {w['buckets']} buckets"
+    ),
     "buckets": lambda w: f"{w['buckets']} buckets",
     "overlap": lambda w: "overlapped" if w["overlap"] else "not overlapped",
     "micro_batches": lambda w: f"{w['micro_batches']} micro-batches",
     "parallel": lambda w: w["parallel"] or "data parallel",
     "sharding": lambda w: "replicated parameters" if w["sharding"] == "none" else w["sharding"],
-    "sequence_length": lambda w: format_count(w["sequence_length"], "token") if w["sequence_length"] else "",
-    "parameter_dtype": lambda w: f"parameters in {w['parameter_dtype']}" if w["parameter_dtype"] else "",
-    "activation_dtype": lambda w: f"activations in {w['activation_dtype']}" if w["activation_dtype"] else "",
+    "sequence_length": lambda w: (
+        format_count(w["sequence_length"], "token") if w["sequence_length"] else ""
+    ),
+    "parameter_dtype": lambda w: (
+        f"parameters in {w['parameter_dtype']}" if w["parameter_dtype"] else ""
+    ),
+    "activation_dtype": lambda w: (
+        f"activations in {w['activation_dtype']}" if w["activation_dtype"] else ""
+    ),
     "compress": lambda w: compression_text(w) or "not compressed",
     "feedback": lambda _: "",
     "compute_us": lambda w: f"{format_seconds(w['compute_us'] * 1e-6)} of computation",
@@ -58,7 +66,8 @@ class StepComparison:
     key: CallKey  # the call of the step
     workload: Workload  # the workload, with defaults
     shape: str  # the nodes and ranks in words: ``4 nodes``, ``4 ranks``
-    details: tuple[str, ...]  # what distinguishes the workload, and where it ran, from others of its model
+    # what distinguishes the workload, and where it ran, from others of its model
+    details: tuple[str, ...]
     rows: tuple[Row, ...]  # a row for each algorithm, the fastest first
     null: Row | None  # the step without communication, if it was measured
     oversubscribed: bool  # whether there were more ranks than cores
@@ -154,7 +163,9 @@ _PLACE: Mapping[str, Callable[[Row], str]] = {
 """The words for the fields of rows that distinguish where and with what elements a workload ran."""
 
 
-def workload_namer(rows: Iterable[Row], without: Collection[str] = ()) -> Callable[[Row], tuple[str, ...]]:
+def workload_namer(
+    rows: Iterable[Row], without: Collection[str] = ()
+) -> Callable[[Row], tuple[str, ...]]:
     """Return a function that returns, in words, what distinguishes the workload of a row from others of its model.
 
     ``rows`` are all rows of training steps; the keys ``without`` are left out.
@@ -190,7 +201,8 @@ def _key_words(key: str, row: Row, workload: Workload) -> str:
 def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[StepComparison]:
     """Return the steps of each workload and shape: of each model those on most ranks with cores of their own first.
 
-    Only rows of measured steps count. Steps of several machines, which ``machines`` names by run_id, are not compared.
+    Only rows of measured steps count. Steps of several machines, which ``machines`` names by
+    run_id, are not compared.
     """
     rows = [row for row in rows if row.usable and row.ours and is_workload(row.collective)]
     has_several_machines = len({machines.get(row.run_id) for row in rows}) > 1
@@ -265,10 +277,15 @@ def product_findings(
         f"no time{worst_of(step, len(found), len(compared))}."
     )
     yield warning(
-        "no_product", text, title="Computations without products",
+        "no_product",
+        text,
+        title="Computations without products",
         remedy="What overlaps with them is exposed. Take more samples, or a smaller scale.",
-        none=too_small, computations=computations, workloads=len(found), of=len(compared),
-    )  # fmt: skip
+        none=too_small,
+        computations=computations,
+        workloads=len(found),
+        of=len(compared),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +313,9 @@ def late_findings(
             for rank in ranks:
                 lags_of_rank[rank].append(_Lag(row.last_s or 0.0, ranks, row, step))
     named: set[tuple[str, int]] = set()
-    largest_first = sorted(lags_of_rank.items(), key=lambda item: -max(lag.seconds for lag in item[1]))
+    largest_first = sorted(
+        lags_of_rank.items(), key=lambda item: -max(lag.seconds for lag in item[1])
+    )
     for rank, lags in largest_first:
         if rank not in named:
             largest = max(lags, key=lambda lag: lag.seconds)

@@ -41,9 +41,21 @@ NULL_SHARE = 0.02
 """How much longer than its computation a step without communication may take before a finding names it."""
 
 _HEAD = (
-    "model", "workload", "on", "algorithm", "", "step", "95 % interval", "null", "exposed", "share",
-    "all communication", "transfer", "waiting", "codecs",
-)  # fmt: skip
+    "model",
+    "workload",
+    "on",
+    "algorithm",
+    "",
+    "step",
+    "95 % interval",
+    "null",
+    "exposed",
+    "share",
+    "all communication",
+    "transfer",
+    "waiting",
+    "codecs",
+)
 
 
 def step_table(group: ChartGroup) -> tuple[list[str], list[list[str]]]:
@@ -162,7 +174,9 @@ def step_findings(group: ChartGroup) -> Iterator[Finding]:
     with_cores = [step for step in compared if not step.oversubscribed]
     yield from _codec_findings(with_cores)
     yield from _overflow_findings(compared)
-    yield from paying_findings(with_cores, steps, {point.row.key: point.wire for point in group.usable})
+    yield from paying_findings(
+        with_cores, steps, {point.row.key: point.wire for point in group.usable}
+    )
     yield from _crowded_findings(compared)
 
 
@@ -191,7 +205,9 @@ def _overlap_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
             return
 
 
-def _overlap_clauses(step: StepComparison, without_overlap: StepComparison | None) -> Iterator[dict[str, Any]]:
+def _overlap_clauses(
+    step: StepComparison, without_overlap: StepComparison | None
+) -> Iterator[dict[str, Any]]:
     """Yield what overlap hides with each algorithm whose exposed time without overlap is known."""
     for name, row, before in step.common(without_overlap):
         if before.exposed_s and before.exposed_s > 0:
@@ -223,7 +239,9 @@ def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
         for row in chain.from_iterable(step.rows for step in steps):
             if Choice.of(row).name == name:
                 rows.append(row)
-        costs = tuple(_bucket_cost(best, row) for row in sorted(rows, key=bucket_of) if row is not best)
+        costs = tuple(
+            _bucket_cost(best, row) for row in sorted(rows, key=bucket_of) if row is not best
+        )
         if not costs:
             continue
         first = steps[0]
@@ -269,7 +287,9 @@ def _limit(limit: int) -> str:
     return format_size(limit)
 
 
-def _last_buckets(compared: Sequence[StepComparison], steps: Mapping[RowKey, StepTimes | None]) -> Iterator[Finding]:
+def _last_buckets(
+    compared: Sequence[StepComparison], steps: Mapping[RowKey, StepTimes | None]
+) -> Iterator[Finding]:
     """Yield the last bucket of the first overlapped workload, if it is ready only after all computations."""
     for step in compared:
         times = steps[step.rows[0].key]
@@ -278,7 +298,9 @@ def _last_buckets(compared: Sequence[StepComparison], steps: Mapping[RowKey, Ste
             values = _last_bucket(times)
         if values:
             size = format_rounded_size(values["nbytes"])
-            takes = f"{format_seconds(values['seconds'])} ({100 * values['share']:.0f} % of the step)"
+            takes = (
+                f"{format_seconds(values['seconds'])} ({100 * values['share']:.0f} % of the step)"
+            )
             text = (
                 f"{step.model} on {step.shape}: the last of {values['buckets']} buckets, {size}, is never hidden: it "
                 f"is ready when the backward pass has ended, and takes {takes} with {Choice.of(step.rows[0]).name}."
@@ -290,13 +312,16 @@ def _last_buckets(compared: Sequence[StepComparison], steps: Mapping[RowKey, Ste
 def _last_bucket(step: StepTimes) -> dict[str, Any] | None:
     """Return the bytes and the seconds of the last bucket on the slowest rank; None if computations can hide it."""
     position = int(step.step_s[0].argmax())
-    operations = zip(step.program(position).operations, step.operations(position)[0].tolist(), strict=True)
+    operations = zip(
+        step.program(position).operations, step.operations(position)[0].tolist(), strict=True
+    )
     of_buckets = []
     for operation, times in operations:
         bucket = re.match(r"bucket \d+( of experts)?", str(operation["label"]))
         if bucket and operation["phase"] == "backward":
             of_buckets.append((bucket[0], operation["bytes"], times))
-    # The operations of a compressed bucket follow one another; with zero2 each micro-batch has all buckets again.
+    # The operations of a compressed bucket follow one another; with zero2 each micro-batch has all
+    # buckets again.
     chains = [(label, list(members)) for label, members in groupby(of_buckets, key=itemgetter(0))]
     computed = step.computations(position)[0]
     buckets = len({label for label, _ in chains})

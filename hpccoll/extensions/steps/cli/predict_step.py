@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 ALWAYS = {"--json", "--out"}
 FORMS = {
     "--model": {*map(option, PREDICTED), "--machine", "--cluster", "--nodes", "--param"},
-    "--params": {*map(option, WALL), "--compute", "--flops-rate", "--algorithm", "--ranks-per-node"},
+    "--params": {
+        *map(option, WALL),
+        "--compute",
+        "--flops-rate",
+        "--algorithm",
+        "--ranks-per-node",
+    },
     "--scenarios": {"--scenarios"},
 }
 """The forms of the command, by the option that begins one, and the options that each of them takes."""
@@ -47,16 +53,26 @@ def _option(name: str, key: StepKey) -> Option:
     if key.kind is FLAG:
         help_text = key.help_text.removeprefix("1: ").partition("; 0:")[0]
         kind: OptionKind = "toggle" if key.default else "flag"
-        return Option(flags, help_text, bool(key.default), name=name, kind=kind, hidden=name in IN_OTHER_LINES)
+        return Option(
+            flags, help_text, bool(key.default), name=name, kind=kind, hidden=name in IN_OTHER_LINES
+        )
     is_number = isinstance(key.kind, IntegerRange | PositiveNumber)
     metavar = METAVARS.get(key.kind, "N" if is_number else "NAME")
     return Option(flags, key.help_text, name=name, metavar=metavar, hidden=name in IN_OTHER_LINES)
 
 
 def predict_step(
-    given: Sequence[str], machine: Path | None, cluster: str | None, nodes: str, param: list[str],
-    scenarios: Path | None, *, as_json: bool, out: Path | None, **texts: Any,
-) -> int:  # fmt: skip
+    given: Sequence[str],
+    machine: Path | None,
+    cluster: str | None,
+    nodes: str,
+    param: list[str],
+    scenarios: Path | None,
+    *,
+    as_json: bool,
+    out: Path | None,
+    **texts: Any,
+) -> int:
     """Predict a training step: simulated, or with --params by closed formulas."""
     _check_form(given)
     if param and texts["algorithm"] is None:
@@ -86,7 +102,9 @@ def _check_form(given: Sequence[str]) -> None:
     """Check that the options that were typed are those of one form."""
     forms = [form for form in FORMS if form in given]
     if len(forms) != 1:
-        raise UnusableError("hpccoll predict step", "exactly one of --model, --params and --scenarios")
+        raise UnusableError(
+            "hpccoll predict step", "exactly one of --model, --params and --scenarios"
+        )
     (form,) = forms
     for name in given:
         if name not in FORMS[form] | ALWAYS:
@@ -109,7 +127,12 @@ class _Answer(NamedTuple):
 
 
 def _simulated(
-    keys: Mapping[str, Any], nodes: str, param: list[str], described: "MachineFile", *, as_json: bool
+    keys: Mapping[str, Any],
+    nodes: str,
+    param: list[str],
+    described: "MachineFile",
+    *,
+    as_json: bool,
 ) -> _Answer:
     from hpccoll.common.text import join_words
     from hpccoll.common.units import parse_parameter
@@ -118,7 +141,9 @@ def _simulated(
     from hpccoll.extensions.steps.render import step_report
     from hpccoll.render import prediction_report
 
-    request = step_request(keys, common.parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param)))
+    request = step_request(
+        keys, common.parse_counts(nodes, "--nodes"), dict(map(parse_parameter, param))
+    )
     with progress_counter("numbers of nodes") as progress, interruptible(SIGINT, SIGTERM):
         predicted = predict_steps(described, request, progress)
     rows = [one.to_json() for one in predicted.predictions]
@@ -127,7 +152,9 @@ def _simulated(
         from hpccoll.extensions.steps.render.step_prediction_charts import write_step_chart
 
         title = f"A training step of {request.model.name} on {described.name}: {join_words(predicted.kinds)}"
-        write_step_chart(rows, out, title, [predicted.request.compute.text, request.parallel or "data parallel"])
+        write_step_chart(
+            rows, out, title, [predicted.request.compute.text, request.parallel or "data parallel"]
+        )
 
     if as_json:
         for line in prediction_report.left_out_lines(predicted.left_out):
@@ -150,17 +177,24 @@ def _closed_form(keys: Mapping[str, Any]) -> _Answer:
     if compute_s is None:
         compute_s = 6 * keys["params"] * tokens / flops_rate
     wall = Wall(
-        keys["params"], keys["bytes_per_element"] or WALL["bytes_per_element"].default, keys["rate"], compute_s,
-        "ring" if keys["algorithm"] is None else keys["algorithm"], keys["latency"] or 0.0,
-        keys["ranks_per_node"] or 1, keys["node_rate"],
-    )  # fmt: skip
+        keys["params"],
+        keys["bytes_per_element"] or WALL["bytes_per_element"].default,
+        keys["rate"],
+        compute_s,
+        "ring" if keys["algorithm"] is None else keys["algorithm"],
+        keys["latency"] or 0.0,
+        keys["ranks_per_node"] or 1,
+        keys["node_rate"],
+    )
     points = wall_points(wall, counts)
     rows, lines = [point.to_json() for point in points], list(closed_form_lines(points))
 
     def write(out: Path) -> None:
         from hpccoll.extensions.steps.render.step_prediction_charts import write_wall_chart
 
-        write_wall_chart(rows, list(bubble_rows()), out, "The communication wall: modelled", lines[:1])
+        write_wall_chart(
+            rows, list(bubble_rows()), out, "The communication wall: modelled", lines[:1]
+        )
 
     return _Answer(rows, lines, write)
 
@@ -198,13 +232,22 @@ PREDICT_STEP = Command(
             common.MACHINE,
             common.CLUSTER,
             common.NODES,
-            Option(("--scenarios",), "file of steps to compare, instead of --model", metavar="F.yaml", kind="path"),
+            Option(
+                ("--scenarios",),
+                "file of steps to compare, instead of --model",
+                metavar="F.yaml",
+                kind="path",
+            ),
         ),
         STEP: (
-            Option(("--param",), "parameter of --algorithm: channels=4", metavar="K=V", kind="list"),
+            Option(
+                ("--param",), "parameter of --algorithm: channels=4", metavar="K=V", kind="list"
+            ),
             *(_option(name, key) for name, key in PREDICTED.items()),
         ),
-        CLOSED_FORMULAS: [_option(name, key) for name, key in WALL.items() if name not in PREDICTED],
+        CLOSED_FORMULAS: [
+            _option(name, key) for name, key in WALL.items() if name not in PREDICTED
+        ],
         common.OUTPUT: (
             common.JSON_IN_SI,
             Option(("--out",), "picture of steps", metavar="F.html|svg|png", kind="path"),

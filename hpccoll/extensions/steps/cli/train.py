@@ -34,7 +34,9 @@ Every combination of values is measured. The algorithm null leaves out all
 collectives and codecs: what others take longer is exposed communication.
 """
 
-OWN_OPTIONS = (Option(("-a", "--algorithms"), "algorithms of all-reduce", "ring,native,null", metavar="A,.."),)
+OWN_OPTIONS = (
+    Option(("-a", "--algorithms"), "algorithms of all-reduce", "ring,native,null", metavar="A,.."),
+)
 DRY_RUN_OPTIONS = (
     Option(("--dry-run",), "tensors, buckets and operations of the step", kind="flag"),
     Option(("--ranks",), "with --dry-run: number of ranks", shown_default="8", metavar="N"),
@@ -43,9 +45,27 @@ DRY_RUN_OPTIONS = (
 DRY_RANKS = "8"
 
 SHARED_FLAGS = {
-    "-t", "--device", "-d", "-o", "-n", "-w", "--aggregators", "--mapping", "--table", "--param", "--variant",
-    "--executor", "--seconds", "--timeout", "--rounds", "--seed", "--shape", "--hosts", "--exit-zero", "--out",
-}  # fmt: skip
+    "-t",
+    "--device",
+    "-d",
+    "-o",
+    "-n",
+    "-w",
+    "--aggregators",
+    "--mapping",
+    "--table",
+    "--param",
+    "--variant",
+    "--executor",
+    "--seconds",
+    "--timeout",
+    "--rounds",
+    "--seed",
+    "--shape",
+    "--hosts",
+    "--exit-zero",
+    "--out",
+}
 """The options that it has in common with ``hpccoll run``."""
 
 DRILL = "corrupt"
@@ -68,14 +88,18 @@ class TrainCommand:
         drills = [options.pop(DRILL)]
         shared: dict[str, list[Option]] = {}
         for title, options_of_run in RUN_OPTIONS.items():
-            shared[title] = [each for each in options_of_run if SHARED_FLAGS.intersection(each.flags)]
+            shared[title] = [
+                each for each in options_of_run if SHARED_FLAGS.intersection(each.flags)
+            ]
         groups = {
             "The step": [*options.values(), *OWN_OPTIONS],
             "Without measuring": DRY_RUN_OPTIONS,
             "Drills": drills,
             **shared,
         }
-        parser = OptionParser("train", self.summary, groups, ["Drills", *shared], _end(shared), launcher=MPIEXEC)
+        parser = OptionParser(
+            "train", self.summary, groups, ["Drills", *shared], _end(shared), launcher=MPIEXEC
+        )
         defaults_of_run = vars(build_parser().parse_args([]))
         own_defaults = vars(parser.parse_args([]))
         parser.set_defaults(**{**defaults_of_run, **own_defaults, "command": self})
@@ -112,7 +136,8 @@ class TrainCommand:
 
     def print_dry_run(self, arguments: argparse.Namespace) -> None:
         """Print the tensors, buckets and operations of each training step; nothing runs, and MPI does not start."""
-        from hpccoll.extensions.steps.render.step_dry_run import dry_run_json, dry_run_lines  # few are dry runs
+        # few are dry runs
+        from hpccoll.extensions.steps.render.step_dry_run import dry_run_json, dry_run_lines
 
         request = self.request(arguments)
         ranks = RANKS.read("--ranks", arguments.ranks or DRY_RANKS)
@@ -140,7 +165,8 @@ def _end(shared: dict[str, list[Option]]) -> str:
 
 
 def _load_yaml(path: Path, key: str) -> Any:
-    from hpccoll.common.yaml_model import load_plain_yaml  # it imports pydantic: only rank 0 reads files
+    # it imports pydantic: only rank 0 reads files
+    from hpccoll.common.yaml_model import load_plain_yaml
 
     return load_plain_yaml(path, key)
 

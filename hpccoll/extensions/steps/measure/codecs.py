@@ -1,9 +1,10 @@
 """Codecs of compressed gradients in host memory: what each rank does between the collectives of a compressed bucket.
 
-The chains of operations are those of ``training.compressed_bucket``; a ``Codec`` has a method for each codec of its
-chain. fp8 is encoded and decoded by tables, which ml_dtypes makes: its casts take 10 to 20 ns for a value, a table 1.5
-to 5 ns. The table of encoding is indexed by the upper half of a float32, whose last bit says, too, whether any bit of
-the lower half is set: that is enough to round to 2 or 3 bits of mantissa. Tables work on blocks that stay in a cache.
+The chains of operations are those of ``training.compressed_bucket``; a ``Codec`` has a method for
+each codec of its chain. fp8 is encoded and decoded by tables, which ml_dtypes makes: its casts take
+10 to 20 ns for a value, a table 1.5 to 5 ns. The table of encoding is indexed by the upper half of
+a float32, whose last bit says, too, whether any bit of the lower half is set: that is enough to
+round to 2 or 3 bits of mantissa. Tables work on blocks that stay in a cache.
 """
 
 from abc import ABC, abstractmethod
@@ -28,8 +29,12 @@ MAX_FACTOR = 3e38
 """The largest number by which values are multiplied before they become fp8."""
 
 EXPONENTS: Mapping[str, int] = {
-    "float32": 0x7F80_0000, "float16": 0x7C00, "bfloat16": 0x7F80, "fp8_e4m3": 0x7F, "fp8_e5m2": 0x7C,
-}  # fmt: skip
+    "float32": 0x7F80_0000,
+    "float16": 0x7C00,
+    "bfloat16": 0x7F80,
+    "fp8_e4m3": 0x7F,
+    "fp8_e5m2": 0x7C,
+}
 """The bits that are all set in what is not finite; e4m3fn has no infinity, and one NaN of each sign."""
 
 ROUNDOFF: Mapping[str, float] = {"fp16": 2.0**-11, "bf16": 2.0**-8}
@@ -52,7 +57,8 @@ def not_finite(values: Array, kind: str) -> int:
 
 def largest_magnitude(values: Floats) -> float:
     """Return the largest magnitude of the finite values; 0 of none."""
-    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))  # NaN if one value is
+    # NaN if one value is
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
     if np.isfinite(largest):
         return largest
     return float(np.abs(values[np.isfinite(values)]).max(initial=0))
@@ -77,7 +83,9 @@ class Fp8:
         """Make the tables of ``fp8_e4m3`` or ``fp8_e5m2``; ImportError without ml_dtypes."""
         import ml_dtypes
 
-        dtype = np.dtype({"fp8_e4m3": ml_dtypes.float8_e4m3fn, "fp8_e5m2": ml_dtypes.float8_e5m2}[name])
+        dtype = np.dtype(
+            {"fp8_e4m3": ml_dtypes.float8_e4m3fn, "fp8_e5m2": ml_dtypes.float8_e5m2}[name]
+        )
         upper = (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             self._codes: Codes = upper.astype(dtype).view(np.uint8)
@@ -104,7 +112,8 @@ class Fp8:
             word |= bits
             word >>= np.uint32(16)
             upper[:] = word
-            np.take(self._codes, upper, out=out, mode="clip")  # all are valid; without a mode NumPy copies ``out``
+            # all are valid; without a mode NumPy copies ``out``
+            np.take(self._codes, upper, out=out, mode="clip")
 
     def decode(self, codes: Codes, scale: np.float32, values: Floats) -> None:
         """Write the values of codes times a scale."""
@@ -141,13 +150,19 @@ Gradient = Callable[[int], Floats]
 class Codec(ABC):
     """The codecs of a bucket at a rank, with what they keep from step to step.
 
-    ``gradient`` are its gradients, which become their mean over ``ranks`` ranks; ``messages`` are the buffers of the
-    collectives of its chain. Over all steps ``overflowed`` counts the finite gradients that the type of the message
-    cannot hold, and ``not_finite`` the means that are infinite or NaN; NumPy warns of both unless it is told not to.
+    ``gradient`` are its gradients, which become their mean over ``ranks`` ranks; ``messages`` are
+    the buffers of the collectives of its chain. Over all steps ``overflowed`` counts the finite
+    gradients that the type of the message cannot hold, and ``not_finite`` the means that are
+    infinite or NaN; NumPy warns of both unless it is told not to.
     """
 
     def __init__(
-        self, compression: Compression, gradient: Floats, messages: Sequence[CodecMessage], ranks: int, rank: int
+        self,
+        compression: Compression,
+        gradient: Floats,
+        messages: Sequence[CodecMessage],
+        ranks: int,
+        rank: int,
     ) -> None:
         self.compression = compression
         self.gradient = gradient
@@ -206,7 +221,10 @@ class Fp8Codec(Codec):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.type, self.part = fp8_type(self.compression.name), part_bytes(len(self.gradient), self.ranks)
+        self.type, self.part = (
+            fp8_type(self.compression.name),
+            part_bytes(len(self.gradient), self.ranks),
+        )
         self.sums = np.empty(self.part, np.float32)
 
     @property
@@ -257,7 +275,9 @@ class Fp8Codec(Codec):
     def mean(compression: Compression, gradient: Gradient, seeds: Sequence[int]) -> Floats:
         kind = fp8_type(compression.name)
         of_seeds = {}
-        factor = kind.factor(max(float(np.float32(largest_magnitude(gradient(seed)))) for seed in {*seeds}))
+        factor = kind.factor(
+            max(float(np.float32(largest_magnitude(gradient(seed)))) for seed in {*seeds})
+        )
         for seed in {*seeds}:
             values = gradient(seed)
             of_seeds[seed] = np.empty(len(values), np.uint8)
@@ -295,7 +315,8 @@ class TopKCodec(Codec):
             self.gradient[positions] += values.view(np.float32)
         sums = self.gradient[arrived[:, 0]]
         if not_finite(sums, "float32"):
-            self.not_finite += len(np.unique(arrived[:, 0][~np.isfinite(sums)]))  # ranks send the same positions
+            # ranks send the same positions
+            self.not_finite += len(np.unique(arrived[:, 0][~np.isfinite(sums)]))
 
     @staticmethod
     def mean(compression: Compression, gradient: Gradient, seeds: Sequence[int]) -> Floats:
@@ -312,6 +333,10 @@ class TopKCodec(Codec):
 
 
 CODECS: Mapping[str, type[Codec]] = {
-    "fp16": CastCodec, "bf16": CastCodec, "fp8_e4m3": Fp8Codec, "fp8_e5m2": Fp8Codec, TOP_K: TopKCodec,
-}  # fmt: skip
+    "fp16": CastCodec,
+    "bf16": CastCodec,
+    "fp8_e4m3": Fp8Codec,
+    "fp8_e5m2": Fp8Codec,
+    TOP_K: TopKCodec,
+}
 """The codecs of each compression."""

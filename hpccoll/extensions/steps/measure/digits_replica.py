@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from hpccoll.common.errors import UnusableError
 from hpccoll.extensions.steps.training.buckets import Bucket
-from hpccoll.extensions.steps.training.models.digits import BATCH, EPOCH, IMAGES, RATE, SEED, TRAINED, UNITS, digits
+from hpccoll.extensions.steps.training.models.digits import (
+    BATCH,
+    EPOCH,
+    IMAGES,
+    RATE,
+    SEED,
+    TRAINED,
+    UNITS,
+    digits,
+)
 from hpccoll.extensions.steps.training.step_program import FORWARD, Compute, StepProgram
 
 Floats = NDArray[np.float32]
@@ -27,7 +36,9 @@ def digits_file() -> Path:
     found = find_spec("sklearn")
     paths = [Path(folder) / FILE for folder in (found and found.submodule_search_locations) or ()]
     if not paths or not paths[0].is_file():
-        raise UnusableError("model", "digits needs scikit-learn's images; do: pip install 'hpccoll[digits]'")
+        raise UnusableError(
+            "model", "digits needs scikit-learn's images; do: pip install 'hpccoll[digits]'"
+        )
     return paths[0]
 
 
@@ -48,14 +59,18 @@ class Digits:
     def batch(self, step: int) -> NDArray[np.int64]:
         """Return the numbers of the images of a step, numbered from 0."""
         epoch, number = divmod(step, EPOCH)
-        return np.random.default_rng((self.seed, epoch)).permutation(TRAINED)[number * BATCH : (number + 1) * BATCH]
+        return np.random.default_rng((self.seed, epoch)).permutation(TRAINED)[
+            number * BATCH : (number + 1) * BATCH
+        ]
 
     def initial_weights(self) -> Floats:
         """Return the weights of a new network in one array: K. He et al., ICCV (2015); biases are 0."""
         rng = np.random.default_rng(self.seed)
         weights = []
         for inputs, outputs in pairwise(UNITS):
-            drawn = rng.standard_normal(inputs * outputs, np.float32) * np.sqrt(np.float32(2 / inputs))
+            drawn = rng.standard_normal(inputs * outputs, np.float32) * np.sqrt(
+                np.float32(2 / inputs)
+            )
             weights += [drawn, np.zeros(outputs, np.float32)]
         return np.concatenate(weights)
 
@@ -90,10 +105,19 @@ class Replica:
     """
 
     def __init__(
-        self, data: Digits, program: StepProgram, gradients: Sequence[Floats], weights: Floats, place: tuple[int, int],
-        *, micro_batches: int, mean: bool,
-    ) -> None:  # fmt: skip
-        self.computations = [partial(self._compute, e) for e in program.instructions if isinstance(e, Compute)]
+        self,
+        data: Digits,
+        program: StepProgram,
+        gradients: Sequence[Floats],
+        weights: Floats,
+        place: tuple[int, int],
+        *,
+        micro_batches: int,
+        mean: bool,
+    ) -> None:
+        self.computations = [
+            partial(self._compute, e) for e in program.instructions if isinstance(e, Compute)
+        ]
         rank, ranks = place
         self._data = data
         self.weights = weights
@@ -101,7 +125,9 @@ class Replica:
         self._mine = slice(BATCH * rank // ranks, BATCH * (rank + 1) // ranks)
         self._micro_batches, self._scale = micro_batches, np.float32((ranks if mean else 1) / BATCH)
         of_buckets = zip(program.buckets, gradients, strict=True)
-        self._gradients = {n: part for b, values in of_buckets for n, part in _by_tensor(b.tensors, values)}
+        self._gradients = {
+            n: part for b, values in of_buckets for n, part in _by_tensor(b.tensors, values)
+        }
         self._weights = dict(_by_tensor(digits().tensors, weights))
         self._modules = [module.name for module in digits().modules]
         self.step, self.loss = 0, 0.0
@@ -138,7 +164,9 @@ class Replica:
             self._inputs.append(np.maximum(outputs, 0, out=outputs))
 
     def _outputs(self, module: str, inputs: Floats) -> Floats:
-        outputs: Floats = inputs @ self._weights[f"{module}.weight"] + self._weights[f"{module}.bias"]
+        outputs: Floats = (
+            inputs @ self._weights[f"{module}.weight"] + self._weights[f"{module}.bias"]
+        )
         return outputs
 
     def _lose(self, outputs: Floats) -> None:

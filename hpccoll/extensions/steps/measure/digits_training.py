@@ -1,9 +1,10 @@
 """Training of ``--model digits`` on the ranks of a step: what each step leaves behind, and how it is checked.
 
-Every rank hashes its weights after every step, outside of the timed part. At the end rank 0 compares the hashes of all
-ranks, step by step, and repeats the run alone: with the schedules of the collectives in lockstep, which fold in the
-same order, the weights are equal bit by bit. The order in which a library's own call adds is unknown; there the weights
-differ by roundings, and sums that all ranks have alike and wrong are found because they differ by more.
+Every rank hashes its weights after every step, outside of the timed part. At the end rank 0
+compares the hashes of all ranks, step by step, and repeats the run alone: with the schedules of the
+collectives in lockstep, which fold in the same order, the weights are equal bit by bit. The order
+in which a library's own call adds is unknown; there the weights differ by roundings, and sums that
+all ranks have alike and wrong are found because they differ by more.
 """
 
 import math
@@ -41,12 +42,15 @@ if TYPE_CHECKING:
 STAND_INS = {"all_reduce": "ring", "all_gather": "ring", "all_to_all": "pairwise"}
 """The algorithms of a serial run where the collective of the ranks is the library's own."""
 
-RECORD = np.dtype([("digest", "V32"), ("loss", float), ("accuracy", float), ("phases_ns", np.int64, 3)])
+RECORD = np.dtype(
+    [("digest", "V32"), ("loss", float), ("accuracy", float), ("phases_ns", np.int64, 3)]
+)
 """What a rank keeps of a step: the SHA-256 of its weights, and the times of PHASES."""
 
 ROUNDINGS = 1e-4
-"""The largest difference to a serial run that roundings of float32 make: at most 2e-6 after 2,000 steps of 4 ranks. In
-fp16 it is 4e-3 after 225 steps and 0.07 after 2,000, so that only the first step tells."""
+"""The largest difference to a serial run that roundings of float32 make: at most 2e-6 after 2,000
+steps of 4 ranks. In fp16 it is 4e-3 after 225 steps and 0.07 after 2,000, so that only the first
+step tells."""
 
 PHASES = "shard_s", "gradients_s", "update_s"
 
@@ -55,8 +59,8 @@ PHASES = "shard_s", "gradients_s", "update_s"
 class TrainedStep:
     """The part of a prepared step that its training works on.
 
-    ``program`` is None on a rank without computations, an aggregator. ``averages`` says that the collectives return
-    means instead of sums. Without collectives every rank learns alone.
+    ``program`` is None on a rank without computations, an aggregator. ``averages`` says that the
+    collectives return means instead of sums. Without collectives every rank learns alone.
     """
 
     comm: "MPI.Intracomm"
@@ -87,13 +91,17 @@ class DigitsTraining:
             except BadInputError as error:
                 failure = error
         self._initial: Floats
-        failure, self._data, self._initial = step.comm.bcast((failure, data, data and data.initial_weights()))
+        failure, self._data, self._initial = step.comm.bcast(
+            (failure, data, data and data.initial_weights())
+        )
         if failure is not None:
             raise failure
         self._records: list[tuple[object, ...]] = []
         self._first = self._initial  # the weights after the first step
         gradients = [each.gradient for each in step.buckets]
-        self.replica = self._replica(rank, gradients, self._initial.copy()) if step.program else None
+        self.replica = (
+            self._replica(rank, gradients, self._initial.copy()) if step.program else None
+        )
         corrupted = step.workload.corrupted
         if self.replica and corrupted and corrupted[1] == rank:
             self.replica.corrupt = partial(self._corrupt, self.replica, corrupted[0])
@@ -101,9 +109,14 @@ class DigitsTraining:
     def _replica(self, rank: int, gradients: Sequence[Any], weights: Floats) -> Replica:
         assert self._program  # noqa: S101  workers have one
         return Replica(
-            self._data, self._program, gradients, weights, (rank, self._workers),
-            micro_batches=self._step.workload.micro_batches, mean=self._step.averages,
-        )  # fmt: skip
+            self._data,
+            self._program,
+            gradients,
+            weights,
+            (rank, self._workers),
+            micro_batches=self._step.workload.micro_batches,
+            mean=self._step.averages,
+        )
 
     @staticmethod
     def _corrupt(replica: Replica, step: int) -> None:
@@ -134,14 +147,17 @@ class DigitsTraining:
         if replica := self.replica:
             if not self._records:
                 self._first = replica.weights.copy()
-            self._records.append((replica.digest(), replica.loss, replica.accuracy(), replica.phases_ns))
+            self._records.append(
+                (replica.digest(), replica.loss, replica.accuracy(), replica.phases_ns)
+            )
 
     def collect(
         self, sync: "RankSync", steps: int, name: Callable[[int], str], progress: "RankProgress"
     ) -> RoundFindings:
         """Return what the first ``steps`` steps have shown; all ranks call this together. ``name`` names a rank.
 
-        The ranks meet after every step of the serial run: many ranks take minutes, and none may seem stuck.
+        The ranks meet after every step of the serial run: many ranks take minutes, and none may
+            seem stuck.
         """
         if not self._step.has_collectives:  # without collectives every rank learns alone
             return RoundFindings()
@@ -159,7 +175,8 @@ class DigitsTraining:
             sync.agree(0)
         if gathered is None:
             return RoundFindings(sync.agree(0))
-        of = np.moveaxis(gathered, 2, 1)[:, : self._workers].copy().view(RECORD)[..., 0]  # [step, rank]
+        # of shape [step, rank]
+        of = np.moveaxis(gathered, 2, 1)[:, : self._workers].copy().view(RECORD)[..., 0]
         differing, reasons = _differing(of["digest"], name)
         assert self.replica  # noqa: S101  rank 0 is a worker
         difference = None if reasons else _part(self.replica.weights, last)
@@ -186,13 +203,19 @@ class DigitsTraining:
     def _wrong_alike(self, first: Floats, difference: float) -> Iterator[str]:
         """Yield why weights are wrong that all ranks have, and that differ from those of a serial run.
 
-        Without the gradients of one rank of p, the first step changes the weights by about 1/p less.
+        Without the gradients of one rank of p, the first step changes the weights by about 1/p
+        less.
         """
-        sums = (each for b in self._step.buckets for each in b.cases if each.case.op in ("sum", "avg"))
-        in_known_order = all(each.algorithm is not None for each in sums)  # none is that of a library's own call
+        sums = (
+            each for b in self._step.buckets for each in b.cases if each.case.op in ("sum", "avg")
+        )
+        # none is that of a library's own call
+        in_known_order = all(each.algorithm is not None for each in sums)
         if in_known_order or (self._step.workload.compress == DENSE and difference > ROUNDINGS):
             yield f"the weights differ from those of a serial run by up to {difference:.2g} of the largest one"
-        elif (off := _part(self._first - self._initial, first - self._initial)) > 1 / (2 * self._workers):
+        elif (off := _part(self._first - self._initial, first - self._initial)) > 1 / (
+            2 * self._workers
+        ):
             yield f"step 1 changes the weights otherwise than a serial run does, by up to {off:.2g} of the change"
 
     def serial_weights(self, steps: int) -> Iterator[Floats]:
@@ -203,7 +226,9 @@ class DigitsTraining:
         gradients = [[np.zeros(size, np.float32) for size in sizes] for _ in ranks]
         replicas = [self._replica(rank, gradients[rank], weights) for rank in ranks]
         serial_work: list[Callable[[], None]] = []
-        for bucket, gradients_of_ranks in zip(self._step.buckets, zip(*gradients, strict=True), strict=True):
+        for bucket, gradients_of_ranks in zip(
+            self._step.buckets, zip(*gradients, strict=True), strict=True
+        ):
             serial_work += self._serial_chain(bucket, gradients_of_ranks)
         for _ in range(steps):
             for replica in replicas:
@@ -215,7 +240,9 @@ class DigitsTraining:
                 replica.step += 1
             yield weights
 
-    def _serial_chain(self, bucket: "GradientBucketBuffer", gradients: Sequence[Floats]) -> list[Callable[[], None]]:
+    def _serial_chain(
+        self, bucket: "GradientBucketBuffer", gradients: Sequence[Floats]
+    ) -> list[Callable[[], None]]:
         """Return the operations of a bucket on the gradients of all ranks, [rank], in their order."""
         operations = [_serial_operation(case) for case in bucket.cases]
         memory = [(_zeros(operation, "src"), _zeros(operation, "dst")) for operation in operations]
@@ -225,7 +252,11 @@ class DigitsTraining:
         if bucket.codec is None:
             targets_of_all = chain.from_iterable(targets for _, targets in memory)
             results = [target[: len(gradients[0])] for target in targets_of_all]
-            return [partial(_copy, gradients, results), *collectives, partial(_copy, results, gradients)]
+            return [
+                partial(_copy, gradients, results),
+                *collectives,
+                partial(_copy, results, gradients),
+            ]
         if not self._program:
             return []
         compression = bucket.codec.compression
@@ -235,12 +266,16 @@ class DigitsTraining:
             for operation, (sources, targets) in zip(operations, memory, strict=True):
                 own = operation.contribution(sources[rank], targets[rank], rank)
                 messages.append(CodecMessage(own, operation.result(targets[rank], rank)))
-            codecs.append(CODECS[compression.name](compression, gradient, messages, len(gradients), rank))
+            codecs.append(
+                CODECS[compression.name](compression, gradient, messages, len(gradients), rank)
+            )
         turns = iter(collectives)
         work: list[Callable[[], None]] = []
         for step in self._program.operations:
             if step.belongs_to(bucket.bucket):
-                work.append(partial(_run_codec, codecs, step.codec) if step.is_codec else next(turns))
+                work.append(
+                    partial(_run_codec, codecs, step.codec) if step.is_codec else next(turns)
+                )
         return work
 
 
@@ -276,7 +311,9 @@ def _serial_operation(prepared: "PreparedCase") -> "Operation":
     case = replace(prepared.case, algorithm=STAND_INS[prepared.case.collective], transport="mpi")
     planned = planned_schedule(case, prepared.layout)
     assert planned  # noqa: S101  it is not the library's own
-    return replace(prepared.operation, slices=planned.slices, channels=planned.channels, window=planned.window)
+    return replace(
+        prepared.operation, slices=planned.slices, channels=planned.channels, window=planned.window
+    )
 
 
 def _zeros(operation: "Operation", buffer: str) -> list[Array]:
@@ -285,7 +322,9 @@ def _zeros(operation: "Operation", buffer: str) -> list[Array]:
     return [np.zeros(operation.elements(buffer, rank), operation.dtype) for rank in ranks]
 
 
-def _differing(digests: NDArray[np.void], name: Callable[[int], str]) -> tuple[NDArray[np.int64], list[str]]:
+def _differing(
+    digests: NDArray[np.void], name: Callable[[int], str]
+) -> tuple[NDArray[np.int64], list[str]]:
     """Return how many ranks have other weights than most after each step, and where that begins.
 
     ``digests`` are [step, rank].

@@ -1,8 +1,9 @@
 """Buckets of gradients at a rank: the array that computations write, and what makes the mean of all ranks of it.
 
-A dense bucket is the buffer of its all-reduce, in place. A compressed one has an array of its own, and the codecs that
-run between its collectives. Where nothing computes gradients, those of a compressed bucket are seeded random numbers,
-and their mean is checked after every step against what the codecs make of the gradients of all ranks.
+A dense bucket is the buffer of its all-reduce, in place. A compressed one has an array of its own,
+and the codecs that run between its collectives. Where nothing computes gradients, those of a
+compressed bucket are seeded random numbers, and their mean is checked after every step against what
+the codecs make of the gradients of all ranks.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +12,14 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.extensions.steps.measure.codecs import CODECS, ROUNDOFF, Array, Codec, CodecMessage, Floats
+from hpccoll.extensions.steps.measure.codecs import (
+    CODECS,
+    ROUNDOFF,
+    Array,
+    Codec,
+    CodecMessage,
+    Floats,
+)
 from hpccoll.extensions.steps.training.compression import Compression
 from hpccoll.extensions.steps.training.step_program import GradientBucket
 
@@ -31,13 +39,18 @@ RESIDUAL = 0.25
 class GradientBucketBuffer:
     """The gradients of a bucket at a rank.
 
-    ``gradient`` is an array of the type of gradients, [elements]. Computations write it before the first operation of
-    the bucket starts; when the last one has ended it has the mean of all ranks, or, of a dense bucket, their reduction
-    by the op of the step. ``cases`` are the collectives of the bucket in their order; a single rank has none.
+    ``gradient`` is an array of the type of gradients, [elements]. Computations write it before the
+    first operation of the bucket starts; when the last one has ended it has the mean of all ranks,
+    or, of a dense bucket, their reduction by the op of the step. ``cases`` are the collectives of
+    the bucket in their order; a single rank has none.
     """
 
     def __init__(
-        self, bucket: GradientBucket, number: int, cases: "Sequence[PreparedCase]", compression: Compression | None
+        self,
+        bucket: GradientBucket,
+        number: int,
+        cases: "Sequence[PreparedCase]",
+        compression: Compression | None,
     ) -> None:
         self.bucket = bucket
         self.cases = cases
@@ -47,11 +60,15 @@ class GradientBucketBuffer:
         self._levels = self._unit = 0  # of whole numbers
         self._mean, self._bound = np.empty(0, np.float32), 0.0
         dense = cases and compression is None
-        self.gradient: Array = cases[0].result[: bucket.elements] if dense else np.zeros(bucket.elements, np.float32)
+        self.gradient: Array = (
+            cases[0].result[: bucket.elements] if dense else np.zeros(bucket.elements, np.float32)
+        )
         if cases and compression:
             of_ranks = cases[0].layout.workers, cases[0].rank
             messages = [CodecMessage(each.contribution, each.result) for each in cases]
-            self.codec = CODECS[compression.name](compression, cast("Floats", self.gradient), messages, *of_ranks)
+            self.codec = CODECS[compression.name](
+                compression, cast("Floats", self.gradient), messages, *of_ranks
+            )
             self.fill_by_caller()
 
     def fill_by_caller(self) -> None:
@@ -72,14 +89,21 @@ class GradientBucketBuffer:
             largest = EXACT.get(codec.compression.name, 0)
             self._levels = largest // (codec.ranks * (self._unit + 1 if feedback else 1))
             self._initial = self._seeded(codec.rank % SEEDS)
-            self._mean = codec.mean(codec.compression, self._averaged, [rank % SEEDS for rank in range(codec.ranks)])
+            self._mean = codec.mean(
+                codec.compression, self._averaged, [rank % SEEDS for rank in range(codec.ranks)]
+            )
             if not self._levels:
-                # A value is rounded when it is encoded, and its sums at most p - 1 times, whatever their order.
-                self._bound = 1.01 * (1 + RESIDUAL) * codec.ranks * ROUNDOFF.get(codec.compression.name, 0.0)
+                # A value is rounded when it is encoded, and its sums at most p - 1 times, whatever
+                # their order.
+                self._bound = (
+                    1.01 * (1 + RESIDUAL) * codec.ranks * ROUNDOFF.get(codec.compression.name, 0.0)
+                )
 
     def _seeded(self, seed: int) -> Floats:
         """Return the gradients of a seed: uniform from -1 to 1, or whole numbers so small that all sums are exact."""
-        values = np.random.default_rng([self._number, seed]).random(self.bucket.elements, np.float32)
+        values = np.random.default_rng([self._number, seed]).random(
+            self.bucket.elements, np.float32
+        )
         values *= np.float32(2)
         values -= np.float32(1)
         if self._levels and self.codec:
@@ -101,7 +125,9 @@ class GradientBucketBuffer:
         if self.codec and self._initial is not None:
             np.copyto(self.gradient, self._initial)
             if self.codec.residual is not None:
-                np.divide(self._initial[::-1], np.float32(self.codec.ranks), out=self.codec.residual)
+                np.divide(
+                    self._initial[::-1], np.float32(self.codec.ranks), out=self.codec.residual
+                )
                 self.codec.residual *= np.float32(RESIDUAL)
 
     def wrong(self) -> int:

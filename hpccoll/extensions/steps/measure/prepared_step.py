@@ -48,8 +48,8 @@ MESSAGE = "binomial"
 
 
 COUNTED = {"all_to_all": "pairwise", "all_gather": "ring"}
-"""What moves compressed gradients if the algorithm of the step is of all-reduces only: schedules, so that their bytes
-are known."""
+"""What moves compressed gradients if the algorithm of the step is of all-reduces only: schedules,
+so that their bytes are known."""
 
 Group: TypeAlias = tuple[MPI.Intracomm, Layout]
 
@@ -57,7 +57,8 @@ Group: TypeAlias = tuple[MPI.Intracomm, Layout]
 def group_name(operation: StepOperation, stage: int) -> str:
     """Return the name of an operation's groups: the axis; of messages both ends, the same name at either of them.
 
-    Nonblocking calls of a communicator have one order, so that each direction has a communicator of its own.
+    Nonblocking calls of a communicator have one order, so that each direction has a communicator of
+    its own.
     """
     if operation.peer is None:
         return operation.axis
@@ -71,11 +72,13 @@ def group_name(operation: StepOperation, stage: int) -> str:
 class StepGroups:
     """The groups of a step; created, used and released on all ranks together.
 
-    With ``shares_world`` the first group of all ranks uses ``comm`` itself, with which NCCL's communicator is kept from
-    case to case.
+    With ``shares_world`` the first group of all ranks uses ``comm`` itself, with which NCCL's
+    communicator is kept from case to case.
     """
 
-    def __init__(self, comm: MPI.Intracomm, layout: Layout, mesh: Mesh, *, shares_world: bool) -> None:
+    def __init__(
+        self, comm: MPI.Intracomm, layout: Layout, mesh: Mesh, *, shares_world: bool
+    ) -> None:
         self._comm = comm
         self._layout = layout
         self._mesh = mesh
@@ -134,21 +137,27 @@ class StepGroups:
 class PreparedStep:
     """A training step lowered for the ranks of ``comm``, with the attributes of ``PreparedCase``; close it afterwards.
 
-    ``prepare`` prepares the case of a collective inside; ``models`` are the user's own models by name. ``connecting``
-    waits for all ranks with a limit.
+    ``prepare`` prepares the case of a collective inside; ``models`` are the user's own models by
+    name. ``connecting`` waits for all ranks with a limit.
 
     Raises:
-        BadInputError: on all ranks, if the mesh does not fit the ranks, or a collective cannot run on them.
+        BadInputError: on all ranks, if the mesh does not fit the ranks, or a collective cannot run
+            on them.
     """
 
     operations = operations_with_check = 1
     checked = True
 
     def __init__(
-        self, comm: MPI.Intracomm, layout: Layout, case: Case, prepare: PrepareCall,
-        models: Mapping[str, ModelShape] | None = None, gpu: Gpu | None = None,
+        self,
+        comm: MPI.Intracomm,
+        layout: Layout,
+        case: Case,
+        prepare: PrepareCall,
+        models: Mapping[str, ModelShape] | None = None,
+        gpu: Gpu | None = None,
         connecting: Connecting = CONNECTING,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.comm = comm
         self.layout = layout
         self.case = case
@@ -157,15 +166,21 @@ class PreparedStep:
         self._connecting = connecting
         self.workload = TrainingStep.of(case.params)
         self.family = collective(case.collective)
-        self.floor = case.algorithm in self.family.algorithms and self.family.algorithm(case.algorithm).floor
+        self.floor = (
+            case.algorithm in self.family.algorithms and self.family.algorithm(case.algorithm).floor
+        )
         parallelism = self.workload.parallelism(layout.workers, case.dtype)
         self.mesh = parallelism.mesh
         self.programs = self.workload.programs(layout.workers, case.dtype, models)
         self.bytes = self.workload.gradient_bytes(case.dtype, models)
         self.params: Mapping[str, Parameter] = {**self.family.arguments, **case.params}
         if layout.aggregators and self.mesh.ranks != self.mesh.dp:
-            raise UnusableError("parallel", f"{self.mesh.text}: aggregators serve steps that are only data parallel")
-        self.program = self.programs[self.mesh.stage_of(comm.rank)] if comm.rank < layout.workers else None
+            raise UnusableError(
+                "parallel", f"{self.mesh.text}: aggregators serve steps that are only data parallel"
+            )
+        self.program = (
+            self.programs[self.mesh.stage_of(comm.rank)] if comm.rank < layout.workers else None
+        )
         self._groups = StepGroups(comm, layout, self.mesh, shares_world=gpu is not None)
         self._prepared: dict[object, PreparedCase] = {}
         self._gpus: dict[str, Gpu] = {}
@@ -177,23 +192,34 @@ class PreparedStep:
             self.engine = self._engine()
         except StalledError:
             for prepared in self._prepared.values():
-                prepared.destroy_graphs()  # and no more: kernels use the buffers until NCCL is aborted
+                # and no more: kernels use the buffers until NCCL is aborted
+                prepared.destroy_graphs()
             raise
         except BaseException:
-            self._release(abort_world)  # the state of a communicator of NCCL after a refused call is undocumented
+            # the state of a communicator of NCCL after a refused call is undocumented
+            self._release(abort_world)
             raise
         for each in self.buckets:
             (each.fill_by_caller if self.training else each.seed)()
         self.run = self.engine.run
-        # Counted by all ranks together, each for its groups; None if a library's own algorithm runs.
-        self.wire_bytes, self.rack_bytes = self._sum(attrgetter("wire_bytes")), self._sum(attrgetter("rack_bytes"))
-        self._worker_bytes = {end: self._sum(methodcaller("worker_bytes", end)) for end in ("source", "target")}
+        # Counted by all ranks together, each for its groups; None if a library's own algorithm
+        # runs.
+        self.wire_bytes, self.rack_bytes = (
+            self._sum(attrgetter("wire_bytes")),
+            self._sum(attrgetter("rack_bytes")),
+        )
+        self._worker_bytes = {
+            end: self._sum(methodcaller("worker_bytes", end)) for end in ("source", "target")
+        }
 
-    def _prepare_all(self, prepare: PrepareCall) -> "list[tuple[StepOperation, PreparedCase | None]]":
+    def _prepare_all(
+        self, prepare: PrepareCall
+    ) -> "list[tuple[StepOperation, PreparedCase | None]]":
         """Return the operations of this rank, each with its prepared case; a codec has none.
 
-        Stages have different operations, and ranks prepare together: every rank goes through those of all stages, and
-        prepares those of its own groups. After each, all ranks agree whether it has failed anywhere, because groups
+        Stages have different operations, and ranks prepare together: every rank goes through those
+        of all stages, and prepares those of its own groups. After each, all ranks agree whether it
+        has failed anywhere, because groups
         differ in their layouts: an algorithm may run on some of them only.
         """
         own: list[tuple[StepOperation, PreparedCase | None]] = []
@@ -222,7 +248,8 @@ class PreparedStep:
             for operation, each in self._own:
                 if each and operation.belongs_to(bucket):
                     cases.append(each)
-            cases = [] if compression and self.floor else cases  # nothing arrives, and so nothing is encoded
+            # nothing arrives, and so nothing is encoded
+            cases = [] if compression and self.floor else cases
             yield GradientBucketBuffer(bucket, number, cases, compression)
 
     def _trained_step(self) -> TrainedStep:
@@ -246,7 +273,13 @@ class PreparedStep:
             plans = [cast("StreamPlan", each.plan) for each in self.inside]
             gpus = [cast("Gpu", each.gpu) for each in self.inside]
             return StreamStepEngine(
-                self.program, self.workload, plans, gpus, self.gpu, self._launch_order, in_turns=launches_in_turns()
+                self.program,
+                self.workload,
+                plans,
+                gpus,
+                self.gpu,
+                self._launch_order,
+                in_turns=launches_in_turns(),
             )
         streams = [operation.stream for operation, _ in self._own]
         with self._agreed():
@@ -266,7 +299,9 @@ class PreparedStep:
     def _drivable(self, operation: StepOperation, prepared: "PreparedCase | None") -> Drivable:
         if prepared is None:
             of_bucket = (each for each in self.buckets if operation.belongs_to(each.bucket))
-            return CodecOperation(next((each.function(operation.codec) for each in of_bucket), None))
+            return CodecOperation(
+                next((each.function(operation.codec) for each in of_bucket), None)
+            )
         if isinstance(prepared.plan, MpiVendorPlan):
             return prepared.plan.nonblocking()
         return cast("Drivable", prepared.plan.executor)  # of plans over MPI
@@ -299,9 +334,11 @@ class PreparedStep:
     def _case(self, operation: StepOperation, stage: int, layout: Layout) -> Case:
         """Return the case of an operation: with the requested algorithm where its collective has it.
 
-        Else compressed gradients have that of COUNTED, messages have MESSAGE, and others are native.
+        Else compressed gradients have that of COUNTED, messages have MESSAGE, and others are
+        native.
         """
-        name = "broadcast" if operation.peer is not None else operation.collective  # of two ranks: one message
+        # of two ranks: one message
+        name = "broadcast" if operation.peer is not None else operation.collective
         family = collective(name)
         requested = self.case.algorithm
         if operation.peer is not None and requested != NATIVE:
@@ -312,7 +349,11 @@ class PreparedStep:
             other = COUNTED.get(name, other)
         algorithm = requested if is_measurable(requested, name) else other
         known = known_parameters(name, algorithm)
-        params = {key: value for key, value in self.case.params.items() if key in known and key not in WORKLOAD}
+        params = {
+            key: value
+            for key, value in self.case.params.items()
+            if key in known and key not in WORKLOAD
+        }
         if "traffic" in family.arguments:
             params["traffic"] = ROUTED_ARGUMENT
         grain = itemsize(operation.dtype) * family.blocks(layout.workers)  # frameworks pad, too
@@ -325,9 +366,17 @@ class PreparedStep:
         padded_bytes = -(-operation.nbytes // grain) * grain
         placements = distinct_placements(name, algorithm, (operation.is_bucket,))
         return Case(
-            collective=name, algorithm=algorithm, transport=self.case.transport, device=self.case.device,
-            dtype=operation.dtype, op=op, bytes=padded_bytes, root=root, params=params, in_place=placements[0],
-        )  # fmt: skip
+            collective=name,
+            algorithm=algorithm,
+            transport=self.case.transport,
+            device=self.case.device,
+            dtype=operation.dtype,
+            op=op,
+            bytes=padded_bytes,
+            root=root,
+            params=params,
+            in_place=placements[0],
+        )
 
     def loop(self, sync: RankSync, _barrier: object, progress: RankProgress) -> PythonLoop:
         """Return the loop that runs this step; Python times it, because steps take milliseconds."""
@@ -435,13 +484,18 @@ class PreparedStep:
     def evidence(self, sent: int | None) -> tuple[str, str | None]:
         if not self.inside:
             return self.case.algorithm, "the step has no collective"
-        # Messages between stages, and collectives that the algorithm does not have, run another one.
-        requested = (prepared for prepared in self.inside if prepared.case.algorithm == self.case.algorithm)
+        # Messages between stages, and collectives that the algorithm does not have, run another
+        # one.
+        requested = (
+            prepared for prepared in self.inside if prepared.case.algorithm == self.case.algorithm
+        )
         shown = next(requested, self.inside[0])
         executed, evidence = shown.evidence(None)
         sentences = []
         if evidence:
-            sentences.append(f"of {len(self.inside)} operations one of {shown.case.collective}: {evidence}")
+            sentences.append(
+                f"of {len(self.inside)} operations one of {shown.case.collective}: {evidence}"
+            )
         counted = self.wire_bytes
         if sent and counted:
             sentences.append(f"the ports sent {sent / counted:.3f} times the wire bytes")
@@ -464,7 +518,9 @@ class PreparedStep:
 
     def description(self) -> list[list[dict[str, Any]]]:
         """Return what the times of ``events`` mean: of each stage the operations, and then the computations."""
-        return [[*self._operations(program), *self._computations(program)] for program in self.programs]
+        return [
+            [*self._operations(program), *self._computations(program)] for program in self.programs
+        ]
 
     @staticmethod
     def _operations(program: StepProgram) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpccoll.extensions.steps.training.step_keys import NOTHING, WAIT
-from hpccoll.extensions.steps.training.step_program import Compute, Instruction, Start, StepProgram, Wait
+from hpccoll.extensions.steps.training.step_program import (
+    Compute,
+    Instruction,
+    Start,
+    StepProgram,
+    Wait,
+)
 from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.measure.matrix_multiplication import Products
 
@@ -29,10 +35,11 @@ MAX_REST = 0.05
 def matrix_products(program: StepProgram, rows: range) -> list[Products]:
     """Return the products of each computation of a program, in its order.
 
-    A computation becomes products of the largest matrices that fit into it, and smaller ones for the rest, while that
-    is more than a twentieth. What is left then is added to the next computation, so that the FLOPs of the step are
-    right. If a computation, together with what is left from those before, is smaller than the smallest product, it has
-    none. ``rows`` are the valid numbers of rows, in ascending order.
+    A computation becomes products of the largest matrices that fit into it, and smaller ones for
+    the rest, while that is more than a twentieth. What is left then is added to the next
+    computation, so that the FLOPs of the step are right. If a computation, together with what is
+    left from those before, is smaller than the smallest product, it has none. ``rows`` are the
+    valid numbers of rows, in ascending order.
     """
     left, found = 0.0, []
     for each in program.instructions:
@@ -45,7 +52,9 @@ def matrix_products(program: StepProgram, rows: range) -> list[Products]:
 
 def _products(flops: float, rows: range) -> Products:
     found, rest = [], flops
-    while rest > MAX_REST * flops and (size := max((n for n in rows if product_flops(n) <= rest), default=0)):
+    while rest > MAX_REST * flops and (
+        size := max((n for n in rows if product_flops(n) <= rest), default=0)
+    ):
         number, rest = divmod(rest, product_flops(size))
         found.append((size, int(number)))
     return (*found,)
@@ -69,8 +78,8 @@ def phase_seconds(program: StepProgram, workload: TrainingStep) -> dict[str, flo
 class ProgramRunner(ABC, Generic[Each]):
     """Runs a program; each run records when every computation and operation began and ended.
 
-    ``operations`` are of every Start of the program of this rank, in its order; an aggregator has no program, and
-    starts all of them at once.
+    ``operations`` are of every Start of the program of this rank, in its order; an aggregator has
+    no program, and starts all of them at once.
     """
 
     def __init__(self, program: StepProgram | None, operations: Sequence[Each]) -> None:

@@ -1,7 +1,7 @@
 """Runs the program of a training step on a rank: computes, and meanwhile drives the collectives that have started.
 
-One thread calls MPI. While the rank computes by ``wait``, it has nothing else to do than drive collectives, as a host
-whose accelerator computes; with ``gemm`` another thread multiplies matrices.
+One thread calls MPI. While the rank computes by ``wait``, it has nothing else to do than drive
+collectives, as a host whose accelerator computes; with ``gemm`` another thread multiplies matrices.
 """
 
 import os
@@ -65,23 +65,31 @@ class CodecOperation:
 class StepEngine(ProgramRunner[Drivable]):
     """Runs a program in host memory.
 
-    ``streams`` are those of its operations. Without a thread that computes, computations are what the workload says.
+    ``streams`` are those of its operations. Without a thread that computes, computations are what
+    the workload says.
     """
 
     def __init__(
-        self, program: StepProgram | None, workload: TrainingStep, operations: Sequence[Drivable],
-        streams: Sequence[str], thread: ComputingThread | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        program: StepProgram | None,
+        workload: TrainingStep,
+        operations: Sequence[Drivable],
+        streams: Sequence[str],
+        thread: ComputingThread | None = None,
+    ) -> None:
         super().__init__(program, operations)
         self.streams = streams
-        self._compiled = all(isinstance(each, CompiledExecutor | CodecOperation) for each in operations)
+        self._compiled = all(
+            isinstance(each, CompiledExecutor | CodecOperation) for each in operations
+        )
         of_products = None
         if program and workload.compute == GEMM:
             of_products = Gemm(matrix_products(program, HOST_ROWS))
         self._thread = thread or of_products
         self._seconds = phase_seconds(program, workload) if program else {}
         self.times = np.zeros(self.events, np.int64)
-        self._begun_ns = self._computed_ns = 0  # when what follows may begin, by waits and by computations
+        # when what follows may begin, by waits and by computations
+        self._begun_ns = self._computed_ns = 0
         self._queues: dict[str, deque[int]] = {stream: deque() for stream in streams}
         self._after: list[int | None] = [None] * len(operations)
         self._begun, self._ended = [False] * len(operations), [False] * len(operations)
@@ -136,7 +144,9 @@ class StepEngine(ProgramRunner[Drivable]):
         self._begun[number] = True
         operation = self.operations[number]
         operation.start()
-        if isinstance(operation, CodecOperation) or (isinstance(operation, CompiledExecutor) and not operation.running):
+        if isinstance(operation, CodecOperation) or (
+            isinstance(operation, CompiledExecutor) and not operation.running
+        ):
             self._end(number)
 
     def _end(self, number: int) -> None:

@@ -43,10 +43,18 @@ class StepRunner:
             yield first_reason(comm, missing_ml_dtypes(step.compress))
 
     def prepare(
-        self, comm: MPI.Intracomm, layout: Layout, case: Case, prepare_call: PrepareCall, files: Mapping[str, Any],
-        gpu: "Gpu | None", connecting: "Connecting",
-    ) -> PreparedStep:  # fmt: skip
-        return PreparedStep(comm, layout, case, prepare_call, models_from_json(files), gpu, connecting)
+        self,
+        comm: MPI.Intracomm,
+        layout: Layout,
+        case: Case,
+        prepare_call: PrepareCall,
+        files: Mapping[str, Any],
+        gpu: "Gpu | None",
+        connecting: "Connecting",
+    ) -> PreparedStep:
+        return PreparedStep(
+            comm, layout, case, prepare_call, models_from_json(files), gpu, connecting
+        )
 
 
 def _reason_no_drill(step: TrainingStep, effort: Effort) -> str | None:

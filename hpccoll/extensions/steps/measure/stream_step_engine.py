@@ -1,10 +1,12 @@
 """Runs the program of a training step on a GPU: computations on one stream, collectives on others, all queued at once.
 
-The host queues the whole step and waits for its end, as a framework does. An operation begins on its stream when the
-work before its start has ended on the stream of computations; what follows a wait begins there when that operation has
-ended. Both are events, of which the host sees nothing. Times are those of events, after the first one of the step.
+The host queues the whole step and waits for its end, as a framework does. An operation begins on
+its stream when the work before its start has ended on the stream of computations; what follows a
+wait begins there when that operation has ended. Both are events, of which the host sees nothing.
+Times are those of events, after the first one of the step.
 
-Operations are launched in one order on all ranks, which may differ from that of the program: see ``launch_order``.
+Operations are launched in one order on all ranks, which may differ from that of the program: see
+``launch_order``.
 """
 
 import time
@@ -33,8 +35,9 @@ from hpccoll.transports.stream_wait import Wait, wait_with_limit
 ROWS = range(128, 4096 + 1, 128)
 """The rows of the matrices of ``gemm`` on a GPU.
 
-The largest product has 137 billion FLOPs: 139 us at the peak rate of an H100, 440 us at that of an A100 (989 and 312
-TFLOP/s for dense float16, by NVIDIA's data sheets), more in practice, and long against the microseconds in which the
+The largest product has 137 billion FLOPs: 139 us at the peak rate of an H100, 440 us at that of an
+A100 (989 and 312 TFLOP/s for dense float16, by NVIDIA's data sheets), more in practice, and long
+against the microseconds in which the
 host queues it. The smallest has 4 million: its kernel is as short as kernels get.
 """
 
@@ -42,21 +45,29 @@ host queues it. The smallest has 4 million: its kernel is as short as kernels ge
 class StreamStepEngine(ProgramRunner[StreamPlan]):
     """Runs a program like ``StepEngine``: each operation on the stream of its GPU, computations on that of ``gpu``.
 
-    ``order`` has the numbers of the operations in the order of their launches. With ``in_turns`` an operation begins
-    when the one that was launched before it has ended, whatever their streams are.
+    ``order`` has the numbers of the operations in the order of their launches. With ``in_turns`` an
+    operation begins when the one that was launched before it has ended, whatever their streams are.
     """
 
     def __init__(
-        self, program: StepProgram | None, workload: TrainingStep, operations: Sequence[StreamPlan],
-        gpus: Sequence[Gpu], gpu: Gpu, order: Sequence[int], *, in_turns: bool,
-    ) -> None:  # fmt: skip
+        self,
+        program: StepProgram | None,
+        workload: TrainingStep,
+        operations: Sequence[StreamPlan],
+        gpus: Sequence[Gpu],
+        gpu: Gpu,
+        order: Sequence[int],
+        *,
+        in_turns: bool,
+    ) -> None:
         super().__init__(program, operations)
         self._gpus = gpus
         self._gpu = gpu
         self._order = order
         self._in_turns = in_turns
         self._launched = 0  # how many operations of the order the current run has launched
-        self._started: dict[int, int | None] = {}  # those that it has started, and what each of them is after
+        # those that it has started, and what each of them is after
+        self._started: dict[int, int | None] = {}
         self._events = [gpu.event() for _ in range(self.events)]
         self._first, self._last = gpu.event(), gpu.event()
         if program:
@@ -64,7 +75,8 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
         else:
             self._computations = iter(())
         self._wait: Wait = wait_with_limit
-        self._unread: int | None = None  # the time at which the last run began, until its events are read
+        # the time at which the last run began, until its events are read
+        self._unread: int | None = None
         self.current = "the step on the GPU"
 
     def run(self) -> None:
@@ -133,7 +145,9 @@ class StreamStepEngine(ProgramRunner[StreamPlan]):
         self._computations = iter(())  # frees the matrices
 
 
-def _computations(gpu: Gpu, program: StepProgram, workload: TrainingStep) -> Iterator[Sequence[Callable[[], object]]]:
+def _computations(
+    gpu: Gpu, program: StepProgram, workload: TrainingStep
+) -> Iterator[Sequence[Callable[[], object]]]:
     """Yield what queues each computation of a program in its order, the first one again after the last."""
     if workload.compute != GEMM:
         seconds = phase_seconds(program, workload)
@@ -147,4 +161,6 @@ def _computations(gpu: Gpu, program: StepProgram, workload: TrainingStep) -> Ite
     for rows in sizes:  # the first product loads the library, and the first of a size its kernel
         multiply(rows, 1)
     gpu.await_work()
-    return cycle([[partial(multiply, *product) for product in of_computation] for of_computation in products])
+    return cycle(
+        [[partial(multiply, *product) for product in of_computation] for of_computation in products]
+    )

@@ -22,19 +22,20 @@ FROM_MEMORY = 3
 """The bytes that a reduction moves for each byte of an operand: it reads two and writes one."""
 
 REACHED = Quantity(value=0.9, low=0.73, high=1.34)
-"""The part of the rate of a GPU's memory that kernels reach, by results/golden/gpu-nvidia-h100-80gb-hbm3: our folds at
-1 GiB; CUDA's copy; its copy of 16 MiB, which are in the cache."""
+"""The part of the rate of a GPU's memory that kernels reach, by
+results/golden/gpu-nvidia-h100-80gb-hbm3: our folds at 1 GiB; CUDA's copy; its copy of 16 MiB, which
+are in the cache."""
 
 PASSES: Mapping[str, Mapping[str, float]] = {
     "fp16": {"encode": 1.5, "decode": 1.5},  # four bytes are read and two written, or the reverse
     "bf16": {"encode": 1.5, "decode": 1.5},
-    # one pass finds the scale, one writes a byte for every four; of the sum the parts are read for their scale, and
-    # again to be written
+    # one pass finds the scale, one writes a byte for every four; of the sum the parts are read for
+    # their scale, and again to be written
     "fp8_e4m3": {"scale": 1.0, "encode": 1.25, "sum": 0.6, "decode": 1.25},
     "fp8_e5m2": {"scale": 1.0, "encode": 1.25, "sum": 0.6, "decode": 1.25},
-    # PyTorch's multi-block top-k (TensorTopK.cu): a radix select of four digits of 8 bits, two passes that gather, and
-    # one in which gradients become zero; each value that is added, 8 bytes with its position, reads and writes a sector
-    # of 32 besides
+    # PyTorch's multi-block top-k (TensorTopK.cu): a radix select of four digits of 8 bits, two
+    # passes that gather, and one in which gradients become zero; each value that is added, 8 bytes
+    # with its position, reads and writes a sector of 32 besides
     "topk": {"select": 7.0, "add": 9.0},
 }
 """The bytes that codecs read and write on a GPU, over those that they go through once."""
@@ -59,8 +60,9 @@ CORE: Mapping[str, Mapping[str, float]] = {
 }
 """The bytes that codecs go through in a second on a core of Intel Xeon at 2.5 GHz, of a virtual machine, in GB.
 
-Those of topk are by CPU time beside other jobs, the best of 15 runs, at 1 %: of 0.1 to 10 % on 2 to 64 ranks ``select``
-has 0.36 to 0.71, less the more is kept, and ``add`` 0.13 to 0.5, more the closer together values lie."""
+Those of topk are by CPU time beside other jobs, the best of 15 runs, at 1 %: of 0.1 to 10 % on 2 to
+64 ranks ``select`` has 0.36 to 0.71, less the more is kept, and ``add`` 0.13 to 0.5, more the
+closer together values lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,9 @@ class CodecCosts:
     slowdown: float = 1.0  # how many times as long a codec takes because ranks share CPUs
 
     @classmethod
-    def of(cls, machine: MachineFile, compression: Compression, layout: Layout, rate: float | None) -> "CodecCosts":
+    def of(
+        cls, machine: MachineFile, compression: Compression, layout: Layout, rate: float | None
+    ) -> "CodecCosts":
         """Return the costs on a machine; ``rate`` is that of all codecs, in bytes a second, if it is known."""
         if rate:
             quantities = dict.fromkeys(PASSES[compression.name], Quantity(value=rate))
@@ -106,7 +110,9 @@ class CodecCosts:
 
     def seconds(self, operation: StepOperation, bound: Bound) -> float:
         """Return the seconds of a codec."""
-        return operation.nbytes * self.slowdown / self.rates[operation.codec].at(bound, is_rate=True)
+        return (
+            operation.nbytes * self.slowdown / self.rates[operation.codec].at(bound, is_rate=True)
+        )
 
 
 def _slowdown(machine: MachineFile, layout: Layout) -> float:

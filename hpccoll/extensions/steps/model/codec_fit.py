@@ -1,8 +1,9 @@
 """The rates of codecs in measured training steps with compressed gradients: the section ``codecs`` of a machine.
 
-A rate is the bytes that the codecs of a kind go through in a step, over the seconds that they take together on the
-slowest rank, the median over all steps; its interval holds 90 % of them. Steps count where no more ranks than CPUs run.
-The rate at which topk selects is that of the parts that were kept: more of them take longer.
+A rate is the bytes that the codecs of a kind go through in a step, over the seconds that they take
+together on the slowest rank, the median over all steps; its interval holds 90 % of them. Steps
+count where no more ranks than CPUs run. The rate at which topk selects is that of the parts that
+were kept: more of them take longer.
 """
 
 from collections import defaultdict
@@ -34,7 +35,9 @@ def measured_codecs(raw_results: Iterable[RawResults]) -> dict[str, dict[str, Ra
             is_usable = outcome.status == "ok" and not outcome.floor
             if not is_usable or attempt.oversubscribed or params.get("compress", DENSE) == DENSE:
                 continue
-            compression = Compression.parse(str(params["compress"]), feedback=bool(params.get("feedback")))
+            compression = Compression.parse(
+                str(params["compress"]), feedback=bool(params.get("feedback"))
+            )
             workers = attempt.ranks - attempt.aggregators
             times = outcome.times and StepTimes.of(outcome.times, outcome.program, workers)
             if not times:

@@ -1,7 +1,8 @@
 """The communication wall: what synchronising the gradients of a model takes of a step, by closed formulas.
 
-Every GPU holds all gradients, S bytes, computes for C seconds, and has a link of B bytes a second to the others (one to
-its node's NVLink, where ``hierarchical`` says so); alpha is the latency of a message. On n GPUs, m of them on a node:
+Every GPU holds all gradients, S bytes, computes for C seconds, and has a link of B bytes a second
+to the others (one to its node's NVLink, where ``hierarchical`` says so); alpha is the latency of a
+message. On n GPUs, m of them on a node:
 
 | algorithm | seconds |
 | --- | --- |
@@ -9,13 +10,16 @@ its node's NVLink, where ``hierarchical`` says so); alpha is the latency of a me
 | hierarchical | 2 (m - 1) (alpha + S/m/A) + 2 (n/m - 1) alpha + 2 (1 - m/n) S/m/B, with A the rate inside a node |
 | in_network | 2 alpha + S/B: the network adds up what each GPU sends once and receives once |
 
-Without overlap a step takes C and the seconds of the all-reduce; with it, at best, the longer of both. The rate that
-would hide the all-reduce is that at which it takes C. If the batch is fixed, n GPUs compute for C n0/n, where n0 is the
-least number of them: what n0 GPUs compute, over the seconds of the all-reduce, bounds the speed-up over one GPU, as the
-serial part does in Amdahl's law. A pipeline of p stages is idle for (p - 1)/(m + p - 1) of a step with m micro-batches.
+Without overlap a step takes C and the seconds of the all-reduce; with it, at best, the longer of
+both. The rate that would hide the all-reduce is that at which it takes C. If the batch is fixed, n
+GPUs compute for C n0/n, where n0 is the least number of them: what n0 GPUs compute, over the
+seconds of the all-reduce, bounds the speed-up over one GPU, as the serial part does in Amdahl's
+law. A pipeline of p stages is idle for (p - 1)/(m + p - 1) of a step with m micro-batches.
 
-R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005).
-G. Amdahl: Validity of the single processor approach, AFIPS (1967). Y. Huang et al.: GPipe, NeurIPS (2019).
+R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH,
+IJHPCA 19 (2005).
+G. Amdahl: Validity of the single processor approach, AFIPS (1967). Y. Huang et al.: GPipe, NeurIPS
+(2019).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -163,8 +167,10 @@ def _in_network(wall: Wall, gpus: int) -> tuple[float, float, float]:
 
 
 ALGORITHMS: Mapping[str, Callable[[Wall, int], tuple[float, float, float]]] = {
-    "ring": _ring, "hierarchical": _hierarchical, "in_network": _in_network,
-}  # fmt: skip
+    "ring": _ring,
+    "hierarchical": _hierarchical,
+    "in_network": _in_network,
+}
 """The algorithms with a formula: their seconds of latency and inside nodes, and the bytes on the link of a GPU."""
 
 
@@ -182,4 +188,8 @@ def bubble_rows() -> Iterator[dict[str, float]]:
     """Yield the bubble of pipelines by stages and micro-batches."""
     for stages, power in product((2, 4, 8, 16), range(9)):
         micro_batches = 1 << power
-        yield {"stages": stages, "micro_batches": micro_batches, "share": bubble_share(stages, micro_batches)}
+        yield {
+            "stages": stages,
+            "micro_batches": micro_batches,
+            "share": bubble_share(stages, micro_batches),
+        }

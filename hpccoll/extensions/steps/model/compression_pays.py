@@ -1,7 +1,8 @@
 """The rate of the network below which a compression pays, from predicted steps with and without it.
 
-On a network x times as fast an operation takes a + b/x seconds: a is what latencies take, and what stays inside nodes.
-Both follow from the times on two networks; in the end these are near the break-even one.
+On a network x times as fast an operation takes a + b/x seconds: a is what latencies take, and what
+stays inside nodes. Both follow from the times on two networks; in the end these are near the
+break-even one.
 """
 
 import math
@@ -31,20 +32,26 @@ Networks = Mapping[float, BoundCost]
 
 
 def paying_rate(
-    costs_on: Callable[[float], BoundCost], programs: Sequence[StepProgram], dense: Sequence[StepProgram],
-    timeline: Timeline, link: float, ratios: tuple[float, float],
-) -> PayingRate | None:  # fmt: skip
+    costs_on: Callable[[float], BoundCost],
+    programs: Sequence[StepProgram],
+    dense: Sequence[StepProgram],
+    timeline: Timeline,
+    link: float,
+    ratios: tuple[float, float],
+) -> PayingRate | None:
     """Return the rate of a link below which the steps of compressed programs take less than those of dense ones.
 
-    At the lower end of the interval messages are as fast, and codecs as slow, as the intervals of the machine allow; at
-    the upper end it is the reverse.
+    At the lower end of the interval messages are as fast, and codecs as slow, as the intervals of
+    the machine allow; at the upper end it is the reverse.
 
     Args:
-        costs_on: returns the costs of all operations of both, by how many times as fast the network is.
+        costs_on: returns the costs of all operations of both, by how many times as fast the network
+            is.
         programs: the programs of all stages with compressed gradients.
         dense: the same without compression.
         timeline: returns the step of the programs of all stages.
-        link: the rate of the link of the machine, in bytes a second: a fitted one has the rate of payload.
+        link: the rate of the link of the machine, in bytes a second: a fitted one has the rate of
+            payload.
         ratios: measured over predicted time of messages, at the ends of its interval.
 
     Returns:
@@ -64,7 +71,10 @@ def paying_rate(
     operations = set()
     for program in dense:
         operations.update(program.operations)
-    if all(tried[1.0](operation, "value") == tried[OTHER](operation, "value") for operation in operations):
+    if all(
+        tried[1.0](operation, "value") == tried[OTHER](operation, "value")
+        for operation in operations
+    ):
         return None
     networks: Networks = tried
     for _ in range(MOST_NETWORKS):
@@ -95,7 +105,8 @@ class _CostsOnNetworks:
         self.wires = wires
         self.codecs = codecs
         self.ratio = ratio
-        self.lines: dict[StepOperation, tuple[float, float]] = {}  # the time on the slow network, and b of a + b/x
+        # the time on the slow network, and b of a + b/x
+        self.lines: dict[StepOperation, tuple[float, float]] = {}
 
     def seconds(self, x: float, operation: StepOperation) -> float:
         """Return the seconds of an operation on a network x times as fast."""

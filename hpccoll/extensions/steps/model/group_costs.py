@@ -1,16 +1,18 @@
 """The cost of a collective on the groups of a mesh, while all groups do the same: of one of them.
 
-On a cluster of GPUs with a section ``nccl``, groups that span nodes run what NCCL has a formula of by NCCL's own ring
-or tree, as NCCL chooses: see ``library_calls``. All else is simulated: other collectives, and groups inside a node,
-where ours stand in for NCCL's.
+On a cluster of GPUs with a section ``nccl``, groups that span nodes run what NCCL has a formula of
+by NCCL's own ring or tree, as NCCL chooses: see ``library_calls``. All else is simulated: other
+collectives, and groups inside a node, where ours stand in for NCCL's.
 
-Groups that use one port, one uplink or the CPUs of one node at once have a part of its rate each. A few sizes are
-simulated; the time of a size between two of them is interpolated, which is exact where it is linear. Large groups are
-simulated by part of their ranks where this changes nothing:
+Groups that use one port, one uplink or the CPUs of one node at once have a part of its rate each. A
+few sizes are simulated; the time of a size between two of them is interpolated, which is exact
+where it is linear. Large groups are simulated by part of their ranks where this changes nothing:
 
-- a ring of p ranks takes p - 1 equal steps: a ring of fewer ranks is simulated with messages of the same size, and its
-  time multiplied by the ratio of the steps. It has the first and the last ranks, so that it crosses the same tiers.
-- a reduction in switches takes as long for a few ranks of each rack as for all of them, with switches of as many ports.
+- a ring of p ranks takes p - 1 equal steps: a ring of fewer ranks is simulated with messages of the
+  same size, and its time multiplied by the ratio of the steps. It has the first and the last ranks,
+  so that it crosses the same tiers.
+- a reduction in switches takes as long for a few ranks of each rack as for all of them, with
+  switches of as many ports.
 """
 
 from bisect import bisect_left
@@ -71,7 +73,8 @@ class UnmodelledWork(NamedTuple):
 
     work: str  # the collective and the axis of the mesh
     missing: Sequence[str]  # the algorithms
-    stands_in: bool  # whether a schedule of ours stands in for NCCL's; otherwise NCCL's ring or tree runs
+    # whether a schedule of ours stands in for NCCL's; otherwise NCCL's ring or tree runs
+    stands_in: bool
     published: Sequence[PublishedSection]  # what was published near its sizes
 
 
@@ -90,9 +93,12 @@ class GroupUse(NamedTuple):
             divided = self.ranks if cpus.of == "machine" else self.node
             cpus = replace(cpus, cores=cpus.cores / divided)
         return replace(
-            machine, port_byte_s=machine.port_byte_s * self.port, uplink_byte_s=machine.uplink_byte_s * self.uplink,
-            memory_byte_s=machine.memory_byte_s * self.node, cpus=cpus,
-        )  # fmt: skip
+            machine,
+            port_byte_s=machine.port_byte_s * self.port,
+            uplink_byte_s=machine.uplink_byte_s * self.uplink,
+            memory_byte_s=machine.memory_byte_s * self.node,
+            cpus=cpus,
+        )
 
 
 def group_use(layout: Layout, groups: Sequence[Sequence[int]]) -> GroupUse:
@@ -135,29 +141,38 @@ class GroupCosts:
     machine: MachineFile
     layout: Layout  # the layout of all ranks
     mesh: Mesh  # the mesh of the ranks
-    # the requested algorithm, for the collectives that have it and can run it, or NCCL's own [NCCL's, or the fastest]
+    # the requested algorithm, for the collectives that have it and can run it, or NCCL's own
+    # [NCCL's, or the fastest]
     algorithm: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
     aggregators: int | None = None
-    codecs: CodecCosts | None = None  # the costs of the codecs of compressed gradients [no gradients are compressed]
-    # what was simulated on the same layout and mesh, by the rate of the network, the operation and its size
+    # the costs of the codecs of compressed gradients [no gradients are compressed]
+    codecs: CodecCosts | None = None
+    # what was simulated on the same layout and mesh, by the rate of the network, the operation and
+    # its size
     known: dict[tuple[object, ...], "_Simulated"] = field(default_factory=dict)
     _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
-    assumed: dict[str, None] = field(default_factory=dict)  # the assumptions behind the costs, in order
-    unmodelled: list[UnmodelledWork] = field(default_factory=list)  # what NCCL may run and has no formula here
+    # the assumptions behind the costs, in order
+    assumed: dict[str, None] = field(default_factory=dict)
+    # what NCCL may run and has no formula here
+    unmodelled: list[UnmodelledWork] = field(default_factory=list)
 
     def prepare(self, programs: Iterable[StepProgram]) -> None:
         """Simulate the collectives of programs; BadInputError if no algorithm can run one of them."""
         sizes: dict[tuple[str, ...], set[int]] = defaultdict(set)
-        operations = dict.fromkeys(operation for program in programs for operation in program.operations)
+        operations = dict.fromkeys(
+            operation for program in programs for operation in program.operations
+        )
         for operation in operations:
             if not operation.is_codec:
                 sizes[self._key(operation)].add(self._padded(operation))
         for key, needed in sizes.items():
             if key not in self._times:
                 group = self._group(key)
-                times = self._by_library(group, sorted(needed)) or self._simulated(group, simulated_sizes(needed))
+                times = self._by_library(group, sorted(needed)) or self._simulated(
+                    group, simulated_sizes(needed)
+                )
                 self._times[key] = list(times)
 
     def cost(self, operation: StepOperation, bound: Bound = "value") -> float:
@@ -221,11 +236,13 @@ class GroupCosts:
             return []
         calls = LibraryCalls(
             self.machine, group.family, group.layout, group.dtype, group.use.port, group.use.uplink
-        )  # fmt: skip
+        )
         if calls.missing and calls.workers > 1:
             near = [section for nbytes in sizes for section in self._published(group, nbytes)]
             published = tuple({id(section): section for section in near}.values())
-            self.unmodelled.append(UnmodelledWork(group.work, calls.missing, calls.nodes == 1, published))
+            self.unmodelled.append(
+                UnmodelledWork(group.work, calls.missing, calls.nodes == 1, published)
+            )
         if calls.unpredicted_reason(sizes[0]):
             return []
         name = self.algorithm if self.algorithm in names else None
@@ -241,7 +258,9 @@ class GroupCosts:
         per_node = group.layout.ranks_per_node or 1
         return published_near(self.machine, group.family, nodes, per_node, nbytes)
 
-    def _simulated(self, group: "_Group", sizes: Sequence[int]) -> Iterator[tuple[int, AlgorithmTime]]:
+    def _simulated(
+        self, group: "_Group", sizes: Sequence[int]
+    ) -> Iterator[tuple[int, AlgorithmTime]]:
         family = group.family
         names: Sequence[str]
         parameters: Mapping[str, Parameter]
@@ -253,7 +272,14 @@ class GroupCosts:
             parameters = {}
         simulations = {
             name: _GroupSimulation(
-                self.machine, family, name, group.layout, group.use, group.dtype, parameters, self.aggregators
+                self.machine,
+                family,
+                name,
+                group.layout,
+                group.use,
+                group.dtype,
+                parameters,
+                self.aggregators,
             )
             for name in names
         }
@@ -266,9 +292,13 @@ class GroupCosts:
                 self.assumed[f"{time.algorithm}: {assumed}"] = None
             yield nbytes, time
 
-    def _fastest(self, simulations: Mapping[str, "_GroupSimulation"], group: "_Group", nbytes: int) -> "_Simulated":
+    def _fastest(
+        self, simulations: Mapping[str, "_GroupSimulation"], group: "_Group", nbytes: int
+    ) -> "_Simulated":
         """Return the time of the fastest algorithm that can run; UnusableError if none can."""
-        reasons = {name: simulation.unpredicted_reason(nbytes) for name, simulation in simulations.items()}
+        reasons = {
+            name: simulation.unpredicted_reason(nbytes) for name, simulation in simulations.items()
+        }
         usable = [name for name, reason in reasons.items() if reason is None]
         if not usable:
             said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
@@ -301,9 +331,16 @@ class _GroupSimulation(AlgorithmSimulation):
     """An algorithm on a group, simulated on all or on some of its ranks."""
 
     def __init__(
-        self, machine: MachineFile, family: str, name: str, layout: Layout, use: GroupUse, dtype: str,
-        parameters: Mapping[str, Parameter], aggregators: int | None,
-    ) -> None:  # fmt: skip
+        self,
+        machine: MachineFile,
+        family: str,
+        name: str,
+        layout: Layout,
+        use: GroupUse,
+        dtype: str,
+        parameters: Mapping[str, Parameter],
+        aggregators: int | None,
+    ) -> None:
         self.steps = 1.0
         self.ratio = 1.0
         arguments = dict(parameters)
@@ -313,16 +350,26 @@ class _GroupSimulation(AlgorithmSimulation):
             part = _both_ends(layout)
             self.ratio = MOST_IN_A_RING / layout.workers
             self.steps = (layout.workers - 1) / (MOST_IN_A_RING - 1)
-        elif aggregates and machine.aggregators.kind == "switches" and layout.workers > MOST_UNDER_SWITCHES:
+        elif (
+            aggregates
+            and machine.aggregators.kind == "switches"
+            and layout.workers > MOST_UNDER_SWITCHES
+        ):
             largest_rack = max(map(len, layout.groups("rack")))
             arguments.setdefault("radix", min(largest_rack, RADIX.maximum))
             part = _first_of_each_rack(layout)
         bare = part.renumbered()
         use = use._replace(ranks=use.ranks * layout.workers / part.workers)
         super().__init__(
-            machine, family, name, arguments, bare.with_aggregators, dtype=dtype,
-            aggregators=aggregators if aggregates else None, shared=use.shared,
-        )  # fmt: skip
+            machine,
+            family,
+            name,
+            arguments,
+            bare.with_aggregators,
+            dtype=dtype,
+            aggregators=aggregators if aggregates else None,
+            shared=use.shared,
+        )
         self.one_way = ONE_WAY if family == "send_recv" else 1.0
 
     def unpredicted_reason(self, nbytes: int) -> str | None:
@@ -330,7 +377,9 @@ class _GroupSimulation(AlgorithmSimulation):
 
     def seconds(self, nbytes: int, bounds: Sequence[Bound]) -> dict[Bound, float]:
         times = self.times(self._part(nbytes), bounds=bounds)
-        return {bound: seconds * self.steps * self.one_way for bound, seconds in times.seconds.items()}
+        return {
+            bound: seconds * self.steps * self.one_way for bound, seconds in times.seconds.items()
+        }
 
     def _part(self, nbytes: int) -> int:
         """Return the size with which the simulated ranks exchange messages as large as those of the group."""

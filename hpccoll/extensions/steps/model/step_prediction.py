@@ -1,8 +1,9 @@
 """The predicted time of a training step, by the number of nodes: its programs, with predicted collectives.
 
-All ranks compute at a stated rate; the collectives of the programs take what ``group_costs`` says, simulated or by
-NCCL's own formulas; the timeline of all stages says what is exposed. Computation and communication do not slow each
-other down, which GPUs do whose collectives take some of their multiprocessors; codecs of GPUs take turns with both.
+All ranks compute at a stated rate; the collectives of the programs take what ``group_costs`` says,
+simulated or by NCCL's own formulas; the timeline of all stages says what is exposed. Computation
+and communication do not slow each other down, which GPUs do whose collectives take some of their
+multiprocessors; codecs of GPUs take turns with both.
 """
 
 import math
@@ -54,8 +55,10 @@ class ComputeRate:
     """How fast a rank computes: exactly one of the first three."""
 
     flops_per_s: float | None = None  # FLOPs a second
-    step_s: float | None = None  # the seconds that the busiest rank computes in a step, whatever its FLOPs
-    whole_s: float | None = None  # the seconds of the step, with communication, from which the rate follows
+    # the seconds that the busiest rank computes in a step, whatever its FLOPs
+    step_s: float | None = None
+    # the seconds of the step, with communication, from which the rate follows
+    whole_s: float | None = None
     source: str = ""  # where the rate comes from, in words
 
     @property
@@ -100,7 +103,10 @@ def rate_of_step(programs: Sequence[StepProgram], cost: Cost, whole_s: float) ->
     part_of_step = ComputeRate(step_s=1.0).seconds(programs)
 
     def too_long_s(compute_s: float) -> float:
-        return step_timeline(programs, lambda compute: compute_s * part_of_step(compute), cost).step_s - whole_s
+        return (
+            step_timeline(programs, lambda compute: compute_s * part_of_step(compute), cost).step_s
+            - whole_s
+        )
 
     beyond = too_long_s(0.0)
     if beyond >= 0:
@@ -125,18 +131,20 @@ class StepRequest:
     parallel: str = ""  # the mesh as text; data-parallel ranks are as many as are left
     # everything else about the parallelism; its mesh does not matter
     parallelism: Parallelism = field(default_factory=Parallelism)
-    # the samples of a step on all ranks together, which sets the micro-batches [as many as ``parallelism`` says on
-    # every data-parallel rank]
+    # the samples of a step on all ranks together, which sets the micro-batches [as many as
+    # ``parallelism`` says on every data-parallel rank]
     batch: int | None = None
     ranks_per_node: int | None = None  # the ranks on each node [those of the machine]
-    # the algorithm of the collectives that have it [NCCL's own, or of each the fastest of the usual ones]
+    # the algorithm of the collectives that have it [NCCL's own, or of each the fastest of the usual
+    # ones]
     algorithm: str | None = None
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     # the aggregators of algorithms that have some [none; if they are switches, as many as needed]
     aggregators: int | None = None
     # how gradients are compressed, a prediction for each; None: not at all
     compressions: Sequence[Compression | None] = (None,)
-    codec_rate: float | None = None  # the bytes of float32 that codecs go through in a second [see ``codec_costs``]
+    # the bytes of float32 that codecs go through in a second [see ``codec_costs``]
+    codec_rate: float | None = None
 
     def on(self, ranks: int) -> Parallelism:
         """Return the parallelism of a number of ranks; BadInputError if they cannot be divided so."""
@@ -145,7 +153,11 @@ class StepRequest:
             return replace(self.parallelism, mesh=mesh)
         micro_batch = mesh.dp * self.parallelism.samples
         if self.batch < 1 or self.batch % micro_batch:
-            raise BadInputError("--batch", self.batch, f"a multiple of {micro_batch}: dp={mesh.dp} times the samples")
+            raise BadInputError(
+                "--batch",
+                self.batch,
+                f"a multiple of {micro_batch}: dp={mesh.dp} times the samples",
+            )
         return replace(self.parallelism, mesh=mesh, micro_batches=self.batch // micro_batch)
 
 
@@ -160,22 +172,28 @@ class StepPrediction:
     flops_per_s: float  # the FLOPs a second of a rank while it computes
     dtypes: StepDtypes  # the types of what moves
     gradient_bytes: int  # the bytes of all gradients of the model
-    rank_gradient_bytes: int  # the bytes of the gradients of a rank of the stage with the most of them
+    # the bytes of the gradients of a rank of the stage with the most of them
+    rank_gradient_bytes: int
     timelines: Mapping[Bound, StepTimeline]  # the timeline by bound
     samples: int  # the samples of a step on all ranks together
-    busbw: float | None  # bus bandwidth of the collectives of gradients, in bytes a second; None without any
-    link: float | None  # the rate of a link that these collectives cross, in bytes a second; None without any
+    # bus bandwidth of the collectives of gradients, in bytes a second; None without any
+    busbw: float | None
+    # the rate of a link that these collectives cross, in bytes a second; None without any
+    link: float | None
     links: int  # the links of a node that one of these collectives uses at once
-    # the rate of a link, in bits a second, at which all communication takes as long as the computation
+    # the rate of a link, in bits a second, at which all communication takes as long as the
+    # computation
     hide_rate: float | None
-    pays: PayingRate | None  # the rates of a link below which compression pays; None without it, or without any link
+    # the rates of a link below which compression pays; None without it, or without any link
+    pays: PayingRate | None
     algorithms: Mapping[str, str]  # the algorithms of each collective and axis
     # measured over predicted time of held-out measurements of the machine, 5th and 95th percentile
     ratios: tuple[float, float]
     distance: str  # how far the prediction is from the nearest measurement, in words
     assumptions: Sequence[str]  # the assumptions behind the prediction
     unmodelled: Sequence[UnmodelledWork]  # what NCCL may run and has no formula here
-    kinds: frozenset[str]  # the kinds of the times of its collectives: simulated, or modelled by NCCL's formulas
+    # the kinds of the times of its collectives: simulated, or modelled by NCCL's formulas
+    kinds: frozenset[str]
 
     @property
     def step(self) -> StepTimeline:
@@ -222,27 +240,51 @@ class StepPrediction:
         step = self.step
         low, high = self.interval or (None, None)
         return {
-            "gpus": self.layout.workers, "nodes": self.nodes, "ranks_per_node": self.layout.workers // self.nodes,
-            "parallel": self.parallelism.mesh.text, "micro_batches": self.parallelism.micro_batches,
-            "compress": self.compress, "codec_s": step.codec_s,
-            "samples": self.samples, **self.dtypes.keys, "gradient_bytes": self.gradient_bytes,
-            "rank_gradient_bytes": self.rank_gradient_bytes, "communication_s": step.communication_s,
-            "exposed_s": step.exposed_s, "compute_s": step.compute_s,
-            "flops_per_s": self.flops_per_s, "bubble_s": step.bubble_s,
-            "step_s": step.step_s, "ci_low_s": low, "ci_high_s": high, "share": step.share,
-            "communication_share": self.communication_share, "hide_rate_bps": self.hide_rate,
-            "pays_below_bps": self.pays and self.pays.likely, "pays_below_low_bps": self.pays and self.pays.low,
+            "gpus": self.layout.workers,
+            "nodes": self.nodes,
+            "ranks_per_node": self.layout.workers // self.nodes,
+            "parallel": self.parallelism.mesh.text,
+            "micro_batches": self.parallelism.micro_batches,
+            "compress": self.compress,
+            "codec_s": step.codec_s,
+            "samples": self.samples,
+            **self.dtypes.keys,
+            "gradient_bytes": self.gradient_bytes,
+            "rank_gradient_bytes": self.rank_gradient_bytes,
+            "communication_s": step.communication_s,
+            "exposed_s": step.exposed_s,
+            "compute_s": step.compute_s,
+            "flops_per_s": self.flops_per_s,
+            "bubble_s": step.bubble_s,
+            "step_s": step.step_s,
+            "ci_low_s": low,
+            "ci_high_s": high,
+            "share": step.share,
+            "communication_share": self.communication_share,
+            "hide_rate_bps": self.hide_rate,
+            "pays_below_bps": self.pays and self.pays.likely,
+            "pays_below_low_bps": self.pays and self.pays.low,
             "pays_below_high_bps": self.pays and self.pays.high,
-            "busbw_Bps": self.busbw, "link_Bps": self.link, "links": self.links,
-            "algorithms": dict(self.algorithms), "kind": self.kind, "kinds": sorted(self.kinds),
-            "distance": self.distance, "assumptions": list(self.assumptions),
+            "busbw_Bps": self.busbw,
+            "link_Bps": self.link,
+            "links": self.links,
+            "algorithms": dict(self.algorithms),
+            "kind": self.kind,
+            "kinds": sorted(self.kinds),
+            "distance": self.distance,
+            "assumptions": list(self.assumptions),
             "unmodelled": [_unmodelled_row(work) for work in self.unmodelled],
-        }  # fmt: skip
+        }
 
 
 def _unmodelled_row(work: UnmodelledWork) -> dict[str, Any]:
     published = [section.model_dump(by_alias=True) for section in work.published]
-    return {"work": work.work, "missing": list(work.missing), "stands_in": work.stands_in, "published": published}
+    return {
+        "work": work.work,
+        "missing": list(work.missing),
+        "stands_in": work.stands_in,
+        "published": published,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +295,8 @@ class StepPredictions:
     request: StepRequest
     predictions: Sequence[StepPrediction]  # the predictions, by nodes
     left_out: Mapping[str, Sequence[int]]  # the numbers of nodes without a prediction, by reason
-    interrupted: bool = False  # whether some were left out because the user has interrupted the simulations
+    # whether some were left out because the user has interrupted the simulations
+    interrupted: bool = False
 
     @property
     def kinds(self) -> list[str]:
@@ -283,7 +326,9 @@ class StepPredictions:
         return {compress: replace(self, predictions=group) for compress, group in groups.items()}
 
 
-def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProgress | None = None) -> StepPredictions:
+def predict_steps(
+    machine: MachineFile, request: StepRequest, progress: ShowProgress | None = None
+) -> StepPredictions:
     """Return the predictions of a request. After an interrupt (SIGINT) these are those that were complete, if any.
 
     Raises:
@@ -294,7 +339,9 @@ def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProg
     left_out: dict[str, list[int]] = defaultdict(list)
     refused: BadInputError | None = None
     interrupted = False
-    wanted = [(nodes, compression) for nodes in request.nodes for compression in request.compressions]
+    wanted = [
+        (nodes, compression) for nodes in request.nodes for compression in request.compressions
+    ]
     known: defaultdict[int, dict[tuple[object, ...], Any]] = defaultdict(dict)
     for done, (nodes, compression) in enumerate(wanted):
         try:
@@ -303,7 +350,8 @@ def predict_steps(machine: MachineFile, request: StepRequest, progress: ShowProg
             predictions.append(_predict(machine, request, nodes, compression, known[nodes]))
             request = replace(request, compute=predictions[-1].compute)
         except BadInputError as error:
-            if request.compute.whole_s is not None:  # the computation follows from the first number of nodes
+            # the computation follows from the first number of nodes
+            if request.compute.whole_s is not None:
                 raise
             left_out[str(error)].append(nodes)
             refused = refused or error
@@ -327,16 +375,21 @@ def _check_algorithm(machine: MachineFile, request: StepRequest) -> None:
         raise BadInputError("--algorithm", request.algorithm, known)
     if not request.algorithm:
         return
-    valid = () if request.algorithm in of_library else known_parameters("all_reduce", request.algorithm)
+    valid = (
+        () if request.algorithm in of_library else known_parameters("all_reduce", request.algorithm)
+    )
     for name in request.parameters:
         if name not in valid:
             raise BadInputError(f"parameter of {request.algorithm}", name, valid or NO_PARAMETERS)
 
 
 def _predict(
-    machine: MachineFile, request: StepRequest, nodes: int, compression: Compression | None,
+    machine: MachineFile,
+    request: StepRequest,
+    nodes: int,
+    compression: Compression | None,
     known: dict[tuple[object, ...], Any],
-) -> StepPrediction:  # fmt: skip
+) -> StepPrediction:
     """Return a prediction; ``known`` is what was simulated for others on as many nodes."""
     layout = machine.layout(nodes, request.ranks_per_node)
     model = request.model
@@ -352,7 +405,8 @@ def _predict(
     costs = costs_on(machine, programs)
     costs_today = costs
     if request.compute.whole_s is not None and (machine.unscaled is not machine or compression):
-        costs_today = costs_on(machine.unscaled, dense)  # today's step has no compression and the network of the file
+        # today's step has no compression and the network of the file
+        costs_today = costs_on(machine.unscaled, dense)
     compute = request.compute.solved(dense, costs_today.cost, nodes)
     timeline = partial(_timeline, compute.seconds(programs), machine.nccl is not None)
     timelines = {bound: timeline(programs, partial(costs.cost, bound=bound)) for bound in BOUNDS}
@@ -398,31 +452,55 @@ def _largest_message(programs: Sequence[StepProgram]) -> int:
 
 
 def _prepared_costs(
-    request: StepRequest, layout: Layout, mesh: Mesh, codecs: CodecCosts | None, known: dict[tuple[object, ...], Any],
-    machine: MachineFile, programs: Sequence[StepProgram],
-) -> GroupCosts:  # fmt: skip
+    request: StepRequest,
+    layout: Layout,
+    mesh: Mesh,
+    codecs: CodecCosts | None,
+    known: dict[tuple[object, ...], Any],
+    machine: MachineFile,
+    programs: Sequence[StepProgram],
+) -> GroupCosts:
     """Return the costs of all operations of programs on a machine."""
-    costs = GroupCosts(machine, layout, mesh, request.algorithm, request.parameters, request.aggregators, codecs, known)
+    costs = GroupCosts(
+        machine,
+        layout,
+        mesh,
+        request.algorithm,
+        request.parameters,
+        request.aggregators,
+        codecs,
+        known,
+    )
     costs.prepare(programs)
     return costs
 
 
 def _timeline(
-    seconds: Callable[[Compute], float], codecs_compute: bool, programs: Sequence[StepProgram], cost: Cost
+    seconds: Callable[[Compute], float],
+    codecs_compute: bool,
+    programs: Sequence[StepProgram],
+    cost: Cost,
 ) -> StepTimeline:
     return step_timeline(programs, seconds, cost, codecs_compute=codecs_compute)
 
 
 def _break_even(
-    machine: MachineFile, costs_on: Callable[[MachineFile, Sequence[StepProgram]], GroupCosts], timeline: Timeline,
-    step: StepTimeline, programs: Sequence[StepProgram], dense: Sequence[StepProgram], link: float | None,
-) -> tuple[float | None, PayingRate | None]:  # fmt: skip
+    machine: MachineFile,
+    costs_on: Callable[[MachineFile, Sequence[StepProgram]], GroupCosts],
+    timeline: Timeline,
+    step: StepTimeline,
+    programs: Sequence[StepProgram],
+    dense: Sequence[StepProgram],
+    link: float | None,
+) -> tuple[float | None, PayingRate | None]:
     """Return the rate of a link, in bits a second, that hides communication, and those below which compression pays."""
     if link is None:
         return None, None
 
     def communication_s(factor: float) -> float:
-        return timeline(programs, costs_on(machine.with_network(factor), programs).cost).communication_s
+        return timeline(
+            programs, costs_on(machine.with_network(factor), programs).cost
+        ).communication_s
 
     def cost_of_both(factor: float) -> BoundCost:
         return costs_on(machine.with_network(factor), [*programs, *dense]).cost
@@ -431,7 +509,9 @@ def _break_even(
     hide_rate = 8 * link * hiding if hiding else None
     if dense is programs:  # nothing is compressed
         return hide_rate, None
-    return hide_rate, paying_rate(cost_of_both, programs, dense, timeline, link, machine.held_out_ratios)
+    return hide_rate, paying_rate(
+        cost_of_both, programs, dense, timeline, link, machine.held_out_ratios
+    )
 
 
 def _assumptions(
@@ -448,8 +528,9 @@ def _assumptions(
 def hiding_factor(step: StepTimeline, communication_s: Callable[[float], float]) -> float | None:
     """Return how many times as fast a network would have to be for communication to take as long as computation.
 
-    Communication takes a + b/x seconds on a network x times as fast: a is what latencies take, and what stays inside
-    nodes. Both follow from two networks, at first from that which there is and one as fast as is enough if a is 0.
+    Communication takes a + b/x seconds on a network x times as fast: a is what latencies take, and
+    what stays inside nodes. Both follow from two networks, at first from that which there is and
+    one as fast as is enough if a is 0.
 
     Args:
         step: the step on the network as it is.

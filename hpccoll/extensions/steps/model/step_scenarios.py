@@ -5,8 +5,9 @@
       - {name: "RDMA, ring", cluster: 8xh100-400g, algorithm: ring}
       - {name: "RDMA, hierarchical", cluster: 8xh100-400g, algorithm: hierarchical}
 
-A scenario has the keys of ``common``, and may set each of them anew, those of its computation together. If none of
-these is given it computes as fast as the one before; ``step``, the time of a step today, is in ``common`` the first's.
+A scenario has the keys of ``common``, and may set each of them anew, those of its computation
+together. If none of these is given it computes as fast as the one before; ``step``, the time of a
+step today, is in ``common`` the first's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +21,20 @@ from pydantic import Field, create_model, model_validator
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import MAX_LIST_ENTRIES, NAME, RANKS
 from hpccoll.common.units import format_count
-from hpccoll.common.yaml_model import Bounded, Text, YamlSection, annotation_of, load_plain_yaml, load_yaml
-from hpccoll.extensions.steps.model.step_prediction import ComputeRate, StepPrediction, StepRequest, predict_steps
+from hpccoll.common.yaml_model import (
+    Bounded,
+    Text,
+    YamlSection,
+    annotation_of,
+    load_plain_yaml,
+    load_yaml,
+)
+from hpccoll.extensions.steps.model.step_prediction import (
+    ComputeRate,
+    StepPrediction,
+    StepRequest,
+    predict_steps,
+)
 from hpccoll.extensions.steps.training.compression import DENSE, compressions
 from hpccoll.extensions.steps.training.model_file import load_models, models_from_json
 from hpccoll.extensions.steps.training.model_shape import ModelShape, with_sequence
@@ -33,12 +46,21 @@ from hpccoll.model.simulation_work import ShowProgress
 from hpccoll.schedule import Parameter
 
 _FIELDS: dict[str, Any] = {
-    "cluster": (Text | None, Field(None, description="described cluster or fitted machine: a name or a file")),
+    "cluster": (
+        Text | None,
+        Field(None, description="described cluster or fitted machine: a name or a file"),
+    ),
     "nodes": (Annotated[int, Bounded(RANKS)] | None, Field(None, description="number of nodes")),
     "params": (dict[str, int | str] | None, Field(None, description="parameters of the algorithm")),
-} | {name: (annotation_of(key.kind) | None, Field(None, description=key.help)) for name, key in PREDICTED.items()}
+} | {
+    name: (annotation_of(key.kind) | None, Field(None, description=key.help))
+    for name, key in PREDICTED.items()
+}
 ScenarioKeys: Any = create_model(
-    "ScenarioKeys", __base__=YamlSection, __doc__="The keys of a step, those of ``hpccoll predict step``.", **_FIELDS
+    "ScenarioKeys",
+    __base__=YamlSection,
+    __doc__="The keys of a step, those of ``hpccoll predict step``.",
+    **_FIELDS,
 )
 COMPUTATION = {"flops_rate", "mfu", "gpu", "compute", "step"}
 """The keys that can say how fast GPUs compute."""
@@ -46,7 +68,10 @@ Scenario: Any = create_model(
     "Scenario",
     __base__=ScenarioKeys,
     __doc__="One step.",
-    name=(Annotated[Text, Field(max_length=NAME.maximum)], Field(description="name of the scenario")),
+    name=(
+        Annotated[Text, Field(max_length=NAME.maximum)],
+        Field(description="name of the scenario"),
+    ),
 )
 
 
@@ -55,9 +80,11 @@ AS_BEFORE = ComputeRate()
 
 
 def step_request(
-    given: Mapping[str, Any], nodes: Sequence[int], parameters: Mapping[str, Parameter] | None,
+    given: Mapping[str, Any],
+    nodes: Sequence[int],
+    parameters: Mapping[str, Parameter] | None,
     compute: ComputeRate | None = None,
-) -> StepRequest:  # fmt: skip
+) -> StepRequest:
     """Return the step that values of the keys of PREDICTED describe, on numbers of nodes; None is a default.
 
     If no key says how fast GPUs compute, ``compute`` does.
@@ -110,7 +137,9 @@ class ScenarioFile(YamlSection):
             complete = self.scenarios[number] = scenario.model_copy(update=inherited)
             for key in ("cluster", "model", "nodes"):
                 if getattr(complete, key) is None:
-                    raise BadInputError(f"scenarios.{number}.{key}", None, "a value, here or in common")
+                    raise BadInputError(
+                        f"scenarios.{number}.{key}", None, "a value, here or in common"
+                    )
         return self
 
 
@@ -146,7 +175,8 @@ class ScenarioPredictions(NamedTuple):
     """The predictions of a file."""
 
     predictions: list[ScenarioPrediction]
-    interrupted: list[str]  # the names of the scenarios without a prediction because the user has interrupted them
+    # the names of the scenarios without a prediction because the user has interrupted them
+    interrupted: list[str]
 
 
 def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> ScenarioPredictions:
@@ -174,7 +204,10 @@ def predict_scenarios(path: Path, progress: ShowProgress | None = None) -> Scena
                 compute = request.compute
             with _naming(path, scenario):
                 predicted = predict_steps(machine, replace(request, compute=compute))
-            predictions += [ScenarioPrediction(scenario, machine, prediction) for prediction in predicted.predictions]
+            predictions += [
+                ScenarioPrediction(scenario, machine, prediction)
+                for prediction in predicted.predictions
+            ]
             if predicted.interrupted:
                 break
             complete += 1
@@ -209,12 +242,16 @@ def compute_rate(keys: Mapping[str, Any], default: ComputeRate | None = None) ->
     Raises:
         BadInputError: if several are given, none without a default, or a GPU without ``mfu``.
     """
-    flops_rate, mfu, gpu, compute, step = (keys[name] for name in ("flops_rate", "mfu", "gpu", "compute", "step"))
+    flops_rate, mfu, gpu, compute, step = (
+        keys[name] for name in ("flops_rate", "mfu", "gpu", "compute", "step")
+    )
     given = [rate for rate in (flops_rate, mfu, compute, step) if rate is not None]
     if default and not given and gpu is None:
         return default
     if len(given) != 1 or (mfu is None) != (gpu is None):
-        raise UnusableError("--flops-rate", "exactly one of --flops-rate, --mfu with --gpu, --compute and --step")
+        raise UnusableError(
+            "--flops-rate", "exactly one of --flops-rate, --mfu with --gpu, --compute and --step"
+        )
     if mfu is None:
         return ComputeRate(flops_rate, compute, step)
     return ComputeRate(mfu * PEAK_FLOPS[gpu], source=f"{mfu:.0%} of the peak of {gpu}")

@@ -35,14 +35,22 @@ def step_answers(results: Results) -> list[Answer]:
     busy = busy_runs(results)
     for model, several in by_model.items():
         first = several[0].key.only("nodes", "ranks")
-        foremost = [comparison for comparison in several if comparison.key.only("nodes", "ranks") == first]
-        fastest = sorted(foremost, key=lambda comparison: comparison.rows[0].median_s or 0.0)[:MAX_SENTENCES]
+        foremost = [
+            comparison for comparison in several if comparison.key.only("nodes", "ranks") == first
+        ]
+        fastest = sorted(foremost, key=lambda comparison: comparison.rows[0].median_s or 0.0)[
+            :MAX_SENTENCES
+        ]
         for comparison in fastest:
             line = _step_line(comparison, busy)
-            answers.append(Answer(comparison.model, comparison.where, (line,), comparison.oversubscribed))
+            answers.append(
+                Answer(comparison.model, comparison.where, (line,), comparison.oversubscribed)
+            )
         others = len(several) - len(fastest)
         if others:
-            more = AnswerLine(None, f"the table of training steps has {format_count(others, 'more workload')}.")
+            more = AnswerLine(
+                None, f"the table of training steps has {format_count(others, 'more workload')}."
+            )
             answers.append(Answer(model, "", (more,)))
     return answers
 
@@ -74,7 +82,13 @@ def _step_line(comparison: StepComparison, busy: Collection[str]) -> AnswerLine:
     else:
         advice = f"use {name}{gain}"
     figures = table_of(_COLUMNS, comparison.rows)
-    return AnswerLine(evidence.strength, f"{advice}; {took}", basis=basis_of(evidence), figures=figures, is_tie=is_tie)
+    return AnswerLine(
+        evidence.strength,
+        f"{advice}; {took}",
+        basis=basis_of(evidence),
+        figures=figures,
+        is_tie=is_tie,
+    )
 
 
 _COLUMNS: Columns[Row] = (
@@ -89,7 +103,8 @@ _COLUMNS: Columns[Row] = (
 def exposed_parts(row: Row) -> str:
     """Return what null leaves out of a step: ``exposed communication and codecs``.
 
-    The stages of a pipeline wait for each other's messages, and without communication they do not, nor encode.
+    The stages of a pipeline wait for each other's messages, and without communication they do not,
+    nor encode.
     """
     parts = ["communication"]
     if row.codec_s:

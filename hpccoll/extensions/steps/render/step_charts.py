@@ -14,7 +14,12 @@ from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
 from hpccoll.analysis.speedups import evenly_spaced
 from hpccoll.common.units import format_rounded_size, format_seconds, format_size
-from hpccoll.extensions.steps.analysis.step_comparison import COMPRESSION, bucket_of, compare_steps, workload_namer
+from hpccoll.extensions.steps.analysis.step_comparison import (
+    COMPRESSION,
+    bucket_of,
+    compare_steps,
+    workload_namer,
+)
 from hpccoll.extensions.steps.render.step_answers import exposed_parts, exposed_words
 from hpccoll.extensions.steps.results.step_times import CODEC, StepTimes, step_of
 from hpccoll.render import chart_base
@@ -54,8 +59,15 @@ LEAST_PAUSE = 0.002
 COMPUTE_LANE, COLLECTIVE_LANES = (0.06, 0.37), (0.42, 0.94)
 """From where to where in its row the computations and the collectives of a rank are."""
 
-COLOURS = {"shard": PALETTE[4], "forward": "#7fb2dc", "backward": PALETTE[0], "update": PALETTE[8],
-           "collective": PALETTE[1], "codec": PALETTE[2], "exposed": PALETTE[6]}  # fmt: skip
+COLOURS = {
+    "shard": PALETTE[4],
+    "forward": "#7fb2dc",
+    "backward": PALETTE[0],
+    "update": PALETTE[8],
+    "collective": PALETTE[1],
+    "codec": PALETTE[2],
+    "exposed": PALETTE[6],
+}
 TEXT_COLOURS = {"forward": BLACK, "backward": WHITE, "shard": WHITE, "update": WHITE}
 """Colours of a text on a computation, with contrast to it."""
 
@@ -79,7 +91,9 @@ def share_against_ranks(group: ChartGroup) -> Chart | None:
     if not data:
         return None
     titles = chart_base.distinct(data, "panel")
-    return group_curves(group, data, counts_of(group), chart_base.share_axis("share of the step (%)"), titles, 2)
+    return group_curves(
+        group, data, counts_of(group), chart_base.share_axis("share of the step (%)"), titles, 2
+    )
 
 
 def _has_several_counts(group: ChartGroup, points: Iterable[SeriesPoint]) -> bool:
@@ -129,7 +143,9 @@ def time_against_bucket(group: ChartGroup) -> Chart | None:
 
 def _bucket_panels(group: ChartGroup) -> dict[str, list[SeriesPoint]]:
     """Return the points of each panel by its title: a workload on some ranks that was measured with several limits."""
-    points = sorted(group.usable, key=lambda p: (p.row.oversubscribed, _is_late(p), -p.row.nodes, -p.row.ranks))
+    points = sorted(
+        group.usable, key=lambda p: (p.row.oversubscribed, _is_late(p), -p.row.nodes, -p.row.ranks)
+    )
     rows = [point.row for point in points]
     name = workload_namer(rows, ("bucket",))
     name_without_compression = workload_namer(rows, ("bucket", *COMPRESSION))
@@ -146,7 +162,8 @@ def _bucket_panels(group: ChartGroup) -> dict[str, list[SeriesPoint]]:
             workloads.setdefault(title(point, name), []).append(point)
     panels: dict[str, list[SeriesPoint]] = {}
     for panel, members in workloads.items():
-        floors_of_panel = floors.get(title(members[0], name_without_compression), [])  # the same for every compression
+        # the same for every compression
+        floors_of_panel = floors.get(title(members[0], name_without_compression), [])
         drawn = members + floors_of_panel
         if len({bucket_of(point.row) for point in drawn}) > 1 and len(panels) < MAX_BUCKET_PANELS:
             panels[panel] = drawn
@@ -172,10 +189,14 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
         data += _records(point, title, ranks, longest)
     base = _timeline_base([points[0].rank_label(rank) for rank in ranks], longest)
     colour = _part_colour(data, has_pipeline=any(len(step.programs) > 1 for step in steps))
-    fields = chart_base.tooltip("rank", "what", "size", "collective", "ready", "from", "until", "takes")
+    fields = chart_base.tooltip(
+        "rank", "what", "size", "collective", "ready", "from", "until", "takes"
+    )
     edge = 0.15 if len(data) > MAX_MARKS // 4 else 0.8
     exposed = base.transform_filter("datum.part === 'exposed'").mark_rect(opacity=0.5)
-    queued = base.transform_filter("datum.part === 'queued'").mark_rect(color=COLOURS["collective"], opacity=0.35)
+    queued = base.transform_filter("datum.part === 'queued'").mark_rect(
+        color=COLOURS["collective"], opacity=0.35
+    )
     others = base.transform_filter("datum.part !== 'exposed' && datum.part !== 'queued'")
     parts = others.mark_rect(stroke=PAPER, strokeWidth=edge)
     chart = alt.layer(
@@ -261,7 +282,9 @@ def _title(group: ChartGroup, point: SeriesPoint) -> str:
     return f"{point.series} on {where}: {format_seconds(row.median_s or 0.0)}{exposed_words(row)}"
 
 
-def _records(point: SeriesPoint, panel: str, ranks: Sequence[int], longest: float) -> Iterator[ChartRecord]:
+def _records(
+    point: SeriesPoint, panel: str, ranks: Sequence[int], longest: float
+) -> Iterator[ChartRecord]:
     """Yield the rectangles of a step in a picture of ``longest`` seconds."""
     step = step_of(point.timeline)
     assert step  # noqa: S101 - see _drawn_points
@@ -290,14 +313,17 @@ def _computed(step: StepTimes, position: int, row: int, longest: float) -> Itera
     first = float(begins.min(initial=length))
     last = float(ends.max(initial=0.0))
     passes = [("shard", 0.0, first)] if step.learned else []
-    for phase, (begin, end) in zip(step.program(position).phases, computations.tolist(), strict=True):
+    for phase, (begin, end) in zip(
+        step.program(position).phases, computations.tolist(), strict=True
+    ):
         if passes and passes[-1][0] == phase and begin - passes[-1][2] < pause:
             passes[-1] = phase, passes[-1][1], end
         else:
             passes.append((phase, begin, end))
     passes.append(("update" if step.learned else "", last, length))
     top, bottom = (row + part for part in COMPUTE_LANE)
-    done = first  # what precedes all computations and operations is not communication, nor is what follows them
+    # what precedes all computations and operations is not communication, nor is what follows them
+    done = first
     for part, begin, end in passes:
         if begin - done > pause:
             yield _record("exposed", "nothing is computed", done, begin, row + 0.03, row + 0.97)
@@ -307,17 +333,22 @@ def _computed(step: StepTimes, position: int, row: int, longest: float) -> Itera
         done = max(done, end)
 
 
-def _communicated(step: StepTimes, position: int, row: int, lanes: int, longest: float) -> Iterator[ChartRecord]:
+def _communicated(
+    step: StepTimes, position: int, row: int, lanes: int, longest: float
+) -> Iterator[ChartRecord]:
     """Yield the collectives of a rank, and the codecs between them.
 
-    A thin line leads from when one is ready to when it begins; the receipt of a message is such a line only.
+    A thin line leads from when one is ready to when it begins; the receipt of a message is such a
+    line only.
     """
     pause = LEAST_PAUSE * float(step.step_s[0, position])
     times = step.operations(position)[0]
     operations = step.program(position).operations
     lanes_begin, lanes_end = COLLECTIVE_LANES
     height = (lanes_end - lanes_begin) / max(1, lanes)
-    for operation, lane, (ready, begin, end) in zip(operations, _lanes(times), times.tolist(), strict=True):
+    for operation, lane, (ready, begin, end) in zip(
+        operations, _lanes(times), times.tolist(), strict=True
+    ):
         top = row + lanes_begin + lane * height
         bottom = top + height * 0.94
         name = operation["label"]
@@ -331,15 +362,28 @@ def _communicated(step: StepTimes, position: int, row: int, lanes: int, longest:
         size = format_rounded_size(operation["bytes"])
         part = "codec" if collective == CODEC else "collective"
         call: ChartRecord = {"size": size, "collective": collective, "ready": format_seconds(ready)}
-        yield _record(part, name, begin, end, top, bottom) | call | _label(size, begin, end, longest)
+        yield (
+            _record(part, name, begin, end, top, bottom) | call | _label(size, begin, end, longest)
+        )
 
 
-def _record(part: str, what: str, begin: float, end: float, top: float, bottom: float) -> ChartRecord:
+def _record(
+    part: str, what: str, begin: float, end: float, top: float, bottom: float
+) -> ChartRecord:
     return {
-        "part": part, "what": what, "begin": begin, "end": end, "top": top, "bottom": bottom, "label": "",
-        "from": format_seconds(begin), "until": format_seconds(end), "takes": format_seconds(end - begin),
-        "middle": (begin + end) / 2, "centre": (top + bottom) / 2,
-    }  # fmt: skip
+        "part": part,
+        "what": what,
+        "begin": begin,
+        "end": end,
+        "top": top,
+        "bottom": bottom,
+        "label": "",
+        "from": format_seconds(begin),
+        "until": format_seconds(end),
+        "takes": format_seconds(end - begin),
+        "middle": (begin + end) / 2,
+        "centre": (top + bottom) / 2,
+    }
 
 
 def _label(text: str, begin: float, end: float, longest: float, colour: str = WHITE) -> ChartRecord:

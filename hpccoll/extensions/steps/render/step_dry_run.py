@@ -11,7 +11,13 @@ from hpccoll.common.units import format_count
 from hpccoll.extensions.steps.training.compression import DENSE
 from hpccoll.extensions.steps.training.model_shape import BACKWARD_OVER_FORWARD, ModelShape, Module
 from hpccoll.extensions.steps.training.parallelism import Parallelism
-from hpccoll.extensions.steps.training.step_program import BACKWARD, FORWARD, GradientBucket, StepOperation, StepProgram
+from hpccoll.extensions.steps.training.step_program import (
+    BACKWARD,
+    FORWARD,
+    GradientBucket,
+    StepOperation,
+    StepProgram,
+)
 from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.schedule import itemsize
 
@@ -27,9 +33,10 @@ def dry_run_json(
     The ``dtype`` is that of what has no type of its own, ``models`` are the user's own by name.
 
     Returns:
-        ``tensors`` in the order of the parameter list, ``buckets`` in bytes, in the order of their collectives, and
-        ``operations`` in the order in which a rank of each pipeline stage starts them; bytes and FLOPs are those of a
-        rank, but ``forward_flops`` is that of a sample of the whole model.
+        ``tensors`` in the order of the parameter list, ``buckets`` in bytes, in the order of their
+        collectives, and ``operations`` in the order in which a rank of each pipeline stage starts
+        them; bytes and FLOPs are those of a rank, but ``forward_flops`` is that of a sample of the
+        whole model.
     """
     model = workload.shape(models)
     parallelism = workload.parallelism(workers, dtype)
@@ -40,36 +47,58 @@ def dry_run_json(
         {"name": tensor.name, "elements": tensor.elements, "bytes": tensor.elements * element_bytes}
         for tensor in model.tensors
     ]
-    buckets = [bucket.elements * element_bytes for program in programs for bucket in program.buckets]
+    buckets = [
+        bucket.elements * element_bytes for program in programs for bucket in program.buckets
+    ]
     operations: list[dict[str, Any]] = []
     for program in programs:
         stage = {"stage": program.stage}
-        operations += [stage | _operation_json(operation, parallelism) for operation in program.operations]
+        operations += [
+            stage | _operation_json(operation, parallelism) for operation in program.operations
+        ]
     return {
-        "model": model.name, "source": model.source, "scale": model.scale, "parameters": model.parameters,
-        "sample": model.sample, "forward_flops": model.forward_flops,
-        "dtype": dtypes.gradient, **dtypes.keys, "compress": workload.compress,
-        "gradient_bytes": model.parameters * element_bytes, "ranks": workers, "parallel": parallelism.mesh.text,
+        "model": model.name,
+        "source": model.source,
+        "scale": model.scale,
+        "parameters": model.parameters,
+        "sample": model.sample,
+        "forward_flops": model.forward_flops,
+        "dtype": dtypes.gradient,
+        **dtypes.keys,
+        "compress": workload.compress,
+        "gradient_bytes": model.parameters * element_bytes,
+        "ranks": workers,
+        "parallel": parallelism.mesh.text,
         "sharding": parallelism.sharding,
-        "micro_batches": parallelism.micro_batches, "samples": parallelism.samples,
-        "tensors": tensors, "buckets": buckets, "stages": [_stage_json(program) for program in programs],
+        "micro_batches": parallelism.micro_batches,
+        "samples": parallelism.samples,
+        "tensors": tensors,
+        "buckets": buckets,
+        "stages": [_stage_json(program) for program in programs],
         "operations": operations,
-    }  # fmt: skip
+    }
 
 
 def _stage_json(program: StepProgram) -> dict[str, Any]:
     return {
-        "stage": program.stage, "parameters": program.model.parameters, "buckets": len(program.buckets),
-        "forward_flops": program.flops(FORWARD), "backward_flops": program.flops(BACKWARD),
-    }  # fmt: skip
+        "stage": program.stage,
+        "parameters": program.model.parameters,
+        "buckets": len(program.buckets),
+        "forward_flops": program.flops(FORWARD),
+        "backward_flops": program.flops(BACKWARD),
+    }
 
 
 def _operation_json(operation: StepOperation, parallelism: Parallelism) -> dict[str, Any]:
     return {
-        "label": operation.label, "collective": operation.collective, "group": operation.axis,
-        "group_ranks": _group_ranks(operation, parallelism), "bytes": operation.nbytes, "dtype": operation.dtype,
+        "label": operation.label,
+        "collective": operation.collective,
+        "group": operation.axis,
+        "group_ranks": _group_ranks(operation, parallelism),
+        "bytes": operation.nbytes,
+        "dtype": operation.dtype,
         "phase": operation.phase,
-    }  # fmt: skip
+    }
 
 
 def _group_ranks(operation: StepOperation, parallelism: Parallelism) -> int:
@@ -114,12 +143,19 @@ _MODULES: Columns[tuple[str, Sequence[Module]]] = (
     ("modules", lambda named: abbreviate(named[0], 26)),
     ("number", lambda named: len(named[1])),
     ("tensors", lambda named: sum(len(module.tensors) for module in named[1])),
-    ("elements", lambda named: f"{sum(tensor.elements for module in named[1] for tensor in module.tensors):,}"),
+    (
+        "elements",
+        lambda named: (
+            f"{sum(tensor.elements for module in named[1] for tensor in module.tensors):,}"
+        ),
+    ),
     ("forward FLOPs", lambda named: f"{sum(module.forward_flops for module in named[1]):.3g}"),
 )
 
 
-def _bucket_lines(programs: Sequence[StepProgram], parallelism: Parallelism, dtype: str) -> Iterator[str]:
+def _bucket_lines(
+    programs: Sequence[StepProgram], parallelism: Parallelism, dtype: str
+) -> Iterator[str]:
     rule = "one for each block"
     if not parallelism.by_block:
         rule = f"rule {parallelism.buckets.framework}"
@@ -154,7 +190,9 @@ def _bucket_sizes(program: StepProgram, element_bytes: int) -> str:
 def _operation_lines(programs: Sequence[StepProgram], parallelism: Parallelism) -> Iterator[str]:
     ranks = format_count(parallelism.mesh.ranks, "rank")
     yield f"operations of a step on {ranks}, {parallelism.mesh.text}, by phase and group"
-    for stages, lines in _alike([tuple(_program_lines(program, parallelism)) for program in programs]):
+    for stages, lines in _alike(
+        [tuple(_program_lines(program, parallelism)) for program in programs]
+    ):
         if len(programs) > 1:
             yield f"{stages}:"
         yield from lines
@@ -166,7 +204,13 @@ def _program_lines(program: StepProgram, parallelism: Parallelism) -> Iterator[s
     calls: dict[tuple[str, ...], Counter[int]] = {}
     for operation in program.operations:
         group_ranks = str(_group_ranks(operation, parallelism))
-        key = operation.phase, operation.axis, group_ranks, _operation_name(operation), operation.dtype
+        key = (
+            operation.phase,
+            operation.axis,
+            group_ranks,
+            _operation_name(operation),
+            operation.dtype,
+        )
         calls.setdefault(key, Counter())[operation.nbytes] += 1
     yield from table_lines(*table_of(_CALLS, calls.items()), indent="")
 

@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.series_points import series_points
 from hpccoll.common.text import Finding
-from hpccoll.extensions.steps.analysis.step_comparison import compare_steps, late_findings, product_findings
+from hpccoll.extensions.steps.analysis.step_comparison import (
+    compare_steps,
+    late_findings,
+    product_findings,
+)
 from hpccoll.extensions.steps.analysis.step_findings import (
     TRAINING_NOTE,
     step_table,
@@ -13,8 +17,15 @@ from hpccoll.extensions.steps.analysis.step_findings import (
     training_table,
 )
 from hpccoll.extensions.steps.render.step_answers import step_answers
-from hpccoll.extensions.steps.render.step_charts import share_against_ranks, step_timeline_chart, time_against_bucket
-from hpccoll.extensions.steps.render.training_charts import accuracy_against_steps, loss_against_steps
+from hpccoll.extensions.steps.render.step_charts import (
+    share_against_ranks,
+    step_timeline_chart,
+    time_against_bucket,
+)
+from hpccoll.extensions.steps.render.training_charts import (
+    accuracy_against_steps,
+    loss_against_steps,
+)
 from hpccoll.extensions.steps.results.step_times import step_of
 from hpccoll.render.answer_lines import Answer
 from hpccoll.render.figure import Figure, series_of

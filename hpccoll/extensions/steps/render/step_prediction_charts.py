@@ -61,7 +61,11 @@ def write_scenario_chart(rows: Sequence[Row], out: Path, title: str, lines: Sequ
 
 
 def write_wall_chart(
-    rows: Sequence[Row], bubbles: Sequence[Mapping[str, float]], out: Path, title: str, lines: Sequence[str]
+    rows: Sequence[Row],
+    bubbles: Sequence[Mapping[str, float]],
+    out: Path,
+    title: str,
+    lines: Sequence[str],
 ) -> None:
     """Write the picture of the communication wall; ``bubbles`` are those of pipelines by stages and micro-batches."""
     last = rows[-1]
@@ -80,8 +84,12 @@ def write_wall_chart(
 
 def _wall_curves(rows: Sequence[Row]) -> list[Chart]:
     """Return the shares of communication, and the speed-ups of a fixed batch, over the number of GPUs."""
-    shares = _over_gpus(rows, {"without overlap": "share", "overlapped": "overlapped_share"}, "{:.3g}")
-    factors = _over_gpus(rows, {"GPUs": "fixed_batch_speedup", "Amdahl's limit": "amdahl_limit"}, "{:.3g}")
+    shares = _over_gpus(
+        rows, {"without overlap": "share", "overlapped": "overlapped_share"}, "{:.3g}"
+    )
+    factors = _over_gpus(
+        rows, {"GPUs": "fixed_batch_speedup", "Amdahl's limit": "amdahl_limit"}, "{:.3g}"
+    )
     factor_axis = partial(chart_base.log_values, "speed-up, fixed batch", chart_base.FACTOR_LABEL)
     return [_curves(shares, chart_base.share_axis(SHARE)), _curves(factors, factor_axis)]
 
@@ -92,9 +100,12 @@ def _bubble_curves(bubbles: Sequence[Mapping[str, float]]) -> Chart:
     for bubble in sorted(bubbles, key=lambda bubble: bubble["stages"]):
         share = bubble["share"]
         record: ChartRecord = {
-            "micro_batches": bubble["micro_batches"], "series": f"{bubble['stages']:.0f} stages", "value": share,
-            "text": f"{share:.0%}", "line": chart_base.MODELLED,
-        }  # fmt: skip
+            "micro_batches": bubble["micro_batches"],
+            "series": f"{bubble['stages']:.0f} stages",
+            "value": share,
+            "text": f"{share:.0%}",
+            "line": chart_base.MODELLED,
+        }
         data.append(record)
     return _curves(data, chart_base.share_axis(BUBBLE), "micro_batches", "micro-batches", first=3)
 
@@ -104,7 +115,10 @@ def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: i
     has_codecs = any(row.get("compress") for row in rows)
     colours = dict(PARTS)
     if has_codecs:
-        colours = {f"{EXPOSED} and codecs" if part == EXPOSED else part: colour for part, colour in PARTS.items()}
+        colours = {
+            f"{EXPOSED} and codecs" if part == EXPOSED else part: colour
+            for part, colour in PARTS.items()
+        }
     parts: list[ChartRecord] = []
     totals: list[ChartRecord] = []
     for row, name in zip(rows, names, strict=True):
@@ -122,7 +136,11 @@ def _bars(rows: Sequence[Row], names: Sequence[str], title: str | None, width: i
     colour = chart_base.colour("part", chart_base.present(colours, parts, "part"), "square")
     bars = alt.Chart(chart_base.inline_data(parts)).mark_bar(width={"band": 0.7})
     bars = bars.encode(
-        x=x, order=alt.Order("order:O"), y=y, color=colour, tooltip=chart_base.tooltip("name", "part", "time")
+        x=x,
+        order=alt.Order("order:O"),
+        y=y,
+        color=colour,
+        tooltip=chart_base.tooltip("name", "part", "time"),
     )
     texts = alt.Chart(chart_base.inline_data(totals)).mark_text(dy=-8, fontSize=11, color=INK)
     labels = texts.encode(x=x, y=alt.Y("value:Q"), text=alt.Text("text:N"))
@@ -135,7 +153,13 @@ def _part_records(row: Row, name: str, parts: Sequence[str]) -> Iterator[ChartRe
     seconds = (row["compute_s"], row.get("bubble_s", 0.0), row["exposed_s"])
     for order, (part, value) in enumerate(zip(parts, seconds, strict=True)):
         if value > 0:
-            yield {"name": name, "part": part, "order": order, "value": value, "time": format_seconds(value)}
+            yield {
+                "name": name,
+                "part": part,
+                "order": order,
+                "value": value,
+                "time": format_seconds(value),
+            }
 
 
 def _over_gpus(
@@ -147,18 +171,30 @@ def _over_gpus(
         for name, key in keys.items():
             value = row[key]
             records.append(
-                {"gpus": row["gpus"], "series": name, "value": value, "text": text.format(value), "line": line}
+                {
+                    "gpus": row["gpus"],
+                    "series": name,
+                    "value": value,
+                    "text": text.format(value),
+                    "line": line,
+                }
             )
     return records
 
 
 def _curves(
-    data: Sequence[ChartRecord], y: ValueAxis, field: str = "gpus", title: str = "GPUs", first: int = 1
+    data: Sequence[ChartRecord],
+    y: ValueAxis,
+    field: str = "gpus",
+    title: str = "GPUs",
+    first: int = 1,
 ) -> Chart:
     x = chart_base.count_axis(field, title, (float(str(record[field])) for record in data))
     colours = numbered_colours(chart_base.distinct(data, "series"), first)
     fields = ("series", field, "text")
-    return chart_base.curves(data, x, y, colours, fields, width=WIDTH // 2 - 60, symbol="stroke", pick=False)
+    return chart_base.curves(
+        data, x, y, colours, fields, width=WIDTH // 2 - 60, symbol="stroke", pick=False
+    )
 
 
 def _write_beside(charts: Sequence[Chart], out: Path, title: str, lines: Sequence[str]) -> None:

@@ -4,9 +4,19 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from hpccoll.common.text import Columns, join_words, table_lines, table_of
-from hpccoll.common.units import format_bit_rate, format_count, format_decimal_bytes, format_interval, format_seconds
+from hpccoll.common.units import (
+    format_bit_rate,
+    format_count,
+    format_decimal_bytes,
+    format_interval,
+    format_seconds,
+)
 from hpccoll.extensions.steps.model.communication_wall import WallPoint, bubble_share
-from hpccoll.extensions.steps.model.step_prediction import StepPrediction, StepPredictions, StepRequest
+from hpccoll.extensions.steps.model.step_prediction import (
+    StepPrediction,
+    StepPredictions,
+    StepRequest,
+)
 from hpccoll.extensions.steps.model.step_scenarios import ScenarioPrediction
 from hpccoll.extensions.steps.training.compression import DENSE
 from hpccoll.model.machine_file import MachineFile
@@ -49,7 +59,9 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
         if len(request.compressions) > 1:
             begin = f"{compress or DENSE}: "
         yield from _wall_lines(compressed, begin)
-    yield from _paying_lines((f"  {step.compress} on {step.layout.workers:,} GPUs", step) for step in predictions)
+    yield from _paying_lines(
+        (f"  {step.compress} on {step.layout.workers:,} GPUs", step) for step in predictions
+    )
     for work, names in _names_by_work(predictions).items():
         yield f"  {work}: {', '.join(names)}"
     yield from _formula_lines([predicted.machine], predictions)
@@ -57,7 +69,9 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
     yield f"distance: {distance_range(prediction.distance for prediction in predictions)}"
     if first.parallelism.by_block and first.parallelism.overlap:
         yield from textwrap.wrap(BEST_CASE, WIDTH)
-    for assumption in dict.fromkeys(assumption for step in predictions for assumption in step.assumptions):
+    for assumption in dict.fromkeys(
+        assumption for step in predictions for assumption in step.assumptions
+    ):
         yield from textwrap.wrap(f"assumed: {assumption}", WIDTH)
     yield from left_out_lines(predicted.left_out)
 
@@ -83,7 +97,9 @@ def _names_by_work(predictions: Iterable[StepPrediction]) -> dict[str, dict[str,
     return by_work
 
 
-def _formula_lines(machines: Iterable[MachineFile], predictions: Iterable[StepPrediction]) -> Iterator[str]:
+def _formula_lines(
+    machines: Iterable[MachineFile], predictions: Iterable[StepPrediction]
+) -> Iterator[str]:
     """Yield which algorithms are modelled, and where NCCL is slower than that; nothing without formulas."""
     used = set[str]()
     for names in _names_by_work(predictions).values():
@@ -145,7 +161,10 @@ _TIMES: Columns[StepPrediction] = (
     ("communic.", lambda predicted: format_seconds(predicted.step.communication_s)),
     ("exposed", lambda predicted: format_seconds(predicted.step.exposed_s)),
     ("step", lambda predicted: format_seconds(predicted.step.step_s)),
-    ("interval", lambda predicted: format_interval(predicted.interval) if predicted.interval else "none"),
+    (
+        "interval",
+        lambda predicted: format_interval(predicted.interval) if predicted.interval else "none",
+    ),
     ("share", lambda predicted: f"{predicted.step.share:.1%}"),
 )
 _STEP: Columns[StepPrediction] = (
@@ -156,7 +175,9 @@ _STEP: Columns[StepPrediction] = (
 )
 
 
-def _with_codecs(columns: Columns[StepPrediction], predictions: Sequence[StepPrediction]) -> Columns[StepPrediction]:
+def _with_codecs(
+    columns: Columns[StepPrediction], predictions: Sequence[StepPrediction]
+) -> Columns[StepPrediction]:
     """Return the columns, after the first two with those of compressed gradients if there are any."""
     if not any(step.compress for step in predictions):
         return columns
@@ -197,7 +218,9 @@ def _meanings(columns: Columns[StepPrediction]) -> Iterator[str]:
     for heading, _ in columns:
         meaning = _MEANINGS.get(heading)
         if meaning:
-            yield from textwrap.wrap(f"{heading}: {meaning}", WIDTH, initial_indent="  ", subsequent_indent="    ")
+            yield from textwrap.wrap(
+                f"{heading}: {meaning}", WIDTH, initial_indent="  ", subsequent_indent="    "
+            )
 
 
 def _wall_lines(predicted: StepPredictions, begin: str) -> Iterator[str]:
@@ -267,7 +290,10 @@ _WALL: Columns[WallPoint] = (
     ("overlapped", lambda point: _seconds4(point.overlapped_s)),
     ("share", lambda point: f"{1 - point.wall.compute_s / point.overlapped_s:.1%}"),
     ("busbw, of the links", _busbw_of_links),
-    ("rate that hides it", lambda point: format_bit_rate(point.hide_rate) if point.hide_rate else "no rate"),
+    (
+        "rate that hides it",
+        lambda point: format_bit_rate(point.hide_rate) if point.hide_rate else "no rate",
+    ),
 )
 
 
@@ -284,11 +310,15 @@ def scenario_lines(predicted: Sequence[ScenarioPrediction]) -> Iterator[str]:
         begin = f"{scenario.name}: {scenario.prediction.compress}"
         yield from _paying_lines([(begin, scenario.prediction)])
     for scenario in predicted:
-        works = "; ".join(f"{work}: {names}" for work, names in sorted(scenario.prediction.algorithms.items()))
+        works = "; ".join(
+            f"{work}: {names}" for work, names in sorted(scenario.prediction.algorithms.items())
+        )
         yield f"{scenario.name}: {works}"
     yield from _formula_lines((scenario.machine for scenario in predicted), steps)
     yield from _unmodelled_lines(steps)
-    for assumption in dict.fromkeys(assumption for step in steps for assumption in step.assumptions):
+    for assumption in dict.fromkeys(
+        assumption for step in steps for assumption in step.assumptions
+    ):
         yield f"assumed: {assumption}"
 
 
@@ -299,7 +329,9 @@ def scenario_titles(predicted: Sequence[ScenarioPrediction]) -> list[str]:
         return [scenario.title for scenario in predicted]
     model, nodes, mesh = _model_and_mesh(first)
     machines = ", ".join(dict.fromkeys(scenario.machine.name for scenario in predicted))
-    return [f"{model} on {first.prediction.layout.workers:,} GPUs, {nodes} nodes of {machines}; {mesh}"]
+    return [
+        f"{model} on {first.prediction.layout.workers:,} GPUs, {nodes} nodes of {machines}; {mesh}"
+    ]
 
 
 def _model_and_mesh(scenario: ScenarioPrediction) -> tuple[object, int, str]:

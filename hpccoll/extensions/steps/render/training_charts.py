@@ -19,7 +19,11 @@ MAX_POINTS = 45
 
 def loss_against_steps(group: ChartGroup) -> Chart | None:
     """Return the loss over the steps; None without a training."""
-    return _curves(group, 0, lambda values: chart_base.log_values("loss", "format(datum.value, '.3~r')", values))
+    return _curves(
+        group,
+        0,
+        lambda values: chart_base.log_values("loss", "format(datum.value, '.3~r')", values),
+    )
 
 
 def accuracy_against_steps(group: ChartGroup) -> Chart | None:
@@ -30,14 +34,21 @@ def accuracy_against_steps(group: ChartGroup) -> Chart | None:
 def _curves(group: ChartGroup, which: int, y: ValueAxis) -> Chart | None:
     data: list[ChartRecord] = []
     for name, point in trained_points(group).items():
-        about: ChartRecord = {"series": name, "at": group.shape_label(point.row), "ran": point.series, "repeat": 0}
+        about: ChartRecord = {
+            "series": name,
+            "at": group.shape_label(point.row),
+            "ran": point.series,
+            "repeat": 0,
+        }
         data += [about | each for each in _records(step_of(point.timeline), which)]
     if not data:
         return None
     x = alt.X("step:Q", title="step", axis=alt.Axis(format=",d"))
     colours = numbered_colours(chart_base.distinct(data, "series"))
     fields = "series", "at", "ran", "step", "value"
-    return chart_base.curves(data, x, y, colours, fields, width=WIDTH, symbol="stroke", mark_size=14)
+    return chart_base.curves(
+        data, x, y, colours, fields, width=WIDTH, symbol="stroke", mark_size=14
+    )
 
 
 def _records(step: StepTimes | None, which: int) -> Iterator[ChartRecord]:

@@ -43,16 +43,18 @@ class StepFigures:
 def with_exposed_times(rows: Iterable[Row], machines: Mapping[str, str]) -> list[Row]:
     """Return rows whose training steps have their exposed time, if the same step was measured without communication.
 
-    If there are several such steps, the one of the same launch counts, else one of the same job, else one on the same
-    machine. The interval contains all differences of the intervals of the two medians.
-    ``machines`` has the machine of each run by run_id.
+    If there are several such steps, the one of the same launch counts, else one of the same job,
+    else one on the same machine. The interval contains all differences of the intervals of the two
+    medians. ``machines`` has the machine of each run by run_id.
     """
     rows = list(rows)
     null_rows: dict[CallKey, list[Row]] = defaultdict(list)
 
     def step(row: Row) -> CallKey:
         key = CallKey.of(row, machines.get(row.run_id, ""))
-        return key.without("op", "root", "in_place", "racks", "aggregators", "executor").uncompressed
+        return key.without(
+            "op", "root", "in_place", "racks", "aggregators", "executor"
+        ).uncompressed
 
     for row in rows:
         if row.collective == TRAINING_STEP and row.floor and row.usable:
@@ -66,7 +68,12 @@ def closest_null(row: Row, bare: Iterable[Row]) -> Row | None:
     """Return the step without communication that counts for a step; None if ``bare`` is empty."""
 
     def closeness(null: Row) -> tuple[bool | int, ...]:
-        return null.run_id == row.run_id, null.job == row.job, null.transport == row.transport, null.attempt
+        return (
+            null.run_id == row.run_id,
+            null.job == row.job,
+            null.transport == row.transport,
+            null.attempt,
+        )
 
     return max(bare, key=closeness, default=None)
 
@@ -80,7 +87,12 @@ def _with_exposed_time(row: Row, bare: Sequence[Row]) -> Row:
         return replace(row, exposed_s=exposed_s)
     low_s, high_s = row.interval
     null_low_s, null_high_s = null.interval
-    return replace(row, exposed_s=exposed_s, exposed_low_s=low_s - null_high_s, exposed_high_s=high_s - null_low_s)
+    return replace(
+        row,
+        exposed_s=exposed_s,
+        exposed_low_s=low_s - null_high_s,
+        exposed_high_s=high_s - null_low_s,
+    )
 
 
 STEP_FIGURES_OF_ROWS = StepFigures()

@@ -1,16 +1,17 @@
 """The times of measured training steps: what each rank computed and sent when, and how much of that is exposed.
 
-The step of a rank is divided at the ends of its computations. What lies between two of them belongs to the phase of the
-second one, with all waiting in between, and what follows the last one is the tail:
+The step of a rank is divided at the ends of its computations. What lies between two of them belongs
+to the phase of the second one, with all waiting in between, and what follows the last one is the
+tail:
 
-- *forward*, *backward*: the seconds that belong to a phase. With one micro-batch the forward pass reaches from the
-  start of the step to the end of its last forward computation, and the backward pass from there to the end of the last
-  backward computation. With several, their passes add up; the bubbles of a pipeline belong to the passes that they
-  delay.
+- *forward*, *backward*: the seconds that belong to a phase. With one micro-batch the forward pass
+  reaches from the start of the step to the end of its last forward computation, and the backward
+  pass from there to the end of the last backward computation. With several, their passes add up;
+  the bubbles of a pipeline belong to the passes that they delay.
 - *tail*: from the end of the last computation to the end of the step: what no computation can hide.
-- *communication*: the durations of all collectives, added up, also of those that ran at the same time; the time in
-  which a rank waits inside one for others is included. The receipt of a message between pipeline stages does not count,
-  because it lasts as long as the message is awaited.
+- *communication*: the durations of all collectives, added up, also of those that ran at the same
+  time; the time in which a rank waits inside one for others is included. The receipt of a message
+  between pipeline stages does not count, because it lasts as long as the message is awaited.
 - *codec*: the durations of all codecs of compressed gradients, added up.
 Each is the largest over ranks, and of that the median over all timed iterations.
 """
@@ -50,7 +51,8 @@ class StepTimes:
     programs: tuple[StageProgram, ...]  # the program of each stage
     event_s: Seconds  # the times, [iteration, rank, event]; nan for a rank without that event
     step_s: Seconds  # the duration of the step, [iteration, rank]
-    # of a training, the loss before, and the accuracy on what is held out after each update of the first round, [step]
+    # of a training, the loss before, and the accuracy on what is held out after each update of the
+    # first round, [step]
     learned: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     @classmethod
@@ -98,10 +100,23 @@ class StepTimes:
         operation_times = self.operations(position)[0].tolist()
         for operation, (ready, begin, end) in zip(program.operations, operation_times, strict=True):
             about = {name: operation[name] for name in ("collective", "axis", "bytes", "phase")}
-            yield {**place, "operation": operation["label"], **about, "ready_s": ready, "begin_s": begin, "end_s": end}
+            yield {
+                **place,
+                "operation": operation["label"],
+                **about,
+                "ready_s": ready,
+                "begin_s": begin,
+                "end_s": end,
+            }
         computation_times = self.computations(position)[0].tolist()
         for phase, (begin, end) in zip(program.phases, computation_times, strict=True):
-            yield {**place, "operation": "computation", "phase": phase, "begin_s": begin, "end_s": end}
+            yield {
+                **place,
+                "operation": "computation",
+                "phase": phase,
+                "begin_s": begin,
+                "end_s": end,
+            }
 
     def operations(self, position: int) -> Seconds:
         """Return when operations of the rank at ``position`` were ready, began and ended, [iteration, operation, 3]."""
@@ -130,7 +145,9 @@ class StepTimes:
     @cached_property
     def tail_s(self) -> float:
         """The seconds from the end of the last computation to the end of the step."""
-        return self._slowest(lambda stage, ranks: self.step_s[:, ranks] - self._ends(stage, ranks)[:, :, -1])
+        return self._slowest(
+            lambda stage, ranks: self.step_s[:, ranks] - self._ends(stage, ranks)[:, :, -1]
+        )
 
     @cached_property
     def communication_s(self) -> float:

@@ -1,21 +1,24 @@
 """What the ranks of a training step wait for each other inside its collectives, and which rank comes late.
 
-A rank that computes slowly lets others wait inside their collectives, so that these seem to communicate for longer; on
-a slow network all do. The rule is that of ``waiting``, for the collectives in which no rank ends before all have come:
+A rank that computes slowly lets others wait inside their collectives, so that these seem to
+communicate for longer; on a slow network all do. The rule is that of ``waiting``, for the
+collectives in which no rank ends before all have come:
 
-- *transfer*: the shortest duration over the ranks of a group, added up over the collectives of the step. If times of
-  some ranks are not kept, it is an upper bound.
+- *transfer*: the shortest duration over the ranks of a group, added up over the collectives of the
+  step. If times of some ranks are not kept, it is an upper bound.
 - *waiting*: what the collectives of a rank take beyond that.
 
-Both are the largest over ranks, and of that the median over all timed iterations. A barrier precedes each iteration, so
-that all ranks count from the same moment.
+Both are the largest over ranks, and of that the median over all timed iterations. A barrier
+precedes each iteration, so that all ranks count from the same moment.
 
-The *lag* of a rank in a step is what it does longer than the median of the others of its group until its last operation
-begins (or its first, if it catches up), without waiting: what lies between two computations, after the operations that
-began before. So lags of many collectives add up. If ranks leave a collective one after the other, as on a slow network,
-that makes no lag. An operation that waited for another one counts from when it was ready. The lag is at most what the
-rank comes later to all collectives, because a computation that is hidden delays no other rank. In a mesh of several
-axes, or in a pipeline, a rank may also have waited for ranks of another group: there no rank is named.
+The *lag* of a rank in a step is what it does longer than the median of the others of its group
+until its last operation begins (or its first, if it catches up), without waiting: what lies between
+two computations, after the operations that began before. So lags of many collectives add up. If
+ranks leave a collective one after the other, as on a slow network, that makes no lag. An operation
+that waited for another one counts from when it was ready. The lag is at most what the rank comes
+later to all collectives, because a computation that is hidden delays no other rank. In a mesh of
+several axes, or in a pipeline, a rank may also have waited for ranks of another group: there no
+rank is named.
 """
 
 from collections import defaultdict
@@ -41,14 +44,19 @@ class StepWaiting:
     transfer_s: float
     waiting_s: float
     last_rank: int | None = None  # the rank with the largest lag; None if no order is known
-    # the share of the steps in which it had the largest lag of its group; None: not judged, ranks wait for other groups
+    # the share of the steps in which it had the largest lag of its group; None: not judged, ranks
+    # wait for other groups
     last_share: float | None = None
     last_s: float | None = None  # its lag, the median over all steps
-    late_rank: int | None = None  # that rank if it is late: in most steps, by more than chance and the harness make
-    late_ranks: tuple[int, ...] = ()  # all late ranks, the largest lag first; at most half of a group
+    # that rank if it is late: in most steps, by more than chance and the harness make
+    late_rank: int | None = None
+    # all late ranks, the largest lag first; at most half of a group
+    late_ranks: tuple[int, ...] = ()
 
 
-def step_waiting(step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]]]) -> StepWaiting | None:
+def step_waiting(
+    step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]]]
+) -> StepWaiting | None:
     """Return what is known of all iterations; None if no group of several ranks has such a collective.
 
     ``groups`` returns the ranks of each group of an axis of the mesh.
@@ -59,7 +67,8 @@ def step_waiting(step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]
     groups_seen: dict[tuple[int, ...], None] = {}
     for ranks, begin, end in _collectives(step, groups):
         groups_seen[tuple(ranks)] = None
-        before = np.pad(end[:, :-1], ((0, 0), (1, 0), (0, 0)))  # when the ranks left the collective before
+        # when the ranks left the collective before
+        before = np.pad(end[:, :-1], ((0, 0), (1, 0), (0, 0)))
         came = np.maximum(begin, before.max(axis=2, keepdims=True))
         durations = np.maximum(end - begin, 0.0)
         parts = waiting_of(durations.reshape(-1, len(ranks)))
@@ -69,7 +78,10 @@ def step_waiting(step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]
     if not groups_seen:
         return None
     whole = StepWaiting(_median_of_largest(transfer), _median_of_largest(waiting))
-    if len(step.programs) > 1 or len({operation["axis"] for operation in step.programs[0].operations}) > 1:
+    if (
+        len(step.programs) > 1
+        or len({operation["axis"] for operation in step.programs[0].operations}) > 1
+    ):
         return whole
     lags = _lags(step, [list(group) for group in groups_seen], later)
     late = tuple(dict.fromkeys(lag.rank for lag in lags if lag.is_late))
@@ -135,7 +147,8 @@ def _are_late(lag_s: Seconds, step_s: float) -> list[bool]:
         last = latest[-1]
         if not _is_sure(lag_s[:, last], float(median[last])):
             break
-        least = np.partition(lag_s, -several, axis=1)[:, [-several]]  # of as many latest ranks in each step
+        # of as many latest ranks in each step
+        least = np.partition(lag_s, -several, axis=1)[:, [-several]]
         shares = (lag_s[:, latest] >= least).mean(axis=0)
         if (shares >= LATE_SHARE).all():
             late = latest
@@ -163,8 +176,8 @@ def _own_s(step: StepTimes) -> Iterator[Seconds]:
 def _is_sure(lag_s: Seconds, median: float) -> bool:
     """Return whether lags of steps are beyond 0 by more than chance: their t, as the normal deviate of the same chance.
 
-    The deviate is that of Wallace (Bounds on normal approximations to Student's and the chi-square distributions,
-    1959). An outlier counts as two medians from the median.
+    The deviate is that of Wallace (Bounds on normal approximations to Student's and the chi-square
+    distributions, 1959). An outlier counts as two medians from the median.
     """
     freedom = len(lag_s) - 1
     if median > 0:

@@ -23,7 +23,8 @@ _TYPES = {name: annotation_of(key.kind) for name, key in WORKLOAD.items()} | {
 }
 _LIST: Any = OneOrMore  # subscripted at run time
 _FIELDS: dict[str, Any] = {
-    name: (_LIST[_TYPES[name]], Field([key.default], description=key.help)) for name, key in WORKLOAD.items()
+    name: (_LIST[_TYPES[name]], Field([key.default], description=key.help))
+    for name, key in WORKLOAD.items()
 }
 WorkloadSection: Any = create_model(
     "WorkloadSection",

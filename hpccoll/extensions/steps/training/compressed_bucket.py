@@ -1,6 +1,7 @@
 """Compressed gradients: the operations that synchronise a bucket, codecs and collectives in turn.
 
-A bucket of n gradients in float32 on p ranks becomes a chain of operations, each after the one before it:
+A bucket of n gradients in float32 on p ranks becomes a chain of operations, each after the one
+before it:
 
 | compression | operations |
 | --- | --- |
@@ -8,14 +9,16 @@ A bucket of n gradients in float32 on p ranks becomes a chain of operations, eac
 | fp8_e4m3, fp8_e5m2 | scale: the largest magnitude; all-reduce of it (max); encode; all-to-all of n bytes; sum: the parts of all ranks in float32, encoded anew with a scale of their own; all-gather of n bytes and the p scales; decode |
 | topk=1% | select: the k = ceil(n/100) gradients of largest magnitude; all-gather of their positions and values, 8 p k bytes; add |
 
-Ranks divide their gradients by p before they encode them, so that sums stay within the range of the type. An all-reduce
-in fp16 or bf16 rounds at each hop; sums of fp8 are in float32, because three bits of mantissa do not survive hops.
-What top-k gathers grows with p: a ring all-reduce moves 8 n (p - 1) / p bytes through a port, this one 8 k (p - 1), so
-that it pays below p = n / k only. With *feedback* each rank adds what its last message left out to its next gradients.
+Ranks divide their gradients by p before they encode them, so that sums stay within the range of the
+type. An all-reduce in fp16 or bf16 rounds at each hop; sums of fp8 are in float32, because three
+bits of mantissa do not survive hops. What top-k gathers grows with p: a ring all-reduce moves 8 n
+(p - 1) / p bytes through a port, this one 8 k (p - 1), so that it pays below p = n / k only. With
+*feedback* each rank adds what its last message left out to its next gradients.
 
-P. Micikevicius et al.: FP8 formats for deep learning, arXiv:2209.05433 (2022); A. Aji, K. Heafield: Sparse communication
-for distributed gradient descent, EMNLP (2017), for top-k with residuals; S. P. Karimireddy et al.: Error feedback fixes
-SignSGD and other gradient compression schemes, ICML (2019).
+P. Micikevicius et al.: FP8 formats for deep learning, arXiv:2209.05433 (2022); A. Aji, K. Heafield:
+Sparse communication for distributed gradient descent, EMNLP (2017), for top-k with residuals; S. P.
+Karimireddy et al.: Error feedback fixes SignSGD and other gradient compression schemes, ICML
+(2019).
 """  # noqa: E501  a row of a table is one line
 
 from collections.abc import Callable, Iterator, Mapping
@@ -39,7 +42,9 @@ def part_bytes(elements: int, ranks: int) -> int:
 
 
 def _codec(bucket: StepOperation, work: str, nbytes: int) -> StepOperation:
-    return replace(bucket, label=f"{bucket.label} {work}", collective=CODEC, nbytes=nbytes, codec=work)
+    return replace(
+        bucket, label=f"{bucket.label} {work}", collective=CODEC, nbytes=nbytes, codec=work
+    )
 
 
 def _cast(dtype: str) -> "Operations":
@@ -56,10 +61,20 @@ def _fp8(_: Compression, bucket: StepOperation, ranks: int) -> Iterator[StepOper
     yield _codec(bucket, "scale", bucket.nbytes)
     yield replace(bucket, label=f"{bucket.label} scale", nbytes=WORD, op="max")
     yield _codec(bucket, "encode", bucket.nbytes)
-    yield replace(bucket, label=f"{bucket.label} parts", collective="all_to_all", nbytes=ranks * part, dtype="int32")
+    yield replace(
+        bucket,
+        label=f"{bucket.label} parts",
+        collective="all_to_all",
+        nbytes=ranks * part,
+        dtype="int32",
+    )
     yield _codec(bucket, "sum", bucket.nbytes)
     yield replace(
-        bucket, label=f"{bucket.label} sums", collective="all_gather", nbytes=ranks * (part + WORD), dtype="int32"
+        bucket,
+        label=f"{bucket.label} sums",
+        collective="all_gather",
+        nbytes=ranks * (part + WORD),
+        dtype="int32",
     )
     yield _codec(bucket, "decode", bucket.nbytes)
 
@@ -67,7 +82,13 @@ def _fp8(_: Compression, bucket: StepOperation, ranks: int) -> Iterator[StepOper
 def _top_k(compression: Compression, bucket: StepOperation, ranks: int) -> Iterator[StepOperation]:
     kept = 2 * WORD * compression.kept_of(bucket.nbytes // WORD)
     yield _codec(bucket, "select", bucket.nbytes)
-    yield replace(bucket, label=f"{bucket.label} kept", collective="all_gather", nbytes=ranks * kept, dtype="int32")
+    yield replace(
+        bucket,
+        label=f"{bucket.label} kept",
+        collective="all_gather",
+        nbytes=ranks * kept,
+        dtype="int32",
+    )
     yield _codec(bucket, "add", ranks * kept)  # to zeros, which the selection leaves
 
 
@@ -83,7 +104,10 @@ CHAINS: Mapping[str, Operations] = {
 """The chain of operations of each compression. A codec's bytes are those that it goes through once."""
 
 MESSAGE_DTYPES: Mapping[str, tuple[str, ...]] = {
-    "fp16": ("float16",), "bf16": ("bfloat16",), "fp8_e4m3": ("float32", "int32"), "fp8_e5m2": ("float32", "int32"),
+    "fp16": ("float16",),
+    "bf16": ("bfloat16",),
+    "fp8_e4m3": ("float32", "int32"),
+    "fp8_e5m2": ("float32", "int32"),
     TOP_K: ("int32",),
-}  # fmt: skip
+}
 """The types in which the collectives of each compression move and add."""

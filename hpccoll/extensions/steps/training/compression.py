@@ -67,7 +67,9 @@ def compressions(texts: str, *, feedback: bool = False) -> "list[Compression | N
     if not texts:
         return [None]
     different = dict.fromkeys(text.strip() for text in texts.split(","))
-    return [None if text == DENSE else Compression.parse(text, feedback=feedback) for text in different]
+    return [
+        None if text == DENSE else Compression.parse(text, feedback=feedback) for text in different
+    ]
 
 
 def _part(text: str, part: str) -> float:
@@ -77,5 +79,7 @@ def _part(text: str, part: str) -> float:
         number = 0.0
     kept = number / 100 if part.endswith("%") else number
     if not 0 < kept <= MOST_KEPT:
-        raise BadInputError("compress", text, f"topk of more than 0% and at most {100 * MOST_KEPT:g}%")
+        raise BadInputError(
+            "compress", text, f"topk of more than 0% and at most {100 * MOST_KEPT:g}%"
+        )
     return kept

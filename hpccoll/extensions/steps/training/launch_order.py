@@ -1,10 +1,11 @@
 """The order in which all ranks of a training step launch its operations.
 
-A rank of a step has a communicator of NCCL for each axis of the mesh, and one for each direction between two pipeline
-stages. Kernels of several communicators may wait for each other's place on a GPU. They cannot deadlock if every rank
-launches its operations in one global order (NCCL's user guide, "Using multiple NCCL communicators concurrently",
-usage/communicators.rst of 2.30). The orders of the programs themselves do not agree: with one forward and one backward
-pass in turn, the first of two stages starts the second message forward before it receives the first one back, and the
+A rank of a step has a communicator of NCCL for each axis of the mesh, and one for each direction
+between two pipeline stages. Kernels of several communicators may wait for each other's place on a
+GPU. They cannot deadlock if every rank launches its operations in one global order (NCCL's user
+guide, "Using multiple NCCL communicators concurrently", usage/communicators.rst of 2.30). The
+orders of the programs themselves do not agree: with one forward and one backward pass in turn, the
+first of two stages starts the second message forward before it receives the first one back, and the
 last stage does the opposite.
 """
 
@@ -13,7 +14,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from hpccoll.extensions.steps.training.step_program import Compute, Instruction, Start, StepOperation, StepProgram, Wait
+from hpccoll.extensions.steps.training.step_program import (
+    Compute,
+    Instruction,
+    Start,
+    StepOperation,
+    StepProgram,
+    Wait,
+)
 
 Message: TypeAlias = tuple[int, int, int]
 """A message between stages: the sender, the receiver, and how many there were before from the one to the other."""
@@ -22,10 +30,10 @@ Message: TypeAlias = tuple[int, int, int]
 def launch_orders(programs: Sequence[StepProgram]) -> list[list[int]]:
     """Return the numbers of the operations of each stage in the order in which its ranks launch them.
 
-    The orders are parts of one order of the operations of all stages. An operation follows all those for which a rank
-    waits before it starts it. Otherwise operations are in the order of the times at which all their ranks are ready for
-    them, if a rank computes one FLOP in a unit of time and communication takes none: an operation that is launched
-    early would hold up those behind it.
+    The orders are parts of one order of the operations of all stages. An operation follows all
+    those for which a rank waits before it starts it. Otherwise operations are in the order of the
+    times at which all their ranks are ready for them, if a rank computes one FLOP in a unit of time
+    and communication takes none: an operation that is launched early would hold up those behind it.
 
     Raises:
         RuntimeError: if a stage waits for a message that no stage sends.
@@ -44,10 +52,12 @@ class _Stage:
         self.at = 0  # the next instruction
         self.now = 0.0
         self.started = 0  # how many operations
-        self.launched: list[int] = []  # the numbers of the operations for which all ranks were ready, in that order
+        # the numbers of the operations for which all ranks were ready, in that order
+        self.launched: list[int] = []
         self.ready_at: dict[int, float] = {}  # when they were, by the number of the operation
         self.awaited: int | None = None  # the operation for which the stage waits
-        self.messages: defaultdict[tuple[int, int], int] = defaultdict(int)  # how many it has started, by their ends
+        # how many it has started, by their ends
+        self.messages: defaultdict[tuple[int, int], int] = defaultdict(int)
 
     def launch(self, number: int, now: float) -> None:
         self.launched.append(number)
@@ -67,7 +77,8 @@ class _Walk:
 
     def __init__(self, programs: Sequence[StepProgram]) -> None:
         self.stages = [_Stage(program) for program in programs]
-        self.first_ends: dict[Message, tuple[_Stage, int]] = {}  # the ends that wait for the other one
+        # the ends that wait for the other one
+        self.first_ends: dict[Message, tuple[_Stage, int]] = {}
         self.ready = [(0.0, stage.number) for stage in self.stages]  # a heap
 
     def run(self) -> None:

@@ -5,8 +5,8 @@
       - {name: conv, tensors: {weight: 9408}, forward_flops: 2.4e+8}
       - {name: fc, tensors: {weight: 2048000, bias: 1000}}
 
-Modules are in forward order. FLOPs are those of the forward pass of a sample; without any, each module takes as many as
-its parameters, twice.
+Modules are in forward order. FLOPs are those of the forward pass of a sample; without any, each
+module takes as many as its parameters, twice.
 """
 
 import math
@@ -43,8 +43,8 @@ class ModuleRecord:
     """A module of a file; its FLOPs may be a text, because YAML takes 2.4e8 for one."""
 
     name: Name
-    tensors: Annotated[dict[Name, Annotated[int, ELEMENTS.meta]], Meta(max_length=MAX_TENSORS)] = field(
-        default_factory=dict
+    tensors: Annotated[dict[Name, Annotated[int, ELEMENTS.meta]], Meta(max_length=MAX_TENSORS)] = (
+        field(default_factory=dict)
     )
     forward_flops: int | float | str = 0
 
@@ -125,12 +125,14 @@ def model_file(name: str) -> Path | None:
 def _model_name(file: Path, content: object) -> str:
     """Return the name of the model of a file: its stem; of a config.json, the name of its repository or folder.
 
-    A config.json in a folder with the name of a model of hpccoll, such as ``gpt2``, is another model: ``gpt2-config``.
+    A config.json in a folder with the name of a model of hpccoll, such as ``gpt2``, is another
+    model: ``gpt2-config``.
     """
     if file.stem != "config" or not is_config(content):
         return file.stem
     folders = [folder.name for folder in Path(os.path.abspath(file)).parents]  # noqa: PTH100  links of the cache stay
-    cached = (name.rpartition("--")[2] for name in folders if name.startswith("models--"))  # of Hugging Face's cache
+    # of Hugging Face's cache
+    cached = (name.rpartition("--")[2] for name in folders if name.startswith("models--"))
     name = next(cached, folders[0]) or file.stem
     return f"{name}-config" if name in MODELS else name
 
@@ -150,7 +152,8 @@ def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], obje
     """Return the models of those of ``names`` that are files of models.
 
     Raises:
-        BadInputError: if a file cannot be read or is not a model, or two models would have the same name.
+        BadInputError: if a file cannot be read or is not a model, or two models would have the same
+            name.
     """
     own = OwnModels({}, {})
     files: dict[str, Path] = {}
@@ -168,6 +171,8 @@ def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], obje
         if name in MODELS:
             raise BadInputError(key, str(path), f"{renamed}: {name} is a model of hpccoll")
         if name in files:
-            raise BadInputError(key, str(path), f"{renamed}: the model {name} is that of {files[name]}")
+            raise BadInputError(
+                key, str(path), f"{renamed}: the model {name} is that of {files[name]}"
+            )
         own.contents[name], files[name] = content, path
     return own

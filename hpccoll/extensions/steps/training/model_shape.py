@@ -1,9 +1,10 @@
 """The shape of a model: its parameter tensors, module by module, and what a forward pass through each module computes.
 
-A tensor-parallel group divides the tensors that are ``split``; an expert-parallel group divides the experts; a pipeline
-divides the blocks. FLOPs count a multiplication and an addition as two operations, and of a forward
-pass only the products of matrices and the convolutions, as is customary: D. Narayanan et al.: Efficient large-scale
-language model training on GPU clusters using Megatron-LM, SC (2021), appendix.
+A tensor-parallel group divides the tensors that are ``split``; an expert-parallel group divides the
+experts; a pipeline divides the blocks. FLOPs count a multiplication and an addition as two
+operations, and of a forward pass only the products of matrices and the convolutions, as is
+customary: D. Narayanan et al.: Efficient large-scale language model training on GPU clusters using
+Megatron-LM, SC (2021), appendix.
 """
 
 from dataclasses import dataclass, replace
@@ -38,14 +39,18 @@ class Module:
     name: str  # the name of the module, such as ``layer1.0.conv1``
     tensors: tuple[Tensor, ...]  # its tensors, in the order of a framework's parameter list
     forward_flops: float = 0.0  # FLOPs of the forward pass of one sample
-    # the number of the block of a pipeline that it belongs to; None for what is before or after all blocks
+    # the number of the block of a pipeline that it belongs to; None for what is before or after all
+    # blocks
     block: int | None = None
-    # the part of a transformer that tensor parallelism divides: ``embedding``, ``attention``, ``mlp``, ``experts`` or
-    # ``output``; empty for what every rank computes
+    # the part of a transformer that tensor parallelism divides: ``embedding``, ``attention``,
+    # ``mlp``, ``experts`` or ``output``; empty for what every rank computes
     part: str = ""
-    weight_first: bool = False  # whether its weight is ready before its bias, as of norms and convolutions in PyTorch
-    expert: int | None = None  # the number of the expert that it belongs to; expert parallelism divides the experts
-    score_flops: float = 0.0  # the part of the FLOPs that grows with the square of the tokens of a sample
+    # whether its weight is ready before its bias, as of norms and convolutions in PyTorch
+    weight_first: bool = False
+    # the number of the expert that it belongs to; expert parallelism divides the experts
+    expert: int | None = None
+    # the part of the FLOPs that grows with the square of the tokens of a sample
+    score_flops: float = 0.0
     once: bool = False  # whether it runs once for a sample, however many tokens that has
 
     @property
@@ -65,7 +70,8 @@ class Transformer:
     sequence: int  # s, the tokens of a sample
     experts: int = 0  # the number of experts of a block; 0 without experts
     routed: int = 0  # the experts that each token goes to
-    positions: int | None = None  # the entries of its table of positions, the most tokens; None without a table
+    # the entries of its table of positions, the most tokens; None without a table
+    positions: int | None = None
 
 
 @dataclass(frozen=True)  # without slots, because cached_property needs a __dict__
@@ -88,7 +94,9 @@ class ModelShape:
     @cached_property
     def ready(self) -> tuple[Tensor, ...]:
         """All tensors in the order in which a backward pass makes their gradients ready, with full names."""
-        return tuple(_named(module, tensor) for module in reversed(self.modules) for tensor in module.ready)
+        return tuple(
+            _named(module, tensor) for module in reversed(self.modules) for tensor in module.ready
+        )
 
     @property
     def parameters(self) -> int:
@@ -115,8 +123,8 @@ def check_elements(model: ModelShape, key: str) -> None:
 def scaled(model: ModelShape, factor: int) -> ModelShape:
     """Return a model with ``factor`` times fewer elements in each tensor, at least one, and as many fewer FLOPs.
 
-    The number of tensors and their proportions stay, so that buckets whose limits are divided alike are those of the
-    model, ``factor`` times smaller.
+    The number of tensors and their proportions stay, so that buckets whose limits are divided alike
+    are those of the model, ``factor`` times smaller.
     """
     if factor == 1:
         return model
@@ -125,7 +133,9 @@ def scaled(model: ModelShape, factor: int) -> ModelShape:
 
 
 def _scaled_module(module: Module, factor: int) -> Module:
-    tensors = tuple(replace(tensor, elements=max(1, tensor.elements // factor)) for tensor in module.tensors)
+    tensors = tuple(
+        replace(tensor, elements=max(1, tensor.elements // factor)) for tensor in module.tensors
+    )
     forward_flops = module.forward_flops / factor
     score_flops = module.score_flops / factor
     return replace(module, tensors=tensors, forward_flops=forward_flops, score_flops=score_flops)
@@ -143,9 +153,13 @@ def with_sequence(model: ModelShape, tokens: int | None) -> ModelShape:
         raise BadInputError("sequence_length", tokens, f"a transformer, unlike {model.name}")
     positions = model.transformer.positions
     if positions is not None and tokens > positions:
-        raise BadInputError("sequence_length", tokens, f"at most {positions}, the positions that {model.name} has")
+        raise BadInputError(
+            "sequence_length", tokens, f"at most {positions}, the positions that {model.name} has"
+        )
     longer = tokens / model.transformer.sequence
-    modules = tuple(module if module.once else _lengthened(module, longer) for module in model.modules)
+    modules = tuple(
+        module if module.once else _lengthened(module, longer) for module in model.modules
+    )
     transformer = replace(model.transformer, sequence=tokens)
     return replace(model, modules=modules, transformer=transformer, sample=sequence_of(tokens))
 

@@ -1,8 +1,9 @@
 """How ranks train a model in parallel: the mesh of ranks, with the groups of each axis, and what they divide.
 
-Consecutive ranks are tensor-parallel, because their collectives are the most frequent; then follow data-parallel ranks,
-and last the stages of the pipeline, as Megatron-LM numbers them. A data-parallel group may be divided twice: ``shard``
-ranks of it divide the parameters among themselves (ZeRO, FSDP), and ``ep`` ranks of it the experts.
+Consecutive ranks are tensor-parallel, because their collectives are the most frequent; then follow
+data-parallel ranks, and last the stages of the pipeline, as Megatron-LM numbers them. A
+data-parallel group may be divided twice: ``shard`` ranks of it divide the parameters among
+themselves (ZeRO, FSDP), and ``ep`` ranks of it the experts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,8 +38,8 @@ MAX_INSTRUCTIONS = 400_000
 """About the maximum number of instructions of a pass through the model, times the micro-batches of a step."""
 
 SHARDINGS = ("none", "zero1", "zero2", "zero3", "fsdp", "hsdp")
-"""What data-parallel ranks divide: nothing; the state of the optimizer; gradients, too; parameters, too, by tensors
-(zero3) or by blocks (fsdp), or by blocks among ``shard`` of the ranks (hsdp)."""
+"""What data-parallel ranks divide: nothing; the state of the optimizer; gradients, too; parameters,
+too, by tensors (zero3) or by blocks (fsdp), or by blocks among ``shard`` of the ranks (hsdp)."""
 
 
 class StepDtypes(NamedTuple):
@@ -62,7 +63,8 @@ class StepDtypes(NamedTuple):
 def moved_elements(sharding: str, axes: Mapping[str, int]) -> tuple[str, ...]:
     """Return what ranks exchange, as the fields of StepDtypes, by the sizes of the axes of their mesh.
 
-    An axis without a size has one rank; only ``dp``, which takes the ranks that are left, has several.
+    An axis without a size has one rank; only ``dp``, which takes the ranks that are left, has
+    several.
     """
     moved = []
     if axes.get("dp", RANKS.maximum) > 1:
@@ -89,14 +91,17 @@ class Mesh:
             RANKS.check(f"parallel {axis.name}", getattr(self, axis.name))
         for name in ("shard", "ep"):
             if self.dp % getattr(self, name):
-                raise BadInputError(f"parallel {name}", getattr(self, name), f"a divisor of dp={self.dp}")
+                raise BadInputError(
+                    f"parallel {name}", getattr(self, name), f"a divisor of dp={self.dp}"
+                )
 
     @classmethod
     def parse(cls, text: str, ranks: int) -> "Mesh":
         """Return the mesh of a text such as ``dp=4,tp=2,pp=2``; without dp it takes the ranks that are left.
 
         Raises:
-            BadInputError: if the text is not a list of axes, or the axes do not multiply to the number of ranks.
+            BadInputError: if the text is not a list of axes, or the axes do not multiply to the
+                number of ranks.
         """
         sizes = cls.axes(text)
         divided = sizes.get("tp", 1) * sizes.get("pp", 1)
@@ -113,7 +118,9 @@ class Mesh:
         for part in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = part.partition("=")
             if name not in AXES or not equals or name in sizes:
-                raise BadInputError("parallel", part, f"axes such as dp=4,tp=2, each once; axes: {', '.join(AXES)}")
+                raise BadInputError(
+                    "parallel", part, f"axes such as dp=4,tp=2, each once; axes: {', '.join(AXES)}"
+                )
             sizes[name] = RANKS.read(f"parallel {name}", value)
         return sizes
 
@@ -139,7 +146,11 @@ class Mesh:
             size = self.size(axis)
             columns = numbers.transpose(0, 2, 1).reshape(-1, self.dp)  # data-parallel groups
             if axis in REPLICAS:
-                columns = columns.reshape(-1, size, self.dp // size).transpose(0, 2, 1).reshape(-1, self.dp)
+                columns = (
+                    columns.reshape(-1, size, self.dp // size)
+                    .transpose(0, 2, 1)
+                    .reshape(-1, self.dp)
+                )
             rows = columns.reshape(-1, size)
         return list(rows.tolist())
 
@@ -170,7 +181,8 @@ class Parallelism:
     overlap: bool = True  # whether gradients are synchronised while the backward pass goes on
     micro_batches: int = 1  # the micro-batches of a step; their gradients are synchronised once
     samples: int = 1  # the samples of a micro-batch of a data-parallel rank
-    recompute: bool = False  # whether the backward pass computes the forward pass of each block again
+    # whether the backward pass computes the forward pass of each block again
+    recompute: bool = False
     dtypes: StepDtypes | None = None  # the types of what moves [that of the model]
     compression: Compression | None = None  # how gradients are compressed [not at all]
 
@@ -213,7 +225,8 @@ class Parallelism:
     def _instructions(self, model: ModelShape) -> int:
         """Return about how many instructions a pass has: computations between collectives are one.
 
-        That is one for each part; or one for each module, if the tensors of each have collectives of their own.
+        That is one for each part; or one for each module, if the tensors of each have collectives
+        of their own.
         """
         if self.sharding in ("zero2", "zero3"):
             return len(model.modules)
@@ -230,7 +243,9 @@ class Parallelism:
                     raise BadInputError(f"parallel {axis}", getattr(mesh, axis), valid)
             return
         if mesh.pp > shape.blocks:
-            raise BadInputError("parallel pp", mesh.pp, f"at most the {shape.blocks} blocks of {model.name}")
+            raise BadInputError(
+                "parallel pp", mesh.pp, f"at most the {shape.blocks} blocks of {model.name}"
+            )
         if mesh.ep > 1 and not shape.experts:
             raise BadInputError("parallel ep", mesh.ep, "1: it has no experts")
         if mesh.ep > 1 and shape.experts % mesh.ep:
@@ -238,7 +253,9 @@ class Parallelism:
 
     def _check_options(self, model: ModelShape) -> None:
         if self.sequence and self.mesh.tp == 1:
-            raise BadInputError("sequence", 1, "0: without tensor parallelism nothing divides the sequence")
+            raise BadInputError(
+                "sequence", 1, "0: without tensor parallelism nothing divides the sequence"
+            )
         if self.recompute and model.transformer is None:
             raise BadInputError("recompute", 1, f"0: {model.name} has no blocks")
         if (self.mesh.shard > 1) != (self.sharding == "hsdp"):
@@ -253,14 +270,18 @@ class Parallelism:
             valid = f"nothing with sharding {self.sharding}: only all-reduces of gradients are compressed"
             raise BadInputError("compress", self.compression.text, valid)
         if dtype != "float32":
-            valid = f"none with gradients of {dtype}: those of float32 are compressed (gradient_dtype)"
+            valid = (
+                f"none with gradients of {dtype}: those of float32 are compressed (gradient_dtype)"
+            )
             raise BadInputError("compress", self.compression.text, valid)
 
     def _check_sharding(self) -> None:
         if self.by_block:
             rule = self.buckets
             usual = BucketRule()
-            valid = f"left out with sharding {self.sharding}: the gradients of a block are one bucket"
+            valid = (
+                f"left out with sharding {self.sharding}: the gradients of a block are one bucket"
+            )
             for key, value, default in (
                 ("buckets", rule.framework, usual.framework),
                 ("bucket", rule.limit, usual.limit),
@@ -271,15 +292,18 @@ class Parallelism:
         if self.shards_parameters and self.mesh.pp > 1:
             raise BadInputError("sharding", self.sharding, "none, zero1 or zero2 with a pipeline")
         if self.shards_parameters and self.mesh.ep > 1:
-            raise BadInputError("sharding", self.sharding, "none, zero1 or zero2 with expert parallelism")
+            raise BadInputError(
+                "sharding", self.sharding, "none, zero1 or zero2 with expert parallelism"
+            )
 
 
 def part_of(model: ModelShape, mesh: Mesh, stage: int = 0) -> ModelShape:
     """Return the part of a model that a rank of a stage has: its blocks, and its shards of tensors and of experts.
 
-    The numbers of blocks of two stages differ by one at most, and the last stage, which has the output layer, too, has
-    no more than others. What is before all blocks belongs to the first stage, what is after them to the last. Of the
-    experts, those of the first rank stand for those of any: all compute as much, for tokens of all ranks.
+    The numbers of blocks of two stages differ by one at most, and the last stage, which has the
+    output layer, too, has no more than others. What is before all blocks belongs to the first
+    stage, what is after them to the last. Of the experts, those of the first rank stand for those
+    of any: all compute as much, for tokens of all ranks.
     """
     blocks = 1
     if model.transformer:

@@ -1,6 +1,7 @@
 """The keys of a training step, for ``hpccoll train``, the section ``workloads`` of sweep files and ``predict step``.
 
-Options of the command line are generated from the tables: ``--micro-batches`` is the key ``micro_batches``.
+Options of the command line are generated from the tables: ``--micro-batches`` is the key
+``micro_batches``.
 """
 
 from collections.abc import Mapping
@@ -8,7 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hpccoll.common import limits
-from hpccoll.common.limits import FLAG, IntegerRange, Kind, OneOfWords, PositiveNumber, PrintableText
+from hpccoll.common.limits import (
+    FLAG,
+    IntegerRange,
+    Kind,
+    OneOfWords,
+    PositiveNumber,
+    PrintableText,
+)
 from hpccoll.common.quantities import BYTES, DURATION, RATE, TIMES, NumberWithUnit
 from hpccoll.extensions.steps.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.extensions.steps.training.compression import COMPRESSIONS, DENSE, Compression
@@ -23,8 +31,13 @@ COMPUTATIONS = WAIT, GEMM, NOTHING
 
 
 PEAK_FLOPS: Mapping[str, float] = {
-    "v100": 125e12, "a100": 312e12, "h100": 989e12, "h200": 989e12, "b200": 2250e12, "mi300x": 1307e12,
-}  # fmt: skip
+    "v100": 125e12,
+    "a100": 312e12,
+    "h100": 989e12,
+    "h200": 989e12,
+    "b200": 2250e12,
+    "mi300x": 1307e12,
+}
 """Dense FLOPs a second of 16-bit products of matrices, by the data sheets of NVIDIA and AMD."""
 
 TOKENS = IntegerRange(1, 1 << 24)
@@ -49,7 +62,8 @@ class StepKey:
     """A key of a training step."""
 
     help: str  # a noun phrase, with the default in brackets if it is not the value
-    default: Any  # the default; 0, an empty name and None stand for a default that depends on other keys
+    # the default; 0, an empty name and None stand for a default that depends on other keys
+    default: Any
     kind: Kind[Any] | NumberWithUnit  # the valid values
 
     @property
@@ -102,9 +116,17 @@ WORKLOAD: Mapping[str, StepKey] = {
 """The keys of a step that is measured, the arguments of ``training_step``."""
 
 _BOTH = (
-    "parallel", "sharding", "buckets", "bucket", "samples", "micro_batches", "overlap", "sequence",
-    "recompute", "sequence_length",
-)  # fmt: skip
+    "parallel",
+    "sharding",
+    "buckets",
+    "bucket",
+    "samples",
+    "micro_batches",
+    "overlap",
+    "sequence",
+    "recompute",
+    "sequence_length",
+)
 _DTYPES = "gradient_dtype", "parameter_dtype", "activation_dtype"
 
 PREDICTED: Mapping[str, StepKey] = {
@@ -146,7 +168,10 @@ WALL: Mapping[str, StepKey] = {
 def parallelism_of(keys: Mapping[str, Any], **more: Any) -> Parallelism:
     """Return how the model of a step is trained, of keys that both tables have; limits are divided as tensors are."""
     rule = BucketRule(
-        keys["buckets"], keys["bucket"] or None, keys.get("first_bucket") or None, scale=keys.get("scale", 1)
+        keys["buckets"],
+        keys["bucket"] or None,
+        keys.get("first_bucket") or None,
+        scale=keys.get("scale", 1),
     )
     text = keys.get("compress", DENSE)
     if text == DENSE:

@@ -1,9 +1,10 @@
 """A training step as a program: what the ranks of a pipeline stage compute, and which collectives they start and await.
 
-All ranks of a stage run the same program, each with the other ranks of its own groups. A program has three kinds of
-instructions: ``Compute``, ``Start`` and ``Wait``. A collective that is started runs beside what follows, until a
-``Wait`` names it or the step ends; those of one stream run one after the other. Programs are run by ranks
-(``hpccoll train``), and timed with predicted costs (``step_timeline``); ``parallelism`` builds them.
+All ranks of a stage run the same program, each with the other ranks of its own groups. A program
+has three kinds of instructions: ``Compute``, ``Start`` and ``Wait``. A collective that is started
+runs beside what follows, until a ``Wait`` names it or the step ends; those of one stream run one
+after the other. Programs are run by ranks (``hpccoll train``), and timed with predicted costs
+(``step_timeline``); ``parallelism`` builds them.
 """
 
 from collections.abc import Hashable
@@ -26,8 +27,10 @@ class StepOperation:
     """A collective of a training step, or a codec between two of them, which takes its turn on their stream."""
 
     label: str  # what it is for: ``bucket 3``, ``block 7 attention``
-    collective: str  # the name of the collective; ``send_recv`` is one message between neighbouring stages
-    axis: str  # the axis of the mesh whose groups run it: dp, shard, replica, expert_replica, tp, ep or pp
+    # the name of the collective; ``send_recv`` is one message between neighbouring stages
+    collective: str
+    # the axis of the mesh whose groups run it: dp, shard, replica, expert_replica, tp, ep or pp
+    axis: str
     nbytes: int  # S in bytes, by the convention of the collective
     dtype: str  # the type of the elements
     phase: str  # ``forward``, ``backward``, or ``step`` after both
@@ -57,8 +60,8 @@ class StepOperation:
     def buffers(self, stage: int, number: int) -> Hashable:
         """Return what identifies the buffers of the operation: operations whose value is equal share them.
 
-        Operations that are alike and follow one another share buffers, but every bucket has its own. Both ends of a
-        message have the same value.
+        Operations that are alike and follow one another share buffers, but every bucket has its
+        own. Both ends of a message have the same value.
         """
         if self.is_codec:  # the gradients themselves
             return stage, self.axis, self.label.removesuffix(self.codec)
@@ -96,7 +99,8 @@ class Start:
     """Starts an operation: it may run from now on."""
 
     operation: StepOperation
-    after: int | None = None  # the number of the Start of an operation, on another stream, that must have ended before
+    # the number of the Start of an operation, on another stream, that must have ended before
+    after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,11 @@ class StepProgram:
     @property
     def operations(self) -> list[StepOperation]:
         """The operations in the order of their starts, as ``Wait`` numbers them."""
-        return [instruction.operation for instruction in self.instructions if isinstance(instruction, Start)]
+        return [
+            instruction.operation
+            for instruction in self.instructions
+            if isinstance(instruction, Start)
+        ]
 
     @property
     def buffer_bytes(self) -> int:

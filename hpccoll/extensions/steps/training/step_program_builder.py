@@ -14,14 +14,14 @@
 | ep | an all-to-all before and one after the experts, in both passes |
 | pp | one message to the next stage for each micro-batch, one back; one forward, one backward in turn (1F1B) |
 
-DeepSpeed's stages 1 and 2 run an all-reduce of each bucket where ZeRO's authors and Megatron-LM have a reduce-scatter.
-Left out is what takes little of a step: losses and norms of gradients, the second all-gather of a divided sequence in
-the backward pass, which frameworks hide, and the all-reduce of an embedding that the first and the last stage of a
-pipeline share.
+DeepSpeed's stages 1 and 2 run an all-reduce of each bucket where ZeRO's authors and Megatron-LM
+have a reduce-scatter. Left out is what takes little of a step: losses and norms of gradients, the
+second all-gather of a divided sequence in the backward pass, which frameworks hide, and the
+all-reduce of an embedding that the first and the last stage of a pipeline share.
 
-S. Li et al.: PyTorch Distributed, VLDB 13 (2020); S. Rajbhandari et al.: ZeRO, SC (2020); Y. Zhao et al.: PyTorch FSDP,
-VLDB 16 (2023); D. Narayanan et al.: Megatron-LM, SC (2021); V. Korthikanti et al.: Reducing activation recomputation,
-MLSys (2023).
+S. Li et al.: PyTorch Distributed, VLDB 13 (2020); S. Rajbhandari et al.: ZeRO, SC (2020); Y. Zhao
+et al.: PyTorch FSDP, VLDB 16 (2023); D. Narayanan et al.: Megatron-LM, SC (2021); V. Korthikanti et
+al.: Reducing activation recomputation, MLSys (2023).
 """
 
 from collections import defaultdict
@@ -49,8 +49,8 @@ from hpccoll.extensions.steps.training.step_program import (
 from hpccoll.schedule import itemsize
 
 COLUMNS_FIRST = ("attention", "mlp", "experts", "output")
-"""The parts of a model whose first product tensor parallelism divides by columns: every rank needs the whole input, and
-the backward pass adds up its gradient."""
+"""The parts of a model whose first product tensor parallelism divides by columns: every rank needs
+the whole input, and the backward pass adds up its gradient."""
 
 ROWS_LAST = ("embedding", "attention", "mlp", "experts")
 """The parts whose last product is divided by rows: the forward pass adds up the output."""
@@ -81,20 +81,24 @@ class _Builder:
         self.dtypes = parallelism.dtypes_of(model)
         self.instructions: list[Instruction] = []
         self.started = 0
-        self.passes: dict[str, tuple[list[Instruction], int]] = {}  # with numbers of operations from 0, and how many
+        # with numbers of operations from 0, and how many
+        self.passes: dict[str, tuple[list[Instruction], int]] = {}
         self.buckets = tuple(self.gradient_buckets())
 
     def program(self) -> StepProgram:
         micro_batches = self.parallelism.micro_batches
-        # Of a pipeline, the earlier a stage, the more forward passes precede the first one back, and then they take
-        # turns: D. Narayanan et al.: PipeDream, SOSP (2019).
+        # Of a pipeline, the earlier a stage, the more forward passes precede the first one back,
+        # and then they take turns: D. Narayanan et al.: PipeDream, SOSP (2019).
         ahead = min(self.mesh.pp - 1 - self.stage, micro_batches)
         for _ in range(ahead):
             self.repeat(FORWARD, self.forward)
         for number in range(micro_batches):
             if number + ahead < micro_batches:
                 self.repeat(FORWARD, self.forward)
-            synchronises = number == micro_batches - 1 or self.parallelism.sharding not in ("none", "zero1")
+            synchronises = number == micro_batches - 1 or self.parallelism.sharding not in (
+                "none",
+                "zero1",
+            )
             if synchronises:
                 name = f"{BACKWARD}, synchronised"
             else:
@@ -140,9 +144,14 @@ class _Builder:
                 self.synchronise(operation)
 
     def pass_through(
-        self, unit: str, modules: Sequence[Module], direction: str,
-        starts: Mapping[str, Sequence[StepOperation]] | None = None, *, again: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        unit: str,
+        modules: Sequence[Module],
+        direction: str,
+        starts: Mapping[str, Sequence[StepOperation]] | None = None,
+        *,
+        again: bool = False,
+    ) -> None:
         """Append a pass through the modules of a unit, with the collectives inside of it."""
         phase = BACKWARD if again else direction
         if direction == FORWARD:
@@ -154,7 +163,9 @@ class _Builder:
             self.part_begins(part, unit, direction, phase)
             for module in modules_of_part:
                 if module.forward_flops:
-                    self.instructions.append(Compute(phase, module.forward_flops * factor, (module.name,)))
+                    self.instructions.append(
+                        Compute(phase, module.forward_flops * factor, (module.name,))
+                    )
                 if starts:
                     for operation in starts.get(module.name, ()):
                         self.synchronise(operation)
@@ -168,7 +179,9 @@ class _Builder:
         else:
             gathering = ROWS_LAST
         if self.parallelism.sequence and part in gathering:
-            self.run(self.operation(f"{unit} {part}", "all_gather", "tp", self.divided(part), phase))
+            self.run(
+                self.operation(f"{unit} {part}", "all_gather", "tp", self.divided(part), phase)
+            )
 
     def part_ends(self, part: str, unit: str, direction: str, phase: str) -> None:
         if direction == FORWARD:
@@ -211,7 +224,9 @@ class _Builder:
             return 1
         return self.mesh.tp
 
-    def gathered_units(self, modules: Sequence[Module], phase: str) -> Iterator[tuple[str, list[Module]]]:
+    def gathered_units(
+        self, modules: Sequence[Module], phase: str
+    ) -> Iterator[tuple[str, list[Module]]]:
         """Yield the units of a pass; the parameters of each are gathered while the one before it is computed."""
         units = _units(modules)
         gathered: list[list[int | None]] = []
@@ -233,7 +248,10 @@ class _Builder:
                 sizes.append((f"{module.name}.{tensor.name}", tensor.elements))
         if self.parallelism.by_block and sizes:
             sizes = [(unit, sum(elements for _, elements in sizes))]
-        return [self.operation(label, "all_gather", self.shard_axis, elements, phase) for label, elements in sizes]
+        return [
+            self.operation(label, "all_gather", self.shard_axis, elements, phase)
+            for label, elements in sizes
+        ]
 
     @property
     def shard_axis(self) -> str:
@@ -267,7 +285,11 @@ class _Builder:
             yield "dp", "", list(self.model.modules)
             return
         yield "dp", "", [module for module in self.model.modules if module.expert is None]
-        yield "expert_replica", " of experts", [module for module in self.model.modules if module.expert is not None]
+        yield (
+            "expert_replica",
+            " of experts",
+            [module for module in self.model.modules if module.expert is not None],
+        )
 
     def bucket_starts(self) -> dict[str, list[StepOperation]]:
         """Return the operations of the buckets, by the name of the module whose gradients complete each."""
@@ -277,8 +299,12 @@ class _Builder:
         order = {module.name: number for number, module in enumerate(self.model.modules)}
         starts: defaultdict[str, list[StepOperation]] = defaultdict(list)
         for bucket in self.buckets:
-            operation = self.operation(bucket.label, collective, bucket.axis, bucket.elements, BACKWARD)
-            last = min((tensor.name.rpartition(".")[0] for tensor in bucket.tensors), key=order.__getitem__)
+            operation = self.operation(
+                bucket.label, collective, bucket.axis, bucket.elements, BACKWARD
+            )
+            last = min(
+                (tensor.name.rpartition(".")[0] for tensor in bucket.tensors), key=order.__getitem__
+            )
             starts[last].append(operation)
         return starts
 
@@ -295,13 +321,18 @@ class _Builder:
         number = self.start(operation)
         if self.parallelism.sharding == "hsdp":
             shard = -(-operation.nbytes // self.mesh.shard)
-            self.start(replace(operation, collective="all_reduce", axis="replica", nbytes=shard), after=number)
+            self.start(
+                replace(operation, collective="all_reduce", axis="replica", nbytes=shard),
+                after=number,
+            )
 
     def gather_parameters(self) -> None:
         """Append the all-gathers of updated parameters, one for each bucket; they follow the reduce-scatters."""
         self.wait(range(self.started))
         for bucket in self.buckets:
-            self.start(self.operation(bucket.label, "all_gather", bucket.axis, bucket.elements, STEP))
+            self.start(
+                self.operation(bucket.label, "all_gather", bucket.axis, bucket.elements, STEP)
+            )
 
     def exchange(self, stage: int, phase: str, *, sends: bool) -> None:
         """Append a message to another stage, or the receipt of one, which the rank waits for, if there is the stage."""
@@ -315,13 +346,17 @@ class _Builder:
         else:
             self.run(message)
 
-    def operation(self, label: str, collective: str, axis: str, elements: int, phase: str) -> StepOperation:
+    def operation(
+        self, label: str, collective: str, axis: str, elements: int, phase: str
+    ) -> StepOperation:
         dtype = self.dtypes.gradient
         if axis in ACTIVATION_AXES:
             dtype = self.dtypes.activation
         elif collective == "all_gather":
             dtype = self.dtypes.parameter
-        return StepOperation(label.strip(), collective, axis, elements * itemsize(dtype), dtype, phase)
+        return StepOperation(
+            label.strip(), collective, axis, elements * itemsize(dtype), dtype, phase
+        )
 
     def start(self, operation: StepOperation, after: int | None = None) -> int | None:
         """Append the start of an operation, and return its number; None if its group has a single rank."""

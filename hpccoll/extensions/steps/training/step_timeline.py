@@ -1,17 +1,20 @@
 """The timeline of a training step: when each stage computes, and when each collective runs, from their durations.
 
-A collective starts when the program has started it and the stream has ended those before it, and takes as long as it
-takes alone. What stages send each other is there when the sender has started it and its time has passed. The step ends
-when all stages have computed and awaited everything.
+A collective starts when the program has started it and the stream has ended those before it, and
+takes as long as it takes alone. What stages send each other is there when the sender has started it
+and its time has passed. The step ends when all stages have computed and awaited everything.
 
-- *communication*: the seconds of all collectives of a stage, and of the messages that it sends, together.
-- *codec*: the seconds of all codecs of a stage, which take turns with its collectives. Where they run on the device
-  that computes, they take turns with its computations, too: those after a codec begin by its seconds later.
-- *exposed*: what the step takes longer than the same step with collectives and codecs that take no time.
+- *communication*: the seconds of all collectives of a stage, and of the messages that it sends,
+  together.
+- *codec*: the seconds of all codecs of a stage, which take turns with its collectives. Where they
+  run on the device that computes, they take turns with its computations, too: those after a codec
+  begin by its seconds later.
+- *exposed*: what the step takes longer than the same step with collectives and codecs that take no
+  time.
 - *share*: exposed seconds over those of the step.
 
-The backward pass of bucket k ends at r(k); its collective starts at max(r(k), end(k - 1)): S. Li et al.: PyTorch
-Distributed, VLDB 13 (2020).
+The backward pass of bucket k ends at r(k); its collective starts at max(r(k), end(k - 1)): S. Li et
+al.: PyTorch Distributed, VLDB 13 (2020).
 """
 
 from collections import defaultdict, deque
@@ -19,7 +22,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from hpccoll.extensions.steps.training.step_program import Compute, Start, StepOperation, StepProgram, Wait
+from hpccoll.extensions.steps.training.step_program import (
+    Compute,
+    Start,
+    StepOperation,
+    StepProgram,
+    Wait,
+)
 
 Cost = Callable[[StepOperation], float]
 """Returns the seconds of an operation."""
@@ -46,7 +55,11 @@ class StepSpan:
     @property
     def communicates(self) -> bool:
         """Whether an operation lasts as long as its collective takes: a message is received for as long as awaited."""
-        return self.operation is not None and not self.operation.receives and not self.operation.is_codec
+        return (
+            self.operation is not None
+            and not self.operation.receives
+            and not self.operation.is_codec
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,8 @@ class StepTimeline:
     step_s: float  # the seconds of the step
     bare_s: float  # the seconds of the same step without communication and codecs
     compute_s: float  # the seconds that the busiest stage computes
-    communication_s: float  # the seconds of all collectives and sent messages of the stage that communicates longest
+    # the seconds of all collectives and sent messages of the stage that communicates longest
+    communication_s: float
     codec_s: float  # the seconds of all codecs of the stage that has most of them
     spans: tuple[tuple[StepSpan, ...], ...]  # the computations and operations of each stage
 
@@ -87,7 +101,9 @@ def step_timeline(
     """
     stages, step_s = _run(programs, seconds, cost, codecs_compute)
     _, bare_s = _run(programs, seconds, lambda _operation: 0.0, codecs_compute)
-    communication_s = [_total_s(span for span in stage.spans if span.communicates) for stage in stages]
+    communication_s = [
+        _total_s(span for span in stage.spans if span.communicates) for stage in stages
+    ]
     codec_s = [_total_s(span for span in stage.spans if span.is_codec) for stage in stages]
     compute_s = max(stage.computed for stage in stages)
     spans = tuple(tuple(stage.spans) for stage in stages)
@@ -117,12 +133,13 @@ class _Stage:
     codecs_compute: bool
     at: int = 0  # the next instruction
     now: float = 0.0
-    # the seconds of all computations, added up in the order in which they pass: never more than ``now``, whatever is
-    # rounded, so that no bubble is below zero
+    # the seconds of all computations, added up in the order in which they pass: never more than
+    # ``now``, whatever is rounded, so that no bubble is below zero
     computed: float = 0.0
     spans: list[StepSpan] = field(default_factory=list)
     ended: list[float] = field(default_factory=list)  # when each operation ends
-    free: dict[str, float] = field(default_factory=dict)  # when the last operation of each stream ends
+    # when the last operation of each stream ends
+    free: dict[str, float] = field(default_factory=dict)
 
     def advance(self, seconds: Seconds, cost: Cost, messages: Messages) -> bool:
         """Run instructions until one receives a message that has not been sent; return whether any has run."""
@@ -146,7 +163,9 @@ class _Stage:
             self.at += 1
         return self.at > begin
 
-    def _start(self, operation: StepOperation, after: int | None, lasts: float, messages: Messages) -> None:
+    def _start(
+        self, operation: StepOperation, after: int | None, lasts: float, messages: Messages
+    ) -> None:
         """Add an operation, which begins after those before it on its stream, and after another one if it has to."""
         before = self.ended[after] if after is not None else 0.0
         start = max(self.now, self.free.get(operation.stream, 0.0), before)

@@ -1,8 +1,9 @@
 """A workload: a training step to measure, as the parameters of a case.
 
-A case of the collective ``training_step`` runs the step of a model on all ranks. Its algorithm is that of the
-collectives inside; its size is that of all gradients; its time is that of the step. Its arguments are the keys of
-WORKLOAD. The algorithm ``null`` leaves the collectives out: what another algorithm takes longer is exposed.
+A case of the collective ``training_step`` runs the step of a model on all ranks. Its algorithm is
+that of the collectives inside; its size is that of all gradients; its time is that of the step. Its
+arguments are the keys of WORKLOAD. The algorithm ``null`` leaves the collectives out: what another
+algorithm takes longer is exposed.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,12 @@ from hpccoll.extensions.steps.training.compression import DENSE
 from hpccoll.extensions.steps.training.model_shape import ModelShape, scaled, with_sequence
 from hpccoll.extensions.steps.training.models import MODELS, model_of
 from hpccoll.extensions.steps.training.models.digits import BATCH, DIGITS
-from hpccoll.extensions.steps.training.parallelism import Mesh, Parallelism, StepDtypes, moved_elements
+from hpccoll.extensions.steps.training.parallelism import (
+    Mesh,
+    Parallelism,
+    StepDtypes,
+    moved_elements,
+)
 from hpccoll.extensions.steps.training.step_keys import WORKLOAD, parallelism_of
 from hpccoll.extensions.steps.training.step_program import StepProgram
 from hpccoll.extensions.steps.training.step_program_builder import step_programs
@@ -80,16 +86,21 @@ class TrainingStep:
 
     def shape(self, models: Mapping[str, ModelShape] | None = None) -> ModelShape:
         """Return the model, with samples as long as asked for, scaled."""
-        return scaled(with_sequence(self._unscaled(models), self.sequence_length or None), self.scale)
+        return scaled(
+            with_sequence(self._unscaled(models), self.sequence_length or None), self.scale
+        )
 
     def _unscaled(self, models: Mapping[str, ModelShape] | None) -> ModelShape:
         return (models or {}).get(self.model) or model_of(self.model)
 
-    def canonical(self, dtype: str, models: Mapping[str, ModelShape] | None = None) -> "tuple[str, TrainingStep]":
+    def canonical(
+        self, dtype: str, models: Mapping[str, ModelShape] | None = None
+    ) -> "tuple[str, TrainingStep]":
         """Return the type of gradients if ``dtype`` is the default, and the step without keys that change nothing.
 
-        Those are the types of what no rank exchanges, types equal to that of gradients, the length of samples that the
-        model has anyway, and feedback without compression. So equal steps are equal, however they were given.
+        Those are the types of what no rank exchanges, types equal to that of gradients, the length
+        of samples that the model has anyway, and feedback without compression. So equal steps are
+        equal, however they were given.
 
         Raises:
             BadInputError: if ``parallel`` is not a list of axes, or the model does not exist.
@@ -130,7 +141,9 @@ class TrainingStep:
 
     def parallelism(self, workers: int, dtype: str) -> Parallelism:
         """Return how ``workers`` ranks train the model; ``dtype`` is the type of what has none of its own."""
-        return parallelism_of(asdict(self), mesh=Mesh.parse(self.parallel, workers), dtypes=self.dtypes(dtype))
+        return parallelism_of(
+            asdict(self), mesh=Mesh.parse(self.parallel, workers), dtypes=self.dtypes(dtype)
+        )
 
     def check_ranks(self, workers: int, dtype: str, op: str | None, device: str) -> None:
         """Check that ``workers`` ranks can train the model; a model of the user's own is checked by the ranks.
@@ -140,9 +153,13 @@ class TrainingStep:
         """
         parallelism = self.parallelism(workers, dtype)
         if parallelism.compression and device != "cpu":
-            raise BadInputError("compress", self.compress, "none on a GPU: compression is measured in host memory")
+            raise BadInputError(
+                "compress", self.compress, "none on a GPU: compression is measured in host memory"
+            )
         if parallelism.compression and op not in ("sum", "avg"):
-            raise BadInputError("op", op, "sum or avg with compress: the mean of gradients is compressed")
+            raise BadInputError(
+                "op", op, "sum or avg with compress: the mean of gradients is compressed"
+            )
         if self.model in MODELS:
             parallelism.check(self.shape())
         self._check_training(workers, dtype, op, device)
@@ -165,7 +182,9 @@ class TrainingStep:
         if self.learns:
             self._check_real_training(workers, dtype, op, device)
         elif self.corrupt:
-            raise BadInputError("corrupt", self.corrupt, f"nothing without {DIGITS}, whose drill it is")
+            raise BadInputError(
+                "corrupt", self.corrupt, f"nothing without {DIGITS}, whose drill it is"
+            )
         if self.corrupt:
             step, rank = self.corrupted or (0, workers)
             if step < 1 or rank >= workers:
@@ -190,6 +209,8 @@ class TrainingStep:
             valid = f"at most {most}, whose micro-batches divide the {BATCH} images of a step"
             raise BadInputError("ranks", workers, valid)
 
-    def programs(self, workers: int, dtype: str, models: Mapping[str, ModelShape] | None = None) -> list[StepProgram]:
+    def programs(
+        self, workers: int, dtype: str, models: Mapping[str, ModelShape] | None = None
+    ) -> list[StepProgram]:
         """Return the program of each pipeline stage."""
         return step_programs(self.shape(models), self.parallelism(workers, dtype))

@@ -7,7 +7,8 @@ from typing import NamedTuple
 _COMMENT = r"/\*.*?\*/|//[^\n]*"
 _TEXT = r'"(?:[^"\\\n]|\\.)*"'
 _TOKEN = re.compile(
-    rf"(?P<key>{_TEXT})(?=\s*:)|{_TEXT}|(?P<comment>{_COMMENT})|(?P<comma>,)(?=(?:\s|{_COMMENT})*[}}\]])", re.DOTALL
+    rf"(?P<key>{_TEXT})(?=\s*:)|{_TEXT}|(?P<comment>{_COMMENT})|(?P<comma>,)(?=(?:\s|{_COMMENT})*[}}\]])",
+    re.DOTALL,
 )
 
 
@@ -23,7 +24,8 @@ def parse_json_lines(text: str) -> tuple[object, list[int]]:
     """Return the value of a JSON text, with tuples of ``JsonMember`` for objects, and the lines of its comments.
 
     Raises:
-        ValueError: the text is not JSON, or nested too deeply; ``lineno`` is its line, if it is a JSONDecodeError.
+        ValueError: the text is not JSON, or nested too deeply; ``lineno`` is its line, if it is a
+            JSONDecodeError.
     """
     line = 1
     counted = 0

@@ -12,9 +12,14 @@ from hpccoll.extensions.tables.formats.tuning_rule import TuningTable
 from hpccoll.extensions.tables.formats.ucc_tune import read_ucc_tune
 
 READERS: Mapping[str, Callable[[str], TuningTable]] = {
-    "openmpi": read_openmpi_rules, "openmpi-json": read_openmpi_json, "han": read_han_rules, "mpich": read_mpich_json,
-    "nccl-csv": read_nccl_csv, "rccl-csv": read_rccl_csv, "ucc": read_ucc_tune,
-}  # fmt: skip
+    "openmpi": read_openmpi_rules,
+    "openmpi-json": read_openmpi_json,
+    "han": read_han_rules,
+    "mpich": read_mpich_json,
+    "nccl-csv": read_nccl_csv,
+    "rccl-csv": read_rccl_csv,
+    "ucc": read_ucc_tune,
+}
 
 
 KNOWN_TABLES = (

@@ -1,7 +1,7 @@
 """Selection trees of MPICH 5 in JSON, for MPIR_CVAR_COLL_SELECTION_TUNING_JSON_FILE (src/mpi/coll/src/csel.c of 5.0.1).
 
-A tree replaces the one of MPICH. At each level the first condition that holds decides, and there is no way back: a call
-for which no condition of a level holds aborts. Sizes go through atoi.
+A tree replaces the one of MPICH. At each level the first condition that holds decides, and there is
+no way back: a call for which no condition of a level holds aborts. Sizes go through atoi.
 """
 
 import json
@@ -11,7 +11,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from hpccoll.cases.library_algorithms import LibraryAlgorithm, default_parameters, library_algorithms, library_table
+from hpccoll.cases.library_algorithms import (
+    LibraryAlgorithm,
+    default_parameters,
+    library_algorithms,
+    library_table,
+)
 from hpccoll.common.text import first_few, join_words
 from hpccoll.extensions.tables.formats.json_lines import members_of
 from hpccoll.extensions.tables.formats.tuning_rule import (
@@ -32,12 +37,24 @@ _WORDS = {
          "is_multi_threaded"), ("yes", "no")),
 }  # fmt: skip
 _GUARDS = {
-    "pow2": "comm_size=pow2", "commutative": "is_commutative=yes", "builtin": "is_op_built_in=yes",
-    "count": "not count<pow2", "inplace": "is_sendbuf_inplace=yes", "noinplace": "is_sendbuf_inplace=no",
-    "parent": "comm_hierarchy=parent", "consecutive": "is_node_consecutive=yes",
-}  # fmt: skip
+    "pow2": "comm_size=pow2",
+    "commutative": "is_commutative=yes",
+    "builtin": "is_op_built_in=yes",
+    "count": "not count<pow2",
+    "inplace": "is_sendbuf_inplace=yes",
+    "noinplace": "is_sendbuf_inplace=no",
+    "parent": "comm_hierarchy=parent",
+    "consecutive": "is_node_consecutive=yes",
+}
 """The condition that says what an algorithm needs; *not* stands for that of a call for which it does not hold."""
-_OF_COMMUNICATORS = "comm_type", "comm_size", "comm_hierarchy", "comm_avg_ppn", "is_node_consecutive", "any"
+_OF_COMMUNICATORS = (
+    "comm_type",
+    "comm_size",
+    "comm_hierarchy",
+    "comm_avg_ppn",
+    "is_node_consecutive",
+    "any",
+)
 _ABORTS = "MPI_Init aborts"
 
 
@@ -54,7 +71,10 @@ def _json_names() -> dict[str, tuple[str, LibraryAlgorithm]]:
     names = dict[str, tuple[str, LibraryAlgorithm]]()
     for collective, algorithms in library_algorithms("mpich").items():
         blocking = collective[1:] not in library_algorithms("mpich")
-        several = [*algorithms.values(), *([LibraryAlgorithm("allcomm_nb", -1)] if blocking else [])]
+        several = [
+            *algorithms.values(),
+            *([LibraryAlgorithm("allcomm_nb", -1)] if blocking else []),
+        ]
         names |= {json_name(collective, each): (collective, each) for each in several}
     return names
 
@@ -62,25 +82,32 @@ def _json_names() -> dict[str, tuple[str, LibraryAlgorithm]]:
 def read_mpich_json(text: str) -> TuningTable:
     """Read a selection tree as MPICH 5.0 does; of intercommunicators there are findings, and no rules.
 
-    A tree of the layers above (compositions, shared memory) may have gaps, because these hand a call on.
+    A tree of the layers above (compositions, shared memory) may have gaps, because these hand a
+    call on.
     """
     table = TuningTable("mpich")
     root, _ = table.parse_json(text, _ABORTS)
-    reader = _TreeReader(table, whole=not re.search('"(composition=|algorithm=MPIDI_)', re.sub(r"\s", "", text)))
+    reader = _TreeReader(
+        table, whole=not re.search('"(composition=|algorithm=MPIDI_)', re.sub(r"\s", "", text))
+    )
     seen = set()
     for key, line, value in members_of(root):
         name = re.sub(r"\s", "", key).removeprefix("collective=")
         collectives = list(library_algorithms("mpich"))
         seen.add(name)
         if not key.strip().startswith("collective") or name not in collectives:
-            table.add("unknown_name", line, key, what="collective", outcome=_ABORTS, known=collectives)
+            table.add(
+                "unknown_name", line, key, what="collective", outcome=_ABORTS, known=collectives
+            )
         else:
             reader.read(name, value, (), line)
     missing = [name for name in library_algorithms("mpich") if name not in seen]
     if not reader.whole:
         table.add("not_checked", 0, None, what="a tree of compositions or shared memory")
     elif missing:
-        table.add("missing_collectives", 0, None, names=join_words(first_few(missing, 3, "collective")))
+        table.add(
+            "missing_collectives", 0, None, names=join_words(first_few(missing, 3, "collective"))
+        )
     return table
 
 
@@ -99,13 +126,20 @@ class _TreeReader:
             word = re.sub(r"\s", "", key)
             if word.startswith(("algorithm=", "composition=")):
                 if len(members_of(node)) > 1:
-                    self.table.add("never_matches", line, key, why="what stands beside an algorithm is not used")
+                    self.table.add(
+                        "never_matches",
+                        line,
+                        key,
+                        why="what stands beside an algorithm is not used",
+                    )
                 self._add(collective, word.partition("=")[2], line, below, path)
                 return
             if last == "any":
                 self.table.add("never_matches", line, key, why="a condition before it always holds")
             elif any(
-                _bound(each) >= _bound(word) for each in failed if _kind(each) == _kind(word) and _bound(word) >= 0
+                _bound(each) >= _bound(word)
+                for each in failed
+                if _kind(each) == _kind(word) and _bound(word) >= 0
             ):
                 self.table.add("never_matches", line, key, why="a condition before it includes it")
             last = self._check(collective, word, line, failed)
@@ -126,41 +160,79 @@ class _TreeReader:
         of = library_table()["mpich"]["conditions"].get(kind, [blocking])
         if word == "any" or value == "=any":
             return "any"
-        if not _BOUND.fullmatch(word) and word != "count<pow2" and value[1:] not in _WORDS.get(kind, ()):
+        if (
+            not _BOUND.fullmatch(word)
+            and word != "count<pow2"
+            and value[1:] not in _WORDS.get(kind, ())
+        ):
             choices = [f"{name}={each}" for name, words in _WORDS.items() for each in words]
-            self.table.add("unknown_name", line, word, what="condition", outcome=_ABORTS, known=choices)
+            self.table.add(
+                "unknown_name", line, word, what="condition", outcome=_ABORTS, known=choices
+            )
         elif _bound(word) > MAX_INT:
             self.table.add(
-                "too_large", line, _bound(word), what=kind, last=MAX_INT, outcome="atoi makes another number of it"
+                "too_large",
+                line,
+                _bound(word),
+                what=kind,
+                last=MAX_INT,
+                outcome="atoi makes another number of it",
             )
         if blocking not in of:
-            self.table.add("undefined_condition", line, kind, collective=collective, known=f"it is for {', '.join(of)}")
-        elif kind == "total_msg_size" and collective in library_table()["mpich"]["sizes_in_elements"]:
+            self.table.add(
+                "undefined_condition",
+                line,
+                kind,
+                collective=collective,
+                known=f"it is for {', '.join(of)}",
+            )
+        elif (
+            kind == "total_msg_size" and collective in library_table()["mpich"]["sizes_in_elements"]
+        ):
             self.table.add("elements", line, kind, collective=collective)
         elif kind == "total_msg_size" and blocking in ("allreduce", "bcast", "reduce"):
             self.table.add("ranks_times", line, kind, collective=collective)
         alternatives = {each.partition("=")[2] for each in failed if _kind(each) == kind}
         either = kind in _WORDS and {value[1:], *alternatives} >= {*_WORDS[kind][:2]}
-        other = kind == "comm_hierarchy" and "parent" in alternatives  # the reader takes the other words for each other
+        # the reader takes the other words for each other
+        other = kind == "comm_hierarchy" and "parent" in alternatives
         if kind != "comm_size" and (either or other):
             return "any"
         return word
 
-    def _add(self, collective: str, name: str, line: int, node: object, path: tuple[str, ...]) -> None:
+    def _add(
+        self, collective: str, name: str, line: int, node: object, path: tuple[str, ...]
+    ) -> None:
         if not self.whole:
             return
         of, algorithm = self.names.get(name, ("", None))
         inter = "comm_type=inter" in path
         if not algorithm or of != collective or (algorithm.inter != inter and collective != "scan"):
-            choices = [each for each, (its, one) in self.names.items() if its == collective and one.inter == inter]
+            choices = [
+                each
+                for each, (its, one) in self.names.items()
+                if its == collective and one.inter == inter
+            ]
             outcome = f"{_ABORTS}, or the call crashes"
-            self.table.add("unknown_algorithm", line, name, collective=collective, outcome=outcome, known=choices)
+            self.table.add(
+                "unknown_algorithm",
+                line,
+                name,
+                collective=collective,
+                outcome=outcome,
+                known=choices,
+            )
             return
         fatal = library_table()["mpich"]["fatal_needs"]
         ranks = _span(path, "comm_size")
-        for need in filter(_GUARDS.get, algorithm.needs):  # ccl itself finds whether its need is met
-            guarded = _GUARDS[need] in path or any(f"not {other}" in path for other in _OTHERS.get(_GUARDS[need], ()))
-            if not guarded and not (need == "pow2" and ranks[0] == ranks[1] and ranks[0] & (ranks[0] - 1) == 0):
+        # ccl itself finds whether its need is met
+        for need in filter(_GUARDS.get, algorithm.needs):
+            guarded = _GUARDS[need] in path or any(
+                f"not {other}" in path for other in _OTHERS.get(_GUARDS[need], ())
+            )
+            if not guarded and not (
+                need == "pow2" and ranks[0] == ranks[1] and ranks[0] & (ranks[0] - 1) == 0
+            ):
                 words = library_table()["needs"][need]
                 severity = "warning"
                 outcome = "other calls are wrong or slow"
@@ -168,11 +240,23 @@ class _TreeReader:
                     severity = "critical"
                     outcome = "other calls abort or are wrong"
                 guard = _GUARDS[need].replace("not count<pow2", "a condition behind count<pow2")
-                self.table.add("unguarded", line, name, need=words, severity=severity, outcome=outcome, guard=guard)
-        measures = [kind for kind in ("avg_msg_size", "total_msg_size", "count") if _span(path, kind) != ANY]
+                self.table.add(
+                    "unguarded",
+                    line,
+                    name,
+                    need=words,
+                    severity=severity,
+                    outcome=outcome,
+                    guard=guard,
+                )
+        measures = [
+            kind for kind in ("avg_msg_size", "total_msg_size", "count") if _span(path, kind) != ANY
+        ]
         measure = measures[0] if measures else ""
         conditions = tuple(
-            each for each in path if not _BOUND.search(each) and "=any" not in each and each != "not any"
+            each
+            for each in path
+            if not _BOUND.search(each) and "=any" not in each and each != "not any"
         )
         parts = (re.sub(r"\s", "", key).partition("=") for key, _, _ in members_of(node))
         parameters = {key: value for key, _, value in parts}
@@ -182,16 +266,27 @@ class _TreeReader:
             self.table.add("unset_parameters", line, name, keys=", ".join(unset), known=examples)
         if not inter:
             self.table.rules.append(
-                TuningRule(collective=collective, algorithm=algorithm.name, ranks=ranks, measure=measure, line=line,
-                           bytes=_span(path, measure), conditions=conditions, parameters=parameters)
-            )  # fmt: skip
+                TuningRule(
+                    collective=collective,
+                    algorithm=algorithm.name,
+                    ranks=ranks,
+                    measure=measure,
+                    line=line,
+                    bytes=_span(path, measure),
+                    conditions=conditions,
+                    parameters=parameters,
+                )
+            )
 
 
 _OTHERS = {
-    "is_commutative=yes": ("is_commutative=no",), "is_op_built_in=yes": ("is_op_built_in=no",),
-    "is_sendbuf_inplace=yes": ("is_sendbuf_inplace=no",), "is_sendbuf_inplace=no": ("is_sendbuf_inplace=yes",),
-    "is_node_consecutive=yes": ("is_node_consecutive=no",), "comm_hierarchy=parent": ("comm_hierarchy=flat",),
-}  # fmt: skip
+    "is_commutative=yes": ("is_commutative=no",),
+    "is_op_built_in=yes": ("is_op_built_in=no",),
+    "is_sendbuf_inplace=yes": ("is_sendbuf_inplace=no",),
+    "is_sendbuf_inplace=no": ("is_sendbuf_inplace=yes",),
+    "is_node_consecutive=yes": ("is_node_consecutive=no",),
+    "comm_hierarchy=parent": ("comm_hierarchy=flat",),
+}
 
 
 def _kind(word: str) -> str:
@@ -211,8 +306,11 @@ def _span(path: Iterable[str], kind: str) -> Span:
     for word in path:
         condition = word.removeprefix("not ")
         bound = _bound(condition)
-        # MPIR_Csel_search takes comm_size< for <=; what conditions on calls do not precede, MPIR_Csel_prune decides.
-        bound += of_call and bound >= 0 and condition.startswith("comm_size<") and "=" not in condition
+        # MPIR_Csel_search takes comm_size< for <=; what conditions on calls do not precede,
+        # MPIR_Csel_prune decides.
+        bound += (
+            of_call and bound >= 0 and condition.startswith("comm_size<") and "=" not in condition
+        )
         of_call |= _kind(condition) not in _OF_COMMUNICATORS
         if _kind(word) == f"not {kind}" and bound >= 0:
             first = max(first, bound + 1)
@@ -224,12 +322,13 @@ def _span(path: Iterable[str], kind: str) -> Span:
 def write_mpich_json(rules: Iterable[TuningRule], comment: str = "") -> str:
     """Return a whole tree for MPICH 5.0: rules for calls on one communicator; for others, MPICH's own thresholds.
 
-    A rule whose algorithm needs something applies only where that holds. Sizes are avg_msg_size for collectives of one
-    vector, and total_msg_size for others; from 2 GiB on, one rule is that of all. MPICH's reader, json-c, skips the
-    comment; other readers may not.
+    A rule whose algorithm needs something applies only where that holds. Sizes are avg_msg_size for
+    collectives of one vector, and total_msg_size for others; from 2 GiB on, one rule is that of
+    all. MPICH's reader, json-c, skips the comment; other readers may not.
 
     Args:
-        rules: rules whose algorithms are the words of MPICH's CVARs; of overlapping ones the first counts.
+        rules: rules whose algorithms are the words of MPICH's CVARs; of overlapping ones the first
+            counts.
         comment: a text for the head.
     """
     by_ranks = rules_by_ranks(rules)
@@ -240,7 +339,10 @@ def write_mpich_json(rules: Iterable[TuningRule], comment: str = "") -> str:
         inter = [algorithm for algorithm in algorithms.values() if algorithm.inter]
         first = intra[0].name if intra else "allcomm_nb"
         default = _decisions(collective, defaults.get(collective, first))
-        branches = [(ranks, _sizes(collective, applying, default)) for ranks, applying in by_ranks.get(collective, ())]
+        branches = [
+            (ranks, _sizes(collective, applying, default))
+            for ranks, applying in by_ranks.get(collective, ())
+        ]
         if branches:
             chosen = _chain("comm_size", branches)
         else:
@@ -254,8 +356,8 @@ def write_mpich_json(rules: Iterable[TuningRule], comment: str = "") -> str:
 def write_mpich_compositions(rules: Iterable[TuningRule], comment: str = "") -> str:
     """Return a tree for MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE, which hands the calls of rules on whole.
 
-    On nodes with several ranks MPICH composes calls of levels before it looks at the tree of ``write_mpich_json``.
-    Other calls are composed as without a tree.
+    On nodes with several ranks MPICH composes calls of levels before it looks at the tree of
+    ``write_mpich_json``. Other calls are composed as without a tree.
     """
     by_ranks = rules_by_ranks(rules)
     table = library_table()["mpich"]
@@ -264,7 +366,8 @@ def write_mpich_compositions(rules: Iterable[TuningRule], comment: str = "") -> 
         default = _decisions(collective, composed, _composition)
         whole = _composition(collective, table["flat"].get(collective, ""))
         branches = [
-            (ranks, _sizes(collective, applying, default, whole)) for ranks, applying in by_ranks.get(collective, ())
+            (ranks, _sizes(collective, applying, default, whole))
+            for ranks, applying in by_ranks.get(collective, ())
         ]
         if branches:
             chosen = _chain("comm_size", branches)
@@ -299,7 +402,10 @@ def _chain(kind: str, branches: list[tuple[Span, Any]]) -> dict[str, Any]:
 
 def _sizes(collective: str, rules: list[TuningRule], default: Any, chosen: Any = None) -> Any:
     """Return decisions by size: ``chosen``, or the algorithm of a rule, where there is a rule."""
-    vector = collective in library_table()["mpich"]["conditions"]["avg_msg_size"] and collective != "alltoall"
+    vector = (
+        collective in library_table()["mpich"]["conditions"]["avg_msg_size"]
+        and collective != "alltoall"
+    )
     kind = "avg_msg_size" if vector else "total_msg_size"
     branches = []
     for span, rule in size_steps(rules):
@@ -320,29 +426,42 @@ def _guarded(collective: str, rule: TuningRule, default: Any) -> Any:
         guard = _GUARDS[need]
         kind = _kind(guard.removeprefix("not "))
         refused = guard.startswith("not ")
-        tree = {guard.removeprefix("not "): default if refused else tree, f"{kind}=any": tree if refused else default}
+        tree = {
+            guard.removeprefix("not "): default if refused else tree,
+            f"{kind}=any": tree if refused else default,
+        }
     return tree
 
 
 def _default_leaf(collective: str, word: str) -> dict[str, Any]:
-    return _leaf(collective, library_algorithms("mpich")[collective].get(word) or LibraryAlgorithm(word, -1))
+    return _leaf(
+        collective, library_algorithms("mpich")[collective].get(word) or LibraryAlgorithm(word, -1)
+    )
 
 
-def _decisions(collective: str, below: str | Mapping[str, Any], leaf: Callable[[str, str], Any] = _default_leaf) -> Any:
+def _decisions(
+    collective: str, below: str | Mapping[str, Any], leaf: Callable[[str, str], Any] = _default_leaf
+) -> Any:
     """Return decisions of a table of MPICH's thresholds as its JSON has them; ``leaf`` returns what words stand for."""
     if isinstance(below, str):
         return leaf(collective, below)
     before, tree = "comm_size", {}
     for condition, inner in below.items():
-        tree[f"{before}=any" if condition == "any" else condition] = _decisions(collective, inner, leaf)
+        tree[f"{before}=any" if condition == "any" else condition] = _decisions(
+            collective, inner, leaf
+        )
         before = _kind(condition)
     return tree
 
 
 def _leaf(
-    collective: str, algorithm: LibraryAlgorithm, given: Mapping[str, int | str] = MappingProxyType({})
+    collective: str,
+    algorithm: LibraryAlgorithm,
+    given: Mapping[str, int | str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     parameters = {**default_parameters("mpich", collective, algorithm.name), **given}
     return {
-        f"algorithm={json_name(collective, algorithm)}": {f"{key}={value}": {} for key, value in parameters.items()}
+        f"algorithm={json_name(collective, algorithm)}": {
+            f"{key}={value}": {} for key, value in parameters.items()
+        }
     }

@@ -1,7 +1,8 @@
 """Lines of the public example plugin of NCCL 2.30 (plugins/tuner/example), which RCCL from 2.28 on reads by itself.
 
-``collective,first,last,algorithm,protocol,channels,nodes,ranks[,pipe operations[,registered buffer]]``; sizes are the
-larger one of what a rank sends and receives; -1 means any; the first line that matches wins.
+``collective,first,last,algorithm,protocol,channels,nodes,ranks[,pipe operations[,registered
+buffer]]``; sizes are the larger one of what a rank sends and receives; -1 means any; the first line
+that matches wins.
 """
 
 import re
@@ -41,9 +42,13 @@ def _read(text: str, name: str) -> TuningTable:
     for number, line in enumerate(text.splitlines(), 1):
         if len(line) > MAX_LINE_CHARACTERS:
             table.add("long_line", number, len(line))
-        chunks = [line[at : at + MAX_LINE_CHARACTERS] for at in range(0, len(line), MAX_LINE_CHARACTERS)]
+        chunks = [
+            line[at : at + MAX_LINE_CHARACTERS] for at in range(0, len(line), MAX_LINE_CHARACTERS)
+        ]
         for chunk in chunks:  # as fgets returns them
-            if chunk.strip() and not (chunk.lstrip() if name == "rccl-csv" else chunk).startswith("#"):
+            if chunk.strip() and not (chunk.lstrip() if name == "rccl-csv" else chunk).startswith(
+                "#"
+            ):
                 _read_line(table, number, chunk)
     table.check_order()
     _check_catch_all(table)
@@ -54,7 +59,13 @@ def _read_line(table: TuningTable, line: int, text: str) -> None:
     is_rccl = table.format == "rccl-csv"
     fields = [field.strip() for field in text.split(",") if field]  # strtok knows no empty fields
     if "" in fields or ",," in text:
-        table.add("line_skipped", line, text, why="has an empty field, and those behind it move up", form=_FORM)
+        table.add(
+            "line_skipped",
+            line,
+            text,
+            why="has an empty field, and those behind it move up",
+            form=_FORM,
+        )
     if len(fields) < 8 or (is_rccl and "" in fields):
         if not text.lstrip().startswith("#"):
             table.add("line_skipped", line, len(fields), why="fields are fewer than 8", form=_FORM)
@@ -73,9 +84,13 @@ def _read_line(table: TuningTable, line: int, text: str) -> None:
     offered = _offered(collective)
     if (algorithm, protocol) not in offered:
         names = ", ".join(f"{name} over {offered_protocol}" for name, offered_protocol in offered)
-        table.add("not_offered", line, algorithm, protocol=protocol, collective=collective, known=names)
+        table.add(
+            "not_offered", line, algorithm, protocol=protocol, collective=collective, known=names
+        )
     if 0 in (nodes, ranks):
-        table.add("never_matches", line, 0, why="no communicator has 0 nodes or ranks; any number is -1")
+        table.add(
+            "never_matches", line, 0, why="no communicator has 0 nodes or ranks; any number is -1"
+        )
     further = zip(("numPipeOps", "regBuff"), rest, strict=False)
     conditions = [f"{key}={number}" for key, number in further if number != -1]
     rule = TuningRule(
@@ -94,13 +109,17 @@ def _read_line(table: TuningTable, line: int, text: str) -> None:
 def _read_words(table: TuningTable, line: int, fields: Sequence[str]) -> tuple[str, str, str]:
     """Return the collective, algorithm and protocol of a line; NCCL takes an unknown word for another one."""
     facts = library_table()["nccl"]
-    collective = _known_word(table, line, "collective", fields[0], facts["collectives"], "allreduce")
+    collective = _known_word(
+        table, line, "collective", fields[0], facts["collectives"], "allreduce"
+    )
     algorithm = _known_word(table, line, "algorithm", fields[3], facts["algorithms"], "ring")
     protocol = _known_word(table, line, "protocol", fields[4], facts["protocols"], "simple")
     return collective, algorithm, protocol
 
 
-def _known_word(table: TuningTable, line: int, what: str, word: str, choices: Sequence[str], default: str) -> str:
+def _known_word(
+    table: TuningTable, line: int, what: str, word: str, choices: Sequence[str], default: str
+) -> str:
     if word in choices:
         return word
     table.add("taken_for", line, word, what=what, taken=default, known=choices)
@@ -134,7 +153,14 @@ def _number(table: TuningTable, line: int, text: str, largest: int) -> int:
     if largest > MAX_INT:
         return value % (UNLIMITED + 1)  # as strtoull returns it
     if value > largest:
-        table.add("too_large", line, value, what="a number", last=largest, outcome="atoi makes another number of it")
+        table.add(
+            "too_large",
+            line,
+            value,
+            what="a number",
+            last=largest,
+            outcome="atoi makes another number of it",
+        )
     return value
 
 
@@ -152,14 +178,18 @@ def _check_catch_all(table: TuningTable) -> None:
 def write_nccl_csv(rules: Iterable[TuningRule], comment: str = "") -> str:
     """Return rules as lines for NCCL's example plugin, ending with one for all other calls.
 
-    The plugin decides the number of channels where it is 0, which it is unless a rule has the parameter ``channels``.
-    Other calls get a ring with the protocol simple, because the plugin cannot leave the algorithm to NCCL.
+    The plugin decides the number of channels where it is 0, which it is unless a rule has the
+    parameter ``channels``. Other calls get a ring with the protocol simple, because the plugin
+    cannot leave the algorithm to NCCL.
 
     Args:
         rules: rules with the parameter ``protocol``; ranks and nodes are one number each, or any.
         comment: lines for the head, without #.
     """
-    others = [TuningRule(collective=each, algorithm="ring") for each in library_table()["nccl"]["collectives"]]
+    others = [
+        TuningRule(collective=each, algorithm="ring")
+        for each in library_table()["nccl"]["collectives"]
+    ]
     lines = [f"# {line}"[:MAX_LINE_CHARACTERS] for line in comment.splitlines()]
     for rule in (*rules, *others):
         given = {"protocol": "simple", "channels": 0, **rule.parameters}
@@ -168,6 +198,14 @@ def write_nccl_csv(rules: Iterable[TuningRule], comment: str = "") -> str:
             nodes = rule.nodes[0]
         if rule.ranks != ANY:
             ranks = rule.ranks[0]
-        fields = (rule.collective, *rule.bytes, rule.algorithm, given["protocol"], given["channels"], nodes, ranks)
+        fields = (
+            rule.collective,
+            *rule.bytes,
+            rule.algorithm,
+            given["protocol"],
+            given["channels"],
+            nodes,
+            ranks,
+        )
         lines.append(",".join(map(str, fields)))
     return "\n".join((*lines, ""))

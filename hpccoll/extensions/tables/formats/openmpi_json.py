@@ -1,7 +1,8 @@
 """Rule files in JSON of component tuned of Open MPI 6.0 (coll_tuned_dynamic_file.c of 8efebee).
 
-The reader skips keys that it does not know, and takes the first rule that matches; without one, Open MPI decides. Its
-parser (json-parser in opal/util/json) takes a comma before an end, as Open MPI's own guide has one, and no comment.
+The reader skips keys that it does not know, and takes the first rule that matches; without one,
+Open MPI decides. Its parser (json-parser in opal/util/json) takes a comma before an end, as Open
+MPI's own guide has one, and no comment.
 """
 
 import json
@@ -38,16 +39,22 @@ def read_openmpi_json(text: str) -> TuningTable:
         table.add("json_comment", line, "/* */", outcome=_IGNORED)
     table.add("json_in_5", 0, None, severity="warning")
     _check_keys(table, root, _TOP)
-    for name, line, value in _typed(table, _line(root) or 1, "collectives", value_of(root, "collectives"), tuple):
+    for name, line, value in _typed(
+        table, _line(root) or 1, "collectives", value_of(root, "collectives"), tuple
+    ):
         if name not in library_table()["openmpi"]["ids"]:
             collectives = list(library_algorithms("openmpi"))
-            table.add("unknown_name", line, name, what="collective", outcome=_IGNORED, known=collectives)
+            table.add(
+                "unknown_name", line, name, what="collective", outcome=_IGNORED, known=collectives
+            )
         before = list[TuningRule]()
         for of_ranks in _typed(table, line, name, value, list):
             begin = len(table.rules)
             _read_ranks(table, name, of_ranks, _line(of_ranks) or line)
             added = table.rules[begin : begin + 1]
-            if other := next((each for each in before for rule in added if each.covers(rule)), None):
+            if other := next(
+                (each for each in before for rule in added if each.covers(rule)), None
+            ):
                 why = f"the ranks of the rules in line {other.line} include these"
                 table.add("never_matches", _line(of_ranks), name, why=why)
             before += added
@@ -86,7 +93,14 @@ def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
         outcome = "Open MPI takes it for any"
         if not isinstance(word, str):
             outcome = _IGNORED
-        table.add("unknown_name", at, _shown(word), what="distribution", outcome=outcome, known=_DISTRIBUTIONS)
+        table.add(
+            "unknown_name",
+            at,
+            _shown(word),
+            what="distribution",
+            outcome=outcome,
+            known=_DISTRIBUTIONS,
+        )
     conditions = (str(word),) if word in _DISTRIBUTIONS[1:] else ()
     algorithms = library_algorithms("openmpi").get(name, {})
     for rule in _typed(table, at, "rules", value_of(value, "rules"), list):
@@ -98,19 +112,41 @@ def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
             why = "is neither a name nor a number"
             if chosen is None:
                 why = "is missing"
-            table.add("malformed", line, "alg", why=why, outcome="calls of this rule get the fixed decision")
+            table.add(
+                "malformed",
+                line,
+                "alg",
+                why=why,
+                outcome="calls of this rule get the fixed decision",
+            )
         elif chosen not in ("ignore", 0):
-            names = (listed.name for listed in algorithms.values() if chosen in (listed.name, listed.id))
+            names = (
+                listed.name for listed in algorithms.values() if chosen in (listed.name, listed.id)
+            )
             algorithm = next(names, str(chosen))
             if algorithm not in algorithms:
                 outcome = "the rule is not used"
-                table.add("unknown_algorithm", line, chosen, collective=name, outcome=outcome, known=[*algorithms])
+                table.add(
+                    "unknown_algorithm",
+                    line,
+                    chosen,
+                    collective=name,
+                    outcome=outcome,
+                    known=[*algorithms],
+                )
         given = {ours: key for ours, key in _PARAMETERS.items() if value_of(rule, key) is not None}
         parameters = {ours: _number(table, rule, key, 0) for ours, key in given.items()}
         table.rules.append(
-            TuningRule(collective=name, algorithm=algorithm, bytes=_span(table, rule, *_OF_SIZES[:2]), ranks=ranks,
-                       conditions=conditions, line=line, parameters=parameters)
-        )  # fmt: skip
+            TuningRule(
+                collective=name,
+                algorithm=algorithm,
+                bytes=_span(table, rule, *_OF_SIZES[:2]),
+                ranks=ranks,
+                conditions=conditions,
+                line=line,
+                parameters=parameters,
+            )
+        )
         table.check_ranks("openmpi", table.rules[-1])
 
 
@@ -124,7 +160,13 @@ def _number(table: TuningTable, value: object, key: str, default: int) -> int:
         return number
     if isinstance(number, str) and number.startswith(("inf", "Inf", "INF")):
         return UNLIMITED
-    table.add("malformed", _line(value), _shown(number), why=f"as {key} is neither a number nor inf", outcome=_IGNORED)
+    table.add(
+        "malformed",
+        _line(value),
+        _shown(number),
+        why=f"as {key} is neither a number nor inf",
+        outcome=_IGNORED,
+    )
     return default
 
 
@@ -167,5 +209,10 @@ def write_openmpi_json(rules: Iterable[TuningRule], comment: str = "") -> str:
             if size_rules:
                 ends = {"comm_size_min": first, "comm_size_max": min(last, MAX_INT)}
                 collectives[name].append({**ends, "rules": size_rules})
-    content = {"rule_file_version": 3, "module": "tuned", "comment": comment, "collectives": collectives}
+    content = {
+        "rule_file_version": 3,
+        "module": "tuned",
+        "comment": comment,
+        "collectives": collectives,
+    }
     return json.dumps(content, indent=1) + "\n"

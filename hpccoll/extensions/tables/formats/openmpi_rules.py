@@ -1,7 +1,8 @@
 """Rule files of Open MPI in numbers: the classic form of component tuned (versions 1 and 2), and that of component han.
 
-Facts: ompi/mca/coll/tuned/coll_tuned_dynamic_file.c and coll/han/coll_han_dynamic_file.c of 5.0.9 and of 8efebee (6.1).
-Both readers take numbers as scanf's ``%li`` does, and ignore the whole file if a number is not what they expect.
+Facts: ompi/mca/coll/tuned/coll_tuned_dynamic_file.c and coll/han/coll_han_dynamic_file.c of 5.0.9
+and of 8efebee (6.1). Both readers take numbers as scanf's ``%li`` does, and ignore the whole file
+if a number is not what they expect.
 """
 
 import re
@@ -21,7 +22,9 @@ from hpccoll.extensions.tables.formats.tuning_rule import (
     size_steps,
 )
 
-_TOKEN = re.compile(r"#[^\n]*|(?P<number>[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*))|(?P<other>[^\s#0-9+-]+|[+-])")
+_TOKEN = re.compile(
+    r"#[^\n]*|(?P<number>[+-]?(?:0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*))|(?P<other>[^\s#0-9+-]+|[+-])"
+)
 _VERSION = re.compile(r"rule-file-version-([0-9]+)")
 _WORD = re.compile(r"(?:#[^\n]*+|\s)*+([^\s@\[\]#]+)")
 _FIFTH = re.compile(r"[ \t]*([0-9]+)(?P<end>[ \t\r]*(?:[#\n]|\Z))?")
@@ -54,12 +57,16 @@ class _NumberReader:
         if skipped:
             self.table.add("skipped_text", self.line, " ".join(skipped))
         if not match:
-            self.fail(what, "is missing at the end: a count above it is too high", "count the rules again")
+            self.fail(
+                what, "is missing at the end: a count above it is too high", "count the rules again"
+            )
         digits = match["number"].lower()[:40]
         value = int(digits, 8 if re.match("[+-]?0[0-7]", digits) else 0)
         rest = _DIGITS.match(self.text, self.place)
         if digits.lstrip("+-").startswith("0") and (value or rest) and "x" not in digits:
-            self.table.add("octal", self.line, digits + (rest[0] if rest else ""), what=what, read=value)
+            self.table.add(
+                "octal", self.line, digits + (rest[0] if rest else ""), what=what, read=value
+            )
         if not 0 <= value <= last:
             self.fail(value, f"as {what} is not from 0 to {last}", "correct it")
         return value
@@ -68,7 +75,9 @@ class _NumberReader:
         """Return the next word, a known one or, if ``numbered``, the place of one; _FileIgnoredError for others."""
         match = _WORD.match(self.text, self.place)
         if not match:
-            self.fail(what, "is missing at the end: a count above it is too high", "count the rules again")
+            self.fail(
+                what, "is missing at the end: a count above it is too high", "count the rules again"
+            )
         self._move(match.start(1), match.end())
         word = match[1]
         if numbered and word.isdigit() and int(word) < len(known):
@@ -131,7 +140,9 @@ def _read_collective(reader: _NumberReader, name: str, version: int) -> None:
     table = reader.table
     line = reader.line
     if name not in library_algorithms("openmpi"):
-        table.add("never_matches", line, name, why="component tuned has no algorithms of this collective")
+        table.add(
+            "never_matches", line, name, why="component tuned has no algorithms of this collective"
+        )
     if any(rule.collective == name for rule in table.rules):
         table.add("never_matches", line, name, why="it comes twice, and only the last rules count")
         table.rules = [rule for rule in table.rules if rule.collective != name]
@@ -166,8 +177,17 @@ def _read_sizes(reader: _NumberReader, name: str, version: int) -> list[TuningRu
             table.add("newer_algorithm", line, number, name=algorithm.name, since=algorithm.since)
         elif number and known and not algorithm:
             choices = f"choose from 0 to {len(known)}"
-            table.add("unknown_algorithm", line, number, collective=name, outcome="its calls fail", known=choices)
-        parameters: dict[str, int | str] = {each: reader.number(each, MAX_INT) for each in ("faninout", "segsize")}
+            table.add(
+                "unknown_algorithm",
+                line,
+                number,
+                collective=name,
+                outcome="its calls fail",
+                known=choices,
+            )
+        parameters: dict[str, int | str] = {
+            each: reader.number(each, MAX_INT) for each in ("faninout", "segsize")
+        }
         if fifth := _FIFTH.match(reader.text, reader.place):
             if version > 1:
                 parameters["max_requests"] = reader.number("max_requests", MAX_INT)
@@ -194,30 +214,42 @@ def write_openmpi_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
         comment: lines for the head, without #.
     """
     rules = [*rules]
-    lines = ["rule-file-version-2"] if any("max_requests" in rule.parameters for rule in rules) else []
+    lines = (
+        ["rule-file-version-2"] if any("max_requests" in rule.parameters for rule in rules) else []
+    )
     lines += [f"# {line}" for line in comment.splitlines()]
     by_ranks = rules_by_ranks(rules)
     lines.append(f"{len(by_ranks)}  # collectives")
     for name, spans in by_ranks.items():
-        lines += [f"{library_table()['openmpi']['ids'].index(name)}  # {name}", f"{len(spans)}  # communicator sizes"]
+        lines += [
+            f"{library_table()['openmpi']['ids'].index(name)}  # {name}",
+            f"{len(spans)}  # communicator sizes",
+        ]
         for (first, _), applying in spans:
             steps = size_steps(applying)
             lines += [f"{first}  # ranks and more", f"{len(steps)}  # message sizes"]
             for (size, _), rule in steps:
-                given = {**default_parameters("openmpi", name, rule.algorithm), **rule.parameters} if rule else {}
+                given = (
+                    {**default_parameters("openmpi", name, rule.algorithm), **rule.parameters}
+                    if rule
+                    else {}
+                )
                 number = 0
                 if rule:
                     number = library_algorithms("openmpi")[name][rule.algorithm].id
                 fields = [size, number, given.get("faninout", 0), given.get("segsize", 0)]
                 fields += [given["max_requests"]] if "max_requests" in given else []
-                lines.append(f"{' '.join(map(str, fields))}  # {rule.algorithm if rule else 'the fixed decision'}")
+                lines.append(
+                    f"{' '.join(map(str, fields))}  # {rule.algorithm if rule else 'the fixed decision'}"
+                )
     return "\n".join((*lines, ""))
 
 
 def write_han_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
     """Return a file of component han of 5.0 that hands the calls of rules of component tuned to that component.
 
-    Between nodes with several ranks each han takes the calls first; without such a file, tuned sees parts of them.
+    Between nodes with several ranks each han takes the calls first; without such a file, tuned sees
+    parts of them.
 
     Args:
         rules: the rules of component tuned, each for one number of ranks.
@@ -225,7 +257,9 @@ def write_han_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
     """
     facts = library_table()["han"]
     lines = [f"# {line}" for line in comment.splitlines()]
-    by_ranks = {name: spans for name, spans in rules_by_ranks(rules).items() if name in facts["collectives"]}
+    by_ranks = {
+        name: spans for name, spans in rules_by_ranks(rules).items() if name in facts["collectives"]
+    }
     lines.append(f"{len(by_ranks)}  # collectives")
     for name, spans in by_ranks.items():
         lines += [name, "1  # levels", "global_communicator", f"{len(spans)}  # communicator sizes"]
@@ -258,7 +292,9 @@ def _read_han_collective(reader: _NumberReader) -> None:
     rules = reader.table.rules
     name = reader.word("collective", library_table()["openmpi"]["ids"])
     if name not in facts["collectives"]:
-        reader.table.add("never_matches", reader.line, name, why="han does not have this collective")
+        reader.table.add(
+            "never_matches", reader.line, name, why="han does not have this collective"
+        )
     for _ in range(reader.number("the number of levels")):
         level = reader.word("level", facts["levels"])
         sizes = list[int]()
@@ -266,7 +302,11 @@ def _read_han_collective(reader: _NumberReader) -> None:
         for _ in range(reader.number("the number of configurations")):
             sizes.append(reader.number("a configuration size"))
             if sizes[0] != 1:
-                reader.fail(sizes[0], "as first configuration size is not 1", "begin with a configuration of size 1")
+                reader.fail(
+                    sizes[0],
+                    "as first configuration size is not 1",
+                    "begin with a configuration of size 1",
+                )
             reader.check_rising(sizes)
             begins = list[int]()
             of_size = list[TuningRule]()
@@ -277,8 +317,18 @@ def _read_han_collective(reader: _NumberReader) -> None:
                 line = reader.line
                 while match := _OPTIONAL.match(reader.text, reader.place):
                     reader.place = match.end()
-                of_size.append(TuningRule(collective=name, algorithm=component, conditions=(level,), line=line))
-            read.append([replace(rule, bytes=span) for rule, span in zip(of_size, _ranges(begins), strict=True)])
+                of_size.append(
+                    TuningRule(collective=name, algorithm=component, conditions=(level,), line=line)
+                )
+            read.append(
+                [
+                    replace(rule, bytes=span)
+                    for rule, span in zip(of_size, _ranges(begins), strict=True)
+                ]
+            )
         for span, of_size in zip(_ranges(sizes), read, strict=True):
             between = level == "inter_node"
-            rules += [replace(rule, nodes=span) if between else replace(rule, ranks=span) for rule in of_size]
+            rules += [
+                replace(rule, nodes=span) if between else replace(rule, ranks=span)
+                for rule in of_size
+            ]

@@ -30,7 +30,8 @@ class TuningRule:
 
     collective: str
     algorithm: str
-    bytes: Span = ANY  # of the size that the library compares: all bytes of a call, unless ``measure`` says what else
+    # of the size that the library compares: all bytes of a call, unless ``measure`` says what else
+    bytes: Span = ANY
     ranks: Span = ANY
     nodes: Span = ANY
     parameters: Mapping[str, int | str] = field(default_factory=dict)
@@ -60,7 +61,8 @@ def _templates() -> Mapping[str, tuple[str, str, str]]:
     import tomllib  # only what reads tables needs it
 
     return cast(
-        "Mapping[str, tuple[str, str, str]]", tomllib.loads(Path(__file__).with_name("findings.toml").read_text())
+        "Mapping[str, tuple[str, str, str]]",
+        tomllib.loads(Path(__file__).with_name("findings.toml").read_text()),
     )
 
 
@@ -75,7 +77,8 @@ class TuningTable:
     def add(self, kind: str, line: int, value: object, **words: object) -> None:
         """Add a finding about a value on a line, counted from 1; 0 and None are the whole file.
 
-        The words fill its template; a list as ``known`` becomes the valid choices, the nearest first.
+        The words fill its template; a list as ``known`` becomes the valid choices, the nearest
+        first.
         """
         if not isinstance(words.get("known", ""), str):
             words["known"] = format_choices(value, cast("Iterable[object]", words["known"]))
@@ -83,14 +86,22 @@ class TuningTable:
         title = f"line {line}" if line else "the table"
         sentence = f"{_subject(value)} {text}"
         values = {"line": line, "value": value}
-        self.findings.append(Finding(kind, cast("Severity", severity), sentence, title, f"do: {remedy}", values))
+        self.findings.append(
+            Finding(kind, cast("Severity", severity), sentence, title, f"do: {remedy}", values)
+        )
 
     def parse_json(self, text: str, outcome: str) -> tuple[object, list[int]]:
         """Return what ``parse_json_lines`` does; None and a finding for a text that is not JSON."""
         try:
             return parse_json_lines(text)
         except ValueError as error:
-            self.add("malformed", getattr(error, "lineno", 1), "JSON", why=f"is not valid ({error})", outcome=outcome)
+            self.add(
+                "malformed",
+                getattr(error, "lineno", 1),
+                "JSON",
+                why=f"is not valid ({error})",
+                outcome=outcome,
+            )
             return None, []
 
     def check_order(self) -> None:
@@ -108,7 +119,9 @@ class TuningTable:
                     lines.append(before.line)
             left = uncovered(rule.bytes, (before.bytes for before in earlier))
             if not left:
-                self.add("never_matches", rule.line, rule.algorithm, why=f"line {lines[0]} comes first")
+                self.add(
+                    "never_matches", rule.line, rule.algorithm, why=f"line {lines[0]} comes first"
+                )
             elif left[0][0] > rule.bytes[0] and rule.bytes != ANY:
                 self.add("overlap", rule.line, rule.bytes[0], other=lines[0], last=left[0][0] - 1)
 
@@ -126,14 +139,20 @@ class TuningTable:
             return
         first, last = rule.ranks
         ranks = first if first == last else 0
-        holds = {"pow2": ranks and ranks & (ranks - 1) == 0, "even": ranks and ranks % 2 == 0, "two": ranks == 2}
+        holds = {
+            "pow2": ranks and ranks & (ranks - 1) == 0,
+            "even": ranks and ranks % 2 == 0,
+            "two": ranks == 2,
+        }
         for need in algorithm.needs:
             if not holds.get(need, True):
                 kind = "needs_ranks"
                 if need in facts.get("fatal_needs", ()):
                     kind = "needs_ranks_fatal"
                 span = span_words(rule.ranks, "ranks")
-                self.add(kind, rule.line, rule.algorithm, need=library_table()["needs"][need], span=span)
+                self.add(
+                    kind, rule.line, rule.algorithm, need=library_table()["needs"][need], span=span
+                )
 
 
 def _subject(value: object) -> object:

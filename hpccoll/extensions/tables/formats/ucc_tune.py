@@ -1,8 +1,9 @@
 """The variables UCC_TL_UCP_TUNE and UCC_CL_HIER_TUNE (src/coll_score/ucc_coll_score.c of 8263de47).
 
-``collectives:first-last:memory:[ranks]:score:@algorithm``, joined by ``#``; a token is what it looks like, and only a
-score or an algorithm is required. Ranges end before their last size. Any other token is an error of UCC,
-and so are two sections for one call: it adds the ranges of both, which must not overlap.
+``collectives:first-last:memory:[ranks]:score:@algorithm``, joined by ``#``; a token is what it
+looks like, and only a score or an algorithm is required. Ranges end before their last size. Any
+other token is an error of UCC, and so are two sections for one call: it adds the ranges of both,
+which must not overlap.
 """
 
 import re
@@ -16,7 +17,8 @@ from hpccoll.extensions.tables.formats.tuning_rule import UNLIMITED, Span, Tunin
 
 _LIBRARIES = {"UCC_TL_UCP_TUNE": "ucc", "UCC_CL_HIER_TUNE": "ucc_hier"}
 ASSIGNMENT = re.compile(
-    r"""\b(UCC_\w+)["']?\]?(?:\s*=\s*|:\s+)["']?([^"'\s;\\]*)"""  # of shells, launchers, ucc.conf, YAML, Python
+    # of shells, launchers, ucc.conf, YAML, Python
+    r"""\b(UCC_\w+)["']?\]?(?:\s*=\s*|:\s+)["']?([^"'\s;\\]*)"""
     r"""|(?:\bsetenv|-genv|-env|\bENV)\s+(UCC_\w+)\s+["']?([^"'\s;\\]*)"""
 )
 """An assignment anywhere in a line, as in ``mpirun -x UCC_TL_UCP_TUNE=allreduce:@knomial ./app``."""
@@ -90,7 +92,14 @@ def _tokens(table: TuningTable, section: str, line: int) -> dict[str, str]:
             choices: object = [*facts["collectives"], *facts["memories"]]
             if token.lower() in ("cpu", "gpu"):
                 choices = "choose from host, cuda, rocm"
-            table.add("unknown_name", line, token, what="further token of UCC", outcome=_FAILS, known=choices)
+            table.add(
+                "unknown_name",
+                line,
+                token,
+                what="further token of UCC",
+                outcome=_FAILS,
+                known=choices,
+            )
         tokens.setdefault(kind, token)
     return tokens
 
@@ -115,10 +124,24 @@ def _read_section(table: TuningTable, library: str, section: str, line: int, beg
     added: list[TuningRule] = []
     for collective in collectives:
         algorithms = library_algorithms(library).get(collective, {})
-        named = next((entry.name for entry in algorithms.values() if algorithm in (entry.name, str(entry.id))), "")
+        named = next(
+            (
+                entry.name
+                for entry in algorithms.values()
+                if algorithm in (entry.name, str(entry.id))
+            ),
+            "",
+        )
         if algorithm and not named:
             choices = list(algorithms)
-            table.add("unknown_algorithm", line, algorithm, collective=collective, outcome=_FAILS, known=choices)
+            table.add(
+                "unknown_algorithm",
+                line,
+                algorithm,
+                collective=collective,
+                outcome=_FAILS,
+                known=choices,
+            )
         rules = []
         for memory, size, ranks in spans:
             rule = TuningRule(
@@ -142,7 +165,9 @@ def _read_section(table: TuningTable, library: str, section: str, line: int, beg
 
 def _spans(tokens: Mapping[str, str]) -> list[tuple[tuple[str, ...], Span, Span]]:
     """Return the memories, sizes and ranks to which the tokens of a section apply, in all combinations."""
-    memories = [(memory,) if memory else () for memory in tokens.get("memories", "").lower().split(",")]
+    memories = [
+        (memory,) if memory else () for memory in tokens.get("memories", "").lower().split(",")
+    ]
     sizes = []
     for first, last in map(_span, tokens.get("sizes", "0-inf").split(",")):
         sizes.append((first, last - 1 if last < UNLIMITED else last))
@@ -166,7 +191,9 @@ def _overlap(rule: TuningRule, other: TuningRule) -> bool:
         return False
     if rule.conditions and other.conditions and rule.conditions != other.conditions:
         return False
-    return _have_common_values(rule.bytes, other.bytes) and _have_common_values(rule.ranks, other.ranks)
+    return _have_common_values(rule.bytes, other.bytes) and _have_common_values(
+        rule.ranks, other.ranks
+    )
 
 
 def _have_common_values(first: Span, second: Span) -> bool:

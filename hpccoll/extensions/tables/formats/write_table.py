@@ -22,9 +22,11 @@ from hpccoll.store.rows import Run
 
 _Writer: TypeAlias = Callable[[Iterable[TuningRule], str], str]
 _OPENMPI = (
-    "OMPI_MCA_coll_tuned_use_dynamic_rules=1", "OMPI_MCA_coll_tuned_dynamic_rules_filename={path}",
-    "OMPI_MCA_coll_han_use_dynamic_file_rules=1", "OMPI_MCA_coll_han_dynamic_rules_filename={path}.han",
-)  # fmt: skip
+    "OMPI_MCA_coll_tuned_use_dynamic_rules=1",
+    "OMPI_MCA_coll_tuned_dynamic_rules_filename={path}",
+    "OMPI_MCA_coll_han_use_dynamic_file_rules=1",
+    "OMPI_MCA_coll_han_dynamic_rules_filename={path}.han",
+)
 _IN_PLACE = ("all_gather", "all_to_all")
 """The collectives whose send count, which Open MPI looks at, counts nothing in place and may be 0."""
 _CH4 = "MPIR_CVAR_CH4_COLL_SELECTION_TUNING_JSON_FILE={path}.ch4"
@@ -36,8 +38,8 @@ class TableFormat(NamedTuple):
     library: str  # of ``cases.library_algorithms``
     mpi: str  # how the version of the MPI library begins whose results count; empty for any
     versions: str  # the digits of its major versions that read the format; empty for all
-    # what writes each file, by what its name has behind that of the table: a layer of the library that sees calls
-    # before the algorithms do has a file of its own
+    # what writes each file, by what its name has behind that of the table: a layer of the library
+    # that sees calls before the algorithms do has a file of its own
     writers: Mapping[str, _Writer]
     variables: tuple[str, ...]  # the environment in which the library reads them
     by_nodes: bool = False  # whether tables know the number of nodes
@@ -58,7 +60,8 @@ FORMATS = {
 def knows_nodes(name: str, runs: Iterable[Run]) -> bool:
     """Return whether a table can tell numbers of nodes apart, as results do.
 
-    For NCCL, all hosts of an NVLink domain are one node: with such GPUs, or unknown ones, lines are for any number.
+    For NCCL, all hosts of an NVLink domain are one node: with such GPUs, or unknown ones, lines are
+    for any number.
     """
     gpus: list[dict[str, Any]] = []
     for run in runs:
@@ -82,20 +85,30 @@ def expressible_choices(name: str, choices: LibraryChoices) -> LibraryChoices:
     kept: list[LibraryRange] = []
     left_out = list(choices.left_out)
     one_rule = library_table()[table_format.library].get("one_rule", {})
-    for (collective, ranks), group in groupby(choices.ranges, lambda chosen: (chosen.collective, chosen.ranks)):
+    for (collective, ranks), group in groupby(
+        choices.ranges, lambda chosen: (chosen.collective, chosen.ranks)
+    ):
         ranges = list(group)
         if not table_format.has_default:
             ranges = [chosen for chosen in ranges if not chosen.choice.is_native]
         why = one_rule.get(library_collective(table_format.library, collective))
         if why and len(ranges) > 1:
             uses = ", ".join(map(_use, ranges))
-            left_out.append(f"{collective} on {format_count(ranks, 'rank')}, {uses}: {table_format.mpi} {why}")
+            left_out.append(
+                f"{collective} on {format_count(ranks, 'rank')}, {uses}: {table_format.mpi} {why}"
+            )
         else:
             kept += ranges
     if not table_format.has_default:
-        left_out.append("calls without a line: the library has no default beside a table, and takes ring with simple")
-    if table_format.library == "openmpi" and any(chosen.first and chosen.collective in _IN_PLACE for chosen in kept):
-        left_out.append(f"{' and '.join(_IN_PLACE)} with MPI_IN_PLACE and no send count: the choice at size 0 holds")
+        left_out.append(
+            "calls without a line: the library has no default beside a table, and takes ring with simple"
+        )
+    if table_format.library == "openmpi" and any(
+        chosen.first and chosen.collective in _IN_PLACE for chosen in kept
+    ):
+        left_out.append(
+            f"{' and '.join(_IN_PLACE)} with MPI_IN_PLACE and no send count: the choice at size 0 holds"
+        )
     return replace(choices, ranges=tuple(kept), left_out=tuple(left_out))
 
 
@@ -144,7 +157,10 @@ def table_files(
         variable, value = template.format(path=path.resolve()).split("=", 1)
         exports.append(f"export {assignment(variable, value)}")
     comment = "\n".join((about, "to use it:", *exports))
-    files = {Path(f"{path}{suffix}"): write(rules, comment) for suffix, write in table_format.writers.items()}
+    files = {
+        Path(f"{path}{suffix}"): write(rules, comment)
+        for suffix, write in table_format.writers.items()
+    }
     return files, exports
 
 

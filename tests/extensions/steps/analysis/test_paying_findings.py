@@ -24,7 +24,10 @@ def outcome(milliseconds, labels, ready_ms, computed_ms, **workload):
         events += [ready_ms, at, at + each]
         at += each
     program = [
-        [*(operation(label, "codec" if " " in label else "all_reduce") for label in labels), {"phase": "forward"}]
+        [
+            *(operation(label, "codec" if " " in label else "all_reduce") for label in labels),
+            {"phase": "forward"},
+        ]
     ]
     times = step_times([[*events, 0, computed_ms]] * 2)
     return step_outcome(step_case("ring", **workload), times, program)
@@ -38,18 +41,30 @@ def found(wire_ms, codec_ms, *, ready_ms=COMPUTED_MS, computed_ms=COMPUTED_MS, w
     raw = steps({"null": 0})
     both = [
         outcome([DENSE_MS], ["bucket"], ready_ms, computed_ms),
-        outcome([codec_ms, wire_ms, codec_ms], ["bucket encode", "bucket", "bucket decode"], ready_ms, computed_ms,
-                compress="fp16"),
-    ]  # fmt: skip
+        outcome(
+            [codec_ms, wire_ms, codec_ms],
+            ["bucket encode", "bucket", "bucket decode"],
+            ready_ms,
+            computed_ms,
+            compress="fp16",
+        ),
+    ]
     raw.attempts[0] = raw.attempts[0][0], both
     results = to_results(ResultFiles(raw_results=[raw]))
     compared = compare_steps(results.rows, {})
-    return list(paying_findings(compared, results.timelines, {row.key: wire for row in results.rows}))
+    return list(
+        paying_findings(compared, results.timelines, {row.key: wire for row in results.rows})
+    )
 
 
 @pytest.mark.parametrize(("wire_ms", "codec_ms"), [(40, 10), (40, 40), (20, 5)])
-def test_without_overlap_the_rate_is_that_of_the_wire_times_what_is_saved_over_what_codecs_take(wire_ms, codec_ms):
-    ((finding,), expected) = found(wire_ms, codec_ms), 8 * LINK * (DENSE_MS - wire_ms) / (2 * codec_ms)
+def test_without_overlap_the_rate_is_that_of_the_wire_times_what_is_saved_over_what_codecs_take(
+    wire_ms, codec_ms
+):
+    ((finding,), expected) = (
+        found(wire_ms, codec_ms),
+        8 * LINK * (DENSE_MS - wire_ms) / (2 * codec_ms),
+    )
     (rate,) = finding.values["rates"]
     assert (rate["compress"], rate["likely"]) == ("fp16", pytest.approx(expected, rel=0.002))
     assert "fp16 pays below" in finding.text

@@ -30,7 +30,10 @@ def test_a_codec_without_cost_always_pays_and_one_that_saves_nothing_never_does(
         ((0.0, (0.0, 0.0)), "pays at no rate"),
         ((0.0, (0.0, 0.2)), "pays at no rate (at no rate to 200 Mbit/s)"),
         ((NETWORKS[1], (NETWORKS[1], NETWORKS[1])), "pays at any rate up to 100 Gbit/s"),
-        ((5.0, (NETWORKS[1], 2.0)), "pays below 5 Gbit/s (2 Gbit/s to at any rate up to 100 Gbit/s)"),
+        (
+            (5.0, (NETWORKS[1], 2.0)),
+            "pays below 5 Gbit/s (2 Gbit/s to at any rate up to 100 Gbit/s)",
+        ),
     ],
 )
 def test_the_words_name_the_rate_and_its_interval(factors, text):

@@ -5,7 +5,15 @@ from dataclasses import replace
 
 import pytest
 from finding_values import assert_findings
-from step_examples import compressed_step, stage, step_case, step_outcome, step_times, steps, timeline_ms
+from step_examples import (
+    compressed_step,
+    stage,
+    step_case,
+    step_outcome,
+    step_times,
+    steps,
+    timeline_ms,
+)
 
 from hpccoll.analysis.late_ranks import late_words
 from hpccoll.extensions.steps.analysis.step_comparison import compare_steps, late_findings
@@ -42,8 +50,14 @@ def lasting(workloads, milliseconds):
 def ready_earlier():
     """Return a step whose last bucket is ready while the backward pass goes on."""
     raw = steps({"ring": 12})
-    events, program = [*(10, 10, 12), *(15, 15, 18), 0, 10, 10, 30], [stage((8, 8), ("forward", "backward"))]
-    raw.attempts[0] = raw.attempts[0][0], [step_outcome(step_case(), step_times([events] * 2), program)]
+    events, program = (
+        [*(10, 10, 12), *(15, 15, 18), 0, 10, 10, 30],
+        [stage((8, 8), ("forward", "backward"))],
+    )
+    raw.attempts[0] = (
+        raw.attempts[0][0],
+        [step_outcome(step_case(), step_times([events] * 2), program)],
+    )
     return results(raw)
 
 
@@ -56,7 +70,10 @@ def on_wires(*, oversubscribed):
 
 def of_late_rank(**about):
     """Return a step in which rank 1 computes 5 ms longer before the first bucket."""
-    on_time, late = ([*(begin, begin, 24), *(24, 24, 30), *(30, 30, 36), *timeline_ms(12)[9:]] for begin in (12, 17))
+    on_time, late = (
+        [*(begin, begin, 24), *(24, 24, 30), *(30, 30, 36), *timeline_ms(12)[9:]]
+        for begin in (12, 17)
+    )
     raw = steps(RING, **about)
     attempt, (_, null) = raw.attempts[0]
     raw.attempts[0] = attempt, [step_outcome(step_case(), step_times([on_time, late])), null]
@@ -132,7 +149,11 @@ def test_rows_of_steps_are_exported_but_not_as_tables_of_nccl_tests_and_one_rank
     lines = export(found, "nccl-tests").splitlines()
     assert all(line.startswith("#") for line in lines)
     assert any("2 training steps" in line for line in lines)
-    (line,) = [line for line in outcome_lines(results(steps(RING, ranks=1))) if line.startswith("training_step")]
+    (line,) = [
+        line
+        for line in outcome_lines(results(steps(RING, ranks=1)))
+        if line.startswith("training_step")
+    ]
     assert "mpiexec -n 2" in line
 
 
@@ -150,16 +171,34 @@ def test_each_late_rank_is_named_once_with_its_largest_lag():
     (first,) = compare_steps(of_late_rank(nodes=1, provenance={"hosts": ["n0"]}).rows, {})
     row = first.rows[0]
     ranks = {0: (0.001, 0.003), 1: (0.005,), 2: (0.002,)}
-    rows = [replace(row, late_ranks=(rank,), last_s=lag) for rank, lags in ranks.items() for lag in lags]
+    rows = [
+        replace(row, late_ranks=(rank,), last_s=lag) for rank, lags in ranks.items() for lag in lags
+    ]
     found = late_findings([replace(first, rows=(each,)) for each in rows], {})
-    assert [(each.values["rank"], each.values["lag"]) for each in found] == [(1, 0.005), (0, 0.003), (2, 0.002)]
+    assert [(each.values["rank"], each.values["lag"]) for each in found] == [
+        (1, 0.005),
+        (0, 0.003),
+        (2, 0.002),
+    ]
 
 
 def test_ranks_that_are_late_in_one_step_are_named_together():
     (first,) = compare_steps(of_late_rank().rows, {})
-    rows = [replace(first.rows[0], late_ranks=ranks, last_s=lag) for ranks, lag in (((2, 5), 0.05), ((5, 2), 0.04))]
-    (found,) = late_findings([replace(first, rows=(each,)) for each in rows], {row.key: "n{}".format for row in rows})
-    assert (found.values["ranks"], found.values["lag"], found.values["workloads"]) == ((2, 5), 0.05, 2)
+    rows = [
+        replace(first.rows[0], late_ranks=ranks, last_s=lag)
+        for ranks, lag in (((2, 5), 0.05), ((5, 2), 0.04))
+    ]
+    (found,) = late_findings(
+        [replace(first, rows=(each,)) for each in rows], {row.key: "n{}".format for row in rows}
+    )
+    assert (found.values["ranks"], found.values["lag"], found.values["workloads"]) == (
+        (2, 5),
+        0.05,
+        2,
+    )
     assert found.text.startswith("n2 (rank 2) and n5 (rank 5) are late")
     said = [late_words(replace(rows[0], late_ranks=ranks)) for ranks in ((2, 5), (*range(8),))]
-    assert said == ["rank 2 and rank 5 are late", "rank 0, rank 1, rank 2 and 5 more ranks are late"]
+    assert said == [
+        "rank 2 and rank 5 are late",
+        "rank 0, rank 1, rank 2 and 5 more ranks are late",
+    ]

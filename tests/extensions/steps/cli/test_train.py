@@ -29,7 +29,9 @@ def test_a_dry_run_of_several_workloads_is_a_list_of_them():
     assert alone["buckets"] == [8196000, 31502336, 26255360, 26550272, 9724160]
 
 
-@pytest.mark.parametrize(("options", "key"), [(["--scale", "4"], "scale"), (["--ranks", "40"], "ranks")])
+@pytest.mark.parametrize(
+    ("options", "key"), [(["--scale", "4"], "scale"), (["--ranks", "40"], "ranks")]
+)
 def test_a_dry_run_refuses_what_a_run_refuses(options, key):
     ended = invoke("train", "--dry-run", "--model", "digits", *options)
     assert (ended.code, ended.err.startswith(f"hpccoll: {key}: ")) == (2, True)
@@ -38,7 +40,9 @@ def test_a_dry_run_refuses_what_a_run_refuses(options, key):
 @pytest.mark.parametrize("key", ["overlap", "sequence", "recompute", "feedback"])
 def test_a_key_that_is_on_or_off_is_on_without_a_value(key):
     given = [["1"], ["0,1"]]
-    assert [vars(TRAIN.build_parser().parse_args([f"--{key}", *each]))[key] for each in ([], ["0,1"])] == given
+    assert [
+        vars(TRAIN.build_parser().parse_args([f"--{key}", *each]))[key] for each in ([], ["0,1"])
+    ] == given
 
 
 def test_a_dry_run_ends_in_silence_if_nobody_reads_on():
@@ -46,7 +50,9 @@ def test_a_dry_run_ends_in_silence_if_nobody_reads_on():
     os.close(reader)
     command = [sys.executable, "-m", "hpccoll", "train", "--dry-run"]
     with os.fdopen(writer, "w") as closed:
-        ended = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False)
+        ended = subprocess.run(
+            command, stdout=closed, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False
+        )
     assert (ended.returncode, ended.stderr) == (1, b"")
 
 
@@ -55,9 +61,22 @@ def test_steps_of_every_combination_are_measured_and_resumed(tmp_path, mpiexec):
     model, out = tmp_path / "mine.yaml", tmp_path / "steps.h5"
     model.write_text(FILE)
     arguments = [
-        "train", "--model", model, "--compute-us", "500", "--overlap", "0,1", "-a", "ring,native,null",
-        "-n", "6", "--rounds", "1", "--out", out,
-    ]  # fmt: skip
+        "train",
+        "--model",
+        model,
+        "--compute-us",
+        "500",
+        "--overlap",
+        "0,1",
+        "-a",
+        "ring,native,null",
+        "-n",
+        "6",
+        "--rounds",
+        "1",
+        "--out",
+        out,
+    ]
     first = mpiexec(2, "-m", "hpccoll", *arguments)
     assert first.returncode == 0, first.stderr
     assert len(rows(first.stdout)) == 6
@@ -77,7 +96,9 @@ def test_steps_of_every_combination_are_measured_and_resumed(tmp_path, mpiexec):
 
 def test_a_dry_run_lists_the_chain_of_each_compression():
     dense, halves, few = json.loads(
-        invoke("train", "--dry-run", "--json", "--compress", "none,fp16,topk=0.01", "--buckets", "one").out
+        invoke(
+            "train", "--dry-run", "--json", "--compress", "none,fp16,topk=0.01", "--buckets", "one"
+        ).out
     )
     chains = [
         [(each["label"], each["collective"], each["dtype"]) for each in run["operations"]]
@@ -88,24 +109,54 @@ def test_a_dry_run_lists_the_chain_of_each_compression():
         ("bucket 1 encode", "codec", "float32"), ("bucket 1", "all_reduce", "float16"),
         ("bucket 1 decode", "codec", "float32"),
     ]  # fmt: skip
-    assert [name for name, _, _ in chains[2]] == ["bucket 1 select", "bucket 1 kept", "bucket 1 add"]
+    assert [name for name, _, _ in chains[2]] == [
+        "bucket 1 select",
+        "bucket 1 kept",
+        "bucket 1 add",
+    ]
     text = invoke("train", "--dry-run", "--compress", "fp8_e4m3").out
-    assert all(f" {word} " in text for word in ("scale", "encode", "all_to_all", "sum", "all_gather", "decode"))
+    assert all(
+        f" {word} " in text
+        for word in ("scale", "encode", "all_to_all", "sum", "all_gather", "decode")
+    )
 
 
 @pytest.mark.mpi
-def test_compressed_steps_are_measured_beside_the_dense_one_with_the_time_of_their_codecs(tmp_path, mpiexec):
+def test_compressed_steps_are_measured_beside_the_dense_one_with_the_time_of_their_codecs(
+    tmp_path, mpiexec
+):
     model, out = tmp_path / "mine.yaml", tmp_path / "steps.h5"
     model.write_text(FILE)
     ended = mpiexec(
-        3, "-m", "hpccoll", "train", "--model", model, "--compute", "none", "--compress", "none,bf16,fp8_e5m2,topk=5%",
-        "--feedback", "0,1", "-a", "ring", "-n", "4", "--rounds", "2", "--out", out,
-    )  # fmt: skip
+        3,
+        "-m",
+        "hpccoll",
+        "train",
+        "--model",
+        model,
+        "--compute",
+        "none",
+        "--compress",
+        "none,bf16,fp8_e5m2,topk=5%",
+        "--feedback",
+        "0,1",
+        "-a",
+        "ring",
+        "-n",
+        "4",
+        "--rounds",
+        "2",
+        "--out",
+        out,
+    )
     assert ended.returncode == 0, ended.stderr
     found = {
-        (row.params.get("compress", "none"), row.params.get("feedback", 0)): row for row in read_results([out]).rows
+        (row.params.get("compress", "none"), row.params.get("feedback", 0)): row
+        for row in read_results([out]).rows
     }
-    assert found.keys() == {("none", 0)} | {(name, of) for name in ("bf16", "fp8_e5m2", "topk=5%") for of in (0, 1)}
+    assert found.keys() == {("none", 0)} | {
+        (name, of) for name in ("bf16", "fp8_e5m2", "topk=5%") for of in (0, 1)
+    }
     assert {(row.status, row.wrong, row.overflowed, row.not_finite) for row in found.values()} == {
         ("ok", 0, None, None)
     }
@@ -117,12 +168,18 @@ def test_compressed_steps_are_measured_beside_the_dense_one_with_the_time_of_the
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["fp16", "-d", "int32"], "int32"), (["fp16", "--sharding", "fsdp"], "fsdp"), (["topk=0%"], "topk=0%"),
-        (["topk=51%"], "50%"), (["zip"], "zip"), (["fp16", "-o", "max"], "max"),
+        (["fp16", "-d", "int32"], "int32"),
+        (["fp16", "--sharding", "fsdp"], "fsdp"),
+        (["topk=0%"], "topk=0%"),
+        (["topk=51%"], "50%"),
+        (["zip"], "zip"),
+        (["fp16", "-o", "max"], "max"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_compressed_is_refused_in_one_line(mpiexec, options, named):
-    ended = mpiexec(2, "-m", "hpccoll", "train", "--scale", "4096", "-a", "ring", "--compress", *options)
+    ended = mpiexec(
+        2, "-m", "hpccoll", "train", "--scale", "4096", "-a", "ring", "--compress", *options
+    )
     assert ended.returncode == 2
     (line,) = [line for line in ended.stderr.splitlines() if "hpccoll" in line]
     assert named in line
@@ -132,7 +189,19 @@ def test_what_cannot_be_compressed_is_refused_in_one_line(mpiexec, options, name
 def test_computations_that_are_too_small_for_a_product_of_matrices_are_named(tmp_path, mpiexec):
     model = tmp_path / "mine.yaml"
     model.write_text(FILE)
-    arguments = ["train", "--model", model, "--compute", "gemm,none", "-a", "native", "-n", "6", "--rounds", "1"]
+    arguments = [
+        "train",
+        "--model",
+        model,
+        "--compute",
+        "gemm,none",
+        "-a",
+        "native",
+        "-n",
+        "6",
+        "--rounds",
+        "1",
+    ]
     small = mpiexec(2, "-m", "hpccoll", *arguments)
     assert small.returncode == 0, small.stderr
     (line,) = (each for each in small.stdout.splitlines() if "product of matrices" in each)

@@ -23,7 +23,13 @@ COMPRESSIONS = "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "topk=1%"
 def prepared_step(algorithm="ring", executor="compiled", **keys):
     workload = TrainingStep.of({"model": "resnet50", "scale": 4096, "compute_us": 2000, **keys})
     size = workload.gradient_bytes("float32")
-    case = Case(collective=TRAINING_STEP, algorithm=algorithm, bytes=size, in_place=True, params=workload.params)
+    case = Case(
+        collective=TRAINING_STEP,
+        algorithm=algorithm,
+        bytes=size,
+        in_place=True,
+        params=workload.params,
+    )
     options = ExecutorOptions(oversubscribed=True) if executor == "compiled" else None
 
     def prepare(comm, layout, inside, gpu):
@@ -43,10 +49,15 @@ def outcome(step, times=2):
     alike = len({*COMM.allgather(b"".join(each.gradient.tobytes() for each in step.buckets))})
     (events,) = step.events(1)
     found = {
-        "wrong": COMM.allreduce(wrong), "copies": alike, "diagnosis": step.diagnose(), "executor": step.executor,
-        "wire_bytes": step.wire_bytes, "program": step.description()[0],
-        "since": (events - events[events >= 0].min()).tolist(), "codecs": all(each.codec for each in step.buckets),
-    }  # fmt: skip
+        "wrong": COMM.allreduce(wrong),
+        "copies": alike,
+        "diagnosis": step.diagnose(),
+        "executor": step.executor,
+        "wire_bytes": step.wire_bytes,
+        "program": step.description()[0],
+        "since": (events - events[events >= 0].min()).tolist(),
+        "codecs": all(each.codec for each in step.buckets),
+    }
     step.close()
     return found
 
@@ -97,14 +108,20 @@ def dense():
     COMM.Barrier()
     step.run()
     sums = {float(value) for each in step.buckets for value in np.unique(each.gradient)}
-    found = {"sums": sorted(sums), "wrong": step.wrong(), "elements": sum(len(each.gradient) for each in step.buckets)}
+    found = {
+        "sums": sorted(sums),
+        "wrong": step.wrong(),
+        "elements": sum(len(each.gradient) for each in step.buckets),
+    }
     step.close()
     return found
 
 
 def main():
     found = {
-        f"{compress} {algorithm} {feedback}": outcome(prepared_step(algorithm, compress=compress, feedback=feedback))
+        f"{compress} {algorithm} {feedback}": outcome(
+            prepared_step(algorithm, compress=compress, feedback=feedback)
+        )
         for compress, algorithm, feedback in product(COMPRESSIONS, ("ring", "native"), (0, 1))
         if (compress, algorithm) != ("bf16", "native")  # MPI has no datatype for it
     }
@@ -113,9 +130,10 @@ def main():
         "gemm": outcome(prepared_step(compress="topk=1%", compute="gemm")),
         "late": outcome(prepared_step(compress="fp16", overlap=0)),
         "null": outcome(prepared_step("null", compress="fp8_e5m2")),
-        "corrupted": {compress: corrupted(compress) for compress in COMPRESSIONS}, "learned": learned(),
+        "corrupted": {compress: corrupted(compress) for compress in COMPRESSIONS},
+        "learned": learned(),
         "dense": dense(),
-    }  # fmt: skip
+    }
     if COMM.rank == 0:
         print(json.dumps(found))
 

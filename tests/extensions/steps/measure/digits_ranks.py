@@ -1,6 +1,7 @@
 """Trains digits on these ranks as if they were on two nodes; rank 0 prints JSON: digits_ranks.py STEPS CASE...
 
-A case is ALGORITHM, or ALGORITHM,COMPRESSION,FACTOR: on all ranks alike the means are those times the factor.
+A case is ALGORITHM, or ALGORITHM,COMPRESSION,FACTOR: on all ranks alike the means are those times
+the factor.
 """
 
 import json
@@ -32,9 +33,13 @@ for name in CASES:
     algorithm, compress, factor = name.split(",") if "," in name else (name, "none", "1")
     workload = TrainingStep.of({"model": "digits", "compress": compress})
     case = Case(
-        collective=TRAINING_STEP, algorithm=algorithm, bytes=workload.gradient_bytes("float32"), in_place=True,
-        params=workload.params, op="sum",
-    )  # fmt: skip
+        collective=TRAINING_STEP,
+        algorithm=algorithm,
+        bytes=workload.gradient_bytes("float32"),
+        in_place=True,
+        params=workload.params,
+        op="sum",
+    )
     step = PreparedStep(COMM, Layout.of(COMM.size, COMM.size // 2), case, PreparedCase)
     replica, progress = step.training.replica, RankProgress()
     replica.corrupt = partial(scale, replica.gradients, np.float32(factor))
@@ -44,7 +49,12 @@ for name in CASES:
         step.wrong()
     learned = step.training.collect(Ranks(COMM), int(STEPS), str, progress)
     beats = COMM.allreduce(progress.heartbeats, MPI.MIN)
-    found[name] = {"wrong": learned.wrong, "reasons": learned.reasons, "beats": beats, **learned.results}
+    found[name] = {
+        "wrong": learned.wrong,
+        "reasons": learned.reasons,
+        "beats": beats,
+        **learned.results,
+    }
     step.close()
 if COMM.rank == 0:
     print(json.dumps(found))

@@ -1,9 +1,9 @@
 """A pipeline step on the NCCL test library, with room for one kernel: launch_order_ranks.py DIRECTORY ORDER MESH ...
 
-ORDER is ``global``, that of the step, or ``program``, in which each stage starts its operations; MESH is a mesh, native
-or ring, and whether the collectives are graphs: ``tp=2,pp=2 native 0``. Rank 0 prints of each step the wrong elements,
-and on how many ranks an operation began before the one ended that was launched before it; or ``deadlock``, in which
-ranks abort NCCL after a second.
+ORDER is ``global``, that of the step, or ``program``, in which each stage starts its operations;
+MESH is a mesh, native or ring, and whether the collectives are graphs: ``tp=2,pp=2 native 0``. Rank
+0 prints of each step the wrong elements, and on how many ranks an operation began before the one
+ended that was launched before it; or ``deadlock``, in which ranks abort NCCL after a second.
 """
 
 import json
@@ -44,9 +44,14 @@ def prepared_step(mesh, algorithm, graph):
         {"model": "gpt2", "scale": 1 << 20, "compute_us": 500, "micro_batches": 3, "parallel": mesh}
     )
     case = Case(
-        collective=TRAINING_STEP, algorithm=algorithm, bytes=workload.gradient_bytes("float32"), in_place=True,
-        params={**workload.params, "graph": int(graph)}, transport="nccl", device="cuda",
-    )  # fmt: skip
+        collective=TRAINING_STEP,
+        algorithm=algorithm,
+        bytes=workload.gradient_bytes("float32"),
+        in_place=True,
+        params={**workload.params, "graph": int(graph)},
+        transport="nccl",
+        device="cuda",
+    )
     return PreparedStep(COMM, Layout.of(COMM.size), case, prepare, gpu=GPU)
 
 

@@ -1,7 +1,7 @@
 """Training steps on these ranks; rank 0 prints what they did, as JSON: python step_ranks.py [gpu [host DIRECTORY]].
 
-Rank k has GPU k modulo their number. With a directory the GPU is the host: NCCL's bindings are real (nccl_on_host.py),
-streams are threads, and pauses and products occupy them.
+Rank k has GPU k modulo their number. With a directory the GPU is the host: NCCL's bindings are real
+(nccl_on_host.py), streams are threads, and pauses and products occupy them.
 """
 
 import json
@@ -53,7 +53,10 @@ OF_EACH_PARALLELISM = {
 }
 IN_HOST_MEMORY = {
     **{name: (params,) for name, params in OF_EACH_PARALLELISM.items()},
-    **{f"native {name}": (OF_EACH_PARALLELISM[name], "native") for name in ("resnet50", "fsdp", "pipeline", "experts")},
+    **{
+        f"native {name}": (OF_EACH_PARALLELISM[name], "native")
+        for name in ("resnet50", "fsdp", "pipeline", "experts")
+    },
     "null": (RESNET, "null"),
     "python": (RESNET, "ring", "python"),
     "gemm": ({**RESNET, "compute": "gemm"},),
@@ -76,28 +79,42 @@ ON_FOUR_GPUS = {  # two shards, and replicas of them
 
 def steps_on_gpus():
     few = COMM.size == 2
-    pipelines = {"pp": "pp=2"} if few else {"tp x pp": "tp=2,pp=2", "dp x pp": "dp=2,pp=2", "pp of four": "pp=4"}
+    pipelines = (
+        {"pp": "pp=2"}
+        if few
+        else {"tp x pp": "tp=2,pp=2", "dp x pp": "dp=2,pp=2", "pp of four": "pp=4"}
+    )
     return (ON_TWO_GPUS if few else ON_FOUR_GPUS) | {
         f"{name} {algorithm} graph={graph}": (
-            {"model": "gpt2", "micro_batches": 2, "parallel": mesh, "graph": graph}, algorithm,
+            {"model": "gpt2", "micro_batches": 2, "parallel": mesh, "graph": graph},
+            algorithm,
         )
-        for name, mesh in pipelines.items() for algorithm in ("native", "ring") for graph in (0, 1)
-    }  # fmt: skip
+        for name, mesh in pipelines.items()
+        for algorithm in ("native", "ring")
+        for graph in (0, 1)
+    }
 
 
 def prepared_step(params, algorithm="ring", executor="compiled", refused_ranks=()):
     """Return a step of a workload; ``graph`` is a parameter of its collectives."""
-    workload = TrainingStep.of({**SMALL, **{name: value for name, value in params.items() if name != "graph"}})
+    workload = TrainingStep.of(
+        {**SMALL, **{name: value for name, value in params.items() if name != "graph"}}
+    )
     case = Case(
-        collective=TRAINING_STEP, algorithm=algorithm, bytes=workload.gradient_bytes("float32"), in_place=True,
+        collective=TRAINING_STEP,
+        algorithm=algorithm,
+        bytes=workload.gradient_bytes("float32"),
+        in_place=True,
         params={**workload.params, **({"graph": params["graph"]} if "graph" in params else {})},
         **({"transport": "nccl", "device": "cuda"} if ON_GPU else {}),
-    )  # fmt: skip
+    )
 
     def prepare(comm, layout, inside, gpu):
         if COMM.rank in refused_ranks:
             raise BadInputError("algorithm", algorithm, "one that runs on these nodes")
-        return PreparedCase(comm, layout, inside, gpu, RunSettings(executor_options=OPTIONS[executor]))
+        return PreparedCase(
+            comm, layout, inside, gpu, RunSettings(executor_options=OPTIONS[executor])
+        )
 
     return PreparedStep(COMM, LAYOUT, case, prepare, gpu=GPU)
 
@@ -120,12 +137,21 @@ def outcome(params, *settings):
     streams = [each.stream for each in step.program.operations]
     starts = [each for each in step.engine.instructions if isinstance(each, Start)]
     found = {
-        "wrong": wrong, "events": events, "streams": streams, "program": step.description()[0],
-        "of_ranks": COMM.gather({"events": events, "streams": streams}), "executor": step.executor,
-        "device_ns": step.device_ns(), "wire_bytes": step.wire_bytes, "bytes": step.bytes,
-        "executed": step.evidence(None), "instructions": [type(each).__name__ for each in step.engine.instructions],
-        "after": [(number, start.after) for number, start in enumerate(starts) if start.after is not None],
-    }  # fmt: skip
+        "wrong": wrong,
+        "events": events,
+        "streams": streams,
+        "program": step.description()[0],
+        "of_ranks": COMM.gather({"events": events, "streams": streams}),
+        "executor": step.executor,
+        "device_ns": step.device_ns(),
+        "wire_bytes": step.wire_bytes,
+        "bytes": step.bytes,
+        "executed": step.evidence(None),
+        "instructions": [type(each).__name__ for each in step.engine.instructions],
+        "after": [
+            (number, start.after) for number, start in enumerate(starts) if start.after is not None
+        ],
+    }
     step.close()
     return found
 
@@ -192,15 +218,19 @@ def order_of_readings():
     GPU.elapsed_ns = noted("event", elapsed_ns)
     try:
         clock = noted("clock", time.perf_counter_ns)
-        times, _ = PythonLoop(step, SimpleNamespace(barrier=COMM.Barrier), RankProgress(), clock).run(3)
+        times, _ = PythonLoop(
+            step, SimpleNamespace(barrier=COMM.Barrier), RankProgress(), clock
+        ).run(3)
     finally:
         GPU.elapsed_ns = elapsed_ns
     events = step.events(3)
     step.close()
     return {
-        "readings": readings, "events": len(events[0]), "runs": len(events),
+        "readings": readings,
+        "events": len(events[0]),
+        "runs": len(events),
         "inside": [bool((start <= run).all()) for start, run in zip(times[0], events, strict=True)],
-    }  # fmt: skip
+    }
 
 
 def main():

@@ -23,16 +23,22 @@ from hpccoll.schedule import dtype_of
 
 TYPES = {"fp8_e4m3": ml_dtypes.float8_e4m3fn, "fp8_e5m2": ml_dtypes.float8_e5m2}
 ALL = [name if name != "topk" else "topk=5%" for name in COMPRESSIONS]
-FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**100), max_value=2.0**100)
+FLOATS = st.floats(
+    width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**100), max_value=2.0**100
+)
 
 
 def codecs_of(text, gradients, *, feedback=False, in_place=False):
     """Return the codecs of ranks in one process, and the operations of their chain with the messages of all."""
     compression, ranks = Compression.parse(text, feedback=feedback), len(gradients)
-    bucket = StepOperation("bucket 1", "all_reduce", "dp", gradients[0].nbytes, "float32", "backward")
+    bucket = StepOperation(
+        "bucket 1", "all_reduce", "dp", gradients[0].nbytes, "float32", "backward"
+    )
     chain = compressed(bucket, compression, ranks)
-    messages = [[_message(each, ranks, rank, in_place=in_place) for each in chain if not each.is_codec]
-                for rank in range(ranks)]  # fmt: skip
+    messages = [
+        [_message(each, ranks, rank, in_place=in_place) for each in chain if not each.is_codec]
+        for rank in range(ranks)
+    ]
     kind = CODECS[compression.name]
     return [kind(compression, gradients[r], messages[r], ranks, r) for r in range(ranks)], chain
 
@@ -62,15 +68,23 @@ def step(codecs, chain):
 def _arrived(operation, sent, rank):
     if operation.collective == "all_reduce":
         return (np.max if operation.op == "max" else np.sum)(sent, axis=0)
-    of_ranks = sent if operation.collective == "all_gather" else [np.split(each, len(sent))[rank] for each in sent]
+    of_ranks = (
+        sent
+        if operation.collective == "all_gather"
+        else [np.split(each, len(sent))[rank] for each in sent]
+    )
     return np.concatenate(of_ranks)
 
 
 def normal(ranks, elements, seed=1):
-    return [np.random.default_rng([seed, r]).standard_normal(elements, np.float32) for r in range(ranks)]
+    return [
+        np.random.default_rng([seed, r]).standard_normal(elements, np.float32) for r in range(ranks)
+    ]
 
 
-@given(arrays(np.float32, st.integers(1, 300), elements=st.floats(width=32)), st.sampled_from([*TYPES]))
+@given(
+    arrays(np.float32, st.integers(1, 300), elements=st.floats(width=32)), st.sampled_from([*TYPES])
+)
 def test_fp8_tables_give_what_the_casts_of_ml_dtypes_give(values, name):
     kind, codes, decoded = Fp8(name), np.empty(len(values), np.uint8), np.empty_like(values)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -78,7 +92,9 @@ def test_fp8_tables_give_what_the_casts_of_ml_dtypes_give(values, name):
         kind.encode(values, np.float32(1), codes)
         kind.decode(codes, np.float32(1), decoded)
     found = codes.view(TYPES[name])
-    assert np.array_equal(found[~np.isnan(cast)].view(np.uint8), cast[~np.isnan(cast)].view(np.uint8))
+    assert np.array_equal(
+        found[~np.isnan(cast)].view(np.uint8), cast[~np.isnan(cast)].view(np.uint8)
+    )
     assert np.isnan(found[np.isnan(cast)].astype(np.float32)).all()
     assert np.array_equal(decoded, found.astype(np.float32), equal_nan=True)
     assert not_finite(codes, name) == np.count_nonzero(~np.isfinite(cast.astype(np.float32)))
@@ -90,16 +106,26 @@ def test_every_half_between_two_codes_is_rounded_as_the_cast_does(name):
     finite = np.sort(codes[np.isfinite(codes)])
     halves = ((finite[1:].astype(float) + finite[:-1]) / 2).astype(np.float32)
     values = np.concatenate(
-        [np.nextafter(halves, np.float32(-np.inf)), halves, np.nextafter(halves, np.float32(np.inf))]
+        [
+            np.nextafter(halves, np.float32(-np.inf)),
+            halves,
+            np.nextafter(halves, np.float32(np.inf)),
+        ]
     )
     found = np.empty(len(values), np.uint8)
     Fp8(name).encode(values, np.float32(1), found)
-    assert np.array_equal(found.view(TYPES[name]).astype(np.float32), values.astype(TYPES[name]).astype(np.float32))
+    assert np.array_equal(
+        found.view(TYPES[name]).astype(np.float32), values.astype(TYPES[name]).astype(np.float32)
+    )
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize(("text", "error"), [("fp16", 1e-3), ("bf16", 2e-2), ("fp8_e4m3", 0.09), ("fp8_e5m2", 0.2)])
-@pytest.mark.parametrize(("ranks", "elements"), [(1, 5), (2, 1), (3, 2 * BLOCK + 17), (5, 3), (8, 1000)])
+@pytest.mark.parametrize(
+    ("text", "error"), [("fp16", 1e-3), ("bf16", 2e-2), ("fp8_e4m3", 0.09), ("fp8_e5m2", 0.2)]
+)
+@pytest.mark.parametrize(
+    ("ranks", "elements"), [(1, 5), (2, 1), (3, 2 * BLOCK + 17), (5, 3), (8, 1000)]
+)
 def test_every_rank_ends_with_about_the_mean(text, error, ranks, elements, in_place):
     gradients = normal(ranks, elements)
     mean = np.mean(gradients, axis=0, dtype=np.float64)
@@ -141,24 +167,35 @@ def test_topk_sends_what_is_not_a_number_first(at, infinite, kept):
     assert len(positions) == kept
 
 
-@given(st.sampled_from(ALL), st.integers(1, 4), st.integers(4, 60), st.sampled_from([1e-40, 1e-6, 1.0, 1e4]))
+@given(
+    st.sampled_from(ALL),
+    st.integers(1, 4),
+    st.integers(4, 60),
+    st.sampled_from([1e-40, 1e-6, 1.0, 1e4]),
+)
 def test_with_feedback_nothing_is_lost_but_what_is_still_to_be_sent(text, ranks, elements, size):
     steps, gradients = 6, [each * np.float32(size) for each in normal(ranks, elements)]
     codecs, chain = codecs_of(text, [each.copy() for each in gradients], feedback=True)
-    given_, arrived = np.sum(gradients, axis=0, dtype=np.float64) / ranks * steps, np.zeros(elements)
+    given_, arrived = (
+        np.sum(gradients, axis=0, dtype=np.float64) / ranks * steps,
+        np.zeros(elements),
+    )
     for _ in range(steps):
         for codec, gradient in zip(codecs, gradients, strict=True):
             codec.gradient[:] = gradient
         step(codecs, chain)
         arrived += codecs[0].gradient
     left = np.sum([codec.residual for codec in codecs], axis=0, dtype=np.float64)
-    rounding = {"fp16": 2.0**-11, "bf16": 2.0**-8}.get(text, 1e-5) * ranks * steps * 5  # of the sums on their way
+    # of the sums on their way
+    rounding = {"fp16": 2.0**-11, "bf16": 2.0**-8}.get(text, 1e-5) * ranks * steps * 5
     assert arrived + left == pytest.approx(given_, abs=rounding * size + 1e-42 * steps)
 
 
 @pytest.mark.parametrize(("text", "too_large"), [("fp16", 1e6), ("bf16", 3.4e38)])
 def test_gradients_that_a_type_cannot_hold_are_counted_and_leave_nothing_behind(text, too_large):
-    (codec,), chain = codecs_of(text, [np.array([1, too_large, np.nan, -too_large], np.float32)], feedback=True)
+    (codec,), chain = codecs_of(
+        text, [np.array([1, too_large, np.nan, -too_large], np.float32)], feedback=True
+    )
     step([codec], chain)
     assert (codec.overflowed, codec.not_finite) == (2, 3)
     assert codec.residual.tolist() == [0] * 4
@@ -180,7 +217,9 @@ def test_a_gradient_that_is_not_finite_arrives_as_such_and_spoils_no_other(text,
 
 def test_topk_forgets_what_is_not_finite_and_counts_each_mean_once():
     gradients = normal(3, 1000)
-    codecs, chain = codecs_of("topk=1%", [np.where(np.arange(1000) < 500, np.nan, g) for g in gradients], feedback=True)
+    codecs, chain = codecs_of(
+        "topk=1%", [np.where(np.arange(1000) < 500, np.nan, g) for g in gradients], feedback=True
+    )
     step(codecs, chain)
     assert [codec.not_finite for codec in codecs] == [10] * 3
     assert all(np.isfinite(codec.residual).all() for codec in codecs)

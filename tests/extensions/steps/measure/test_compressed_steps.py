@@ -22,9 +22,15 @@ def steps(results):
     return {name: step for name, step in results.items() if "copies" in step}
 
 
-def test_all_ranks_end_with_the_same_right_means_with_every_compression_algorithm_and_executor(steps):
+def test_all_ranks_end_with_the_same_right_means_with_every_compression_algorithm_and_executor(
+    steps,
+):
     assert len(steps) == 22
-    assert {name: step["diagnosis"] for name, step in steps.items() if step["wrong"] or step["diagnosis"]} == {}
+    assert {
+        name: step["diagnosis"]
+        for name, step in steps.items()
+        if step["wrong"] or step["diagnosis"]
+    } == {}
     assert {name for name, step in steps.items() if step["copies"] > 1} == set()
     assert (steps["python"]["executor"], steps["gemm"]["executor"]) == ("python", "compiled")
 

@@ -21,11 +21,16 @@ def replicas(ranks=1, weights=None, *, mean=False, **keys):
     weights = DATA.initial_weights() if weights is None else weights
     return [
         Replica(
-            DATA, program, [np.zeros(each.elements, np.float32) for each in program.buckets], weights, (rank, ranks),
-            micro_batches=workload.micro_batches, mean=mean,
+            DATA,
+            program,
+            [np.zeros(each.elements, np.float32) for each in program.buckets],
+            weights,
+            (rank, ranks),
+            micro_batches=workload.micro_batches,
+            mean=mean,
         )
         for rank in range(ranks)
-    ]  # fmt: skip
+    ]
 
 
 def gradients(of_ranks):
@@ -33,13 +38,19 @@ def gradients(of_ranks):
     for each in of_ranks:
         each.compute_all()
     names = ["hidden.weight", "hidden.bias", "output.weight", "output.bias"]
-    of_tensors = (sum(each._gradients[name].astype(np.float64) for each in of_ranks).ravel() for name in names)
+    of_tensors = (
+        sum(each._gradients[name].astype(np.float64) for each in of_ranks).ravel() for name in names
+    )
     return np.concatenate([*of_tensors]), sum(each.loss for each in of_ranks)
 
 
 def test_an_epoch_trains_once_with_each_image_that_is_not_held_out():
     first, second = (
-        [number for step in range(epoch * EPOCH, (epoch + 1) * EPOCH) for number in DATA.batch(step)]
+        [
+            number
+            for step in range(epoch * EPOCH, (epoch + 1) * EPOCH)
+            for number in DATA.batch(step)
+        ]
         for epoch in range(2)
     )
     assert sorted(first) == sorted(second) == [*range(TRAINED)]
@@ -48,7 +59,9 @@ def test_an_epoch_trains_once_with_each_image_that_is_not_held_out():
     assert (DATA.images.min(), DATA.images.max(), {*DATA.labels}) == (0, 1, {*range(10)})
 
 
-@pytest.mark.parametrize("position", [5 * UNITS[1] + 3, UNITS[0] * UNITS[1] + 17, -UNITS[2] - 4, -2])
+@pytest.mark.parametrize(
+    "position", [5 * UNITS[1] + 3, UNITS[0] * UNITS[1] + 17, -UNITS[2] - 4, -2]
+)
 def test_gradients_are_the_slope_of_the_loss(position):
     weights, step = DATA.initial_weights(), 5e-3
     slope, _ = gradients(replicas(weights=weights))
@@ -57,16 +70,23 @@ def test_gradients_are_the_slope_of_the_loss(position):
         changed = weights.copy()
         changed[position] += moved
         losses.append(gradients(replicas(weights=changed))[1])
-    assert slope[position] == pytest.approx((losses[0] - losses[1]) / (2 * step), rel=0.02, abs=1e-5)
+    assert slope[position] == pytest.approx(
+        (losses[0] - losses[1]) / (2 * step), rel=0.02, abs=1e-5
+    )
 
 
 @pytest.mark.parametrize(
     ("ranks", "keys"),
     [
-        (2, {}), (3, {}), (7, {}), (BATCH, {}), (1, {"micro_batches": 5}), (3, {"micro_batches": 2, "buckets": "each"}),
+        (2, {}),
+        (3, {}),
+        (7, {}),
+        (BATCH, {}),
+        (1, {"micro_batches": 5}),
+        (3, {"micro_batches": 2, "buckets": "each"}),
         (2, {"bucket": 4096, "overlap": 0}),
     ],
-)  # fmt: skip
+)
 def test_the_batch_is_the_same_on_any_ranks_and_in_any_micro_batches_and_buckets(ranks, keys):
     expected, loss = gradients(replicas())
     found, of_ranks = gradients(replicas(ranks, **keys))

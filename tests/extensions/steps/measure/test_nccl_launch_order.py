@@ -8,7 +8,13 @@ import raw_examples
 from hpccoll.extensions.steps.training import TRAINING_STEP
 from hpccoll.extensions.steps.training.training_step import TrainingStep
 
-STEP = {"collective": TRAINING_STEP, "device": "cuda", "transport": "nccl", "in_place": True, "algorithm": "native"}
+STEP = {
+    "collective": TRAINING_STEP,
+    "device": "cuda",
+    "transport": "nccl",
+    "in_place": True,
+    "algorithm": "native",
+}
 
 
 @pytest.fixture
@@ -31,11 +37,16 @@ def step(parallel, **about):
 @pytest.mark.parametrize(
     ("cases", "value"),
     [
-        ([step("tp=2,pp=2")], "1"), ([step(""), step("dp=2,ep=2")], "1"), ([step("dp=4,shard=2")], "1"),
-        ([step("")], None), ([step("dp=4")], None), ([step("tp=2", transport="mpi", device="cpu")], None),
-        ([raw_examples.case(1024, transport="nccl", device="cuda")], None), ([], None),
+        ([step("tp=2,pp=2")], "1"),
+        ([step(""), step("dp=2,ep=2")], "1"),
+        ([step("dp=4,shard=2")], "1"),
+        ([step("")], None),
+        ([step("dp=4")], None),
+        ([step("tp=2", transport="mpi", device="cpu")], None),
+        ([raw_examples.case(1024, transport="nccl", device="cuda")], None),
+        ([], None),
     ],
-)  # fmt: skip
+)
 def test_only_a_job_with_steps_of_several_communicators_sets_the_variable(order, cases, value):
     order.keep_launch_order(cases)
     assert os.environ.get(order.VARIABLE) == value
@@ -51,8 +62,12 @@ def test_the_users_own_setting_remains(order, monkeypatch, tmp_path):
     assert os.environ[order.VARIABLE] == "0"
 
 
-@pytest.mark.parametrize(("version", "in_turns"), [((2, 25, 1), True), ((2, 26, 2), False), (None, False)])
-def test_operations_wait_for_each_other_only_with_an_nccl_without_the_variable(order, monkeypatch, version, in_turns):
+@pytest.mark.parametrize(
+    ("version", "in_turns"), [((2, 25, 1), True), ((2, 26, 2), False), (None, False)]
+)
+def test_operations_wait_for_each_other_only_with_an_nccl_without_the_variable(
+    order, monkeypatch, version, in_turns
+):
     monkeypatch.setattr(order, "loaded_nccl_version", lambda: version)
     assert order.launches_in_turns() == in_turns
 

@@ -27,7 +27,9 @@ def test_ranks_that_launch_in_one_order_need_room_for_one_kernel_only(outcomes):
     assert [wrong for wrong, _ in outcomes("global", *STEPS)] == [0] * len(STEPS)
 
 
-def test_with_an_nccl_that_keeps_no_order_each_operation_waits_for_the_end_of_the_one_before_it(outcomes):
+def test_with_an_nccl_that_keeps_no_order_each_operation_waits_for_the_end_of_the_one_before_it(
+    outcomes,
+):
     assert outcomes("global", *STEPS[:4], NCCL_TEST_VERSION="22500") == [[0, 0]] * 4
 
 

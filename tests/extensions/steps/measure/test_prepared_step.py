@@ -32,7 +32,11 @@ def test_the_results_of_all_collectives_are_right_in_every_parallelism_with_ever
 
 def test_an_operation_left_out_and_a_changed_buffer_are_found(results):
     faults = results["faults"]
-    assert (faults["left out"] > 0, faults["changed"], "element" in faults["named"]) == (True, RANKS, True)
+    assert (faults["left out"] > 0, faults["changed"], "element" in faults["named"]) == (
+        True,
+        RANKS,
+        True,
+    )
 
 
 def test_operations_begin_when_they_are_ready_and_those_of_a_stream_one_after_the_other(steps):
@@ -59,11 +63,15 @@ def test_ranks_compute_as_long_as_the_workload_says_in_every_micro_batch(steps):
 def test_bytes_between_nodes_are_those_of_the_gradients(steps):
     step = steps["resnet50"]
     crossings = 2  # of the ring of four ranks on two nodes
-    assert step["wire_bytes"] == pytest.approx(crossings * 2 * (RANKS - 1) / RANKS * step["bytes"], rel=0.02)
+    assert step["wire_bytes"] == pytest.approx(
+        crossings * 2 * (RANKS - 1) / RANKS * step["bytes"], rel=0.02
+    )
     assert (steps["null"]["wire_bytes"], steps["native resnet50"]["wire_bytes"]) == (0, None)
 
 
-def test_a_mesh_that_does_not_fit_and_a_collective_that_one_group_cannot_run_are_refused_on_all_ranks(results):
+def test_a_mesh_that_does_not_fit_and_a_collective_that_one_group_cannot_run_are_refused_on_all_ranks(
+    results,
+):
     mesh, *of_group = results["refusals"]
     assert "parallel" in mesh
     assert ["one that runs on these nodes" in each for each in of_group] == [True] * RANKS

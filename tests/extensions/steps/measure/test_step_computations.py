@@ -15,7 +15,9 @@ SMALLEST, LARGEST = product_flops(ROWS[0]), product_flops(ROWS[-1])
 
 
 def products(*flops, rows=ROWS):
-    return matrix_products(StepProgram(0, MODEL, tuple(Compute("forward", each) for each in flops), ()), rows)
+    return matrix_products(
+        StepProgram(0, MODEL, tuple(Compute("forward", each) for each in flops), ()), rows
+    )
 
 
 def flops_of(computation):
@@ -45,7 +47,9 @@ def test_every_computation_of_a_whole_model_has_a_product_and_about_its_flops(wo
         computations = [each for each in program.instructions if isinstance(each, Compute)]
         found = matrix_products(program, rows)
         assert all(found)
-        assert sum(map(flops_of, found)) == pytest.approx(sum(each.flops for each in computations), rel=0.02)
+        assert sum(map(flops_of, found)) == pytest.approx(
+            sum(each.flops for each in computations), rel=0.02
+        )
         for each, of_each in zip(computations, found, strict=True):
             if each.flops > product_flops(rows[-1]) / 10:
                 assert flops_of(of_each) == pytest.approx(each.flops, rel=0.2)

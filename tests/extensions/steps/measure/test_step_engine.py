@@ -4,7 +4,13 @@ from hpccoll.extensions.steps.measure import step_engine
 from hpccoll.extensions.steps.measure.step_computations import END, product_flops
 from hpccoll.extensions.steps.measure.step_engine import StepEngine
 from hpccoll.extensions.steps.training.model_shape import ModelShape
-from hpccoll.extensions.steps.training.step_program import Compute, Start, StepOperation, StepProgram, Wait
+from hpccoll.extensions.steps.training.step_program import (
+    Compute,
+    Start,
+    StepOperation,
+    StepProgram,
+    Wait,
+)
 from hpccoll.extensions.steps.training.training_step import TrainingStep
 from hpccoll.measure.matrix_multiplication import HOST_ROWS, Gemm
 
@@ -54,8 +60,13 @@ def test_a_wait_ends_with_its_collective_and_what_follows_begins_then():
 
 def test_a_computation_ends_after_its_products_and_every_step_has_the_same_products(monkeypatch):
     multiplied = []
-    monkeypatch.setattr(step_engine.np, "matmul", lambda a, _b, out: multiplied.append((len(a), len(out))))
-    computations = [Compute("forward", 2.0 * product_flops(128)), Compute("backward", 1.0 * product_flops(64))]
+    monkeypatch.setattr(
+        step_engine.np, "matmul", lambda a, _b, out: multiplied.append((len(a), len(out)))
+    )
+    computations = [
+        Compute("forward", 2.0 * product_flops(128)),
+        Compute("backward", 1.0 * product_flops(64)),
+    ]
     made = engine([*computations, Start(operation("dp"))], [Collective(5)], compute="gemm")
     try:
         for _ in range(2):

@@ -117,15 +117,25 @@ def test_a_job_stores_timelines_of_steps_and_skips_those_without_cublas_or_over_
             ("native", {"compute": "none"}, "nccl"), ("native", {"compute": "gemm"}, "nccl"), ("ring", {}, "staged"),
         )
     ]  # fmt: skip
-    pipeline = TrainingStep.of({"model": "gpt2", "scale": 1 << 20, "compute_us": 500, "parallel": "pp=2"})
-    cases.append(replace(cases[2], bytes=pipeline.gradient_bytes("float32"), params=pipeline.params))
+    pipeline = TrainingStep.of(
+        {"model": "gpt2", "scale": 1 << 20, "compute_us": 500, "parallel": "pp=2"}
+    )
+    cases.append(
+        replace(cases[2], bytes=pipeline.gradient_bytes("float32"), params=pipeline.params)
+    )
     effort = Effort(warmup=1, min_iterations=6, max_iterations=6)
     (tmp_path / "job.json").write_text(raw_examples.job(*cases, effort=effort).to_json())
     ranks, out = Path(__file__).parents[3] / "measure" / "nccl_on_host_ranks.py", tmp_path / "F.h5"
-    ended = mpiexec(2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out)
+    ended = mpiexec(
+        2, ranks, nccl_library, "--device", "cuda", "--job", tmp_path / "job.json", "--out", out
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     results = read_results([out])
-    ok = {(row.algorithm, row.params.get("compute")): row for row in results.rows if row.status == "ok"}
+    ok = {
+        (row.algorithm, row.params.get("compute")): row
+        for row in results.rows
+        if row.status == "ok"
+    }
     ring = ok["ring", None]
     assert (ring.exposed_s is not None, ("native", "none") in ok) == (True, True)
     assert ring.device_s > ring.backward_s > 0
@@ -133,6 +143,8 @@ def test_a_job_stores_timelines_of_steps_and_skips_those_without_cublas_or_over_
     reasons = " ".join(gap.reason for gap in results.skipped)
     (run,) = results.runs
     assert run.provenance["variables"]["NCCL_LAUNCH_ORDER_IMPLICIT"] == "1"
-    without_cublas = "cuBLAS, which multiplies matrices, not found; do: pip install 'hpccoll[cuda12]'" in reasons
+    without_cublas = (
+        "cuBLAS, which multiplies matrices, not found; do: pip install 'hpccoll[cuda12]'" in reasons
+    )
     assert without_cublas == (("native", "gemm") not in ok)
     assert "over nccl, not staged" in reasons

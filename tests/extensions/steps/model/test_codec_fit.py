@@ -11,7 +11,13 @@ MB = 10**6
 
 
 def operation(label, collective, nbytes):
-    return {"label": label, "collective": collective, "axis": "dp", "bytes": nbytes, "phase": "backward"}
+    return {
+        "label": label,
+        "collective": collective,
+        "axis": "dp",
+        "bytes": nbytes,
+        "phase": "backward",
+    }
 
 
 CHAIN = [
@@ -26,14 +32,15 @@ def raw(encode_ms, *, algorithm="ring", oversubscribed=False, **workload):
     program = [[*CHAIN, {"phase": "forward"}]]
     found = steps({"null": 0}, oversubscribed=oversubscribed)
     case = step_case(algorithm, **workload)
-    found.attempts[0] = (
-        found.attempts[0][0], [step_outcome(case, step_times(events), program)]
-    )  # fmt: skip
+    found.attempts[0] = (found.attempts[0][0], [step_outcome(case, step_times(events), program)])
     return found
 
 
 def values(found):
-    return {name: {work: each.bytes_per_s.value for work, each in of.items()} for name, of in found.items()}
+    return {
+        name: {work: each.bytes_per_s.value for work, each in of.items()}
+        for name, of in found.items()
+    }
 
 
 def test_a_rate_is_the_bytes_of_a_pass_over_the_seconds_of_the_slowest_rank():
@@ -54,10 +61,15 @@ def test_several_steps_give_an_interval_and_feedback_has_rates_of_its_own():
     [
         {},
         {"compress": "none"},
-        *({"compress": "fp16", **more} for more in ({"oversubscribed": True}, {"algorithm": "null"})),
+        *(
+            {"compress": "fp16", **more}
+            for more in ({"oversubscribed": True}, {"algorithm": "null"})
+        ),
     ],
 )
-def test_steps_without_compression_or_communication_or_with_more_ranks_than_cpus_have_none(workload):
+def test_steps_without_compression_or_communication_or_with_more_ranks_than_cpus_have_none(
+    workload,
+):
     assert measured_codecs([raw([4, 4], **workload)]) == {}
     assert measured_codecs([steps({"ring": 12, "null": 0})]) == {}
 

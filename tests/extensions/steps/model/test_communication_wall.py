@@ -15,7 +15,11 @@ IN_NETWORK = Wall(1e9, 2, 400e9, 1.0, "in_network")
 def test_gradients_of_7_billion_parameters_take_490_ms_over_400_gbits():
     row = PUBLIC.point(8, 8).to_json()
     assert row["gradient_bytes"] == 14_000_000_000
-    assert row["communication_s"] == pytest.approx(2 * 7 / 8 * 14e9 * 8 / 400e9) == pytest.approx(0.490)
+    assert (
+        row["communication_s"]
+        == pytest.approx(2 * 7 / 8 * 14e9 * 8 / 400e9)
+        == pytest.approx(0.490)
+    )
     assert (row["step_s"], row["share"]) == pytest.approx((0.4935, 490 / 493.5))
     assert (row["hide_rate_bps"], row["busbw_Bps"]) == pytest.approx((56_000e9, 400e9 / 8))
 
@@ -36,9 +40,13 @@ def test_a_faster_link_saves_no_latency():
 
 
 def test_hierarchical_takes_its_parts_inside_nodes_and_between_them():
-    wall = Wall(1e9, 2, 400e9, 1.0, "hierarchical", latency_s=1e-6, gpus_per_node=8, node_link=3.2e12)
+    wall = Wall(
+        1e9, 2, 400e9, 1.0, "hierarchical", latency_s=1e-6, gpus_per_node=8, node_link=3.2e12
+    )
     inside, between = 2 * 7 / 8 * 2e9 / 400e9, 2 * 3 / 4 * 2e9 / 8 / 50e9
-    assert wall.point(32, 32).communication_s == pytest.approx(inside + between + 2 * (7 + 3) * 1e-6)
+    assert wall.point(32, 32).communication_s == pytest.approx(
+        inside + between + 2 * (7 + 3) * 1e-6
+    )
     with pytest.raises(BadInputError, match="multiple of --ranks-per-node 8"):
         wall.point(12, 12)
 

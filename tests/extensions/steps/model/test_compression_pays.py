@@ -19,7 +19,11 @@ from hpccoll.model.machine_file import write_machine
 
 ELEMENTS = 1 << 22
 TOY = ModelShape(
-    "toy", tuple(Module(f"layer{i}", (Tensor("weight", ELEMENTS // 4),), 1e6) for i in range(4)), "float32", "", ""
+    "toy",
+    tuple(Module(f"layer{i}", (Tensor("weight", ELEMENTS // 4),), 1e6) for i in range(4)),
+    "float32",
+    "",
+    "",
 )
 NBYTES = 4 * ELEMENTS
 CODEC = 1e9
@@ -28,10 +32,16 @@ CODEC = 1e9
 def steps(compress, machine=None, ranks=2, rule="one", codec_rate=CODEC, compute_s=0.1, **more):
     """Return the predictions of a toy whose gradients are one bucket after the backward pass."""
     request = StepRequest(
-        TOY, [ranks], ComputeRate(step_s=compute_s), parallelism=Parallelism(buckets=BucketRule(rule)),
-        algorithm="ring", parameters={"channels": 1}, compressions=compressions(compress), codec_rate=codec_rate,
+        TOY,
+        [ranks],
+        ComputeRate(step_s=compute_s),
+        parallelism=Parallelism(buckets=BucketRule(rule)),
+        algorithm="ring",
+        parameters={"channels": 1},
+        compressions=compressions(compress),
+        codec_rate=codec_rate,
         **more,
-    )  # fmt: skip
+    )
     return predict_steps(machine or cluster(tiers={"rack": EXACT}), request).predictions
 
 
@@ -72,14 +82,20 @@ def test_on_a_network_of_that_rate_both_steps_take_as_long(compress, rule):
     factor = found.pays.likely / (8 * found.link)
     assert NETWORKS[0] < factor < NETWORKS[1]
     for times, is_shorter in ((0.9, True), (1.1, False)):
-        dense, compressed = steps(f"none,{compress}", described.with_network(times * factor), rule=rule, ranks=4)
+        dense, compressed = steps(
+            f"none,{compress}", described.with_network(times * factor), rule=rule, ranks=4
+        )
         assert (compressed.step.step_s < dense.step.step_s) is is_shorter
         assert compressed.step.step_s == pytest.approx(dense.step.step_s, rel=0.1)
 
 
 def test_the_interval_has_messages_and_codecs_at_opposite_ends_of_theirs():
-    measured = {"fp16": {"encode": {"bytes_per_s": {"value": 1e9, "low": 5e8, "high": 2e9}}, "decode": {
-        "bytes_per_s": 1e9}}}  # fmt: skip
+    measured = {
+        "fp16": {
+            "encode": {"bytes_per_s": {"value": 1e9, "low": 5e8, "high": 2e9}},
+            "decode": {"bytes_per_s": 1e9},
+        }
+    }
     about = {"tiers": {"rack": SEGMENT}, "codecs": measured}
     (likely,), (wider,) = (
         steps("fp16", fitted(**about, validation=of), codec_rate=None)
@@ -89,7 +105,8 @@ def test_the_interval_has_messages_and_codecs_at_opposite_ends_of_theirs():
     assert wider.pays.low == pytest.approx(likely.pays.low / 2, rel=0.02)
     assert wider.pays.high == pytest.approx(likely.pays.high * 2, rel=0.02)
     fast, slow = 1.25, 0.5  # the ends of the rate of SEGMENT over its value
-    assert likely.pays.low == pytest.approx(likely.pays.likely * 2 / 3 / fast, rel=0.02)  # encode twice, decode once
+    # encode twice, decode once
+    assert likely.pays.low == pytest.approx(likely.pays.likely * 2 / 3 / fast, rel=0.02)
     assert likely.pays.high == pytest.approx(likely.pays.likely * 4 / 3 / slow, rel=0.02)
 
 
@@ -116,16 +133,27 @@ def test_the_time_of_todays_step_is_that_without_compression():
 
 def _of_whole(compress):
     request = StepRequest(
-        TOY, [2], ComputeRate(whole_s=1.0), algorithm="ring", compressions=compressions(compress), codec_rate=CODEC
+        TOY,
+        [2],
+        ComputeRate(whole_s=1.0),
+        algorithm="ring",
+        compressions=compressions(compress),
+        codec_rate=CODEC,
     )
     return predict_steps(cluster(tiers={"rack": EXACT}), request).predictions
 
 
 def test_the_wall_is_that_of_each_compression():
     request = StepRequest(
-        TOY, [2, 4], ComputeRate(step_s=ring_s(NBYTES, 4) * 0.9), parallelism=Parallelism(buckets=BucketRule("one")),
-        algorithm="ring", parameters={"channels": 1}, compressions=compressions("topk=1%,none"), codec_rate=CODEC,
-    )  # fmt: skip
+        TOY,
+        [2, 4],
+        ComputeRate(step_s=ring_s(NBYTES, 4) * 0.9),
+        parallelism=Parallelism(buckets=BucketRule("one")),
+        algorithm="ring",
+        parameters={"channels": 1},
+        compressions=compressions("topk=1%,none"),
+        codec_rate=CODEC,
+    )
     found = predict_steps(cluster(tiers={"rack": EXACT}), request)
     lines = [line for line in step_lines(found) if "than computation" in line]
     assert lines == [
@@ -134,31 +162,56 @@ def test_the_wall_is_that_of_each_compression():
     ]
     links = [line for line in step_lines(found) if "would make both equal" in line]
     of = found.by_compression
-    assert [f"{format_bit_rate(of[name].predictions[-1].hide_rate)} would" in line
-            for name, line in zip(("topk=1%", None), links, strict=True)] == [True, True]  # fmt: skip
+    assert [
+        f"{format_bit_rate(of[name].predictions[-1].hide_rate)} would" in line
+        for name, line in zip(("topk=1%", None), links, strict=True)
+    ] == [True, True]
 
 
 def test_the_text_has_a_line_for_each_compression_its_codec_and_the_rate():
     request = StepRequest(
-        TOY, [2, 4], ComputeRate(step_s=0.1), compressions=[None, Compression("fp16")], codec_rate=CODEC
+        TOY,
+        [2, 4],
+        ComputeRate(step_s=0.1),
+        compressions=[None, Compression("fp16")],
+        codec_rate=CODEC,
     )
     lines = list(step_lines(predict_steps(cluster(), request)))
-    assert next(line for line in lines if " pays below " in line).startswith("  fp16 on 2 GPUs pays below ")
+    assert next(line for line in lines if " pays below " in line).startswith(
+        "  fp16 on 2 GPUs pays below "
+    )
     assert sum(" fp16 " in line and " ms " in line for line in lines) == 2
     dense = StepRequest(TOY, [2], ComputeRate(step_s=0.1))
-    assert not [line for line in step_lines(predict_steps(cluster(), dense)) if "codec" in line or "pays" in line]
+    assert not [
+        line
+        for line in step_lines(predict_steps(cluster(), dense))
+        if "codec" in line or "pays" in line
+    ]
 
 
 @pytest.mark.parametrize(
     ("compress", "words"),
-    [("fp15", "fp16, bf16"), ("topk", "topk=1%"), ("topk=0%", "more than 0%"), ("topk=51%", "at most 50%")],
+    [
+        ("fp15", "fp16, bf16"),
+        ("topk", "topk=1%"),
+        ("topk=0%", "more than 0%"),
+        ("topk=51%", "at most 50%"),
+    ],
 )
 def test_an_invalid_compression_is_one_line(tmp_path, compress, words):
     write_machine(cluster(), tmp_path / "c.yaml")
     result = invoke(
-        "predict", "step", "--model", "resnet50", "--compute", "1ms", "--cluster", tmp_path / "c.yaml",
-        "--compress", compress,
-    )  # fmt: skip
+        "predict",
+        "step",
+        "--model",
+        "resnet50",
+        "--compute",
+        "1ms",
+        "--cluster",
+        tmp_path / "c.yaml",
+        "--compress",
+        compress,
+    )
     assert result.is_bad_input("compress", words)
 
 
@@ -166,7 +219,11 @@ def test_gradients_of_other_types_and_of_sharded_parameters_are_not_compressed()
     for more in ({"sharding": "zero1"}, {"dtypes": None}):
         shape = TOY if "sharding" in more else ModelShape("toy", TOY.modules, "bfloat16", "", "")
         request = StepRequest(
-            shape, [2], ComputeRate(step_s=0.1), parallelism=Parallelism(**more), compressions=compressions("fp16")
+            shape,
+            [2],
+            ComputeRate(step_s=0.1),
+            parallelism=Parallelism(**more),
+            compressions=compressions("fp16"),
         )
         with pytest.raises(BadInputError, match="compress"):
             predict_steps(cluster(), request)
@@ -188,11 +245,18 @@ def test_codecs_of_gpus_are_not_hidden_behind_the_computation_that_they_slow_dow
 def test_nccl_has_no_interval_and_the_codecs_have():
     nccl = NCCL | {"channels": 1, "intra_bytes_per_s": RATE, "inter_bytes_per_s": RATE}
     inside = EXACT | {"bytes_per_s": 1000 * RATE}  # NCCL's channels are no faster than that
-    described = cluster(tiers={"node": inside, "rack": EXACT}, nccl=nccl, reduction={"float32": {"bytes_per_s": 3e9}})
+    described = cluster(
+        tiers={"node": inside, "rack": EXACT},
+        nccl=nccl,
+        reduction={"float32": {"bytes_per_s": 3e9}},
+    )
     request = StepRequest(
-        TOY, [2], ComputeRate(step_s=0.1), parallelism=Parallelism(buckets=BucketRule("one")),
+        TOY,
+        [2],
+        ComputeRate(step_s=0.1),
+        parallelism=Parallelism(buckets=BucketRule("one")),
         compressions=compressions("fp16"),
-    )  # fmt: skip
+    )
     (found,) = predict_steps(described, request).predictions
     assert found.interval is None
     assert found.pays.low < found.pays.likely < found.pays.high

@@ -23,13 +23,23 @@ from hpccoll.model.nccl_model import nccl_estimates
 def machine(ranks_per_node=1, rails=1, **sections):
     """Return a cluster of nodes of several ranks whose messages pass ports."""
     about = {
-        "layout": {"ranks_per_node": ranks_per_node, "rails": rails}, "port": {"bytes_per_s": RATE},
+        "layout": {"ranks_per_node": ranks_per_node, "rails": rails},
+        "port": {"bytes_per_s": RATE},
         "tiers": dict.fromkeys(("node", "rack"), EXACT),
-    }  # fmt: skip
+    }
     return cluster(**(about | sections))
 
 
-def cost(described, mesh, nbytes, collective="all_reduce", axis="dp", algorithm="ring", bounds=("value",), **more):
+def cost(
+    described,
+    mesh,
+    nbytes,
+    collective="all_reduce",
+    axis="dp",
+    algorithm="ring",
+    bounds=("value",),
+    **more,
+):
     """Return the seconds of one operation, at each bound if there are several."""
     operation = StepOperation("bucket 1", collective, axis, nbytes, "float32", "backward", **more)
     layout = described.layout(mesh.ranks // described.geometry.ranks_per_node)
@@ -44,7 +54,10 @@ def test_a_ring_takes_its_formula_and_has_the_interval_of_the_machine():
     for ranks in (2, 16):
         ring_s = 2 * (ranks - 1) * (LATENCY + nbytes / ranks / RATE)
         assert cost(cluster(), Mesh(dp=ranks), nbytes) == pytest.approx(ring_s)
-    machine_of_intervals, bounds = cluster(tiers={"rack": SEGMENT}), ("low_cost", "value", "high_cost")
+    machine_of_intervals, bounds = (
+        cluster(tiers={"rack": SEGMENT}),
+        ("low_cost", "value", "high_cost"),
+    )
     low, value, high = cost(machine_of_intervals, Mesh(dp=2), nbytes, bounds=bounds)
     assert low < value < high
 
@@ -52,8 +65,17 @@ def test_a_ring_takes_its_formula_and_has_the_interval_of_the_machine():
 @pytest.mark.parametrize(
     ("limit", "part", "described", "collective", "algorithm"),
     [
-        *(("MOST_IN_A_RING", 8, machine(2), name, "ring") for name in ("all_reduce", "reduce_scatter", "all_gather")),
-        ("MOST_UNDER_SWITCHES", 4, machine(aggregators={"kind": "switches"}), "all_reduce", "sharp_emulated"),
+        *(
+            ("MOST_IN_A_RING", 8, machine(2), name, "ring")
+            for name in ("all_reduce", "reduce_scatter", "all_gather")
+        ),
+        (
+            "MOST_UNDER_SWITCHES",
+            4,
+            machine(aggregators={"kind": "switches"}),
+            "all_reduce",
+            "sharp_emulated",
+        ),
     ],
 )
 def test_a_large_group_simulated_by_part_of_its_ranks_takes_as_long_as_all_of_it(
@@ -69,7 +91,8 @@ def test_a_large_group_simulated_by_part_of_its_ranks_takes_as_long_as_all_of_it
 @pytest.mark.parametrize(
     ("rails", "mesh", "axis", "factor"),
     [
-        (1, Mesh(tp=4, dp=2), "dp", 4),  # the data-parallel groups of four tensor-parallel ranks share a node's port
+        # the data-parallel groups of four tensor-parallel ranks share a node's port
+        (1, Mesh(tp=4, dp=2), "dp", 4),
         (4, Mesh(tp=4, dp=2), "dp", 1),  # or have one each
         (1, Mesh(dp=8), "dp", 1),  # one group
         (1, Mesh(tp=4, dp=2), "tp", 1),  # groups of a node use no port
@@ -79,7 +102,9 @@ def test_groups_that_use_one_port_at_once_share_it(rails, mesh, axis, factor):
     described, nbytes = machine(4, rails), 1 << 20
     assert group_use(described.layout(2), mesh.groups(axis)).port == factor
     if mesh.size(axis) == 2:
-        assert cost(described, mesh, nbytes) == pytest.approx(2 * (LATENCY + factor * nbytes / 2 / RATE))
+        assert cost(described, mesh, nbytes) == pytest.approx(
+            2 * (LATENCY + factor * nbytes / 2 / RATE)
+        )
 
 
 @pytest.mark.parametrize(("of", "cores"), [("node", 2), ("machine", 1)])
@@ -89,7 +114,9 @@ def test_groups_share_the_cpus_of_a_node_and_of_the_machine(of, cores):
 
 
 def test_a_message_between_stages_goes_one_way():
-    found = cost(machine(), Mesh(pp=2), 1 << 20, "send_recv", "pp", algorithm=None, peer=0, sends=True)
+    found = cost(
+        machine(), Mesh(pp=2), 1 << 20, "send_recv", "pp", algorithm=None, peer=0, sends=True
+    )
     assert found == pytest.approx(LATENCY + (1 << 20) / RATE, rel=0.01)
 
 
@@ -127,7 +154,9 @@ def used(described, mesh, collective="all_reduce", axis="dp", algorithm=None, nb
 
 def expected(nodes, ranks_per_node, collective="all_reduce", channels=8, rate=RATE, nbytes=1 << 24):
     """Return what NCCL expects with channels of a rate, by algorithm and protocol."""
-    section = NcclSection(**(NCCL | {"channels": channels, "intra_bytes_per_s": rate, "inter_bytes_per_s": rate}))
+    section = NcclSection(
+        **(NCCL | {"channels": channels, "intra_bytes_per_s": rate, "inter_bytes_per_s": rate})
+    )
     every = nccl_estimates(section, collective, nodes, ranks_per_node, nbytes)
     return {(each.algorithm, each.protocol): each.seconds for each in every}
 
@@ -138,17 +167,23 @@ def test_groups_that_span_nodes_run_what_nccl_takes(collective):
     (own, _), seconds = min(times.items(), key=lambda item: item[1])
     *runs, unmodelled = used(gpus(), Mesh(dp=32), collective)
     assert runs == [f"nccl_{own}", seconds]
-    assert [each.missing for each in unmodelled] == ([("NVLSTree",)] if collective == "all_reduce" else [])
+    assert [each.missing for each in unmodelled] == (
+        [("NVLSTree",)] if collective == "all_reduce" else []
+    )
 
 
 @pytest.mark.parametrize(
     ("requested", "collective", "runs"),
     [
-        ("nccl_tree", "all_reduce", "nccl_tree"), ("nccl_tree", "all_gather", "nccl_ring"),  # of which it has no tree
-        ("ring", "all_reduce", "ring"), ("hierarchical", "reduce_scatter", "nccl_ring"),  # of which we have none
+        # of which it has no tree
+        ("nccl_tree", "all_reduce", "nccl_tree"),
+        ("nccl_tree", "all_gather", "nccl_ring"),
+        # of which we have none
+        ("ring", "all_reduce", "ring"),
+        ("hierarchical", "reduce_scatter", "nccl_ring"),
         ("ring", "reduce_scatter", "ring"),
     ],
-)  # fmt: skip
+)
 def test_a_requested_algorithm_runs_the_collectives_that_have_it(requested, collective, runs):
     assert used(gpus(), Mesh(dp=32), collective, algorithm=requested)[0] == runs
 
@@ -156,7 +191,11 @@ def test_a_requested_algorithm_runs_the_collectives_that_have_it(requested, coll
 def test_a_group_inside_a_node_runs_a_schedule_that_stands_in_for_nccls_own_and_says_so():
     name, _, (unmodelled,) = used(gpus(), Mesh(tp=8, dp=2), axis="tp")
     assert not name.startswith("nccl")
-    assert (unmodelled.work, unmodelled.missing[0], unmodelled.stands_in) == ("all_reduce tp", "NVLS", True)
+    assert (unmodelled.work, unmodelled.missing[0], unmodelled.stands_in) == (
+        "all_reduce tp",
+        "NVLS",
+        True,
+    )
     assert used(gpus(), Mesh(tp=8, dp=2), axis="tp", algorithm="ring")[2] == []  # as requested
     assert used(machine(8, 8), Mesh(dp=16))[2] == []  # no cluster of NCCL
     name, _, (unmodelled,) = used(gpus(), Mesh(dp=16))  # on two nodes
@@ -177,7 +216,9 @@ def test_a_group_has_the_channels_of_its_ranks_ports_and_a_part_of_the_ports_tha
     tp, rails, channels, share
 ):
     """NCCL chooses by what it expects of whole ports, and takes the time of its part of them."""
-    whole, part = (expected(4, 8 // tp, channels=channels, rate=rate) for rate in (RATE, RATE / share))
+    whole, part = (
+        expected(4, 8 // tp, channels=channels, rate=rate) for rate in (RATE, RATE / share)
+    )
     chosen = min(whole, key=lambda name: whole[name])
     assert used(gpus(rails), Mesh(tp=tp, dp=32 // tp))[:2] == (f"nccl_{chosen[0]}", part[chosen])
 

@@ -22,21 +22,39 @@ KIB = 1024
 LAYERS = 4
 GPT = gpt2("toy-gpt", blocks=2, hidden=64, vocabulary=1, sequence=8)
 TOY = ModelShape(
-    "toy", tuple(Module(f"layer{i}", (Tensor("weight", 64 * KIB),), 1e6) for i in range(LAYERS)), "float32", "a vector",
+    "toy",
+    tuple(Module(f"layer{i}", (Tensor("weight", 64 * KIB),), 1e6) for i in range(LAYERS)),
+    "float32",
+    "a vector",
     "",
-)  # fmt: skip
+)
 LAYER_BYTES = 4 * 64 * KIB
 
 
 def steps(
-    nodes, *, model=TOY, machine=None, compute=None, parallel="", batch=None, algorithm="ring", aggregators=None,
+    nodes,
+    *,
+    model=TOY,
+    machine=None,
+    compute=None,
+    parallel="",
+    batch=None,
+    algorithm="ring",
+    aggregators=None,
     **parallelism,
-):  # fmt: skip
+):
     """Return the predictions on numbers of nodes."""
     request = StepRequest(
-        model, nodes, compute or ComputeRate(step_s=0.1), parallel, Parallelism(**parallelism), batch,
-        algorithm=algorithm, parameters={"channels": 1}, aggregators=aggregators,
-    )  # fmt: skip
+        model,
+        nodes,
+        compute or ComputeRate(step_s=0.1),
+        parallel,
+        Parallelism(**parallelism),
+        batch,
+        algorithm=algorithm,
+        parameters={"channels": 1},
+        aggregators=aggregators,
+    )
     return predict_steps(machine or cluster(tiers={"rack": EXACT}), request)
 
 
@@ -59,20 +77,26 @@ def test_one_bucket_after_the_backward_pass_takes_the_formula_of_the_ring():
 @pytest.mark.parametrize("factor", [0.1, 1, 20])
 def test_links_of_the_rate_that_hides_communication_make_it_as_long_as_computation(factor):
     described, in_one = cluster(tiers={"rack": EXACT}), {"buckets": BucketRule("one")}
-    compute = ComputeRate(step_s=3 * 2 * 7 * LATENCY)  # latencies take a third of it, whatever the network
-    (one,) = steps([8], machine=described.with_network(factor), compute=compute, **in_one).predictions
+    # latencies take a third of it, whatever the network
+    compute = ComputeRate(step_s=3 * 2 * 7 * LATENCY)
+    (one,) = steps(
+        [8], machine=described.with_network(factor), compute=compute, **in_one
+    ).predictions
     just_enough = described.with_network(factor * one.hide_rate / (8 * one.link))
     (hidden,) = steps([8], machine=just_enough, compute=compute, **in_one).predictions
     assert hidden.step.communication_s == pytest.approx(hidden.step.compute_s, rel=0.02)
     too_short = ComputeRate(step_s=2 * 7 * LATENCY * 0.9)
-    assert steps([8], machine=described, compute=too_short, **in_one).predictions[0].hide_rate is None
+    assert (
+        steps([8], machine=described, compute=too_short, **in_one).predictions[0].hide_rate is None
+    )
 
 
 def test_the_time_of_a_step_is_that_on_the_network_of_the_file():
     request = {"buckets": BucketRule("one"), "compute": ComputeRate(whole_s=1.0)}
     described = cluster(tiers={"rack": EXACT})
     (today,), (slower,) = (
-        steps([8], machine=described.with_network(factor), **request).predictions for factor in (1, 0.25)
+        steps([8], machine=described.with_network(factor), **request).predictions
+        for factor in (1, 0.25)
     )
     assert today.step.step_s == pytest.approx(1.0)
     assert slower.step.compute_s == pytest.approx(today.step.compute_s)
@@ -92,7 +116,8 @@ def test_one_rank_communicates_nothing():
 
 
 def test_where_communication_passes_computation():
-    compute = ComputeRate(step_s=LAYERS * ring_s(LAYER_BYTES, 4) * 0.99)  # of which overlap hides most
+    # of which overlap hides most
+    compute = ComputeRate(step_s=LAYERS * ring_s(LAYER_BYTES, 4) * 0.99)
     found = steps([2, 4, 8], buckets=BucketRule("each"), compute=compute)
     assert found.wall_nodes == 4
     assert steps([2], compute=ComputeRate(step_s=1.0)).wall_nodes is None
@@ -107,12 +132,17 @@ def test_flops_and_a_rate_give_the_time_of_computation_and_a_batch_the_micro_bat
 
 def test_a_step_that_is_known_gives_the_computation_with_which_it_takes_as_long_and_the_rate_on_other_nodes():
     ranks, whole = 4, 0.5
-    found = steps([ranks, 8], buckets=BucketRule("each"), compute=ComputeRate(whole_s=whole), micro_batches=3)
+    found = steps(
+        [ranks, 8], buckets=BucketRule("each"), compute=ComputeRate(whole_s=whole), micro_batches=3
+    )
     first, second = found.predictions
     assert first.step.step_s == pytest.approx(whole)
-    assert first.step.compute_s == pytest.approx(whole - ring_s(LAYER_BYTES, ranks))  # all but the last bucket overlaps
+    # all but the last bucket overlaps
+    assert first.step.compute_s == pytest.approx(whole - ring_s(LAYER_BYTES, ranks))
     rate = 9 * LAYERS * 1e6 / first.step.compute_s
-    assert [each.to_json()["flops_per_s"] for each in found.predictions] == pytest.approx([rate, rate])
+    assert [each.to_json()["flops_per_s"] for each in found.predictions] == pytest.approx(
+        [rate, rate]
+    )
     assert second.step.compute_s == pytest.approx(first.step.compute_s)
     assert second.step.step_s > whole
     given = steps([ranks], buckets=BucketRule("each"), compute=ComputeRate(rate), micro_batches=3)
@@ -131,20 +161,30 @@ def test_a_step_in_which_nothing_can_be_computed_is_refused_with_the_time_of_com
     with pytest.raises(BadInputError, match="communication alone takes") as refused:
         steps(nodes, buckets=BucketRule("each"), compute=ComputeRate(whole_s=alone))
     assert format_seconds(alone) in str(refused.value)
-    assert steps(nodes, buckets=BucketRule("each"), compute=ComputeRate(whole_s=2 * alone)).predictions
+    assert steps(
+        nodes, buckets=BucketRule("each"), compute=ComputeRate(whole_s=2 * alone)
+    ).predictions
 
 
 def test_an_aggregator_that_is_a_rank_takes_what_its_children_send_through_one_port():
     """The port of the aggregator receives the bytes of all ranks, and sends them as many: two latencies, no overlap."""
     machine, ranks = cluster(tiers={"rack": EXACT}, port={"bytes_per_s": RATE}), 4
     (found,) = steps(
-        [ranks], machine=machine, algorithm="sharp_emulated", aggregators=1, buckets=BucketRule("one")
+        [ranks],
+        machine=machine,
+        algorithm="sharp_emulated",
+        aggregators=1,
+        buckets=BucketRule("one"),
     ).predictions
-    assert found.step.communication_s == pytest.approx(2 * (LATENCY + ranks * LAYERS * LAYER_BYTES / RATE))
+    assert found.step.communication_s == pytest.approx(
+        2 * (LATENCY + ranks * LAYERS * LAYER_BYTES / RATE)
+    )
 
 
 def test_a_rate_is_a_fraction_of_the_peak_of_a_gpu_and_samples_of_a_transformer_have_the_tokens_that_are_asked_for():
-    request = step_request({"model": "gpt2", "sequence_length": 512, "mfu": 0.4, "gpu": "h100"}, [2], None)
+    request = step_request(
+        {"model": "gpt2", "sequence_length": 512, "mfu": 0.4, "gpu": "h100"}, [2], None
+    )
     assert request.compute.flops_per_s == pytest.approx(0.4 * 989e12)
     assert request.model.transformer.sequence == 512
     scores = 4 * 12 * 768 * 512**2  # 4 s h a token and block, and half as many tokens
@@ -163,7 +203,9 @@ def test_a_rate_is_a_fraction_of_the_peak_of_a_gpu_and_samples_of_a_transformer_
     ],
 )
 def test_what_has_no_type_of_its_own_has_that_of_the_step_or_of_the_model(keys, types):
-    request = step_request({"model": "llama3-8b", "compute": 1.0, "sharding": "zero1", **keys}, [2], None)
+    request = step_request(
+        {"model": "llama3-8b", "compute": 1.0, "sharding": "zero1", **keys}, [2], None
+    )
     machine = cluster(tiers={"node": EXACT, "rack": EXACT}, layout={"ranks_per_node": 2})
     row = predict_steps(machine, replace(request, parallel="tp=2")).predictions[0].to_json()
     assert [row[f"{name}_dtype"] for name in ("gradient", "parameter", "activation")] == types
@@ -173,10 +215,15 @@ def test_what_has_no_type_of_its_own_has_that_of_the_step_or_of_the_model(keys, 
 @pytest.mark.parametrize(
     ("fixed", "moved"),
     [
-        ({}, {}), ({"sharding": "zero1"}, {"parameter": "float64"}), ({"parallel": "tp=2"}, {"activation": "float16"}),
-        ({"sharding": "zero1", "parallel": "tp=2"}, {"parameter": "float64", "activation": "float16"}),
+        ({}, {}),
+        ({"sharding": "zero1"}, {"parameter": "float64"}),
+        ({"parallel": "tp=2"}, {"activation": "float16"}),
+        (
+            {"sharding": "zero1", "parallel": "tp=2"},
+            {"parameter": "float64", "activation": "float16"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_text_names_the_types_of_what_moves_only(fixed, moved):
     types = {"dtype": "float32", "parameter_dtype": "float64", "activation_dtype": "float16"}
     request = step_request({"model": "gpt2", "compute": 1.0, **types, **fixed}, [2], None)
@@ -189,7 +236,9 @@ def test_the_text_names_the_types_of_what_moves_only(fixed, moved):
 def test_intervals_are_those_of_the_machine_and_of_its_held_out_measurements():
     low, high = 0.5, 2.0
     bare, wide = (
-        steps([2], machine=fitted(tiers={"rack": EXACT}, validation=of), buckets=BucketRule("one")).predictions[0]
+        steps(
+            [2], machine=fitted(tiers={"rack": EXACT}, validation=of), buckets=BucketRule("one")
+        ).predictions[0]
         for of in ({}, {"ratio_p5": low, "ratio_p95": high})
     )
     exposed = bare.step.exposed_s
@@ -252,7 +301,8 @@ def test_an_fsdp_step_on_gpus_gathers_a_block_in_the_time_of_nccls_ring():
     spans = {
         span.end_s - span.begin_s
         for span in step.step.spans[0]
-        if span.operation and (span.operation.collective, span.operation.nbytes) == ("all_gather", nbytes)
+        if span.operation
+        and (span.operation.collective, span.operation.nbytes) == ("all_gather", nbytes)
     }
     (ring,) = predict(
         machine,
@@ -267,13 +317,23 @@ def test_an_fsdp_step_on_gpus_gathers_a_block_in_the_time_of_nccls_ring():
 
 def test_a_step_with_some_formulas_has_no_interval_and_names_what_stands_in_inside_nodes():
     machine = read_machine("8xh100-400g", "--cluster")
-    found = predict_steps(machine, step_request(LLAMA | {"sharding": None, "parallel": "tp=8"}, [2], None))
+    found = predict_steps(
+        machine, step_request(LLAMA | {"sharding": None, "parallel": "tp=8"}, [2], None)
+    )
     (step,) = found.predictions
     row = step.to_json()
     assert (row["kind"], row["algorithms"]["all_reduce dp"]) == ("modelled", "nccl_ring")
-    assert (row["ci_low_s"], row["ci_high_s"], row["kinds"]) == (None, None, ["modelled", "simulated"])
-    assert {each["work"]: each["stands_in"] for each in row["unmodelled"]} == {"all_reduce tp": True}
-    inside = predict_steps(machine, step_request(LLAMA | {"sharding": None, "parallel": "tp=8"}, [1], None))
+    assert (row["ci_low_s"], row["ci_high_s"], row["kinds"]) == (
+        None,
+        None,
+        ["modelled", "simulated"],
+    )
+    assert {each["work"]: each["stands_in"] for each in row["unmodelled"]} == {
+        "all_reduce tp": True
+    }
+    inside = predict_steps(
+        machine, step_request(LLAMA | {"sharding": None, "parallel": "tp=8"}, [1], None)
+    )
     (row,) = (each.to_json() for each in inside.predictions)
     assert row["ci_low_s"] < row["step_s"] < row["ci_high_s"]
     assert {near["algorithm"] for near in row["unmodelled"][0]["published"]} == {"default (NVLS)"}
@@ -281,7 +341,9 @@ def test_a_step_with_some_formulas_has_no_interval_and_names_what_stands_in_insi
 
 
 @pytest.mark.parametrize(("name", "is_slower"), [("8xh100-400g", False), ("8xh100-400g-tcp", True)])
-def test_the_text_names_the_formulas_that_ran_and_that_a_slow_network_is_slower_than_these(name, is_slower):
+def test_the_text_names_the_formulas_that_ran_and_that_a_slow_network_is_slower_than_these(
+    name, is_slower
+):
     found = predict_steps(read_machine(name, "--cluster"), step_request(LLAMA, [2], None))
     lines = list(step_lines(found))
     assert [line.partition(":")[0] for line in lines if "modelled by" in line] == ["nccl_ring"]
@@ -289,6 +351,9 @@ def test_the_text_names_the_formulas_that_ran_and_that_a_slow_network_is_slower_
 
 
 def test_nccls_own_are_valid_algorithms_where_a_machine_has_them_and_have_no_parameters():
-    for machine, named in ((cluster(), "--algorithm"), (read_machine("8xh100-400g", "--cluster"), "channels")):
+    for machine, named in (
+        (cluster(), "--algorithm"),
+        (read_machine("8xh100-400g", "--cluster"), "channels"),
+    ):
         with pytest.raises(BadInputError, match=named):
             steps([2], machine=machine, algorithm="nccl_ring")

@@ -28,12 +28,14 @@ SCENARIOS = {
         steps({"ring": 12}, [{"bucket": 4096 * n, "overlap": n % 2} for n in range(1, 10)])
     ],
     "ranks, of which the most have no cores of their own": [
-        steps({"ring": 12}, ranks=n, path=f"{n}.h5", run_id=str(n), oversubscribed=n == 8) for n in (2, 4, 8)
+        steps({"ring": 12}, ranks=n, path=f"{n}.h5", run_id=str(n), oversubscribed=n == 8)
+        for n in (2, 4, 8)
     ],
     "auto, which chooses for each collective": [steps({"ring": 12, "auto": 6, "null": 0})],
     "too few iterations for an interval": [steps(BOTH, iterations=5)],
     "algorithms of different launches": [
-        steps({name: takes}, path=f"{name}.h5", run_id=name) for name, takes in (("ring", 12), ("native", 60))
+        steps({name: takes}, path=f"{name}.h5", run_id=name)
+        for name, takes in (("ring", 12), ("native", 60))
     ],
     "several machines": [
         steps({name: 12, "null": 0}, path=f"{name}.h5", run_id=name, machine=f"machine of {name}")
@@ -53,20 +55,28 @@ def test_the_answers_and_comparisons_of_training_steps():
         page += [f"-- {title}", *terminal_lines(step_answers(found))]
         for each in compare_steps(found.rows, {run.run_id: run.machine for run in found.runs}):
             algorithms = " ".join(row.algorithm for row in each.rows)
-            page.append(f"{each.shape}, {', '.join(each.details)}: {algorithms}{', ranked' * each.ranked}")
+            page.append(
+                f"{each.shape}, {', '.join(each.details)}: {algorithms}{', ranked' * each.ranked}"
+            )
     assert_golden("step_answers", page)
 
 
 def test_what_is_exposed_of_a_compressed_step_is_said_to_have_its_codecs():
     row = step_rows(steps(BOTH))["ring"]
     assert exposed_words(row) == ", 4 ms (12 %) of it exposed communication"
-    assert exposed_words(replace(row, codec_s=1e-3)) == ", 4 ms (12 %) of it exposed communication and codecs"
+    assert (
+        exposed_words(replace(row, codec_s=1e-3))
+        == ", 4 ms (12 %) of it exposed communication and codecs"
+    )
 
 
 def test_the_answer_on_a_training_has_its_accuracy():
     found = results(steps(BOTH))
     learned = replace(found, rows=tuple(replace(row, accuracy=0.9608) for row in found.rows))
-    told = ["accuracy 96.08%" in "".join(terminal_lines(step_answers(each))) for each in (found, learned)]
+    told = [
+        "accuracy 96.08%" in "".join(terminal_lines(step_answers(each)))
+        for each in (found, learned)
+    ]
     assert told == [False, True]
 
 

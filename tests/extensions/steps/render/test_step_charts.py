@@ -37,11 +37,20 @@ def one_step(events_ms, program=None, end_ms=None, **workload):
 
 
 def test_of_many_algorithms_the_fastest_and_native_have_a_panel(valid):
-    takes = {"ring": 1, "hierarchical": 2, "recursive_doubling": 3, "tree": 4, "native": 50, "null": 0}
+    takes = {
+        "ring": 1,
+        "hierarchical": 2,
+        "recursive_doubling": 3,
+        "tree": 4,
+        "native": 50,
+        "null": 0,
+    }
     panels = valid(drawn(steps(takes)))["facet"]["sort"]
     assert [panel.split()[0] for panel in panels] == ["ring", "hierarchical", "native"]
     workloads = [{"overlap": 0}, {"overlap": 1}]
-    several = (steps({"ring": 12}, workloads, ranks=n, path=f"{n}.h5", run_id=str(n)) for n in (2, 4))
+    several = (
+        steps({"ring": 12}, workloads, ranks=n, path=f"{n}.h5", run_id=str(n)) for n in (2, 4)
+    )
     (panel,) = drawn(*several)["facet"]["sort"]
     assert "ring on 4 nodes, overlapped: 34 ms" in panel
 
@@ -53,10 +62,17 @@ def test_what_the_timeline_of_a_step_shows():
         "passes, buckets, and what no computation hides": steps({"ring": 12}),
         "nothing is computed between two computations": between,
         "collectives wait for each other": steps({"ring": 60}, [{"overlap": 0}]),
-        "collectives at once are next to each other": one_step([at_once], [stage((8, 8, 8), ("forward",))]),
+        "collectives at once are next to each other": one_step(
+            [at_once], [stage((8, 8, 8), ("forward",))]
+        ),
     }
     assert_golden(
-        "timelines", (line for title, raw in several.items() for line in (f"# {title}", *point_lines(drawn(raw))))
+        "timelines",
+        (
+            line
+            for title, raw in several.items()
+            for line in (f"# {title}", *point_lines(drawn(raw)))
+        ),
     )
 
 
@@ -73,27 +89,44 @@ def test_with_many_buckets_fewer_ranks_are_drawn():
     chart = drawn(one_step([timeline_ms(30, buckets=sizes)] * 32, program))
     collectives = marks(chart, "collective")
     assert len(collectives) <= MAX_MARKS
-    assert len(marks(chart, "backward")) == len({d["rank"] for d in collectives}) > 1  # joined to one each
+    # joined to one each
+    assert len(marks(chart, "backward")) == len({d["rank"] for d in collectives}) > 1
     assert not any(d["label"] for d in collectives)
 
 
 def test_the_shard_and_the_update_of_a_training_are_drawn_and_are_not_exposed():
     raw = one_step([[35, 35, 40, 5, 15, 15, 35]], [stage((8,), ("forward", "backward"))], [45])
     attempt, (outcome,) = raw.attempts[0]
-    learned = replace(outcome, times=replace(outcome.times, step_loss=np.ones(6), step_accuracy=np.ones(6)))
+    learned = replace(
+        outcome, times=replace(outcome.times, step_loss=np.ones(6), step_accuracy=np.ones(6))
+    )
     own = {"shard": (0, 0.005), "update": (0.04, 0.045)}
     for ran, parts in ((outcome, {}), (learned, own)):
         raw.attempts[0] = attempt, [ran]
-        found = {d["part"]: (d["begin"], d["end"]) for d in values(drawn(raw)) if d["part"] in (*own, "exposed")}
-        assert found == {part: pytest.approx(ends) for part, ends in (parts | {"exposed": (0.035, 0.04)}).items()}
+        found = {
+            d["part"]: (d["begin"], d["end"])
+            for d in values(drawn(raw))
+            if d["part"] in (*own, "exposed")
+        }
+        assert found == {
+            part: pytest.approx(ends) for part, ends in (parts | {"exposed": (0.035, 0.04)}).items()
+        }
 
 
 def test_shares_say_what_is_exposed_and_every_compression_has_the_same_null():
     limits = [{"bucket": 1 << 22}, {"bucket": 1 << 24}]
-    files = (steps({"ring": 12, "null": 0}, limits, ranks=n, path=f"{n}.h5", run_id=f"{n}") for n in (2, 4))
+    files = (
+        steps({"ring": 12, "null": 0}, limits, ranks=n, path=f"{n}.h5", run_id=f"{n}")
+        for n in (2, 4)
+    )
     results = to_results(ResultFiles(raw_results=list(files)))
     compressed = [
-        replace(row, params={**row.params, "compress": "fp16"}, codec_s=1e-3, run_id=f"fp16 {row.run_id}")
+        replace(
+            row,
+            params={**row.params, "compress": "fp16"},
+            codec_s=1e-3,
+            run_id=f"fp16 {row.run_id}",
+        )
         for row in results.rows
         if not row.floor
     ]
@@ -101,8 +134,9 @@ def test_shares_say_what_is_exposed_and_every_compression_has_the_same_null():
     _, share, bucket, *_ = STEP_FIGURES
     panels = {d["panel"] for d in values(share.specification(group))}
     assert {panel.partition(",")[0] for panel in panels if "fp16" in panel} == {
-        "exposed communication and codecs", "all communication"
-    }  # fmt: skip
+        "exposed communication and codecs",
+        "all communication",
+    }
     points = values(bucket.specification(group))
     limits_of_null = [
         (panel, sorted(d["bucket"] for d in points if d["panel"] == panel and d["line"] == "floor"))
@@ -114,13 +148,20 @@ def test_shares_say_what_is_exposed_and_every_compression_has_the_same_null():
 
 def test_a_training_has_a_line_of_loss_and_of_accuracy_for_each_compression(valid):
     loss, accuracy = STEP_FIGURES[3:]
-    raw = steps({"ring": 1, "null": 0}, [{}, {"compress": "topk=1%", "feedback": 1}], iterations=100)
+    raw = steps(
+        {"ring": 1, "null": 0}, [{}, {"compress": "topk=1%", "feedback": 1}], iterations=100
+    )
     attempt, outcomes = raw.attempts[0]
     learned = {"step_loss": np.linspace(2, 0.1, 100), "step_accuracy": np.linspace(0.1, 0.9, 100)}
-    raw.attempts[0] = attempt, [
-        outcome if outcome.floor else replace(outcome, accuracy=0.9, times=replace(outcome.times, **learned))
-        for outcome in outcomes
-    ]  # fmt: skip
+    raw.attempts[0] = (
+        attempt,
+        [
+            outcome
+            if outcome.floor
+            else replace(outcome, accuracy=0.9, times=replace(outcome.times, **learned))
+            for outcome in outcomes
+        ],
+    )
     (group,) = chart_groups(to_results(ResultFiles(raw_results=[raw])))
     for figure, last in ((loss, 0.1), (accuracy, 0.9)):
         points = values(valid(figure.specification(group)))
@@ -128,4 +169,7 @@ def test_a_training_has_a_line_of_loss_and_of_accuracy_for_each_compression(vali
         assert max(points, key=lambda d: d["step"])["value"] == pytest.approx(last, abs=0.05)
     head, lines = training_table(group)
     assert [line[head.index("accuracy")] for line in lines] == ["90.00%"] * 2
-    assert loss.specification(*chart_groups(to_results(ResultFiles(raw_results=[steps({"ring": 1})])))) is None
+    assert (
+        loss.specification(*chart_groups(to_results(ResultFiles(raw_results=[steps({"ring": 1})]))))
+        is None
+    )

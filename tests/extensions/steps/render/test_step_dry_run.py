@@ -18,17 +18,27 @@ def text(workers=4, dtype="float32", models=None, **keys):
 
 
 def test_the_flops_of_all_ranks_are_those_of_the_samples():
-    found = dry(8, model="llama2-7b", parallel="pp=2,tp=2", micro_batches=3, samples=2, dtype="bfloat16")
-    of_ranks = 4 * sum(each["forward_flops"] for each in found["stages"])  # each stage has four ranks
-    assert of_ranks == pytest.approx(found["forward_flops"] * 2 * 3 * 2)  # of two data-parallel ranks
+    found = dry(
+        8, model="llama2-7b", parallel="pp=2,tp=2", micro_batches=3, samples=2, dtype="bfloat16"
+    )
+    # each stage has four ranks
+    of_ranks = 4 * sum(each["forward_flops"] for each in found["stages"])
+    # of two data-parallel ranks
+    assert of_ranks == pytest.approx(found["forward_flops"] * 2 * 3 * 2)
 
 
 def test_the_types_of_megatron_move_the_bytes_that_it_moves():
-    # zero1 of Megatron-LM by default: gradients are summed in float32, parameters and activations move in bfloat16
+    # zero1 of Megatron-LM by default: gradients are summed in float32, parameters and activations
+    # move in bfloat16
     found = dry(
-        8, model="llama2-7b", parallel="dp=4,tp=2", sharding="zero1", buckets="megatron", dtype="bfloat16",
+        8,
+        model="llama2-7b",
+        parallel="dp=4,tp=2",
+        sharding="zero1",
+        buckets="megatron",
+        dtype="bfloat16",
         gradient_dtype="float32",
-    )  # fmt: skip
+    )
     moved = Counter()
     for each in found["operations"]:
         moved[each["collective"], each["dtype"], each["phase"]] += each["bytes"]
@@ -43,8 +53,15 @@ def test_the_types_of_megatron_move_the_bytes_that_it_moves():
 
 def test_the_text_has_each_table_and_stages_that_are_alike_once():
     found = dry(8, model="gpt2", parallel="pp=4,tp=2", dtype="bfloat16")
-    parts = (str(each) for name in ("stages", "operations") for each in found[name] if each.get("group") != "tp")
-    assert_golden("dry_run", "\n".join((text(), "", text(8, model="gpt3-175b", parallel="pp=8"), "", *parts)))
+    parts = (
+        str(each)
+        for name in ("stages", "operations")
+        for each in found[name]
+        if each.get("group") != "tp"
+    )
+    assert_golden(
+        "dry_run", "\n".join((text(), "", text(8, model="gpt3-175b", parallel="pp=8"), "", *parts))
+    )
 
 
 def test_the_text_of_a_long_table_is_shortened():

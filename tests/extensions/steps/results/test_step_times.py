@@ -24,7 +24,8 @@ def of(events_ms, end_ms=None, program=None):
     ("events", "figures_ms"),
     [
         ([timeline_ms(12), timeline_ms(3)], (10, 20, 4, 12)),  # of the slowest rank
-        ([timeline_ms(12, overlap=False)] * 2, (10, 20, 12, 12)),  # all communication is in the tail
+        # all communication is in the tail
+        ([timeline_ms(12, overlap=False)] * 2, (10, 20, 12, 12)),
     ],
 )
 def test_a_step_is_divided_into_passes_and_a_tail(events, figures_ms):
@@ -43,10 +44,14 @@ def test_passes_of_several_micro_batches_add_up_with_the_waiting_before_them():
 def test_stages_of_a_pipeline_have_programs_of_their_own():
     first = [1, 2, 5, *(0, 4), *(20, 30)]  # a message, a forward and a backward computation
     second = [*(5, 10), *(10, 20)]
-    step = of([first, first, second, second], [31, 31, 20, 20],
-              [stage((64,), ("forward", "backward")), stage((), ("forward", "backward"))])  # fmt: skip
+    step = of(
+        [first, first, second, second],
+        [31, 31, 20, 20],
+        [stage((64,), ("forward", "backward")), stage((), ("forward", "backward"))],
+    )
     assert list(step.stages) == [0, 0, 1, 1]
-    assert (step.forward_s, step.backward_s) == pytest.approx((0.010, 0.026))  # of stage 1 with its bubble, of stage 0
+    # of stage 1 with its bubble, of stage 0
+    assert (step.forward_s, step.backward_s) == pytest.approx((0.010, 0.026))
     assert step.communication_s == pytest.approx(0.003)
     assert np.isnan(step.event_s[:, 2:, 4:]).all()
 
@@ -64,7 +69,9 @@ def test_rows_of_steps_have_these_figures_and_other_rows_do_not():
         (0.010, 0.020, 0.004, 0.012)
     )
     other = step_rows(step_examples.raw_examples.raw(step_examples.raw_examples.outcome()))["ring"]
-    assert (other.forward_s, other.communication_s, other.exposed_s, other.exposed_share) == (None,) * 4
+    assert (other.forward_s, other.communication_s, other.exposed_s, other.exposed_share) == (
+        None,
+    ) * 4
 
 
 def test_codecs_are_no_communication_and_have_a_figure_of_their_own():
@@ -78,7 +85,9 @@ def check(outcome):
     OutcomeCheck(raw.job)(raw.attempts[0][0], outcome)
 
 
-@pytest.mark.parametrize("program", [[[]], [stage((1, 2))], [stage()] * 3, [{"label": "a"}], {"a": 1}])
+@pytest.mark.parametrize(
+    "program", [[[]], [stage((1, 2))], [stage()] * 3, [{"label": "a"}], {"a": 1}]
+)
 def test_a_timeline_of_another_program_is_implausible(program):
     with pytest.raises(ImplausibleError, match=r"program|stages|events"):
         check(step_outcome(step_case(), step_times([timeline_ms(12)] * 2), program=program))
@@ -92,7 +101,10 @@ def test_an_event_before_the_step_is_implausible():
 
 def test_the_iteration_that_is_kept_is_the_closest_to_the_median_over_rounds():
     """Rounds of 30, 40 and 90 ms have a median of 40 ms: an iteration of the second one, though the last was slow."""
-    rounds = [step_times([timeline_ms(each)] * 2, number=number) for number, each in enumerate((0, 22, 66), 1)]
+    rounds = [
+        step_times([timeline_ms(each)] * 2, number=number)
+        for number, each in enumerate((0, 22, 66), 1)
+    ]
     times = rounds[0].merge(rounds[1]).merge(rounds[2])
     raw = steps({"ring": 0}, rounds=3)
     raw.attempts[0] = raw.attempts[0][0], [step_outcome(step_case(), times)]
@@ -115,23 +127,33 @@ def test_exposed_is_the_step_less_the_step_without_communication():
     ("workload", "attempt", "exposed_s"),
     [
         ({"scale": 1, "overlap": 1}, {}, 0.004),  # defaults that are named
-        ({"scale": 2}, {}, None), ({"bucket": 4096}, {}, None), ({}, {"machine": "another"}, None),
-        ({}, {"mapping": "cyclic"}, None), ({}, {"ranks_per_node": 2}, None),
+        ({"scale": 2}, {}, None),
+        ({"bucket": 4096}, {}, None),
+        ({}, {"machine": "another"}, None),
+        ({}, {"mapping": "cyclic"}, None),
+        ({}, {"ranks_per_node": 2}, None),
     ],
-)  # fmt: skip
-def test_a_null_step_of_another_run_counts_if_workload_machine_and_layout_are_the_same(workload, attempt, exposed_s):
+)
+def test_a_null_step_of_another_run_counts_if_workload_machine_and_layout_are_the_same(
+    workload, attempt, exposed_s
+):
     null = steps({"null": 0}, [workload], path="null.h5", run_id="other", **attempt)
     assert step_rows(steps({"ring": 12}), null)["ring"].exposed_s == pytest.approx(exposed_s)
 
 
 def test_a_compressed_step_is_compared_with_the_null_step_without_compression():
-    null, compressed = steps({"null": 0}, path="null.h5", run_id="other"), steps({"ring": 12}, [{"compress": "fp16"}])
+    null, compressed = (
+        steps({"null": 0}, path="null.h5", run_id="other"),
+        steps({"ring": 12}, [{"compress": "fp16"}]),
+    )
     assert step_rows(compressed, null)["ring"].exposed_s == pytest.approx(0.004)
 
 
 def test_the_null_step_of_the_same_launch_counts():
     slower = steps({"null": 30}, path="null.h5", run_id="other", number=2)
-    assert step_rows(slower, steps({"ring": 12, "null": 0}))["ring"].exposed_s == pytest.approx(0.004)
+    assert step_rows(slower, steps({"ring": 12, "null": 0}))["ring"].exposed_s == pytest.approx(
+        0.004
+    )
 
 
 def test_parameters_of_the_algorithm_are_no_part_of_the_workload():

@@ -22,7 +22,11 @@ def mesh_of(workers, **workload):
 def begun_and_ended(*operations):
     """Return the events of a rank that computes, runs an operation and waits for its end, and so on."""
     ends = 0, *(end for _, end in operations)
-    computed = [moment for begun, (begin, _) in zip(ends, operations, strict=False) for moment in (begun, begin)]
+    computed = [
+        moment
+        for begun, (begin, _) in zip(ends, operations, strict=False)
+        for moment in (begun, begin)
+    ]
     return [*(moment for begin, end in operations for moment in (begin, begin, end)), *computed]
 
 
@@ -66,7 +70,8 @@ def test_a_rank_that_the_network_held_in_the_collective_before_is_not_late():
 def test_nor_if_it_computes_after_that_collective_as_the_others_do():
     first, last = begun_and_ended((10, 14), (34, 44)), begun_and_ended((10, 17), (37, 44))
     assert of(first, first, last).last_rank is None
-    assert of(first, first, begun_and_ended((10, 17), (39, 44))).last_rank == 2  # it computes 2 ms longer
+    # it computes 2 ms longer
+    assert of(first, first, begun_and_ended((10, 17), (39, 44))).last_rank == 2
 
 
 def test_a_rank_that_is_held_and_computes_longer_is_late_by_what_it_computes_longer():
@@ -101,10 +106,13 @@ def test_stages_of_a_pipeline_have_groups_of_their_own():
     first, second = begun_and_ended((10, 12), (20, 23)), [10, 10, 19, 0, 1]
     found = of(first, first, second, [12, 12, 19, 0, 1], program=program, parallel="pp=2")
     assert (found.transfer_s, found.waiting_s) == pytest.approx((0.007, 0.002))
-    assert (found.last_rank, found.last_share) == (None, None)  # rank 3 may have waited for a message
+    # rank 3 may have waited for a message
+    assert (found.last_rank, found.last_share) == (None, None)
 
 
-@pytest.mark.parametrize(("ranks", "collective"), [(1, "all_reduce"), (2, "broadcast"), (2, "send_recv"), (2, "codec")])
+@pytest.mark.parametrize(
+    ("ranks", "collective"), [(1, "all_reduce"), (2, "broadcast"), (2, "send_recv"), (2, "codec")]
+)
 def test_without_a_collective_in_which_ranks_wait_for_all_nothing_is_known(ranks, collective):
     program = [[{**each, "collective": collective} if "axis" in each else each for each in TWO[0]]]
     assert of(*[begun_and_ended((10, 12), (12, 13))] * ranks, program=program) is None
@@ -113,7 +121,9 @@ def test_without_a_collective_in_which_ranks_wait_for_all_nothing_is_known(ranks
 def test_of_ranks_some_of_whose_times_are_kept_the_last_one_has_its_own_number():
     events = [begun_and_ended((10 + 5 * (rank == 2), 17), (20, 21)) for rank in range(4)]
     times = step_times(events)
-    kept = CaseTimes.from_samples(times.start_ns, times.end_ns, one_clock=True, event_ns=times.event_ns, limit=140)
+    kept = CaseTimes.from_samples(
+        times.start_ns, times.end_ns, one_clock=True, event_ns=times.event_ns, limit=140
+    )
     assert kept.rank_stride == 2
     step = StepTimes.of(kept, json.dumps(TWO), 4)
     assert step_waiting(step, mesh_of(4).groups).last_rank == 2
@@ -149,21 +159,30 @@ def test_what_the_harness_takes_longer_at_a_rank_is_no_lag_in_a_short_step():
 
 
 def test_no_rank_is_named_where_ranks_also_wait_for_groups_of_another_axis():
-    program = [[{**each, "axis": axis} for each, axis in zip(TWO[0], ("tp", "dp"), strict=False)] + TWO[0][2:]]
+    program = [
+        [{**each, "axis": axis} for each, axis in zip(TWO[0], ("tp", "dp"), strict=False)]
+        + TWO[0][2:]
+    ]
     held, late = begun_and_ended((10, 20), (20, 30)), begun_and_ended((10, 28), (28, 30))
-    found = of(held, held, late, late, program=program, parallel="tp=2,dp=2")  # a slow group of tp, and nobody is late
+    # a slow group of tp, and nobody is late
+    found = of(held, held, late, late, program=program, parallel="tp=2,dp=2")
     assert (found.last_rank, found.last_share) == (None, None)
 
 
-def of_chance(seed, ranks, *, slow=1.0, several=1, collectives=10, blocking=True, steps=12, spikes=0.5):
+def of_chance(
+    seed, ranks, *, slow=1.0, several=1, collectives=10, blocking=True, steps=12, spikes=0.5
+):
     """Return what is found in steps of 100 ms of computation, of which the last ranks need a multiple.
 
-    Computations differ by 1 to 6 %, with spikes in half of the jobs; ranks leave collectives in one order.
+    Computations differ by 1 to 6 %, with spikes in half of the jobs; ranks leave collectives in one
+    order.
     """
     chance = np.random.default_rng(seed)
     part_s, shape = 0.1 / collectives, (steps, ranks, collectives)
     computed = part_s * (1 + chance.uniform(0.01, 0.06) * chance.standard_normal(shape))
-    computed += chance.uniform(0.002, 0.01) * (chance.random(shape) < chance.choice([0, spikes]) / collectives)
+    computed += chance.uniform(0.002, 0.01) * (
+        chance.random(shape) < chance.choice([0, spikes]) / collectives
+    )
     computed[:, -several:] *= slow
     left = part_s * (0.1 + chance.choice([0, 2]) * np.arange(ranks) / ranks)
     now, last, operations, computations = np.zeros(shape[:2]), np.zeros(shape[:2]), [], []
@@ -183,7 +202,10 @@ def of_chance(seed, ranks, *, slow=1.0, several=1, collectives=10, blocking=True
 @pytest.mark.parametrize("ranks", [2, 4, 8, 64])
 def test_no_rank_of_a_healthy_job_is_late(ranks, blocking):
     for seed in range(200 if ranks < 64 else 20):
-        about = {"collectives": (1, 10, 100)[seed % 3] if ranks < 64 else 10, "steps": (6, 12, 42)[seed // 3 % 3]}
+        about = {
+            "collectives": (1, 10, 100)[seed % 3] if ranks < 64 else 10,
+            "steps": (6, 12, 42)[seed // 3 % 3],
+        }
         found = of_chance(seed, ranks, blocking=blocking, **about)
         assert (found.late_rank, found.late_ranks) == (None, ()), (seed, about)
 
@@ -198,7 +220,9 @@ def test_a_rank_that_is_slow_all_the_time_is_late_by_all_that_it_computes_longer
 
 
 @pytest.mark.parametrize(("ranks", "several"), [(4, 2), (8, 2), (8, 4), (64, 3)])
-def test_ranks_that_are_slow_alike_are_all_late_though_none_of_them_is_always_the_latest(ranks, several):
+def test_ranks_that_are_slow_alike_are_all_late_though_none_of_them_is_always_the_latest(
+    ranks, several
+):
     for seed in range(10):
         found = of_chance(seed, ranks, slow=1.5, several=several, steps=42, spikes=0.05)
         assert {*found.late_ranks} == {*range(ranks - several, ranks)}
@@ -208,7 +232,9 @@ def test_ranks_that_are_slow_alike_are_all_late_though_none_of_them_is_always_th
 
 def test_of_two_late_ranks_the_later_one_comes_first_also_if_a_third_one_is_late_by_chance():
     on_time, late, later = (begun_and_ended((begin, 30), (30, 31)) for begin in (10, 15, 20))
-    of_ranks = [[on_time, later, on_time, late, on_time]] * 18 + [[on_time, later, later, late, on_time]] * 2
+    of_ranks = [[on_time, later, on_time, late, on_time]] * 18 + [
+        [on_time, later, later, late, on_time]
+    ] * 2
     assert of(*of_ranks).late_ranks == (1, 3)
 
 

@@ -15,7 +15,9 @@ from hpccoll.extensions.steps.training.buckets import FRAMEWORKS, MIB, BucketRul
 from hpccoll.extensions.steps.training.model_shape import ModelShape, Module, Tensor, scaled
 from hpccoll.extensions.steps.training.models import model_of
 
-TRACES = Path(os.environ.get("HPCCOLL_TRACES", Path(__file__).parents[5] / "shared" / "data" / "traces"))
+TRACES = Path(
+    os.environ.get("HPCCOLL_TRACES", Path(__file__).parents[5] / "shared" / "data" / "traces")
+)
 """Where public traces of other projects lie, if they were fetched; they are no part of this one."""
 
 
@@ -25,7 +27,10 @@ def bucket_bytes(bucket, itemsize):
 
 def sizes(model, rule=None, itemsize=4, ranks=1):
     shape = model if isinstance(model, ModelShape) else model_of(model)
-    return [bucket_bytes(bucket, itemsize) for bucket in (rule or BucketRule()).buckets(shape, itemsize, ranks)]
+    return [
+        bucket_bytes(bucket, itemsize)
+        for bucket in (rule or BucketRule()).buckets(shape, itemsize, ranks)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -44,23 +49,32 @@ def test_buckets_of_ddp(model, expected):
 def test_limits_beyond_the_published_list():
     assert sizes("resnet50", BucketRule(limit=25 * MIB, first=MIB)) == sizes("resnet50")
     without_first = [30_257_056, 26_255_360, 28_366_848, 17_348_864]
-    assert sizes("resnet50", BucketRule(limit=25 * MIB)) == without_first, "a limit is that of the first bucket, too"
+    assert sizes("resnet50", BucketRule(limit=25 * MIB)) == without_first, (
+        "a limit is that of the first bucket, too"
+    )
     assert sizes("resnet50", BucketRule("one")) == [102_228_128]
     few, many = (sizes("llama2-7b", BucketRule("megatron"), 2, ranks) for ranks in (8, 400))
     assert (min(few[:-1]) >= 2 * 40_000_000, min(many[:-1]) >= 2 * 400_000_000) == (True, True)
     deepspeed = sizes("llama2-7b", BucketRule("deepspeed"), 2)
     assert (len(deepspeed), max(deepspeed) <= 2 * 500_000_000) == (14, True)
-    alike = ModelShape("any", tuple(Module(f"m{n}", (Tensor("w", 4),)) for n in range(6)), "float32", "", "a test")
-    assert sizes(alike, BucketRule("ddp", limit=16)) == [16] * 6, "a bucket of exactly the limit is closed"
+    alike = ModelShape(
+        "any", tuple(Module(f"m{n}", (Tensor("w", 4),)) for n in range(6)), "float32", "", "a test"
+    )
+    assert sizes(alike, BucketRule("ddp", limit=16)) == [16] * 6, (
+        "a bucket of exactly the limit is closed"
+    )
     assert sizes(alike, BucketRule("horovod", limit=32)) == [32] * 3
 
 
 def test_with_unused_parameters_ddp_keeps_the_buckets_of_the_parameter_list():
     model = model_of("resnet50")
     buckets = BucketRule("ddp_find_unused").buckets(model, 4)
-    assert [tensor.name for tensor in chain(*buckets)] == [tensor.name for tensor in model.tensors[::-1]]
+    assert [tensor.name for tensor in chain(*buckets)] == [
+        tensor.name for tensor in model.tensors[::-1]
+    ]
     found = [bucket_bytes(bucket, 4) for bucket in buckets]
-    assert MIB <= found[-1] < 2 * MIB  # the first limit holds at the input, where gradients are ready last
+    # the first limit holds at the input, where gradients are ready last
+    assert MIB <= found[-1] < 2 * MIB
     assert all(nbytes >= 25 * MIB for nbytes in found[1:-1])
 
 
@@ -77,9 +91,16 @@ def test_buckets_of_a_real_training_on_two_gpus_are_equal_to_the_element():
 
 
 def test_buckets_of_deepspeed_have_the_sizes_that_aicb_lists():
-    # aliyun/aicb, workload/physical/model_workload/L7B-D1-C02_Llama7B_zero3_mbs1.csv: buckets of 1e9 elements. It lists
-    # parts of a block in another order, which moves the limits of buckets by less than a tensor.
-    listed = [1_971_396_608, 1_933_656_064, *[1_990_270_976] * 2, *[1_990_279_168] * 2, 1_610_670_080]
+    # aliyun/aicb, workload/physical/model_workload/L7B-D1-C02_Llama7B_zero3_mbs1.csv: buckets of
+    # 1e9 elements. It lists parts of a block in another order, which moves the limits of buckets by
+    # less than a tensor.
+    listed = [
+        1_971_396_608,
+        1_933_656_064,
+        *[1_990_270_976] * 2,
+        *[1_990_279_168] * 2,
+        1_610_670_080,
+    ]
     found = sizes("llama2-7b", BucketRule("deepspeed", limit=2 * 10**9), 2)
     assert len(found) == len(listed)
     assert found == pytest.approx(listed, abs=2 * 4096 * 11008)
@@ -91,19 +112,30 @@ models = st.lists(
     lambda modules: ModelShape(
         "any",
         tuple(
-            Module(f"m{number}", tuple(Tensor(f"t{i}", n) for i, n in enumerate(elements)), weight_first=first)
+            Module(
+                f"m{number}",
+                tuple(Tensor(f"t{i}", n) for i, n in enumerate(elements)),
+                weight_first=first,
+            )
             for number, (elements, first) in enumerate(modules)
         ),
-        "float32", "a sample", "a test",
+        "float32",
+        "a sample",
+        "a test",
     )
-)  # fmt: skip
+)
 rules = st.builds(
-    BucketRule, st.sampled_from([*FRAMEWORKS]), st.none() | st.integers(1, 40_000), st.none() | st.integers(1, 40_000)
+    BucketRule,
+    st.sampled_from([*FRAMEWORKS]),
+    st.none() | st.integers(1, 40_000),
+    st.none() | st.integers(1, 40_000),
 )
 
 
 @given(models, rules, st.sampled_from([1, 2, 8]), st.integers(1, 1000))
-def test_every_tensor_is_in_one_bucket_in_the_order_in_which_gradients_become_ready(model, rule, itemsize, ranks):
+def test_every_tensor_is_in_one_bucket_in_the_order_in_which_gradients_become_ready(
+    model, rule, itemsize, ranks
+):
     buckets = rule.buckets(model, itemsize, ranks)
     assert all(buckets)
     ready = model.tensors[::-1] if rule.framework == "ddp_find_unused" else model.ready
@@ -116,15 +148,21 @@ def test_ddp_overshoots_by_less_than_its_last_tensor_and_horovod_never(model, li
         assert bucket_bytes(bucket, 4) >= limit > bucket_bytes(bucket[:-1], 4)
     fused = BucketRule("horovod", limit).buckets(model, 4)
     assert all(len(bucket) == 1 or bucket_bytes(bucket, 4) <= limit for bucket in fused)
-    assert all(bucket_bytes(bucket, 4) + 4 * after[0].elements > limit for bucket, after in pairwise(fused))
+    assert all(
+        bucket_bytes(bucket, 4) + 4 * after[0].elements > limit for bucket, after in pairwise(fused)
+    )
 
 
 def test_a_scaled_model_has_the_buckets_of_the_model():
     whole, small = model_of("resnet50"), scaled(model_of("resnet50"), 16)
-    assert [(t.name, max(1, t.elements // 16)) for t in whole.tensors] == [(t.name, t.elements) for t in small.tensors]
+    assert [(t.name, max(1, t.elements // 16)) for t in whole.tensors] == [
+        (t.name, t.elements) for t in small.tensors
+    ]
     assert (small.scale, small.forward_flops) == (16, pytest.approx(whole.forward_flops / 16))
     names = [[tensor.name for tensor in bucket] for bucket in BucketRule().buckets(whole, 4)]
-    assert [[tensor.name for tensor in bucket] for bucket in BucketRule(scale=16).buckets(small, 4)] == names
+    assert [
+        [tensor.name for tensor in bucket] for bucket in BucketRule(scale=16).buckets(small, 4)
+    ] == names
 
 
 @pytest.mark.parametrize("wrong", [{"framework": "pytorch"}, {"limit": 0}, {"first": 0}])

@@ -27,10 +27,16 @@ def chain(text, elements=ELEMENTS, ranks=RANKS):
 def sent(operations, ranks):
     """Return the bytes that a rank sends at least: what the bus bandwidth of nccl-tests counts."""
     moved = {"all_reduce": 2, "all_to_all": 1, "all_gather": 1}
-    return sum(moved[each.collective] * (ranks - 1) / ranks * each.nbytes for each in operations if not each.is_codec)
+    return sum(
+        moved[each.collective] * (ranks - 1) / ranks * each.nbytes
+        for each in operations
+        if not each.is_codec
+    )
 
 
-@pytest.mark.parametrize(("text", "part"), [("fp16", 1 / 2), ("bf16", 1 / 2), ("fp8_e4m3", 1 / 4), ("fp8_e5m2", 1 / 4)])
+@pytest.mark.parametrize(
+    ("text", "part"), [("fp16", 1 / 2), ("bf16", 1 / 2), ("fp8_e4m3", 1 / 4), ("fp8_e5m2", 1 / 4)]
+)
 def test_16_bits_send_half_of_the_bytes_and_fp8_a_quarter(text, part):
     dense = 2 * (RANKS - 1) / RANKS * 4 * ELEMENTS
     assert sent(chain(text), RANKS) == pytest.approx(part * dense, rel=1e-4)
@@ -89,7 +95,9 @@ def test_a_single_rank_compresses_nothing():
     assert not programs(compression=Compression("fp16"))[0].operations
 
 
-@pytest.mark.parametrize("keys", [{"sharding": "zero1"}, {"sharding": "fsdp"}, {"dtype": "bfloat16"}])
+@pytest.mark.parametrize(
+    "keys", [{"sharding": "zero1"}, {"sharding": "fsdp"}, {"dtype": "bfloat16"}]
+)
 def test_only_all_reduces_of_float32_are_compressed(keys):
     with pytest.raises(BadInputError, match=r"compress.*fp16"):
         programs(mesh=Mesh(dp=4), compression=Compression("fp16"), **keys)

@@ -36,7 +36,9 @@ def launches_of_ranks(mesh, programs, orders):
                 (group,) = (group for group in mesh.groups(operation.axis) if rank in group)
                 name = operation.axis, tuple(group)
             else:
-                (pair,) = (pair for pair in mesh.pairs(*sorted((stage, operation.peer))) if rank in pair)
+                (pair,) = (
+                    pair for pair in mesh.pairs(*sorted((stage, operation.peer))) if rank in pair
+                )
                 forward = (operation.peer > stage) == operation.sends
                 name = f"pp {'forward' if forward else 'back'}", tuple(pair)
             what = operation.collective, operation.nbytes, operation.dtype
@@ -68,7 +70,9 @@ def host_can_launch(program, order):
     started, launched = 0, 0
     for instruction in program.instructions:
         if isinstance(instruction, Start):
-            if instruction.after is not None and order.index(instruction.after) > order.index(started):
+            if instruction.after is not None and order.index(instruction.after) > order.index(
+                started
+            ):
                 return False
             started += 1
             while launched < len(order) and order[launched] < started:
@@ -82,18 +86,27 @@ meshes = st.tuples(*[st.sampled_from([1, 2, 3, 4])] * 3, *[st.sampled_from([1, 2
 
 
 @given(
-    st.sampled_from([*MODELS]), meshes, st.sampled_from(SHARDINGS), st.integers(1, 6), st.booleans(), st.booleans(),
+    st.sampled_from([*MODELS]),
+    meshes,
+    st.sampled_from(SHARDINGS),
+    st.integers(1, 6),
     st.booleans(),
-)  # fmt: skip
+    st.booleans(),
+    st.booleans(),
+)
 def test_all_ranks_of_any_mesh_launch_their_operations_in_one_order(
     model, sizes, sharding, micro_batches, overlap, sequence, recompute
 ):
     try:
         mesh = Mesh(*sizes)
         parallelism = Parallelism(
-            mesh, sharding=sharding, micro_batches=micro_batches, overlap=overlap, sequence=sequence,
+            mesh,
+            sharding=sharding,
+            micro_batches=micro_batches,
+            overlap=overlap,
+            sequence=sequence,
             recompute=recompute,
-        )  # fmt: skip
+        )
         programs = step_programs(MODELS[model], parallelism)
     except BadInputError:  # the package refuses such a mesh
         return
@@ -126,8 +139,8 @@ def test_a_message_is_launched_when_both_of_its_ends_are_ready_for_it():
     operations = first.operations
     sends = [number for number, operation in enumerate(operations) if operation.sends]
     order = launch_orders([first, last])[0]
-    # The last stage waits for the first message, and is ready for the second one after a backward pass: until then
-    # nothing is launched behind it on the first stage.
+    # The last stage waits for the first message, and is ready for the second one after a backward
+    # pass: until then nothing is launched behind it on the first stage.
     assert order.index(sends[0]) == sends[0]
     receipts = [number for number, operation in enumerate(operations) if operation.receives]
     assert order.index(sends[1]) > order.index(receipts[0])
@@ -135,6 +148,8 @@ def test_a_message_is_launched_when_both_of_its_ends_are_ready_for_it():
 
 def test_a_receipt_without_a_message_is_an_error():
     first, last = step_programs(SMALL, Parallelism(Mesh(pp=2)))
-    silent = StepProgram(0, first.model, tuple(each for each in first.instructions if isinstance(each, Compute)), ())
+    silent = StepProgram(
+        0, first.model, tuple(each for each in first.instructions if isinstance(each, Compute)), ()
+    )
     with pytest.raises(RuntimeError, match=r"\[1\]"):
         launch_orders([silent, last])

@@ -17,22 +17,27 @@ def test_modules_become_tensors_in_the_order_of_the_file():
         ("conv.weight", 9408), ("fc.weight", 2_048_000), ("fc.bias", 1000),
     ]  # fmt: skip
     assert (model.name, model.dtype, model.forward_flops) == ("mine", "float16", 2.4e8)
-    assert model_from_json("mine", {"modules": [FC]}).forward_flops == 2 * 2_049_000  # two for each parameter
+    # two for each parameter
+    assert model_from_json("mine", {"modules": [FC]}).forward_flops == 2 * 2_049_000
 
 
 @pytest.mark.parametrize(
     ("content", "key"),
     [
-        (None, "content"), ({"modules": []}, "modules"), ({"modules": [FC, FC]}, "modules"),
-        ({"modules": [FC], "layers": 3}, "key"), ({"modules": [FC], "dtype": "float8"}, "dtype"),
-        ({"modules": [CONV, {"tensors": {}}]}, "modules.1.name"), ({"modules": [{"name": "a\nb"}]}, "modules.0.name"),
+        (None, "content"),
+        ({"modules": []}, "modules"),
+        ({"modules": [FC, FC]}, "modules"),
+        ({"modules": [FC], "layers": 3}, "key"),
+        ({"modules": [FC], "dtype": "float8"}, "dtype"),
+        ({"modules": [CONV, {"tensors": {}}]}, "modules.1.name"),
+        ({"modules": [{"name": "a\nb"}]}, "modules.0.name"),
         ({"modules": [{**FC, "forward_flops": -1}]}, "modules.0.forward_flops"),
         ({"modules": [{**FC, "forward_flops": "many"}]}, "modules.0.forward_flops"),
         ({"modules": [{**FC, "forward_flops": 10**400}]}, "modules.0.forward_flops"),
         ({"modules": [{"name": "fc", "tensors": {"weight": 0}}]}, "modules.0.tensors.weight"),
         ({"modules": [{"name": "relu"}]}, "modules"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_file_is_refused_with_its_key(content, key):
     with pytest.raises(BadInputError) as error:
         model_from_json("mine", content)
@@ -47,13 +52,18 @@ def test_a_params_json_of_mistral_is_named_as_such():
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inside),
+    lambda inside: (
+        st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inside)
+    ),
     max_leaves=8,
 )
 
 
 @given(
-    values | st.fixed_dictionaries({"modules": st.lists(st.fixed_dictionaries({"name": values, "tensors": values}))})
+    values
+    | st.fixed_dictionaries(
+        {"modules": st.lists(st.fixed_dictionaries({"name": values, "tensors": values}))}
+    )
 )
 def test_any_content_is_a_model_or_one_line(content):
     try:
@@ -63,7 +73,8 @@ def test_any_content_is_a_model_or_one_line(content):
 
 
 @pytest.mark.parametrize(
-    ("names", "words"), [(["a/mine.yaml", "b/mine.yaml"], "that of a/mine.yaml"), (["gpt2.yaml"], "of hpccoll")]
+    ("names", "words"),
+    [(["a/mine.yaml", "b/mine.yaml"], "that of a/mine.yaml"), (["gpt2.yaml"], "of hpccoll")],
 )
 def test_two_models_of_one_name_are_refused_and_a_file_that_is_named_twice_is_one(names, words):
     def load(path, _key):

@@ -13,8 +13,21 @@ from hpccoll.extensions.steps.training.buckets import FRAMEWORKS, BucketRule
 from hpccoll.extensions.steps.training.models import model_of
 from hpccoll.extensions.steps.training.models.decoders import mixtral_8x7b
 from hpccoll.extensions.steps.training.models.transformers import gpt2
-from hpccoll.extensions.steps.training.parallelism import SHARDINGS, Mesh, Parallelism, StepDtypes, part_of
-from hpccoll.extensions.steps.training.step_program import BACKWARD, FORWARD, STEP, Compute, Start, Wait
+from hpccoll.extensions.steps.training.parallelism import (
+    SHARDINGS,
+    Mesh,
+    Parallelism,
+    StepDtypes,
+    part_of,
+)
+from hpccoll.extensions.steps.training.step_program import (
+    BACKWARD,
+    FORWARD,
+    STEP,
+    Compute,
+    Start,
+    Wait,
+)
 from hpccoll.extensions.steps.training.step_program_builder import step_programs
 
 SMALL = gpt2("small", blocks=6, hidden=64, vocabulary=128, sequence=32)
@@ -36,7 +49,8 @@ def totals(listed):
 
 
 def test_llama_with_zero3_has_the_calls_and_bytes_that_aicb_lists():
-    # github.com/aliyun/aicb, workloads of physical clusters: L7B-D1-C02_Llama7B_zero3_mbs1.csv, buckets of 1e9 elements
+    # github.com/aliyun/aicb, workloads of physical clusters: L7B-D1-C02_Llama7B_zero3_mbs1.csv,
+    # buckets of 1e9 elements
     rule = BucketRule("deepspeed", limit=2 * 10**9)
     listed = operations("llama2-7b", mesh=Mesh(dp=128), sharding="zero3", buckets=rule)
     assert totals(listed) == {
@@ -47,15 +61,19 @@ def test_llama_with_zero3_has_the_calls_and_bytes_that_aicb_lists():
 
 
 def test_llama_on_two_tensor_parallel_ranks_has_the_calls_and_bytes_that_aicb_lists():
-    # L7B-M1-C04_Llama7B_megatron_tp2_pp1_mbs1.csv: samples of 2048 tokens; of the calls of a pass 64 are the layers',
-    # and one is the embedding's or the output layer's; of each parameter 4 bytes are reduced and 2 gathered, of fewer
-    # parameters there
+    # L7B-M1-C04_Llama7B_megatron_tp2_pp1_mbs1.csv: samples of 2048 tokens; of the calls of a pass
+    # 64 are the layers', and one is the embedding's or the output layer's; of each parameter 4
+    # bytes are reduced and 2 gathered, of fewer parameters there
     llama = model_of("llama2-7b")
     llama = replace(llama, transformer=replace(llama.transformer, sequence=2048))
     listed = operations(
-        llama, mesh=Mesh(tp=2, dp=64), sharding="zero1", overlap=False, buckets=BucketRule("megatron"),
+        llama,
+        mesh=Mesh(tp=2, dp=64),
+        sharding="zero1",
+        overlap=False,
+        buckets=BucketRule("megatron"),
         dtypes=StepDtypes("float32", "bfloat16", "bfloat16"),
-    )  # fmt: skip
+    )
     elements = part_of(llama, Mesh(tp=2)).parameters
     assert totals(listed) == {
         ("all_reduce", "tp", FORWARD): (65, 65 * 16_777_216),
@@ -67,15 +85,25 @@ def test_llama_on_two_tensor_parallel_ranks_has_the_calls_and_bytes_that_aicb_li
 
 @pytest.mark.parametrize(
     ("sharding", "reduces", "gathers", "rounds"),
-    [("none", 1, 0, 1), ("zero1", 1, 1, 1), ("zero2", 1, 1, 3), ("zero3", 1, 2, 3), ("fsdp", 1, 2, 3)],
+    [
+        ("none", 1, 0, 1),
+        ("zero1", 1, 1, 1),
+        ("zero2", 1, 1, 3),
+        ("zero3", 1, 2, 3),
+        ("fsdp", 1, 2, 3),
+    ],
 )
-def test_each_sharding_moves_as_many_times_the_bytes_of_the_model_as_published(sharding, reduces, gathers, rounds):
-    # S. Rajbhandari et al.: ZeRO, SC (2020), section 7: an all-reduce is a reduce-scatter and an all-gather, so that
-    # ZeRO-1 and 2 move as much as no sharding does, and ZeRO-3 1.5 times as much. Of several micro-batches, only what
-    # is not divided is accumulated.
+def test_each_sharding_moves_as_many_times_the_bytes_of_the_model_as_published(
+    sharding, reduces, gathers, rounds
+):
+    # S. Rajbhandari et al.: ZeRO, SC (2020), section 7: an all-reduce is a reduce-scatter and an
+    # all-gather, so that ZeRO-1 and 2 move as much as no sharding does, and ZeRO-3 1.5 times as
+    # much. Of several micro-batches, only what is not divided is accumulated.
     def moved(micro_batches):
         total = Counter()
-        for each in operations(SMALL, mesh=Mesh(dp=8), sharding=sharding, micro_batches=micro_batches):
+        for each in operations(
+            SMALL, mesh=Mesh(dp=8), sharding=sharding, micro_batches=micro_batches
+        ):
             total[each.collective == "all_gather"] += each.nbytes
         return total
 
@@ -90,7 +118,11 @@ def test_hybrid_sharding_reduces_each_shard_over_the_replicas_after_its_reduce_s
     nbytes = 4 * SMALL.parameters
     assert found[("reduce_scatter", "shard", BACKWARD)] == (8, nbytes)
     assert found[("all_reduce", "replica", BACKWARD)] == (8, nbytes // 4)
-    assert found[("all_gather", "shard", FORWARD)] == found[("all_gather", "shard", BACKWARD)] == (8, nbytes)
+    assert (
+        found[("all_gather", "shard", FORWARD)]
+        == found[("all_gather", "shard", BACKWARD)]
+        == (8, nbytes)
+    )
     starts = [each for each in program.instructions if isinstance(each, Start)]
     for start in starts:
         if start.operation.axis == "replica":
@@ -100,7 +132,8 @@ def test_hybrid_sharding_reduces_each_shard_over_the_replicas_after_its_reduce_s
 
 def test_with_overlap_a_bucket_starts_when_its_last_gradient_is_ready_and_without_after_the_pass():
     [early], [late] = (
-        step_programs(model_of("resnet50"), Parallelism(Mesh(dp=4), overlap=overlap)) for overlap in (True, False)
+        step_programs(model_of("resnet50"), Parallelism(Mesh(dp=4), overlap=overlap))
+        for overlap in (True, False)
     )
     assert [type(each) for each in late.instructions] == [Compute, Compute, *[Start] * 5]
     assert [type(each) for each in early.instructions] == [Compute, *[Compute, Start] * 5]
@@ -117,14 +150,17 @@ def test_updated_parameters_are_gathered_after_all_gradients_have_been_reduced(o
     starts = [each for each in program.instructions if isinstance(each, Start)]
     reduces = sum(each.operation.phase != STEP for each in starts)
     first = program.instructions.index(starts[reduces])
-    assert {each.number for each in program.instructions[:first] if isinstance(each, Wait)} == set(range(reduces))
+    assert {each.number for each in program.instructions[:first] if isinstance(each, Wait)} == set(
+        range(reduces)
+    )
     assert {each.operation.collective for each in program.instructions[first:]} == {"all_gather"}
 
 
 @pytest.mark.parametrize(("sharding", "second"), [("zero3", "h"), ("fsdp", "block 0")])
 def test_parameters_are_gathered_one_unit_ahead_of_the_computation(sharding, second):
     [program], [late] = (
-        step_programs(SMALL, Parallelism(Mesh(dp=4), sharding=sharding, overlap=overlap)) for overlap in (True, False)
+        step_programs(SMALL, Parallelism(Mesh(dp=4), sharding=sharding, overlap=overlap))
+        for overlap in (True, False)
     )
     first = takewhile(lambda each: isinstance(each, Start), program.instructions)
     assert {each.operation.label.partition(".")[0] for each in first} >= {"wte", second}
@@ -160,13 +196,16 @@ FIRST, LAST = {FORWARD: 2 * 3 + 1, BACKWARD: 2 * 3}, {FORWARD: 2 * 3, BACKWARD: 
         (TWO, 0, {SUM: WHOLE}),
         (TWO | {"recompute": True}, 0, {SUM: {FORWARD: 2 * 6 + 1, BACKWARD: 2 * 6 + 1 + 2 * 6}}),
         (TWO | {"sequence": True}, 0, {SCATTER: WHOLE, GATHER: WHOLE}),
-        (STAGES, 0, {SUM: FIRST}), (STAGES, 1, {SUM: LAST}),
+        (STAGES, 0, {SUM: FIRST}),
+        (STAGES, 1, {SUM: LAST}),
         # gathered before the output layer forward, and before the embedding backward
         (STAGES | {"sequence": True}, 0, {SCATTER: FIRST, GATHER: LAST}),
         (STAGES | {"sequence": True}, 1, {SCATTER: LAST, GATHER: FIRST}),
     ],
-)  # fmt: skip
-def test_each_block_exchanges_activations_twice_a_pass_and_stages_send_their_part(parallelism, stage, calls):
+)
+def test_each_block_exchanges_activations_twice_a_pass_and_stages_send_their_part(
+    parallelism, stage, calls
+):
     found = totals(operations(SMALL, stage, **parallelism))
     assert {key: of for key, of in found.items() if key[1] == "tp"} == {
         (name, "tp", phase): (count, count * ACTIVATIONS)
@@ -190,11 +229,14 @@ def test_experts_have_two_exchanges_a_block_and_pass_and_their_gradients_are_sum
 
 def test_ranks_that_divide_experts_and_sequences_exchange_their_part_of_the_tokens():
     model = mixtral_8x7b()
-    whole, divided = (totals(operations(model, mesh=Mesh(tp=tp, dp=8, ep=8), sequence=tp > 1)) for tp in (1, 4))
+    whole, divided = (
+        totals(operations(model, mesh=Mesh(tp=tp, dp=8, ep=8), sequence=tp > 1)) for tp in (1, 4)
+    )
     for phase in (FORWARD, BACKWARD):
         assert divided["all_to_all_v", "ep", phase][1] * 4 == whole["all_to_all_v", "ep", phase][1]
     activations = 4096 * 4096 * 2
-    gathered = 32 * (1 + 2) + 1  # of each block once for attention, and twice for its experts; for the output layer
+    # of each block once for attention, and twice for its experts; for the output layer
+    gathered = 32 * (1 + 2) + 1
     assert divided[("all_gather", "tp", FORWARD)] == (2 * 32 + 1, gathered * activations)
 
 
@@ -202,15 +244,25 @@ def test_ranks_that_divide_experts_and_sequences_exchange_their_part_of_the_toke
 def parallelisms(draw):
     sharding = draw(st.sampled_from(SHARDINGS))
     sharded = sharding in ("zero3", "fsdp", "hsdp")
-    tp, shard = draw(st.sampled_from([1, 2, 4])), draw(st.integers(2, 3)) if sharding == "hsdp" else 1
+    tp, shard = (
+        draw(st.sampled_from([1, 2, 4])),
+        draw(st.integers(2, 3)) if sharding == "hsdp" else 1,
+    )
     pp = 1 if sharded else draw(st.integers(1, 6))
-    rule = BucketRule(draw(st.sampled_from([*FRAMEWORKS])), draw(st.none() | st.integers(1, 200_000)))
+    rule = BucketRule(
+        draw(st.sampled_from([*FRAMEWORKS])), draw(st.none() | st.integers(1, 200_000))
+    )
     rule = BucketRule() if sharding in ("fsdp", "hsdp") else rule
     return Parallelism(
-        Mesh(tp, shard * draw(st.integers(1, 3)), pp, shard), rule, sharding, sequence=tp > 1 and draw(st.booleans()),
-        overlap=draw(st.booleans()), micro_batches=draw(st.integers(1, 4)), samples=draw(st.integers(1, 3)),
+        Mesh(tp, shard * draw(st.integers(1, 3)), pp, shard),
+        rule,
+        sharding,
+        sequence=tp > 1 and draw(st.booleans()),
+        overlap=draw(st.booleans()),
+        micro_batches=draw(st.integers(1, 4)),
+        samples=draw(st.integers(1, 3)),
         recompute=draw(st.booleans()),
-    )  # fmt: skip
+    )
 
 
 @given(parallelisms())
@@ -220,7 +272,9 @@ def test_what_a_stage_sends_another_receives_in_the_same_order(parallelism):
         for each in program.operations:
             if each.peer is not None:
                 ends = (program.stage, each.peer) if each.sends else (each.peer, program.stage)
-                (sent if each.sends else received)[ends].append((each.phase, each.nbytes, each.dtype))
+                (sent if each.sends else received)[ends].append(
+                    (each.phase, each.nbytes, each.dtype)
+                )
     assert sent == received
     mesh = parallelism.mesh
     neighbours = [ends for a, b in pairwise(range(mesh.pp)) for ends in ((a, b), (b, a))]
@@ -249,7 +303,8 @@ def test_all_ranks_together_compute_the_model_once_for_each_sample(parallelism):
     mesh, programs = parallelism.mesh, step_programs(SMALL, parallelism)
     samples = parallelism.samples * parallelism.micro_batches * mesh.dp
     computed = {
-        phase: mesh.dp * mesh.tp * sum(program.flops(phase) for program in programs) for phase in (FORWARD, BACKWARD)
+        phase: mesh.dp * mesh.tp * sum(program.flops(phase) for program in programs)
+        for phase in (FORWARD, BACKWARD)
     }
     blocks = sum(module.forward_flops for module in SMALL.modules if module.block is not None)
     assert computed[FORWARD] == pytest.approx(samples * SMALL.forward_flops)
@@ -260,7 +315,9 @@ def test_all_ranks_together_compute_the_model_once_for_each_sample(parallelism):
 @given(st.integers(1, 6), st.sampled_from([1, 2, 4]))
 def test_the_parts_of_all_ranks_are_the_model(stages, tp):
     parts = [part_of(SMALL, Mesh(tp=tp, pp=stages), stage) for stage in range(stages)]
-    assert [tensor.name for part in parts for tensor in part.tensors] == [tensor.name for tensor in SMALL.tensors]
+    assert [tensor.name for part in parts for tensor in part.tensors] == [
+        tensor.name for tensor in SMALL.tensors
+    ]
     whole = {tensor.name: tensor for tensor in SMALL.tensors}
     for tensor in (tensor for part in parts for tensor in part.tensors):
         assert tensor.elements * (tp if tensor.split else 1) == whole[tensor.name].elements
@@ -272,7 +329,8 @@ def test_the_parts_of_all_ranks_are_the_model(stages, tp):
 @pytest.mark.parametrize(
     ("model", "wrong", "key"),
     [
-        ("resnet50", {"mesh": Mesh(tp=2)}, "parallel tp"), ("gpt2", {"mesh": Mesh(pp=13)}, "parallel pp"),
+        ("resnet50", {"mesh": Mesh(tp=2)}, "parallel tp"),
+        ("gpt2", {"mesh": Mesh(pp=13)}, "parallel pp"),
         ("gpt2", {"mesh": Mesh(dp=2, ep=2)}, "parallel ep"),
         ("mixtral-8x7b", {"mesh": Mesh(dp=3, ep=3)}, "parallel ep"),
         ("gpt2", {"mesh": Mesh(dp=2), "sharding": "hsdp"}, "parallel shard"),
@@ -282,11 +340,14 @@ def test_the_parts_of_all_ranks_are_the_model(stages, tp):
         ("gpt2", {"sharding": "fsdp", "buckets": BucketRule("megatron")}, "buckets"),
         ("gpt2", {"sharding": "fsdp", "buckets": BucketRule(limit=1000)}, "bucket"),
         ("gpt2", {"sharding": "fsdp", "buckets": BucketRule(first=1000)}, "first_bucket"),
-        ("gpt2", {"mesh": Mesh(dp=2), "sequence": True}, "sequence"), ("resnet50", {"recompute": True}, "recompute"),
-        ("gpt2", {"sharding": "zero4"}, "sharding"), ("gpt2", {"micro_batches": 0}, "micro_batches"),
-        ("gpt2", {"micro_batches": 100_000}, "micro_batches"), ("gpt2", {"samples": 0}, "samples"),
+        ("gpt2", {"mesh": Mesh(dp=2), "sequence": True}, "sequence"),
+        ("resnet50", {"recompute": True}, "recompute"),
+        ("gpt2", {"sharding": "zero4"}, "sharding"),
+        ("gpt2", {"micro_batches": 0}, "micro_batches"),
+        ("gpt2", {"micro_batches": 100_000}, "micro_batches"),
+        ("gpt2", {"samples": 0}, "samples"),
     ],
-)  # fmt: skip
+)
 def test_what_a_model_cannot_be_trained_by_is_refused(model, wrong, key):
     with pytest.raises(BadInputError) as error:
         step_programs(model_of(model), Parallelism(**wrong))

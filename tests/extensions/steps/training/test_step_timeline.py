@@ -69,24 +69,38 @@ def test_a_bucket_starts_when_it_is_ready_and_the_one_before_it_has_ended(parts)
     assert timeline.exposed_s == pytest.approx(max(0.0, end - ready))
     assert timeline.communication_s == pytest.approx(sum(communicated for _, communicated in parts))
     if all(communicated <= following for (_, communicated), (following, _) in pairwise(parts)):
-        assert timeline.exposed_s == pytest.approx(parts[-1][1]), "the last bucket has nothing to hide behind"
+        assert timeline.exposed_s == pytest.approx(parts[-1][1]), (
+            "the last bucket has nothing to hide behind"
+        )
 
 
 def test_an_operation_after_another_waits_for_it_and_the_stream_goes_on():
     shards = [bucket(number, "shard", "reduce_scatter") for number in (1, 2)]
     replicas = [bucket(number, "replica") for number in (1, 2)]
     instructions = Start(shards[0]), Start(replicas[0], 0), Start(shards[1]), Start(replicas[1], 2)
-    timeline = step_timeline([program(*instructions)], flops, lambda each: {"shard": 2.0, "replica": 3.0}[each.axis])
-    assert [(each.begin_s, each.end_s) for each in operations(timeline)] == [(0, 2), (2, 5), (2, 4), (5, 8)]
+    timeline = step_timeline(
+        [program(*instructions)], flops, lambda each: {"shard": 2.0, "replica": 3.0}[each.axis]
+    )
+    assert [(each.begin_s, each.end_s) for each in operations(timeline)] == [
+        (0, 2),
+        (2, 5),
+        (2, 4),
+        (5, 8),
+    ]
 
 
 def encoded(numbers, computed=10.0):
     """Return a backward pass of buckets that are encoded, reduced and decoded when their part is computed."""
     instructions = []
     for number in numbers:
-        codecs = [replace(bucket(number), label=f"bucket {number} {work}", collective=CODEC, codec=work)
-                  for work in ("encode", "decode")]  # fmt: skip
-        instructions += [Compute(BACKWARD, computed), *map(Start, (codecs[0], bucket(number), codecs[1]))]
+        codecs = [
+            replace(bucket(number), label=f"bucket {number} {work}", collective=CODEC, codec=work)
+            for work in ("encode", "decode")
+        ]
+        instructions += [
+            Compute(BACKWARD, computed),
+            *map(Start, (codecs[0], bucket(number), codecs[1])),
+        ]
     return program(*instructions)
 
 
@@ -95,10 +109,14 @@ def test_codecs_on_the_device_that_computes_take_turns_with_it_and_others_hide_a
     buckets, codec, reduced
 ):
     beside, shared = (
-        step_timeline([encoded(range(buckets))], flops, lambda one: codec if one.is_codec else reduced,
-                      codecs_compute=shared)
+        step_timeline(
+            [encoded(range(buckets))],
+            flops,
+            lambda one: codec if one.is_codec else reduced,
+            codecs_compute=shared,
+        )
         for shared in (False, True)
-    )  # fmt: skip
+    )
     assert beside.exposed_s == pytest.approx(2 * codec + reduced)
     assert shared.exposed_s == pytest.approx(2 * codec * buckets + reduced)
     assert (shared.compute_s, shared.codec_s) == pytest.approx((10 * buckets, 2 * codec * buckets))
@@ -107,16 +125,22 @@ def test_codecs_on_the_device_that_computes_take_turns_with_it_and_others_hide_a
 @given(st.floats(1, 50), st.floats(0, 3))
 def test_on_a_network_that_is_never_idle_it_does_not_matter_where_codecs_run(reduced, codec):
     beside, shared = (
-        step_timeline([encoded(range(3), computed=0.0)], flops, lambda one: codec if one.is_codec else reduced,
-                      codecs_compute=shared)
+        step_timeline(
+            [encoded(range(3), computed=0.0)],
+            flops,
+            lambda one: codec if one.is_codec else reduced,
+            codecs_compute=shared,
+        )
         for shared in (False, True)
-    )  # fmt: skip
+    )
     assert shared.step_s == pytest.approx(beside.step_s) == pytest.approx(3 * (reduced + 2 * codec))
 
 
 def test_a_wait_exposes_what_is_left():
     timeline = step_timeline(
-        [program(Start(bucket(1)), Compute(FORWARD, 2.0), Wait(0), Compute(FORWARD, 1.0))], flops, lambda _: 5.0
+        [program(Start(bucket(1)), Compute(FORWARD, 2.0), Wait(0), Compute(FORWARD, 1.0))],
+        flops,
+        lambda _: 5.0,
     )
     assert (timeline.step_s, timeline.bare_s, timeline.exposed_s) == (6.0, 3.0, 3.0)
     assert timeline.share == 0.5
@@ -124,16 +148,25 @@ def test_a_wait_exposes_what_is_left():
 
 def equal_blocks(blocks):
     """Return a transformer whose blocks compute as much, and that has nothing before or after them."""
-    modules = tuple(Module(f"h.{block}", (Tensor("w", 8, split=True),), 1.0, block, "mlp") for block in range(blocks))
-    return ModelShape("equal", modules, "float32", "a sample", "a test", Transformer(blocks, hidden=4, sequence=2))
+    modules = tuple(
+        Module(f"h.{block}", (Tensor("w", 8, split=True),), 1.0, block, "mlp")
+        for block in range(blocks)
+    )
+    return ModelShape(
+        "equal", modules, "float32", "a sample", "a test", Transformer(blocks, hidden=4, sequence=2)
+    )
 
 
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 12))
 def test_the_bubble_of_a_pipeline_is_that_of_the_formula(stages, blocks, micro_batches):
     parallelism = Parallelism(Mesh(pp=stages), micro_batches=micro_batches)
-    timeline = step_timeline(step_programs(equal_blocks(stages * blocks), parallelism), flops, lambda _: 0.0)
+    timeline = step_timeline(
+        step_programs(equal_blocks(stages * blocks), parallelism), flops, lambda _: 0.0
+    )
     assert timeline.step_s == pytest.approx((micro_batches + stages - 1) * 3 * blocks)
-    assert timeline.bubble_s / timeline.step_s == pytest.approx((stages - 1) / (micro_batches + stages - 1))
+    assert timeline.bubble_s / timeline.step_s == pytest.approx(
+        (stages - 1) / (micro_batches + stages - 1)
+    )
     assert timeline.exposed_s == 0
 
 
@@ -157,8 +190,10 @@ def test_no_bubble_of_a_pipeline_is_below_zero(stages, micro_batches, rate, seco
 def test_a_message_delays_the_next_stage_by_its_time():
     parallelism = Parallelism(Mesh(pp=3))
     timeline = step_timeline(step_programs(equal_blocks(3), parallelism), flops, lambda _: 0.5)
-    assert timeline.exposed_s == pytest.approx(4 * 0.5)  # two forward, two back, one after the other
-    assert timeline.communication_s == pytest.approx(2 * 0.5)  # the stage in the middle; a receipt is no transfer
+    # two forward, two back, one after the other
+    assert timeline.exposed_s == pytest.approx(4 * 0.5)
+    # the stage in the middle; a receipt is no transfer
+    assert timeline.communication_s == pytest.approx(2 * 0.5)
 
 
 def test_programs_that_wait_for_each_other_are_reported():
@@ -169,9 +204,14 @@ def test_programs_that_wait_for_each_other_are_reported():
 
 @given(
     st.sampled_from([Mesh(), Mesh(dp=4), Mesh(tp=2, dp=2), Mesh(pp=2, dp=2), Mesh(pp=4, tp=2)]),
-    st.sampled_from(["none", "zero1", "zero2"]), st.booleans(), st.integers(1, 4), st.floats(0, 2),
-)  # fmt: skip
-def test_a_step_lasts_from_its_computation_to_all_of_it_in_turn(mesh, sharding, overlap, micro_batches, communicated):
+    st.sampled_from(["none", "zero1", "zero2"]),
+    st.booleans(),
+    st.integers(1, 4),
+    st.floats(0, 2),
+)
+def test_a_step_lasts_from_its_computation_to_all_of_it_in_turn(
+    mesh, sharding, overlap, micro_batches, communicated
+):
     parallelism = Parallelism(mesh, sharding=sharding, overlap=overlap, micro_batches=micro_batches)
     programs = step_programs(equal_blocks(4), parallelism)
     timeline = step_timeline(programs, flops, lambda _: communicated)
@@ -185,7 +225,11 @@ def test_a_step_lasts_from_its_computation_to_all_of_it_in_turn(mesh, sharding, 
         assert all(0 <= span.begin_s <= span.end_s for span in spans)
         for stream in {span.operation.stream for span in spans if span.operation}:
             ends = [span for span in spans if span.operation and span.operation.stream == stream]
-            assert all(one.end_s <= two.begin_s for one, two in pairwise(ends) if not two.operation.receives)
+            assert all(
+                one.end_s <= two.begin_s
+                for one, two in pairwise(ends)
+                if not two.operation.receives
+            )
 
 
 @given(st.sampled_from(["none", "zero1", "zero2", "zero3", "fsdp"]), st.floats(0.01, 2))

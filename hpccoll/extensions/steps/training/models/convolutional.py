@@ -8,7 +8,9 @@ CLASSES = 1000
 PIXELS = 224
 
 
-def _convolution(name: str, inputs: int, outputs: int, kernel: int, pixels: int, *, bias: bool = False) -> Module:
+def _convolution(
+    name: str, inputs: int, outputs: int, kernel: int, pixels: int, *, bias: bool = False
+) -> Module:
     """Return a convolution whose output has ``pixels`` x ``pixels``."""
     weights = inputs * outputs * kernel**2
     weight = Tensor("weight", weights)
@@ -21,15 +23,20 @@ def _norm(name: str, channels: int) -> Module:
 
 
 def _linear(name: str, inputs: int, outputs: int) -> Module:
-    return Module(name, (Tensor("weight", inputs * outputs), Tensor("bias", outputs)), 2.0 * inputs * outputs)
+    return Module(
+        name, (Tensor("weight", inputs * outputs), Tensor("bias", outputs)), 2.0 * inputs * outputs
+    )
 
 
 def resnet50() -> ModelShape:
     """Return ResNet-50 v1.5, which strides in the 3 x 3 convolution: 25,557,032 parameters, 8.2 GFLOPs an image."""
     return ModelShape(
-        "resnet50", tuple(_resnet50()), "float32", f"an image of {PIXELS} x {PIXELS}",
+        "resnet50",
+        tuple(_resnet50()),
+        "float32",
+        f"an image of {PIXELS} x {PIXELS}",
         "K. He et al.: Deep residual learning for image recognition, CVPR (2016); torchvision",
-    )  # fmt: skip
+    )
 
 
 def _resnet50() -> Iterator[Module]:
@@ -58,9 +65,12 @@ def _resnet50() -> Iterator[Module]:
 def vgg16() -> ModelShape:
     """Return VGG-16 without batch norms: 138,357,544 parameters, 31 GFLOPs an image."""
     return ModelShape(
-        "vgg16", tuple(_vgg16()), "float32", f"an image of {PIXELS} x {PIXELS}",
+        "vgg16",
+        tuple(_vgg16()),
+        "float32",
+        f"an image of {PIXELS} x {PIXELS}",
         "K. Simonyan, A. Zisserman: Very deep convolutional networks, ICLR (2015), configuration D; torchvision",
-    )  # fmt: skip
+    )
 
 
 def _vgg16() -> Iterator[Module]:
@@ -73,5 +83,9 @@ def _vgg16() -> Iterator[Module]:
             number = number + 2  # a ReLU follows
         pixels = pixels // 2
         number = number + 1  # and a pooling
-    for number, wide, outputs in ((0, inputs * pixels**2, 4096), (3, 4096, 4096), (6, 4096, CLASSES)):
+    for number, wide, outputs in (
+        (0, inputs * pixels**2, 4096),
+        (3, 4096, 4096),
+        (6, 4096, CLASSES),
+    ):
         yield _linear(f"classifier.{number}", wide, outputs)

@@ -1,8 +1,9 @@
 """Decoders of Llama's kind: Llama, Mistral, Mixtral, Qwen and DeepSeek, as Hugging Face's transformers builds them.
 
-Each block has an RMS norm, attention, another norm, and a gated feed-forward network or experts. What differs is data:
-how many heads share keys and values, which products have a bias, whether queries and keys have norms, whether they come
-from products of low rank (DeepSeek-AI: DeepSeek-V2 (2024), section 2.1), and which blocks have experts.
+Each block has an RMS norm, attention, another norm, and a gated feed-forward network or experts.
+What differs is data: how many heads share keys and values, which products have a bias, whether
+queries and keys have norms, whether they come from products of low rank (DeepSeek-AI: DeepSeek-V2
+(2024), section 2.1), and which blocks have experts.
 """
 
 from collections.abc import Collection, Iterator
@@ -32,13 +33,28 @@ class Attention:
 
     def modules(self, name: str, hidden: int, tokens: int, block: int) -> Iterator[Module]:
         """Yield the modules of the attention of a block."""
-        for matrix, width in (("q_proj", self.query), ("k_proj", self.key_value), ("v_proj", self.key_value)):
-            yield columns(f"{name}.{matrix}", hidden, width, tokens, block, "attention", bias=self.input_bias)
+        for matrix, width in (
+            ("q_proj", self.query),
+            ("k_proj", self.key_value),
+            ("v_proj", self.key_value),
+        ):
+            yield columns(
+                f"{name}.{matrix}", hidden, width, tokens, block, "attention", bias=self.input_bias
+            )
         if self.head_norm:
             yield _head_norm(f"{name}.q_norm", self.head_norm, block)
             yield _head_norm(f"{name}.k_norm", self.head_norm, block)
         scores = 4.0 * tokens**2 * self.query
-        yield rows(f"{name}.o_proj", self.query, hidden, tokens, block, "attention", bias=self.output_bias, more=scores)
+        yield rows(
+            f"{name}.o_proj",
+            self.query,
+            hidden,
+            tokens,
+            block,
+            "attention",
+            bias=self.output_bias,
+            more=scores,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +67,8 @@ class LatentAttention:
     unrotated: int  # the elements of a head of queries and keys without their position
     rotated: int  # those with it; of keys, all heads share them
     value: int  # the elements of a head of values
-    bias: bool = False  # whether the products to the ranks, and the one after attention, have a bias
+    # whether the products to the ranks, and the one after attention, have a bias
+    bias: bool = False
 
     def modules(self, name: str, hidden: int, tokens: int, block: int) -> Iterator[Module]:
         """Yield the modules of the attention of a block; every tensor-parallel rank has the products to the ranks."""
@@ -64,9 +81,17 @@ class LatentAttention:
             yield columns(f"{name}.q_b_proj", self.query_rank, query, *inside, bias=False)
         else:
             yield columns(f"{name}.q_proj", hidden, query, *inside, bias=False)
-        yield product(f"{name}.kv_a_proj_with_mqa", hidden, rank + self.rotated, *inside, bias=self.bias)
+        yield product(
+            f"{name}.kv_a_proj_with_mqa", hidden, rank + self.rotated, *inside, bias=self.bias
+        )
         yield _head_norm(f"{name}.kv_a_layernorm", rank, block)
-        yield columns(f"{name}.kv_b_proj", rank, self.heads * (self.unrotated + self.value), *inside, bias=False)
+        yield columns(
+            f"{name}.kv_b_proj",
+            rank,
+            self.heads * (self.unrotated + self.value),
+            *inside,
+            bias=False,
+        )
         values = self.heads * self.value
         scores = 2.0 * tokens**2 * (query + values)
         yield rows(f"{name}.o_proj", values, hidden, *inside, bias=self.bias, more=scores)
@@ -89,11 +114,15 @@ class Experts:
         share = self.routed / self.number  # of the tokens
         for expert in range(self.number):
             path = f"{name}.experts.{expert}"
-            for module in _feed_forward(path, hidden, self.width, tokens, block, "experts", bias=self.bias):
+            for module in _feed_forward(
+                path, hidden, self.width, tokens, block, "experts", bias=self.bias
+            ):
                 yield replace(module, forward_flops=module.forward_flops * share, expert=expert)
         if self.shared:
             path = f"{name}.shared_experts"
-            yield from _feed_forward(path, hidden, self.shared, tokens, block, "experts", bias=self.bias)
+            yield from _feed_forward(
+                path, hidden, self.shared, tokens, block, "experts", bias=self.bias
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +159,10 @@ class Decoder:
 
     @property
     def _experts_by_block(self) -> list[bool]:
-        return [self.experts is not None and block in self.experts.blocks for block in range(self.blocks)]
+        return [
+            self.experts is not None and block in self.experts.blocks
+            for block in range(self.blocks)
+        ]
 
     def _block(self, block: int) -> Iterator[Module]:
         name = f"layers.{block}"
@@ -141,7 +173,9 @@ class Decoder:
         else:
             width = self.feed_forward
             bias = self.feed_forward_bias
-            yield from _feed_forward(name, self.hidden, width, self.sequence, block, "mlp", bias=bias)
+            yield from _feed_forward(
+                name, self.hidden, width, self.sequence, block, "mlp", bias=bias
+            )
         yield norm(f"{name}.input_layernorm", self.hidden, block, bias=False)
         yield norm(f"{name}.post_attention_layernorm", self.hidden, block, bias=False)
 
@@ -167,14 +201,23 @@ def _feed_forward(
 
 
 def llama(
-    name: str, blocks: int, hidden: int, feed_forward: int, vocabulary: int, key_value: int | None = None,
+    name: str,
+    blocks: int,
+    hidden: int,
+    feed_forward: int,
+    vocabulary: int,
+    key_value: int | None = None,
     sequence: int = 4096,
-) -> ModelShape:  # fmt: skip
+) -> ModelShape:
     """Return a Llama; with grouped queries the width of keys and values is less than ``hidden``, the default."""
     decoder = Decoder(
-        blocks=blocks, hidden=hidden, vocabulary=vocabulary, sequence=sequence, feed_forward=feed_forward,
+        blocks=blocks,
+        hidden=hidden,
+        vocabulary=vocabulary,
+        sequence=sequence,
+        feed_forward=feed_forward,
         attention=Attention(hidden, key_value or hidden),
-    )  # fmt: skip
+    )
     source = "H. Touvron et al.: Llama 2 (2023); A. Grattafiori et al.: The Llama 3 herd of models (2024)"
     return decoder.model(name, "bfloat16", source)
 
@@ -182,7 +225,14 @@ def llama(
 def mixtral_8x7b() -> ModelShape:
     """Return Mixtral 8x7B: two of eight experts for each token, 46,702,792,704 parameters."""
     decoder = Decoder(
-        blocks=32, hidden=4096, vocabulary=32000, sequence=4096, feed_forward=14336, attention=Attention(4096, 1024),
+        blocks=32,
+        hidden=4096,
+        vocabulary=32000,
+        sequence=4096,
+        feed_forward=14336,
+        attention=Attention(4096, 1024),
         experts=Experts(8, 2, 14336, range(32)),
-    )  # fmt: skip
-    return decoder.model("mixtral-8x7b", "bfloat16", "A. Jiang et al.: Mixtral of experts (2024), table 1")
+    )
+    return decoder.model(
+        "mixtral-8x7b", "bfloat16", "A. Jiang et al.: Mixtral of experts (2024), table 1"
+    )

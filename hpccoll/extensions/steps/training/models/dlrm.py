@@ -13,9 +13,12 @@ TOP = 479, 1024, 1024, 512, 256, 1
 def dlrm() -> ModelShape:
     """Return the dense part of MLPerf's DLRM: 2,368,897 parameters; embeddings are model-parallel."""
     return ModelShape(
-        "dlrm", tuple(_dlrm()), "float32", "a click",
+        "dlrm",
+        tuple(_dlrm()),
+        "float32",
+        "a click",
         "M. Naumov et al.: Deep learning recommendation model (2019); MLPerf training 0.7",
-    )  # fmt: skip
+    )
 
 
 def _dlrm() -> Iterator[Module]:

@@ -1,7 +1,8 @@
 """Models as Hugging Face publishes them: a config.json, whose ``model_type`` says which keys it has and what they mean.
 
-The table ARCHITECTURES has the keys that each architecture needs, and the others that count with the defaults of its
-class in transformers (4.40 to 4.57). DeepSeek's modules that predict further tokens are left out, as transformers does.
+The table ARCHITECTURES has the keys that each architecture needs, and the others that count with
+the defaults of its class in transformers (4.40 to 4.57). DeepSeek's modules that predict further
+tokens are left out, as transformers does.
 """
 
 from bisect import bisect_right
@@ -15,7 +16,12 @@ from typing import Any, NamedTuple, TypeGuard
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.limits import IntegerRange, Kind
 from hpccoll.extensions.steps.training.model_shape import MAX_MODULES, ModelShape, check_elements
-from hpccoll.extensions.steps.training.models.decoders import Attention, Decoder, Experts, LatentAttention
+from hpccoll.extensions.steps.training.models.decoders import (
+    Attention,
+    Decoder,
+    Experts,
+    LatentAttention,
+)
 from hpccoll.extensions.steps.training.models.transformers import gpt2, gpt2_block
 from hpccoll.schedule import DTYPE
 
@@ -54,11 +60,19 @@ BLOCKS = IntegerRange(1, 1 << 16)
 EXPERTS = IntegerRange(1, 1 << 13)
 COUNT_OR_NONE = IntegerRange(0, COUNT.maximum)
 _KINDS: Mapping[str, Kind[Any]] = {
-    "num_hidden_layers": BLOCKS, "n_layer": BLOCKS, "first_k_dense_replace": BLOCK, "mlp_only_layers": Blocks(),
-    "num_local_experts": EXPERTS, "num_experts": EXPERTS, "n_routed_experts": EXPERTS,
-    "q_lora_rank": COUNT_OR_NONE, "n_shared_experts": COUNT_OR_NONE,
-    "tie_word_embeddings": TRUTH, "attention_bias": TRUTH, "mlp_bias": TRUTH,
-}  # fmt: skip
+    "num_hidden_layers": BLOCKS,
+    "n_layer": BLOCKS,
+    "first_k_dense_replace": BLOCK,
+    "mlp_only_layers": Blocks(),
+    "num_local_experts": EXPERTS,
+    "num_experts": EXPERTS,
+    "n_routed_experts": EXPERTS,
+    "q_lora_rank": COUNT_OR_NONE,
+    "n_shared_experts": COUNT_OR_NONE,
+    "tie_word_embeddings": TRUTH,
+    "attention_bias": TRUTH,
+    "mlp_bias": TRUTH,
+}
 """The kinds of values by key; others are counts."""
 
 _NULL: Config = {"q_lora_rank": 0, "n_shared_experts": 0}
@@ -74,7 +88,9 @@ class _Relation(NamedTuple):
 
 _AT_MOST = _Relation(le, "at most")
 _DIVIDES = _Relation(lambda value, of: of % value == 0, "a divisor of")
-_BELOW = _Relation(lambda values, limit: all(value < limit for value in values), "numbers less than")
+_BELOW = _Relation(
+    lambda values, limit: all(value < limit for value in values), "numbers less than"
+)
 _RELATIONS: Sequence[tuple[str, _Relation, str]] = (
     ("num_attention_heads", _AT_MOST, "hidden_size"),
     ("num_key_value_heads", _DIVIDES, "num_attention_heads"),
@@ -92,15 +108,18 @@ _RELATIONS: Sequence[tuple[str, _Relation, str]] = (
 class Architecture:
     """How to read the config.json of a ``model_type``."""
 
-    model: Callable[[str, Config, str, str], ModelShape]  # the model of a name, a config, a type and a source
+    # the model of a name, a config, a type and a source
+    model: Callable[[str, Config, str, str], ModelShape]
     needs: tuple[str, ...]  # the keys without a default
-    defaults: Config = field(default_factory=dict)  # the other keys that count; None: as other keys say
+    # the other keys that count; None: as other keys say
+    defaults: Config = field(default_factory=dict)
 
     def read(self, content: Config) -> Config:
         """Return the values of all keys.
 
         Raises:
-            BadInputError: names all keys that are missing, or the first whose value is not valid, alone or with others.
+            BadInputError: names all keys that are missing, or the first whose value is not valid,
+                alone or with others.
         """
         given = {}
         for key, value in content.items():
@@ -109,8 +128,12 @@ class Architecture:
                 given[key] = meant
         missing = [key for key in self.needs if key not in given]
         if missing:
-            raise UnusableError(f"model_type {content['model_type']}", f"lacks {', '.join(missing)}")
-        config = {key: given.get(key, self.defaults.get(key)) for key in (*self.needs, *self.defaults)}
+            raise UnusableError(
+                f"model_type {content['model_type']}", f"lacks {', '.join(missing)}"
+            )
+        config = {
+            key: given.get(key, self.defaults.get(key)) for key in (*self.needs, *self.defaults)
+        }
         for key, value in config.items():
             if value is not None:
                 _KINDS.get(key, COUNT).check(key, value)
@@ -131,7 +154,8 @@ def model_of_config(name: str, content: Config) -> ModelShape:
     """Return the model of the content of a config.json.
 
     Raises:
-        BadInputError: if its architecture is unknown, a key is missing or wrong, or the model is too large.
+        BadInputError: if its architecture is unknown, a key is missing or wrong, or the model is
+            too large.
     """
     kind = content.get("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES:
@@ -171,23 +195,36 @@ def _gpt2(name: str, config: Config, dtype: str, source: str) -> ModelShape:
     feed_forward = config["n_inner"] or 4 * hidden
     _check_modules("n_layer", [len(list(gpt2_block(0, hidden, sequence, feed_forward)))] * blocks)
     return gpt2(
-        name, blocks, hidden, vocabulary, sequence, feed_forward=feed_forward, tied=config["tie_word_embeddings"],
-        dtype=dtype, source=source,
-    )  # fmt: skip
+        name,
+        blocks,
+        hidden,
+        vocabulary,
+        sequence,
+        feed_forward=feed_forward,
+        tied=config["tie_word_embeddings"],
+        dtype=dtype,
+        source=source,
+    )
 
 
 def _decoder(
-    attention: Callable[[Config], Attention | LatentAttention], experts: Callable[[Config], Experts] | None = None
+    attention: Callable[[Config], Attention | LatentAttention],
+    experts: Callable[[Config], Experts] | None = None,
 ) -> Callable[[str, Config, str, str], ModelShape]:
     """Return what makes a model of the config of a decoder, with its attention and its experts."""
 
     def model(name: str, config: Config, dtype: str, source: str) -> ModelShape:
         decoder = Decoder(
-            blocks=config["num_hidden_layers"], hidden=config["hidden_size"], vocabulary=config["vocab_size"],
-            sequence=min(config["max_position_embeddings"], LONGEST_SAMPLE), attention=attention(config),
-            feed_forward=config["intermediate_size"], feed_forward_bias=config.get("mlp_bias", False),
-            experts=experts(config) if experts else None, tied=config["tie_word_embeddings"],
-        )  # fmt: skip
+            blocks=config["num_hidden_layers"],
+            hidden=config["hidden_size"],
+            vocabulary=config["vocab_size"],
+            sequence=min(config["max_position_embeddings"], LONGEST_SAMPLE),
+            attention=attention(config),
+            feed_forward=config["intermediate_size"],
+            feed_forward_bias=config.get("mlp_bias", False),
+            experts=experts(config) if experts else None,
+            tied=config["tie_word_embeddings"],
+        )
         _check_modules("num_hidden_layers", decoder.module_counts)
         return decoder.model(name, dtype, source)
 
@@ -204,7 +241,9 @@ def _grouped(config: Config, *, input_bias: bool = False, norms: bool = False) -
 
 def _latent(config: Config) -> LatentAttention:
     keys = "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "attention_bias"
-    return LatentAttention(config["num_attention_heads"], config["q_lora_rank"], *(config[key] for key in keys))
+    return LatentAttention(
+        config["num_attention_heads"], config["q_lora_rank"], *(config[key] for key in keys)
+    )
 
 
 def _mixtral_experts(config: Config) -> Experts:
@@ -215,8 +254,15 @@ def _mixtral_experts(config: Config) -> Experts:
 
 def _qwen_experts(config: Config) -> Experts:
     every = config["decoder_sparse_step"]
-    blocks = set(range(every - 1, config["num_hidden_layers"], every)) - set(config["mlp_only_layers"])
-    return Experts(config["num_experts"], config["num_experts_per_tok"], config["moe_intermediate_size"], blocks)
+    blocks = set(range(every - 1, config["num_hidden_layers"], every)) - set(
+        config["mlp_only_layers"]
+    )
+    return Experts(
+        config["num_experts"],
+        config["num_experts_per_tok"],
+        config["moe_intermediate_size"],
+        blocks,
+    )
 
 
 def _deepseek_experts(config: Config) -> Experts:
@@ -226,40 +272,64 @@ def _deepseek_experts(config: Config) -> Experts:
     blocks = {block for block in after_dense if block % every == 0}
     shared = config["n_shared_experts"] * width
     bias = config.get("mlp_bias", False)
-    return Experts(config["n_routed_experts"], config["num_experts_per_tok"], width, blocks, shared, bias)
+    return Experts(
+        config["n_routed_experts"], config["num_experts_per_tok"], width, blocks, shared, bias
+    )
 
 
 _DECODER = (
-    "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "vocab_size",
     "max_position_embeddings",
-)  # fmt: skip
+)
 _GROUPED = (*_DECODER, "num_key_value_heads")
 _UNTIED: Config = {"tie_word_embeddings": False}
 _HEADS: Config = {**_UNTIED, "head_dim": None}
 _LLAMA: Config = {**_HEADS, "num_key_value_heads": None, "attention_bias": False, "mlp_bias": False}
 _QWEN3: Config = {**_HEADS, "attention_bias": False}
 _DEEPSEEK = (
-    *_DECODER, "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "n_routed_experts",
-    "num_experts_per_tok", "moe_intermediate_size", "first_k_dense_replace",
-)  # fmt: skip
-_OF_DEEPSEEK: Config = {**_UNTIED, "q_lora_rank": 1536, "moe_layer_freq": 1, "attention_bias": False}
+    *_DECODER,
+    "kv_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+    "v_head_dim",
+    "n_routed_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "first_k_dense_replace",
+)
+_OF_DEEPSEEK: Config = {
+    **_UNTIED,
+    "q_lora_rank": 1536,
+    "moe_layer_freq": 1,
+    "attention_bias": False,
+}
 _GPT2 = ("n_layer", "n_embd", "vocab_size", "n_positions")
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "llama": Architecture(_decoder(_grouped), _DECODER, _LLAMA),
     "mistral": Architecture(_decoder(_grouped), _GROUPED, _HEADS),
     "mixtral": Architecture(
-        _decoder(_grouped, _mixtral_experts), (*_GROUPED, "num_local_experts", "num_experts_per_tok"), _HEADS
+        _decoder(_grouped, _mixtral_experts),
+        (*_GROUPED, "num_local_experts", "num_experts_per_tok"),
+        _HEADS,
     ),
     "qwen2": Architecture(_decoder(partial(_grouped, input_bias=True)), _GROUPED, _HEADS),
-    "qwen3": Architecture(_decoder(partial(_grouped, norms=True)), _GROUPED, {**_QWEN3, "head_dim": 128}),
+    "qwen3": Architecture(
+        _decoder(partial(_grouped, norms=True)), _GROUPED, {**_QWEN3, "head_dim": 128}
+    ),
     "qwen3_moe": Architecture(
         _decoder(partial(_grouped, norms=True), _qwen_experts),
         (*_GROUPED, "num_experts", "num_experts_per_tok", "moe_intermediate_size"),
         {**_QWEN3, "decoder_sparse_step": 1, "mlp_only_layers": []},
     ),
     "deepseek_v2": Architecture(
-        _decoder(_latent, _deepseek_experts), _DEEPSEEK, {**_OF_DEEPSEEK, "n_shared_experts": 2, "mlp_bias": False}
+        _decoder(_latent, _deepseek_experts),
+        _DEEPSEEK,
+        {**_OF_DEEPSEEK, "n_shared_experts": 2, "mlp_bias": False},
     ),
     "deepseek_v3": Architecture(
         _decoder(_latent, _deepseek_experts), _DEEPSEEK, {**_OF_DEEPSEEK, "n_shared_experts": 1}

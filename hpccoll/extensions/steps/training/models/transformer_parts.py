@@ -1,21 +1,35 @@
 """The parts of transformers: products of matrices, norms, embeddings, and how tensor parallelism divides them.
 
-With tensor parallelism, as Megatron-LM divides it, the first product of attention and of the feed-forward network is
-divided by columns (its bias, too), the second by rows (its bias is not), and the embedding by the vocabulary. A product
-of a matrix with n elements takes 2 n FLOPs a token; the scores of attention and their product with the values take
-4 s h FLOPs a token.
+With tensor parallelism, as Megatron-LM divides it, the first product of attention and of the
+feed-forward network is divided by columns (its bias, too), the second by rows (its bias is not),
+and the embedding by the vocabulary. A product of a matrix with n elements takes 2 n FLOPs a token;
+the scores of attention and their product with the values take 4 s h FLOPs a token.
 """
 
 from collections.abc import Iterable
 from functools import partial
 
-from hpccoll.extensions.steps.training.model_shape import ModelShape, Module, Tensor, Transformer, sequence_of
+from hpccoll.extensions.steps.training.model_shape import (
+    ModelShape,
+    Module,
+    Tensor,
+    Transformer,
+    sequence_of,
+)
 
 
 def product(
-    name: str, inputs: int, outputs: int, tokens: int | None, block: int | None = None, part: str = "", *,
-    bias: bool = True, split: str = "", more: float = 0.0,
-) -> Module:  # fmt: skip
+    name: str,
+    inputs: int,
+    outputs: int,
+    tokens: int | None,
+    block: int | None = None,
+    part: str = "",
+    *,
+    bias: bool = True,
+    split: str = "",
+    more: float = 0.0,
+) -> Module:
     """Return a product whose weight is split by columns, by rows, or not; ``more`` FLOPs of scores precede it.
 
     Without ``tokens`` it runs once for a sample.
@@ -49,6 +63,10 @@ def output(name: str, hidden: int, vocabulary: int, tokens: int, *, tied: bool) 
     return columns(name, hidden, vocabulary, tokens, part="output", bias=False)
 
 
-def shape(name: str, modules: Iterable[Module], dtype: str, source: str, transformer: Transformer) -> ModelShape:
+def shape(
+    name: str, modules: Iterable[Module], dtype: str, source: str, transformer: Transformer
+) -> ModelShape:
     """Return the shape of a transformer with the given modules."""
-    return ModelShape(name, tuple(modules), dtype, sequence_of(transformer.sequence), source, transformer)
+    return ModelShape(
+        name, tuple(modules), dtype, sequence_of(transformer.sequence), source, transformer
+    )

@@ -13,23 +13,34 @@ from hpccoll.extensions.steps.training.models.transformer_parts import (
     shape,
 )
 
-# ---- GPT ------------------------------------------------------------------------------------------------------------
+# ---- GPT
+# ------------------------------------------------------------------------------------------------------------
 
 
 GPT2 = "A. Radford et al.: Language models are unsupervised multitask learners (2019)"
 
 
 def gpt2(
-    name: str, blocks: int, hidden: int, vocabulary: int = 50257, sequence: int = 1024, *,
-    feed_forward: int | None = None, tied: bool = True, dtype: str = "float32", source: str = GPT2,
-) -> ModelShape:  # fmt: skip
+    name: str,
+    blocks: int,
+    hidden: int,
+    vocabulary: int = 50257,
+    sequence: int = 1024,
+    *,
+    feed_forward: int | None = None,
+    tied: bool = True,
+    dtype: str = "float32",
+    source: str = GPT2,
+) -> ModelShape:
     """Return a GPT-2: 124,439,808 parameters with 12 blocks of 768.
 
-    The feed-forward network is four times as wide as the model by default; if ``tied``, the output matrix is the
-    embedding.
+    The feed-forward network is four times as wide as the model by default; if ``tied``, the output
+    matrix is the embedding.
     """
     modules = _gpt2(blocks, hidden, vocabulary, sequence, feed_forward or 4 * hidden, tied=tied)
-    return shape(name, modules, dtype, source, Transformer(blocks, hidden, sequence, positions=sequence))
+    return shape(
+        name, modules, dtype, source, Transformer(blocks, hidden, sequence, positions=sequence)
+    )
 
 
 def gpt3_175b() -> ModelShape:
@@ -61,7 +72,8 @@ def gpt2_block(block: int, hidden: int, sequence: int, feed_forward: int) -> Ite
     yield rows(f"{name}.mlp.c_proj", feed_forward, hidden, sequence, block, "mlp")
 
 
-# ---- BERT -----------------------------------------------------------------------------------------------------------
+# ---- BERT
+# -----------------------------------------------------------------------------------------------------------
 
 
 def bert_large() -> ModelShape:
@@ -71,7 +83,13 @@ def bert_large() -> ModelShape:
     sequence = 512
     source = "J. Devlin et al.: BERT, NAACL (2019); BertForPreTraining"
     modules = _bert(blocks, hidden, 30522, sequence)
-    return shape("bert-large", modules, "float32", source, Transformer(blocks, hidden, sequence, positions=sequence))
+    return shape(
+        "bert-large",
+        modules,
+        "float32",
+        source,
+        Transformer(blocks, hidden, sequence, positions=sequence),
+    )
 
 
 def _bert(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[Module]:
@@ -82,9 +100,19 @@ def _bert(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[
     for block in range(blocks):
         name = f"layer.{block}"
         for matrix in ("query", "key", "value"):
-            yield columns(f"{name}.attention.{matrix}", hidden, hidden, sequence, block, "attention")
+            yield columns(
+                f"{name}.attention.{matrix}", hidden, hidden, sequence, block, "attention"
+            )
         scores = 4.0 * sequence**2 * hidden
-        yield rows(f"{name}.attention.output.dense", hidden, hidden, sequence, block, "attention", more=scores)
+        yield rows(
+            f"{name}.attention.output.dense",
+            hidden,
+            hidden,
+            sequence,
+            block,
+            "attention",
+            more=scores,
+        )
         yield norm(f"{name}.attention.output.LayerNorm", hidden, block)
         yield columns(f"{name}.intermediate", hidden, 4 * hidden, sequence, block, "mlp")
         yield rows(f"{name}.output.dense", 4 * hidden, hidden, sequence, block, "mlp")
