@@ -320,23 +320,23 @@ DENSEST = {
     "algorithms": (16.76, 18, 121, 0),
     "analysis": (13.52, 34, 112, 0),
     "cases": (13.27, 38, 71, 0),
-    "cli": (10.61, 41, 54, 0),
-    "common": (12.06, 36, 53, 0),
-    "diagnosis": (14.12, 21, 66, 0),
+    "cli": (10.58, 41, 54, 0),
+    "common": (11.9, 35, 53, 0),
+    "diagnosis": (14.08, 21, 66, 0),
     "evidence": (13.38, 29, 84, 0),
     "executor": (13.29, 35, 82, 0),
     "extensions": (13.71, 28, 83, 0),
     "host": (12.34, 22, 71, 0),
-    "interop": (13.61, 43, 72, 0),
+    "interop": (13.55, 42, 71, 0),
     "judge": (13.63, 47, 109, 0),
-    "measure": (12.8, 36, 77, 0),
-    "model": (14.43, 41, 87, 0),
-    "render": (13.42, 48, 109, 0),
+    "measure": (12.6, 34, 75, 0),
+    "model": (14.39, 41, 86, 0),
+    "render": (13.41, 48, 108, 0),
     "result_set.py": (13.48, 31, 165, 0),
     "schedule": (13.81, 32, 69, 0),
-    "store": (14.05, 53, 93, 0),
-    "sweep": (12.53, 39, 75, 0),
-    "traces": (13.44, 20, 100, 0),
+    "store": (13.95, 52, 92, 0),
+    "sweep": (12.52, 39, 75, 0),
+    "traces": (13.42, 20, 100, 0),
     "transports": (12.57, 46, 70, 0),
 }
 """How dense each room may be (house_figures.py). If a room becomes less dense, its figures here follow."""
@@ -358,12 +358,12 @@ def test_the_density_of_every_room_is_limited():
 
 
 MOST_IDIOMS = {
-    "a loop over one value, to name it": 1,
-    "a text times a condition": 2,
+    "a loop over one value, to name it": 0,
+    "a text times a condition": 0,
     "a walrus in a filter": 0,
-    "a conditional expression within another": 3,
-    "[*call()] for list(call())": 24,
-    "three or more names from a tuple": 58,
+    "a conditional expression within another": 0,
+    "[*call()] for list(call())": 0,
+    "three or more names from a tuple": 20,
 }
 """How often each idiom of house_figures.py may occur in the package. If one becomes rarer, its figure here follows."""
 
@@ -371,6 +371,20 @@ MOST_IDIOMS = {
 def test_no_idiom_at_which_readers_stop_spreads():
     spread = {name: count for name, count in idioms().items() if count > MOST_IDIOMS[name]}
     assert spread == {}
+
+
+MOST_SKIPS = 21
+"""How many statements the formatter may leave as they are: tables whose rows are lines, and nothing else."""
+
+
+def test_only_tables_are_laid_out_by_hand():
+    marked = [
+        f"{path}:{number}"
+        for path in PACKAGE.rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if line.endswith("# fmt: skip")
+    ]
+    assert len(marked) <= MOST_SKIPS, marked
 
 
 PRIVATE_WORDS = {

@@ -34,7 +34,7 @@ def list_(word: str | None = None, name: str | None = None, *, as_json: bool = F
     from hpccoll.cli.reference_tables import REFERENCES, reference_lines
 
     if word and word in REFERENCES:
-        entries = [*REFERENCES[word]()]
+        entries = list(REFERENCES[word]())
         rows = [
             {"name": entry.name, "meaning": entry.meaning, **entry.details} for entry in entries
         ]

@@ -23,9 +23,13 @@ class ProgressDisplay:
     """
 
     def __init__(self, what: str) -> None:
-        self.what, self.begun, self.next_line_s = what, monotonic(), FIRST_LINE_S
+        self.what = what
+        self.begun = monotonic()
+        self.next_line_s = FIRST_LINE_S
         self.state: tuple[int, int | None, str, float | None] | None = None
-        self.stream, self.ended, self.lock = sys.stderr, Event(), Lock()
+        self.stream = sys.stderr
+        self.ended = Event()
+        self.lock = Lock()
 
     def __call__(
         self, done: int, of: int | None = None, doing: str = "", left_s: float | None = None

@@ -72,7 +72,9 @@ class BadInputError(ValueError):
         if not isinstance(expected, str):
             expected = format_choices(value, expected)
         super().__init__(key, value, expected)  # unpickled on other ranks: only rank 0 reads files
-        self.key, self.value, self.expected = key, value, expected
+        self.key = key
+        self.value = value
+        self.expected = expected
         self.others: tuple[BadInputError, ...] = ()
         """Further errors of the same file; each is printed on its own line."""
 
@@ -186,7 +188,9 @@ def check_resources(
     Raises:
         ResourceError: if it cannot; the line names the limit.
     """
-    descriptors, started, done = list[int](), list[Thread](), Event()
+    descriptors = list[int]()
+    started = list[Thread]()
+    done = Event()
     try:
         # takes no memory
         mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()
@@ -301,7 +305,9 @@ def check_arguments(arguments: Iterable[str]) -> None:
 class _ValueRepr(Repr):
     def __init__(self) -> None:
         super().__init__()
-        self.maxlevel, self.maxstring, self.maxother = 4, MAX_VALUE_CHARACTERS, MAX_VALUE_CHARACTERS
+        self.maxlevel = 4
+        self.maxstring = MAX_VALUE_CHARACTERS
+        self.maxother = MAX_VALUE_CHARACTERS
         self.maxlist = self.maxtuple = self.maxdict = self.maxset = 50
 
     def repr_int(self, number: int, _level: int) -> str:

@@ -66,7 +66,7 @@ def _text_of(exported: Mapping[str, Any]) -> str | None:
 
 def time_of_day_s(text: str) -> float | None:
     """Return the last time in a text as seconds since midnight, of its own time zone; None without one."""
-    times = [*_TIME_OF_DAY.finditer(text)]
+    times = list(_TIME_OF_DAY.finditer(text))
     if not times:
         return None
     time = times[-1]
@@ -107,7 +107,9 @@ class PrefixReader:
 
     def _remember(self, prefix: str) -> str:
         """Add a prefix to the known ones, and return its writer."""
-        pattern, writer, begin = "", list[str](), 0
+        pattern = ""
+        writer = list[str]()
+        begin = 0
         for time in (*_TIME.finditer(prefix), None):
             end = time.start() if time else None
             words = prefix[begin:end].split()

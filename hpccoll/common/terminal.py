@@ -39,7 +39,9 @@ class PrintableStream:
     """
 
     def __init__(self, stream: TextIO, *, must_succeed: bool = True) -> None:
-        self._stream, self._must_succeed, self._has_status = stream, must_succeed, False
+        self._stream = stream
+        self._must_succeed = must_succeed
+        self._has_status = False
         self._error = 0  # the errno of the first error
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

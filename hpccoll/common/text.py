@@ -59,14 +59,14 @@ def _finding(
 
 
 info, warning, absent, critical = (
-    partial(_finding, "info"), partial(_finding, "warning"), partial(_finding, "absent"), partial(_finding, "critical"),
-)  # fmt: skip
+    partial(_finding, severity) for severity in ("info", "warning", "absent", "critical")
+)
 """Functions that return a finding of their severity."""
 
 
 def join_words(words: Iterable[object], conjunction: str = "and") -> str:
     """Return words as a list: ``a``, ``a and b``, ``a, b and c``; empty without any."""
-    *first, last = [*map(str, words)] or [""]
+    *first, last = list(map(str, words)) or [""]
     if not first:
         return last
     return f"{', '.join(first)} {conjunction} {last}"
@@ -74,7 +74,7 @@ def join_words(words: Iterable[object], conjunction: str = "and") -> str:
 
 def join_ends(words: Iterable[object]) -> str:
     """Return the first and the last of words: ``a to c``; an only one, or two that are alike, as one."""
-    several = [*map(str, words)]
+    several = list(map(str, words))
     return " to ".join(dict.fromkeys((*several[:1], *several[-1:])))
 
 
@@ -162,7 +162,7 @@ def tables_within(
 
     def lines(columns: Sequence[tuple[str, Sequence[object]]]) -> list[str]:
         rows = zip(cells, *(each for _, each in columns), strict=True)
-        return [*table_lines((head, *(name for name, _ in columns)), rows)]
+        return list(table_lines((head, *(name for name, _ in columns)), rows))
 
     for column in columns:
         if part and max(map(len, lines([*part, column]))) > width:

@@ -273,7 +273,9 @@ def findings_of_losses(
 def _segment_losses(hosts: Sequence[HostLosses]) -> _Losses | None:
     """Return the segments of TCP that pairs of hosts lost; None if no host has sent any."""
     number = {losses.host: node for node, losses in enumerate(hosts)}
-    ends, sizes, lost = [], [], []
+    ends = []
+    sizes = []
+    lost = []
     for sender, losses in enumerate(hosts):
         for peer, (sent, sent_again) in losses.segments.items():
             ends.append((sender, number[peer]))

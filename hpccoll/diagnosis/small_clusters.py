@@ -238,7 +238,9 @@ def _medians(measured: Transfers, usual: float) -> _Pairs:
     """Return the medians of pairs over sweeps, beyond the logarithm of a usual time."""
     partners = measured.partners
     pairs = list(combinations(range(partners.shape[1]), 2))
-    values, errors, noises = [], [], []
+    values = []
+    errors = []
+    noises = []
     mean = measured.both - usual
     half_difference = (measured.sent - measured.received) / 2
     of_nodes = SLOWER_OF_TWO * USUAL_SPREAD

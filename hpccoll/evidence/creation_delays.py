@@ -193,5 +193,5 @@ def creation_growth(launches: Iterable[Iterable[CommunicatorCreation]]) -> Creat
 def _slope(points: Iterable[tuple[float, float]]) -> float:
     """Return the slope of a straight line through the logarithms of points, by least squares."""
     xs, ys = zip(*points, strict=True)
-    slope, _ = linear_regression([*map(math.log, xs)], [*map(math.log, ys)])
+    slope, _ = linear_regression(list(map(math.log, xs)), list(map(math.log, ys)))
     return slope

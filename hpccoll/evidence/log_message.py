@@ -262,7 +262,7 @@ class MessageReader:
         if layout is not None:
             stamp = layout.stamp
             return begin[: stamp.start] + shape[stamp] + begin[stamp.stop :], begin[layout.time]
-        stamps = [*_STAMP.finditer(begin)]
+        stamps = list(_STAMP.finditer(begin))
         if len(stamps) == 1 and len(self._layouts) < MAX_HEADS:
             self._add_layout(shape, stamps[0])
         return _STAMP.sub(_zeros, begin), _fine_time(begin)

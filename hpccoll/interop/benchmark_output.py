@@ -244,7 +244,10 @@ class LineParser:
     """Whether the program always prints a line at its end."""
 
     def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
-        self.path, self.output, self.given, self.number = path, output, given, 0
+        self.path = path
+        self.output = output
+        self.given = given
+        self.number = 0
         self.row_width = 0  # of the line before, up to its last character; 0 if it is not a row
 
     def parse(self, lines: Iterable[str]) -> None:

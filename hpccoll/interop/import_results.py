@@ -404,7 +404,9 @@ def _outcome(
 
 def _moved_bytes(case: Case) -> int:
     """Return the bytes of the whole elements that a case moves."""
-    family, size, ranks = collective(case.collective), itemsize(case.dtype), case.ranks or 1
+    family = collective(case.collective)
+    size = itemsize(case.dtype)
+    ranks = case.ranks or 1
     return family.elements(case.bytes, size, ranks) * family.blocks(ranks) * size
 
 

@@ -38,7 +38,7 @@ Record = Mapping[str, str]
 
 def read_rccl_records(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results in a file of rccl-tests; BadInputError for a record that is cut or contradicts itself."""
-    records = [*_records(path, lines)]
+    records = list(_records(path, lines))
     if not records:
         raise BadInputError("FILE", str(path), "results of rccl-tests: it has none")
     output = BenchmarkOutput(
@@ -61,7 +61,7 @@ def _records(path: Path, lines: Sequence[str]) -> Iterator[tuple[str, Record]]:
     rows: Sequence[object]
     try:
         if text.startswith(_HEADINGS):
-            rows = [*csv.DictReader(lines, restkey="more")]
+            rows = list(csv.DictReader(lines, restkey="more"))
         elif text.lstrip().startswith("["):
             rows = parse_json(text)
         else:

@@ -23,12 +23,10 @@ class ComputingThread:
         # only here: other ranks need not import it
         from concurrent.futures import ThreadPoolExecutor
 
-        self._computations, self._next, self._begin, self._end = (
-            computations,
-            iter(computations),
-            begin,
-            end,
-        )
+        self._computations = computations
+        self._next = iter(computations)
+        self._begin = begin
+        self._end = end
         self._thread = ThreadPoolExecutor(1, "computations")
 
     def begin_step(self) -> None:

@@ -10,10 +10,9 @@ to poll, to abort the communicators, and to create new ones. The states of a ran
     ANSWERED    It sends PRESENT to rank 0: whether it saw the stall itself, how long it waited, and its error. Rank 0
         |       waits ANSWER of the timeout for all ranks, and sends the reports that have come, VERDICT, to all. The
         |       others wait twice as long for VERDICT, because rank 0 may be late.
-        +---- VERDICT has its report: MEASURING, with these ranks in a new communicator. The case
-        has failed. +---- VERDICT lacks it: EXCLUDED. It came back too late, and sleeps until rank 0
-        ends the launch. +---- There is no VERDICT: rank 0, which keeps the results, has stalled.
-        The rank aborts the launch.
+        +---- VERDICT has its report: MEASURING, with these ranks in a new communicator. The case has failed.
+        +---- VERDICT lacks it: EXCLUDED. It came back too late, and sleeps until rank 0 ends the launch.
+        +---- There is no VERDICT: rank 0, which keeps the results, has stalled. The rank aborts the launch.
 
 Only rank 0 decides, so that ranks never split into two groups. Besides the abort, this takes at
 most LIMIT + 2 ANSWER of the timeout, after which the watchdog ends a rank without progress; it

@@ -81,12 +81,11 @@ def reason_nccl_refuses(devices: Sequence[NcclDevice]) -> str | None:
     sharing = max(by_device.values(), key=len)
     if len(sharing) == 1:
         return None
-    nodes = [*dict.fromkeys(device.node for device in sharing)]
+    nodes = list(dict.fromkeys(device.node for device in sharing))
     slices = len(nodes) == 1 and len({device.uuid for device in sharing}) == len(sharing)
-    where = (
-        f"GPU {sharing[0].bus} of {' and '.join(nodes)}"
-        + ", which have the same NCCL_HOSTID" * (len(nodes) > 1)
-    )
+    where = f"GPU {sharing[0].bus} of {' and '.join(nodes)}"
+    if len(nodes) > 1:
+        where += ", which have the same NCCL_HOSTID"
     if slices:
         what = f"use slices of {where}, which NCCL takes for one GPU"
     else:

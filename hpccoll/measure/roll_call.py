@@ -46,7 +46,7 @@ def call_roll(comm: MPI.Intracomm, since: str = "MPI_Init") -> None:
     hosts = [node_name()]
     named_at_s = [LATE_S, END_SHARE * start_timeout_s()]
     while missing:
-        for rank, request in [*missing.items()]:
+        for rank, request in list(missing.items()):
             has_come, host = request.test()
             if has_come:
                 del missing[rank]

@@ -250,7 +250,9 @@ def measure(
     if monitor:
         monitor.begin()
     of_blocks: list[CaseTimes] = []
-    cpu_ns, done, batch = 0, 0, effort.min_iterations
+    cpu_ns = 0
+    done = 0
+    batch = effort.min_iterations
     while count := agree(batch):
         times, wrong = run_block(count)
         if monitor:

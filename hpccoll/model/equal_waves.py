@@ -29,7 +29,9 @@ class LaneRuns:
     """The runs of a lane. They are kept as long as its operation has room; the others are read again each time."""
 
     def __init__(self, operation: "OperationWaves", schedule: Schedule, lane: int) -> None:
-        self.operation, self.schedule, self.lane = operation, schedule, lane
+        self.operation = operation
+        self.schedule = schedule
+        self.lane = lane
         self.kept: list[WaveRun] = []
         self.complete = False  # whether all are kept
         self.unread = self._read()

@@ -156,7 +156,9 @@ class _Estimator:
     """The terms of the estimates that neither collective nor size change; times in us, bandwidths in GB/s."""
 
     def __init__(self, section: NcclSection, nodes: int, ranks_per_node: int) -> None:
-        self.section, self.nodes, self.ranks_per_node = section, nodes, ranks_per_node
+        self.section = section
+        self.nodes = nodes
+        self.ranks_per_node = ranks_per_node
         self.ranks = nodes * ranks_per_node
         if nodes == 2:
             # the column of the tables of limits

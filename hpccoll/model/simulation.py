@@ -163,7 +163,9 @@ class AlgorithmSimulation:
         aggregators: int | None = None,
         shared: Callable[[Machine], Machine] = lambda machine: machine,
     ) -> None:
-        self.machine, self.dtype, self.shared = machine, dtype, shared
+        self.machine = machine
+        self.dtype = dtype
+        self.shared = shared
         self.family = collective(family)
         self.algorithm = self.family.algorithm(name)
         self.parameters = dict(parameters)

@@ -42,12 +42,16 @@ COLLECTIVE_DESCRIPTIONS = {
 HEADINGS = {"training_step": "Training steps"}
 """The headings of parts of the page that are not named after a collective."""
 
+
+def _strength_meaning(strength: Strength) -> str:
+    required = join_words(requirements(strength))
+    if not required:
+        return "anything less"
+    return required if strength == "weak" else f"also {required}"
+
+
 STRENGTH_MEANINGS: Mapping[Strength, str] = {
-    strength: f"{prefix}{join_words(requirements(strength))}"
-    if requirements(strength)
-    else "anything less"
-    for strength in reversed(STRENGTHS)
-    for prefix in ["" if strength == "weak" else "also "]
+    strength: _strength_meaning(strength) for strength in reversed(STRENGTHS)
 }
 """What each strength takes, besides what the weaker ones take, the strongest first."""
 

@@ -270,7 +270,7 @@ def rows_table(groups: Iterable[ChartGroup]) -> RowsTable:
         (*group.points, *group.imports, *group.predictions) for group in groups
     )
     # a prediction may be in several groups
-    points = [*{id(point): point for point in every}.values()]
+    points = list({id(point): point for point in every}.values())
     scale, unit = rate_unit(max((point.row.busbw_Bps or 0.0 for point in points), default=0.0))
     shared, shown = [], []
     for declared in REPORT_COLUMNS:

@@ -57,7 +57,7 @@ class Layout:
         elif racks <= count:
             above_racks = [*range(racks), *range(2 * racks, racks + count)]
         else:
-            above_racks = [*range(racks, racks + count)]
+            above_racks = list(range(racks, racks + count))
         return Layout(
             node=(*self.node, *range(nodes, nodes + count)),
             rack=(*self.rack, *above_racks),

@@ -161,9 +161,13 @@ def _fields_of_call(
     if ranks and "concurrent" in values:
         values["concurrent"] = int(values["concurrent"]) or ranks // 2
     rooted = peer is None and ((name in COLLECTIVES and COLLECTIVES[name].rooted) or bool(root))
+    pair = None
+    if peer is not None:
+        second = int(peer) % ranks if ranks else int(peer)
+        pair = (root or 0, second)
     fields_of_call = {
         "root": root or 0 if rooted else None,
-        "pair": None if peer is None else (root or 0, int(peer) % ranks if ranks else int(peer)),
+        "pair": pair,
         "arguments": tuple(sorted(values.items())),
     }
     return MappingProxyType(fields_of_call)

@@ -45,11 +45,9 @@ class RawFileWriter:
     """
 
     def __init__(self, path: Path, job: Job, iterations: int | None = None) -> None:
-        self._file, self._check, self._iterations = (
-            SealedWriter(path, RAW),
-            OutcomeCheck(job),
-            iterations,
-        )
+        self._file = SealedWriter(path, RAW)
+        self._check = OutcomeCheck(job)
+        self._iterations = iterations
         self._attempts: dict[int, AttemptWriter] = {}
         self._written: dict[tuple[int, int], Outcome] = {}
 

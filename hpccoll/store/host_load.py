@@ -80,7 +80,7 @@ def describe_busy(hosts: Iterable[HostLoad]) -> str:
     )
     parts = []
     if others:
-        names = ", ".join(f"{name} {cores:.2f}" for name, cores in [*others.busiest.items()][:3])
+        names = ", ".join(f"{name} {cores:.2f}" for name, cores in list(others.busiest.items())[:3])
         named = f" ({names})" if names else ""
         parts.append(f"other processes used {others.other_cores:.2f} cores{_on(others)}{named}")
     if stolen:

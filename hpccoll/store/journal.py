@@ -71,11 +71,9 @@ class Journal:
             BadInputError: if it cannot be written, belongs to another job, or another process
                 writes it.
         """
-        self.raw_file, self.path, self._reserve = (
-            raw_file,
-            journal_path(raw_file),
-            _reserve_path(raw_file),
-        )
+        self.raw_file = raw_file
+        self.path = journal_path(raw_file)
+        self._reserve = _reserve_path(raw_file)
         self._synced_s = -SYNC_S  # when records were last on disk, all of them
         with writing(raw_file), ExitStack() as on_error:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +212,7 @@ def write_failure_note(raw_file: Path, failure: Failure) -> None:
 
 
 def _failure_notes(raw_file: Path, author: str = "*") -> list[Path]:
-    return [*raw_file.parent.glob(f"{glob.escape(raw_file.name)}.failure-{author}")]
+    return list(raw_file.parent.glob(f"{glob.escape(raw_file.name)}.failure-{author}"))
 
 
 def remove_failure_notes(raw_file: Path, author: str = "*") -> None:

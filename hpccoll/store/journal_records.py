@@ -235,7 +235,9 @@ class _JournalReader:
         """The case that started last and has no outcome yet."""
         self._numbers: dict[str, int] = {}
         """The numbers of the whole lines by their checksums."""
-        self._last, self._damaged, self._after_damage = ChainEnd().checksum, 0, False
+        self._last = ChainEnd().checksum
+        self._damaged = 0
+        self._after_damage = False
         """The checksum of the last whole line, the number of unreadable lines, and whether the last line is damaged."""
         self._written = -1
         """The number of lines that were written, according to the first line; -1 without a first line."""
@@ -346,11 +348,9 @@ def _unpack(_kind: object, packed: Any) -> Any:
     """Return an array; a wrong shape allocates no more memory than the packed data need."""
     if isinstance(packed, TimesOfRanks):
         return packed
-    dtype, shape, data = (
-        np.dtype(packed["dtype"]),
-        packed["shape"],
-        base64.b64decode(packed["data"]),
-    )
+    dtype = np.dtype(packed["dtype"])
+    shape = packed["shape"]
+    data = base64.b64decode(packed["data"])
     size = dtype.itemsize * math.prod(shape)
     if dtype.kind not in "iuf":
         raise ImplausibleError(f"its values are of the type {dtype}")

@@ -60,7 +60,9 @@ def check_attempt(attempt: "Attempt") -> None:
 
 
 def _attempt_violations(attempt: "Attempt") -> Iterator[str]:
-    ranks, aggregators, places = attempt.ranks, attempt.aggregators, len(attempt.places)
+    ranks = attempt.ranks
+    aggregators = attempt.aggregators
+    places = len(attempt.places)
     if places != ranks:
         yield f"attempt {attempt.number} has {places} places of {ranks} ranks"
     if aggregators >= ranks:

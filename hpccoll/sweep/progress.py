@@ -86,7 +86,9 @@ SLURM_POLLS = " (Snakemake asks Slurm every 20 s to 3 min)"
 def progress_display(total: int, *, slurm: bool) -> Iterator[ShowProgress]:
     """Yield a function that displays the progress on stderr: one line on a terminal, one per 10 % in a log."""
     measured = ALL_MEASURED + SLURM_POLLS * slurm
-    begun, last, pace = time.monotonic(), 0, TimeLeft(total)
+    begun = time.monotonic()
+    last = 0
+    pace = TimeLeft(total)
 
     def show(count: MeasurementCount) -> None:
         nonlocal last

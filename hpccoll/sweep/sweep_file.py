@@ -209,7 +209,7 @@ class Sweep(YamlSection):
     def _ranks_with(self, gpus: int) -> list[int]:
         """Return the numbers of ranks on each node that has ``gpus`` GPUs."""
         numbers = (ranks if isinstance(ranks, int) else gpus for ranks in self.ranks_per_node)
-        return [*dict.fromkeys(numbers)]
+        return list(dict.fromkeys(numbers))
 
     def on_nodes_with(self, gpus: int | None) -> "Sweep":
         """Return the sweep for nodes with ``gpus`` GPUs, which count where it has a rank for each; None if unknown."""

@@ -271,7 +271,9 @@ def _single_entries(entries: Sequence[_Entry]) -> Iterator[_Entry]:
             if _is_batch(last) and last.duration_ms:
                 first.time_discovered_started_ns = last.time_discovered_started_ns
                 first.time_discovered_completed_ns = last.time_discovered_completed_ns
-                first.duration_ms, first.input_sizes, first.output_sizes = last.duration_ms, (), ()
+                first.duration_ms = last.duration_ms
+                first.input_sizes = ()
+                first.output_sizes = ()
     yield from (entry for entry in entries if not _is_batch(entry))
 
 

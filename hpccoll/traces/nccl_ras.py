@@ -168,17 +168,10 @@ def _status(member: _Member, *, missing: bool) -> str | None:
             "reports nothing of the communicator",
         )
     errors = [known.get(key, 0) for key in ("init_state", "async_error")]
-    wrong = []
     for error in errors:
         if error not in (SUCCESS, IN_PROGRESS):
-            wrong.append(error)
-    return (
-        f"reports NCCL error {wrong[0]}"
-        if wrong
-        else "has aborted"
-        if known.get("abort_flag")
-        else None
-    )
+            return f"reports NCCL error {error}"
+    return "has aborted" if known.get("abort_flag") else None
 
 
 def _time(text: str) -> int:
@@ -322,7 +315,7 @@ class _TextReport:
         """Return the poll; ranks that are not named are those that are left, if there is one class of them."""
         progress = list[Progress]()
         self._missing_of_process()
-        behind = [*self._unnamed_faults()]
+        behind = list(self._unnamed_faults())
         failed = set()
         for rank, each in self.ranks.items():
             if each.status:

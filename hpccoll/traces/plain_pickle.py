@@ -64,7 +64,7 @@ def _check_values(value: object) -> None:
     values = 0
     containers = _containers([value])
     while containers:
-        inner = [*islice(_elements(containers), MAX_VALUES - values + 1)]
+        inner = list(islice(_elements(containers), MAX_VALUES - values + 1))
         values += len(inner)
         if values > MAX_VALUES:
             raise ValueError(f"it has more than {MAX_VALUES} values")

@@ -146,9 +146,9 @@ class RecordedJob:
 
     @property
     def path(self) -> str:
-        """The path of its file; what their paths begin with, and a ``*``, if it has several."""
-        begin = os.path.commonprefix([*self.files])  # noqa: RUF071 - of characters: it may end within a name
-        return begin + "*" * (len(self.files) > 1)
+        """The path of its file; if it has several, the characters that all begin with, and ``*``."""
+        begin = os.path.commonprefix(list(self.files))  # noqa: RUF071 - it may end within a name
+        return f"{begin}*" if len(self.files) > 1 else begin
 
     @property
     def unrecorded(self) -> list[int]:

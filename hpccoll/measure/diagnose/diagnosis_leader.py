@@ -70,7 +70,9 @@ class Leader:
         *,
         together: bool,
     ) -> None:
-        self._member, self._endpoints, self._hosts = member, endpoints, question.hosts
+        self._member = member
+        self._endpoints = endpoints
+        self._hosts = question.hosts
         self._host_of_rank = {
             rank: question.hosts[end % len(question.hosts)] for end, rank in enumerate(endpoints)
         }
@@ -79,7 +81,9 @@ class Leader:
         self._shown = self._kept = time.monotonic()
         # is given those of a request under way
         self.keep: Callable[[Sequence[MeasuredSlots]], None] = lambda _: None
-        self.stream, self._rate, self._longest_s = UNKNOWN_RATE, math.nan, LONGEST_SLOT_S
+        self.stream = UNKNOWN_RATE
+        self._rate = math.nan
+        self._longest_s = LONGEST_SLOT_S
         self._begun, self._measured = 0, 0  # slots: all, and those of the procedure
         self._largest_tag = cast("int", member.control.Get_attr(MPI.TAG_UB))
         self._durations: list[float] = []  # of slots, in seconds
@@ -273,7 +277,9 @@ class Leader:
         self, tag: int, orders: Mapping[int, Order], meanwhile: Callable[[], object] = lambda: None
     ) -> dict[int, Any]:
         """Send orders to ranks, do something, and return the answers by rank that come before the deadline."""
-        member, asked, answers = self._member, list[int](), list[MPI.Request]()
+        member = self._member
+        asked = list[int]()
+        answers = list[MPI.Request]()
         limit_s, waiting = self._limit_s, {**orders}
         rest = {rank: waiting.pop(rank) for rank, order in orders.items() if order is None}
         found: dict[int, Any] = {}

@@ -139,12 +139,10 @@ class Member:
     ) -> None:
         self.kind = kind
         self._losses = losses
-        self.rank, self.size, self.stop, self._oversubscribed = (
-            ranks.comm.rank,
-            ranks.comm.size,
-            stop,
-            oversubscribed,
-        )
+        self.rank = ranks.comm.rank
+        self.size = ranks.comm.size
+        self.stop = stop
+        self._oversubscribed = oversubscribed
         self._leader = f"rank 0 on {ranks.node_ids[0][0]}"
         self._host = ranks.node_id[0]
         self.control, self._data = ranks.comm.Dup(), ranks.comm.Dup()
@@ -292,7 +290,7 @@ class Member:
 
     def close(self) -> None:
         """Free the communicators, when all ranks have answered; all of them call this, and wait for one another."""
-        MPI.Request.Waitall([*chain.from_iterable(self._sends.values())])
+        MPI.Request.Waitall(list(chain.from_iterable(self._sends.values())))
         self._arriving.Cancel()
         self._arriving.Wait()
         self.control.Free()

@@ -150,7 +150,9 @@ class GpuPairTransfer:
         while any(thread.is_alive() for thread in _ENDING):
             yield False
         _ENDING.clear()
-        partner, tag, first = self._transfer.partner, self._transfer.tag, self._transfer.first
+        partner = self._transfer.partner
+        tag = self._transfer.tag
+        first = self._transfer.first
         partners = comm.irecv(source=partner, tag=tag)
         try:
             buffers = [gpu.empty(self._transfer.stream.bytes, np.dtype(np.uint8)) for _ in range(2)]

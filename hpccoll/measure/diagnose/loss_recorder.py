@@ -21,11 +21,9 @@ class LossRecorder:
     """Records on a rank what is lost from now on; ``ports`` are those that it reads, none on most ranks of a host."""
 
     def __init__(self, ports: Sequence[NetworkPort]) -> None:
-        self._ports, self._before, self._sent_before = (
-            ports,
-            read_counters(ports),
-            read_connections(),
-        )
+        self._ports = ports
+        self._before = read_counters(ports)
+        self._sent_before = read_connections()
 
     def end(self) -> RankLosses:
         """Return what was lost."""
@@ -68,4 +66,4 @@ def losses_of_hosts(
                 {name: report.ports[name] for name in names if name in report.ports}
                 for names in LOSS_COUNTERS.values()
             ]
-    return [*found.values()]
+    return list(found.values())

@@ -68,7 +68,10 @@ class CaseFactory:
             connecting,
             largest_bytes_of_nccl_tests(job),
         )
-        self.comm, self.job, self.attempt, self._gpus = ranks.comm, job, attempt, gpus
+        self.comm = ranks.comm
+        self.job = job
+        self.attempt = attempt
+        self._gpus = gpus
         self._mapped = MappedRanks(ranks.comm, ranks.layout(job.aggregators))
         self._memory_reasons: dict[str, str | None] = {}
         nccl_nodes = self._nodes_of_nccl()

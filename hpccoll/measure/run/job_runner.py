@@ -71,11 +71,9 @@ class JobRunner:
     """
 
     def __init__(self, ranks: Ranks, job: Job, out: Path | None, launch: Launch) -> None:
-        self.group, self.job, self.launch = (
-            RankGroup(ranks, job.aggregators, launch.gpu_pair),
-            job,
-            launch,
-        )
+        self.group = RankGroup(ranks, job.aggregators, launch.gpu_pair)
+        self.job = job
+        self.launch = launch
         self.results, self.me = JobResults(job, out), ranks.comm.rank
         self.attempt_number = 0  # the number of the current attempt
         self.has_results = False  # whether any case was measured, in this or an earlier attempt
@@ -92,18 +90,18 @@ class JobRunner:
         Raises:
             BadInputError: on all ranks, if the job cannot be run as requested; no result is lost.
         """
-        group, launch, shape = self.group, self.launch, self.group.shape
+        group = self.group
+        launch = self.launch
+        shape = self.group.shape
         if any(case.transport == "nccl" for case in self.job.cases):
             begin_workloads(self.job.cases)
         if shape not in self.job.shapes:
             planned = " or ".join(shape.text for shape in self.job.shapes)
             raise UnusableError("launch", f"{shape.text}, and job {self.job.name} is for {planned}")
         earlier = group.ranks.run_at_root(lambda: self._open(shape))
-        self.has_results, self.attempt_number, left = (
-            earlier.has_results,
-            earlier.last_attempt,
-            earlier.left,
-        )
+        self.has_results = earlier.has_results
+        self.attempt_number = earlier.last_attempt
+        left = earlier.left
         if not left:
             # an earlier launch may have ended before it wrote the results
             with launch.exit_limit():

@@ -1,11 +1,11 @@
 """A prepared case: its plan for the ranks, with its buffers and the check of its result."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mpi4py import MPI
 
@@ -84,18 +84,21 @@ class PreparedCase:
         choice: str | None = None,
         assumed: str | None = None,
     ) -> None:
-        self.case, self.layout, self.rank, self.gpu, self._comm = case, layout, comm.rank, gpu, comm
-        self.choice, self.assumed, self._settings = choice, assumed, settings
+        self.case = case
+        self.layout = layout
+        self.rank = comm.rank
+        self.gpu = gpu
+        self._comm = comm
+        self.choice = choice
+        self.assumed = assumed
+        self._settings = settings
         planned = planned_schedule(case, layout)
         self.algorithm = planned.algorithm if planned else None  # None: the library's own
         self.floor = self.algorithm is not None and self.algorithm.floor
-        self.operation = of = self._operation(planned)
+        self.operation = self._operation(planned)
+        of = self.operation
         self.bytes = of.call.bytes(of.count, of.dtype.itemsize)
-        self.params = {**case.params}
-        if self.algorithm and not self.floor:
-            graph = {GRAPH: 0} if case.transport == "nccl" else {}
-            of_any = {"channels": of.channels, "window": of.window, **graph}
-            self.params = {**of_any, **self.algorithm.parameters, **case.params}
+        self.params = self._all_parameters()
         # the library's barrier has no buffer
         self.checked = not (of.collective.token and self.algorithm is None)
         silent = self.floor or not self.checked
@@ -120,11 +123,11 @@ class PreparedCase:
         expected: Array = self.dst[self._result_span()]
         self.result = expected if len(self.plan.result) == len(expected) else self.plan.result
         self.filled_by_caller = False
-        self.guards = [*guards_of(self._guarded(), self.rank)]
+        self.guards = list(guards_of(self._guarded(), self.rank))
         try:
             self.check = self._check()
             self._make_further_plans()
-            self._timing = on_stream = self._stream_timing(settings.effort)
+            self._timing = self._stream_timing(settings.effort)
         except StalledError:
             self.destroy_graphs()  # and no more: kernels use the buffers until NCCL is aborted
             raise
@@ -133,21 +136,39 @@ class PreparedCase:
                 # the graphs and registered buffers, before their communicator is aborted
                 self.close()
             raise
-        # Bound once, because a call through this object would add to the measured time.
-        checked, self.run = on_stream or self.check, (on_stream or self.plan).run
-        self.reset, self.wrong = checked.reset, checked.wrong
+        self._bind_calls()
+
+    def _bind_calls(self) -> None:
+        """Bind what the timing loop calls, because calls through this object would add to the measured time."""
+        on_stream = self._timing
+        self.run = (on_stream or self.plan).run
+        checked = on_stream or self.check
+        self.reset = checked.reset
+        self.wrong = checked.wrong
         self.device_ns = on_stream.device_ns if on_stream else lambda: -1
         self.operations = on_stream.operations if on_stream else 1
         self.operations_with_check = on_stream.operations_with_check if on_stream else 1
+
+    def _all_parameters(self) -> Mapping[str, Any]:
+        """Return the parameters of the case, with the defaults of an algorithm of ours."""
+        if self.algorithm is None or self.floor:
+            return dict(self.case.params)
+        defaults = {"channels": self.operation.channels, "window": self.operation.window}
+        if self.case.transport == "nccl":
+            defaults[GRAPH] = 0
+        return {**defaults, **self.algorithm.parameters, **self.case.params}
 
     def _operation(self, planned: PlannedSchedule | None) -> Operation:
         case = self.case
         dtype = dtype_of(self.case.dtype)
         call = call_of(self.case, self.layout.workers)
         family = call.collective
-        # A barrier may receive the token of a rank twice: it uses max, which is idempotent,
-        # whatever was requested. A floor folds nothing, and so has no average to divide.
-        op = "max" if family.idempotent else "sum" if self.floor else case.op or "sum"
+        op = case.op or "sum"
+        if self.floor:
+            op = "sum"  # a floor folds nothing, and so has no average to divide
+        if family.idempotent:
+            # A barrier may receive the token of a rank twice, whatever was requested.
+            op = "max"
         # an empty schedule leaves one buffer unchanged in either placement
         in_place = case.in_place or self.floor
         count = family.elements(case.bytes, dtype.itemsize, self.layout.workers)

@@ -62,8 +62,8 @@ class Check:
         ``guards`` are the memory that the operation must not write.
         """
         self.generation = generation
-        self.fills = [*_blocks(dst, payload.initial(in_place=in_place, extra=EXTRA))]
-        source = [] if in_place else [*_blocks(src, payload.source(EXTRA))]
+        self.fills = list(_blocks(dst, payload.initial(in_place=in_place, extra=EXTRA)))
+        source = [] if in_place else list(_blocks(src, payload.source(EXTRA)))
         self.fills += source
         self.missized = payload.missized(result)
         values = (

@@ -67,7 +67,9 @@ class StreamTiming:
         """The number of operations of a run."""
         self.operations_with_check = self.operations + self._checks_one_more
         """The number of operations of an iteration, those of its check included."""
-        self._stream, self._start, self._end = gpu.stream, gpu.event(), gpu.event()
+        self._stream = gpu.stream
+        self._start = gpu.event()
+        self._end = gpu.event()
         self.wait_by(wait_with_limit)
         self.reset = check.reset
 

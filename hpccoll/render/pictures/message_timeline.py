@@ -125,7 +125,9 @@ def rank_heads(grid: Grid) -> list[SvgShape]:
 def node_headings(grid: Grid) -> Iterator[SvgShape]:
     """Yield the number of its node, or rack, above each run of ranks in one node or rack."""
     tier, nodes = groups(grid.layout)
-    number_height, line_top, line_bottom = _HEADS - 30, _HEADS - 21, _HEADS - 18
+    number_height = _HEADS - 30
+    line_top = _HEADS - 21
+    line_bottom = _HEADS - 18
     if nodes:
         yield Text(
             Point(grid.edges[0] - 8, number_height), tier, size=11, anchor="end", colour=MUTED
