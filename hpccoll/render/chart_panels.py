@@ -154,7 +154,7 @@ def curves_over_size(
     if not data:
         return None
     data = sorted(data, key=itemgetter("ranks"))
-    measured_lines = chart_base.MEASURED, chart_base.FLOOR
+    measured_lines = chart_base.MEASURED, chart_base.LIBRARY, chart_base.FLOOR
     measured = {record["at"] for record in data if record["line"] in measured_lines}
     placements = sorted(set(distinct(data, "place")) - {""}, reverse=True) or [""]
     shown: list[ChartRecord] = []

@@ -97,6 +97,14 @@ def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = Non
 
 
 def busbw_against_size(group: ChartGroup) -> Chart | None:
+    data = busbw_records(group)
+    layers = chart_panels.guide_lines(data, above=True)
+    data += records_beside(group, lambda point: point.row.busbw_Bps, busbw_interval)
+    return curves_over_size(group, data, chart_base.rate_axis, layers)
+
+
+def busbw_records(group: ChartGroup) -> list[ChartRecord]:
+    """Return the records of the bus bandwidth of each measured point, with its limit."""
     data = []
     for point, ends in curve_points(group):
         busbw = point.row.busbw_Bps
@@ -108,9 +116,7 @@ def busbw_against_size(group: ChartGroup) -> Chart | None:
         record |= chart_panels.limit_record(point, lambda limit: limit.busbw)
         record["range"] = interval_label(ends)
         data.append(record | _round_ticks(group, point, work))
-    layers = chart_panels.guide_lines(data, above=True)
-    data += records_beside(group, lambda point: point.row.busbw_Bps, busbw_interval)
-    return curves_over_size(group, data, chart_base.rate_axis, layers)
+    return data
 
 
 def sent_against_size(group: ChartGroup) -> Chart | None:
@@ -285,8 +291,8 @@ OVERVIEW_FIGURES = (
 FIGURES = (
     Figure("choice", "the choice by {by}, and its lead over the next best (pale or grey: not clear)", choice_map,
         "A cell has the colour of the choice, and shows how many times as long the next best takes, round by round. "
-        "Pale: it is not clearly faster than all others; tie: nor is another clearly faster; grey: nothing is shown to "
-        "be faster in its range of sizes; at 0.98x another is faster at this size, by less than a range of its own "
+        "Pale: it is not clearly faster than all others; grey: nothing is shown to be faster in its range of sizes, as "
+        "in the answers; at 0.98x another is faster at this size, by less than a range of its own "
         "must gain: 3 %, or the noise if that is more, for each of its limits; alone: nothing else was measured. "
         "Placements have columns of their own only where they have answers of their own.", of_series=False),
     Figure("speedup", "speed-up over native against size", speedup_against_size,
