@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import altair as alt
 
@@ -15,15 +16,17 @@ from hpccoll.common.units import format_count, format_size
 from hpccoll.render import chart_base, chart_panels
 from hpccoll.render.answers import Answers
 from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, distinct, tooltip
-from hpccoll.render.chart_panels import chart_record
-from hpccoll.render.charts import busbw_records
+from hpccoll.render.chart_panels import busbw_records, chart_record
 from hpccoll.render.figure import Figure
+
+if TYPE_CHECKING:
+    from hpccoll.store.rows import RowKey
 
 ANSWER_SUFFIX = "-answer"
 """The end of the names of groups whose charts are beside the answers."""
 
-MARK_HEIGHT = 7
-"""The pixels of the marks of ranges along the axis of sizes."""
+BAR_HEIGHT = 7
+"""The pixels of the bars of ranges along the axis of sizes."""
 
 
 def answered_group(
@@ -64,7 +67,7 @@ def busbw_of_answers(group: ChartGroup) -> Chart | None:
     for recommendation in group.recommendations:
         data += _range_records(group, recommendation, data)
     return chart_panels.curves_over_size(
-        answered, data, chart_base.rate_axis, _with_range_marks(limits)
+        answered, data, chart_base.rate_axis, _with_range_bars(limits)
     )
 
 
@@ -110,13 +113,13 @@ def _ends_within(advised: RecommendedRange, smallest: int, largest: int) -> tupl
     return first, last
 
 
-def _with_range_marks(limits: ExtraLayers) -> ExtraLayers:
-    """Return the layers of limits, and below them a mark in its colour along the axis for each range."""
+def _with_range_bars(limits: ExtraLayers) -> ExtraLayers:
+    """Return the layers of limits, and below them a bar in its colour along the axis for each range."""
 
     def layers(base: alt.Chart) -> list[alt.Chart]:
         ranges = base.transform_filter("isValid(datum.until)")
-        marks = ranges.mark_rule(strokeWidth=MARK_HEIGHT, yOffset=-MARK_HEIGHT / 2)
-        bars = marks.encode(
+        rules = ranges.mark_rule(strokeWidth=BAR_HEIGHT, yOffset=-BAR_HEIGHT / 2)
+        bars = rules.encode(
             x2=alt.X2("until:Q"),
             y=alt.YValue("height"),
             tooltip=tooltip("series", "use"),
@@ -131,15 +134,14 @@ def busbw_against_ranks(group: ChartGroup) -> Chart | None:
     size = scaling_size(group)
     if size is None:
         return None
-    efficiency_of = {
-        efficiency.point.row.key: efficiency.value for efficiency in efficiencies(group.points)
-    }
+    efficiency_of: dict[RowKey, float] = {}
+    for efficiency in efficiencies(group.points):
+        efficiency_of[efficiency.point.row.key] = efficiency.value
     data: list[ChartRecord] = []
     for point in _points_of_size(group, size):
         record = chart_record(group, point, point.row.busbw_Bps or 0.0, busbw_interval(point))
-        efficiency = efficiency_of.get(point.row.key)
-        if efficiency is not None:
-            record["efficiency"] = f"{efficiency:.0%}"
+        if point.row.key in efficiency_of:
+            record["efficiency"] = f"{efficiency_of[point.row.key]:.0%}"
         data.append(record)
     for point in group.predictions:
         if point.row.requested_bytes == size and point.row.busbw_Bps:

@@ -240,7 +240,6 @@ def page_context(
         planned = {gap.case.partition(".")[0] for gap in results.missing}
         unmeasured = sorted((planned & COLLECTIVES.keys()) - collectives.keys())
     overview = [chart for chart in charts if chart.group.collective == OVERVIEW]
-    beside = {name: _charts_beside_answers(charts, name) for name in collectives}
     script = vega_script() if charts else ""
     context = _head(results, groups) | _foot(results, groups, several=several)
     context["title"] = f"{measured_heading(groups)} - {title}"
@@ -250,18 +249,19 @@ def page_context(
     context["collectives"] = [(name, heading_of(name)) for name in collectives]
     context["answers"] = answer_section(results, answers, list(collectives), unmeasured)
     context["overview"] = overview
-    context["beside"] = beside
+    context["beside"] = _charts_beside_answers(charts)
     context["sections"] = sections
     context["vega"] = script
     return context
 
 
-def _charts_beside_answers(charts: Iterable[ReportChart], collective: str) -> list[ReportChart]:
-    return [
-        chart
-        for chart in charts
-        if chart.group.collective == collective and chart.group.name.endswith(ANSWER_SUFFIX)
-    ]
+def _charts_beside_answers(charts: Iterable[ReportChart]) -> dict[str, list[ReportChart]]:
+    """Return the charts beside the answers of each collective."""
+    beside: dict[str, list[ReportChart]] = defaultdict(list)
+    for chart in charts:
+        if chart.group.name.endswith(ANSWER_SUFFIX):
+            beside[chart.group.collective].append(chart)
+    return beside
 
 
 def _head(results: Results, groups: Sequence[ChartGroup]) -> dict[str, object]:
