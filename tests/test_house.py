@@ -46,7 +46,7 @@ MAY_IMPORT = {
     ),
     "render": (
         "judge traces measure diagnosis analysis evidence model store cases host schedule common numpy scipy"
-        " altair jinja2 vl_convert"
+        " altair jinja2 vl_convert junitparser prometheus_client pyarrow"
     ),
     "sweep": (
         "interop evidence diagnosis analysis store cases executor host schedule common numpy pydantic yaml snakemake"
