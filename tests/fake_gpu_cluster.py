@@ -4,9 +4,8 @@ Each GPU has two streams, of which either may be ahead of the other, as far as e
 
 A group ends when each of its messages has met its other end, which is in a group that its peer is
 at: nothing is buffered, and a message between two ranks meets the first one of the other end that
-is left. Where no stream can go on,
-that is a deadlock. What a group, or a wave of moves, may do in any order must come to the same in
-each: it is refused otherwise, and done in a random order.
+is left. Where no stream can go on, that is a deadlock. What a group, or a wave of moves, may do in
+any order must come to the same in each: it is refused otherwise, and done in a random order.
 """
 
 from collections import deque

@@ -133,13 +133,14 @@ def copy_working_directory(into: Path) -> Path:
 
 
 def write_files(home: Path, guide: str) -> None:
-    """Write the files that a guide shows, and add its algorithms to the table of contents and to the README."""
+    """Write the files that a guide shows, and add its algorithms to the two tables of contents."""
     for block in (*blocks("yaml", guide), *blocks("python", guide)):
         if block.path:
             (home / block.path).write_text(block.text)
         if block.path and block.language == "python":
             name = Path(block.path).stem
-            contents, readme = home / "hpccoll" / "algorithms" / "__init__.py", home / "README.md"
+            contents = home / "hpccoll" / "algorithms" / "__init__.py"
+            readme = home / "hpccoll" / "README.md"
             listed = contents.read_text().replace(
                 '"all_reduce": {', f'"all_reduce": {{\n        "{name}": "{name}",'
             )

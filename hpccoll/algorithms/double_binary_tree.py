@@ -15,14 +15,13 @@ shifted by one rank where p is odd: who has children in one is a leaf of the oth
 to spare there.
 
 Cost: in c channels a segment is S/(2 c) in each tree. With d = floor(log2 p) the first one goes d
-levels up and d down,
-at two children a level: 2 d alpha + 2 d S/c beta + d S/c gamma, and S/c beta less where p is a
-power of two, because the root has one child. Each further one follows after what its busiest rank
-has to do for it as inner node of one tree (two come and one leaves on the way up, one comes and two
-leave on the way down) and leaf of the other: 3 alpha + 2 S/c beta + S/c gamma, less with few ranks.
-Many channels so take about 2 S beta + S gamma whatever p is, as long as
-the window holds those that fill the trees: of w, one follows no sooner than after a w-th of what
-the first one takes.
+levels up and d down, at two children a level: 2 d alpha + 2 d S/c beta + d S/c gamma, and S/c beta
+less where p is a power of two, because the root has one child. Each further one follows after what
+its busiest rank has to do for it as inner node of one tree (two come and one leaves on the way up,
+one comes and two leave on the way down) and leaf of the other: 3 alpha + 2 S/c beta + S/c gamma,
+less with few ranks. Many channels so take about 2 S beta + S gamma whatever p is, as long as the
+window holds those that fill the trees: of w, one follows no sooner than after a w-th of what the
+first one takes.
 
 P. Sanders, J. Speck, J. L. Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and
 scan, Parallel Computing 35 (2009) 581-594. S. Jeaugey: Massively scale your deep learning training

@@ -15,11 +15,10 @@ prevents incast at a switch. The switches are processes with ports of their own,
 in-network aggregation does to the bytes; it does not measure switches.
 
 Cost: with L levels 2 L alpha and, if a switch has the bandwidth for its radix, 2 L S beta in one
-piece, about S beta up
-and down at once in many segments. Emulated, a switch is a rank with one port that receives k
-vectors: the first of c segments takes 2 L alpha + 2 (sum of k) S/c beta + (sum of k - 1) S/c gamma,
-and each further one what its busiest
-switch does: 2 alpha + (k + 1) S/c beta + (k - 1) S/c gamma, at the top 1 alpha and k S/c beta.
+piece, about S beta up and down at once in many segments. Emulated, a switch is a rank with one port
+that receives k vectors: the first of c segments takes 2 L alpha + 2 (sum of k) S/c beta + (sum of k
+- 1) S/c gamma, and each further one what its busiest switch does: 2 alpha + (k + 1) S/c beta + (k -
+1) S/c gamma, at the top 1 alpha and k S/c beta.
 
 R. L. Graham et al.: Scalable hierarchical aggregation protocol (SHArP): a hardware architecture for
 efficient data reduction, COMHPC (2016) 1-10.

@@ -3,9 +3,8 @@
 Iterations of a round are correlated, so that the unit is the round: its median is one sample.
 Shifts are differences of the logarithms of round medians. A case has few rounds, and its own
 variance says little; the variances of all cases of both runs say how large they usually are. Each
-is therefore shrunk towards that common value, as much as the spread of
-the variances allows (moderated t-statistics): if all cases are alike, their variance is pooled.
-Where cases differ, a
+is therefore shrunk towards that common value, as much as the spread of the variances allows
+(moderated t-statistics): if all cases are alike, their variance is pooled. Where cases differ, a
 case that scatters more than others keeps its own variance: noise of machines comes in bursts, and
 some cases have more.
 

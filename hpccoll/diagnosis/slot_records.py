@@ -50,9 +50,8 @@ Procedure: TypeAlias = Generator[Slots, Floats, Result]
 
 The times are [slots, endpoints], in seconds: that of the transfer from an endpoint to its partner,
 by the clock of the receiver; NaN if the endpoint rests or has no valid time, infinity if the pair
-did not answer before its deadline. After
-a slot with an infinite time the driver measures no more of these slots: it sends the rows that it
-has.
+did not answer before its deadline. After a slot with an infinite time the driver measures no more
+of these slots: it sends the rows that it has.
 """
 
 

@@ -3,9 +3,8 @@
 Processes belong to one launch if NCCL logs that they share a communicator: it identifies each
 communicator by a hash of its unique id (``commId 0x...``, subsystem INIT), which no two launches
 have in common. A process is identified by its host and process id, in all logs that it writes.
-Messages of other processes belong to the launch of their log if that
-log has exactly one launch, else to a launch of their own: that logs lie in one directory proves
-nothing.
+Messages of other processes belong to the launch of their log if that log has exactly one launch,
+else to a launch of their own: that logs lie in one directory proves nothing.
 """
 
 import re

@@ -2,8 +2,8 @@
 
 The file has one job, and an attempt for each number of nodes and each kind of prediction:
 ``simulated`` from a schedule, ``modelled`` by NCCL's own formulas. A case has one time, at which
-all of its ranks end. Nothing ran, and the
-file says so: a prediction has no hosts, no count of wrong elements, and no bytes on wires.
+all of its ranks end. Nothing ran, and the file says so: a prediction has no hosts, no count of
+wrong elements, and no bytes on wires.
 """
 
 from collections import defaultdict

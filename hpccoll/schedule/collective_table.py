@@ -1,14 +1,13 @@
 """The table of collectives: the postcondition, size convention and bandwidth factor of each.
 
 A contribution is a pair (origin, unit): unit ``unit`` of the source buffer of rank ``origin``. An
-algorithm is written
-in place: dst starts with the contents of src, and ends with the result; it has room for all units
-at every rank, and all else in it is workspace. Sizes and busbw factors are those of nccl-tests
-(doc/PERFORMANCE.md there), so that curves can be laid over each other, but for its rounding of
-blocks down to 16 bytes. It has no ping-pong: there S goes to and fro, and busbw is 2 S / t, what
-the wire carries in the direction that is in use (OSU halves the time instead). multi_pair pairs
-ranks as osu_mbw_mr does, rank i with rank i + p/2, rounded down: of an odd number the last rank is
-idle. Its S and its busbw are those of one pair, S / t, whatever the number of pairs.
+algorithm is written in place: dst starts with the contents of src, and ends with the result; it has
+room for all units at every rank, and all else in it is workspace. Sizes and busbw factors are those
+of nccl-tests (doc/PERFORMANCE.md there), so that curves can be laid over each other, but for its
+rounding of blocks down to 16 bytes. It has no ping-pong: there S goes to and fro, and busbw is 2 S
+/ t, what the wire carries in the direction that is in use (OSU halves the time instead). multi_pair
+pairs ranks as osu_mbw_mr does, rank i with rank i + p/2, rounded down: of an odd number the last
+rank is idle. Its S and its busbw are those of one pair, S / t, whatever the number of pairs.
 
 The bytes in memory of ranks that share a node are those of a single copy: what a rank needs of
 another it reads from that rank's buffer, and writes to its own. A copy of n bytes moves 2 n: it

@@ -2,10 +2,9 @@
 
 A binomial tree is made of edges whose lengths are powers of two: rank r has a parent at the
 distance of its lowest set bit, and children at all smaller powers of two. A tree in order numbers
-its nodes from left to right, as a sorted binary
-tree does: in numbers from 1 (rank + 1), one that ends in k zero bits is k levels above the leaves,
-and its children are 2^(k - 1) to its left and right. A right child beyond p is replaced by the one
-half as far away, and so on.
+its nodes from left to right, as a sorted binary tree does: in numbers from 1 (rank + 1), one that
+ends in k zero bits is k levels above the leaves, and its children are 2^(k - 1) to its left and
+right. A right child beyond p is replaced by the one half as far away, and so on.
 """
 
 from hpccoll.schedule.step import NONE, Index, peer_if

@@ -1,9 +1,8 @@
 """Reports of NCCL's RAS: how many operations of each type every rank of each communicator has launched.
 
 Sources: ``src/ras/client_support.cc`` of NCCL 2.24 to 2.32 and its user guide, "RAS". A file is one
-poll, as JSON or as
-text. Launches are counted on the host: a lower count is late or absent, an equal one says nothing
-about the GPU.
+poll, as JSON or as text. Launches are counted on the host: a lower count is late or absent, an
+equal one says nothing about the GPU.
 """
 
 import re

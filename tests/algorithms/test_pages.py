@@ -78,7 +78,7 @@ def test_a_page_that_does_not_register_what_the_table_names_is_an_error():
 @each_page
 def test_a_page_begins_with_a_sentence_and_says_its_cost_and_its_source(page):
     text = ast.get_docstring(ast.parse(page.read_text()))
-    assert len(page.read_text().splitlines()) <= 100
+    assert len(page.read_text().splitlines()) <= 130
     title, _, body = text.partition("\n\n")
     assert re.fullmatch(r"[A-Z][^:.]*: [^:]+\.", " ".join(title.split())), title
     assert len(title.splitlines()) == 1
@@ -124,7 +124,7 @@ ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+) \|.*\| ((?:`\w+`(?:, )?)+) \|$", re.M
 
 def test_the_table_of_the_readme_has_the_algorithms_of_the_registry():
     table = (
-        (ROOT / "README.md")
+        (ROOT / "hpccoll" / "README.md")
         .read_text()
         .partition("## Collectives and algorithms")[2]
         .partition("\n\nnccl-tests")[0]

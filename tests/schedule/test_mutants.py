@@ -1,8 +1,7 @@
 """Every algorithm and every small schedule, broken mechanically in every place, is no longer accepted.
 
 Broken at one rank it is refused, always: a message without its partner, or a rank without its
-result. The one
-exception is a copy that is made once more: it copies what is there already.
+result. The one exception is a copy that is made once more: it copies what is there already.
 
 Broken at all ranks alike, where messages keep their partners, it may still come to the same: a step
 that is repeated brings what is there already; two steps may stand in either order where neither

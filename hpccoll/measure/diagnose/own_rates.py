@@ -1,9 +1,9 @@
 """What a node does alone: how long it takes to copy memory, to add numbers and to multiply matrices.
 
 Each rank measures for itself, all of them at once: about half a second each. On a host it is NumPy
-that works, with one
-thread for copies and sums, and for products with those that its BLAS starts: one for each CPU that
-the rank may use. On a GPU these are the copies, the fold kernel and the products of our operations.
+that works, with one thread for copies and sums, and for products with those that its BLAS starts:
+one for each CPU that the rank may use. On a GPU these are the copies, the fold kernel and the
+products of our operations.
 """
 
 import time

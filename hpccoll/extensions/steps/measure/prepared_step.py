@@ -219,8 +219,8 @@ class PreparedStep:
 
         Stages have different operations, and ranks prepare together: every rank goes through those
         of all stages, and prepares those of its own groups. After each, all ranks agree whether it
-        has failed anywhere, because groups
-        differ in their layouts: an algorithm may run on some of them only.
+        has failed anywhere, because groups differ in their layouts: an algorithm may run on some of
+        them only.
         """
         own: list[tuple[StepOperation, PreparedCase | None]] = []
         seen: set[Hashable] = set()

@@ -37,8 +37,8 @@ ROWS = range(128, 4096 + 1, 128)
 
 The largest product has 137 billion FLOPs: 139 us at the peak rate of an H100, 440 us at that of an
 A100 (989 and 312 TFLOP/s for dense float16, by NVIDIA's data sheets), more in practice, and long
-against the microseconds in which the
-host queues it. The smallest has 4 million: its kernel is as short as kernels get.
+against the microseconds in which the host queues it. The smallest has 4 million: its kernel is as
+short as kernels get.
 """
 
 
