@@ -40,10 +40,9 @@ NOT_RUN = {
     ("README.md", "pip install -e '.[local,analysis]'"): "needs a network; prepare() sweeps",
     (
         "README.md",
-        "hpccoll doctor                                            #",
+        "hpccoll doctor                ",
     ): "needs slurmdbd and the site's MPI; "
     "slurm/README.md has the same commands for the profile slurm-nodbd",
-    ("README.md", "pip install -e '.[cuda12]'"): "needs a network and GPUs",
     (
         "README.md",
         "sbatch -N 64 slurm/diagnose.sbatch",

@@ -71,7 +71,7 @@ FEWER = {
 """What makes the line of a guide fit a node of the testbed."""
 
 
-@pytest.mark.parametrize("guide", ["README.md", "slurm/GPU.md"])
+@pytest.mark.parametrize("guide", ["slurm/GPU.md"])
 def test_the_srun_line_of_a_guide_runs_on_fewer_gpus(
     guide,
     testbed,
