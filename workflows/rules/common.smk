@@ -9,21 +9,31 @@ import msgspec
 from snakemake.exceptions import WorkflowError
 
 # A workflow that imports this one as a module says in its config where the sweep file is: {sweep: FILE, out: DIR}.
-CONFIG = Path(config.get("sweep") or (workflow.configfiles or [Path(workflow.basedir) / "config" / "default.yaml"])[-1])
+CONFIG = Path(
+    config.get("sweep")
+    or (workflow.configfiles or [Path(workflow.basedir) / "config" / "default.yaml"])[-1]
+)
 OUT = config.get("out", f"results/{CONFIG.stem}")
 for key in ("out", "site"):
     if not isinstance(config.get(key, ""), str):
-        raise WorkflowError(f"--config {key}: Snakemake reads {config[key]!r}, which is no text; give an absolute path")
+        raise WorkflowError(
+            f"--config {key}: Snakemake reads {config[key]!r}, which is no text; give an absolute path"
+        )
 if set(OUT) & set("{}"):
     raise WorkflowError(f"--config out: {OUT!r} has braces, which are wildcards to Snakemake")
 # Where it runs: the profile of that name has to be given to Snakemake, too.
-PLACE = [f"--profile={config.get('profile', 'local')}", *([f"--site={config['site']}"] if config.get("site") else [])]
+PLACE = [
+    f"--profile={config.get('profile', 'local')}",
+    *([f"--site={config['site']}"] if config.get("site") else []),
+]
 
 # hpccoll and mpiexec are those of the environment that Snakemake runs in; the variable marks every process of this
 # sweep, so that the next one can find what a killed one left running.
 PROGRAMS = shlex.quote(str(Path(sys.executable).parent))
 MARK = shlex.quote(str(Path(OUT).resolve()))
-shell.prefix(f"export PATH={PROGRAMS}:$PATH HPCCOLL_SWEEP={MARK}; ".replace("{", "{{").replace("}", "}}"))
+shell.prefix(
+    f"export PATH={PROGRAMS}:$PATH HPCCOLL_SWEEP={MARK}; ".replace("{", "{{").replace("}", "}}")
+)
 
 
 # Only measuring is submitted to Slurm.
@@ -35,7 +45,9 @@ localrules:
 
 
 def sweep_file(_wildcards):
-    return str(CONFIG)  # as it is; a name that is written below a rule would have its braces filled in
+    return str(
+        CONFIG
+    )  # as it is; a name that is written below a rule would have its braces filled in
 
 
 def results(_wildcards):
@@ -48,7 +60,9 @@ def place(_wildcards):
 
 # What the workflow needs of the plan. All else is skipped when it is read: a plan may have a hundred thousand cases.
 PlannedJob = msgspec.defstruct("PlannedJob", [("name", str)])
-PlannedJobs = msgspec.defstruct("PlannedJobs", [("jobs", list[PlannedJob]), ("resources", dict[str, dict])])
+PlannedJobs = msgspec.defstruct(
+    "PlannedJobs", [("jobs", list[PlannedJob]), ("resources", dict[str, dict])]
+)
 
 
 @lru_cache(maxsize=1)
