@@ -51,10 +51,12 @@ def accept(
     from hpccoll.common.units import format_count
     from hpccoll.interop.any_results import read_any
     from hpccoll.judge.acceptance_summary import AcceptanceSummary
+    from hpccoll.judge.geometry import judged_geometries
     from hpccoll.judge.reference import Reference, missing_cases
     from hpccoll.judge.symptoms import explain
     from hpccoll.judge.verdicts import judge_rows
     from hpccoll.render.acceptance_text import acceptance_lines, unnamed_gpu_lines
+    from hpccoll.render.geometry_text import geometry_lines
     from hpccoll.store.load_results import to_results
 
     common.check_suffix(out, *common.PICTURES)
@@ -76,12 +78,13 @@ def accept(
     described = None if isinstance(against, Reference) else against
     judged = explain(judged, described, evidence, read.variables)
     missing = missing_cases(against, results) if isinstance(against, Reference) else []
-    acceptance = AcceptanceSummary(judged, name, require, read.file_names, len(missing))
+    geometries = judged_geometries(judged, results.runs, described)
+    acceptance = AcceptanceSummary(judged, name, require, read.file_names, len(missing), geometries)
     if not acceptance.judged:
         raise UnusableError("FILES", "no file has a correct measurement of a collective")
     common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
     if as_json:  # the text has them among its lines
-        for line in unnamed_gpu_lines(acceptance):
+        for line in (*geometry_lines(geometries), *unnamed_gpu_lines(acceptance)):
             print(f"hpccoll: note: {to_one_line(line)}", file=sys.stderr)
     if missing:
         line = f"note: {format_count(len(missing), 'case')} of the reference missing, the first {missing[0]}"
