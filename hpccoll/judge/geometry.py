@@ -15,6 +15,7 @@ from pathlib import Path
 from hpccoll.analysis.setting import Choice
 from hpccoll.common.text import Finding, info, join_words
 from hpccoll.common.units import format_count, format_factor, format_rate, format_size
+from hpccoll.evidence.log_record import NCCL_LIBRARIES
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.held import RATE, Held, HeldVerdict
 from hpccoll.judge.run_comparison import CaseComparison, compared_rows
@@ -51,6 +52,7 @@ class PlacedResult:
 
     call: object  # what was called, without size and geometry
     name: str  # the collective, with the algorithm if it is not the library's own choice
+    transport: str
     nbytes: int  # the requested size
     nodes: int
     ranks_per_node: int
@@ -75,6 +77,7 @@ class PlacedResult:
         return cls(
             call=(Choice.of(row), CallKey.of(row).without("requested_bytes", *PLACE)),
             name=name,
+            transport=row.transport,
             nbytes=row.requested_bytes,
             nodes=row.nodes,
             ranks_per_node=row.ranks_per_node or 1,
@@ -124,8 +127,10 @@ def compared_geometries(cases: Iterable[CaseComparison], new: Results) -> list[F
         cases: the cases of a comparison, with their verdicts.
         new: the results of the new run, which have the hosts.
     """
-    run_of = {run.run_id: run for run in new.runs}
     held_of = {held.case.identity: held for held in cases}
+    if not any(held.verdict in FAILING for held in held_of.values()):
+        return []
+    run_of = {run.run_id: run for run in new.runs}
     placed = []
     for row, case in compared_rows(new.rows, new.runs):
         held = held_of.get(case.identity)
@@ -347,12 +352,16 @@ def _loads_rails_unequally(slow: SlowGeometry, machine: MachineFile | None) -> b
 
 def _crosses_sockets(slow: SlowGeometry, _: MachineFile | None) -> bool:
     """Return whether only numbers of ranks that may be of one socket are healthy."""
+    if slow.slow.transport not in NCCL_LIBRARIES:
+        return False
     most = max(result.ranks_per_node for result in slow.healthy)
     is_beyond_half = slow.slow.ranks_per_node >= 2 * most
     return slow.dimension == RANKS_PER_NODE and is_beyond_half
 
 
 def _has_odd_nodes(slow: SlowGeometry, _: MachineFile | None) -> bool:
+    if slow.slow.transport not in NCCL_LIBRARIES:
+        return False
     return slow.dimension == NODES and slow.slow.nodes % 2 == 1
 
 

@@ -36,12 +36,9 @@ YES_OR_NO = OneOfWords(("yes", "no", ""))
 ALGORITHM = OneOfWords(
     ("", "ring", "tree", "NVLS", "NVLSTree", "CollnetDirect", "CollnetChain", "PAT")
 )
-ELEMENT_TYPE = OneOfWords(
-    (
-        "float32", "float16", "bfloat16", "float64", "int8", "uint8", "int32", "uint32", "int64",
-        "uint64", "f8e4m3", "f8e5m2",
-    )
-)  # fmt: skip
+FLOATS = "float32", "float16", "bfloat16", "float64", "f8e4m3", "f8e5m2"
+INTEGERS = "int8", "uint8", "int32", "uint32", "int64", "uint64"
+ELEMENT_TYPE = OneOfWords((*FLOATS, *INTEGERS))
 
 COLUMNS: Mapping[str, Kind[Any]] = {
     "fabric": NAME,

@@ -86,7 +86,6 @@ def test_a_geometry_that_alone_became_slower_is_named_in_text_json_and_page(tmp_
         invoke("import", *sorted((tmp_path / side).glob("*.txt")), "--out", tmp_path / f"{side}.h5")
     both = tmp_path / "old.h5", tmp_path / "new.h5"
     ended = invoke("compare", *both, "--json", "--out", tmp_path / "compare.html")
-    print(ended.out, ended.err)
     (geometry,) = json.loads(ended.out)["geometries"]
     assert (geometry["kind"], geometry["nodes"]) == ("geometry_odd_nodes", 3)
     assert ended.code == 3

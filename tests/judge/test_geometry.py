@@ -177,7 +177,7 @@ def measured(factors, seed):
 @pytest.mark.parametrize(
     ("factors", "kinds"),
     [
-        ({2: 1, 3: 1.9, 4: 1}, ["geometry_odd_nodes"]),
+        ({2: 1, 3: 1.9, 4: 1}, ["geometry_power_of_two"]),
         ({2: 1, 3: 1.9, 4: 1.9}, []),
         ({2: 1.9, 3: 1.9, 4: 1.9}, []),
         ({2: 1, 3: 1, 4: 1}, []),
