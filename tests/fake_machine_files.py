@@ -41,6 +41,54 @@ RAILS = (
 EFA = port("rdmap79s0", "Unspecified", "100 Gb/sec (4X EDR)", driver="efa")
 
 
+def adapter(
+    name,
+    link="32.0 GT/s PCIe x16",
+    fastest="32.0 GT/s PCIe x16",
+    *,
+    address="0000:1a:00.0",
+    board="fc4c:ea03:00f9:4230",
+    interface="",
+    mtu=9000,
+    connector="p0",
+    **about,
+):
+    """Return the files of an adapter with a port, and of the PCIe link and the interface behind it."""
+    place, device = f"sys/class/infiniband/{name}", f"sys/devices/pci0000:15/{address}"
+    of_port = port(name, **about)
+    driver = of_port.pop(f"{place}/device/driver")
+    speed, _, width = link.rpartition(" x")
+    most, _, widest = fastest.rpartition(" x")
+    files = of_port | {
+        f"{device}/driver": driver,
+        f"{device}/current_link_speed": f"{speed}\n",
+        f"{device}/current_link_width": f"{width}\n",
+        f"{device}/max_link_speed": f"{most}\n",
+        f"{device}/max_link_width": f"{widest}\n",
+        f"{place}/device": f"{device}/",
+        f"{place}/sys_image_guid": f"{board}\n",
+    }
+    if interface:
+        files |= {
+            f"{place}/ports/1/gid_attrs/ndevs/0": f"{interface}\n",
+            f"sys/class/net/{interface}/mtu": f"{mtu}\n",
+            f"sys/class/net/{interface}/phys_port_name": f"{connector}\n",
+        }
+    return files
+
+
+def spark(mtu=9000, width=4, second="4: ACTIVE"):
+    """Return the files of the port of a DGX Spark: two adapters on PCIe links of their own."""
+    about = {"layer": "Ethernet", "rate": "200 Gb/sec (4X HDR)", "mtu": mtu}
+    links = [f"32.0 GT/s PCIe x{lanes}" for lanes in (4, width)]
+    return adapter(
+        "rocep1s0f0", links[0], links[0], address="0000:01:00.0", interface="enp1s0f0np0", **about
+    ) | adapter(
+        "roceP2p1s0f0", links[1], links[0], address="0002:01:00.0", interface="enP2p1s0f0np0",
+        state=second, **about,
+    )  # fmt: skip
+
+
 def equip(root, *parts):
     """Write files below ``root``."""
     for name, text in {name: text for part in parts for name, text in part.items()}.items():

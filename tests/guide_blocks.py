@@ -73,6 +73,7 @@ NOT_RUN = {
     ("results/CHOOSE.md", "hpccoll compare results/last-week"): "noise decides its exit code; "
     "tests/analysis/test_run_comparison.py compares",
     ("results/CHOOSE.md", "hpccoll accept"): "tests/cli/test_accept.py accepts",
+    ("results/CHOOSE.md", "mkdir own"): "tests/cli/test_contribute.py contributes",
     ("results/FILES.md", "hpccoll import"): "tests/interop imports outputs",
 }
 """Blocks that run nowhere in the tests, or elsewhere, with the reason."""

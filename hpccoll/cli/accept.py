@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hpccoll.cli import common
 from hpccoll.cli.command import Command
+from hpccoll.cli.contribute import CONTRIBUTE, FORM, PUBLISHED, write_contribution
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.common.errors import UnusableError, to_one_line, writing
@@ -15,9 +16,10 @@ from hpccoll.common.limits import COUNT
 from hpccoll.common.options import Option, PositionalArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hpccoll.evidence.log_record import LogRecord
+    from hpccoll.judge.acceptance_summary import AcceptanceSummary
     from hpccoll.judge.reference import Reference
     from hpccoll.model.machine_file import MachineFile
     from hpccoll.store.result_files import ResultFiles
@@ -34,7 +36,13 @@ def accept(
     nodes: int | None = None,
     library: str | None = None,
     program: str | None = None,
+    published: Path | None = None,
+    machine_name: str = "",
+    gpu: str = "",
+    operator: str = "",
+    source: str = "",
     *,
+    contribute: bool = False,
     ratios: bool = False,
     as_json: bool = False,
     out: Path | None = None,
@@ -46,18 +54,21 @@ def accept(
     output says which. Causes of fails have the command that checks them. Ends with 3 if a row
     fails, if a file is damaged or cut short, if too little can be told, or with --require unless
     every run passes at its large sizes. With --ratios and a cluster or machine, it says instead how
-    long each algorithm takes over what is expected of it.
+    long each algorithm takes over what is expected of it; with --contribute and a cluster, it
+    writes the rows as those of the published table.
     """
-    from hpccoll.common.units import format_count
     from hpccoll.interop.any_results import read_any
     from hpccoll.judge.acceptance_summary import AcceptanceSummary
+    from hpccoll.judge.contribution import ContributorForm, contribution_of
+    from hpccoll.judge.geometry import judged_geometries
     from hpccoll.judge.reference import Reference, missing_cases
     from hpccoll.judge.symptoms import explain
     from hpccoll.judge.verdicts import judge_rows
-    from hpccoll.render.acceptance_text import acceptance_lines, unnamed_gpu_lines
+    from hpccoll.model.published_rates import with_tables
+    from hpccoll.render.acceptance_text import acceptance_lines
     from hpccoll.store.load_results import to_results
 
-    common.check_suffix(out, *common.PICTURES)
+    common.check_suffix(out, *((".csv",) if contribute else common.PICTURES))
     against, name = _read_expected(cluster, machine, reference)
     read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
     if ratios:
@@ -67,25 +78,29 @@ def accept(
             )
         code = show_ratios(read.files, against, "FILES", as_json=as_json)
         return code or common.report_truncated(read.truncated)
+    form = ContributorForm(machine=machine_name, gpu=gpu, operator=operator, source=source)
+    if contribute and (as_json or require is not None or isinstance(against, Reference)):
+        raise UnusableError("--contribute", "with --cluster, and without --json and --require")
+    tables = _own_tables(published, against)
     evidence = _read_log(log, read.ranks) if log else None
     codes = common.report_damaged(read.files), common.report_truncated(read.truncated)
     common.report_loaded(read.files)
     results = to_results(read.files)
-    with progress_counter("predictions") as progress:
+    with with_tables(*tables), progress_counter("predictions") as progress:
         judged = judge_rows(read.files, results, against, evidence, progress)
     described = None if isinstance(against, Reference) else against
+    if contribute and described:
+        contribution = contribution_of(judged, results.runs, described, form, evidence)
+        write_contribution(contribution, form, out)
+        return common.INCOMPLETE if any(codes) else 0
     judged = explain(judged, described, evidence, read.variables)
     missing = missing_cases(against, results) if isinstance(against, Reference) else []
-    acceptance = AcceptanceSummary(judged, name, require, read.file_names, len(missing))
+    geometries = judged_geometries(judged, results.runs, described)
+    acceptance = AcceptanceSummary(judged, name, require, read.file_names, len(missing), geometries)
     if not acceptance.judged:
         raise UnusableError("FILES", "no file has a correct measurement of a collective")
     common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
-    if as_json:  # the text has them among its lines
-        for line in unnamed_gpu_lines(acceptance):
-            print(f"hpccoll: note: {to_one_line(line)}", file=sys.stderr)
-    if missing:
-        line = f"note: {format_count(len(missing), 'case')} of the reference missing, the first {missing[0]}"
-        print(f"hpccoll: {to_one_line(line)}", file=sys.stderr)
+    _print_notes(acceptance, missing, as_json=as_json)
     if out:
         from hpccoll.render.acceptance_page import write_acceptance
 
@@ -97,6 +112,24 @@ def accept(
     if acceptance.is_refused or any(codes):
         return common.INCOMPLETE
     return 0
+
+
+def _print_notes(
+    acceptance: "AcceptanceSummary", missing: "Sequence[str]", *, as_json: bool
+) -> None:
+    """Print on stderr what JSON does not have, and the cases of the reference that are missing."""
+    from hpccoll.common.units import format_count
+    from hpccoll.render.acceptance_text import unnamed_gpu_lines
+    from hpccoll.render.geometry_text import geometry_lines
+
+    notes: list[str] = []
+    if as_json:  # the text has them among its lines
+        notes += [*geometry_lines(acceptance.geometries), *unnamed_gpu_lines(acceptance)]
+    if missing:
+        cases = format_count(len(missing), "case")
+        notes.append(f"{cases} of the reference missing, the first {missing[0]}")
+    for note in notes:
+        print(f"hpccoll: note: {to_one_line(note)}", file=sys.stderr)
 
 
 ACCEPT = Command(
@@ -146,9 +179,16 @@ ACCEPT = Command(
                 "measured over expected times by algorithm and size, no verdicts",
                 kind="flag",
             ),
+            PUBLISHED,
             common.JSON_IN_SI,
-            Option(("--out",), "page, or chart only", metavar="F.html|svg|png", kind="path"),
+            Option(
+                ("--out",),
+                "page, or chart only; with --contribute the rows",
+                metavar="F.html|svg|png|csv",
+                kind="path",
+            ),
         ),
+        "Contribute": (CONTRIBUTE, *FORM),
     },
 )
 
@@ -213,6 +253,22 @@ def _read_expected(
         return read_reference(reference), reference.name
     described = common.read_machine_or_cluster(machine, cluster)
     return described, described.name
+
+
+def _own_tables(directory: Path | None, against: "MachineFile | Reference") -> list[Path]:
+    """Return the checked tables of --published; none without it.
+
+    Raises:
+        BadInputError: if a table is not valid, or the results are not held against a cluster of a class.
+    """
+    from hpccoll.judge.reference import Reference
+    from hpccoll.model.published_table import own_tables
+
+    if directory is None:
+        return []
+    if isinstance(against, Reference) or against.machine_class is None:
+        raise UnusableError("--published", "with a --cluster that has a class of machines")
+    return own_tables(directory, "--published")
 
 
 def _read_log(paths: list[Path], ranks: set[int]) -> "LogRecord":

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,7 @@ def compare(
     the tolerance. A reference holds the variation between runs of one sweep. Ends with 3 if a case
     became slower or wrong or is missing, or if most cases are too noisy to tell.
     """
+    from hpccoll.judge.geometry import compared_geometries
     from hpccoll.judge.reference import compare_with_reference, read_reference
     from hpccoll.judge.run_comparison import check_tolerance
     from hpccoll.judge.run_comparison import compare as compare_runs
@@ -68,6 +70,7 @@ def compare(
         compared = compare_with_reference(given, new, tolerance)
     else:
         compared = compare_runs(old, new, tolerance)
+    compared = replace(compared, geometries=compared_geometries(compared.cases, new))
     show_found(compared, comparison_lines(compared), as_json=as_json)
     if out:
         from hpccoll.render.comparison_page import write_comparison

@@ -190,6 +190,28 @@ def _port_facts(port: NetworkPort) -> dict[str, str | int | None]:
     return {"mtu": _read_number(port.path / "mtu"), "speed": speed}
 
 
+@dataclass(frozen=True, slots=True)
+class EthernetInterface:
+    """An interface of Ethernet that is up."""
+
+    name: str
+    mtu: int  # in bytes
+    speed: int  # in Mbit/s
+
+
+def ethernet_interfaces(sys: Path = SYS) -> list[EthernetInterface]:
+    """Return the interfaces of Ethernet whose MTU and speed are known."""
+    interfaces = []
+    for port in find_ports(sys):
+        if port.kind != "netdev":
+            continue
+        mtu = _read_number(port.path / "mtu")
+        speed = _read_number(port.path / "speed")
+        if mtu and speed and speed > 0:  # -1: unknown
+            interfaces.append(EthernetInterface(port.name, mtu, speed))
+    return interfaces
+
+
 Counters = Mapping[tuple[str, str], int]
 """The counters of a host at one moment, by port and counter name; unreadable counters are left out."""
 

@@ -7,6 +7,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from hpccoll.common.decided_cases import DecidedCases
+from hpccoll.common.text import Finding
 from hpccoll.judge.acceptance import Judged, of_large_sizes
 from hpccoll.judge.causes import Cause
 from hpccoll.judge.held import PUBLISHED, RATE, Acceptance, HeldVerdict
@@ -30,6 +31,7 @@ class AcceptanceSummary:
     # the names of the files of runs, by run_id
     files: Mapping[str, str] = field(default_factory=dict)
     missing: int = 0  # the number of cases of the reference that the results lack
+    geometries: Sequence[Finding] = ()  # the slow geometries, which change no verdict
 
     def of(self, *accepted: Acceptance) -> list[Judged]:
         """Return the rows that pass, fail or cannot be told."""
@@ -115,7 +117,10 @@ class AcceptanceSummary:
 
         by_size = sorted(self.judged, key=lambda judgement: judgement.row.bytes)
         groups = _grouped(by_size, part_of)
-        parts = [replace(self, judged=rows, required=None, missing=0) for rows in groups.values()]
+        parts = [
+            replace(self, judged=rows, required=None, missing=0, geometries=())
+            for rows in groups.values()
+        ]
         return sorted(parts, key=lambda part: part.verdict is not Acceptance.FAIL)
 
     @property

@@ -23,6 +23,7 @@ from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.shift import FALSE_DISCOVERIES, RunSpread, Shift, shifts
 from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.common.errors import UnusableError
+from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count, format_seconds, format_size
 from hpccoll.judge.held import EARLIER_RUN, REFERENCE, Acceptance, Expected, Held, HeldVerdict
 from hpccoll.judge.provenance_changes import Facts, changes, facts_of_runs
@@ -222,6 +223,8 @@ class Comparison:
     # results of other programs in one run, next to ours in the other one
     beside: Sequence[SideBySide] = ()
     unit: str = "round"  # what a sample is: a ``round`` of a run, or a ``run`` of a reference
+    # the geometries that became slower while others did not; they change no verdict
+    geometries: Sequence[Finding] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
@@ -236,6 +239,7 @@ class Comparison:
         content["loads"] = {"old": old_load, "new": new_load}
         content["tolerance"] = self.tolerance
         content["beside"] = [pair.to_json() for pair in self.beside]
+        content["geometries"] = [_finding_json(finding) for finding in self.geometries]
         return content
 
     @property
@@ -252,7 +256,10 @@ class Comparison:
             where = held.case.coordinates
             call = where["collective"], where["ranks"], where["nodes"]
             by_call[call].append(held)
-        parts = {call: replace(self, cases=by_call[call], beside=()) for call in sorted(by_call)}
+        parts = {
+            call: replace(self, cases=by_call[call], beside=(), geometries=())
+            for call in sorted(by_call)
+        }
         worst_first = sorted(parts, key=lambda call: not parts[call].worse)
         return {call: parts[call] for call in worst_first}
 
@@ -275,6 +282,10 @@ class Comparison:
     def of(self, verdict: HeldVerdict) -> list[CaseComparison]:
         """Return the cases of a verdict."""
         return [held for held in self.cases if held.verdict is verdict]
+
+
+def _finding_json(finding: Finding) -> dict[str, Any]:
+    return {"kind": finding.kind, "text": finding.with_remedy, **finding.values}
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,7 +362,7 @@ def _ran(row: Row, run: Run | None, log: LogRecord | None) -> tuple[str | None, 
     executed = (row.executed or "").partition(" ")[0]
     if executed in NCCL_ALGORITHMS.values():
         return executed, ""
-    settings = _settings(run, log)
+    settings = settings_of(run, log)
     requested = row.requested or requested_by_environment(settings, row.collective)
     if requested:
         return requested, ""
@@ -374,7 +374,7 @@ def _ran(row: Row, run: Run | None, log: LogRecord | None) -> tuple[str | None, 
     return None, ""
 
 
-def _settings(run: Run | None, log: LogRecord | None) -> dict[str, str]:
+def settings_of(run: Run | None, log: LogRecord | None) -> dict[str, str]:
     """Return the variables of a run; where several sources have one, that of the log, or else of the environment."""
     settings: dict[str, str] = {}
     if run:

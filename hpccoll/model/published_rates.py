@@ -1,14 +1,16 @@
 """What was published of NCCL and RCCL on healthy machines, by class of machines: the table ``published.csv``.
 
 A row of the table is a figure of nccl-tests, rccl-tests or a program that counts as they do. Its
-bus bandwidth follows from the printed time, where one was printed. A machine file may add figures
-of its own in the section ``published``.
+bus bandwidth follows from the printed time, where one was printed. Tables of one's own count as
+well, within ``with_tables``; a machine file may add figures in its section ``published``.
 """
 
 import csv
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log
@@ -16,6 +18,7 @@ from pathlib import Path
 
 from hpccoll.cases.library_request import NCCL_ALGORITHMS
 from hpccoll.cases.requested_schedule import DEFAULT_DTYPE
+from hpccoll.common.errors import BadInputError
 from hpccoll.common.text import join_words
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import ClassSection, PublishedSection
@@ -68,7 +71,8 @@ class PublishedFigure:
     gpu: str = ""  # the GPU, such as H100; empty if unknown
     operator: str = ""  # whose machine it was, such as a cloud; empty if unknown
     library: str = ""  # the library with its version; empty if unknown
-    owner: str = ""  # the machine whose own file has it; empty in the table
+    owner: str = ""  # the machine or the table whose own file has it; empty in the package's table
+    healthy: bool = True  # whether somebody judged the machine healthy; nobody judged it if not
 
     @property
     def origin(self) -> str:
@@ -105,18 +109,61 @@ def word_of(algorithm: str) -> str:
     return NCCL_ALGORITHMS.get(algorithm.lower(), algorithm.lower())
 
 
+_tables: ContextVar[tuple[Path, ...]] = ContextVar("tables", default=(TABLE,))
+
+
+@contextmanager
+def with_tables(*paths: Path) -> Iterator[None]:
+    """Let tables of one's own count as the package's does, until the context ends.
+
+    Raises:
+        BadInputError: if a file cannot be read, or has a row that is not a figure.
+    """
+    token = _tables.set((*_tables.get(), *paths))
+    try:
+        figures_by_fabric()
+        yield
+    finally:
+        _tables.reset(token)
+
+
+def figures_by_fabric() -> Mapping[str, Sequence[PublishedFigure]]:
+    """Return the figures of all tables by fabric.
+
+    Raises:
+        BadInputError: if a table cannot be read, or has a row that is not a figure.
+    """
+    return _figures_of_tables(_tables.get())
+
+
 @lru_cache
-def figures_by_fabric() -> dict[str, list[PublishedFigure]]:
-    """Return the table by fabric."""
-    table: dict[str, list[PublishedFigure]] = defaultdict(list)
-    with TABLE.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            table[row["fabric"]].append(_figure(row))
-    return table
+def _figures_of_tables(tables: tuple[Path, ...]) -> Mapping[str, Sequence[PublishedFigure]]:
+    by_fabric: dict[str, list[PublishedFigure]] = defaultdict(list)
+    for table in tables:
+        for fabric, figure in _figures_of_table(table):
+            by_fabric[fabric].append(figure)
+    return by_fabric
 
 
-def _figure(row: Mapping[str, str]) -> PublishedFigure:
-    """Return a row of the table."""
+def _figures_of_table(table: Path) -> Iterator[tuple[str, PublishedFigure]]:
+    """Yield the figures of a table, each after its fabric."""
+    owner = "" if table == TABLE else table.name
+    try:
+        with table.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInputError("table", str(table), f"a readable file: {error}") from None
+    for line, row in enumerate(rows, 2):
+        try:
+            figure = _figure(row, owner)
+        except (KeyError, TypeError, ValueError) as error:
+            expected = f"a row as published.csv has it: {error}"
+            raise BadInputError(f"{table}: line {line}", None, expected) from None
+        yield row["fabric"], figure
+
+
+def _figure(row: Mapping[str, str], owner: str) -> PublishedFigure:
+    """Return a row of a table; KeyError, TypeError or ValueError if it is not a figure."""
     return PublishedFigure(
         network=row["network"] or None,
         gpus_per_node=int(row["gpus_per_node"]),
@@ -133,6 +180,8 @@ def _figure(row: Mapping[str, str]) -> PublishedFigure:
         gpu=row["gpu"],
         operator=row["operator"],
         library=row["library"],
+        owner=owner,
+        healthy=row.get("healthy") != "",
     )
 
 

@@ -27,6 +27,7 @@ from hpccoll.render.acceptance_text import (
 from hpccoll.render.chart_base import Chart, ChartRecord
 from hpccoll.render.chart_panels import guide_lines
 from hpccoll.render.colours import MUTED, PAPER, numbered_colours
+from hpccoll.render.geometry_text import geometry_lines
 from hpccoll.render.judgement_page import (
     JudgementPage,
     JudgementPart,
@@ -94,7 +95,7 @@ def acceptance_page(acceptance: AcceptanceSummary) -> str:
     page = JudgementPage(
         title=title,
         heading=title,
-        answers=[first_line(acceptance)],
+        answers=[first_line(acceptance), *geometry_lines(acceptance.geometries)],
         judged=parts,
         links=links,
         figure="curve",

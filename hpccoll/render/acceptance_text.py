@@ -29,6 +29,7 @@ from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
 from hpccoll.judge.held import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance
 from hpccoll.model.published_rates import version_of
+from hpccoll.render.geometry_text import geometry_lines
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.rows import Row
 
@@ -61,6 +62,7 @@ VERDICT_WORDS = {
 def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     """Yield the first line, the rows that have an expectation, causes, what cannot be told, and the sources."""
     yield first_line(acceptance)
+    yield from geometry_lines(acceptance.geometries)
     sections: list[tuple[str, Iterable[str]]] = []
     for part in acceptance.parts:
         head, rows = verdict_table(part)

@@ -27,6 +27,7 @@ from hpccoll.render.comparison_text import (
     what_changed,
     what_matters,
 )
+from hpccoll.render.geometry_text import geometry_lines
 from hpccoll.render.judgement_page import (
     JudgementPage,
     JudgementPart,
@@ -106,6 +107,7 @@ def _answers(comparison: Comparison) -> Iterator[str]:
     for which, load in zip(("old", "new"), comparison.loads, strict=True):
         if load:
             yield f"The {which} run was disturbed: {load}."
+    yield from geometry_lines(comparison.geometries)
 
 
 def _part_of_page(anchor: str, heading: str, comparison: Comparison) -> JudgementPart:

@@ -19,6 +19,7 @@ from hpccoll.judge.held import HeldVerdict
 from hpccoll.judge.run_comparison import PLURALS, CaseComparison, Comparison
 from hpccoll.judge.side_by_side import SideBySide, operation_label, side_by_side
 from hpccoll.render.colours import GREY
+from hpccoll.render.geometry_text import geometry_lines
 from hpccoll.store.rows import Results
 from hpccoll.store.sources import source_named
 
@@ -114,6 +115,7 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     for which, load in zip(("old", "new"), comparison.loads, strict=True):
         if load:
             yield f"the {which} run was disturbed: {load}"
+    yield from geometry_lines(comparison.geometries)
     for verdict, style in VERDICT_STYLES.items():
         lines = _case_lines(comparison.of(verdict), style.listed)
         yield from titled_lines(verdict_count(verdict, comparison), lines)

@@ -388,3 +388,23 @@ def test_wrong_results_and_failed_cases_fail_whatever_is_expected(tmp_path, stat
         assert is_refused(
             tmp_path / "a.h5", "--cluster", H100, *require, verdict="fail", reason=reason
         )
+
+
+def test_a_slow_geometry_is_named_and_changes_no_verdict(output):
+    rates = {2: 450, 3: 180, 4: 360}
+    files = [
+        output({GIB: rate}, f"{nodes}.txt", ranks=8 * nodes, nodes=nodes)
+        for nodes, rate in rates.items()
+    ]
+    where = "--cluster", H100, "--require", 0
+    rows = accept(*files, *where)
+    assert [row["verdict"] for row in rows] == ["pass"] * 2 + ["cannot_tell"] * 4
+    _, geometry, reason, *_ = text(*files, *where)
+    assert geometry.startswith("this geometry, not a node: all_reduce 1 GiB on 3 nodes")
+    assert "nccl#1856" in reason
+    as_json = invoke("accept", *files, *where, "--json")
+    assert "this geometry, not a node" in as_json.err
+    page = files[0].with_name("accept.html")
+    text(*files, *where, "--out", page)
+    assert "this geometry, not a node" in page.read_text()
+    assert not any("this geometry" in line for line in text(*files[:2], *where))

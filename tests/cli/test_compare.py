@@ -1,8 +1,11 @@
 """The command compare: what keeps it from saying that all is unchanged, and the exit code of each."""
 
+import json
+
 import pytest
 from cli_runner import invoke
 from imported_outputs import OUTPUTS
+from printed_outputs import nccl_tests_output
 from written_runs import write_run
 
 UNCHANGED = "8 cases: 8 unchanged"
@@ -67,3 +70,24 @@ def test_a_case_on_another_number_of_ranks_is_not_the_same_case(tmp_path):
     assert invoke("compare", tmp_path / "0.h5", tmp_path / "1.h5").is_bad_input(
         "they differ in ranks 4, now 8"
     )
+
+
+def test_a_geometry_that_alone_became_slower_is_named_in_text_json_and_page(tmp_path):
+    sides = {"old": {2: 400, 3: 380, 4: 360}, "new": {2: 400, 3: 180, 4: 360}}
+    for side, rates in sides.items():
+        (tmp_path / side).mkdir()
+        for number in range(2):
+            outputs = []
+            for nodes, rate in rates.items():
+                path = tmp_path / side / f"{nodes}-{number}.txt"
+                noisy = {1 << 30: rate * (1 + 0.001 * number)}
+                path.write_text(nccl_tests_output(noisy, ranks=8 * nodes, nodes=nodes))
+                outputs.append(path)
+        invoke("import", *sorted((tmp_path / side).glob("*.txt")), "--out", tmp_path / f"{side}.h5")
+    both = tmp_path / "old.h5", tmp_path / "new.h5"
+    ended = invoke("compare", *both, "--json", "--out", tmp_path / "compare.html")
+    (geometry,) = json.loads(ended.out)["geometries"]
+    assert (geometry["kind"], geometry["nodes"]) == ("geometry_odd_nodes", 3)
+    assert ended.code == 3
+    assert "this geometry, not a node" in invoke("compare", *both).out
+    assert "this geometry, not a node" in (tmp_path / "compare.html").read_text()

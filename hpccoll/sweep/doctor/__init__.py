@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hpccoll.common.text import Finding
 from hpccoll.host.gpu_stack import ROOT
-from hpccoll.sweep.doctor import cluster, gpu, mpi, nccl, rdma
+from hpccoll.sweep.doctor import cluster, gpu, links, mpi, nccl, rdma
 from hpccoll.sweep.doctor.machine import MachineFacts
 
 CHECKS: Mapping[str, Callable[[MachineFacts], Finding | None]] = {
@@ -25,6 +25,9 @@ CHECKS: Mapping[str, Callable[[MachineFacts], Finding | None]] = {
     "PMI": mpi.pmi,
     "RDMA": rdma.adapters,
     "RDMA devices": rdma.verbs,
+    "MTU": links.mtu,
+    "PCIe of adapters": links.pcie,
+    "halves of ports": links.halves,
     "locked memory": rdma.limits,
     "GPU": gpu.devices,
     "CuPy": gpu.cupy,

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from hpccoll.common.errors import BadInputError
+from hpccoll.host.adapter_links import AdapterPort, adapter_ports, infiniband_mtus
 from hpccoll.host.cpu_and_memory import SharedMemorySpace
 from hpccoll.host.gpu_stack import ROOT, RdmaPort, gpu_count, rdma_ports
 from hpccoll.host.machine_load import read_load
+from hpccoll.host.network_ports import EthernetInterface, ethernet_interfaces
 from hpccoll.host.program_facts import installed_version
 from hpccoll.sweep.slurm import query
 
@@ -84,6 +87,28 @@ class MachineFacts:
     @cached_property
     def rdma_ports(self) -> list[RdmaPort]:
         return rdma_ports(self.root)
+
+    @cached_property
+    def adapter_ports(self) -> list[AdapterPort]:
+        return adapter_ports(self.root)
+
+    @cached_property
+    def infiniband_mtus(self) -> Mapping[str, int]:
+        """The sizes of packets in bytes by active port of InfiniBand; empty without ibv_devinfo."""
+        is_active = any(port.active and port.layer == "InfiniBand" for port in self.rdma_ports)
+        if not is_active or shutil.which("ibv_devinfo") is None:
+            return {}
+        try:
+            child = subprocess.run(
+                ["ibv_devinfo"], capture_output=True, text=True, check=False, timeout=10
+            )
+        except subprocess.TimeoutExpired:
+            return {}
+        return infiniband_mtus(child.stdout)
+
+    @cached_property
+    def ethernet(self) -> list[EthernetInterface]:
+        return ethernet_interfaces(self.root / "sys")
 
     @cached_property
     def shared_memory(self) -> SharedMemorySpace:
