@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 
 packages=(gcc libc6-dev hdf5-tools slurm-wlm munge libpmix-dev iproute2 nftables shellcheck)
 if [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null && ! dpkg -s "${packages[@]}" > /dev/null 2>&1; then
+    echo "installing Debian packages: ${packages[*]}"
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
 fi
@@ -20,10 +21,12 @@ if ! python3 -c 'import sys; sys.exit(sys.prefix == sys.base_prefix)'; then
 fi
 installed=$(python3 -c 'import sys; print(sys.prefix)')/hpccoll-tests-installed
 if ! [ "$installed" -nt pyproject.toml ] || [ "$(< "$installed")" != "$PWD" ]; then # seconds of every run otherwise
+    echo "installing hpccoll and what its tests need, which takes minutes"
     python3 -m pip install --quiet -e '.[dev]'
     echo "$PWD" > "$installed"
 fi
 
+echo "lint and types"
 python3 -m ruff check
 python3 -m ruff format --check
 python3 -m mypy
@@ -36,4 +39,5 @@ if [ "${1-}" = --all ]; then
     selected="long or not long"
     shift
 fi
+echo "tests ($selected), about a quarter of an hour on two cores"
 python3 -m pytest -n auto -m "$selected" "$@"

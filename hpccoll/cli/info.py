@@ -110,7 +110,8 @@ def show(
     The text lists the rounds, and says whether the schedule is proven. {about}
     """
     from hpccoll.cases.algorithm_files import check_format, file_layout, with_files
-    from hpccoll.cases.algorithm_registry import PLAN
+    from hpccoll.cases.algorithm_registry import COLLECTIVES, PLAN
+    from hpccoll.cases.catalogue import check_algorithm
     from hpccoll.schedule import Layout
 
     if Path(algorithm).suffix and not algorithm.startswith(PLAN):
@@ -123,6 +124,7 @@ def show(
         if racks == "1" and layout == Layout.of(workers, on_first):
             ranks_per_node = ranks_per_node or on_first
     if workers is None:
+        check_algorithm(algorithm, list(COLLECTIVES))
         raise UnusableError("-p", "the number of workers is missing")
     if (format_ is None) != (nbytes is None):
         raise UnusableError("--format", "-b BYTES and --format go together")

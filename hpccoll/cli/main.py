@@ -23,7 +23,7 @@ def main() -> int:
     check_arguments(sys.argv)
     name, *words = sys.argv[1:] or ["--help"]
     match name:
-        case "--help" | "-h":
+        case "--help" | "-h" | "help":
             print(page())
             return 0
         case "--version":

@@ -17,6 +17,7 @@ from hpccoll.analysis.recommendations import (
     lone_rank_reason,
 )
 from hpccoll.analysis.setting import Choice
+from hpccoll.analysis.variant_gains import variant_gain
 from hpccoll.cases.case import IDLE, SINGLE
 from hpccoll.common.text import first_few, join_ends, join_words, table_of
 from hpccoll.common.units import format_factor, format_seconds, format_size
@@ -196,7 +197,7 @@ class Answers:
         if not evidence.compared:
             only = f"only {self._name(recommendation, ranges[0].choice)} was measured"
             if len(recommendation.choices) == 1:
-                only += f": {_times(recommendation)}"
+                only += f": {_times(recommendation)}{self._beside_default(recommendation)}"
             return only
         verdicts = _verdicts_of(ranges)
         unsure = _unsure_choices(recommendation, ranges, verdicts)
@@ -216,6 +217,18 @@ class Answers:
         if has_native and not is_behind:
             sentence += f"; keep `{NATIVE}`"
         return sentence
+
+    def _beside_default(self, recommendation: Recommendation) -> str:
+        """Return how fast a variant is beside the default one: ``; 1.20x as fast as variant default (...)``."""
+        others = self.by_collective[recommendation.setting.collective]
+        gain = variant_gain(recommendation, others)
+        if gain is None:
+            return ""
+        factor = format_factor(gain.factor)
+        ends = join_ends((format_factor(gain.low), format_factor(gain.high)))
+        return (
+            f"; {factor} as fast as the default variant ({ends} by size, in launches of their own)"
+        )
 
     def _entry(self, recommendation: Recommendation, first: int, last: int) -> str:
         """Return the choices of the ranges with the numbers ``first`` to ``last``: ``ring to 4 KiB, then star``."""

@@ -69,13 +69,14 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--name", default="hpccoll", help="name of the testbed [%(default)s]")
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="up|run|fault|clear|status|down"
     )
 
     def add(name: str, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        command.add_argument("--name", default="hpccoll", help="name of the testbed [%(default)s]")
+        command.add_argument("--name", default=argparse.SUPPRESS, help="name of the testbed")
         return command
 
     up = add("up", "Bring a testbed up.")

@@ -50,6 +50,13 @@ _COLUMNS: Columns[LibraryRange] = (
 )
 
 
+LEGEND = (
+    "  gain: the time of the default over that of the choice; time, interval and runner-up: at the largest size",
+    "  runner-up: the fastest other algorithm, and its time over that of the choice",
+    "  loses at most: the time of the choice over that of any other algorithm, by the worst ends of their intervals",
+)
+
+
 def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
     """Yield a table for each collective and number of ranks, and what does not count."""
     by_shape = groupby(
@@ -63,6 +70,8 @@ def library_choice_lines(choices: LibraryChoices) -> Iterator[str]:
             crowded = " (more ranks than cores)"
         yield f"{name}, {format_count(ranks, 'rank')} on {format_counts(nodes, 'node')}{crowded}"
         yield from table_lines(*table_of(_COLUMNS, ranges))
+    if choices.ranges:
+        yield from LEGEND
     for reason in choices.left_out:
         yield f"left out: {reason}"
     for finding in choices.under_load:

@@ -66,6 +66,7 @@ def step_lines(predicted: StepPredictions) -> Iterator[str]:
         yield f"  {work}: {', '.join(names)}"
     yield from _formula_lines([predicted.machine], predictions)
     yield from _unmodelled_lines(predictions)
+    yield from _idle_stages_lines(first)
     yield f"distance: {distance_range(prediction.distance for prediction in predictions)}"
     if first.parallelism.by_block and first.parallelism.overlap:
         yield from textwrap.wrap(BEST_CASE, WIDTH)
@@ -86,6 +87,19 @@ def _model_lines(request: StepRequest, predictions: Sequence[StepPrediction]) ->
     types = {name: getattr(first.dtypes, name) for name in moved if name != "gradient"}
     if set(types.values()) - {first.dtypes.gradient}:
         yield f"  {', '.join(f'{name}s move in {dtype}' for name, dtype in types.items())}"
+
+
+def _idle_stages_lines(step: StepPrediction) -> Iterator[str]:
+    """Yield that a pipeline has fewer micro-batches than stages, as no job that people run; else nothing."""
+    stages = step.parallelism.mesh.pp
+    batches = step.parallelism.micro_batches
+    if batches < stages:
+        count = format_count(batches, "micro-batch")
+        yield from textwrap.wrap(
+            f"note: {count} for {stages} pipeline stages: most stages wait. Jobs have several micro-batches "
+            "for each stage; --batch N, the samples of a step on all ranks, makes them.",
+            WIDTH,
+        )
 
 
 def _names_by_work(predictions: Iterable[StepPrediction]) -> dict[str, dict[str, None]]:
