@@ -23,7 +23,9 @@ def native(variant, seconds, **changes):
 
 
 def test_a_variant_is_held_against_the_default_one_at_the_sizes_of_both(of_rows):  # noqa: F811
-    gain_of = gains(of_rows(*native("default", 4e-6), *native("quick", 2e-6), *native("slow", 8e-6)))
+    gain_of = gains(
+        of_rows(*native("default", 4e-6), *native("quick", 2e-6), *native("slow", 8e-6))
+    )
     assert gain_of["default"] is None
     assert gain_of["quick"].factor == pytest.approx(2)
     assert (gain_of["slow"].low, gain_of["slow"].high) == pytest.approx((0.5, 0.5))

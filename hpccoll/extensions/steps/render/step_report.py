@@ -9,6 +9,7 @@ from hpccoll.common.units import (
     format_count,
     format_decimal_bytes,
     format_interval,
+    format_per_cent,
     format_seconds,
 )
 from hpccoll.extensions.steps.model.communication_wall import WallPoint, bubble_share
@@ -95,9 +96,10 @@ def _idle_stages_lines(step: StepPrediction) -> Iterator[str]:
     batches = step.parallelism.micro_batches
     if batches < stages:
         count = format_count(batches, "micro-batch")
+        waiting = format_per_cent(bubble_share(stages, batches))
         yield from textwrap.wrap(
-            f"note: {count} for {stages} pipeline stages: most stages wait. Jobs have several micro-batches "
-            "for each stage; --batch N, the samples of a step on all ranks, makes them.",
+            f"note: {count} for {stages} pipeline stages: a stage waits for {waiting} of the time. Jobs have "
+            "several micro-batches for each stage; --batch N, the samples of a step on all ranks, makes them.",
             WIDTH,
         )
 
