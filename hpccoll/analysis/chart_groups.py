@@ -82,7 +82,7 @@ class ChartGroup:
     points: tuple[SeriesPoint, ...]
     # the entry of every series of the report, the same in all charts, in the order of legends
     legend: Mapping[str, LegendEntry]
-    recommendations: tuple["Recommendation", ...] = ()  # what to use, in each setting of these rows
+    recommendations: tuple["Recommendation", ...] = ()  # what to use, in each setting of the rows
     # the series of every row of the report
     series_of_row: Mapping[RowKey, str] = field(default_factory=dict)
     # the rows of other programs, which charts of times draw solid, and predicted ones, which they

@@ -92,8 +92,8 @@ def check_job(job: Job) -> None:
 def check_case(case: Case) -> None:
     """Check that every value of ``case`` is valid.
 
-    Many programs read a job, and only those that run it read the files of its algorithms; others do
-    not check the parameters of these.
+    Many programs read a job, but only those that run it read the files of its algorithms. Without
+    these files, the parameters of such algorithms are not checked.
 
     Raises:
         BadInputError: names the invalid value and the valid ones.

@@ -78,9 +78,9 @@ LIST_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "NCCL_ALGO": ("Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"),
     "NCCL_PROTO": ("LL", "LL128", "Simple"),
 }
-"""Variables that hold a list of these words, in any case. The grammar is that of NCCL 2.24:
-``a,b``; ``^a`` for all others; ``allreduce:a;allgather:b``. NCCL 2.24 and later refuse an unknown
-word; earlier versions ignore it silently."""
+"""Variables that hold a list, with the words that may be in it, in any case. The grammar is that of
+NCCL 2.24: ``a,b``; ``^a`` for all others; ``allreduce:a;allgather:b``. NCCL 2.24 and later refuse an
+unknown word; earlier versions ignore it silently."""
 
 _PATH_TYPES = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", *"012345")
 """Distances by the names of NCCL's path types, and the numbers that older versions had for some of them."""
@@ -93,7 +93,7 @@ CHOICE_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "NCCL_P2P_LEVEL": _PATH_TYPES,
     "NCCL_SHARP_DISABLE": ("0", "1"),
 }
-"""Variables that hold one of these words. For another word NCCL takes its default, and logs that it does."""
+"""Variables that hold one word, with the valid ones. For another word NCCL takes its default, and logs that it does."""
 
 
 def assignment(name: str, value: str) -> str:

@@ -88,7 +88,8 @@ class Command:
         """Run the command with the words that follow its name, and return the exit code.
 
         Raises:
-            BadInputError: if an option is invalid, and whatever the function raises.
+            BadInputError: if an option is invalid.
+            Exception: what the function of the command raises.
         """
         subcommands = self.subcommands()
         if words and words[0] in subcommands:

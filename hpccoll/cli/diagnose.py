@@ -97,7 +97,7 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("--json",), "JSON output", kind="flag"),
     ),
     "Without measuring": (
-        Option(("--report",), "files of --out, or directories: their verdict, or of several the nodes over time",
+        Option(("--report",), "files of --out, or directories: the verdict of one, the nodes over time of more",
                kind="paths", metavar="PATHS"),
     ),
 }  # fmt: skip
@@ -321,7 +321,7 @@ def check_new(out: Path) -> None:
 
 
 def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
-    """Print the verdict of one recorded diagnosis, or the history of several; return the exit code."""
+    """Print the verdict of a recorded diagnosis, or the history if there are more; return the exit code."""
     from hpccoll.diagnosis.diagnosis_file import find_diagnoses
     from hpccoll.diagnosis.history import MachineHistory
     from hpccoll.diagnosis.verdict import verdict_of

@@ -58,11 +58,11 @@ LIST = Command(
         PositionalArgument(
             "word",
             "part of a name or description; or a kind: algorithms, parameters, transports, variants, "
-            "workloads, models; or a reference: sweep, site, machine (keys of these files), clusters, "
+            "workloads, models; or a reference: sweep, site, machine (the keys of such files), clusters, "
             "columns (of raw files), variables, settings (of NCCL)",
             "[WORD]",
         ),
-        PositionalArgument("name", "of clusters: the one whose description is printed", "[NAME]"),
+        PositionalArgument("name", "after clusters: the cluster to describe", "[NAME]"),
     ),
     options={OPTIONS: (JSON,)},
 )

@@ -52,7 +52,7 @@ def tables_that_write(name: str) -> LibraryTables:
     """Return the tables with a format that can be written.
 
     Raises:
-        BadInputError: if no extension writes it.
+        BadInputError: if no extension writes this format.
     """
     names = [OWN_FORMAT]
     for tables in _library_tables():
@@ -66,8 +66,8 @@ def tables_that_read(path: Path, name: str | None, option: str) -> LibraryTables
     """Return the tables with the format of a name, or else with that of the content of a file.
 
     Raises:
-        BadInputError: if no extension reads it, or the file cannot be read; ``option`` is the one
-            that names the file.
+        BadInputError: if no extension knows the format, or the file cannot be read; it names
+            ``option``, with which the user named the file.
     """
     brought = _library_tables()
     if name:

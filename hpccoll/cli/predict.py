@@ -51,8 +51,8 @@ def predict(
 ) -> int:
     """Predict the times of algorithms on any number of nodes.
 
-    Schedules are simulated on a fitted machine or a described cluster. Each of these times has an
-    interval, and its distance from the nearest measurement. --out F.h5 writes a raw file: report
+    Schedules are simulated on a fitted machine or a described cluster. Each time has an interval,
+    and its distance from the nearest measurement. --out F.h5 writes a raw file: report
     draws its times dashed, formulas dotted, and answers leave them out. With --against, measured
     times are compared with predicted ones, as by accept --ratios; ends with 3 if a file cannot be
     read. Ctrl-C prints what is complete, and ends with 130.

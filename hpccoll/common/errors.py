@@ -338,6 +338,6 @@ def to_one_line(text: str) -> str:
 
 
 def combine_errors(first: BadInputError, *others: BadInputError) -> BadInputError:
-    """Return the first of several errors of one file; ``others`` then holds the rest."""
+    """Return ``first`` with the other errors of the same file in its ``others``."""
     first.others = others
     return first

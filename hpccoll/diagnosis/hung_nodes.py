@@ -155,7 +155,7 @@ class AnsweringNodes:
         return silent, set()
 
     def _find_helpers(self, rail: int, nodes: list[int]) -> Procedure[list[int]]:
-        """Return the nodes that answer to others of these in the first slot in which any does; empty if none does."""
+        """Return the nodes that answer one another in the first slot in which any do; empty if none ever does."""
         for matching in random_matchings(len(nodes), sweep_length(len(nodes)), self._rng):
             times = yield from self._ask(rail, nodes, [nodes[number] for number in matching])
             answering = [node for node in nodes if np.isfinite(times[node])]

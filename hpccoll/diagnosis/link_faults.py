@@ -93,7 +93,7 @@ def measure_other_pairs(
     Args:
         cluster: the nodes.
         fit: the effects of the nodes in the screen.
-        slots: the partners of parts of these pairs, each [slots, nodes].
+        slots: the partners, [slots, nodes]; each array covers a part of the pairs.
     """
     slow = set[Pair]()
     for partners in slots:

@@ -64,7 +64,7 @@ class NodeFaults:
 
     faults: tuple[Fault, ...]
     smallest_effect: float  # the logarithm of the factor that would have been found in 90 %
-    # whether there were more suspects than could be measured again, and all of these are slow
+    # whether suspects were left over that could not be measured again, and all that were are slow
     too_many: bool
     effects: tuple[JudgedEffect, ...]  # of all nodes in the screen, and of suspects in the retest
     retest: Transfers | None  # less distance and faulty racks; None if there was none

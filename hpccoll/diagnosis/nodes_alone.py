@@ -1,8 +1,8 @@
 """What stands beside a verdict: nodes slow alone, devices that differ, launches that failed, a rate that is doubtful.
 
-Each node repeats what needs no partner, all of them at once. That of a node is the lower quartile
-of the logarithms of its times, compared with the median of the nodes, by the standard deviation of
-all of these: healthy nodes differ, too.
+All nodes at once repeat work that needs no partner. The value of a node is the lower quartile of the
+logarithms of its times. Its distance from the median of the nodes counts in standard deviations over
+all nodes, because healthy nodes differ, too.
 """
 
 import math

@@ -242,7 +242,7 @@ class _Losses:
 
 
 def chance_of(count: float, others: float, nodes: int) -> float:
-    """Return the chance that one of several nodes has at least ``count`` of the events, and all ``others`` the rest."""
+    """Return the chance that a given one of the ``nodes`` has at least ``count`` of the ``count + others`` events."""
     log_ways_of_others = math.lgamma(others + nodes) - math.lgamma(others + 1)
     log_ways = math.lgamma(count + others + nodes) - math.lgamma(count + others + 1)
     return math.exp(log_ways_of_others - log_ways)

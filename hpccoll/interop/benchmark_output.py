@@ -128,7 +128,7 @@ class BenchmarkOutput:
         if {*hosts} != {*self.hosts.setdefault((ranks, nodes), hosts)}:
             names = f"{', '.join(self.hosts[ranks, nodes])}; {', '.join(hosts)}"
             raise UnusableError(
-                "FILE", f"runs of {ranks} ranks on several hosts: {names}; import each by itself"
+                "FILE", f"runs of {ranks} ranks on several hosts: {names}; import them separately"
             )
         self.ranks, self.nodes = max((self.ranks, self.nodes), (ranks, nodes))
 

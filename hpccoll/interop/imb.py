@@ -247,7 +247,7 @@ class _ImbParser(PrintedTableParser):
         column = f"{self.time}[usec]"
         self.check(numbers, size, column)
         if not size:
-            return  # an operation without data is none of ours
+            return  # hpccoll does not measure operations without data
         dtype = self.types[collective(self.benchmark.collective).reduces]
         seconds = self.benchmark.factor * numbers[column] * 1e-6
         failure = (
@@ -290,7 +290,7 @@ class _ImbParser(PrintedTableParser):
             )
         for (running, waiting, collective_call), where in self.sections.items():
             if running + waiting != ranks and (waiting or collective_call):
-                expected = f"{ranks} processes, as in other sections; runs of other numbers are imported by themselves"
+                expected = f"{ranks} processes, as in other sections; import runs of other numbers separately"
                 raise BadInputError(where, f"{running} processes and {waiting} waiting", expected)
         results = self.output.results
         for number, result in enumerate(results):

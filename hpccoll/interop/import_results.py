@@ -243,7 +243,7 @@ def _check_spans(path: Path, writers: Mapping[str, Sequence[int]]) -> None:
                 "FILE",
                 str(path),
                 f"output of one process: {earlier!r} and {later!r} write tables at the same time, "
-                f"because each is {SINGLETONS}; or these are several runs: import each by itself",
+                f"because each is {SINGLETONS}; or these are several runs: import them separately",
             )
 
 
@@ -318,7 +318,7 @@ def _check_is_one_benchmark(outputs: Iterable[BenchmarkOutput]) -> None:
         if len(values) > 1:
             raise UnusableError(
                 "FILE",
-                f"outputs of several {name}: {', '.join(map(str, values))}; import each by itself",
+                f"the outputs differ in their {name}: {', '.join(map(str, values))}; import them separately",
             )
 
 

@@ -228,7 +228,7 @@ class _NcclTestsParser(LineParser):
                 f"{suite.source} {version} ({library})" for suite, version, library in identities
             )
             raise UnusableError(
-                "FILE", f"{self.path} has runs of {versions}; import each by itself"
+                "FILE", f"{self.path} has runs of {versions}; import them separately"
             )
         for suite, version, library in identities:
             self.output.source = suite.source

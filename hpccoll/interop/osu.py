@@ -5,8 +5,8 @@ differ in columns only, and columns are found by name. Some programs of 7.x prin
 headings. OSU counts the bytes of a rank's block where collectives have blocks, except of
 reduce-scatter; S of ours is that of all blocks. A latency is half a round trip. A bandwidth, of a
 window of messages, becomes the time in which messages of S go and come at that rate, so that
-``busbw_Bps`` is the printed bandwidth (of several pairs: that of a pair; of both directions: that
-of one).
+``busbw_Bps`` is the printed bandwidth: that of one pair if several pairs ran, and that of one
+direction if both were measured.
 """
 
 import re

@@ -186,7 +186,7 @@ class RankGpus:
 
     @property
     def _failure_between_nodes(self) -> str | None:
-        """The reason why MPI cannot move GPU memory between the nodes of these ranks, None if it can or is unknown."""
+        """Why MPI cannot move GPU memory between the nodes of the ranks; None if it can, or if that is unknown."""
         if not self._must_cross_nodes or self.pair is None or self.pair.state == CORRECT:
             return None
         return f"MPI does not move GPU memory between nodes: {self.pair.description}; do: transport nccl or staged"

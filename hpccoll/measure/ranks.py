@@ -157,7 +157,7 @@ class MappedRanks:
 
 
 def rank_namer(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
-    """Return a function that names ranks, as ``mapping`` renumbers them, for messages: with the host of several."""
+    """Return a function that names a rank, numbered by ``mapping``, in messages; with its host if the hosts differ."""
     hosts = [place.host for place in attempt.places]
     order = range(len(hosts)) if mapping is None else numbering(attempt.layout, mapping)
     several = len(set(hosts)) > 1

@@ -73,7 +73,7 @@ def call_roll(comm: MPI.Intracomm, since: str = "MPI_Init") -> None:
 
 
 class NamingComm(MPI.Intracomm):
-    """A communicator that calls the roll before each collective call of these, so that a rank that hangs is named."""
+    """A communicator that calls the roll before the collective calls below, so that a rank that hangs is named."""
 
     def allgather(self, sendobj: Any) -> list[Any]:
         """As MPI.Intracomm."""

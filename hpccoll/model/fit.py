@@ -302,7 +302,7 @@ def _contention(
 def fit(
     observed: Sequence[Observation], name: str
 ) -> tuple[MachineFile, tuple[Observation, ...]] | None:
-    """Return the machine fitted to patterns, and the observations of these; None without a ping-pong of three sizes.
+    """Return the machine fitted to patterns, and the observations it used; None without a ping-pong of three sizes.
 
     Patterns on more than half of the nodes are left out if those on fewer nodes cross the same
     tiers: a model is tested on more nodes than it was fitted to.
@@ -347,7 +347,7 @@ def _quantity(value: float, samples: Sequence[float]) -> dict[str, float]:
 
 
 def _rate(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Return the rate of seconds per byte; its low end is the high end of these."""
+    """Return the rate, in bytes per second; its low end comes from the high end of the seconds per byte."""
     return {"value": 1 / seconds["value"], "low": 1 / seconds["high"], "high": 1 / seconds["low"]}
 
 

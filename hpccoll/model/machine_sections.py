@@ -124,7 +124,7 @@ class LayoutSection(YamlSection):
         description="the ranks, or GPUs, of a node"
     )
     rails: Annotated[int, Bounded(RANKS_PER_NODE)] = Field(
-        1, description="the ports of a node, each of which connects to a network of its own"
+        1, description="the ports of a node; each port connects to a separate network"
     )
     nodes_per_rack: Annotated[int, Bounded(RANKS)] | None = Field(
         None, description="the nodes of a rack, which share an uplink [all nodes are in one]"

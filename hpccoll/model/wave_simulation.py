@@ -213,7 +213,7 @@ class Route:
         tier = state.layout.tier(source, target)
         self.source = source
         self.target = target % state.ranks
-        # the tiers that messages cross, each with the indices of these messages
+        # the tiers that messages cross, each with the indices of the messages that cross it
         self.tiers: list[tuple[Tier, Ints]] = []
         for number in np.flatnonzero(np.bincount(tier)):
             costs = state.machine.tiers[TIERS[number]]
@@ -296,7 +296,7 @@ class CompiledWave:
         self.pause = self._service(route.gaps, self.gap, queue=True)
         self.leave = route.rank_out and self._service(route.rank_out, self.out)
         self.enter = self._service(route.rank_in, into)
-        # what else messages use: the indices of these, None for all, and how they pass
+        # what else messages use: their indices, None for all, and how they pass
         self.uses: list[tuple[Ints | None, Callable[[Floats], Floats]]] = []
         for sharing, indices, byte_s_there in route.uses:
             service = self._service(sharing, wave.nbytes[indices] * byte_s_there)

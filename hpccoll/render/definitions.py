@@ -77,8 +77,8 @@ DEFINITIONS = {
     "timing": "How the time of an operation is derived from the clocks of its ranks: max is the longest duration over "
     "the ranks; span is the latest end minus the earliest start. Over NCCL operations may also be "
     "aggregated: many are queued back to back, and the longest duration over the ranks is divided by their number. The "
-    "timings nccl-tests and osu are the loops of these programs, whose time is the mean over iterations and ranks. "
-    "Rows of different timings are never compared.",
+    "timings nccl-tests and osu run the loops of the programs of that name: their time is the mean over iterations and "
+    "ranks. Rows of different timings are never compared.",
     "median, interval": "The median over the timed iterations, and its 95 % confidence interval. With several rounds: "
     "the median of their medians, and an interval that contains the intervals of all rounds (with 9 rounds, it "
     "drops the lowest and the highest end, with 12 two of each, as the interval of a median drops samples).",

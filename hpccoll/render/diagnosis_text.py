@@ -218,7 +218,7 @@ def _evidence(fault: NamedFault) -> str:
     """Return by which slots a fault was found, how sure it is, and whether its node is not excluded although it is."""
     ends = math.isfinite(fault.effect)
     if fault.candidates and not ends:
-        return "no transfer between them ended; none of these is excluded"
+        return "no transfer between them ended; none of them is excluded"
     if fault.place.kind == "failed":
         return f"its transfers with {join_words(fault.missed_with)} ended with an error"
     slots = format_count(fault.slots.get(fault.deciding, 0), "slot")
@@ -237,7 +237,7 @@ def _evidence(fault: NamedFault) -> str:
             f"chance on a healthy machine {below}{100 * max(fault.chance, LEAST_CHANCE):.2g} %"
         )
     if fault.candidates:
-        parts.append("none of these is excluded")
+        parts.append("none of them is excluded")
     if fault.under_load_only:
         parts.append(
             "it is as fast as others while the rest of the machine is silent, and therefore not excluded"

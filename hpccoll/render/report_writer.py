@@ -219,8 +219,8 @@ def page_context(
 ) -> dict[str, object]:
     """Return what the template shows: the answers, then charts and findings, then everything else.
 
-    The ``charts`` are those of the groups, and the overview of several collectives; ``title`` is
-    the name of the results, and ``inputs`` what the page records of its inputs (see
+    ``charts`` has the chart of each group, and the overview if there is more than one collective.
+    ``title`` is the name of the results, and ``inputs`` what the page records of its inputs (see
     ``output_directory``).
     """
     collectives = {

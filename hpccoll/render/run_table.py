@@ -443,7 +443,7 @@ def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
         yield f"ends; do: {CPU_QUOTA_REMEDY}"
     alone = provenance.get("ranks_seeing_one_gpu")
     if alone:
-        yield f"{format_count(len(alone), 'rank')} see only one of several GPUs in use on their node: if Slurm"
+        yield f"{format_count(len(alone), 'rank')} see one GPU only, and their node uses more GPUs: if Slurm"
         yield "hides the other GPUs (cgroup), messages go through host memory; do: srun --gpu-bind=none"
     mpi = provenance["mpi"]
     yield f"{mpi['version']} ({mpi['path']}), thread level {mpi['threads']}"
@@ -458,4 +458,4 @@ def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
         yield "load gemm: a thread of each rank multiplies matrices while its cases are measured"
     yield from _timing_lines(list(timings), job.effort.operations)
     if job.effort.rounds > 1:
-        yield "several rounds: the median of their medians; rounds: the range of these medians"
+        yield "several rounds: the median of their medians; rounds: the lowest and highest median"

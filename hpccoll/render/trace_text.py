@@ -110,9 +110,7 @@ def _peace_lines(job: RecordedJob) -> Iterator[str]:
     if job.progress or not job.ranks:
         if job.idle:
             left_out.append(f"no operation is recorded of {ranks_text(job.idle)}")
-        sentences = "; ".join(
-            ("no rank waits for another one, as far as these files say", *left_out)
-        )
+        sentences = "; ".join(("no rank waits for another in these files", *left_out))
         yield f"  {sentences}"
         return
     for sentence in left_out:

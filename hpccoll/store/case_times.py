@@ -61,7 +61,7 @@ class KeptTimes(ABC):
         """
 
     def parts_thinned(self, factor: int) -> "tuple[tuple[KeptTimes, int], ...]":
-        """Return the parts that make up a ``JoinedTimes`` of every ``factor``-th of these ranks."""
+        """Return the parts of a ``JoinedTimes`` that has every ``factor``-th rank."""
         return ((self, factor),)
 
 

@@ -2,8 +2,8 @@
 
 A line of ``~/.cache/hpccoll/seals`` (``XDG_CACHE_HOME``) is a digest of the path of a file and what
 changes with it: device, inode, size, and the times of its content and of its entry. A damaged line
-is the digest of no file, so that nothing worse follows than another check. Appends of several
-processes need no lock: a line is shorter than what systems append as a whole.
+matches no file, so that at worst the file is checked again. Processes append without a lock: a line
+is shorter than what systems append as a whole.
 """
 
 import hashlib

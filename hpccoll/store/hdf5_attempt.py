@@ -27,7 +27,7 @@ from hpccoll.store.sealed_file import (
 )
 
 _OF_CASES = tuple(column for column in COLUMNS if len(column.dims) > 1)
-"""The columns with an entry for each case, of several values."""
+"""The columns with several values for each case."""
 _PER_ITERATION = tuple(column for column in _OF_CASES if column.dims == ("case", "iteration"))
 _PER_RANK_OR_NODE = tuple(column for column in _OF_CASES if "iteration" not in column.dims)
 _ATTEMPT_ATTRIBUTES = tuple(

@@ -248,7 +248,7 @@ def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[str]
     if _outside(times.slowest_rank, 0, workers - 1):
         yield "the slowest rank is not a rank of the job"
     if _outside(times.round, 1, job.effort.rounds):
-        yield f"a round is none of {job.effort.rounds}"
+        yield f"a round is not among the {job.effort.rounds} of the job"
     if times.span_ns.size and (times.span_ns < times.max_ns).any():
         yield "the span is shorter than an operation"
     if (

@@ -65,7 +65,7 @@ class OfKind:
 
     @property
     def precedence(self) -> int:
-        """Its place where results of several kinds stand together: what we measured, what others did, predictions."""
+        """Its place among other kinds: what we measured comes first, then what others measured, then predictions."""
         return 2 if self.predicted else int(self.imported)
 
 
@@ -103,7 +103,7 @@ _ABSENT = {"str": "", "bool": None, "maybe": -1, "int64": -1, "float64": float("
 
 
 Merge: TypeAlias = Callable[[Any, Any], Any]
-"""Returns the value of several rounds, given that of earlier rounds and that of a later one."""
+"""Returns the value of all rounds, given that of the earlier rounds and that of a later one."""
 
 
 def _last(_earlier: Any, later: Any) -> Any:
@@ -135,7 +135,7 @@ def result(
         dtype: the type of the dataset: a key of ``_ABSENT``.
         meaning: one phrase for ``hpccoll list columns`` and the dataset's ``long_name``.
         default: the value of a case that has none.
-        merge: joins the values of two rounds, either of which may be None [the later value counts,
+        merge: joins the values of two rounds; either value may be None [the later value counts,
             also if it is None].
         more: the ``unit``; and for the table of the report the ``heading``, which names the unit in
             which the report writes the value, and its ``format``, a key of
@@ -369,7 +369,7 @@ COLUMNS = (
     _case("in_place", "bool", "1 if contribution and result share a buffer"),
     _case("root", "int64", "the root of a rooted collective", "", -1),
     _case("requested_ranks", "int64", "the requested workers, absent: all of the job", "", -1),
-    _case("requested_nodes", "int64", "the requested nodes of these workers", "", -1),
+    _case("requested_nodes", "int64", "the nodes that were requested for the workers", "", -1),
     _case(
         "requested_mapping", "str", "how ranks were renumbered: block or cyclic; empty: as launched"
     ),

@@ -144,7 +144,7 @@ MEMORY_FAULT = re.compile(
 MEMORY_FAULT_CODES = [
     each for code in (signal.SIGBUS, signal.SIGSEGV) for each in (code, 128 + code, -code)
 ]
-"""Exit codes of launchers and shells if a rank died of one of these; mpiexec of MPICH prints the signal on stdout."""
+"""Exit codes of launchers and shells if such a signal ended a rank; mpiexec of MPICH prints the signal on stdout."""
 
 SRUN_ERROR = "srun: error: "
 """How srun begins a line about itself or about tasks that failed: "srun: error: n2: task 1: Killed"."""

@@ -45,7 +45,7 @@ SHAPES = {
 o, s, or r of a peer. It copies to and from the first buffers alone where an operation has more, and
 reads all of a put from one."""
 FENCES = "nop", "barrier"
-"""What orders the operations of a thread block, or of several."""
+"""Operations that order others: in their own thread block, and in all thread blocks that they name."""
 FOLDS = {"re", "res", "rre", "rres"}
 LIMITS = {
     "ops": MAX_OPERATIONS,

@@ -1,9 +1,9 @@
 """The proof that every order in which the events of a plan of MSCCL++ can happen gives the right result.
 
 The k-th wait of a channel or semaphore follows those signals without which k could not have come.
-If no two operations use a chunk of which one writes it without an order, and none waits forever,
-then every order gives the same result, and one is returned. The second run can begin when the first
-has ended everywhere, and then does the same.
+Two operations conflict if both use a chunk, at least one writes it, and nothing orders them. If no
+operations conflict, and none waits forever, every order gives the same result, and one is returned.
+The second run can begin when the first has ended everywhere, and then does the same.
 """
 
 from collections import Counter, defaultdict, deque

@@ -30,7 +30,7 @@ class ProvenPlan(NamedTuple):
     collective: str
     slices: tuple[Schedule, ...]
     sizes: tuple[int, int]  # the smallest and the largest message, in bytes
-    multiple: int  # the bytes of which MSCCL++ runs multiples alone
+    multiple: int  # MSCCL++ only runs messages whose bytes are a multiple of this
     relaxed: bool  # whether a relaxed wait is to see what was written before the run
 
     @property

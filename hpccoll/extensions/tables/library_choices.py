@@ -1,8 +1,8 @@
 """Choices among a library's own algorithms, as its tables can express them: by collective, ranks and size alone.
 
-What a table cannot tell apart (placements, element types, the order of ranks) gets one choice for
-all of it. Another algorithm replaces the library's default only where it is faster in each of these
-cases, by more than the noise and by more than two launches easily differ.
+Cases that a table cannot tell apart (they differ in placement, element type, or the order of ranks)
+get the same choice. Another algorithm replaces the library's default only if it is faster in every
+such case, by more than the noise and by more than two launches easily differ.
 """
 
 import math
@@ -38,7 +38,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class SizeChoice:
-    """The choice at a measured size; of several cases, in the one of its least gain. Times are in seconds."""
+    """The choice at a measured size, with the figures of the case in which it gains least. Times are in seconds."""
 
     nbytes: int  # the size S, in bytes
     seconds: float

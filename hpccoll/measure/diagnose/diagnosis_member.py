@@ -252,7 +252,7 @@ class Member:
         until = time.monotonic() + LEADER_LIMIT_S + self.rank
         leaves = math.inf
         while True:
-            # Maybe one of several: the partners of earlier ones wait for their transfers, too.
+            # More orders may have arrived: the partners of earlier ones wait for their transfers, too.
             if received := self.arrived_order():
                 order, limit_s, silent_s = received
                 if isinstance(order, LastOrder):

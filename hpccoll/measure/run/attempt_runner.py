@@ -209,8 +209,8 @@ class AttemptRunner:
     ) -> Outcome:
         """Go on with the ranks that still respond, and return the outcome of the case: failed.
 
-        If all ranks respond and NCCL has never connected them, it may be a rank that was late, or
-        NCCL itself: cases after CONNECTION_TRIES of these fail without a try.
+        If all ranks respond and NCCL has never connected them, a rank may have been late, or NCCL
+        may have failed: after CONNECTION_TRIES such stalls, cases fail without a try.
         """
         gc.enable()  # the timing loop has disabled it
         self.progress.enter("regrouping after a stall")

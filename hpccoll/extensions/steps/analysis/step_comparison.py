@@ -201,8 +201,8 @@ def _key_words(key: str, row: Row, workload: Workload) -> str:
 def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[StepComparison]:
     """Return the steps of each workload and shape: of each model those on most ranks with cores of their own first.
 
-    Only rows of measured steps count. Steps of several machines, which ``machines`` names by
-    run_id, are not compared.
+    Only rows of measured steps count. Steps on different machines are not compared; ``machines``
+    names the machine of each run_id.
     """
     rows = [row for row in rows if row.usable and row.ours and is_workload(row.collective)]
     has_several_machines = len({machines.get(row.run_id) for row in rows}) > 1

@@ -2,8 +2,8 @@
 
 The host queues the whole step and waits for its end, as a framework does. An operation begins on
 its stream when the work before its start has ended on the stream of computations; what follows a
-wait begins there when that operation has ended. Both are events, of which the host sees nothing.
-Times are those of events, after the first one of the step.
+wait begins there when that operation has ended. Events of CUDA make both wait, without the host.
+Times are read from events, and count from the first event of the step.
 
 Operations are launched in one order on all ranks, which may differ from that of the program: see
 ``launch_order``.

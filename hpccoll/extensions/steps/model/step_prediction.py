@@ -180,7 +180,7 @@ class StepPrediction:
     busbw: float | None
     # the rate of a link that these collectives cross, in bytes a second; None without any
     link: float | None
-    links: int  # the links of a node that one of these collectives uses at once
+    links: int  # the links of a node that such a collective uses at once
     # the rate of a link, in bits a second, at which all communication takes as long as the
     # computation
     hide_rate: float | None

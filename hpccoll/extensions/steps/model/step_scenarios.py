@@ -5,9 +5,9 @@
       - {name: "RDMA, ring", cluster: 8xh100-400g, algorithm: ring}
       - {name: "RDMA, hierarchical", cluster: 8xh100-400g, algorithm: hierarchical}
 
-A scenario has the keys of ``common``, and may set each of them anew, those of its computation
-together. If none of these is given it computes as fast as the one before; ``step``, the time of a
-step today, is in ``common`` the first's.
+A scenario takes the keys of ``common``, and may replace any of them; it replaces the keys of the
+computation together. Without such a key, it computes as fast as the scenario before it. In
+``common``, ``step`` (the time of a step today) belongs to the first scenario.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
