@@ -22,9 +22,9 @@ class OptionsOfExtensions:
 class Command:
     """A command of the command line. The docstring of its function is its help.
 
-    The parameters of the function are the names of arguments and options. One called ``given`` gets
-    the options that were typed, one called ``rest`` the words after ``--``, and one called
-    ``of_extensions`` the values of options that extensions add, by their long flags.
+    The parameters of the function are the names of arguments and options. Three names are special:
+    ``typed_flags`` gets the long flags that the user typed, ``rest`` the words after ``--``, and
+    ``extension_options`` the values of options that extensions add, by their long flags.
     """
 
     name: str  # a word, or two: ``predict step``
@@ -102,13 +102,13 @@ class Command:
         values = self._values(parser, own_words)
         if self.further:
             options = self.further.options()
-            values["of_extensions"] = {
+            values["extension_options"] = {
                 option.long_flag: values.pop(option.parameter) for option in options
             }
         if self._passes_on:
             values["rest"] = rest
-        if "given" in inspect.signature(self.run).parameters:
-            values["given"] = parser.given_options(own_words)
+        if "typed_flags" in inspect.signature(self.run).parameters:
+            values["typed_flags"] = parser.given_options(own_words)
         return int(self.run(**values) or 0)
 
     @property

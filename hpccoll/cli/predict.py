@@ -28,7 +28,7 @@ WITH_AGAINST = "--against", "--machine", "--cluster", "--rate", "--json"
 
 
 def predict(
-    given: Sequence[str],
+    typed_flags: Sequence[str],
     machine: Path | None = None,
     cluster: str | None = None,
     nodes: str = "2,8,64",
@@ -65,7 +65,7 @@ def predict(
     from hpccoll.schedule import DTYPE
     from hpccoll.store.result_files import read_all
 
-    beside = [name for name in given if name not in WITH_AGAINST]
+    beside = [name for name in typed_flags if name not in WITH_AGAINST]
     if against and beside:
         raise UnusableError(beside[0], "without --against, which compares the cases of the results")
     if question not in (None, *QUESTIONS):

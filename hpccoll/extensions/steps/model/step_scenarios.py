@@ -80,7 +80,7 @@ AS_BEFORE = ComputeRate()
 
 
 def step_request(
-    given: Mapping[str, Any],
+    described: Mapping[str, Any],
     nodes: Sequence[int],
     parameters: Mapping[str, Parameter] | None,
     compute: ComputeRate | None = None,
@@ -94,8 +94,8 @@ def step_request(
     """
     keys = {name: key.default for name, key in PREDICTED.items()}
     for name in keys:
-        if given.get(name) is not None:
-            keys[name] = given[name]
+        if described.get(name) is not None:
+            keys[name] = described[name]
     model = with_sequence(read_model_shape(keys["model"], "model"), keys["sequence_length"] or None)
     dtypes = StepDtypes.of(keys, keys["dtype"] or model.dtype)
     parallelism = parallelism_of({**keys, "compress": DENSE}, dtypes=dtypes)
@@ -245,10 +245,10 @@ def compute_rate(keys: Mapping[str, Any], default: ComputeRate | None = None) ->
     flops_rate, mfu, gpu, compute, step = (
         keys[name] for name in ("flops_rate", "mfu", "gpu", "compute", "step")
     )
-    given = [rate for rate in (flops_rate, mfu, compute, step) if rate is not None]
-    if default and not given and gpu is None:
+    rates = [rate for rate in (flops_rate, mfu, compute, step) if rate is not None]
+    if default and not rates and gpu is None:
         return default
-    if len(given) != 1 or (mfu is None) != (gpu is None):
+    if len(rates) != 1 or (mfu is None) != (gpu is None):
         raise UnusableError(
             "--flops-rate", "exactly one of --flops-rate, --mfu with --gpu, --compute and --step"
         )

@@ -118,10 +118,10 @@ class _Walk:
         if message not in self.first_ends:
             self.first_ends[message] = stage, number
             return
-        other, other_number = self.first_ends.pop(message)
+        peer, other_number = self.first_ends.pop(message)
         stage.launch(number, stage.now)
-        other.launch(other_number, stage.now)
-        if other.awaited == other_number:
-            other.awaited = None
-            other.now = stage.now
-            heapq.heappush(self.ready, (other.now, other.number))
+        peer.launch(other_number, stage.now)
+        if peer.awaited == other_number:
+            peer.awaited = None
+            peer.now = stage.now
+            heapq.heappush(self.ready, (peer.now, peer.number))
