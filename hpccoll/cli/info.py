@@ -89,7 +89,7 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
 
 
 def show(
-    of_extensions: Mapping[str, str],
+    extension_options: Mapping[str, str],
     algorithm: str,
     workers: int | None = None,
     collective: str | None = None,
@@ -143,7 +143,7 @@ def show(
     from hpccoll.cases.requested_schedule import requested_layout, requested_operation
     from hpccoll.common.units import parse_parameter, parse_size
 
-    written_as = schedule_format(format_, of_extensions)
+    written_as = schedule_format(format_, extension_options)
     operation = requested_operation(
         algorithm,
         collective,
@@ -152,7 +152,7 @@ def show(
         root=root,
         parameters=dict(map(parse_parameter, param or ())),
     )
-    texts = written_as.texts(operation, of_extensions, printed=out is None)
+    texts = written_as.texts(operation, extension_options, printed=out is None)
     return _write(texts, operation.schedules[0].layout.ranks, out)
 
 
