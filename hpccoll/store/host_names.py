@@ -27,7 +27,7 @@ def canonical_hosts(names: Iterable[str]) -> dict[str, str]:
             longer[parts[:length]].add(parts)
 
     def full(parts: Labels) -> Labels:
-        longest = [each for each in longer.get(parts, ()) if each not in longer]
+        longest = [labels for labels in longer.get(parts, ()) if labels not in longer]
         return longest[0] if len(longest) == 1 else parts
 
     first: dict[Labels, str] = {}

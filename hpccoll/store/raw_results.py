@@ -295,10 +295,10 @@ class RawResults:
                 return
         outcomes.append(outcome)
 
-    def add_provenance(self, more: Mapping[str, object]) -> None:
+    def add_provenance(self, facts: Mapping[str, object]) -> None:
         """Add to the provenance of the last attempt what is known only at its end."""
         attempt, outcomes = self.attempts[-1]
-        self.attempts[-1] = replace(attempt, provenance={**attempt.provenance, **more}), outcomes
+        self.attempts[-1] = replace(attempt, provenance={**attempt.provenance, **facts}), outcomes
 
     def _index_cases(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         """Return the positions (attempt, index) of each case's outcomes; indexed once, because jobs have thousands."""

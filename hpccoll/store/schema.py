@@ -127,7 +127,7 @@ def _both(earlier: bool | None, later: bool | None) -> bool:
 
 
 def result(
-    dtype: str, meaning: str, *, default: object = None, merge: Merge = _last, **more: Any
+    dtype: str, meaning: str, *, default: object = None, merge: Merge = _last, **column_fields: Any
 ) -> Any:
     """Return a field of ``CaseResult``.
 
@@ -137,8 +137,8 @@ def result(
         default: the value of a case that has none.
         merge: joins the values of two rounds; either value may be None [the later value counts,
             also if it is None].
-        more: the ``unit``; and for the table of the report the ``heading``, which names the unit in
-            which the report writes the value, and its ``format``, a key of
+        column_fields: the ``unit``; and for the table of the report the ``heading``, which names
+            the unit in which the report writes the value, and its ``format``, a key of
             ``report_columns.FORMATS``.
     """
     declared = {
@@ -147,7 +147,7 @@ def result(
         "unit": "",
         "absent": _ABSENT[dtype],
         "meaning": meaning,
-        **more,
+        **column_fields,
     }
     return field(default=default, metadata={"column": declared, "merge": merge})
 
