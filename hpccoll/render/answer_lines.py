@@ -82,12 +82,12 @@ def as_fast_as_native(factor: float) -> str:
     return f"`{format_factor(factor)}` as fast as {NATIVE}"
 
 
-def basis_of(evidence: Evidence, *more: str) -> str:
+def basis_of(evidence: Evidence, *sentences: str) -> str:
     """Return what the strength of evidence follows from: ``Clear at 5 of 6 sizes; 1.62x to 2.02x by round; ...``."""
     parts: list[str] = []
     if evidence.clear:
         parts.append(f"clear at {of_sizes(evidence.clear, evidence.compared)}")
-    parts += more
+    parts += sentences
     gain = evidence.gain
     if gain and gain.low and gain.high:
         parts.append(f"{join_ends((format_factor(gain.low), format_factor(gain.high)))} by round")

@@ -200,13 +200,15 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     joined = group.mixed_hosts
     if joined:
         lines.append(f"launches on different hosts are joined: {jobs_and_hosts(joined)}")
-    others: dict[str, None] = {}
+    lines_beside: dict[str, None] = {}
     for point in group.imports:
-        others[f"{point.row.source}: on {point.machine}; timed differently, and not ranked"] = None
+        lines_beside[
+            f"{point.row.source}: on {point.machine}; timed differently, and not ranked"
+        ] = None
     for point in group.predictions:
         line = "dotted" if point.row.kind == MODELLED else "dashed"
-        others[f"{line}: predicted, not measured; {point.prediction}"] = None
-    return tuple(filter(None, (*lines, *others)))
+        lines_beside[f"{line}: predicted, not measured; {point.prediction}"] = None
+    return tuple(filter(None, (*lines, *lines_beside)))
 
 
 PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"

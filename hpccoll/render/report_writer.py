@@ -272,14 +272,14 @@ def _head(results: Results, groups: Sequence[ChartGroup]) -> dict[str, object]:
 
 def _foot(results: Results, groups: Sequence[ChartGroup], *, several: bool) -> dict[str, object]:
     """Return what the page says after its sections; if it has ``several`` collectives, each lists its own rows."""
-    others = other_programs(results)
+    imported = other_programs(results)
     jobs = [
         (job.id, job.job, job.outcome, job.hosts, job.limit, job.log) for job in results.scheduled
     ]
     ends = []
     if not several:
         ends.append("rows")
-    if others:
+    if imported:
         ends.append("other-programs")
     if results.skipped:
         ends.append("skipped")
@@ -289,7 +289,7 @@ def _foot(results: Results, groups: Sequence[ChartGroup], *, several: bool) -> d
     return {
         "ends": ends,
         "table": rows_table([] if several else groups),
-        "others": others,
+        "others": imported,
         "skipped": _by_reason(results.skipped),
         "jobs": jobs,
         "runs": [_provenance(run) for run in results.runs],
@@ -378,10 +378,10 @@ def answer_section(
         if name in answers_of_workloads:
             own_answers += answers_of_workloads[name]
         else:
-            first, others = answers.split(name)
+            first, further = answers.split(name)
             own_answers += first
             if not several:
-                folded += others
+                folded += further
         shown += own_answers or [unanswered(results, name)]
     context = _answers(results, shown, folded, [*collectives, *unmeasured])
     legend = {

@@ -265,9 +265,9 @@ def _calls(hang: Hang, place: str) -> Iterator[str]:
         yield f"{callers} called {call}"
 
 
-def _wait_text(wait: BlockedRanks, sizes: Sizes, what: str) -> str:
+def _wait_text(wait: BlockedRanks, sizes: Sizes, relation: str) -> str:
     verb = "waits" if len(wait.ranks) == 1 else "wait"
-    awaited = f"{ranks_text(wait.awaited)} {what} {operation_text(wait.operation, sizes)}"
+    awaited = f"{ranks_text(wait.awaited)} {relation} {operation_text(wait.operation, sizes)}"
     return f"{ranks_text(wait.ranks)} {verb} for {awaited}"
 
 

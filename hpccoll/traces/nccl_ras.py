@@ -160,18 +160,18 @@ def _to_job(report: _Report) -> RecordedJob:
 
 
 def _status(member: _Member, *, missing: bool) -> str | None:
-    known = member.status
+    status = member.status
     if missing:
         words = {"considered_dead": "is considered dead", "unresponsive": "does not answer"}
         return next(
-            (text for key, text in words.items() if known.get(key)),
+            (text for key, text in words.items() if status.get(key)),
             "reports nothing of the communicator",
         )
-    errors = [known.get(key, 0) for key in ("init_state", "async_error")]
+    errors = [status.get(key, 0) for key in ("init_state", "async_error")]
     for error in errors:
         if error not in (SUCCESS, IN_PROGRESS):
             return f"reports NCCL error {error}"
-    return "has aborted" if known.get("abort_flag") else None
+    return "has aborted" if status.get("abort_flag") else None
 
 
 def _time(text: str) -> int:
@@ -317,16 +317,16 @@ class _TextReport:
         self._missing_of_process()
         behind = list(self._unnamed_faults())
         failed = set()
-        for rank, each in self.ranks.items():
-            if each.status:
+        for rank, rank_record in self.ranks.items():
+            if rank_record.status:
                 failed.add(rank)
         for (block, collective), classes in self.launched.items():
             members = range(self.blocks[block] or sum(number for number, _, _ in classes))
             group = Group(f"0x{block.lstrip('0')}", tuple(members), "", of_job=False)
-            others = set(members) - failed.union(*(names for _, _, names in classes))
+            unlisted = set(members) - failed.union(*(names for _, _, names in classes))
             latest = max((operation for _, operation, _ in classes), default=0)
             for number, operation, names in classes:
-                if not names and number != len(others):
+                if not names and number != len(unlisted):
                     if operation < latest:
                         launched = (
                             f"have launched {collective} up to {operation}, others up to {latest}"
@@ -340,16 +340,18 @@ class _TextReport:
                     continue
                 progress += [
                     Progress(rank, group, operation, None, collective)
-                    for rank in sorted(names or others)
+                    for rank in sorted(names or unlisted)
                 ]
-        if len({each.group for each in progress}) > 1:
+        if len({progress_of_rank.group for progress_of_rank in progress}) > 1:
             self.lacking.append("which ranks of different communicators are one process")
         if not self.blocks and self.sizes:
             listed = format_count(max(self.sizes.values()), "rank")
             self.lacking.append(
                 f"the counts of its {listed}: a report in words lists only ranks that differ"
             )
-        ranks = {each.rank: Rank(each.rank) for each in progress} | self.ranks
+        ranks = {
+            progress_of_rank.rank: Rank(progress_of_rank.rank) for progress_of_rank in progress
+        } | self.ranks
         are_named = failed and all(self.ranks[rank].host for rank in failed)
         # else they are named once more, with their ranks
         unnamed = () if are_named else self.processes
