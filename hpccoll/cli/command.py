@@ -118,7 +118,7 @@ class Command:
 
     def _values(self, parser: OptionParser, words: list[str]) -> dict[str, Any]:
         """Return the values of arguments and options by name."""
-        known, unknown_words = parser.parse_known_intermixed_args(words)
+        parsed, unknown_words = parser.parse_known_intermixed_args(words)
         for word in unknown_words:
             if word in self.subcommands():
                 raise UnusableError(words[0], f"write it after '{word}', whose option it is")
@@ -127,7 +127,7 @@ class Command:
             if self._passes_on:
                 hint = " (write after -- what is to be passed on)"
             parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{hint}")
-        values = vars(known)
+        values = vars(parsed)
         parser.check_bounds(values)
         return values
 

@@ -76,9 +76,9 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
         raise BadInputError(
             "NAME", name, f"nothing after {word}: only 'list clusters NAME' has a second word"
         )
-    if name not in (known := cluster_names()):
+    if name not in (names := cluster_names()):
         raise BadInputError(
-            "NAME", name, f"{did_you_mean(name, known)}a name that 'hpccoll list clusters' prints"
+            "NAME", name, f"{did_you_mean(name, names)}a name that 'hpccoll list clusters' prints"
         )
     content = read_machine(name, "NAME").model_dump(mode="json", by_alias=True, exclude_none=True)
     show_found(

@@ -76,8 +76,8 @@ def tables_that_read(path: Path, name: str | None, option: str) -> LibraryTables
     for tables in brought:
         if tables.recognises(text):
             return tables
-    known = "; ".join(tables.known for tables in brought)
-    raise BadInputError(option, str(path), f"{known}; or name its format by --format")
+    valid = "; ".join(tables.known for tables in brought)
+    raise BadInputError(option, str(path), f"{valid}; or name its format by --format")
 
 
 def _with_format(brought: Sequence[LibraryTables], name: str) -> LibraryTables:

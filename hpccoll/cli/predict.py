@@ -209,7 +209,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
         if out.suffix == RAW_FILE:
             write_raw_file(raw_predictions(predicted, out), out)
             return
-        rows = [one.to_json() for one in predicted.predictions]
+        rows = [prediction.to_json() for prediction in predicted.predictions]
         title = f"{predicted.request.collective} on {predicted.machine.name}: {join_words(predicted.kinds)}"
         write_prediction_chart(
             rows,

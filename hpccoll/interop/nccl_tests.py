@@ -89,13 +89,19 @@ class PairResult:
     library: str  # with its version where the output says it
 
 
-def read_nccl_tests(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
+def read_nccl_tests(
+    path: Path, lines: Sequence[str], supplied: SuppliedMetadata
+) -> BenchmarkOutput:
     """Return the results of an output of nccl-tests; BadInputError for what could be misread or contradicts itself."""
     output = BenchmarkOutput(
-        source=NCCL_TESTS.source, program=NCCL_TESTS.source, ranks=0, nodes=0, library=given.library
+        source=NCCL_TESTS.source,
+        program=NCCL_TESTS.source,
+        ranks=0,
+        nodes=0,
+        library=supplied.library,
     )
-    for run in _read_runs(path, lines, output, given, of_ours=True):
-        add_run(path, run, output, given)
+    for run in _read_runs(path, lines, output, supplied, of_ours=True):
+        add_run(path, run, output, supplied)
     return output
 
 
@@ -151,7 +157,7 @@ def _read_runs(
     path: Path,
     lines: Sequence[str],
     output: BenchmarkOutput,
-    given: SuppliedMetadata,
+    supplied: SuppliedMetadata,
     *,
     of_ours: bool,
 ) -> Sequence[PrintedRun]:
@@ -162,11 +168,11 @@ def _read_runs(
     text = "".join(lines)
     if not text.lstrip().startswith("{"):
         parser_class = _NcclTestsParser if of_ours else _AnyProgramParser
-        parser = parser_class(path, output, given)
+        parser = parser_class(path, output, supplied)
         parser.parse(lines)
         return parser.runs
     try:
-        return [_json_run(path, _parse_results(text), output, given, of_ours=of_ours)]
+        return [_json_run(path, _parse_results(text), output, supplied, of_ours=of_ours)]
     except BadInputError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
@@ -207,9 +213,9 @@ def _parse_results(text: str) -> Any:
 class _NcclTestsParser(LineParser):
     """The parser of the tables on stdout."""
 
-    def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
-        super().__init__(path, output, given)
-        self.run = PrintedRun(str(path), given.library)
+    def __init__(self, path: Path, output: BenchmarkOutput, supplied: SuppliedMetadata) -> None:
+        super().__init__(path, output, supplied)
+        self.run = PrintedRun(str(path), supplied.library)
         # the programs that lines since the last run name, such as its command
         self.named: set[str] = set()
         self.runs: list[PrintedRun] = []  # those before, with results
@@ -258,7 +264,7 @@ class _NcclTestsParser(LineParser):
 
     def _end_run(self) -> None:
         run = self.run
-        self.run = PrintedRun(self.where, self.given.library)
+        self.run = PrintedRun(self.where, self.supplied.library)
         if run.left_out:
             return
         if run.results:
@@ -340,7 +346,7 @@ class _NcclTestsParser(LineParser):
 
     @handlers.line(r"# *Rank\b.*")
     def refuse_device(self, line: re.Match[str]) -> None:
-        if not self.given.whole_place:
+        if not self.supplied.whole_place:
             raise self.error(
                 line[0],
                 "a whole line of the list of devices (rank, process id, host, device), or --ranks and --nodes",
@@ -354,7 +360,7 @@ class _NcclTestsParser(LineParser):
 
     @handlers.line(r"# *size +count +type .*")
     def set_columns(self, line: re.Match[str]) -> None:
-        check_devices(self.run, self.given)
+        check_devices(self.run, self.supplied)
         if self.run.stage == TABLE:
             raise self.error(
                 line[0], f"one table in a run: these are several processes, each {SINGLETONS}"
@@ -451,7 +457,7 @@ class _AnyProgramParser(_NcclTestsParser):
 
 
 def _json_run(
-    path: Path, content: Any, output: BenchmarkOutput, given: SuppliedMetadata, *, of_ours: bool
+    path: Path, content: Any, output: BenchmarkOutput, supplied: SuppliedMetadata, *, of_ours: bool
 ) -> PrintedRun:
     """Return the run of the JSON; of its environment, which may hold secrets, only what the allow-list has."""
     config = content["config"]
@@ -480,7 +486,7 @@ def _json_run(
         run.devices += _devices_of_process(device, per_process)
     for position, row in enumerate(content["results"], 1):
         run.results += _json_results(f"{path}: result {position}", row)
-    check_devices(run, given)
+    check_devices(run, supplied)
     return run
 
 

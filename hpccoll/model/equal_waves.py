@@ -142,7 +142,7 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
     edges = cut.edges(lane) * cut.itemsize
     lengths = np.diff(edges)
     period = _unit_period(cut, lane)
-    known: dict[object, LaneWave] = {}
+    waves_by_content: dict[object, LaneWave] = {}
     targets: dict[object, Ints] = {}
     for step in schedule.steps(everyone if shifts is None else 0):
         messages = [action for action in step.actions if not isinstance(action, Copy)]
@@ -161,9 +161,9 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
                 type(arrival),
                 *((r.first % period, r.last - r.first) for r in send.part.ranges),
             )
-        if key not in known:
-            if len(known) * block > KEPT_MESSAGES:
-                known.clear()
+        if key not in waves_by_content:
+            if len(waves_by_content) * block > KEPT_MESSAGES:
+                waves_by_content.clear()
                 targets.clear()
             if shifts is not None:
                 peer = (everyone + send.peer) % ranks
@@ -175,8 +175,8 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
                     nbytes = _shifted_bytes(send.part, lengths, shifts * everyone)
             target = targets.setdefault(place, np.where(peer < block, peer, block + peer % block))
             reduces = np.full(block, isinstance(arrival, RecvReduce))
-            known[key] = LaneWave.of(everyone, target, reduces, nbytes, everyone)
-        yield known[key]
+            waves_by_content[key] = LaneWave.of(everyone, target, reduces, nbytes, everyone)
+        yield waves_by_content[key]
 
 
 def _shifted_bytes(part: Part, lengths: Ints, shifts: Ints) -> Ints:

@@ -94,13 +94,13 @@ def ranges(curve: Mapping[int, float]) -> list[list[int]]:
         if starts:
             best = min(starts, key=lambda first: (fewest[first][0], -first))
             fewest[last] = fewest[best][0] + 1, best
-    found: list[list[int]] = []
+    pieces: list[list[int]] = []
     last = end
     while last:
         first = fewest[last][1]
-        found.insert(0, sizes[first:last])
+        pieces.insert(0, sizes[first:last])
         last = first
-    return found
+    return pieces
 
 
 def _has_line(curve: Mapping[int, float]) -> bool:
@@ -359,7 +359,8 @@ def _file(
 ) -> MachineFile:
     sections: dict[str, Any] = {
         "tiers": {
-            tier: _tier_costs(tier, of_tier.ranges, quantities) for tier, of_tier in pieces.items()
+            tier: _tier_costs(tier, pieces_of_tier.ranges, quantities)
+            for tier, pieces_of_tier in pieces.items()
         },
         "reduction": {
             key.removeprefix("reduction."): {"bytes_per_s": _rate(seconds)}

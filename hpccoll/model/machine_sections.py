@@ -54,8 +54,8 @@ class Quantity(YamlSection):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_number(cls, given: object) -> object:
-        return given if isinstance(given, dict | Quantity) else {"value": given}
+    def _from_number(cls, value: object) -> object:
+        return value if isinstance(value, dict | Quantity) else {"value": value}
 
     @model_serializer(mode="wrap")
     def _to_number(self, handler: SerializerFunctionWrapHandler) -> Any:

@@ -64,7 +64,7 @@ def latency_beyond_formulas(machine: MachineFile) -> float | None:
     if machine.nccl is None or not between:
         return None
     latency = between[0].latency_s
-    longest_s = 1e-6 * max(max(of_protocols) for of_protocols in NETWORK_US.values())
+    longest_s = 1e-6 * max(max(times_us) for times_us in NETWORK_US.values())
     return latency.value if latency.at("low_cost") > longest_s else None
 
 

@@ -353,11 +353,11 @@ class CompiledWave:
         end = self.leave(start) if self.leave else start + self.out
         if self.enter:
             end = np.maximum(end, self.enter(start))
-        for of, use in self.uses:
-            if of is None:
+        for indices, use in self.uses:
+            if indices is None:
                 end = np.maximum(end, use(start))
             else:
-                end[of] = np.maximum(end[of], use(start[of]))
+                end[indices] = np.maximum(end[indices], use(start[indices]))
         route.send_cpu.raise_to(self.last, end)
         arrived = end + self.latency
         route.receive_cpu.raise_to(self.last, self.receive(arrived) if self.receive else arrived)

@@ -78,9 +78,9 @@ def run_child(
         listener.join(DRAIN_S)  # orphans of a killed launcher may keep the pipe open
     if child.returncode == 0:
         return None
-    what = "start" if has_started else "end"
+    expected = "start" if has_started else "end"
     if timed_out:
-        how = f"did not {what} within {timeout_s:g} s"
+        how = f"did not {expected} within {timeout_s:g} s"
     else:
         how = exit_text(child.returncode)
     lines = [*first, *last]
@@ -199,10 +199,10 @@ def _mpi_failure(lines: Sequence[str]) -> str:
     if timeout:
         waited = f"a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: {timeout}"
         return "; ".join(filter(None, (error, waited)))
-    others = (
+    other_lines = (
         line for line in reversed(lines) if line and not line.startswith(("srun: ", "slurmstepd"))
     )
-    return "; ".join(dict.fromkeys(filter(None, (error, next(others, None), *failed_tasks))))
+    return "; ".join(dict.fromkeys(filter(None, (error, next(other_lines, None), *failed_tasks))))
 
 
 def _srun_errors(lines: Sequence[str]) -> list[str]:
