@@ -373,7 +373,7 @@ class AlgorithmSimulation:
     def _share(
         self, nbytes: int, number: int, total: int, progress: Callable[[float], None]
     ) -> Callable[[int], None]:
-        """Return the function that reports now and then which share of ``total`` simulations is done; ``number`` of them are."""
+        """Return the function that reports now and then which share of ``total`` simulations is done."""
         messages = max(self.work(nbytes).messages, 1)
         shown, shown_s = 0.0, monotonic()
 
