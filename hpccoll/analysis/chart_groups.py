@@ -180,11 +180,11 @@ class ChartGroup:
         first = [name for name in foremost if name in self.series]
         timed = [point for point in self.drawn if not point.row.predicted] or self.drawn
         distance = _distance_to_fastest(timed)
-        others = sorted(
+        further = sorted(
             self.series.difference(first), key=lambda name: (distance.get(name, inf), name)
         )
         free = max(0, MOST_SERIES - len(first))
-        return dict.fromkeys(first, False) | dict.fromkeys(others[:free], True)
+        return dict.fromkeys(first, False) | dict.fromkeys(further[:free], True)
 
     def _advised_series(self) -> Iterator[str]:
         for recommendation in self.recommendations:
@@ -267,8 +267,8 @@ class ChartGroup:
     @cached_property
     def drawn(self) -> tuple[SeriesPoint, ...]:
         """The points that axes have to include: usable ones, those of other programs, and predictions."""
-        of_other_kinds = (*self.imports, *self.predictions)
-        return (*self.usable, *(point for point in of_other_kinds if point.row.usable))
+        unmeasured = (*self.imports, *self.predictions)
+        return (*self.usable, *(point for point in unmeasured if point.row.usable))
 
     @cached_property
     def best_placements(self) -> tuple[SeriesPoint, ...]:
@@ -583,9 +583,9 @@ def _legend_entries(
     floors = [name for name in sorted(rows) if rows[name].floor]
     native = _first_native(rows)
     by_name = sorted(rows, key=lambda name: (rows[name].precedence, name))
-    others = [name for name in by_name if name not in floors and name not in native]
+    schedules = [name for name in by_name if name not in floors and name not in native]
     legend = dict.fromkeys(native, LegendEntry())
-    legend |= _entries_of_families(others, rows, [*charts.values(), answers])
+    legend |= _entries_of_families(schedules, rows, [*charts.values(), answers])
     legend |= dict.fromkeys(floors, LegendEntry(is_floor=True))
     for name, predicted in predictions.items():
         legend[name] = replace(legend[predicted], is_predicted=True)

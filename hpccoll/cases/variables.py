@@ -137,8 +137,8 @@ def unknown_nccl_variables(variables: Mapping[str, object]) -> Iterator[str]:
     for name in variables:
         if name.upper().startswith(NCCL_PREFIX) and name not in nccl_names():
             without_prefix = name.upper().removeprefix(NCCL_PREFIX)
-            known = sorted(known.removeprefix(NCCL_PREFIX) for known in nccl_names())
-            near = did_you_mean(without_prefix, known).replace("mean ", f"mean {NCCL_PREFIX}")
+            names = sorted(nccl_name.removeprefix(NCCL_PREFIX) for nccl_name in nccl_names())
+            near = did_you_mean(without_prefix, names).replace("mean ", f"mean {NCCL_PREFIX}")
             yield f"{name} is not in our list of NCCL's variables (NCCL {NCCL_VERSIONS}); {near}".strip(
                 "; "
             )

@@ -90,7 +90,7 @@ def workload(name: str) -> Workload:
     Raises:
         BadInputError: if no extension brings it.
     """
-    found: Workload | None = contributed("workloads", name)
-    if found is None:
+    contributed_workload: Workload | None = contributed("workloads", name)
+    if contributed_workload is None:
         raise BadInputError("workload", name, contributed_names("workloads"))
-    return found
+    return contributed_workload
