@@ -424,7 +424,7 @@ def chart_groups(
     groups = []
     for key in ordered:
         collective, *words, kind = key
-        measured, imports, predictions = map(tuple, members[key].of_kinds)
+        measured, imports, predictions = map(tuple, members[key].points_by_kind)
         group = ChartGroup(
             name=names[key],
             collective=collective,
@@ -482,7 +482,7 @@ def _recommendations_of_groups(
     """Return the recommendations for the measured rows of each group, by its key."""
     group_of_row: dict[RowKey, tuple[str, ...]] = {}
     for group, group_members in members.items():
-        measured = group_members.of_kinds[0]
+        measured = group_members.points_by_kind[0]
         group_of_row |= dict.fromkeys((point.row.key for point in measured), group)
     advice_of_group: dict[tuple[str, ...], list[Recommendation]] = defaultdict(list)
     for recommendation in recommendations:
@@ -518,20 +518,20 @@ class _Facts:
 class _Members:
     """The points of a group, by precedence: measured, imported and predicted ones."""
 
-    of_kinds: tuple[list[SeriesPoint], ...] = field(default_factory=lambda: ([], [], []))
+    points_by_kind: tuple[list[SeriesPoint], ...] = field(default_factory=lambda: ([], [], []))
     facts: tuple[_Facts, ...] = field(default_factory=lambda: (_Facts(), _Facts(), _Facts()))
 
     def add(self, point: SeriesPoint) -> None:
         kind = point.row.precedence
-        self.of_kinds[kind].append(point)
+        self.points_by_kind[kind].append(point)
         self.facts[kind].add(point)
 
     def __len__(self) -> int:
-        return sum(map(len, self.of_kinds))
+        return sum(map(len, self.points_by_kind))
 
     @property
     def first(self) -> SeriesPoint:
-        return next(chain.from_iterable(self.of_kinds))
+        return next(chain.from_iterable(self.points_by_kind))
 
 
 def _groups_joined(

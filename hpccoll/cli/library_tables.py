@@ -25,7 +25,7 @@ class LibraryTables(Protocol):
     libraries: str  # the names of the libraries, for people
     written: Sequence[str]  # the formats that it writes
     read: Sequence[str]  # the formats that it checks
-    known: str  # what it checks, for whoever names another file
+    formats_text: str  # what it checks, for whoever names another file
 
     def recognises(self, text: str) -> bool:
         """Return whether a text is of one of the formats, by its content."""
@@ -76,7 +76,7 @@ def tables_that_read(path: Path, name: str | None, option: str) -> LibraryTables
     for tables in brought:
         if tables.recognises(text):
             return tables
-    valid = "; ".join(tables.known for tables in brought)
+    valid = "; ".join(tables.formats_text for tables in brought)
     raise BadInputError(option, str(path), f"{valid}; or name its format by --format")
 
 

@@ -37,8 +37,8 @@ class Controls:
         first = np.argmax(present, axis=1)[:, None]
         has_others = np.isfinite(others_median)
         reference = np.where(has_others, others_median, both)
-        of_tested = np.take_along_axis(reference, first, 1)
-        self._reference = np.where(present, others_median, of_tested)
+        tested_reference = np.take_along_axis(reference, first, 1)
+        self._reference = np.where(present, others_median, tested_reference)
         self._beyond = both - self._reference
         self.slots = len(present)
         self.pairs = max(present.sum(1).min() / 2, 1)  # in the slot that has the fewest

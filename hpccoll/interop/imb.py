@@ -176,7 +176,7 @@ class _ImbParser(PrintedTableParser):
             )
             self.benchmark = None
         elif self.version <= LAST_OF_VECTOR and not (self.rebuilt and form):
-            self.benchmark = replace(self.benchmark, of_block=False)
+            self.benchmark = replace(self.benchmark, block_sized=False)
 
     def end_section(self) -> None:
         self.end_table()

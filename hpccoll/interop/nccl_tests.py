@@ -100,7 +100,7 @@ def read_nccl_tests(
         nodes=0,
         library=supplied.library,
     )
-    for run in _read_runs(path, lines, output, supplied, of_ours=True):
+    for run in _read_runs(path, lines, output, supplied, only_ours=True):
         add_run(path, run, output, supplied)
     return output
 
@@ -118,7 +118,7 @@ def read_pair(path: Path, text: str) -> PairResult:
     """
     output = BenchmarkOutput(source=NCCL_TESTS.source, program="", ranks=0, nodes=0)
     runs = _read_runs(
-        path, text.splitlines(keepends=True), output, SuppliedMetadata(), of_ours=False
+        path, text.splitlines(keepends=True), output, SuppliedMetadata(), only_ours=False
     )
     if not runs or not runs[-1].results:
         raise UnusableError(str(path), "the output has no result of nccl-tests")
@@ -159,20 +159,20 @@ def _read_runs(
     output: BenchmarkOutput,
     supplied: SuppliedMetadata,
     *,
-    of_ours: bool,
+    only_ours: bool,
 ) -> Sequence[PrintedRun]:
     """Return the runs, and add to ``output`` what it says of all of them.
 
-    If ``of_ours``, the runs of programs are left out that measure what no collective of ours does.
+    If ``only_ours``, the runs of programs are left out that measure what no collective of ours does.
     """
     text = "".join(lines)
     if not text.lstrip().startswith("{"):
-        parser_class = _NcclTestsParser if of_ours else _AnyProgramParser
+        parser_class = _NcclTestsParser if only_ours else _AnyProgramParser
         parser = parser_class(path, output, supplied)
         parser.parse(lines)
         return parser.runs
     try:
-        return [_json_run(path, _parse_results(text), output, supplied, of_ours=of_ours)]
+        return [_json_run(path, _parse_results(text), output, supplied, only_ours=only_ours)]
     except BadInputError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
@@ -457,7 +457,12 @@ class _AnyProgramParser(_NcclTestsParser):
 
 
 def _json_run(
-    path: Path, content: Any, output: BenchmarkOutput, supplied: SuppliedMetadata, *, of_ours: bool
+    path: Path,
+    content: Any,
+    output: BenchmarkOutput,
+    supplied: SuppliedMetadata,
+    *,
+    only_ours: bool,
 ) -> PrintedRun:
     """Return the run of the JSON; of its environment, which may hold secrets, only what the allow-list has."""
     config = content["config"]
@@ -469,7 +474,7 @@ def _json_run(
     output.library = f"{suite.library} {nccl_version_text(int(content['nccl_version']))}"
     output.truncated = "average_bus_bandwidth" not in content
     run = PrintedRun(str(path), output.library, suite)
-    if of_ours:
+    if only_ours:
         run.collective = collective_of(str(path), arguments[0])
     per_process = int(config["nthreads"]) * int(config["ngpus"])
     run.per_process = per_process

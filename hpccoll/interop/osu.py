@@ -103,7 +103,7 @@ TITLES = {
 TESTS = {
     **{f"{TITLES.get(name, name)} Latency": benchmark for name, benchmark in MPI_FUNCTIONS.items()},
     **{
-        f"{name} Latency": replace(MPI_FUNCTIONS[name], of_block=False)
+        f"{name} Latency": replace(MPI_FUNCTIONS[name], block_sized=False)
         for name in ("Reduce_scatter", "Reduce_scatter_block")
     },
     "Latency": MpiBenchmark("send_recv", algorithm="ping_pong", factor=2),

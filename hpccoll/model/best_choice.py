@@ -29,7 +29,7 @@ class BestChoice:
     # what it must be faster than for a clear lead: the other one, or all others
     rivals: Sequence[Prediction]
     # whether its machine is described and has GPUs: messages cost no launch there
-    of_described_gpus: bool = False
+    on_described_gpus: bool = False
 
     @property
     def clear(self) -> bool:
@@ -48,7 +48,7 @@ class BestChoice:
         NCCL's own includes them; where there is no formula of it, as on one node, GPUs still take
         them.
         """
-        if self.ours is None or not (self.library or self.of_described_gpus):
+        if self.ours is None or not (self.library or self.on_described_gpus):
             return None
         least, most = OPERATION_US
         return least * 1e-6, most * 1e-6
@@ -90,11 +90,11 @@ class BestChoice:
         if not ranked:
             return None
         best, *slower = ranked
-        of_other_kind = [
+        contrasting = [
             prediction for prediction in slower if prediction.of_library != best.of_library
         ]
         reference = [prediction for prediction in slower if prediction.algorithm == REFERENCE]
-        by_preference = [*of_other_kind, *reference, *slower]
+        by_preference = [*contrasting, *reference, *slower]
         return cls(best, by_preference[0] if by_preference else None, by_preference[:1])
 
 
@@ -195,7 +195,7 @@ def best_choices(
     for place in product(nodes_in_order, predicted.request.sizes):
         choice = compare(together.get(place, ()))
         if choice:
-            yield replace(choice, of_described_gpus=has_gpus)
+            yield replace(choice, on_described_gpus=has_gpus)
 
 
 def has_described_gpus(machine: MachineFile) -> bool:

@@ -83,7 +83,7 @@ class OperationWaves:
         self.cut = cut
         self.block = _common_block(schedules, cut)
         self.room = KEPT_MESSAGES
-        self.known: dict[tuple[int, int], LaneRuns] = {}
+        self.runs_by_lane: dict[tuple[int, int], LaneRuns] = {}
 
     def cycle(self, lane: int) -> int:
         """Return after how many waves those of a lane may repeat; 0 if it is unknown."""
@@ -98,9 +98,9 @@ class OperationWaves:
         number = lane % len(self.schedules)
         is_equal = self.cut.call.traffic is None  # lanes of one size are alike
         key = number, int(self.cut.edges(lane)[-1]) if is_equal else lane
-        if key not in self.known:
-            self.known[key] = LaneRuns(self, self.schedules[number], lane)
-        return self.known[key]
+        if key not in self.runs_by_lane:
+            self.runs_by_lane[key] = LaneRuns(self, self.schedules[number], lane)
+        return self.runs_by_lane[key]
 
 
 @lru_cache(maxsize=2)

@@ -239,7 +239,7 @@ class Route:
                 self.uses.append((sharing, use.messages, use.byte_s))
         # the costs of messages whose sizes are of one range of each tier, by where these ranges
         # begin and end
-        self.known: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]] = {}
+        self.added_columns: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]] = {}
 
     def costs(self, nbytes: Ints) -> tuple[Floats, ...]:
         """Return latency, overhead, gap, seconds of a byte, and whether it is synchronous, of each message.
@@ -249,8 +249,8 @@ class Route:
         """
         ends = int(nbytes.min()), int(nbytes.max())
         ranges = tuple(tuple(tier.of(end).from_bytes for end in ends) for tier, _ in self.tiers)
-        if ranges in self.known:
-            return self.known[ranges]
+        if ranges in self.added_columns:
+            return self.added_columns[ranges]
         if len(self.tiers) == 1:
             columns = cost_columns(self.tiers[0][0], nbytes)
         else:
@@ -262,7 +262,7 @@ class Route:
                 )[1:]
             columns = tuple(table)
         if all(first == last for first, last in ranges):
-            self.known[ranges] = columns
+            self.added_columns[ranges] = columns
         return columns
 
 

@@ -53,10 +53,10 @@ class Answer:
 _WIDTH = max(map(len, STRENGTHS))
 
 
-def terminal_lines(answers: Iterable[Answer], *, of_table: bool = False) -> Iterator[str]:
+def terminal_lines(answers: Iterable[Answer], *, with_entries: bool = False) -> Iterator[str]:
     """Yield the answers as text: a line with the title, then the lines below it, in columns.
 
-    A sentence that compares nothing follows its title in one line. Those ``of_table`` also say what
+    A sentence that compares nothing follows its title in one line; ``with_entries`` it also says what
     a table of choices has where nothing is advised.
     """
     for answer in answers:
@@ -69,7 +69,7 @@ def terminal_lines(answers: Iterable[Answer], *, of_table: bool = False) -> Iter
             yield answer.title
         for line in ranges:
             sizes = f"{line.sizes:<{width}}  " if width else ""
-            entry = f"; the table has {line.entry}" if of_table and line.entry else ""
+            entry = f"; the table has {line.entry}" if with_entries and line.entry else ""
             yield f"  {line.badge:<{_WIDTH}}  {sizes}{_plain(line)}{entry}"
 
 

@@ -404,8 +404,8 @@ def stage_programs(text: str) -> tuple[StageProgram, ...]:
     return tuple(
         StageProgram(
             tuple(entry for entry in stage if "label" in entry),
-            tuple(each["phase"] for each in stage if "label" not in each),
-            sum(each.get("products") == [] for each in stage),
+            tuple(entry["phase"] for entry in stage if "label" not in entry),
+            sum(entry.get("products") == [] for entry in stage),
         )
         for stage in json.loads(text)
     )

@@ -260,8 +260,10 @@ class CaseResult:
     )
 
 
-RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in fields(CaseResult))
-RESULT_MERGES = {each.name: each.metadata["merge"] for each in fields(CaseResult)}
+RESULT_COLUMNS = tuple(
+    Column(declared.name, **declared.metadata["column"]) for declared in fields(CaseResult)
+)
+RESULT_MERGES = {declared.name: declared.metadata["merge"] for declared in fields(CaseResult)}
 """How the values of two rounds are joined, by the name of the result."""
 
 
@@ -346,11 +348,13 @@ class RankResult(CaseResult):
     )
 
 
-_OF_RANKS = [each for each in fields(RankResult) if each.name not in RESULT_MERGES]
-RANK_RESULT_MERGES = {each.name: each.metadata["merge"] for each in _OF_RANKS}
+_OF_RANKS = [declared for declared in fields(RankResult) if declared.name not in RESULT_MERGES]
+RANK_RESULT_MERGES = {declared.name: declared.metadata["merge"] for declared in _OF_RANKS}
 """Likewise, by the name of the result of a rank."""
 
-RANK_RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in _OF_RANKS)
+RANK_RESULT_COLUMNS = tuple(
+    Column(declared.name, **declared.metadata["column"]) for declared in _OF_RANKS
+)
 
 COLUMNS = (
     _case("case_id", "str", "the case in one word, unique in the job"),

@@ -61,7 +61,7 @@ DIAGNOSIS = FileSchema(
     "to diagnose anew, name another --out",
     "files of hpccoll diagnose --out, or a directory that holds some",
 )
-SCHEMAS: Mapping[str, FileSchema] = {each.name: each for each in (RAW, DIAGNOSIS)}
+SCHEMAS: Mapping[str, FileSchema] = {schema.name: schema for schema in (RAW, DIAGNOSIS)}
 
 
 class OtherContentError(UnusableError):

@@ -142,7 +142,7 @@ MEMORY_FAULT = re.compile(
 """How launchers say that a rank died of SIGBUS or SIGSEGV, and how libraries and ranks name shared memory."""
 
 MEMORY_FAULT_CODES = [
-    each for code in (signal.SIGBUS, signal.SIGSEGV) for each in (code, 128 + code, -code)
+    exit_code for code in (signal.SIGBUS, signal.SIGSEGV) for exit_code in (code, 128 + code, -code)
 ]
 """Exit codes of launchers and shells if such a signal ended a rank; mpiexec of MPICH prints the signal on stdout."""
 

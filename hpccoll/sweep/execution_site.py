@@ -261,16 +261,16 @@ def _leak_note(
     """Return a note if some variants inherit a variable that others set or that a known variant sets."""
     setting = [variant for variant, variables in variants.items() if name in variables]
     inheriting = [variant for variant in variants if variant not in setting]
-    known = name in VARIABLES or COLLECTIVE_VARIABLES.fullmatch(name)
+    is_known = name in VARIABLES or COLLECTIVE_VARIABLES.fullmatch(name)
     with_algorithms = {name for name, named in named_variants().items() if named.algorithms}
     forcing = [variant for variant in variants if variant in with_algorithms]
     if inheriting and forcing and name.endswith(("_dynamic_rules_filename", "_TUNING_JSON_FILE")):
         raise _override_error(
             where, value, name, f"its table decides in {inheriting[0]}, beside variant {forcing[0]}"
         )
-    if (variants and not inheriting) or not (setting or known):
+    if (variants and not inheriting) or not (setting or is_known):
         return None
-    if setting and known and name not in FABRIC_VARIABLES:
+    if setting and is_known and name not in FABRIC_VARIABLES:
         raise _override_error(
             where,
             value,

@@ -231,31 +231,31 @@ class _TextReport:
             self.sizes[words[0]] = int(words[4])
             if self.sizes[words[0]]:
                 self.errors[words[0]] = words[-1]
-        elif found := _BLOCK.match(line):
-            self._begin_block(found)
-        elif found := _TYPE.match(line):
-            self.collective = COLLECTIVES.get(found[1], found[1])
-        elif not self.block and (found := _PROCESS.match(line)):
+        elif match := _BLOCK.match(line):
+            self._begin_block(match)
+        elif match := _TYPE.match(line):
+            self.collective = COLLECTIVES.get(match[1], match[1])
+        elif not self.block and (match := _PROCESS.match(line)):
             self.processes.append(
-                Rank(-1 - len(self.processes), found[1], f"({line[:200]}) does not answer")
+                Rank(-1 - len(self.processes), match[1], f"({line[:200]}) does not answer")
             )
-        elif found := _TIMEOUT.match(line):
+        elif match := _TIMEOUT.match(line):
             self.lacking.append(
-                f"why PyTorch's watchdog of rank {found[1]} timed out in {found[3]} {found[2]}"
+                f"why PyTorch's watchdog of rank {match[1]} timed out in {match[3]} {match[2]}"
             )
         elif self.block:
             self._read_ranks(line)
 
-    def _begin_block(self, found: re.Match[str]) -> None:
-        size = self.sizes.get(found[1])
+    def _begin_block(self, match: re.Match[str]) -> None:
+        size = self.sizes.get(match[1])
         if size == 0:  # NCCL 2.27.3 lists such ones, with ranks that no job has
             self.block = ""
             self.lacking.append(
-                f"the ranks of communicator 0x{found[2].lstrip('0')}: the report lists it with 0 ranks"
+                f"the ranks of communicator 0x{match[2].lstrip('0')}: the report lists it with 0 ranks"
             )
             return
-        self.block = found[2]
-        self.kind = found[3]
+        self.block = match[2]
+        self.kind = match[3]
         self.blocks[self.block] = size or 0
         if self.kind == SILENT:
             self.unnamed[self.block] = 1
@@ -265,25 +265,25 @@ class _TextReport:
             self._read_missing(line)
             return
         classes = self.launched.setdefault((self.block, self.collective), [])
-        if found := _SEVERAL.match(line):
-            classes.append((int(found[1]), int(found[2] or 0), set()))
-        elif found := _RANK.match(line):
-            rank = int(found[1])
-            self.ranks.setdefault(rank, Rank(rank, found[3]))
+        if match := _SEVERAL.match(line):
+            classes.append((int(match[1]), int(match[2] or 0), set()))
+        elif match := _RANK.match(line):
+            rank = int(match[1])
+            self.ranks.setdefault(rank, Rank(rank, match[3]))
             if "launched" in line:
-                classes.append((1, int(found[2] or 0), {rank}))
+                classes.append((1, int(match[2] or 0), {rank}))
             elif classes:
                 classes[-1][2].add(rank)
 
     def _read_missing(self, line: str) -> None:
         """Read a line of a block about ranks that report nothing."""
-        if found := _MISSING.match(line):
-            self.unnamed[self.block] = int(found[1])
-        elif found := _MISSING_RANKS.match(line):
-            for rank in _listed_ranks(found[1]):
+        if match := _MISSING.match(line):
+            self.unnamed[self.block] = int(match[1])
+        elif match := _MISSING_RANKS.match(line):
+            for rank in _listed_ranks(match[1]):
                 self._add_missing(rank, None)
-        elif found := _RANK.match(line):
-            self._add_missing(int(found[1]), found[3])
+        elif match := _RANK.match(line):
+            self._add_missing(int(match[1]), match[3])
 
     def _add_missing(self, rank: int, host: str | None) -> None:
         self.ranks[rank] = Rank(rank, host, "does not answer")

@@ -53,7 +53,11 @@ LIMITS = {
     "src_buff": 10,
     "dst_buff": 10,
     "semaphore_ids": 16,
-    **{f"{kind} {what}": MAX_REFERENCES for kind in KINDS for what in ("channels", "buffers")},
+    **{
+        f"{kind} {resource}": MAX_REFERENCES
+        for kind in KINDS
+        for resource in ("channels", "buffers")
+    },
 }
 """The lengths of the executor's arrays for a thread block and for an operation."""
 BARRIERS, COUNT = range(16), IntegerRange(0, 2**31 - 1)

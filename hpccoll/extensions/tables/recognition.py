@@ -63,7 +63,7 @@ class Recognition(NamedTuple):
     library: str  # its name for people
     # the algorithms with which all ranks send the same, in the library's words and order
     matching: tuple[str, ...]
-    others: int  # the number of algorithms with which some rank sends something else
+    different: int  # the number of algorithms with which some rank sends something else
     exact: bool = True  # whether the messages are the same; else their segments may differ
     # the bytes that each rank sends on its busiest connections: of the call (""), and with each
     # algorithm
@@ -76,7 +76,7 @@ class Recognition(NamedTuple):
         It is unknown if there are none, or more than MAX_NAMED, and if forcing any of them changes
         nothing.
         """
-        if not self.others:
+        if not self.different:
             return UNKNOWN
         if requested in self.matching:
             return str(requested)
@@ -89,13 +89,13 @@ class Recognition(NamedTuple):
         """What shows it, as a sentence."""
         if self.ended:
             return self.ended
-        if not self.others:
+        if not self.different:
             forced = (
                 f"forcing {self.library} to any of {format_count(len(self.matching), 'algorithm')}"
             )
             return f"{forced} changes nothing of what ranks send on TCP connections"
         noun = "other algorithm" if self.matching else "algorithm"
-        alternatives = f"{format_count(self.others, noun)} that were forced"
+        alternatives = f"{format_count(self.different, noun)} that were forced"
         if not self.matching:
             return f"each rank sends something else on its TCP connections than with {alternatives} of {self.library}"
         same = "what it sends, but for segments,"

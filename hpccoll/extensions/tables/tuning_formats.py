@@ -46,7 +46,7 @@ class TuningFormats:
     libraries = "Open MPI, MPICH, NCCL, RCCL or UCC"
     written = tuple(FORMATS)
     read = tuple(READERS)
-    known = KNOWN_TABLES
+    formats_text = KNOWN_TABLES
 
     def recognises(self, text: str) -> bool:
         return recognise_format(text) is not None

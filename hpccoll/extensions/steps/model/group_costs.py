@@ -151,7 +151,7 @@ class GroupCosts:
     codecs: CodecCosts | None = None
     # what was simulated on the same layout and mesh, by the rate of the network, the operation and
     # its size
-    known: dict[tuple[object, ...], "_Simulated"] = field(default_factory=dict)
+    simulated: dict[tuple[object, ...], "_Simulated"] = field(default_factory=dict)
     _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
     # the assumptions behind the costs, in order
     assumed: dict[str, None] = field(default_factory=dict)
@@ -285,9 +285,9 @@ class GroupCosts:
         }
         for nbytes in sizes:
             key = self.machine.network_factor, group, nbytes
-            if key not in self.known:
-                self.known[key] = self._fastest(simulations, group, nbytes)
-            time, assumed = self.known[key]
+            if key not in self.simulated:
+                self.simulated[key] = self._fastest(simulations, group, nbytes)
+            time, assumed = self.simulated[key]
             if assumed:
                 self.assumed[f"{time.algorithm}: {assumed}"] = None
             yield nbytes, time

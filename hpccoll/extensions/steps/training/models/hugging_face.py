@@ -87,7 +87,7 @@ class _Relation(NamedTuple):
 
 
 _AT_MOST = _Relation(le, "at most")
-_DIVIDES = _Relation(lambda value, of: of % value == 0, "a divisor of")
+_DIVIDES = _Relation(lambda value, dividend: dividend % value == 0, "a divisor of")
 _BELOW = _Relation(
     lambda values, limit: all(value < limit for value in values), "numbers less than"
 )
