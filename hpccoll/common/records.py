@@ -65,7 +65,7 @@ def load_record(
 ) -> Record:
     """Return the record of a JSON file (see ``read_json``) whose key ``schema`` names its format and version.
 
-    In messages ``meaning`` says what such a file is; ``ignored`` keys may be in it. ``select`` returns
+    In messages ``meaning`` says what the file is; ``ignored`` keys may be in it. ``select`` returns
     the values that are decoded and checked: of a large file perhaps a part.
 
     Raises:

@@ -163,7 +163,7 @@ def _read_runs(
 ) -> Sequence[PrintedRun]:
     """Return the runs, and add to ``output`` what it says of all of them.
 
-    If ``only_ours``, the runs of programs are left out that measure what no collective of ours does.
+    With ``only_ours``, runs are left out that no collective of ours corresponds to.
     """
     text = "".join(lines)
     if not text.lstrip().startswith("{"):

@@ -56,8 +56,8 @@ _WIDTH = max(map(len, STRENGTHS))
 def terminal_lines(answers: Iterable[Answer], *, with_entries: bool = False) -> Iterator[str]:
     """Yield the answers as text: a line with the title, then the lines below it, in columns.
 
-    A sentence that compares nothing follows its title in one line; ``with_entries`` it also says what
-    a table of choices has where nothing is advised.
+    A sentence that compares nothing follows its title in one line. ``with_entries``, it also says
+    what a table of choices has where nothing is advised.
     """
     for answer in answers:
         ranges = [line for line in answer.lines if line.strength]

@@ -106,7 +106,8 @@ def _launch_failure(job: Job, paths: Iterable[Path]) -> str | None:
 def _with_slurm_state(reason: str, scheduled: ScheduledJob | None, *, is_known: bool) -> str:
     """Return a reason followed by the Slurm state of the job.
 
-    The state COMPLETED explains nothing. FAILED explains nothing if ``is_known``: the reason says why.
+    The state COMPLETED explains nothing. If ``is_known``, the reason says why a job failed, and the
+    state FAILED explains nothing, either.
     """
     if scheduled is None or scheduled.state == "COMPLETED":
         return reason

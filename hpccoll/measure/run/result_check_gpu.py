@@ -67,7 +67,7 @@ class ValueTable(NamedTuple):
 
 
 class _Segments:
-    """Units of buffers on a GPU, with their values in all generations; the units of ``others`` are included."""
+    """Units of buffers on a GPU, with their values in all generations; the units of ``parts`` are included."""
 
     def __init__(self, gpu: Gpu, *parts: "_Segments") -> None:
         self.gpu = gpu

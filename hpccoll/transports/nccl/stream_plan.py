@@ -86,7 +86,7 @@ class StreamPlan:
     def repeated(self, count: int, alternates: "Sequence[StreamPlan]" = ()) -> "StreamCall":
         """Return the call that queues the operation ``count`` times; all ranks call this together.
 
-        With ``alternates``, the same operation on other buffers, the plans take turns, this one first.
+        With ``alternates``, the same operation on other buffers, plans take turns, this one first.
 
         If the plan is a graph, the call launches one graph of all these operations, and this
         overwrites the buffers. If NCCL rejects that, the plan is closed.
