@@ -158,7 +158,7 @@ def _needed(
 ) -> Iterator[tuple[int, int]]:
     """Yield waits with signals, not known to precede them, without which those that can precede them are too few."""
     after = [
-        sum(1 << k for k, follower in enumerate(signals) if past[follower] >> signal & 1)
+        sum(1 << k for k, later in enumerate(signals) if past[later] >> signal & 1)
         for signal in signals
     ]
     for wait in waits:
