@@ -48,7 +48,7 @@ MAY_IMPORT = {
     ),
     "render": (
         "judge traces measure diagnosis analysis evidence model store cases host schedule common numpy scipy"
-        " altair jinja2 vl_convert"
+        " altair jinja2 vl_convert junitparser prometheus_client pyarrow"
     ),
     "sweep": (
         "interop evidence diagnosis analysis store cases executor host schedule common numpy pydantic yaml snakemake"
@@ -333,7 +333,7 @@ DENSEST = {
     "judge": (13.63, 47, 109, 0),
     "measure": (12.6, 34, 75, 0),
     "model": (14.39, 41, 86, 0),
-    "render": (13.41, 48, 108, 0),
+    "render": (13.4, 48, 108, 0),
     "result_set.py": (13.48, 31, 165, 0),
     "schedule": (13.81, 32, 69, 0),
     "store": (13.95, 52, 92, 0),

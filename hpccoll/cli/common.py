@@ -39,6 +39,9 @@ CLUSTER = Option(
 NODES = Option(("--nodes",), "numbers of nodes: 2,8, or 2-64 doubled", "2,8,64", metavar="N,..")
 JSON = Option(("--json",), "JSON output", name="as_json", kind="flag")
 JSON_IN_SI = Option(("--json",), "JSON output, in SI units", name="as_json", kind="flag")
+JUNIT = Option(
+    ("--junit",), "JUnit XML for a CI system, a test for each row", metavar="F.xml", kind="path"
+)
 RUN_RANKS = Option(
     ("--ranks",), "ranks of the run [as the output says]", metavar="N", kind="number"
 )

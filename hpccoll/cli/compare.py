@@ -9,6 +9,7 @@ from hpccoll.cli.command import Command
 from hpccoll.cli.common import (
     INCOMPLETE,
     JSON_IN_SI,
+    JUNIT,
     LIBRARY,
     PICTURES,
     PROGRAM,
@@ -29,6 +30,7 @@ from hpccoll.common.units import format_count, format_factor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hpccoll.judge.run_comparison import Comparison
     from hpccoll.store.rows import Results
 
 
@@ -41,6 +43,7 @@ def compare(
     make_reference: bool = False,
     as_json: bool = False,
     out: Path | None = None,
+    junit: Path | None = None,
 ) -> int:
     """Report which cases changed between two runs.
 
@@ -73,6 +76,8 @@ def compare(
         with writing(out):
             write_comparison(compared, out, names)
         print(f"page: {out}", file=sys.stderr if as_json else sys.stdout)
+    if junit:
+        _write_junit(compared, junit)
     decided = compared.decided_cases(require)
     if decided.are_few:
         print(decided.line, file=sys.stderr if as_json else sys.stdout)
@@ -123,6 +128,7 @@ COMPARE = Command(
                 kind="flag",
             ),
             JSON_IN_SI,
+            JUNIT,
             Option(
                 ("--out",),
                 "page with a chart, or chart only; with --make-reference the reference",
@@ -132,6 +138,17 @@ COMPARE = Command(
         )
     },
 )
+
+
+def _write_junit(compared: "Comparison", path: Path) -> None:
+    from hpccoll.render.junit import held_case, write_junit
+
+    cases = []
+    for held in compared.cases:
+        collective = str(held.case.coordinates["collective"])
+        cases.append(held_case(held, held.case.label, collective))
+    with writing(path):
+        write_junit(path, "hpccoll compare", cases)
 
 
 def _check_paths(

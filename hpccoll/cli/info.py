@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpccoll.cli.command import Command, OptionsOfExtensions
-from hpccoll.cli.common import INCOMPLETE, JSON, show_found
+from hpccoll.cli.common import INCOMPLETE, JSON, JUNIT, show_found
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
 from hpccoll.cli.schedule_formats import options_of_formats, schedule_format, words_of_formats
@@ -16,6 +16,7 @@ from hpccoll.common.options import Option, PositionalArgument
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hpccoll.common.text import Finding
     from hpccoll.render.pictures.schedule_view import ScheduleView
 
 WHAT, EXPORT = "Of an algorithm", "For another program"
@@ -307,7 +308,7 @@ of a run with NCCL_DEBUG=INFO NCCL_DEBUG_FILE=logs/%h.%p.log""",
 )
 
 
-def doctor() -> int:
+def doctor(junit: Path | None = None) -> int:
     """Check MPI, its launcher, Snakemake, Slurm, GPUs and RDMA.
 
     Each line is ok, none (not installed, with what to install), warn (usable with a restriction),
@@ -318,14 +319,34 @@ def doctor() -> int:
     from hpccoll.sweep.doctor import examine
 
     fatal = False
+    findings = []
     for finding in examine():
         fatal |= finding.severity == "critical"
         print(finding_line(finding))
+        findings.append(finding)
+    if junit:
+        _write_junit(findings, junit)
     return int(fatal)
+
+
+def _write_junit(findings: "list[Finding]", path: Path) -> None:
+    from hpccoll.judge.held import Acceptance
+    from hpccoll.render.junit import CheckedCase, write_junit
+
+    acceptance = {"critical": Acceptance.FAIL, "absent": Acceptance.CANNOT_TELL}
+    cases = []
+    for number, finding in enumerate(findings, 1):
+        verdict = acceptance.get(finding.severity, Acceptance.PASS)
+        cases.append(
+            CheckedCase(f"{number} {finding.kind}", "machine", verdict, finding.with_remedy)
+        )
+    with writing(path):
+        write_junit(path, "hpccoll doctor", cases)
 
 
 DOCTOR = Command(
     name="doctor",
     run=doctor,
     example="Example: hpccoll doctor",
+    options={OPTIONS: (JUNIT,)},
 )

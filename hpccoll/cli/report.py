@@ -1,12 +1,14 @@
 """Commands that read raw files and directories of sweeps."""
 
+import sys
 from pathlib import Path
 
 from hpccoll.cli.command import Command
 from hpccoll.cli.common import INCOMPLETE, JSON, PATHS, report_damaged, show_found
 from hpccoll.cli.option_parser import OPTIONS
-from hpccoll.common.errors import BadInputError, writing
+from hpccoll.common.errors import BadInputError, UnusableError, writing
 from hpccoll.common.options import Option, PositionalArgument
+from hpccoll.common.terminal import write_bytes
 
 
 def report(paths: list[Path], out: Path | None = None) -> int:
@@ -81,8 +83,13 @@ def export(paths: list[Path], format_: str = "json", rule: str = "max") -> int:
     if rule not in RULES:
         raise BadInputError("--rule", rule, RULES)
     results = read_results(paths, rule)
-    text = write(results, format_)
-    print(text, end="" if text.endswith("\n") else "\n")
+    written = write(results, format_)
+    if isinstance(written, bytes):
+        if sys.stdout.isatty():
+            raise UnusableError("--format", f"{format_} is binary: redirect the output to a file")
+        write_bytes(sys.stdout, written)
+    else:
+        print(written, end="" if written.endswith("\n") else "\n")
     return report_damaged(results)
 
 
@@ -95,7 +102,7 @@ EXPORT = Command(
         OPTIONS: (
             Option(
                 ("--format",),
-                "output format: json, csv, nccl-tests or lines",
+                "output format: json, csv, nccl-tests, lines, openmetrics or parquet",
                 "json",
                 name="format_",
                 metavar="FORMAT",

@@ -70,7 +70,14 @@ class PrintableStream:
     def _write(self, text: str) -> None:
         self._try(self._stream.write, text)
 
-    def _try(self, action: Callable[..., object], *arguments: str) -> None:
+    def write_bytes(self, content: bytes) -> None:
+        """Write bytes, which a terminal must not get: they are not escaped."""
+        if not isinstance(self._stream, io.TextIOWrapper):
+            raise TypeError("the stream takes text only")
+        self.flush()
+        self._try(self._stream.buffer.write, content)
+
+    def _try(self, action: Callable[..., object], *arguments: str | bytes) -> None:
         try:
             if not self._error:
                 action(*arguments)
@@ -88,6 +95,14 @@ class PrintableStream:
         if name == "buffer":  # bytes would reach the terminal unescaped
             raise AttributeError(name)
         return getattr(self._stream, name)
+
+
+def write_bytes(stream: TextIO, content: bytes) -> None:
+    """Write bytes on a stream of this process that is not a terminal."""
+    if isinstance(stream, PrintableStream):
+        stream.write_bytes(content)
+    else:
+        stream.buffer.write(content)
 
 
 def show_status(stream: object, text: str) -> None:

@@ -39,7 +39,14 @@ MAX_PANELS = 8
 SENT_TITLE = "bytes that a node sends (S)"
 
 MEASURED, FLOOR, MODELLED, SIMULATED = "measured", "floor", "modelled", "simulated"
-DASHES = {MEASURED: [1, 0], FLOOR: [2, 2], MODELLED: [2, 3], SIMULATED: [6, 4]}
+LIBRARY = "library"
+DASHES = {
+    MEASURED: [1, 0],
+    LIBRARY: [9, 3],
+    FLOOR: [2, 2],
+    MODELLED: [2, 3],
+    SIMULATED: [6, 4],
+}
 """The dashes of a line by the ``line`` of its records."""
 
 PALE, PALE_OPACITY = "pale", 0.22
@@ -196,6 +203,15 @@ def rate_axis(values: Iterable[float]) -> alt.Y:
     rates = list(values)
     scale, unit = rate_unit(max(rates))
     return log_values(f"busbw ({unit})", f"format(datum.value / {scale}, '.3~r')", rates)
+
+
+def rate_axis_from_zero(values: Iterable[float]) -> alt.Y:
+    """Return the linear vertical axis of bytes per second, which begins at 0."""
+    rates = list(values)
+    scale, unit = rate_unit(max(rates))
+    axis = alt.Axis(tickCount=5, labelExpr=f"format(datum.value / {scale}, '.3~r')")
+    domain = alt.Scale(domain=[0, max(rates) * 1.12], nice=False)
+    return alt.Y("value:Q", title=f"busbw ({unit})", axis=axis, scale=domain)
 
 
 def linear_rate_axis(values: Iterable[float]) -> alt.Y:

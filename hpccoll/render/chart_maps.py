@@ -35,12 +35,18 @@ MAX_RANKS_WITH_TEXT = 8
 """Maximum number of ranks whose cells have room for their value."""
 
 
+LEAST_COLUMNS = 3
+"""The columns from which on the map shows more than the answers do."""
+
+
 def choice_map(group: ChartGroup) -> Chart | None:
-    """Return the map, in which placements with answers of their own have columns; None if nothing was compared."""
-    compared = [
-        recommendation for recommendation in group.recommendations if recommendation.is_compared
-    ]
-    if not compared or group.many_pairs:
+    """Return the map, in which placements with answers of their own have columns.
+
+    None if nothing was compared, or if the part with a core for each rank has too few columns.
+    """
+    compared = _compared(group)
+    first_part = _compared((group.whole or group).fitting)
+    if not compared or group.many_pairs or len(first_part) < LEAST_COLUMNS:
         return None
     data: list[ChartRecord] = []
     sizes: set[int] = set()
@@ -58,6 +64,10 @@ def choice_map(group: ChartGroup) -> Chart | None:
     if len(panels) == 1:
         panels = []
     return facet_chart(chart, data, panels, 2)
+
+
+def _compared(group: ChartGroup) -> list[Recommendation]:
+    return [advice for advice in group.recommendations if advice.is_compared]
 
 
 PLACEMENTS: Mapping[bool | None, tuple[str, ...]] = {
@@ -111,7 +121,10 @@ def _choice_cells(
             "series": group.series_of(verdict.choice, recommendation),
             "tied": verdict.nbytes in tied,
         }
-        yield column | cell | _verdict_fields(group, verdict, recommendation)
+        fields = _verdict_fields(group, verdict, recommendation)
+        if cell["tied"] and verdict.verdict == "tie":
+            fields["lead"] = "tie"
+        yield column | cell | fields
 
 
 def _tied_sizes(recommendation: Recommendation) -> set[int]:
@@ -135,9 +148,8 @@ def _verdict_fields(
     if is_clear:
         entry = group.legend[group.series_of(verdict.choice, recommendation)]
         text_colour = PAPER if entry_colour(entry) == INK else WHITE
-    lead = "tie" if verdict.verdict == "tie" else f"{verdict.lead:.2f}x"
     return {
-        "lead": lead,
+        "lead": f"{verdict.lead:.2f}x",
         "second": f"{runner_up}, {verdict.lead:.2f} times as long",
         "clear": is_clear,
         "text_colour": text_colour,

@@ -8,6 +8,7 @@ import altair as alt
 
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.limits import Limit, limit_of
+from hpccoll.analysis.rank_pairs import curve_points
 from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import executed_note, placement_label
 from hpccoll.analysis.series_points import SeriesPoint, median_seconds
@@ -87,6 +88,33 @@ def _rate_label(rate: float | None) -> str:
     return format_rate(rate) if rate else "none"
 
 
+def busbw_records(group: ChartGroup) -> list[ChartRecord]:
+    """Return the records of the bus bandwidth of each measured point, with its limit."""
+    data = []
+    for point, ends in curve_points(group):
+        busbw = point.row.busbw_Bps
+        if point.row.floor or not busbw:
+            continue
+        work = busbw * median_seconds(point)
+        rate_ends = ends and (work / ends[1], work / ends[0])
+        record = chart_record(group, point, busbw, rate_ends)
+        record |= limit_record(point, lambda limit: limit.busbw)
+        record["range"] = interval_label(ends)
+        data.append(record | round_ticks(group, point, work))
+    return data
+
+
+def round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
+    """Return the value of each round, if there are several: its time, or ``work`` per second."""
+    times = [stats.median for stats in round_statistics(point.row).values()]
+    is_pale = group.legend[point.series].is_pale
+    if len(times) == 1 or point.row.floor or group.many_pairs or is_pale:
+        return {}
+    if work is None:
+        return {"ticks": times}
+    return {"ticks": [work / time for time in times]}
+
+
 def records_beside(
     group: ChartGroup,
     value: Callable[[SeriesPoint], float | None],
@@ -154,7 +182,7 @@ def curves_over_size(
     if not data:
         return None
     data = sorted(data, key=itemgetter("ranks"))
-    measured_lines = chart_base.MEASURED, chart_base.FLOOR
+    measured_lines = chart_base.MEASURED, chart_base.LIBRARY, chart_base.FLOOR
     measured = {record["at"] for record in data if record["line"] in measured_lines}
     placements = sorted(set(distinct(data, "place")) - {""}, reverse=True) or [""]
     shown: list[ChartRecord] = []

@@ -9,7 +9,6 @@ import altair as alt
 from hpccoll.analysis.chart_groups import ChartGroup
 from hpccoll.analysis.rank_pairs import curve_points
 from hpccoll.analysis.recommendations import Recommendation
-from hpccoll.analysis.round_comparison import round_statistics
 from hpccoll.analysis.row_labels import placement_label
 from hpccoll.analysis.sent_bytes import largest_points
 from hpccoll.analysis.series_points import (
@@ -34,11 +33,13 @@ from hpccoll.render.chart_base import (
 from hpccoll.render.chart_layout import WIDTH
 from hpccoll.render.chart_maps import choice_map, pair_busbw_map, pair_time_map
 from hpccoll.render.chart_panels import (
+    busbw_records,
     chart_record,
     curves_over_ranks,
     curves_over_size,
     interval_label,
     records_beside,
+    round_ticks,
 )
 from hpccoll.render.colours import PAPER, numbered_colours
 from hpccoll.render.definitions import OVERVIEW
@@ -51,7 +52,7 @@ def time_against_size(group: ChartGroup) -> Chart | None:
     data = []
     for point, ends in curve_points(group):
         record = chart_record(group, point, median_seconds(point), ends)
-        record |= _round_ticks(group, point)
+        record |= round_ticks(group, point)
         record |= chart_panels.limit_record(point, lambda limit: limit.seconds)
         data.append(record | {"range": interval_label(ends), "expected": point.expected_s})
     layers = chart_panels.guide_lines(data, above=False)
@@ -85,29 +86,8 @@ def _curve_key(record: ChartRecord) -> tuple[object, ...]:
     return record["series"], record["at"], record["place"], record["machine"]
 
 
-def _round_ticks(group: ChartGroup, point: SeriesPoint, work: float | None = None) -> ChartRecord:
-    """Return the value of each round, if there are several: its time, or ``work`` per second."""
-    times = [stats.median for stats in round_statistics(point.row).values()]
-    is_pale = group.legend[point.series].is_pale
-    if len(times) == 1 or point.row.floor or group.many_pairs or is_pale:
-        return {}
-    if work is None:
-        return {"ticks": times}
-    return {"ticks": [work / time for time in times]}
-
-
 def busbw_against_size(group: ChartGroup) -> Chart | None:
-    data = []
-    for point, ends in curve_points(group):
-        busbw = point.row.busbw_Bps
-        if point.row.floor or not busbw:
-            continue
-        work = busbw * median_seconds(point)
-        rate_ends = ends and (work / ends[1], work / ends[0])
-        record = chart_record(group, point, busbw, rate_ends)
-        record |= chart_panels.limit_record(point, lambda limit: limit.busbw)
-        record["range"] = interval_label(ends)
-        data.append(record | _round_ticks(group, point, work))
+    data = busbw_records(group)
     layers = chart_panels.guide_lines(data, above=True)
     data += records_beside(group, lambda point: point.row.busbw_Bps, busbw_interval)
     return curves_over_size(group, data, chart_base.rate_axis, layers)
@@ -285,8 +265,8 @@ OVERVIEW_FIGURES = (
 FIGURES = (
     Figure("choice", "the choice by {by}, and its lead over the next best (pale or grey: not clear)", choice_map,
         "A cell has the colour of the choice, and shows how many times as long the next best takes, round by round. "
-        "Pale: it is not clearly faster than all others; tie: nor is another clearly faster; grey: nothing is shown to "
-        "be faster in its range of sizes; at 0.98x another is faster at this size, by less than a range of its own "
+        "Pale: it is not clearly faster than all others; grey: nothing is shown to be faster in its range of sizes, as "
+        "in the answers; at 0.98x another is faster at this size, by less than a range of its own "
         "must gain: 3 %, or the noise if that is more, for each of its limits; alone: nothing else was measured. "
         "Placements have columns of their own only where they have answers of their own.", has_series=False),
     Figure("speedup", "speed-up over native against size", speedup_against_size,

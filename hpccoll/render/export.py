@@ -1,4 +1,4 @@
-"""Rows as text for other programs: JSON, CSV, the table of nccl-tests, and lines for programs that search logs.
+"""Rows for other programs: JSON, CSV, the table of nccl-tests, lines for programs that search logs, and others.
 
 JSON and CSV have the fields of ``Row`` in order, unscaled: seconds, bytes, bytes per second. An
 absent value is null in JSON and empty in CSV; a number that is not finite counts as absent. In CSV,
@@ -8,7 +8,6 @@ a quote precedes text that a spreadsheet would read as a formula.
 import csv
 import io
 import json
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
@@ -19,30 +18,23 @@ from hpccoll.cases.case import AGGREGATED, NCCL_TESTS, OSU, SINGLE
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_count, format_number
+from hpccoll.render.openmetrics import openmetrics_text
+from hpccoll.render.parquet import parquet_bytes
+from hpccoll.render.row_record import row_record
 from hpccoll.schedule import COLLECTIVES, NCCL_TESTS_NAMES, itemsize
 from hpccoll.store.call_key import CallKey, rank_pair, root_rank
 from hpccoll.store.rows import ROW_COLUMNS, Results, Row
 
 
-def export(results: Results, format: str) -> str:  # noqa: A002 - the name of the option
-    """Return the rows of ``results`` as text in ``format``, a key of ``FORMATS``.
+def export(results: Results, format: str) -> str | bytes:  # noqa: A002 - the name of the option
+    """Return the rows of ``results`` in ``format``, a key of ``FORMATS``; Parquet is bytes.
 
     Raises:
-        BadInputError: ``format`` is unknown.
+        BadInputError: if ``format`` is unknown, or needs a package that is not installed.
     """
     if format not in FORMATS:
         raise BadInputError("format", format, FORMATS)
     return FORMATS[format](results)
-
-
-def row_record(row: Row) -> dict[str, object]:
-    """Return the fields of ``row`` in order, ready for JSON."""
-    values = {name: getattr(row, name) for name in ROW_COLUMNS}
-    values["params"] = dict(row.params)
-    for name, value in values.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            values[name] = None
-    return values
 
 
 def _json(results: Results) -> str:
@@ -290,10 +282,12 @@ def _word(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-FORMATS: Mapping[str, Callable[[Results], str]] = {
+FORMATS: Mapping[str, Callable[[Results], str | bytes]] = {
     "json": _json,
     "csv": _csv,
     "nccl-tests": _nccl_tests,
     "lines": _lines,
+    "openmetrics": openmetrics_text,
+    "parquet": parquet_bytes,
 }
 """All formats of ``export``."""

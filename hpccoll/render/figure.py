@@ -26,12 +26,13 @@ def series_of(group: ChartGroup) -> list[str]:
 class Figure:
     """A chart of the report.
 
-    Its title is a format string with ``{unit}`` (ranks or nodes), ``{by}`` (the unit and the size),
-    ``{least}`` and ``{most}`` (the smallest and the largest size of pairs of ranks).
+    Its title is a function of the group, or a format string with ``{unit}`` (ranks or nodes),
+    ``{by}`` (the unit and the size), ``{least}`` and ``{most}`` (the smallest and the largest size
+    of pairs of ranks).
     """
 
     name: str  # unique, and valid in a file name
-    title: str
+    title: str | Callable[[ChartGroup], str]
     draw: Callable[[ChartGroup], Chart | None]  # None: there is nothing to draw
     caption: str  # how to read the chart, with the definition of derived quantities
     # the caption if lines stand for several pairs of ranks; empty: the same
@@ -42,6 +43,8 @@ class Figure:
     # whether it has a curve or a bar for each series, and not all of them may be drawn
     has_series: bool = True
     lines: Callable[[ChartGroup], Iterable[str]] = series_of  # the names of what is drawn
+    # returns what the chart of a group leaves out, as the end of its caption
+    note: Callable[[ChartGroup], str] | None = None
 
     def group_caption(self, group: ChartGroup) -> str:
         """Return the caption for ``group``."""
@@ -52,7 +55,9 @@ class Figure:
         left_out = len(group.series) - len(group.series_tones)
         if self.has_series and group.series_tones:
             parts.append(MANY_SERIES.format(left_out=left_out))
-        return " ".join(parts)
+        if self.note:
+            parts.append(self.note(group))
+        return " ".join(filter(None, parts))
 
     def folded_part(self, group: ChartGroup) -> ChartGroup | None:
         """Return the part of ``group`` whose chart is folded, on a scale of its own; None without one."""
@@ -72,6 +77,8 @@ class Figure:
 
     def title_of(self, group: ChartGroup) -> str:
         """Return the title for ``group``, without its collective."""
+        if callable(self.title):
+            return self.title(group)
         least, most = map_sizes(group)
         by = f"{group.unit} and size" if group.has_size else group.unit
         return self.title.format(unit=group.unit, by=by, least=least, most=most)

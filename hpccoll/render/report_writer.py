@@ -19,6 +19,7 @@ from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.common.terminal import printable
 from hpccoll.common.text import join_words
 from hpccoll.common.units import format_count
+from hpccoll.render.answer_charts import ANSWER_FIGURES, ANSWER_SUFFIX, answered_group
 from hpccoll.render.answer_lines import Answer
 from hpccoll.render.answers import Answers, name_settings, unanswered
 from hpccoll.render.chart_base import write_picture
@@ -125,6 +126,10 @@ def build_report(
     groups = chart_groups(results, recommendations, input_names(results, paths))
     drawn = drawn_groups(groups, answers)
     charts: list[ReportChart] = []
+    for name in dict.fromkeys(group.collective for group in groups):
+        answered = answered_group(groups, answers, name)
+        if answered:
+            charts += _group_charts(answered, ANSWER_FIGURES)
     if len({group.collective for group in groups}) > 1:
         charts += _group_charts(overview_group(groups, answers), OVERVIEW_FIGURES)
     for group in groups:
@@ -244,9 +249,19 @@ def page_context(
     context["collectives"] = [(name, heading_of(name)) for name in collectives]
     context["answers"] = answer_section(results, answers, list(collectives), unmeasured)
     context["overview"] = overview
+    context["beside"] = _charts_beside_answers(charts)
     context["sections"] = sections
     context["vega"] = script
     return context
+
+
+def _charts_beside_answers(charts: Iterable[ReportChart]) -> dict[str, list[ReportChart]]:
+    """Return the charts beside the answers of each collective."""
+    beside: dict[str, list[ReportChart]] = defaultdict(list)
+    for chart in charts:
+        if chart.group.name.endswith(ANSWER_SUFFIX):
+            beside[chart.group.collective].append(chart)
+    return beside
 
 
 def _head(results: Results, groups: Sequence[ChartGroup]) -> dict[str, object]:
@@ -339,6 +354,7 @@ def _setting(group: ChartGroup, setting: str, charts: Sequence[ReportChart]) -> 
     not_charted = ""
     if group.drawn and not own_charts and charted_settings:
         not_charted = NOT_CHARTED.format(settings=format_count(len(charted_settings), "setting"))
+    has_map = any(chart.figure == "choice" for chart in own_charts)
     findings = None
     tables: list[tuple[Table, str]] | None = None
     if group.usable:
@@ -354,7 +370,7 @@ def _setting(group: ChartGroup, setting: str, charts: Sequence[ReportChart]) -> 
         "charts": own_charts,
         "drawn": group.drawn,
         "not_charted": not_charted,
-        "choice_tables": choice_tables(group) if not_charted else [],
+        "choice_tables": [] if has_map else choice_tables(group),
         "usable": group.usable,
         "findings": findings or [],
         "tables": tables,

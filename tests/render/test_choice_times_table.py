@@ -1,11 +1,14 @@
 """The table of all choices at every size, beside the map of choices."""
 
+import pytest
 from row_examples import make_row
 
 from hpccoll.analysis.chart_groups import chart_groups
 from hpccoll.analysis.recommendations import recommend
 from hpccoll.render.charts import FIGURES
 from hpccoll.render.choice_times_table import choice_tables
+
+pytestmark = pytest.mark.usefixtures("small_maps")
 
 
 def test_each_column_of_the_map_has_a_table_with_a_unit_for_each_size_and_gaps_where_nothing_was_measured(

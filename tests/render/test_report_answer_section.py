@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_timings import KIB, linear_curve, measured_results, merged_results
@@ -14,6 +15,8 @@ from hpccoll.render.answers import Answers
 from hpccoll.render.charts import FIGURES
 from hpccoll.render.page_frame import keep_units
 from hpccoll.render.report_writer import answer_section
+
+pytestmark = pytest.mark.usefixtures("small_maps")
 
 SIZES = [KIB << 2 * i for i in range(6)]
 (MAP,) = (figure for figure in FIGURES if figure.name == "choice")

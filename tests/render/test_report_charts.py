@@ -24,6 +24,8 @@ from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 from hpccoll.store.schema import COPY_RATES
 
+pytestmark = pytest.mark.usefixtures("small_maps")
+
 BY_NAME = {figure.name: figure for figure in FIGURES}
 BUCKETS = [{"bucket": n << 20, "scale": 16} for n in (80, 4, 25)] + [{"scale": 16}]
 

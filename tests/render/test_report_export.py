@@ -112,3 +112,60 @@ def test_the_tables_of_nccl_tests_and_the_lines_for_logs_are_the_golden_page(
     assert_golden(
         "export", dict.fromkeys([*export(of_rows(*rows), "nccl-tests").splitlines(), *lines])
     )  # headings once
+
+
+@many
+@given(change=row_changes)
+def test_parquet_gives_back_every_field_with_types_that_do_not_depend_on_the_rows(
+    make_row, of_rows, change
+):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    empty = parquet.read_table(io.BytesIO(export(of_rows(), "parquet")))
+    table = parquet.read_table(io.BytesIO(export(of_rows(make_row(**change)), "parquet")))
+    assert table.schema.equals(empty.schema)
+    assert table.column_names == FIELDS
+    (row,) = table.to_pylist()
+    for name, value in change.items():
+        expected = None if absent(value) else value
+        assert (json.loads(row[name]) if name == "params" else row[name]) == expected
+
+
+def samples(text):
+    """Return the samples of OpenMetrics text by name, as dictionaries of labels with values."""
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    read = {}
+    for family in parser.text_string_to_metric_families(text):
+        read[family.name] = [(sample.labels, sample.value) for sample in family.samples]
+    return read
+
+
+def test_openmetrics_have_each_case_once_in_base_units_and_the_latest_launch_counts(
+    make_row, make_run, of_rows
+):
+    rows = [
+        make_row(nbytes=64, seconds=2e-5, run_id="run-2"),
+        make_row(nbytes=64, seconds=1e-5, run_id="run-1"),
+        make_row(nbytes=8, status="failed", median_s=None, busbw_Bps=None),
+    ]
+    runs = (
+        make_run(created="2026-01-01T00:00:00Z"),
+        make_run(run_id="run-2", created="2026-02-01T00:00:00Z"),
+    )
+    read = samples(export(of_rows(*rows, runs=runs), "openmetrics"))
+    ((labels, seconds),) = read["hpccoll_time_seconds"]
+    assert (labels["message_size_bytes"], labels["nranks"], seconds) == ("64", "2", 2e-5)
+    measured = {labels["message_size_bytes"]: value for labels, value in read["hpccoll_measured"]}
+    assert measured == {"64": 1, "8": 0}
+    assert "nccl_bus_bandwidth_gbs" not in read
+
+
+def test_openmetrics_of_nccls_own_calls_are_those_of_its_inspector(make_row, of_rows):
+    own = {"transport": "nccl", "device": "cuda", "executed": "ring simple", "busbw_Bps": 3e11}
+    rows = [make_row("native", 8, 1 << 30, **own), make_row("ring", 8, 1 << 30, transport="nccl")]
+    ((labels, rate),) = samples(export(of_rows(*rows), "openmetrics"))["nccl_bus_bandwidth_gbs"]
+    assert (labels["collective"], labels["algo_proto"], labels["nranks"]) == (
+        "AllReduce",
+        "RING_SIMPLE",
+        "8",
+    )
+    assert rate == pytest.approx(300)

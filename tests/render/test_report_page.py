@@ -84,15 +84,17 @@ def several(make_row, of_rows):
 
 
 def test_every_chart_is_in_the_page_and_a_picture_file_and_nothing_else_is_loaded(report, page):
-    absent = {"wire", "rails", "pairs-time", "pairs-busbw"}
+    absent = {"choice", "wire", "rails", "pairs-time", "pairs-busbw"}
     names = [f"all_reduce-{figure.name}" for figure in FIGURES if figure.name not in absent]
+    beside_answers = "all_reduce-answer-busbw"
     drawn = {
         name for name in names if BY_NAME[name.removeprefix("all_reduce-")].over_ranks is False
     }
     drawn |= {f"{name}-oversubscribed" for name in names}
+    drawn.add(beside_answers)
     files = {f"{name}.{ending}" for name in drawn for ending in ("svg", "png")}
     assert {path.name for path in (report / "charts").iterdir()} == files
-    assert [figure.attributes["id"] for figure in page.all("figure")] == names
+    assert [figure.attributes["id"] for figure in page.all("figure")] == [beside_answers, *names]
     assert (report / "charts" / "all_reduce-time.png").read_bytes().startswith(b"\x89PNG")
     references = [each.attributes.get(name) for each in page.all() for name in ("src", "href")]
     assert all(ref.startswith("#") or (report / ref).is_file() for ref in filter(None, references))

@@ -39,9 +39,16 @@ async function show(chart, room) {
   }
 }
 const headerWidth = () => document.querySelector("header").clientWidth;
+const wide = matchMedia("(min-width: 62rem)");
+function widthOf(chart) {  // two charts beside each other share the width as page.css says
+  const beside = wide.matches && chart.closest(".beside[data-charts='2']");
+  if (!beside) return headerWidth();
+  const room = headerWidth() - 24, isFirst = beside.firstElementChild.contains(chart);
+  return Math.floor(room * (isFirst ? 0.6 : 0.4));
+}
 async function draw(charts) {
-  const width = headerWidth();
   for (const chart of charts) {
+    const width = widthOf(chart);
     if (drawn.get(chart) !== width) {
       drawn.set(chart, width);
       await show(chart, width);

@@ -1,0 +1,242 @@
+"""The charts beside the answers of a collective: bus bandwidth against size, and how it scales."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import altair as alt
+
+from hpccoll.analysis.chart_groups import ChartGroup
+from hpccoll.analysis.recommendations import Recommendation, RecommendedRange
+from hpccoll.analysis.series_points import SeriesPoint, busbw_interval
+from hpccoll.analysis.speedups import efficiencies
+from hpccoll.common.text import join_words
+from hpccoll.common.units import format_count, format_size
+from hpccoll.render import chart_base, chart_panels
+from hpccoll.render.answers import Answers
+from hpccoll.render.chart_base import Chart, ChartRecord, ExtraLayers, distinct, tooltip
+from hpccoll.render.chart_panels import busbw_records, chart_record
+from hpccoll.render.figure import Figure
+
+if TYPE_CHECKING:
+    from hpccoll.store.rows import RowKey
+
+ANSWER_SUFFIX = "-answer"
+"""The end of the names of groups whose charts are beside the answers."""
+
+BAR_HEIGHT = 7
+"""The pixels of the bars of ranges along the axis of sizes."""
+
+
+def answered_group(
+    groups: Iterable[ChartGroup], answers: Answers, collective: str
+) -> ChartGroup | None:
+    """Return the group of the foremost answers of a collective, for ANSWER_FIGURES; None without answers.
+
+    It has the recommendations of these answers only; other programs and predictions of times are
+    left out.
+    """
+    if collective not in answers.by_collective:
+        return None
+    foremost = answers.foremost(collective)
+    for group in groups:
+        own = tuple(advice for advice in foremost if advice in group.recommendations)
+        if own and group.has_size and not group.many_pairs:
+            name = f"{group.name}{ANSWER_SUFFIX}"
+            return replace(group.fitting, name=name, recommendations=own, imports=())
+    return None
+
+
+def busbw_of_answers(group: ChartGroup) -> Chart | None:
+    """Return the bus bandwidth of every choice on the ranks of the answers, with the ranges of the answers.
+
+    None if fewer than two sizes have one.
+    """
+    shapes = _shapes_of_answers(group)
+    points = tuple(point for point in group.points if group.shape_label(point.row) in shapes)
+    answered = replace(group, points=points, predictions=(), whole=group.whole or group)
+    data = []
+    for record in busbw_records(answered):
+        entry = group.legend[str(record["series"])]
+        is_library = entry.number < 0 and record["line"] == chart_base.MEASURED
+        data.append(record | {"line": chart_base.LIBRARY} if is_library else record)
+    if len(distinct(data, "bytes")) < 2:
+        return None
+    limits = chart_panels.guide_lines(data, above=True)
+    for recommendation in group.recommendations:
+        data += _range_records(group, recommendation, data)
+    return chart_panels.curves_over_size(
+        answered, data, chart_base.rate_axis, _with_range_bars(limits)
+    )
+
+
+def _shapes_of_answers(group: ChartGroup) -> set[str]:
+    rows = {point.row.key: point.row for point in group.usable}
+    shapes = set()
+    for recommendation in group.recommendations:
+        for key in recommendation.measured.rows:
+            if key in rows:
+                shapes.add(group.shape_label(rows[key]))
+    return shapes
+
+
+def _range_records(
+    group: ChartGroup, recommendation: Recommendation, data: Sequence[ChartRecord]
+) -> list[ChartRecord]:
+    """Return a record for each range of sizes with advice; ``bytes`` and ``until`` are its ends."""
+    in_place = recommendation.setting.in_place
+    placement = {None: "", True: "in place", False: "out of place"}[in_place]
+    sizes = list(recommendation.verdicts)
+    records = []
+    for advised in recommendation.ranges:
+        if not advised.is_advice:
+            continue
+        series = group.series_of(advised.choice, recommendation)
+        first, last = _ends_within(advised, min(sizes), max(sizes))
+        curve = next((record for record in data if record["series"] == series), None)
+        if curve is None or first >= last:
+            continue
+        shared = {
+            name: curve[name] for name in ("series", "at", "ranks", "nodes", "machine", "line")
+        }
+        words = f"{format_size(first)} to {format_size(last)}: {advised.strength} evidence"
+        records.append(shared | {"place": placement, "bytes": first, "until": last, "use": words})
+    return records
+
+
+def _ends_within(advised: RecommendedRange, smallest: int, largest: int) -> tuple[int, int]:
+    """Return the ends of a range, cut to the measured sizes."""
+    first = max(advised.sizes.first, smallest)
+    below = advised.sizes.below
+    last = largest if below is None else min(below, largest)
+    return first, last
+
+
+def _with_range_bars(limits: ExtraLayers) -> ExtraLayers:
+    """Return the layers of limits, and below them a bar in its colour along the axis for each range."""
+
+    def layers(base: alt.Chart) -> list[alt.Chart]:
+        ranges = base.transform_filter("isValid(datum.until)")
+        rules = ranges.mark_rule(strokeWidth=BAR_HEIGHT, yOffset=-BAR_HEIGHT / 2)
+        bars = rules.encode(
+            x2=alt.X2("until:Q"),
+            y=alt.YValue("height"),
+            tooltip=tooltip("series", "use"),
+        )
+        return [bars, *(limits(base) if limits else [])]
+
+    return layers
+
+
+def busbw_against_ranks(group: ChartGroup) -> Chart | None:
+    """Return the bus bandwidth over ranks or nodes at one size, with the efficiency at the ends of the curves."""
+    size = scaling_size(group)
+    if size is None:
+        return None
+    efficiency_of: dict[RowKey, float] = {}
+    for efficiency in efficiencies(group.points):
+        efficiency_of[efficiency.point.row.key] = efficiency.value
+    data: list[ChartRecord] = []
+    for point in _points_of_size(group, size):
+        record = chart_record(group, point, point.row.busbw_Bps or 0.0, busbw_interval(point))
+        if point.row.key in efficiency_of:
+            record["efficiency"] = f"{efficiency_of[point.row.key]:.0%}"
+        data.append(record)
+    for point in group.predictions:
+        if point.row.requested_bytes == size and point.row.busbw_Bps:
+            data.append(chart_record(group, point, point.row.busbw_Bps, busbw_interval(point)))
+    return chart_panels.group_curves(
+        group,
+        data,
+        chart_panels.counts_of(group),
+        chart_base.rate_axis_from_zero,
+        titles=(),
+        columns=1,
+        below=_efficiency_labels,
+    )
+
+
+def scaling_size(group: ChartGroup) -> int | None:
+    """Return the largest size with a bus bandwidth at the most counts of ranks or nodes; None if that is one count."""
+    if group.pairs:
+        return None
+    counts: dict[int, set[int]] = {}
+    for point in group.best_placements:
+        if point.row.busbw_Bps:
+            at = counts.setdefault(point.row.requested_bytes, set())
+            at.add(group.axis_value(point.row))
+    number_of_counts = Counter({size: len(at) for size, at in counts.items()})
+    most = max(number_of_counts.values(), default=0)
+    if most < 2:
+        return None
+    return max(size for size, number in number_of_counts.items() if number == most)
+
+
+def _points_of_size(group: ChartGroup, size: int) -> list[SeriesPoint]:
+    """Return the points of a size with a bus bandwidth, the faster of both placements."""
+    return [
+        point
+        for point in group.best_placements
+        if point.row.requested_bytes == size and point.row.busbw_Bps
+    ]
+
+
+def _efficiency_labels(base: alt.Chart) -> list[alt.Chart]:
+    """Return the efficiency at the last point of each curve."""
+    valued = base.transform_filter("isValid(datum.efficiency)")
+    last = valued.transform_window(
+        last="max(nodes)",
+        most="max(ranks)",
+        frame=[None, None],
+        groupby=["series", "machine"],
+    ).transform_filter("datum.ranks === datum.most")
+    texts = last.mark_text(align="right", dx=-8, dy=-12, fontSize=11)
+    return [texts.encode(text=alt.Text("efficiency:N"))]
+
+
+def scaling_title(group: ChartGroup) -> str:
+    """Return the title of the scaling curve, with its size."""
+    size = scaling_size(group)
+    where = f" at {format_size(size)}" if size else ""
+    return f"bus bandwidth against {group.unit}{where}"
+
+
+def answers_title(group: ChartGroup) -> str:
+    """Return the title of the bus bandwidth of the answers, with their ranks."""
+    return f"bus bandwidth against size on {join_words(sorted(_shapes_of_answers(group)))}"
+
+
+def without_busbw(group: ChartGroup) -> str:
+    """Return a sentence on the counts of ranks or nodes that have no bus bandwidth; empty without any."""
+    measured = {group.axis_value(point.row) for point in group.usable if not point.row.floor}
+    drawn = {group.axis_value(point.row) for point in group.usable if point.row.busbw_Bps}
+    missing = sorted(measured - drawn)
+    if not missing:
+        return ""
+    counts = join_words([*missing[:-1], format_count(missing[-1], group.unit.removesuffix("s"))])
+    return (
+        f"Not drawn: {counts}, where nothing crosses between ranks and there is no bus bandwidth."
+    )
+
+
+ANSWER_FIGURES = (
+    Figure(
+        "busbw",
+        answers_title,
+        busbw_of_answers,
+        "busbw = algbw times the factor of the collective, comparable with nccl-tests; GB/s are 1e9 bytes per "
+        "second. Higher is faster. The library's own call is dashed. A bar along the axis has the colour of the "
+        "choice for these sizes, if the evidence is strong or fair. A dashed grey line, if any, is "
+        "a limit of the hardware.",
+    ),
+    Figure(
+        "scaling",
+        scaling_title,
+        busbw_against_ranks,
+        "A level curve scales perfectly. The number at its end is the parallel efficiency: busbw there over busbw on "
+        "the fewest ranks or nodes. Each series has the faster of its placements. Dashed curves are predicted.",
+        note=without_busbw,
+    ),
+)
+"""The charts beside the answers."""

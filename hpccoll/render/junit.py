@@ -1,0 +1,60 @@
+"""A check as JUnit XML, which CI systems show: a test for each row, finding or node.
+
+The format is that of Jenkins' JUnit plugin (junit-10.xsd); junitparser writes it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hpccoll.common.errors import UnusableError
+from hpccoll.common.terminal import printable
+from hpccoll.judge.held import Acceptance, Held
+from hpccoll.store.durable_files import replacing_file
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCase:
+    """One test of a check."""
+
+    name: str  # unique in its group
+    group: str  # what tests are grouped by, such as the collective
+    acceptance: Acceptance  # a failure if it fails; skipped if it cannot be told
+    message: str = ""  # why it failed or cannot be told
+    seconds: float | None = None  # the measured time
+
+
+def held_case(held: Held, name: str, group: str) -> CheckedCase:
+    """Return the test of a measurement that was held against something."""
+    message = held.reason
+    ratio = held.ratio
+    if not message and ratio is not None and held.acceptance is Acceptance.FAIL:
+        message = f"{held.verdict}: {ratio:.2f} times the expected {held.quantity}"
+    return CheckedCase(name, group, held.acceptance, message or str(held.verdict))
+
+
+def write_junit(path: Path, check: str, cases: Iterable[CheckedCase]) -> None:
+    """Write the tests of a check, such as ``hpccoll compare``, as one suite.
+
+    Raises:
+        UnusableError: if junitparser is not installed.
+        OSError: if the file cannot be written.
+    """
+    try:
+        from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
+    except ModuleNotFoundError:
+        raise UnusableError("--junit", "needs: pip install junitparser") from None
+
+    suite = TestSuite(check)
+    for case in cases:
+        test = TestCase(printable(case.name), f"{check}.{printable(case.group)}", case.seconds)
+        message = printable(case.message)
+        if case.acceptance is Acceptance.FAIL:
+            test.result = [Failure(message)]
+        elif case.acceptance is Acceptance.CANNOT_TELL:
+            test.result = [Skipped(message)]
+        suite.add_testcase(test)
+    document = JUnitXml()
+    document.add_testsuite(suite)
+    with replacing_file(path) as unfinished:
+        document.write(str(unfinished), pretty=True)

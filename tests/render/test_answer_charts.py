@@ -1,0 +1,138 @@
+"""The charts beside the answers: bandwidth with the ranges of the answers, and the scaling curve."""
+
+from chart_outline import values
+from hypothesis import given
+from hypothesis import strategies as st
+from row_examples import make_row
+from synthetic_timings import KIB, linear_curve, measured_results, merged_results
+
+from hpccoll.analysis.chart_groups import chart_groups
+from hpccoll.analysis.recommendations import recommend
+from hpccoll.common.units import format_size
+from hpccoll.render.answer_charts import ANSWER_FIGURES, answered_group
+from hpccoll.render.answers import Answers
+from hpccoll.render.chart_base import LIBRARY, MEASURED
+from hpccoll.render.charts import FIGURES
+
+SIZES = [KIB << 2 * i for i in range(6)]
+TIMES = st.lists(st.floats(1e-6, 1e-3), min_size=len(SIZES), max_size=len(SIZES))
+BUSBW, SCALING = ANSWER_FIGURES
+QUICK, SLOW = linear_curve(1e-5, 2e-10, SIZES), linear_curve(1e-5, 1e-9, SIZES)
+
+
+def answered(results):
+    recommendations = recommend(results)
+    groups = chart_groups(results, recommendations)
+    return answered_group(groups, Answers(recommendations), "all_reduce")
+
+
+def drawn(results, figure=BUSBW):
+    """Return the records of a chart beside the answers; none if it is not drawn."""
+    group = answered(results)
+    chart = group and figure.specification(group)
+    return values(chart) if chart else []
+
+
+def bars(records):
+    return [record for record in records if "until" in record]
+
+
+@given(st.tuples(TIMES, TIMES, TIMES))
+def test_the_bars_along_the_axis_are_the_advised_ranges_of_the_answers(times):
+    curves = {
+        name: dict(zip(SIZES, of_name, strict=True))
+        for name, of_name in zip(("native", "ring", "star"), times, strict=True)
+    }
+    results = measured_results(curves, drift=(1, 3, 2), spread=0.02)
+    (recommendation,) = recommend(results)
+    advised = [chosen for chosen in recommendation.ranges if chosen.is_advice]
+    expected = []
+    for chosen in advised:
+        first = max(chosen.sizes.first, SIZES[0])
+        last = SIZES[-1] if chosen.sizes.below is None else chosen.sizes.below
+        if first < last:
+            expected.append((chosen.choice.algorithm, first, last))
+    shown = [(bar["series"], bar["bytes"], bar["until"]) for bar in bars(drawn(results))]
+    assert sorted(shown) == sorted(expected)
+
+
+def test_each_placement_has_a_panel_with_its_own_bars():
+    ways = ({"ring": QUICK, "native": SLOW}, {"ring": SLOW, "native": QUICK})
+    results = merged_results(
+        *(
+            measured_results(curves, number=number, in_place=number == 2, drift=(1, 3, 2))
+            for number, curves in enumerate(ways, 1)
+        )
+    )
+    best = {bar["panel"].partition(", ")[2]: bar["series"] for bar in bars(drawn(results))}
+    assert best == {"out of place": "ring", "in place": "native"}
+
+
+def test_the_librarys_own_call_has_a_line_of_its_own_kind():
+    records = drawn(measured_results({"ring": QUICK, "native": SLOW}))
+    kinds = {record["series"]: record["line"] for record in records if "until" not in record}
+    assert kinds == {"ring": MEASURED, "native": LIBRARY}
+
+
+def test_only_the_ranks_of_the_first_answers_are_in_the_chart_of_sizes(of_rows):
+    rows = [
+        make_row(name, ranks, size, oversubscribed=False)
+        for name in ("ring", "native")
+        for ranks in (2, 4)
+        for size in SIZES
+    ]
+    records = drawn(of_rows(*rows))
+    assert {record["ranks"] for record in records} == {4}
+
+
+def test_the_scaling_curve_has_the_largest_size_of_most_counts_and_its_efficiency(of_rows):
+    rows = [
+        make_row("ring", ranks, size, busbw_Bps=4e9 / ranks, oversubscribed=False)
+        for ranks in (2, 4, 8)
+        for size in (64, 1 << 20)
+    ]
+    rows.append(make_row("ring", 8, 1 << 24, oversubscribed=False))
+    rows += [make_row("native", ranks, 1 << 20, oversubscribed=False) for ranks in (2, 8)]
+    records = drawn(of_rows(*rows), SCALING)
+    assert {record["bytes"] for record in records} == {1 << 20}
+    ends = {record["efficiency"] for record in records if record["series"] == "ring"}
+    assert ends == {"100%", "50%", "25%"}
+    assert format_size(1 << 20) in SCALING.title_of(answered(of_rows(*rows)))
+
+
+def test_counts_without_a_bandwidth_are_named_under_the_scaling_curve(of_rows):
+    rows = [make_row("ring", 1, 64, busbw_Bps=None, oversubscribed=False)]
+    rows += [
+        make_row(name, ranks, 64, oversubscribed=False)
+        for name in ("ring", "native")
+        for ranks in (2, 4)
+    ]
+    group = answered(of_rows(*rows))
+    assert "1 rank" in SCALING.group_caption(group)
+    assert "Not drawn" not in BUSBW.group_caption(group)
+
+
+def test_one_count_has_no_scaling_curve_and_results_without_answers_have_no_chart(of_rows):
+    assert drawn(of_rows(*(make_row(name, 2, 64) for name in ("ring", "native"))), SCALING) == []
+    barrier = {"collective": "barrier", "op": None, "algbw_Bps": None, "busbw_Bps": None}
+    results = of_rows(*(make_row(name, 2, 8, **barrier) for name in ("dissemination", "native")))
+    recommendations = recommend(results)
+    groups = chart_groups(results, recommendations)
+    assert answered_group(groups, Answers(recommendations), "barrier") is None
+
+
+def test_the_map_appears_from_three_columns_on(of_rows):
+    (map_figure,) = (figure for figure in FIGURES if figure.name == "choice")
+
+    def has_map(*counts):
+        rows = [
+            make_row(name, ranks, size, oversubscribed=False)
+            for name in ("ring", "native")
+            for ranks in counts
+            for size in (8, 64)
+        ]
+        results = of_rows(*rows)
+        (group,) = chart_groups(results, recommend(results))
+        return map_figure.specification(group) is not None
+
+    assert [has_map(2), has_map(2, 4), has_map(2, 4, 8)] == [False, False, True]

@@ -1,0 +1,48 @@
+"""Checks as JUnit XML, read back by junitparser and by ElementTree, and the commands that write it."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from cli_runner import invoke
+
+from hpccoll.judge.held import Acceptance
+from hpccoll.render.junit import CheckedCase, write_junit
+
+CASES = (
+    CheckedCase("ring 8 B", "all_reduce", Acceptance.PASS, seconds=1e-5),
+    CheckedCase(
+        'ring 64 B, "<slow>" & \x1b[31m', "all_reduce", Acceptance.FAIL, "1.50 times as long"
+    ),
+    CheckedCase("ring 64 B", "broadcast", Acceptance.CANNOT_TELL, "too noisy"),
+)
+
+
+@pytest.fixture
+def written(tmp_path):
+    write_junit(tmp_path / "a.xml", "hpccoll compare", CASES)
+    return tmp_path / "a.xml"
+
+
+def test_junitparser_reads_back_what_failed_and_what_could_not_be_told(written):
+    junitparser = pytest.importorskip("junitparser")
+    (suite,) = junitparser.JUnitXml.fromfile(str(written))
+    assert (suite.tests, suite.failures, suite.skipped, suite.errors) == (3, 1, 1, 0)
+    results = [[type(result).__name__ for result in test.result] for test in suite]
+    assert results == [[], ["Failure"], ["Skipped"]]
+
+
+def test_any_xml_parser_finds_a_test_for_each_case_with_its_message(written):
+    tests = list(ET.parse(written).getroot().iter("testcase"))  # noqa: S314 - of ours
+    assert [test.get("classname") for test in tests] == [
+        f"hpccoll compare.{case.group}" for case in CASES
+    ]
+    assert tests[1].find("failure").get("message") == "1.50 times as long"
+    assert "\\x1b" in tests[1].get("name")
+
+
+def test_doctor_writes_a_test_for_each_line(tmp_path):
+    ran = invoke("doctor", "--junit", tmp_path / "doctor.xml")
+    root = ET.parse(tmp_path / "doctor.xml").getroot()  # noqa: S314 - of ours
+    tests = list(root.iter("testcase"))
+    assert len(tests) == len(ran.out.splitlines())
+    assert len({test.get("name") for test in tests}) == len(tests)
