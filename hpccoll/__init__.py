@@ -16,7 +16,7 @@ def open(*paths: "PathLike | Iterable[PathLike]", rule: str = "max") -> "ResultS
     """Open results in a notebook: ``rows``, ``runs`` and ``missing`` as pandas frames, raw ``times`` as xarray.
 
     Args:
-        paths: raw files (*.h5) or directories that hold some, or iterables of these.
+        paths: raw files (*.h5), directories that contain raw files, or iterables of such paths.
         rule: the rule for the time of an operation: ``max``, the longest duration over ranks, or
             ``span``, the latest end minus the earliest start; ``max`` if a case has no span.
 

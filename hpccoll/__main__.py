@@ -63,8 +63,8 @@ def _exit_code() -> int:
             return 1
         if not (refusal := refusal_of(error)):
             raise
-        for each in (refusal, *refusal.others):
-            print(f"hpccoll: {each}", file=sys.stderr)
+        for single_refusal in (refusal, *refusal.others):
+            print(f"hpccoll: {single_refusal}", file=sys.stderr)
         return refusal.exit_code
     return code
 

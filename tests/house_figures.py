@@ -1,4 +1,4 @@
-"""How the house reads: ``python tests/house_figures.py`` prints the density of each room, idioms, phrases and circles.
+"""How the house reads: ``python tests/house_figures.py`` prints its density, idioms, phrases, vague names and circles.
 
 A reader reads statements, and a formatter cannot change how many there are. The figures are those
 of function bodies, without docstrings. Rich, pytest, Typer and Snakemake have 9 to 10 syntax nodes
@@ -210,6 +210,42 @@ def phrases() -> dict[str, int]:
     return {name: len(re.findall(pattern, text)) for name, pattern in PHRASES.items()}
 
 
+VAGUE_NAMES = (
+    "each",
+    "found",
+    "known",
+    "other",
+    "others",
+    "one",
+    "what",
+    "of",
+    "given",
+    "asked",
+    "more",
+)
+"""Names of variables and parameters that do not say what a value is; those that begin with ``of_`` count, too."""
+
+
+def bound_names(tree: ast.AST) -> Iterator[str]:
+    """Yield the names of the variables and parameters that a module binds, as often as it does."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def vague_names() -> dict[str, int]:
+    """Return how often the package binds each vague name."""
+    counts = dict.fromkeys((*VAGUE_NAMES, "of_..."), 0)
+    for path in PACKAGE.rglob("*.py"):
+        for name in bound_names(ast.parse(path.read_text())):
+            kind = "of_..." if name.startswith("of_") else name
+            if kind in counts:
+                counts[kind] += 1
+    return counts
+
+
 def modules() -> dict[str, Path]:
     """Return the files of the package by the dotted names of their modules."""
     named = {}
@@ -264,6 +300,7 @@ def main() -> None:
     skips = sum(path.read_text().count("# fmt: skip") for path in PACKAGE.rglob("*.py"))
     print_counts("idioms", {**idioms(), "fmt: skip": skips})
     print_counts("phrases", phrases())
+    print_counts("vague names", vague_names())
     print(f"\ncircle of imports: {' -> '.join(circle()) or 'none'}")
 
 

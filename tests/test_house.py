@@ -20,7 +20,9 @@ from house_figures import (
     idioms,
     import_graph,
     modules,
+    phrases,
     rooms,
+    vague_names,
 )
 
 from hpccoll.store.call_key import CallKey
@@ -370,6 +372,45 @@ MOST_IDIOMS = {
 
 def test_no_idiom_at_which_readers_stop_spreads():
     spread = {name: count for name, count in idioms().items() if count > MOST_IDIOMS[name]}
+    assert spread == {}
+
+
+MOST_PHRASES = {
+    "is no X": 0,
+    "of which": 0,
+    "so many": 0,
+    "as far as": 0,
+    "of several, of these": 0,
+}
+"""How often each phrase of house_figures.py may occur in code and guides. If one becomes rarer, its figure follows."""
+
+
+def test_no_foreign_phrase_spreads():
+    spread = {name: count for name, count in phrases().items() if count > MOST_PHRASES[name]}
+    assert spread == {}
+
+
+MOST_VAGUE_NAMES = {
+    "each": 1,
+    "found": 2,
+    "known": 2,
+    "other": 19,
+    "others": 16,
+    "one": 1,
+    "what": 8,
+    "of": 2,
+    "given": 3,
+    "asked": 2,
+    "more": 1,
+    "of_...": 8,
+}
+"""How often the package may bind each vague name of house_figures.py. If one becomes rarer, its figure follows."""
+
+
+def test_no_name_that_does_not_say_what_a_value_is_spreads():
+    spread = {
+        name: count for name, count in vague_names().items() if count > MOST_VAGUE_NAMES[name]
+    }
     assert spread == {}
 
 

@@ -45,14 +45,14 @@ def _others(layout: Layout, me: Index) -> list[Index]:
     "direct", cost=lambda p: Cost(rounds=int(p > 1), sent=(p - 1) / p, reduced=(p - 1) / p)
 )
 def direct_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
-    others = _others(layout, me)
-    yield Step(*(Send(peer, peer) for peer in others), *(RecvReduce(peer, me) for peer in others))
+    peers = _others(layout, me)
+    yield Step(*(Send(peer, peer) for peer in peers), *(RecvReduce(peer, me) for peer in peers))
 
 
 @all_gather("direct", cost=lambda p: Cost(rounds=int(p > 1), sent=(p - 1) / p, reduced=0))
 def direct_all_gather(layout: Layout, me: Index) -> Iterator[Step]:
-    others = _others(layout, me)
-    yield Step(*(Send(peer, me) for peer in others), *(Recv(peer, peer) for peer in others))
+    peers = _others(layout, me)
+    yield Step(*(Send(peer, me) for peer in peers), *(Recv(peer, peer) for peer in peers))
 
 
 @all_reduce(
@@ -64,5 +64,5 @@ def direct(layout: Layout) -> Schedule:
 
 @all_to_all("direct", cost=direct_all_gather.cost)
 def direct_all_to_all(layout: Layout, me: Index) -> Iterator[Step]:
-    others = _others(layout, me)
-    yield Step(*(Send(peer, peer) for peer in others), *(Recv(peer, peer) for peer in others))
+    peers = _others(layout, me)
+    yield Step(*(Send(peer, peer) for peer in peers), *(Recv(peer, peer) for peer in peers))

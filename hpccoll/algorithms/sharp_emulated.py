@@ -99,8 +99,8 @@ def sharp_emulated(
     children = range(0)
     if own_level > 0:
         children = levels[own_level - 1][position * radix : (position + 1) * radix]
-    first, *others = children or [NONE]
-    yield Step(Recv(first, dst.all), *(RecvReduce(child, dst.all) for child in others))
+    first, *later = children or [NONE]
+    yield Step(Recv(first, dst.all), *(RecvReduce(child, dst.all) for child in later))
     yield Step(Send(parent, dst.all))
     yield Step(Recv(parent, dst.all))
     yield Step(*(Send(child, dst.all) for child in children))

@@ -62,9 +62,9 @@ def swing_reduce_scatter(layout: Layout, me: Index) -> Iterator[Step]:
     p = layout.workers
     for step in range(floor_log2(p)):
         partner = partner_of(me, step, p)
-        given = _reached(partner, step + 1, p)
+        sent = _reached(partner, step + 1, p)
         kept = _reached(me, step + 1, p)
-        yield Step(Send(partner, dst.units(given)), RecvReduce(partner, dst.units(kept)))
+        yield Step(Send(partner, dst.units(sent)), RecvReduce(partner, dst.units(kept)))
 
 
 @all_reduce(

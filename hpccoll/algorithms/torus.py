@@ -33,9 +33,9 @@ from hpccoll.schedule import Cost, Layout, Parameter, Requirement, Schedule, all
 
 def _rows(p: int, rows: Parameter) -> int:
     """Return the number of rows; where it is not given, the largest that makes no more rows than columns."""
-    given = int(rows)
-    if given:
-        return given
+    requested = int(rows)
+    if requested:
+        return requested
     return max(r for r in range(1, isqrt(p) + 1) if p % r == 0)
 
 

@@ -82,7 +82,7 @@ class ChartGroup:
     points: tuple[SeriesPoint, ...]
     # the entry of every series of the report, the same in all charts, in the order of legends
     legend: Mapping[str, LegendEntry]
-    recommendations: tuple["Recommendation", ...] = ()  # what to use, in each setting of these rows
+    recommendations: tuple["Recommendation", ...] = ()  # what to use, in each setting of the rows
     # the series of every row of the report
     series_of_row: Mapping[RowKey, str] = field(default_factory=dict)
     # the rows of other programs, which charts of times draw solid, and predicted ones, which they
@@ -180,11 +180,11 @@ class ChartGroup:
         first = [name for name in foremost if name in self.series]
         timed = [point for point in self.drawn if not point.row.predicted] or self.drawn
         distance = _distance_to_fastest(timed)
-        others = sorted(
+        further = sorted(
             self.series.difference(first), key=lambda name: (distance.get(name, inf), name)
         )
         free = max(0, MOST_SERIES - len(first))
-        return dict.fromkeys(first, False) | dict.fromkeys(others[:free], True)
+        return dict.fromkeys(first, False) | dict.fromkeys(further[:free], True)
 
     def _advised_series(self) -> Iterator[str]:
         for recommendation in self.recommendations:
@@ -267,8 +267,8 @@ class ChartGroup:
     @cached_property
     def drawn(self) -> tuple[SeriesPoint, ...]:
         """The points that axes have to include: usable ones, those of other programs, and predictions."""
-        of_other_kinds = (*self.imports, *self.predictions)
-        return (*self.usable, *(point for point in of_other_kinds if point.row.usable))
+        unmeasured = (*self.imports, *self.predictions)
+        return (*self.usable, *(point for point in unmeasured if point.row.usable))
 
     @cached_property
     def best_placements(self) -> tuple[SeriesPoint, ...]:
@@ -424,7 +424,7 @@ def chart_groups(
     groups = []
     for key in ordered:
         collective, *words, kind = key
-        measured, imports, predictions = map(tuple, members[key].of_kinds)
+        measured, imports, predictions = map(tuple, members[key].points_by_kind)
         group = ChartGroup(
             name=names[key],
             collective=collective,
@@ -482,7 +482,7 @@ def _recommendations_of_groups(
     """Return the recommendations for the measured rows of each group, by its key."""
     group_of_row: dict[RowKey, tuple[str, ...]] = {}
     for group, group_members in members.items():
-        measured = group_members.of_kinds[0]
+        measured = group_members.points_by_kind[0]
         group_of_row |= dict.fromkeys((point.row.key for point in measured), group)
     advice_of_group: dict[tuple[str, ...], list[Recommendation]] = defaultdict(list)
     for recommendation in recommendations:
@@ -518,20 +518,20 @@ class _Facts:
 class _Members:
     """The points of a group, by precedence: measured, imported and predicted ones."""
 
-    of_kinds: tuple[list[SeriesPoint], ...] = field(default_factory=lambda: ([], [], []))
+    points_by_kind: tuple[list[SeriesPoint], ...] = field(default_factory=lambda: ([], [], []))
     facts: tuple[_Facts, ...] = field(default_factory=lambda: (_Facts(), _Facts(), _Facts()))
 
     def add(self, point: SeriesPoint) -> None:
         kind = point.row.precedence
-        self.of_kinds[kind].append(point)
+        self.points_by_kind[kind].append(point)
         self.facts[kind].add(point)
 
     def __len__(self) -> int:
-        return sum(map(len, self.of_kinds))
+        return sum(map(len, self.points_by_kind))
 
     @property
     def first(self) -> SeriesPoint:
-        return next(chain.from_iterable(self.of_kinds))
+        return next(chain.from_iterable(self.points_by_kind))
 
 
 def _groups_joined(
@@ -583,9 +583,9 @@ def _legend_entries(
     floors = [name for name in sorted(rows) if rows[name].floor]
     native = _first_native(rows)
     by_name = sorted(rows, key=lambda name: (rows[name].precedence, name))
-    others = [name for name in by_name if name not in floors and name not in native]
+    schedules = [name for name in by_name if name not in floors and name not in native]
     legend = dict.fromkeys(native, LegendEntry())
-    legend |= _entries_of_families(others, rows, [*charts.values(), answers])
+    legend |= _entries_of_families(schedules, rows, [*charts.values(), answers])
     legend |= dict.fromkeys(floors, LegendEntry(is_floor=True))
     for name, predicted in predictions.items():
         legend[name] = replace(legend[predicted], is_predicted=True)

@@ -49,8 +49,8 @@ class ChoiceRange:
     over_best: Ratio
     # its time over that of the library's own algorithm, likewise; None if that was not measured
     over_native: Ratio | None = None
-    # the labels of choices that no launch measured together with this one, at one or more of these
-    # sizes: comparisons with them include differences between launches
+    # the labels of choices that no launch measured together with this one, at one of the sizes or
+    # more: comparisons with them include differences between launches
     unpaired: tuple[Line, ...] = ()
     # how strong the evidence for the choice is; None if that is unknown
     strength: Strength | None = None

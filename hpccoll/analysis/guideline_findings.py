@@ -175,11 +175,11 @@ def _findings(
     details = key.label(
         compared for compared in compared_keys if compared.collective == key.collective
     )
-    what = "with a larger message"
+    detour_text = "with a larger message"
     if detour:
         together = " together" if len(detour) > 1 else ""
-        what = f"its {join_words(detour)}{together}"
-    text = f"{key.collective}{in_brackets(details)} takes longer than {what}"
+        detour_text = f"its {join_words(detour)}{together}"
+    text = f"{key.collective}{in_brackets(details)} takes longer than {detour_text}"
     where = "; ".join(first_few(clauses, MAX_SHAPES, "shape"))
     yield info(
         "guideline",

@@ -1,10 +1,11 @@
 """The lower estimate of a regret: what a choice costs compared with what other rounds would have chosen.
 
-Noise makes a regret too large: compared with the fastest of several noisy times, every choice seems
-slow. Therefore each round is left out once: the other rounds select the best choice, and the round
-left out compares the two (cross-validation: M. Stone, Cross-validatory choice and assessment of
-statistical predictions, J. R. Stat. Soc. B 36 (1974)). The choice so selected may be slower than
-the best one, so that this estimate is at most the regret. If the rounds agree, both are equal.
+Noise makes a regret too large: the fastest of many noisy times was also lucky, and compared with it
+every choice seems slow. Therefore each round is left out once: the other rounds select the best
+choice, and the round left out compares the two (cross-validation: M. Stone, Cross-validatory choice
+and assessment of statistical predictions, J. R. Stat. Soc. B 36 (1974)). The choice so selected may
+be slower than the best one, so that this estimate is at most the regret. If the rounds agree, both
+are equal.
 """
 
 import math

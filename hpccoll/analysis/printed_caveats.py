@@ -79,9 +79,9 @@ def _of_options(row: Row) -> Iterator[str]:
     ranks = _RANKS.get(int(options.get("average", 1)))
     if ranks is not None:
         yield f"it is the time of {ranks}"
-    others = []
+    options_text = []
     for name, value in options.items():
         if row.bytes < LARGE or name not in _COSTS_OF_START:
-            others.append(f"{name}={value}")
-    if others:
-        yield f"it has options that hpccoll does not know: {', '.join(others)}"
+            options_text.append(f"{name}={value}")
+    if options_text:
+        yield f"it has options that hpccoll does not know: {', '.join(options_text)}"

@@ -178,17 +178,17 @@ def _slow_text(slow: SlowPairs) -> str:
     names = slow.names
     match slow.explanation:
         case "members":
-            what = f"all {slow.count} slow pairs contain {join_words(names[0], 'or')}"
+            text = f"all {slow.count} slow pairs contain {join_words(names[0], 'or')}"
         case "racks":
-            what = f"the {slow.count} slow pairs are exactly those between racks ({'; '.join(map(host_ranges, names))})"
+            text = f"the {slow.count} slow pairs are exactly those between racks ({'; '.join(map(host_ranges, names))})"
         case "groups":
-            what = f"the {slow.count} slow pairs are exactly those between {join_words(map(host_ranges, names))}"
+            text = f"the {slow.count} slow pairs are exactly those between {join_words(map(host_ranges, names))}"
         case "links":
             verb = "one is" if slow.count == 1 else "ones are"
-            what = f"the slow {verb} {'; '.join(map(join_words, names))}"
+            text = f"the slow {verb} {'; '.join(map(join_words, names))}"
         case "nothing":
-            what = f"{slow.count} pairs are slow, and no host or rank explains them"
-    return f"{what} ({format_factor(slow.factor)} as long as the others, by their medians)"
+            text = f"{slow.count} pairs are slow, and no host or rank explains them"
+    return f"{text} ({format_factor(slow.factor)} as long as the others, by their medians)"
 
 
 def _pair_finding(group: ChartGroup, sizes: Sequence[_PairsAtSize]) -> Finding:

@@ -370,7 +370,7 @@ def _recommended_range(
 
 def _auto_result(measured: MeasuredSetting, busy: Collection[str]) -> AutoResult | None:
     sizes: list[int] = []
-    pairs: list[tuple[ChoiceTime, ChoiceTime]] = []  # native and auto, at each of these sizes
+    pairs: list[tuple[ChoiceTime, ChoiceTime]] = []  # native and auto, at each size
     for size, auto in measured.auto.items():
         native = _native_time(measured.times_at(size))
         if native:

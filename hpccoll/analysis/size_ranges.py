@@ -87,9 +87,9 @@ def choose_ranges(*placements: MeasuredSetting) -> SizeRanges:
 
 def _common_choices(placements: Sequence[MeasuredSetting]) -> list[Choice]:
     """Return the choices that were measured in all placements, in the order of the first one."""
-    first, *others = placements
+    first, *later = placements
     return [
-        choice for choice in first.curves if all(choice in measured.curves for measured in others)
+        choice for choice in first.curves if all(choice in measured.curves for measured in later)
     ]
 
 

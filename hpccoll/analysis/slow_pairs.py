@@ -62,14 +62,14 @@ def slow_pairs(points: Sequence[SeriesPoint]) -> SlowPairs | None:
         points: of each pair the point of one series and size, on one number of ranks.
     """
     ordered = sorted(points, key=median_seconds)
-    slow, others = _slow_and_others(ordered)
+    slow, faster = _slow_and_others(ordered)
     if not slow:
         return None
     count = len(slow)
-    factor = median(map(median_seconds, slow)) / median(map(median_seconds, others))
+    factor = median(map(median_seconds, slow)) / median(map(median_seconds, faster))
     for name in _levels(ordered[0]):
         ends_of_slow = [_ends(point, name) for point in slow]
-        ends_of_others = [_ends(point, name) for point in others]
+        ends_of_others = [_ends(point, name) for point in faster]
         groups = _groups(ends_of_slow, ends_of_others)
         if groups:
             hosts = set(chain.from_iterable(groups))
@@ -89,16 +89,16 @@ def slow_pairs(points: Sequence[SeriesPoint]) -> SlowPairs | None:
 def _slow_and_others(ordered: Sequence[SeriesPoint]) -> tuple[list[SeriesPoint], list[SeriesPoint]]:
     """Return the slow pairs, and all other pairs, each in the order of their times."""
     slow: list[SeriesPoint] = []
-    others: list[SeriesPoint] = []
+    faster: list[SeriesPoint] = []
     if not ordered:
-        return slow, others
+        return slow, faster
     usual = ordered[(len(ordered) - 1) // 4]
     least = SLOW * median_seconds(usual)
     for point in ordered:
         is_slow = median_seconds(point) >= least and clearly_faster_anywhere(usual.row, point.row)
-        part = slow if is_slow else others
+        part = slow if is_slow else faster
         part.append(point)
-    return slow, others
+    return slow, faster
 
 
 def _levels(point: SeriesPoint) -> list[Callable[[SeriesPoint, int], str]]:
@@ -133,11 +133,11 @@ def _by_number(name: str) -> tuple[int, str]:
     return len(name), name
 
 
-def _groups(slow: Iterable[Ends], others: Iterable[Ends]) -> list[Ends]:
+def _groups(slow: Iterable[Ends], faster: Iterable[Ends]) -> list[Ends]:
     """Return the groups that other pairs connect, if every slow pair is between two of them; else nothing."""
     single_ends = [frozenset([end]) for end in chain.from_iterable(slow)]
     groups: list[Ends] = []
-    for connected in (*others, *single_ends):
+    for connected in (*faster, *single_ends):
         joined = connected
         separate = []
         for group in groups:
@@ -153,10 +153,10 @@ def _groups(slow: Iterable[Ends], others: Iterable[Ends]) -> list[Ends]:
     return groups if len(several_members) > 1 else []
 
 
-def _members(slow: Sequence[Ends], others: Sequence[Ends]) -> Ends | None:
+def _members(slow: Sequence[Ends], faster: Sequence[Ends]) -> Ends | None:
     """Return the fewest members that explain all slow pairs; None if none do."""
     slow_counts = Counter(chain.from_iterable(slow))
-    other_counts = Counter(chain.from_iterable(others))
+    other_counts = Counter(chain.from_iterable(faster))
     mostly_slow = [
         member for member, count in slow_counts.most_common() if 1 < count > other_counts[member]
     ]

@@ -48,11 +48,12 @@ NOTICEABLE = 1.05
 class Gain:
     """How many times as long native takes in a range of sizes, and its ends by round.
 
-    The factor is the geometric mean, over the sizes, of the median of the rounds at each. An end is
-    the factor times what the ratios of its round are of these medians: their geometric mean over
-    the sizes that the round measured, and 1 if all rounds are on one side of the medians. The
-    factor thus lies between its ends; if every round measured every size, the ends are the
-    geometric means of the rounds of the least and of the most gain.
+    The factor is the geometric mean, over the sizes, of the median over the rounds. Each round
+    deviates from it by the geometric mean, over the sizes that the round measured, of its ratio
+    over the median. An end is the factor times the lowest or the highest deviation; the deviation
+    is 1 if all rounds are on one side of the medians. The factor thus lies between its ends; if
+    every round measured every size, the ends are the geometric means of the rounds of the least and
+    of the most gain.
     """
 
     factor: float

@@ -142,7 +142,8 @@ class Effort:
     timeout: Annotated[float, limits.SECONDS.meta] = 120.0
     rounds: Annotated[int, limits.ROUNDS.meta] = 1
     operations: Annotated[int, limits.OPERATIONS.meta] = DEFAULT_OPERATIONS
-    # of the loops of other programs, in each round; None for the numbers of these programs
+    # the operations of a round if the loop of another program times them; None: as many as the
+    # program runs by default
     loop_warmup: Annotated[int, limits.WARMUP.meta] | None = None
     loop_iterations: Annotated[int, limits.ITERATIONS.meta] | None = None
 

@@ -92,8 +92,8 @@ def check_job(job: Job) -> None:
 def check_case(case: Case) -> None:
     """Check that every value of ``case`` is valid.
 
-    Many programs read a job, and only those that run it read the files of its algorithms; others do
-    not check the parameters of these.
+    Many programs read a job, but only those that run it read the files of its algorithms. Without
+    these files, the parameters of such algorithms are not checked.
 
     Raises:
         BadInputError: names the invalid value and the valid ones.
@@ -181,10 +181,10 @@ def _check_parameters(case: Case) -> None:
                 expected = f"{IDLE} (in job files: left out), {LOADS[1]}; on GPUs and in workloads {IDLE} only"
                 raise BadInputError(LOAD, value, expected)
             continue
-        known = known_parameters(case.collective, case.algorithm)
-        if name not in known:
+        parameters = known_parameters(case.collective, case.algorithm)
+        if name not in parameters:
             raise BadInputError(
-                f"parameter of {case.algorithm}", name, known or "none: it has no parameters"
+                f"parameter of {case.algorithm}", name, parameters or "none: it has no parameters"
             )
         if name == GRAPH and (value not in (0, 1) or (value and case.transport != "nccl")):
             raise BadInputError(
@@ -257,8 +257,8 @@ def known_parameters(name: str, algorithm: str) -> tuple[str, ...]:
     if algorithm == AUTO:
         return tuple(family.arguments)
     check_algorithm(algorithm, [name])
-    of_run = () if family.uncut else RUN_PARAMETERS
-    return (*family.arguments, *of_run, GRAPH, *family.algorithms[algorithm].parameters)
+    run_parameters = () if family.uncut else RUN_PARAMETERS
+    return (*family.arguments, *run_parameters, GRAPH, *family.algorithms[algorithm].parameters)
 
 
 def parameters_by_algorithm(
@@ -356,8 +356,8 @@ def distinct_transports(
 
 def own_parameters(case: Case) -> dict[str, Parameter]:
     """Return the parameters of the algorithm, without those of a run and of the collective."""
-    others = {*RUN_PARAMETERS, GRAPH, LOAD, *collective(case.collective).arguments}
-    return {name: value for name, value in case.params.items() if name not in others}
+    shared = {*RUN_PARAMETERS, GRAPH, LOAD, *collective(case.collective).arguments}
+    return {name: value for name, value in case.params.items() if name not in shared}
 
 
 def choice_parameters(name: str, params: Mapping[str, Parameter]) -> dict[str, Parameter]:

@@ -108,9 +108,9 @@ def overridden_settings(
 ) -> Iterator[tuple[str, str]]:
     """Yield each of ``settings`` that one of the environment's ``variables`` overrides, and that variable."""
     for name in settings:
-        known = COMMUNICATOR_SETTINGS.get(name)
-        if known and known.variable and known.variable in variables:
-            yield name, known.variable
+        setting = COMMUNICATOR_SETTINGS.get(name)
+        if setting and setting.variable and setting.variable in variables:
+            yield name, setting.variable
 
 
 def nccl_config(settings: CommunicatorSettings) -> dict[str, int | str]:

@@ -125,7 +125,9 @@ def _tables_of_workloads() -> dict[str, Any]:
     return tables
 
 
-def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> dict[str, Any]:
+def select(
+    tables: Mapping[str, Any], word: str, further_words: Iterable[str] = ()
+) -> dict[str, Any]:
     """Return the entries of a kind, such as ``variants``, or those whose name or description contains a word.
 
     A collective keeps all of its algorithms if its own name does. In a description, a word may have
@@ -145,7 +147,7 @@ def select(tables: Mapping[str, Any], word: str, others: Iterable[str] = ()) -> 
         names = {row["name"] for kind in kinds for row in tables[kind]} | tables[
             "collectives"
         ].keys()
-        valid = dict.fromkeys([*kinds, *others])
+        valid = dict.fromkeys([*kinds, *further_words])
         meant = did_you_mean(word, [*valid, *names])
         raise BadInputError(
             "list", word, f"{meant}a word of what 'hpccoll list' prints, or {', '.join(valid)}"
@@ -258,11 +260,11 @@ def _merge_algorithms(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
         for row in members:
             for name, algorithm in row["algorithms"].items():
                 words[name].append(algorithm["name"])
-        what = f"an algorithm of {MPI_LIBRARIES[library][0]} and no other; 'hpccoll list NAME' has its settings"
+        meaning = f"an algorithm of {MPI_LIBRARIES[library][0]} and no other; 'hpccoll list NAME' has its settings"
         lines = [
             f"    for {name}: {', '.join(words[name])}" for name in COLLECTIVES if name in words
         ]
-        yield {**members[0], "name": f"{library}-ALGORITHM", "what": what, "lines": lines}
+        yield {**members[0], "name": f"{library}-ALGORITHM", "what": meaning, "lines": lines}
 
 
 def _needs(row: Mapping[str, Any]) -> str:

@@ -142,21 +142,21 @@ def memory_needed(
             gathered = ()
         if device == "cuda":
             tables = ranks * _tables(case, workers)
-    of_a_rank = buffers + tmp
+    rank_buffers = buffers + tmp
     try:
         unequal = call_of(case, workers).blocks(SAMPLE_ELEMENTS)
     except BadInputError:
         return 0  # the case will be skipped
     if unequal is None:
         at_once = _in_flight(case, workers, slices) if gathered else 0.0
-        of_aggregators = sum(
-            max(0.0, 1 + at_once * share - of_a_rank) for share in gathered[:ranks]
+        aggregator_buffers = sum(
+            max(0.0, 1 + at_once * share - rank_buffers) for share in gathered[:ranks]
         )
-        return int(case.bytes * (ranks * of_a_rank + arrivals - 1 + of_aggregators) + tables)
+        return int(case.bytes * (ranks * rank_buffers + arrivals - 1 + aggregator_buffers) + tables)
     largest_src = float((unequal.sum(1) / unequal.sum() * workers).max())
     largest_dst = float((unequal.sum(0) / unequal.sum() * workers).max())
-    most = 2 * largest_src + (of_a_rank - 2) * largest_dst
-    return int(case.bytes * min(ranks * most, workers * of_a_rank) + tables)
+    most = 2 * largest_src + (rank_buffers - 2) * largest_dst
+    return int(case.bytes * min(ranks * most, workers * rank_buffers) + tables)
 
 
 def _in_flight(case: "Case", workers: int, slices: tuple[Schedule, ...]) -> float:

@@ -75,15 +75,15 @@ class Launcher:
         dedicated hosts, ranks are therefore placed on the hosts in the order given, and each host
         is named as often as it has ranks.
         """
-        each = shape.ranks_per_node
-        block = f"--ntasks-per-node={each} --distribution=block{self.socket_distribution}"
+        ranks_per_node = shape.ranks_per_node
+        block = f"--ntasks-per-node={ranks_per_node} --distribution=block{self.socket_distribution}"
         order = "--distribution=arbitrary" if shape.dedicated_aggregators else block
         if shape.dedicated_aggregators:
             hosts = [
-                *(host for host in hosts[: shape.nodes] for _ in range(each)),
+                *(host for host in hosts[: shape.nodes] for _ in range(ranks_per_node)),
                 *hosts[shape.nodes :],
             ]
-        numbers = {"nodes": shape.hosts, "ranks": shape.processes, "ranks_per_node": each}
+        numbers = {"nodes": shape.hosts, "ranks": shape.processes, "ranks_per_node": ranks_per_node}
         return f"{self.command.format(**numbers, hosts=','.join(hosts) or '...', order=order)} {self.program}"
 
 
@@ -163,16 +163,16 @@ class Plan:
         Raises:
             BadInputError: if it is not a plan, or has no such job.
         """
-        what = "a plan as 'hpccoll plan' writes it"
+        meaning = "a plan as 'hpccoll plan' writes it"
         select = dict if only is None else partial(_with_one_job, only)
         # 'hpccoll plan --json' has the evidence as well
         plan = load_record(
-            path, "plan", limits.JOB_BYTES, cls, what, ignored=("evidence",), select=select
+            path, "plan", limits.JOB_BYTES, cls, meaning, ignored=("evidence",), select=select
         )
         try:
             plan.check()
         except BadInputError as error:
-            raise BadInputError("plan", str(path), f"{what} ({error})") from None
+            raise BadInputError("plan", str(path), f"{meaning} ({error})") from None
         return plan
 
     def check(self) -> None:

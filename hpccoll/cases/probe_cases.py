@@ -35,8 +35,8 @@ def has_library_logs(job: Job, case: Case) -> bool:
     """
     if case.algorithm != NATIVE:
         return False
-    known = named_variants().get(job.variant) if job.variant else None
-    expects_evidence = known is not None and known.transport == "mpi" and known.shows_in_logs
+    variant = named_variants().get(job.variant) if job.variant else None
+    expects_evidence = variant is not None and variant.transport == "mpi" and variant.shows_in_logs
     return (
         case.transport == "nccl"
         or expects_evidence

@@ -49,8 +49,8 @@ def _no_multicast(_root: Path) -> str | None:
     return None
 
 
-def _needs(found: Callable[[Path], object], reason: str) -> Callable[[Path], str | None]:
-    return lambda root: None if found(root) else reason
+def _needs(probe: Callable[[Path], object], reason: str) -> Callable[[Path], str | None]:
+    return lambda root: None if probe(root) else reason
 
 
 def _library(name: str) -> Callable[[Path], str | None]:

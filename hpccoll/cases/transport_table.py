@@ -164,9 +164,9 @@ def check_timings(key: str, timings: Sequence[str], transports: Sequence[str]) -
 def _valid_timings() -> str:
     words = [SINGLE]
     for name, spec in TRANSPORTS.items():
-        others = spec.timings[1:]
-        if others:
-            words.append(f"over {name} also {', '.join(others)}")
+        further = spec.timings[1:]
+        if further:
+            words.append(f"over {name} also {', '.join(further)}")
     return "; ".join(words)
 
 
@@ -227,12 +227,12 @@ def unmet_by_transport(
     native = parameters is None
     lacking = set(dtypes).difference(spec.dtypes_on(device, native=native))
     if lacking:
-        others = []
+        fitting = []
         for name in transports_of_device(device):
             dtypes_of_other = TRANSPORTS[name].dtypes_on(device, native=native)
             if lacking.issubset(dtypes_of_other):
-                others.append(name)
-        remedy = f"; use {' or '.join(others)}" if others else ""
+                fitting.append(name)
+        remedy = f"; use {' or '.join(fitting)}" if fitting else ""
         over = f"transport {transport} has"
         if native:
             over = f"the library's own collectives over {transport} have"

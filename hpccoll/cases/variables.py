@@ -78,9 +78,9 @@ LIST_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "NCCL_ALGO": ("Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"),
     "NCCL_PROTO": ("LL", "LL128", "Simple"),
 }
-"""Variables that hold a list of these words, in any case. The grammar is that of NCCL 2.24:
-``a,b``; ``^a`` for all others; ``allreduce:a;allgather:b``. NCCL 2.24 and later refuse an unknown
-word; earlier versions ignore it silently."""
+"""Variables that hold a list, with the words that may be in it, in any case. The grammar is that of
+NCCL 2.24: ``a,b``; ``^a`` for all others; ``allreduce:a;allgather:b``. NCCL 2.24 and later refuse an
+unknown word; earlier versions ignore it silently."""
 
 _PATH_TYPES = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", *"012345")
 """Distances by the names of NCCL's path types, and the numbers that older versions had for some of them."""
@@ -93,7 +93,7 @@ CHOICE_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "NCCL_P2P_LEVEL": _PATH_TYPES,
     "NCCL_SHARP_DISABLE": ("0", "1"),
 }
-"""Variables that hold one of these words. For another word NCCL takes its default, and logs that it does."""
+"""Variables that hold one word, with the valid ones. For another word NCCL takes its default, and logs that it does."""
 
 
 def assignment(name: str, value: str) -> str:
@@ -137,8 +137,8 @@ def unknown_nccl_variables(variables: Mapping[str, object]) -> Iterator[str]:
     for name in variables:
         if name.upper().startswith(NCCL_PREFIX) and name not in nccl_names():
             without_prefix = name.upper().removeprefix(NCCL_PREFIX)
-            known = sorted(known.removeprefix(NCCL_PREFIX) for known in nccl_names())
-            near = did_you_mean(without_prefix, known).replace("mean ", f"mean {NCCL_PREFIX}")
+            names = sorted(nccl_name.removeprefix(NCCL_PREFIX) for nccl_name in nccl_names())
+            near = did_you_mean(without_prefix, names).replace("mean ", f"mean {NCCL_PREFIX}")
             yield f"{name} is not in our list of NCCL's variables (NCCL {NCCL_VERSIONS}); {near}".strip(
                 "; "
             )

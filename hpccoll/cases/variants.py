@@ -365,10 +365,10 @@ def variant_communicator(
 
 
 def _check_unchanged(
-    key: str, variant: str, defined: Mapping[str, object], given: Mapping[str, object]
+    key: str, variant: str, defined: Mapping[str, object], requested: Mapping[str, object]
 ) -> None:
-    """Refuse ``given`` values that override ``defined`` ones of the table: rows would carry another variant's name."""
-    for name, value in given.items():
+    """Refuse ``requested`` values that override ``defined`` ones: rows would carry the name of another variant."""
+    for name, value in requested.items():
         if name in defined and name not in EXAMPLES and str(value) != str(defined[name]):
             expected = f"{defined[name]}, the value of {variant}; do: for another value choose another name"
             raise BadInputError(f"{key}.{name}", value, expected)

@@ -33,7 +33,7 @@ class Workload(Protocol):
         """Return what keys may name, such as models, as ``hpccoll list --json`` has it: rows by the kind of entries."""
 
     def table_lines(self, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterable[str]:
-        """Return a line of ``hpccoll list`` for each row of these tables, some of which may have been left out."""
+        """Return the lines of ``hpccoll list``: one for each row that the user's word has left in ``tables``."""
 
     def calls(
         self,
@@ -90,7 +90,7 @@ def workload(name: str) -> Workload:
     Raises:
         BadInputError: if no extension brings it.
     """
-    found: Workload | None = contributed("workloads", name)
-    if found is None:
+    contributed_workload: Workload | None = contributed("workloads", name)
+    if contributed_workload is None:
         raise BadInputError("workload", name, contributed_names("workloads"))
-    return found
+    return contributed_workload

@@ -22,9 +22,9 @@ class OptionsOfExtensions:
 class Command:
     """A command of the command line. The docstring of its function is its help.
 
-    The parameters of the function are the names of arguments and options. One called ``given`` gets
-    the options that were typed, one called ``rest`` the words after ``--``, and one called
-    ``of_extensions`` the values of options that extensions add, by their long flags.
+    The parameters of the function are the names of arguments and options. Three names are special:
+    ``typed_flags`` gets the long flags that the user typed, ``rest`` the words after ``--``, and
+    ``extension_options`` the values of options that extensions add, by their long flags.
     """
 
     name: str  # a word, or two: ``predict step``
@@ -88,7 +88,8 @@ class Command:
         """Run the command with the words that follow its name, and return the exit code.
 
         Raises:
-            BadInputError: if an option is invalid, and whatever the function raises.
+            BadInputError: if an option is invalid.
+            Exception: what the function of the command raises.
         """
         subcommands = self.subcommands()
         if words and words[0] in subcommands:
@@ -101,13 +102,13 @@ class Command:
         values = self._values(parser, own_words)
         if self.further:
             options = self.further.options()
-            values["of_extensions"] = {
+            values["extension_options"] = {
                 option.long_flag: values.pop(option.parameter) for option in options
             }
         if self._passes_on:
             values["rest"] = rest
-        if "given" in inspect.signature(self.run).parameters:
-            values["given"] = parser.given_options(own_words)
+        if "typed_flags" in inspect.signature(self.run).parameters:
+            values["typed_flags"] = parser.given_options(own_words)
         return int(self.run(**values) or 0)
 
     @property
@@ -117,7 +118,7 @@ class Command:
 
     def _values(self, parser: OptionParser, words: list[str]) -> dict[str, Any]:
         """Return the values of arguments and options by name."""
-        known, unknown_words = parser.parse_known_intermixed_args(words)
+        parsed, unknown_words = parser.parse_known_intermixed_args(words)
         for word in unknown_words:
             if word in self.subcommands():
                 raise UnusableError(words[0], f"write it after '{word}', whose option it is")
@@ -126,7 +127,7 @@ class Command:
             if self._passes_on:
                 hint = " (write after -- what is to be passed on)"
             parser.error(f"unrecognized arguments: {' '.join(unknown_words)}{hint}")
-        values = vars(known)
+        values = vars(parsed)
         parser.check_bounds(values)
         return values
 

@@ -72,8 +72,8 @@ class NamedCommand(Protocol):
 def own_commands() -> dict[str, str]:
     """Return where each command of hpccoll itself is, by name."""
     commands = dict(HIDDEN)
-    for of_group in COMMANDS.values():
-        commands |= of_group
+    for commands_of_group in COMMANDS.values():
+        commands |= commands_of_group
     return commands
 
 
@@ -106,8 +106,8 @@ def shown_commands() -> Iterator[tuple[str, str, NamedCommand]]:
         UnusableError: if such a package cannot be imported, or has a command with the name of one
             of hpccoll.
     """
-    for title, of_group in COMMANDS.items():
-        for name in of_group:
+    for title, commands_of_group in COMMANDS.items():
+        for name in commands_of_group:
             yield title, name, find_command(name)
             if name == "run":
                 yield from _job_commands(title)

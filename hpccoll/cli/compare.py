@@ -127,7 +127,7 @@ COMPARE = Command(
             ),
             Option(
                 ("--make-reference",),
-                "make a reference of several runs of one sweep, into --out",
+                "make a reference from runs of one sweep, into --out",
                 kind="flag",
             ),
             JSON_IN_SI,

@@ -97,7 +97,7 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("--json",), "JSON output", kind="flag"),
     ),
     "Without measuring": (
-        Option(("--report",), "files of --out, or directories: their verdict, or of several the nodes over time",
+        Option(("--report",), "files of --out, or directories: the verdict of one, the nodes over time of more",
                kind="paths", metavar="PATHS"),
     ),
 }  # fmt: skip
@@ -128,14 +128,16 @@ class DiagnosisProgram:
 
     def __init__(self, argv: Sequence[str]) -> None:
         parser = build_diagnose_parser()
-        self.arguments = given = parser.parse_args(argv)
+        self.arguments = arguments = parser.parse_args(argv)
         self._recorded: RecordedDiagnosis | None = None
         self._file: Path | None = None  # where the diagnosis was written
-        self._program: str | None = getattr(given, "with")
-        changed = [name for name, value in vars(given).items() if value != parser.get_default(name)]
+        self._program: str | None = getattr(arguments, "with")
+        changed = [
+            name for name, value in vars(arguments).items() if value != parser.get_default(name)
+        ]
         refused = {
             "not with --report, which measures nothing": {*changed} - {*WITH_REPORT}
-            if given.report
+            if arguments.report
             else (),
             "not with --with, whose program transfers": NOT_WITH_PROGRAM if self._program else (),
             "only with --with": () if self._program else ONLY_WITH_PROGRAM,
@@ -144,30 +146,34 @@ class DiagnosisProgram:
             for name in changed:
                 if name in names:
                     raise UnusableError(f"--{name.replace('_', '-')}", why)
-        if given.links and given.no_links:
+        if arguments.links and arguments.no_links:
             raise UnusableError("--links", "not with --no-links")
-        if given.directions not in (None, *DIRECTIONS):
-            raise BadInputError("--directions", given.directions, DIRECTIONS)
-        suffixes = PAGES if given.report else (".h5",)
-        if given.out and given.out.suffix not in suffixes:
+        if arguments.directions not in (None, *DIRECTIONS):
+            raise BadInputError("--directions", arguments.directions, DIRECTIONS)
+        suffixes = PAGES if arguments.report else (".h5",)
+        if arguments.out and arguments.out.suffix not in suffixes:
             raise BadInputError(
-                "--out", str(given.out), f"a file name that ends with {join_words(suffixes, 'or')}"
+                "--out",
+                str(arguments.out),
+                f"a file name that ends with {join_words(suffixes, 'or')}",
             )
         from hpccoll.cases.transport_table import DEVICES
 
         # it imports NumPy, which --help does not need
         from hpccoll.diagnosis.recorded import DiagnosisOptions
 
-        if given.device not in (None, *DEVICES):
-            raise BadInputError("--device", given.device, DEVICES)
+        if arguments.device not in (None, *DEVICES):
+            raise BadInputError("--device", arguments.device, DEVICES)
         self._options = DiagnosisOptions(
-            seed=SEED.read("--seed", given.seed),
-            links=given.links or (False if given.no_links else None),
-            uplinks=given.uplink,
-            expected_bytes_per_s=parse_rate(given.rate, "--rate") / 8 if given.rate else None,
-            together=DIRECTIONS.get(given.directions),
-            device=given.device,
-            slot_s=SECONDS.read("--seconds", given.seconds) if given.seconds else None,
+            seed=SEED.read("--seed", arguments.seed),
+            links=arguments.links or (False if arguments.no_links else None),
+            uplinks=arguments.uplink,
+            expected_bytes_per_s=parse_rate(arguments.rate, "--rate") / 8
+            if arguments.rate
+            else None,
+            together=DIRECTIONS.get(arguments.directions),
+            device=arguments.device,
+            slot_s=SECONDS.read("--seconds", arguments.seconds) if arguments.seconds else None,
         )
 
     def run_before_mpi(self, *, first: bool) -> int | None:
@@ -291,13 +297,13 @@ def _displayed(measure: "Callable[[Callable[[int, int, Purpose], None]], Answer]
     """Return what ``measure`` returns, given a function that shows its progress."""
     display = ProgressDisplay("slots")
 
-    def show(done: int, of: int, purpose: "Purpose") -> None:
-        display(done, of, purpose)
+    def show(done: int, total: int, purpose: "Purpose") -> None:
+        display(done, total, purpose)
         display.draw()
 
-    found = measure(show)
+    result = measure(show)
     show_status(display.stream, "")
-    return found
+    return result
 
 
 def check_new(out: Path) -> None:
@@ -321,28 +327,28 @@ def check_new(out: Path) -> None:
 
 
 def print_recorded(paths: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
-    """Print the verdict of one recorded diagnosis, or the history of several; return the exit code."""
+    """Print the verdict of a recorded diagnosis, or the history if there are more; return the exit code."""
     from hpccoll.diagnosis.diagnosis_file import find_diagnoses
     from hpccoll.diagnosis.history import MachineHistory
     from hpccoll.diagnosis.verdict import verdict_of
     from hpccoll.render.diagnosis_text import history_lines
 
-    found, damaged = find_diagnoses(paths)
+    diagnoses, damaged = find_diagnoses(paths)
     for error in damaged:
         print(f"hpccoll: {error}", file=sys.stderr)
-    if len(found) == 1:
-        verdict = verdict_of(found[0])
+    if len(diagnoses) == 1:
+        verdict = verdict_of(diagnoses[0])
         code = print_verdict(verdict, as_json=as_json)
         if out:
-            write_page(found[0], verdict, out)
+            write_page(diagnoses[0], verdict, out)
     else:
         if out:
             raise BadInputError(
                 "--out",
                 str(out),
-                f"left out: a page is of one diagnosis, and there are {len(found)}",
+                f"left out: a page is of one diagnosis, and there are {len(diagnoses)}",
             )
-        history = MachineHistory.of(found)
+        history = MachineHistory.of(diagnoses)
         _print(
             history.to_json(),
             history_lines(history, shutil.get_terminal_size().columns),

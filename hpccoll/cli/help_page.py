@@ -24,11 +24,11 @@ def help_page(usage: str, summary: str, groups: Mapping[str, Entries], end: str)
         end: lines that are printed as they are, such as examples.
     """
     columns = min(shutil.get_terminal_size().columns, MAX_COLUMNS)
-    first, *others = (
-        fill(" ".join(each.split()), columns, break_on_hyphens=False)
-        for each in summary.split("\n\n")
+    first, *further = (
+        fill(" ".join(paragraph.split()), columns, break_on_hyphens=False)
+        for paragraph in summary.split("\n\n")
     )
-    parts = [f"Usage: {usage}\n{first}", *others]
+    parts = [f"Usage: {usage}\n{first}", *further]
     tables = {title: [*entries] for title, entries in groups.items()}
     names = [name for entries in tables.values() for name, _ in entries]
     width = max((len(name) for name in names if len(name) <= MAX_NAME_COLUMNS), default=0)

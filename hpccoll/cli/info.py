@@ -59,11 +59,11 @@ LIST = Command(
         PositionalArgument(
             "word",
             "part of a name or description; or a kind: algorithms, parameters, transports, variants, "
-            "workloads, models; or a reference: sweep, site, machine (keys of these files), clusters, "
+            "workloads, models; or a reference: sweep, site, machine (the keys of such files), clusters, "
             "columns (of raw files), variables, settings (of NCCL)",
             "[WORD]",
         ),
-        PositionalArgument("name", "of clusters: the one whose description is printed", "[NAME]"),
+        PositionalArgument("name", "after clusters: the cluster to describe", "[NAME]"),
     ),
     options={OPTIONS: (JSON,)},
 )
@@ -77,9 +77,9 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
         raise BadInputError(
             "NAME", name, f"nothing after {word}: only 'list clusters NAME' has a second word"
         )
-    if name not in (known := cluster_names()):
+    if name not in (names := cluster_names()):
         raise BadInputError(
-            "NAME", name, f"{did_you_mean(name, known)}a name that 'hpccoll list clusters' prints"
+            "NAME", name, f"{did_you_mean(name, names)}a name that 'hpccoll list clusters' prints"
         )
     content = read_machine(name, "NAME").model_dump(mode="json", by_alias=True, exclude_none=True)
     show_found(
@@ -90,7 +90,7 @@ def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
 
 
 def show(
-    of_extensions: Mapping[str, str],
+    extension_options: Mapping[str, str],
     algorithm: str,
     workers: int | None = None,
     collective: str | None = None,
@@ -146,7 +146,7 @@ def show(
     from hpccoll.cases.requested_schedule import requested_layout, requested_operation
     from hpccoll.common.units import parse_parameter, parse_size
 
-    written_as = schedule_format(format_, of_extensions)
+    written_as = schedule_format(format_, extension_options)
     operation = requested_operation(
         algorithm,
         collective,
@@ -155,7 +155,7 @@ def show(
         root=root,
         parameters=dict(map(parse_parameter, param or ())),
     )
-    texts = written_as.texts(operation, of_extensions, printed=out is None)
+    texts = written_as.texts(operation, extension_options, printed=out is None)
     return _write(texts, operation.schedules[0].layout.ranks, out)
 
 

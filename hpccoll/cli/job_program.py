@@ -44,7 +44,7 @@ class JobProgram:
     """
 
     def __init__(self, argv: Sequence[str], command: str) -> None:
-        if not {"--job", "--compute"} & {each.partition("=")[0] for each in argv}:
+        if not {"--job", "--compute"} & {word.partition("=")[0] for word in argv}:
             # Only workloads multiply large matrices; NumPy, which these commands import, would
             # start a useless thread per core in every rank.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -127,10 +127,10 @@ class JobProgram:
         with _log_of_nccl(job):
             return self._measure(stop)
 
-    def _show(self, job: Job, history: "CaseHistory", position: int, of: int) -> None:
+    def _show(self, job: Job, history: "CaseHistory", position: int, count: int) -> None:
         """Print a round of a case at rank 0."""
         if self._table is not None:
-            self._table.show(job, history, position, of)
+            self._table.show(job, history, position, count)
 
     def _measure(self, stop: mpi_startup.StopSignal) -> int:
         runner = cast("JobRunner", self.runner)
@@ -252,13 +252,13 @@ def _load_evidence(arguments: argparse.Namespace, ranks: "Ranks") -> "ProbeResul
         return None
     from hpccoll.evidence.probe_result import ProbeResult
 
-    found = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence))
-    if found.failure and ranks.comm.rank == 0:
+    probe_result = ranks.run_at_root(lambda: ProbeResult.load(arguments.evidence))
+    if probe_result.failure and ranks.comm.rank == 0:
         state = "no evidence"
-        if found.record:
+        if probe_result.record:
             state = "the evidence is incomplete"
-        print(f"# {state}: the probe {found.failure}", flush=True)
-    return found
+        print(f"# {state}: the probe {probe_result.failure}", flush=True)
+    return probe_result
 
 
 def _load_gpu_pair(arguments: argparse.Namespace, ranks: "Ranks") -> "GpuPair | None":

@@ -25,7 +25,7 @@ class LibraryTables(Protocol):
     libraries: str  # the names of the libraries, for people
     written: Sequence[str]  # the formats that it writes
     read: Sequence[str]  # the formats that it checks
-    known: str  # what it checks, for whoever names another file
+    formats_text: str  # what it checks, for whoever names another file
 
     def recognises(self, text: str) -> bool:
         """Return whether a text is of one of the formats, by its content."""
@@ -52,7 +52,7 @@ def tables_that_write(name: str) -> LibraryTables:
     """Return the tables with a format that can be written.
 
     Raises:
-        BadInputError: if no extension writes it.
+        BadInputError: if no extension writes this format.
     """
     names = [OWN_FORMAT]
     for tables in _library_tables():
@@ -66,8 +66,8 @@ def tables_that_read(path: Path, name: str | None, option: str) -> LibraryTables
     """Return the tables with the format of a name, or else with that of the content of a file.
 
     Raises:
-        BadInputError: if no extension reads it, or the file cannot be read; ``option`` is the one
-            that names the file.
+        BadInputError: if no extension knows the format, or the file cannot be read; it names
+            ``option``, with which the user named the file.
     """
     brought = _library_tables()
     if name:
@@ -76,8 +76,8 @@ def tables_that_read(path: Path, name: str | None, option: str) -> LibraryTables
     for tables in brought:
         if tables.recognises(text):
             return tables
-    known = "; ".join(tables.known for tables in brought)
-    raise BadInputError(option, str(path), f"{known}; or name its format by --format")
+    valid = "; ".join(tables.formats_text for tables in brought)
+    raise BadInputError(option, str(path), f"{valid}; or name its format by --format")
 
 
 def _with_format(brought: Sequence[LibraryTables], name: str) -> LibraryTables:

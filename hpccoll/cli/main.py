@@ -17,8 +17,8 @@ def main() -> int:
     """Run the command line and return its exit code.
 
     Raises:
-        BadInputError: if there is no such command, or an option is invalid; and whatever the
-            command raises.
+        BadInputError: if there is no such command, or an option is invalid.
+        Exception: what the command raises.
     """
     check_arguments(sys.argv)
     name, *words = sys.argv[1:] or ["--help"]

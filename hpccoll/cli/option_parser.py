@@ -38,7 +38,7 @@ class OptionParser(argparse.ArgumentParser):
         command: the name of the command.
         summary: what it does, a sentence, and further paragraphs.
         groups: its options by the titles of their groups.
-        more: the titles of groups that only ``--help-all`` shows; None if there is no such help.
+        extra_groups: the titles of groups that only ``--help-all`` shows; None if there is no such help.
         end: the last lines of the help.
         arguments: its positional arguments.
         commands: what commands of a second word do, by that word.
@@ -50,7 +50,7 @@ class OptionParser(argparse.ArgumentParser):
         command: str,
         summary: str,
         groups: Mapping[str, Sequence[Option]],
-        more: Collection[str] | None,
+        extra_groups: Collection[str] | None,
         end: str,
         *,
         arguments: Sequence[PositionalArgument] = (),
@@ -68,7 +68,7 @@ class OptionParser(argparse.ArgumentParser):
             formatter_class=formatter,
         )
         self.groups = groups
-        self.more = more
+        self.extra_groups = extra_groups
         self.arguments = arguments
         self.commands = commands or {}
         self.launcher = launcher
@@ -76,7 +76,7 @@ class OptionParser(argparse.ArgumentParser):
             self.add_argument(argument.name, **_positional(argument))
         for option in chain.from_iterable(groups.values()):
             self.add_argument(*option.flags, **_argument(option))
-        help_flags = (HELP,) if more is None else ("-h", HELP, HELP_ALL)
+        help_flags = (HELP,) if extra_groups is None else ("-h", HELP, HELP_ALL)
         self.add_argument(
             *help_flags,
             action=_HelpAction,
@@ -86,7 +86,7 @@ class OptionParser(argparse.ArgumentParser):
         )
 
     def page(self, *, everything: bool) -> str:
-        """Return the help, with or without the groups that are ``more``."""
+        """Return the help, with or without the groups in ``extra_groups``."""
         from hpccoll.cli.help_page import Entries, help_page  # ranks print none
 
         groups: dict[str, Entries] = {
@@ -95,15 +95,15 @@ class OptionParser(argparse.ArgumentParser):
         }
         last = OPTIONS
         for title, options in self.groups.items():
-            if everything or title not in (self.more or ()):
+            if everything or title not in (self.extra_groups or ()):
                 groups[title] = [
                     (_name(option), option.help_text) for option in options if not option.hidden
                 ]
                 last = title
-        of_help = (HELP, "this page")
-        if self.more is not None:
-            of_help = (f"-h, {HELP}", f"this page; {HELP_ALL}: with all options")
-        groups[last] = [*groups.get(last, ()), of_help]
+        help_entry = (HELP, "this page")
+        if self.extra_groups is not None:
+            help_entry = (f"-h, {HELP}", f"this page; {HELP_ALL}: with all options")
+        groups[last] = [*groups.get(last, ()), help_entry]
         command_word = "[COMMAND]" if self.commands else ""
         metavars = (argument.metavar for argument in self.arguments)
         words = (self.launcher, self.prog, command_word, *metavars, "[OPTIONS]")

@@ -28,7 +28,7 @@ WITH_AGAINST = "--against", "--machine", "--cluster", "--rate", "--json"
 
 
 def predict(
-    given: Sequence[str],
+    typed_flags: Sequence[str],
     machine: Path | None = None,
     cluster: str | None = None,
     nodes: str = "2,8,64",
@@ -51,8 +51,8 @@ def predict(
 ) -> int:
     """Predict the times of algorithms on any number of nodes.
 
-    Schedules are simulated on a fitted machine or a described cluster. Each of these times has an
-    interval, and its distance from the nearest measurement. --out F.h5 writes a raw file: report
+    Schedules are simulated on a fitted machine or a described cluster. Each time has an interval,
+    and its distance from the nearest measurement. --out F.h5 writes a raw file: report
     draws its times dashed, formulas dotted, and answers leave them out. With --against, measured
     times are compared with predicted ones, as by accept --ratios; ends with 3 if a file cannot be
     read. Ctrl-C prints what is complete, and ends with 130.
@@ -65,7 +65,7 @@ def predict(
     from hpccoll.schedule import DTYPE
     from hpccoll.store.result_files import read_all
 
-    beside = [name for name in given if name not in WITH_AGAINST]
+    beside = [name for name in typed_flags if name not in WITH_AGAINST]
     if against and beside:
         raise UnusableError(beside[0], "without --against, which compares the cases of the results")
     if question not in (None, *QUESTIONS):
@@ -209,7 +209,7 @@ def _write(predicted: "Predictions", out: Path) -> None:
         if out.suffix == RAW_FILE:
             write_raw_file(raw_predictions(predicted, out), out)
             return
-        rows = [one.to_json() for one in predicted.predictions]
+        rows = [prediction.to_json() for prediction in predicted.predictions]
         title = f"{predicted.request.collective} on {predicted.machine.name}: {join_words(predicted.kinds)}"
         write_prediction_chart(
             rows,

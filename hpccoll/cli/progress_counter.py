@@ -22,8 +22,8 @@ class ProgressDisplay:
     A thread draws it, because a computation may report nothing for minutes.
     """
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, noun: str) -> None:
+        self.noun = noun
         self.begun = monotonic()
         self.next_line_s = FIRST_LINE_S
         self.state: tuple[int, int | None, str, float | None] | None = None
@@ -32,10 +32,10 @@ class ProgressDisplay:
         self.lock = Lock()
 
     def __call__(
-        self, done: int, of: int | None = None, doing: str = "", left_s: float | None = None
+        self, done: int, total: int | None = None, doing: str = "", left_s: float | None = None
     ) -> None:
         """Take note of how many of how many are done, of what is being done, and of the estimated seconds left."""
-        self.state = done, of, doing, left_s
+        self.state = done, total, doing, left_s
 
     def say(self, line: str) -> None:
         """Print a line on stderr that stays there."""
@@ -52,12 +52,12 @@ class ProgressDisplay:
         """Show the latest state if it is time to."""
         if self.state is None:
             return
-        done, of, doing, left_s = self.state
+        done, total, doing, left_s = self.state
         seconds = monotonic() - self.begun
-        if of is None:
-            count = f"{done:,} {self.what}"
+        if total is None:
+            count = f"{done:,} {self.noun}"
         else:
-            count = f"{done:,} of {of:,} {self.what}"
+            count = f"{done:,} of {total:,} {self.noun}"
         left = ""
         if left_s is not None:
             left = f", about {format_wait(left_s)} left"
@@ -70,9 +70,9 @@ class ProgressDisplay:
 
 
 @contextmanager
-def progress_counter(what: str) -> Iterator[ProgressDisplay]:
+def progress_counter(noun: str) -> Iterator[ProgressDisplay]:
     """Yield a display of the progress of a command, which ends with this context."""
-    display = ProgressDisplay(what)
+    display = ProgressDisplay(noun)
     drawing = Thread(target=display.draw_until_end, daemon=True)
     with suppress(RuntimeError):  # no thread can be started: nothing is shown
         drawing.start()

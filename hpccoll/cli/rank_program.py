@@ -71,8 +71,8 @@ def _run(argv: Sequence[str], make: Callable[[Sequence[str]], RankProgram]) -> i
             return done
     except BadInputError as error:
         if first:
-            for each in (error, *error.others):
-                print(f"hpccoll: {each}", file=sys.stderr, flush=True)
+            for single_error in (error, *error.others):
+                print(f"hpccoll: {single_error}", file=sys.stderr, flush=True)
         # All ranks have these arguments, and a launcher may kill all when one of them fails.
         return error.exit_code if first else 0
     try:

@@ -23,12 +23,12 @@ def reference_lines(entries: list[Entry]) -> Iterator[str]:
     """Yield a line for each entry: its name, its meaning, and the details in brackets."""
     width = max(len(entry.name) for entry in entries)
     for entry in entries:
-        known = (
+        details = (
             name if value is True else f"{name} {value}"
             for name, value in entry.details.items()
             if value
         )
-        yield f"{entry.name:<{width}}  {entry.meaning}{in_brackets('; '.join(known))}"
+        yield f"{entry.name:<{width}}  {entry.meaning}{in_brackets('; '.join(details))}"
 
 
 def _columns() -> Iterator[Entry]:

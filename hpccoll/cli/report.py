@@ -149,10 +149,10 @@ def status(paths: list[Path] | None = None, *, as_json: bool = False) -> int:
     files = read_all(paths, shows_damage=True)
     statuses = sweep_statuses(files, running)
     show_found(
-        statuses, (line for each in statuses for line in status_lines(each)), as_json=as_json
+        statuses, (line for status in statuses for line in status_lines(status)), as_json=as_json
     )
     return report_damaged(files) or (
-        0 if all(each.is_complete for each in statuses) else INCOMPLETE
+        0 if all(status.is_complete for status in statuses) else INCOMPLETE
     )
 
 

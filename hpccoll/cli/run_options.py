@@ -143,8 +143,8 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
     else:
         usual = ALL
     algorithms = with_files(split_words(given_or_usual(arguments.algorithms, usual)))
-    given = parameter_values(arguments.param)
-    calls = {name: given.pop(name, [default]) for name, default in family.arguments.items()}
+    parameters = parameter_values(arguments.param)
+    calls = {name: parameters.pop(name, [default]) for name, default in family.arguments.items()}
     return CaseRequest(
         **common,
         collectives=[family.name],
@@ -159,7 +159,7 @@ def _call_request(arguments: argparse.Namespace, workers: int) -> "CaseRequest":
         ),
         concurrent=calls.get("concurrent", []),
         traffic=calls.get("traffic", []),
-        params=parameters_of(family.name, algorithms, given),
+        params=parameters_of(family.name, algorithms, parameters),
     )
 
 
@@ -201,7 +201,7 @@ def common_lists(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def parameters_of(
-    name: str, entries: list[str], given: dict[str, list[Parameter]]
+    name: str, entries: list[str], parameters: dict[str, list[Parameter]]
 ) -> dict[str, dict[str, list[Parameter]]]:
     """Return the parameters of each of the algorithms of a collective that entries select.
 
@@ -212,7 +212,7 @@ def parameters_of(
     from hpccoll.cases.product import check_algorithms, select_algorithms
 
     check_algorithms(entries, [name])
-    return parameters_by_algorithm(name, select_algorithms(name, entries), given)
+    return parameters_by_algorithm(name, select_algorithms(name, entries), parameters)
 
 
 def _rank_from_end(rank: Parameter, ranks: int) -> Any:
@@ -263,9 +263,9 @@ def variant_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def parse_shape(text: str) -> Shape:
-    found = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?:\+([0-9]{1,6}))?", text)
+    match = re.fullmatch(r"([1-9][0-9]{0,5})x([1-9][0-9]{0,5})(?:\+([0-9]{1,6}))?", text)
     nodes, per_node, aggregators = (
-        (int(number or 0) for number in found.groups()) if found else (0, 0, 0)
+        (int(number or 0) for number in match.groups()) if match else (0, 0, 0)
     )
     if not 0 < nodes * per_node <= RANKS.maximum:
         expected = f"NODESxRANKS_PER_NODE, such as 4x2, or 1x4+1 with an aggregator; at most {RANKS.maximum} ranks"

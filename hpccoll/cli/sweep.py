@@ -113,7 +113,7 @@ def print_diagnoses(plan: "Plan", out: Path) -> int:
     from hpccoll.diagnosis.diagnosis_file import diagnosis_of_job
 
     codes = []
-    for job in (each for each in plan.jobs if diagnosis_seconds(each, plan.diagnose)):
+    for job in (planned for planned in plan.jobs if diagnosis_seconds(planned, plan.diagnose)):
         pattern = diagnosis_of_job(out / "raw", job.name, "*")
         print(f"diagnosis of {job.name}:")
         try:

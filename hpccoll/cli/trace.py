@@ -24,9 +24,9 @@ def _print_damaged(lines: Sequence[str]) -> None:
     """Print why files cannot be read, and how many more there are."""
     for line in lines[:MOST_LINES]:
         print(f"hpccoll: {line}", file=sys.stderr)
-    more = len(lines) - MOST_LINES
-    if more > 0:
-        print(f"hpccoll: FILES: {more} more files cannot be read", file=sys.stderr)
+    hidden = len(lines) - MOST_LINES
+    if hidden > 0:
+        print(f"hpccoll: FILES: {hidden} more files cannot be read", file=sys.stderr)
 
 
 def trace(

@@ -170,14 +170,14 @@ def fit(
     with progress_counter("predictions") as progress:
         models = models_of(files.raw_results, declared, progress)
     if out:
-        fitted = [each for each in models if each.machine]
+        fitted = [model for model in models if model.machine]
         if len(fitted) > 1:
-            several = ", ".join(f"{each.measured_on[1]} over {each.over}" for each in fitted)
+            several = ", ".join(f"{model.measured_on[1]} over {model.over}" for model in fitted)
             raise BadInputError(
                 "--out", str(out), f"results of one machine and transport, not of {several}"
             )
         write_machine(fitted[0].machine_file(), out)
-    show_found(models, (line for each in models for line in model_lines(each)), as_json=as_json)
+    show_found(models, (line for model in models for line in model_lines(model)), as_json=as_json)
     if out and not as_json:
         print(f"machine: {out}")
     report_loaded(files)

@@ -21,7 +21,7 @@ MAX_COMPARED_CHARACTERS = 100
 """Longer words are not compared with the choices, because the time grows with the square of the length."""
 
 
-def did_you_mean(word: object, known: Iterable[str], min_similarity: float = 0.7) -> str:
+def did_you_mean(word: object, choices: Iterable[str], min_similarity: float = 0.7) -> str:
     """Return "did you mean X? " for the known word nearest to ``word``; empty if none is near.
 
     By default two letters of three are too few: gpu does not mean cpu.
@@ -30,15 +30,15 @@ def did_you_mean(word: object, known: Iterable[str], min_similarity: float = 0.7
 
     if not isinstance(word, str) or len(word) > MAX_COMPARED_CHARACTERS:
         return ""
-    nearest = get_close_matches(word, known, n=1, cutoff=min_similarity)
+    nearest = get_close_matches(word, choices, n=1, cutoff=min_similarity)
     if not nearest:
         return ""
     return f"did you mean {nearest[0]}? "
 
 
-def format_choices(word: object, known: Iterable[object], hint: str = "") -> str:
+def format_choices(word: object, valid: Iterable[object], hint: str = "") -> str:
     """Return the valid choices, the one nearest to ``word`` first; a ``hint`` says what else accepts ``word``."""
-    names = [str(name) for name in known]
+    names = [str(name) for name in valid]
     choices = f"choose from {', '.join(names)}{hint}"
     if hint:
         return choices
@@ -106,8 +106,10 @@ def fault_with_line(error: Exception) -> str:
     from traceback import extract_tb  # only for messages
 
     frames = extract_tb(error.__traceback__)
-    of_pages = [frame for frame in frames if Path(frame.filename).parent == PACKAGE / "algorithms"]
-    line = (of_pages or frames)[-1]
+    page_frames = [
+        frame for frame in frames if Path(frame.filename).parent == PACKAGE / "algorithms"
+    ]
+    line = (page_frames or frames)[-1]
     return f"{fault} ({Path(line.filename).name}, line {line.lineno})"
 
 
@@ -207,7 +209,7 @@ def check_resources(
             "more threads": threads,
             "KiB in a file": file_bytes >> 10,
         }
-        words = ", ".join(f"{count} {what}" for what, count in needed.items() if count)
+        words = ", ".join(f"{count} {noun}" for noun, count in needed.items() if count)
         raise ResourceError(
             key, f"{describe_errno(_errno_of(error) or errno.ENOMEM)}; needed: {words}"
         ) from None
@@ -338,6 +340,6 @@ def to_one_line(text: str) -> str:
 
 
 def combine_errors(first: BadInputError, *others: BadInputError) -> BadInputError:
-    """Return the first of several errors of one file; ``others`` then holds the rest."""
+    """Return ``first`` with the other errors of the same file in its ``others``."""
     first.others = others
     return first

@@ -18,15 +18,15 @@ def completed(items: Iterable[T]) -> tuple[list[T], bool]:
     Raises:
         KeyboardInterrupt: if there was one before the first item.
     """
-    found: list[T] = []
+    items_so_far: list[T] = []
     try:
-        for each in items:
-            found.append(each)  # noqa: PERF402  a list of all would be none after an interrupt
+        for item in items:
+            items_so_far.append(item)  # noqa: PERF402  a list of all would be none after an interrupt
     except KeyboardInterrupt:
-        if not found:
+        if not items_so_far:
             raise
-        return found, True
-    return found, False
+        return items_so_far, True
+    return items_so_far, False
 
 
 @contextmanager

@@ -109,7 +109,7 @@ class PositiveNumber(Kind[float]):
 
 @dataclass(frozen=True, slots=True)
 class OneOfWords(Kind[str]):
-    """One of several words, some of which have other names."""
+    """A word of a fixed list; a word may have aliases."""
 
     words: tuple[str, ...]
     aliases: tuple[tuple[str, str], ...] = ()  # another name, and the word that it stands for

@@ -44,8 +44,8 @@ def from_builtins(
     Raises:
         BadInputError: names the first key that is wrong, its value and what is valid.
     """
-    for place, name, known in _unknown_keys(values, _shape_of(kind), key):
-        raise BadInputError(f"{place}.key" if place else "key", name, known)
+    for place, name, names in _unknown_keys(values, _shape_of(kind), key):
+        raise BadInputError(f"{place}.key" if place else "key", name, names)
     try:
         return msgspec.convert(values, kind, dec_hook=decode)
     except msgspec.ValidationError as error:
@@ -59,13 +59,13 @@ def load_record(
     key: str,
     max_bytes: int,
     kind: type[Record],
-    what: str,
+    meaning: str,
     ignored: Sequence[str] = (),
     select: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> Record:
     """Return the record of a JSON file (see ``read_json``) whose key ``schema`` names its format and version.
 
-    In messages ``what`` says what such a file is; ``ignored`` keys may be in it. ``select`` returns
+    In messages ``meaning`` says what the file is; ``ignored`` keys may be in it. ``select`` returns
     the values that are decoded and checked: of a large file perhaps a part.
 
     Raises:
@@ -74,16 +74,18 @@ def load_record(
     try:
         values = read_json(path, key, max_bytes)
     except UnusableError as error:
-        raise UnusableError(key, f"{error.expected}; valid: {what}") from None
+        raise UnusableError(key, f"{error.expected}; valid: {meaning}") from None
     (schema,) = get_args(*_parts(kind, "schema"))
-    if isinstance(values, dict) and (found := values.get("schema")) != schema:
-        known = {*get_type_hints(kind)}
+    if isinstance(values, dict) and (schema_of_file := values.get("schema")) != schema:
+        names = {*get_type_hints(kind)}
         if (
-            str(found or schema).startswith(schema.split()[0])
-            and len(known & values.keys()) > len(known) // 2
+            str(schema_of_file or schema).startswith(schema.split()[0])
+            and len(names & values.keys()) > len(names) // 2
         ):
             raise outdated(path, key)
-        raise BadInputError(key, str(path), f"{what} (its schema is {format_value(found)})")
+        raise BadInputError(
+            key, str(path), f"{meaning} (its schema is {format_value(schema_of_file)})"
+        )
     if isinstance(values, dict):
         values = select(values)
         for name in ignored:
@@ -91,7 +93,7 @@ def load_record(
     try:
         return from_builtins(values, kind)
     except BadInputError as error:
-        raise BadInputError(key, str(path), f"{what} ({error})") from None
+        raise BadInputError(key, str(path), f"{meaning} ({error})") from None
 
 
 def outdated(path: Path, key: str) -> UnusableError:
@@ -113,7 +115,7 @@ def _parts(kind: Any, name: str = "") -> tuple[Any, ...]:
     if origin is Annotated:
         return _parts(arguments[0], name)
     if origin in (Union, UnionType):
-        return next(filter(None, (_parts(one, name) for one in arguments)), ())
+        return next(filter(None, (_parts(argument, name) for argument in arguments)), ())
     if dataclasses.is_dataclass(kind):
         return (get_type_hints(kind, include_extras=True)[name],)
     if origin is tuple and arguments[-1] is not Ellipsis:
@@ -248,10 +250,10 @@ def _record_parts(kind: type[Any]) -> Mapping[str, inspect.Type | None]:
 
 def _holds_records(shape: inspect.Type) -> bool:
     return any(
-        isinstance(one, inspect.DataclassType)
+        isinstance(alternative, inspect.DataclassType)
         or (
-            isinstance(one, inspect.ListType | inspect.VarTupleType)
-            and _holds_records(one.item_type)
+            isinstance(alternative, inspect.ListType | inspect.VarTupleType)
+            and _holds_records(alternative.item_type)
         )
-        for one in _alternatives(shape)
+        for alternative in _alternatives(shape)
     )

@@ -63,7 +63,7 @@ def parse_topology(lines: Iterable[str]) -> SlurmTopology:
     """Return the topology that ``scontrol show topology`` prints; FLAT without lines.
 
     Raises:
-        ValueError: if a line is none of Slurm's, or if lines are of several plugins.
+        ValueError: if Slurm does not print such a line, or if lines belong to different plugins.
     """
     plugins: dict[str, None] = {}
     racks: dict[str, tuple[str, ...]] = {}

@@ -161,7 +161,7 @@ def tables_within(
     part: list[tuple[str, Sequence[object]]] = []
 
     def lines(columns: Sequence[tuple[str, Sequence[object]]]) -> list[str]:
-        rows = zip(cells, *(each for _, each in columns), strict=True)
+        rows = zip(cells, *(column_cells for _, column_cells in columns), strict=True)
         return list(table_lines((head, *(name for name, _ in columns)), rows))
 
     for column in columns:

@@ -201,14 +201,14 @@ class _PlainLoader(yaml.SafeLoader):
             )
         return node
 
-    def _values(self, node: yaml.Node, known: dict[int, int]) -> int:
+    def _values(self, node: yaml.Node, counts: dict[int, int]) -> int:
         """Return the number of values of a node with aliases expanded.
 
-        The ``known`` numbers are by the id of the node, and 0 while a node is counted: it must not
+        The ``counts`` numbers are by the id of the node, and 0 while a node is counted: it must not
         contain itself.
         """
-        if id(node) not in known:
-            known[id(node)] = 0
+        if id(node) not in counts:
+            counts[id(node)] = 0
             if isinstance(node, yaml.MappingNode):
                 self._check_unique_keys(node)
             count = 1
@@ -216,13 +216,13 @@ class _PlainLoader(yaml.SafeLoader):
             for item in items:
                 children = item if isinstance(item, tuple) else (item,)
                 for child in children:
-                    count += self._values(child, known)
-            known[id(node)] = count
-        if not known[id(node)]:
+                    count += self._values(child, counts)
+            counts[id(node)] = count
+        if not counts[id(node)]:
             raise yaml.composer.ComposerError(
                 None, None, "a value that contains itself", node.start_mark
             )
-        return known[id(node)]
+        return counts[id(node)]
 
     def _check_unique_keys(self, node: yaml.MappingNode) -> None:
         lines_by_key: dict[Hashable, int] = {}

@@ -44,17 +44,17 @@ def is_contended(cluster: Cluster, fit: FittedEffects, far: Booleans) -> Procedu
 def divided(procedure: Procedure[Result], rng: np.random.Generator) -> Procedure[Result]:
     """Run a procedure with each of its slots in PARTS slots, which have a random part of its pairs each."""
     try:
-        asked = next(procedure)
+        slots = next(procedure)
         while True:
-            times = yield from _in_parts(asked, rng)
-            asked = procedure.send(times)
+            times = yield from _in_parts(slots, rng)
+            slots = procedure.send(times)
     except StopIteration as end:
         result: Result = end.value
         return result
 
 
-def _in_parts(asked: Slots, rng: np.random.Generator) -> Procedure[Floats]:
-    partners = asked.partners
+def _in_parts(requested: Slots, rng: np.random.Generator) -> Procedure[Floats]:
+    partners = requested.partners
     slots, nodes = partners.shape
     lower = np.minimum(np.arange(nodes), partners)  # the name of a pair
     parts = rng.integers(PARTS, size=partners.shape)
@@ -62,7 +62,7 @@ def _in_parts(asked: Slots, rng: np.random.Generator) -> Procedure[Floats]:
     is_chosen = part == np.arange(PARTS)[:, None, None]  # [parts, slots, nodes]
     by_part = np.where(is_chosen, partners, np.arange(nodes))
     few_pairs = by_part.swapaxes(0, 1).reshape(slots * PARTS, nodes)
-    times = yield Slots(few_pairs, asked.purpose)
+    times = yield Slots(few_pairs, requested.purpose)
     times_by_part = times.reshape(slots, PARTS, nodes).swapaxes(0, 1)
     chosen = np.take_along_axis(times_by_part, part[None], 0)
     return np.asarray(chosen[0])

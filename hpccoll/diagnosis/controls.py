@@ -32,13 +32,13 @@ class Controls:
         both = np.where(present, measured.both, np.nan)
         # what a control takes beside a tested node says nothing about the control
         self._counted = present | is_tested
-        of_others = median_of_others(both, measured.partners)
+        others_median = median_of_others(both, measured.partners)
         # left out beside tested nodes: their reference is of as many pairs
         first = np.argmax(present, axis=1)[:, None]
-        has_others = np.isfinite(of_others)
-        of_others_or_own = np.where(has_others, of_others, both)
-        of_tested = np.take_along_axis(of_others_or_own, first, 1)
-        self._reference = np.where(present, of_others, of_tested)
+        has_others = np.isfinite(others_median)
+        reference = np.where(has_others, others_median, both)
+        tested_reference = np.take_along_axis(reference, first, 1)
+        self._reference = np.where(present, others_median, tested_reference)
         self._beyond = both - self._reference
         self.slots = len(present)
         self.pairs = max(present.sum(1).min() / 2, 1)  # in the slot that has the fewest
@@ -50,14 +50,14 @@ class Controls:
     @property
     def noise(self) -> float:
         """The standard deviation of control pairs within slots, as a logarithm."""
-        of_reference = MEDIAN_ERROR**2 / max(self.pairs - 1, 1)
-        return robust_deviation(self._beyond) / math.sqrt(1 + of_reference)
+        reference_variance = MEDIAN_ERROR**2 / max(self.pairs - 1, 1)
+        return robust_deviation(self._beyond) / math.sqrt(1 + reference_variance)
 
     def _effects(self, values: Floats) -> Floats:
         """Return of each node the lower quartile over slots beyond the controls, less the usual one of controls."""
         beyond_controls = np.where(self._counted, values - self._reference, np.nan)
-        of_nodes = quantile(beyond_controls.T, QUARTILE)
-        usual = median(of_nodes[self.usual])
+        effects = quantile(beyond_controls.T, QUARTILE)
+        usual = median(effects[self.usual])
         if not np.isfinite(usual):
             usual = 0.0
-        return np.asarray(of_nodes - usual)
+        return np.asarray(effects - usual)

@@ -42,7 +42,7 @@ class CoreWait(NamedTuple):
 
     host: str
     share: float  # of the time
-    of_others: float  # the median; NaN if none is known
+    share_of_others: float  # the median; NaN if none is known
     explained: float  # how many times as long transfers take because of it, at the most
 
 
@@ -66,14 +66,14 @@ def explaining_wait(
     share, host = max(((waits[host], host) for host in hosts if host in waits), default=(0.0, ""))
     if share < LEAST_WAIT or math.isinf(effect):
         return None
-    of_others = median(np.array([wait for other, wait in waits.items() if other not in accused]))
+    usual_share = median(np.array([wait for other, wait in waits.items() if other not in accused]))
     explained = _slowdown(share)
-    beyond_others = max(explained - _slowdown(of_others), 0.0) + UNEVEN * noise
+    beyond_others = max(explained - _slowdown(usual_share), 0.0) + UNEVEN * noise
     if not math.isnan(beyond_others):
         explained = min(explained, beyond_others)
     if explained < EXPLAINED * math.log(effect):
         return None
-    return CoreWait(host, share, of_others, math.exp(explained))
+    return CoreWait(host, share, usual_share, math.exp(explained))
 
 
 def largest_hidden(waits: Mapping[str, float], noise: float) -> float:

@@ -24,7 +24,7 @@ SWEEPS = 6
 class FittedEffects:
     """The terms of the model, as logarithms."""
 
-    of_nodes: Floats  # [3, nodes]: the effect of each, by DIRECTIONS
+    node_effects: Floats  # [3, nodes]: the effect of each, by DIRECTIONS
     values: Floats  # [slots, nodes]: pairs without the terms of slot and distance
     residuals: Floats  # [slots, nodes]: without that of the nodes, too
     far: float  # of pairs across racks
@@ -50,8 +50,8 @@ def fit_effects(measured: Transfers, racks: Integers) -> FittedEffects:
     far = 0.0
 
     def effects_of(beyond: Floats) -> Floats:
-        of_slower_partner = np.maximum(slow[partners] - slow, 0)
-        effects = quantile((beyond - of_slower_partner).T, QUARTILE)
+        from_slower_partner = np.maximum(slow[partners] - slow, 0)
+        effects = quantile((beyond - from_slower_partner).T, QUARTILE)
         return np.nan_to_num(effects - median(effects))
 
     for _ in range(SWEEPS):
@@ -62,15 +62,15 @@ def fit_effects(measured: Transfers, racks: Integers) -> FittedEffects:
             within = quantile(beyond_slot[~is_far], QUARTILE)
             far = float(np.nan_to_num(across - within))
         distance = far * is_far
-        of_slot = quantile(left - distance, QUARTILE)
-        usual = of_slot[:, None] + distance
+        slot_quantile = quantile(left - distance, QUARTILE)
+        usual = slot_quantile[:, None] + distance
         slow = np.maximum(effects_of(both - usual), 0)
     residuals = both - usual - slower_of(slow, partners)
     middle = quantile(residuals)[:, None]
-    of_nodes = [effects_of(direction - usual) for direction in measured.directions]
+    effects_by_direction = [effects_of(direction - usual) for direction in measured.directions]
     noise = _noise(residuals, partners)
     return FittedEffects(
-        of_nodes=np.array(of_nodes),
+        node_effects=np.array(effects_by_direction),
         values=both - usual - middle,
         residuals=residuals - middle,
         far=far,
@@ -88,7 +88,7 @@ def _noise(residuals: Floats, partners: Integers) -> float:
     """Return the robust deviation of pairs from others in their slots, corrected for what effects of nodes absorb."""
     slots, nodes = residuals.shape
     pairs = np.isfinite(residuals).sum() / 2
-    of_others = MEDIAN_ERROR**2 / max(pairs / slots - 1, 1)
+    median_variance = MEDIAN_ERROR**2 / max(pairs / slots - 1, 1)
     beyond_others = residuals - median_of_others(residuals, partners)
     freedom = max(pairs - nodes + 1, 1)
-    return robust_deviation(beyond_others) * math.sqrt(pairs / freedom / (1 + of_others))
+    return robust_deviation(beyond_others) * math.sqrt(pairs / freedom / (1 + median_variance))

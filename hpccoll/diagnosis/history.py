@@ -14,9 +14,10 @@ DAYS = 3
 """On how many days a place must have been slow to count as lasting, and healthy since then to count no longer."""
 
 State: TypeAlias = Literal["slow", "hung", "failed", "candidate", "healthy", "absent", "undecided"]
-"""What a diagnosis says of a place. A *candidate* is one of several places that it cannot tell
-apart. A place is *absent* if one of its hosts is, or all hosts of its rack. It is *undecided* if
-the diagnosis was interrupted or did not judge the place, or if load may explain what it saw."""
+"""What a diagnosis says of a place. A place is a *candidate* if the diagnosis suspects it and cannot
+tell it from other suspects. It is *absent* if one of its hosts is, or all hosts of its rack. It is
+*undecided* if the diagnosis was interrupted or did not judge the place, or if load may explain what
+it saw."""
 
 CERTAIN: tuple[State, ...] = "slow", "hung", "failed"
 ACCUSED: tuple[State, ...] = *CERTAIN, "candidate"

@@ -68,15 +68,15 @@ class AnsweringNodes:
         first = np.arange(self._rails)[:, None] * self._nodes  # of each rail
         endpoints = (first + self._living).ravel()
         try:
-            asked = next(procedure)
+            requested = next(procedure)
             while True:
-                partners = self._on_all_endpoints(asked.partners, endpoints)
+                partners = self._on_all_endpoints(requested.partners, endpoints)
                 self._separate_dead_links(partners)
-                times = yield from self._measure(Slots(partners, asked.purpose))
+                times = yield from self._measure(Slots(partners, requested.purpose))
                 if np.isinf(times).any():
                     yield from self._find_silent(partners[: len(times)], times)
                     return None
-                asked = procedure.send(
+                requested = procedure.send(
                     times if len(self._living) == self._nodes else times[:, endpoints]
                 )
         except StopIteration as end:
@@ -87,9 +87,9 @@ class AnsweringNodes:
         """Return slots of all endpoints from those of the ones that answer; the others rest."""
         if len(self._living) == self._nodes:
             return partners.copy()
-        of_all = np.tile(np.arange(self._nodes * self._rails), (len(partners), 1))
-        of_all[:, endpoints] = endpoints[partners]
-        return of_all
+        all_partners = np.tile(np.arange(self._nodes * self._rails), (len(partners), 1))
+        all_partners[:, endpoints] = endpoints[partners]
+        return all_partners
 
     def _separate_dead_links(self, partners: Integers) -> None:
         """Let the endpoints of links that are faults rest where slots pair them."""
@@ -130,9 +130,9 @@ class AnsweringNodes:
     def _helpers(self, times: Floats) -> list[int]:
         """Return nodes that have answered in slots with times [slots, nodes], or else those that have rested so far."""
         has_missed = np.isinf(times[-1])
-        others = self._living[~has_missed[self._living]]
-        answered = others[np.isfinite(times[:, others]).any(0)]
-        helpers: list[int] = (answered if answered.size else others).tolist()
+        present = self._living[~has_missed[self._living]]
+        answered = present[np.isfinite(times[:, present]).any(0)]
+        helpers: list[int] = (answered if answered.size else present).tolist()
         return helpers
 
     def _ask_again(
@@ -147,15 +147,15 @@ class AnsweringNodes:
                 unclear = [node for node in unclear if node not in helpers]
             if not helpers:
                 return silent, set(unclear)
-            asked = unclear[: len(helpers)]
+            questioned = unclear[: len(helpers)]
             unclear = unclear[len(helpers) :]
-            times = yield from self._ask(rail, asked, helpers)
-            silent.update(node for node in asked if np.isinf(times[node]))
-            helpers = [*helpers, *(node for node in asked if node not in silent)]
+            times = yield from self._ask(rail, questioned, helpers)
+            silent.update(node for node in questioned if np.isinf(times[node]))
+            helpers = [*helpers, *(node for node in questioned if node not in silent)]
         return silent, set()
 
     def _find_helpers(self, rail: int, nodes: list[int]) -> Procedure[list[int]]:
-        """Return the nodes that answer to others of these in the first slot in which any does; empty if none does."""
+        """Return the nodes that answer one another in the first slot in which any do; empty if none ever does."""
         for matching in random_matchings(len(nodes), sweep_length(len(nodes)), self._rng):
             times = yield from self._ask(rail, nodes, [nodes[number] for number in matching])
             answering = [node for node in nodes if np.isfinite(times[node])]
@@ -177,11 +177,13 @@ class AnsweringNodes:
     def _ask(self, rail: int, nodes: list[int], partners: list[int]) -> Procedure[Floats]:
         """Return the times [nodes] of pairs on a rail, in one slot: of as many as the shorter list has."""
         first = rail * self._nodes
-        of_rail = slice(first, first + self._nodes)
+        rail_endpoints = slice(first, first + self._nodes)
         slot = np.arange(self._nodes * self._rails)
-        slot[of_rail] = first + pair_up(self._nodes, list(zip(nodes, partners, strict=False)))
+        slot[rail_endpoints] = first + pair_up(
+            self._nodes, list(zip(nodes, partners, strict=False))
+        )
         times = yield from self._measure(Slots(slot[None], "hung"))
-        return times[0, of_rail]
+        return times[0, rail_endpoints]
 
     def _renumbered(self, diagnosis: Diagnosis) -> Diagnosis:
         """Return a diagnosis with the numbers that nodes have on the whole machine."""

@@ -71,8 +71,8 @@ def _fewest_controls(nodes: int) -> int:
 
 def _link_error(fit: FittedEffects, noise: float, controls: int) -> float:
     """Return the standard error of the effect of a link in the test, which is beyond that of its nodes."""
-    of_nodes = QUARTILE_ERROR * fit.noise / math.sqrt(len(fit.residuals) / 2)
-    return math.hypot(effect_error(noise, SLOTS, controls), of_nodes)
+    node_error = QUARTILE_ERROR * fit.noise / math.sqrt(len(fit.residuals) / 2)
+    return math.hypot(effect_error(noise, SLOTS, controls), node_error)
 
 
 def _test(cluster: Cluster) -> SlownessTest:
@@ -93,12 +93,12 @@ def measure_other_pairs(
     Args:
         cluster: the nodes.
         fit: the effects of the nodes in the screen.
-        slots: the partners of parts of these pairs, each [slots, nodes].
+        slots: the partners, [slots, nodes]; each array covers a part of the pairs.
     """
     slow = set[Pair]()
     for partners in slots:
         measured = yield from measure_transfers(partners, "links")
-        expected = fit.far * cluster.is_far(partners) + slower_of(fit.of_nodes[0], partners)
+        expected = fit.far * cluster.is_far(partners) + slower_of(fit.node_effects[0], partners)
         left = measured.less(expected).both
         slow |= _pairs(partners, left - quantile(left)[:, None] > _least(fit))
     return slow
@@ -125,7 +125,7 @@ def find_link_faults(
     least = _least(fit)
     fast = set[Pair]()
     if retest:
-        left = retest.both - slower_of(fit.of_nodes[0], retest.partners)
+        left = retest.both - slower_of(fit.node_effects[0], retest.partners)
         fast = _pairs(retest.partners, left - quantile(left)[:, None] < least)
     free = np.setdiff1d(np.arange(cluster.nodes), slow)
     left_out = set(slow.tolist())
@@ -184,7 +184,7 @@ def _measure_again(
             matchings.append(pair_up(cluster.nodes, group, control_pairs))
         partners = np.array(matchings)
         measured = yield from measure_transfers(partners, "links")
-        expected = fit.far * cluster.is_far(partners) + slower_of(fit.of_nodes[0], partners)
+        expected = fit.far * cluster.is_far(partners) + slower_of(fit.node_effects[0], partners)
         beside = Controls(measured.less(expected), ends)
         noise = max(fit.noise, beside.noise)
         effects = beside.effects[0, ends[::2]].tolist()  # both nodes of a pair have the same one

@@ -67,8 +67,8 @@ class RoundRobin:
         partners[:, last] = (rounds[:, 0] * (self._even // 2)) % last
         named = np.empty_like(partners)
         named[:, self._label] = self._label[partners]
-        of_nodes = named[:, : self._nodes]
-        return np.where(of_nodes == self._nodes, np.arange(self._nodes), of_nodes)
+        partners_of_nodes = named[:, : self._nodes]
+        return np.where(partners_of_nodes == self._nodes, np.arange(self._nodes), partners_of_nodes)
 
 
 def sweep_length(nodes: int) -> int:
@@ -109,15 +109,15 @@ def beside_healthy(
     count: int,
     rng: np.random.Generator,
     *,
-    asked: Collection[Pair] = (),
+    requested_pairs: Collection[Pair] = (),
 ) -> Integers:
     """Return slots [count, nodes] with each suspect beside a random healthy node, of its rack if one is free.
 
     The other healthy nodes are pairs, too, so that the load of the machine is that of the screen:
-    in one of the slots those that are asked for, if their nodes are free.
+    one of the slots has the ``requested_pairs``, if their nodes are free.
     """
     slots = []
-    groups = packed(asked, len(racks))
+    groups = packed(requested_pairs, len(racks))
     for slot in range(count):
         free = _by_rack(rng.permutation(healthy), racks)
         mates = []

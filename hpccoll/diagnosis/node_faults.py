@@ -64,7 +64,7 @@ class NodeFaults:
 
     faults: tuple[Fault, ...]
     smallest_effect: float  # the logarithm of the factor that would have been found in 90 %
-    # whether there were more suspects than could be measured again, and all of these are slow
+    # whether suspects were left over that could not be measured again, and all that were are slow
     too_many: bool
     effects: tuple[JudgedEffect, ...]  # of all nodes in the screen, and of suspects in the retest
     retest: Transfers | None  # less distance and faulty racks; None if there was none
@@ -118,7 +118,7 @@ def find_node_faults(
     if len(healthy) < 2 * len(suspects) + LEAST_CONTROLS:
         healthy = np.setdiff1d(everyone, suspects)  # a few other suspects do not spoil controls
     partners = beside_healthy(
-        suspects, healthy, cluster.racks, count, cluster.rng, asked=slow_pairs
+        suspects, healthy, cluster.racks, count, cluster.rng, requested_pairs=slow_pairs
     )
     measured = yield from measure_transfers(partners, "retest")
     measured = measured.less(racks.added(partners))
@@ -129,11 +129,11 @@ def find_node_faults(
     judged += _judged(suspects, "retest", controls.effects, errors, thresholds)
     faults = []
     for node in suspects.tolist():
-        of_node = controls.effects[:, node]
-        if (of_node > thresholds).any():
-            kind = _slow_direction(of_node)
+        effects_of_node = controls.effects[:, node]
+        if (effects_of_node > thresholds).any():
+            kind = _slow_direction(effects_of_node)
             component = Component(DIRECTIONS[kind], (node,))
-            fault = test.fault(component, of_node[kind], errors[kind])
+            fault = test.fault(component, effects_of_node[kind], errors[kind])
             faults.append(fault)
     smallest = max(screened, test.smallest_effect(errors[0]))
     are_all_slow = len(faults) == len(suspects)
@@ -146,12 +146,12 @@ def _smallest_in_retest(
 ) -> float:
     """Return the smallest effect that a retest of one suspect would have found; ``highest`` bounds a scale."""
     pairs = max(1, cluster.nodes // 2 - 1)
-    of_noise = effect_error(fit.noise, test.slots(fit.noise, pairs), pairs)
+    noise_error = effect_error(fit.noise, test.slots(fit.noise, pairs), pairs)
     if cluster.nodes < MANY_CONTROLS:
-        error = math.hypot(of_noise, USUAL_SPREAD)
+        error = math.hypot(noise_error, USUAL_SPREAD)
         return smallest_found(test.threshold(error), error)
     # by the scatter of controls
-    return smallest_found(test.threshold(of_noise * highest), of_noise)
+    return smallest_found(test.threshold(noise_error * highest), noise_error)
 
 
 def _slow_direction(effects: Floats) -> int:
@@ -167,12 +167,14 @@ def _judged(
 ) -> tuple[JudgedEffect, ...]:
     """Return the effects [3, nodes] of some nodes with their errors [3] and thresholds [3]."""
     judged: list[JudgedEffect] = []
-    for kind, of_nodes, error, threshold in zip(
+    for kind, effects_of_nodes, error, threshold in zip(
         DIRECTIONS, effects, errors, thresholds, strict=True
     ):
         for node in nodes.tolist():
             component = Component(kind, (node,))
-            judged.append(judged_effect(component, purpose, of_nodes[node], error, threshold))
+            judged.append(
+                judged_effect(component, purpose, effects_of_nodes[node], error, threshold)
+            )
     return tuple(judged)
 
 
@@ -180,7 +182,7 @@ def _suspects(
     cluster: Cluster, fit: FittedEffects, racks: RackFaults, slots: int
 ) -> tuple[Integers, Floats, Floats]:
     """Return the nodes that stand out, those that do most first, the effects [3, nodes], and their errors [3]."""
-    effects = fit.of_nodes.copy()
+    effects = fit.node_effects.copy()
     in_faulty_rack = racks.nodes
     for rack in np.unique(cluster.racks[in_faulty_rack]):
         members = cluster.racks == rack
@@ -188,8 +190,8 @@ def _suspects(
         effects[:, members] -= middle[:, None]
     least = MEDIAN_ERROR * fit.noise / math.sqrt(slots) / 2
     deviations = []
-    for of_direction in effects:
-        in_good_racks = of_direction[~in_faulty_rack]
+    for values in effects:
+        in_good_racks = values[~in_faulty_rack]
         deviations.append(robust_deviation(in_good_racks))
     scales = np.maximum(deviations, max(least, 1e-12))
     excess = (effects / scales[:, None]).max(0)
@@ -207,11 +209,13 @@ def _errors(controls: Controls, fit: FittedEffects) -> Floats:
     1 %.
     """
     noise = max(fit.noise, controls.noise)
-    of_noise = effect_error(noise, controls.slots, controls.pairs) * ERRORS
+    noise_error = effect_error(noise, controls.slots, controls.pairs) * ERRORS
     usual = controls.usual
     if usual.sum() < MANY_CONTROLS:
-        return np.asarray(np.hypot(USUAL_SPREAD, of_noise))
-    scatter = np.array([robust_deviation(of_direction[usual]) for of_direction in controls.effects])
+        return np.asarray(np.hypot(USUAL_SPREAD, noise_error))
+    scatter = np.array(
+        [robust_deviation(direction_effects[usual]) for direction_effects in controls.effects]
+    )
     scatter[1:] = scatter[1:].max()
     screened = quantile(fit.values.T, QUARTILE)
     retested = controls.effects[0]
@@ -220,5 +224,5 @@ def _errors(controls: Controls, fit: FittedEffects) -> Floats:
     clipped_retested = clipped(retested[has_both])
     covariances = np.cov(clipped_screened, clipped_retested)
     lasting = max(float(covariances[0, 1]), 0)
-    of_measuring = np.maximum(of_noise, scatter)
-    return np.asarray(np.hypot(2 * math.sqrt(lasting), of_measuring))
+    measuring_error = np.maximum(noise_error, scatter)
+    return np.asarray(np.hypot(2 * math.sqrt(lasting), measuring_error))

@@ -1,8 +1,8 @@
 """What stands beside a verdict: nodes slow alone, devices that differ, launches that failed, a rate that is doubtful.
 
-Each node repeats what needs no partner, all of them at once. That of a node is the lower quartile
-of the logarithms of its times, compared with the median of the nodes, by the standard deviation of
-all of these: healthy nodes differ, too.
+All nodes at once repeat work that needs no partner. The value of a node is the lower quartile of the
+logarithms of its times. Its distance from the median of the nodes counts in standard deviations over
+all nodes, because healthy nodes differ, too.
 """
 
 import math
@@ -157,8 +157,8 @@ def compare_rates(seconds_by_name: Mapping[str, Floats]) -> Iterator[OwnRate]:
         noise = robust_deviation(times - middle[:, None])
         underestimate = 1 + NORMAL.inv_cdf(CERTAIN) * SCALE_ERROR / math.sqrt(nodes)
         spread = robust_deviation(own) * underestimate
-        of_noise = effect_error(noise, repetitions, nodes)
-        error = max(math.hypot(USUAL_SPREAD, of_noise), spread)
+        noise_error = effect_error(noise, repetitions, nodes)
+        error = max(math.hypot(USUAL_SPREAD, noise_error), spread)
         test = SlownessTest(NODES, len(seconds_by_name) * nodes)
         threshold = max(LEAST_SLOWER, test.threshold(error))
         effects = own - median(own)
@@ -234,9 +234,9 @@ def _failed_launches(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
         ((host, count),) = Counter(host for launch in left for host in launch["hosts"]).most_common(
             1
         )
-        of_host = [launch for launch in left if host in launch["hosts"]]
+        launches_of_host = [launch for launch in left if host in launch["hosts"]]
         left = [launch for launch in left if host not in launch["hosts"]]
-        last = of_host[-1]
+        last = launches_of_host[-1]
         where = (
             f"{format_count(count, 'launch')} on {host}, the last of them on"
             if count > 1
@@ -279,8 +279,8 @@ def _doubtful_rate(recorded: "RecordedDiagnosis") -> Iterator[Finding]:
     if recorded.question.expected_s is None or not screen:
         return
     seconds = np.concatenate(screen)
-    of_nodes = quantile(np.log(np.where(np.isfinite(seconds), seconds, np.nan)).T, QUARTILE)
-    beyond = float(quantile(of_nodes, QUARTILE)) - math.log(recorded.question.expected_s)
+    seconds_of_nodes = quantile(np.log(np.where(np.isfinite(seconds), seconds, np.nan)).T, QUARTILE)
+    beyond = float(quantile(seconds_of_nodes, QUARTILE)) - math.log(recorded.question.expected_s)
     factor = math.exp(beyond)
     take = f"Even fast transfers take {format_factor(factor)} as long as --rate says"
     if beyond > LEAST_BEYOND_RATE:  # a wire also carries headers

@@ -117,9 +117,9 @@ class _Losses:
             if any(self._find(int(order[position]), order[position + 1 :])):
                 last = position
         suspects = order[: last + 1]  # the second one of two may hide the first
-        others = order[last + 1 :]
+        unsuspected = order[last + 1 :]
         for node in suspects.tolist():
-            yield from self._find(node, others)
+            yield from self._find(node, unsuspected)
 
     def _most_lossy_first(self) -> Integers:
         """Return the nodes by the share that each loses in its worse direction."""
@@ -182,15 +182,17 @@ class _Losses:
         if size.size > 2:
             alike = elsewhere & is_across  # what stays in a rack crosses no uplink
 
-        others = self.nodes - size[number]
+        nodes_elsewhere = self.nodes - size[number]
         size_across = self.sizes[direction, across].sum()
         # What the others would lose if each of them sent as much as a member of the rack.
-        lost_by_others = self._share(direction, elsewhere) * size_across / size[number] * others
+        lost_by_others = (
+            self._share(direction, elsewhere) * size_across / size[number] * nodes_elsewhere
+        )
         end_of_lost = self.ends[direction, across]
         lost_by_nodes = np.bincount(end_of_lost, self.lost[direction, across], self.nodes)
         lost_by_members = lost_by_nodes[rack == number]
         lost_by_most = float(np.quantile(lost_by_members, QUARTILE, method="lower"))
-        chance = chance_of(lost_by_most, lost_by_others, others + 1)
+        chance = chance_of(lost_by_most, lost_by_others, nodes_elsewhere + 1)
         return _UplinkShares(
             across,
             share=self._share(direction, across),
@@ -205,9 +207,9 @@ class _Losses:
         size = self.sizes[direction, pairs].sum()
         return float(lost / max(size, 1))
 
-    def _find(self, node: int, others: Integers) -> Iterator[_Lossy]:
+    def _find(self, node: int, references: Integers) -> Iterator[_Lossy]:
         """Yield what a node loses to and from others, if that is more than they lose among themselves."""
-        is_other = np.isin(np.arange(self.nodes), others)
+        is_other = np.isin(np.arange(self.nodes), references)
         is_among = is_other[self.ends].all(0)
         is_compared = is_other | (np.arange(self.nodes) == node)
         for direction, (sizes, lost) in enumerate(zip(self.sizes, self.lost, strict=True)):
@@ -221,10 +223,12 @@ class _Losses:
             lost_among = lost[is_among]
             usual = float(lost_among.sum() / size_among)
             # the size of all others, if each had as much as the node
-            scale = own_size * len(others) / size_among
+            scale = own_size * len(references) / size_among
 
-            def is_more(events: int, of_others: Integers, scale: float = scale) -> bool:
-                chance = chance_of(events, float(of_others.sum()) * scale, len(others) + 1)
+            def is_more(events: int, lost_by_references: Integers, scale: float = scale) -> bool:
+                chance = chance_of(
+                    events, float(lost_by_references.sum()) * scale, len(references) + 1
+                )
                 return 2 * self.nodes * chance < FALSE_ALARM
 
             most_of_a_pair = np.sort(lost[own])[-PARTNERS:][0]
@@ -241,10 +245,12 @@ class _Losses:
                     yield _Lossy((sender, receiver), 0, float(lost[pair] / sizes[pair]), usual)
 
 
-def chance_of(count: float, others: float, nodes: int) -> float:
-    """Return the chance that one of several nodes has at least ``count`` of the events, and all ``others`` the rest."""
-    log_ways_of_others = math.lgamma(others + nodes) - math.lgamma(others + 1)
-    log_ways = math.lgamma(count + others + nodes) - math.lgamma(count + others + 1)
+def chance_of(count: float, events_elsewhere: float, nodes: int) -> float:
+    """Return the chance that a given one of ``nodes`` has at least ``count`` of all events, the others elsewhere."""
+    log_ways_of_others = math.lgamma(events_elsewhere + nodes) - math.lgamma(events_elsewhere + 1)
+    log_ways = math.lgamma(count + events_elsewhere + nodes) - math.lgamma(
+        count + events_elsewhere + 1
+    )
     return math.exp(log_ways_of_others - log_ways)
 
 

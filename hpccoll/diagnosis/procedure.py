@@ -153,7 +153,7 @@ def complete(procedure: Procedure[Diagnosis], measure: Callable[[Slots], Floats]
 
 def ask(question: Question, measure: Callable[[Slots], Floats]) -> Diagnosis:
     """Return the answer to a question by a function that measures slots, or knows their times."""
-    asked = diagnose(
+    procedure = diagnose(
         len(question.hosts),
         seed=question.seed,
         racks=question.rack_numbers,
@@ -161,4 +161,4 @@ def ask(question: Question, measure: Callable[[Slots], Floats]) -> Diagnosis:
         links=question.links,
         expected_s=question.expected_s,
     )
-    return complete(asked, measure)
+    return complete(procedure, measure)

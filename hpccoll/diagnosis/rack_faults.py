@@ -82,8 +82,8 @@ def find_rack_faults(
         test = SlownessTest(RACKS / cluster.rails, 2 * count)
         for rack in suspects.tolist():
             pairs = far[:, cluster.racks == rack].sum()
-            of_noise = LOW_ERROR * fit.noise / math.sqrt(max(pairs, 1))
-            error = math.hypot(screened_error, max(of_noise, scatter))
+            noise_error = LOW_ERROR * fit.noise / math.sqrt(max(pairs, 1))
+            error = math.hypot(screened_error, max(noise_error, scatter))
             threshold = test.threshold(error)
             name = int(cluster.rack_names[rack])
             uplink = Component("uplink", (name,))
@@ -115,9 +115,9 @@ def _suspects(
     size = sizes[judged].min()
     is_judged = np.isin(cluster.racks, judged)
     pairs = far[:, is_judged].sum() / len(judged)
-    of_noise = fit.noise / math.sqrt(max(pairs, 1))
-    of_nodes = robust_deviation(fit.of_nodes[0]) / math.sqrt(size)
-    error = LOW_ERROR * max(of_noise, of_nodes)
+    noise_error = fit.noise / math.sqrt(max(pairs, 1))
+    node_error = robust_deviation(fit.node_effects[0]) / math.sqrt(size)
+    error = LOW_ERROR * max(noise_error, node_error)
     least = max(LEAST_EFFECT / 2, SUSPECTED * error)
 
     screened = []
@@ -180,6 +180,6 @@ def _low_quantiles_of_racks(values: Floats, racks: Integers, chosen: Integers) -
     """Return the low quantile of the values [slots, nodes] of each chosen rack."""
     low = []
     for rack in chosen:
-        of_rack = values[:, racks == rack]
-        low.append(quantile(of_rack.ravel(), LOW))
+        values_of_rack = values[:, racks == rack]
+        low.append(quantile(values_of_rack.ravel(), LOW))
     return np.array(low)

@@ -26,19 +26,23 @@ def diagnose_rails(procedures: Sequence[Procedure[Diagnosis]], nodes: int) -> Pr
     """
     if len(procedures) == 1:
         return (yield from procedures[0])
-    asked = {rail: next(procedure) for rail, procedure in enumerate(procedures)}
+    slots_of_rails = {rail: next(procedure) for rail, procedure in enumerate(procedures)}
     diagnoses: dict[int, Diagnosis] = {}
-    while asked:
-        purpose = min((slots.purpose for slots in asked.values()), key=get_args(Purpose).index)
-        current = {rail: slots for rail, slots in asked.items() if slots.purpose == purpose}
+    while slots_of_rails:
+        purpose = min(
+            (slots.purpose for slots in slots_of_rails.values()), key=get_args(Purpose).index
+        )
+        current = {
+            rail: slots for rail, slots in slots_of_rails.items() if slots.purpose == purpose
+        }
         times = yield _beside_each_other(current, purpose, nodes, len(procedures))
         for rail, slots in current.items():
             times_of_rail = times[: len(slots.partners), rail * nodes : (rail + 1) * nodes]
             try:
-                asked[rail] = procedures[rail].send(times_of_rail)
+                slots_of_rails[rail] = procedures[rail].send(times_of_rail)
             except StopIteration as end:
                 diagnoses[rail] = end.value
-                del asked[rail]
+                del slots_of_rails[rail]
     return _merged(diagnoses)
 
 

@@ -125,7 +125,7 @@ def _named_kinds_by_place(diagnosis: Diagnosis) -> Mapping[_Place, set[Kind]]:
 
 
 def _places(component: Component) -> Sequence[tuple[int, ...]]:
-    """Return the places of a component's subject: each node of several, both nodes of a link at once."""
+    """Return the places that a component concerns: a link is one place, otherwise every node is one."""
     if component.kind == "link":
         return [component.where]
     return [(number,) for number in component.where]

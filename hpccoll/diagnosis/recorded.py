@@ -91,14 +91,14 @@ class DiagnosisOptions:
             racks = [rack_of[names[host]] for host in hosts]
         if racks is not None:
             racks = tuple(racks)
-        asked = Question(tuple(hosts), self.seed, racks, rails, self.links, expected_s)
-        if self.uplinks and not judged_racks(asked.rack_numbers or ()).size:
-            found = "they are unknown"
+        question = Question(tuple(hosts), self.seed, racks, rails, self.links, expected_s)
+        if self.uplinks and not judged_racks(question.rack_numbers or ()).size:
+            racks_text = "they are unknown"
             if racks:
-                found = f"there are {len(asked.rack_names)}, of {len(hosts)} nodes"
+                racks_text = f"there are {len(question.rack_names)}, of {len(hosts)} nodes"
             needed = f"uplinks are judged among at least {LEAST_RACK} racks of at least {LEAST_RACK} nodes"
-            raise UnusableError("--uplink", f"{needed}, and {found}; do: --racks FILE")
-        return asked
+            raise UnusableError("--uplink", f"{needed}, and {racks_text}; do: --racks FILE")
+        return question
 
 
 class StoppedError(Exception):

@@ -57,12 +57,12 @@ def median_of_others(values: Floats, partners: Integers) -> Floats:
     order = np.argsort(once, axis=1)
     rank = np.argsort(order, axis=1)
     is_valid = np.isfinite(once)
-    others = is_valid.sum(1)[:, None] - 1
-    middle = np.maximum((others - 1) // 2, 0)
+    count_of_others = is_valid.sum(1)[:, None] - 1
+    middle = np.maximum((count_of_others - 1) // 2, 0)
     middle = np.minimum(middle + (middle >= rank), len(nodes) - 1)
     ordered = np.take_along_axis(once, order, 1)
     medians = np.take_along_axis(ordered, middle, 1)
-    medians = np.where((others > 0) & is_valid, medians, np.nan)
+    medians = np.where((count_of_others > 0) & is_valid, medians, np.nan)
     first_of_pair = np.minimum(nodes, partners)
     return np.asarray(np.take_along_axis(medians, first_of_pair, 1))
 

@@ -50,8 +50,8 @@ Procedure: TypeAlias = Generator[Slots, Floats, Result]
 
 The times are [slots, endpoints], in seconds: that of the transfer from an endpoint to its partner,
 by the clock of the receiver; NaN if the endpoint rests or has no valid time, infinity if the pair
-did not answer before its deadline. After a slot with an infinite time the driver measures no more
-of these slots: it sends the rows that it has.
+did not answer before its deadline. If a slot has an infinite time, the driver skips the slots after
+it, and sends the rows that it has.
 """
 
 
@@ -129,5 +129,5 @@ class Diagnosis:
 
 
 EXCLUDED: tuple[Kind, ...] = "node", "send", "receive", "hung"
-"""The kinds of faults for which a node is excluded. A node with one slow rail of several is not,
-nor are those of a slow link, uplink or rack: the operator decides which of them to do without."""
+"""The kinds of faults that exclude a node. A node stays if only one of its rails is slow, or if its
+link, uplink or rack is: the operator decides which nodes to do without."""

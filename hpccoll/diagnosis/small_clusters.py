@@ -243,21 +243,21 @@ def _medians(measured: Transfers, usual: float) -> _Pairs:
     noises = []
     mean = measured.both - usual
     half_difference = (measured.sent - measured.received) / 2
-    of_nodes = SLOWER_OF_TWO * USUAL_SPREAD
+    node_error = SLOWER_OF_TWO * USUAL_SPREAD
     for transfers in (mean, half_difference):
         medians = []
         residuals = []
         for first, second in pairs:
             is_pair = partners[:, first] == second
-            of_pair = transfers[is_pair, first]
-            middle = median(of_pair)
+            times_of_pair = transfers[is_pair, first]
+            middle = median(times_of_pair)
             medians.append(middle)
-            residuals.append(of_pair - middle)
+            residuals.append(times_of_pair - middle)
         noise = robust_deviation(np.concatenate(residuals))
         noises.append(noise)
         values.append(medians)
-        of_noise = MEDIAN_ERROR * noise / math.sqrt(SWEEPS)
-        errors.append([math.hypot(of_noise, of_nodes)])
+        noise_error = MEDIAN_ERROR * noise / math.sqrt(SWEEPS)
+        errors.append([math.hypot(noise_error, node_error)])
     return _Pairs(pairs, np.array(values), np.array(errors), noises[0])
 
 

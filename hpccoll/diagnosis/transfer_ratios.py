@@ -144,9 +144,9 @@ class MeasuredRatios:
         for fault in faults:
             component = fault.component
             number = self._racks if component.kind in OF_A_RACK else np.arange(self._nodes)
-            of_fault = np.isin(number, component.where)
+            is_faulty = np.isin(number, component.where)
             slowed = SLOWED[component.kind](
-                np.broadcast_to(of_fault, expected.shape), of_fault[self._partners]
+                np.broadcast_to(is_faulty, expected.shape), is_faulty[self._partners]
             )
             if component.rail is not None:
                 slowed = slowed & (self._rail == component.rail)[:, None]

@@ -76,10 +76,10 @@ class NamedFault:
     @property
     def hosts(self) -> tuple[str, ...]:
         """The hosts of the fault, or of all candidates."""
-        of_candidates: dict[str, None] = {}
+        candidate_hosts: dict[str, None] = {}
         for place in chain.from_iterable(self.candidates):
-            of_candidates |= dict.fromkeys(place.hosts)
-        return tuple(of_candidates) or self.place.hosts
+            candidate_hosts |= dict.fromkeys(place.hosts)
+        return tuple(candidate_hosts) or self.place.hosts
 
     @property
     def deciding(self) -> Purpose:
@@ -315,14 +315,14 @@ def _unjudged(recorded: RecordedDiagnosis) -> tuple[str, ...]:
         return ()
     hosts = recorded.question.hosts
     endpoints = recorded.question.rails * len(hosts)
-    asked = np.zeros(endpoints, np.int64)
+    requested = np.zeros(endpoints, np.int64)
     valid = np.zeros(endpoints, np.int64)
     for request in recorded.measured:
         partners = request.slots.partners[: len(request.seconds)]
         is_asked = partners != np.arange(endpoints)
-        asked += is_asked.sum(0)
+        requested += is_asked.sum(0)
         valid += (is_asked & ~np.isnan(request.seconds)).sum(0)
-    nodes = np.flatnonzero(2 * valid < asked) % len(hosts)
+    nodes = np.flatnonzero(2 * valid < requested) % len(hosts)
     return tuple(hosts[node] for node in np.unique(nodes))
 
 

@@ -73,7 +73,7 @@ def _add_call(state: ParserState, match: re.Match[str], message: LogMessage) -> 
 
 
 def add_call_of_form(state: ParserState, message: LogMessage) -> None:
-    """Add a call from a line of the form ``call``: most of these differ from an earlier one in buffers and numbers."""
+    """Add a call from a line of the form ``call``: most of them differ from an earlier one in buffers and numbers."""
     function, _, numbered = message.text.partition(": opCount ")
     _, _, arguments = numbered.partition(" count ")
     communicator, call = _call_of_arguments(function, arguments)

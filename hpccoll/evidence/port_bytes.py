@@ -10,8 +10,8 @@ MIN_VECTORS = 0.9
 
 PACKET_OVERHEAD_BYTES = 24
 """The bytes of a packet that are never data: the headers LRH (8) and BTH (12) and the checksum ICRC
-(4) of InfiniBand, all of which port_xmit_data counts (InfiniBand Architecture Specification, volume
-1: PortXmitData of PortCounters). Other headers, and those of Ethernet, take more."""
+(4) of InfiniBand. port_xmit_data counts them (InfiniBand Architecture Specification, volume 1:
+PortXmitData of PortCounters). Other headers, and those of Ethernet, take more."""
 
 
 @dataclass(frozen=True, slots=True)

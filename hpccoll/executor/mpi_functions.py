@@ -54,9 +54,9 @@ def mpi_functions(*, large: bool = False) -> ctypes.Structure:
     return STRUCTURES["mpi_t"](**addresses, request_size=REQUEST_BYTES)
 
 
-def handle(of: Any) -> int:
+def handle(mpi_object: Any) -> int:
     """Return the value of a handle as an intptr_t; mpi4py returns it as an uintptr_t."""
-    value = int(MPI._handleof(of))  # noqa: SLF001  mpi4py's function for C interfaces
+    value = int(MPI._handleof(mpi_object))  # noqa: SLF001  mpi4py's function for C interfaces
     return value - 2**64 if value >= 2**63 else value
 
 

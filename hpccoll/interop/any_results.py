@@ -56,7 +56,7 @@ class AnyResults:
         return dict(set.intersection(*recorded))
 
 
-def read_any(paths: Sequence[Path], given: SuppliedMetadata) -> AnyResults:
+def read_any(paths: Sequence[Path], supplied: SuppliedMetadata) -> AnyResults:
     """Read raw files, directories with raw files, and outputs that ``import`` reads, about which the user says more.
 
     Raises:
@@ -64,7 +64,7 @@ def read_any(paths: Sequence[Path], given: SuppliedMetadata) -> AnyResults:
             result.
     """
     ours = [path for path in paths if _is_ours(path)]
-    outputs = {path: read_output(path, given) for path in paths if path not in ours}
+    outputs = {path: read_output(path, supplied) for path in paths if path not in ours}
     files = read_all(ours) if ours else ResultFiles(raw_results=[])
     results = list(files.raw_results)
     remarks = list(files.remarks)

@@ -128,7 +128,7 @@ class BenchmarkOutput:
         if {*hosts} != {*self.hosts.setdefault((ranks, nodes), hosts)}:
             names = f"{', '.join(self.hosts[ranks, nodes])}; {', '.join(hosts)}"
             raise UnusableError(
-                "FILE", f"runs of {ranks} ranks on several hosts: {names}; import each by itself"
+                "FILE", f"runs of {ranks} ranks on several hosts: {names}; import them separately"
             )
         self.ranks, self.nodes = max((self.ranks, self.nodes), (ranks, nodes))
 
@@ -231,8 +231,8 @@ class LineHandlers:
     def handle(self, parser: "LineParser", text: str) -> None:
         """Handle a line by the first pattern that matches it; a line of no known kind becomes a remark."""
         for pattern, handler in self._handlers:
-            if found := pattern.fullmatch(text):
-                return handler(parser, found)
+            if match := pattern.fullmatch(text):
+                return handler(parser, match)
         return parser.remark(text)
 
 
@@ -243,10 +243,10 @@ class LineParser:
     has_last_line: ClassVar[bool] = True
     """Whether the program always prints a line at its end."""
 
-    def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
+    def __init__(self, path: Path, output: BenchmarkOutput, supplied: SuppliedMetadata) -> None:
         self.path = path
         self.output = output
-        self.given = given
+        self.supplied = supplied
         self.number = 0
         self.row_width = 0  # of the line before, up to its last character; 0 if it is not a row
 

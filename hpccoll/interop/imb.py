@@ -43,7 +43,7 @@ TIMES = "t_avg", "t_pure", "t"
 BENCHMARKS = {
     "PingPong": MpiBenchmark("send_recv", algorithm="ping_pong", factor=2),
     "PingPing": MpiBenchmark("bidirectional", algorithm="exchange"),
-    **{name: each for name, each in MPI_FUNCTIONS.items() if name != "Alltoallw"},
+    **{name: benchmark for name, benchmark in MPI_FUNCTIONS.items() if name != "Alltoallw"},
 }
 """The benchmarks that ours has a collective for; Sendrecv, Exchange, Uniband and Biband have none."""
 
@@ -70,21 +70,21 @@ IMB_SIGN = re.compile(r"Intel ?\(R\) MPI Benchmark|\A(?=(?s:.*)#repetitions)(?s:
 """What every output of IMB has."""
 
 
-def read_imb(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
+def read_imb(path: Path, lines: Iterable[str], supplied: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of IMB; BadInputError for a result in another unit, or a line that is cut."""
     output = BenchmarkOutput(
         source=SOURCE,
         program="Intel MPI Benchmarks",
         ranks=0,
-        nodes=given.need("nodes", "IMB"),
-        library=given.library,
+        nodes=supplied.need("nodes", "IMB"),
+        library=supplied.library,
         truncated=True,
     )
-    parser = _ImbParser(path, output, given)
+    parser = _ImbParser(path, output, supplied)
     parser.parse(lines)
     parser.set_nodes()
-    if output.results and given.ranks not in (None, output.ranks):
-        raise BadInputError("--ranks", given.ranks, f"{output.ranks}, which {path} says")
+    if output.results and supplied.ranks not in (None, output.ranks):
+        raise BadInputError("--ranks", supplied.ranks, f"{output.ranks}, which {path} says")
     return output
 
 
@@ -93,8 +93,8 @@ class _ImbParser(PrintedTableParser):
 
     first_to_the_right = True
 
-    def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
-        super().__init__(path, output, given)
+    def __init__(self, path: Path, output: BenchmarkOutput, supplied: SuppliedMetadata) -> None:
+        super().__init__(path, output, supplied)
         self.part = PARTS[0]
         self.version: tuple[int, int] | None = None
         self.rebuilt = False  # of a later version, to count as 2018 did
@@ -114,17 +114,17 @@ class _ImbParser(PrintedTableParser):
     handlers = LineHandlers()
 
     @handlers.line(r"#\s+Intel ?\(R\) MPI Benchmarks .*\(GPU\).*")
-    def refuse_gpu(self, found: re.Match[str]) -> None:
+    def refuse_gpu(self, match: re.Match[str]) -> None:
         raise self.error(
-            found[0], "a part without (GPU): the output does not say where buffers are"
+            match[0], "a part without (GPU): the output does not say where buffers are"
         )
 
     @handlers.line(
         r"#\s+Intel( ?)\(R\) MPI Benchmark(?:s| Suite) V?((\d+)[^ ,]*(?: (?i:update) (\d+))?)[^,]*, (\S+) part.*"
     )
-    def set_version(self, found: re.Match[str]) -> None:
+    def set_version(self, match: re.Match[str]) -> None:
         self.end_section()
-        blank, version, major, update, self.part = found.groups()
+        blank, version, major, update, self.part = match.groups()
         self.version, self.rebuilt = (int(major), int(update or 0)), major == "2018" and not blank
         self.output.program = f"Intel MPI Benchmarks {version}"
         self.runs += 1
@@ -134,25 +134,25 @@ class _ImbParser(PrintedTableParser):
         self.any_sizes = True
 
     @handlers.line(r"# MPI_Datatype +(for reductions)? *: +(\w+)")
-    def set_type(self, found: re.Match[str]) -> None:
-        if found[2] not in DTYPES:
-            raise self.error(found[2], f"one of {', '.join(DTYPES)}")
-        self.types[bool(found[1])] = DTYPES[found[2]]
+    def set_type(self, match: re.Match[str]) -> None:
+        if match[2] not in DTYPES:
+            raise self.error(match[2], f"one of {', '.join(DTYPES)}")
+        self.types[bool(match[1])] = DTYPES[match[2]]
 
     @handlers.line(r"# !! Benchmark (\S+) (?:is )?invalid for ([0-9]+) process.*")
-    def skip_invalid(self, found: re.Match[str]) -> None:
-        processes = "1 process" if found[2] == "1" else f"{found[2]} processes"
+    def skip_invalid(self, match: re.Match[str]) -> None:
+        processes = "1 process" if match[2] == "1" else f"{match[2]} processes"
         self.output.remarks.append(
-            f"{self.where}: IMB says that {found[1]} is invalid for {processes}"
+            f"{self.where}: IMB says that {match[1]} is invalid for {processes}"
         )
 
     @handlers.line(r"# Benchmarking (\S+).*")
-    def begin(self, found: re.Match[str]) -> None:
-        if self.benchmark and not self.columns and found[1] != self.name:
-            raise self.error(found[0], f"the table of {self.name} above it")
+    def begin(self, match: re.Match[str]) -> None:
+        if self.benchmark and not self.columns and match[1] != self.name:
+            raise self.error(match[0], f"the table of {self.name} above it")
         self.end_section()
-        self.name = found[1]
-        name = found[1].removesuffix("_pure")
+        self.name = match[1]
+        name = match[1].removesuffix("_pure")
         form = "" if name in BENCHMARKS or name[:1] != "I" else "nonblocking"
         if form:
             name = name[1:].capitalize()
@@ -160,23 +160,23 @@ class _ImbParser(PrintedTableParser):
         if self.benchmark is None:
             part = "" if self.part in PARTS else f" of the part {self.part}"
             self.output.remarks.append(
-                f"{self.where}: {found[1]}{part} is left out: ours has nothing like it"
+                f"{self.where}: {match[1]}{part} is left out: ours has nothing like it"
             )
             return
         self.call = self.benchmark.call(form)
         # the mean over ranks; t_pure of the other form is that of one rank
-        if found[1].endswith("_pure"):
+        if match[1].endswith("_pure"):
             self.call = f"{self.call}_pure"
         if self.benchmark.function != "Reduce_scatter":
             return
         if self.version is None:
             self.output.remarks.append(
-                f"{self.where}: {found[1]} is left out: no line says the version of IMB, and so whether its sizes are "
+                f"{self.where}: {match[1]} is left out: no line says the version of IMB, and so whether its sizes are "
                 "those of the vector (to 2019) or of a block (from 2019 Update 1)"
             )
             self.benchmark = None
         elif self.version <= LAST_OF_VECTOR and not (self.rebuilt and form):
-            self.benchmark = replace(self.benchmark, of_block=False)
+            self.benchmark = replace(self.benchmark, block_sized=False)
 
     def end_section(self) -> None:
         self.end_table()
@@ -186,29 +186,29 @@ class _ImbParser(PrintedTableParser):
         self.waiting = 0
 
     @handlers.line(r"# #processes = ([0-9]{1,9})\b.*")
-    def set_processes(self, found: re.Match[str]) -> None:
+    def set_processes(self, match: re.Match[str]) -> None:
         if self.columns:
-            raise self.error(found[0], "the line # Benchmarking above it")
-        self.processes = int(found[1])
+            raise self.error(match[0], "the line # Benchmarking above it")
+        self.processes = int(match[1])
 
     @handlers.line(r"# \( ?([0-9]{1,9}) additional process(?:es)? waiting in MPI_Barrier\)")
-    def set_waiting(self, found: re.Match[str]) -> None:
-        self.waiting = int(found[1])
+    def set_waiting(self, match: re.Match[str]) -> None:
+        self.waiting = int(match[1])
 
     @handlers.line(r".*#repetitions.*")
-    def set_columns(self, found: re.Match[str]) -> None:
-        if self.columns and found[0].split() != [*self.columns]:
-            raise self.error(found[0], "the line # Benchmarking above another table")
-        self.columns = tuple(found[0].split())
+    def set_columns(self, match: re.Match[str]) -> None:
+        if self.columns and match[0].split() != [*self.columns]:
+            raise self.error(match[0], "the line # Benchmarking above another table")
+        self.columns = tuple(match[0].split())
         units = {stem: unit for stem, _, unit in (column.partition("[") for column in self.columns)}
         self.time = next((stem for stem in TIMES if stem in units), "")
         if self.benchmark is None:
             return
         if units.get(self.time) != "usec]":
             expected = ", ".join(f"{stem}[usec]" for stem in TIMES)
-            raise self.error(found[0], f"a column with a result: {expected}")
+            raise self.error(match[0], f"a column with a result: {expected}")
         if self.benchmark.function != "Barrier" and "#bytes" not in self.columns:
-            raise self.error(found[0], "a column #bytes")
+            raise self.error(match[0], "a column #bytes")
 
     @handlers.line(r"# All processes entering MPI_Finalize")
     def end(self, _line: re.Match[str]) -> None:
@@ -247,7 +247,7 @@ class _ImbParser(PrintedTableParser):
         column = f"{self.time}[usec]"
         self.check(numbers, size, column)
         if not size:
-            return  # an operation without data is none of ours
+            return  # hpccoll does not measure operations without data
         dtype = self.types[collective(self.benchmark.collective).reduces]
         seconds = self.benchmark.factor * numbers[column] * 1e-6
         failure = (
@@ -290,7 +290,7 @@ class _ImbParser(PrintedTableParser):
             )
         for (running, waiting, collective_call), where in self.sections.items():
             if running + waiting != ranks and (waiting or collective_call):
-                expected = f"{ranks} processes, as in other sections; runs of other numbers are imported by themselves"
+                expected = f"{ranks} processes, as in other sections; import runs of other numbers separately"
                 raise BadInputError(where, f"{running} processes and {waiting} waiting", expected)
         results = self.output.results
         for number, result in enumerate(results):

@@ -89,7 +89,7 @@ HINTS = {
 """What an output lacks, by a pattern of what it has."""
 
 
-def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
+def read_output(path: Path, supplied: SuppliedMetadata) -> BenchmarkOutput:
     """Read the output of a benchmark; BadInputError if its program is unknown, or a result in it cannot be read."""
     exported = _exported_lines(read_text(path, "FILE", MAX_BYTES, errors="replace"))
     if WITHIN_JSON.match(exported):
@@ -105,9 +105,9 @@ def read_output(path: Path, given: SuppliedMetadata) -> BenchmarkOutput:
     importer = _importer_of(IMPORTERS, text)
     if importer is None:
         # Where the titles of a program are unknown, nothing is a prefix.
-        output = _read_by_extension(path, exported, text, given)
+        output = _read_by_extension(path, exported, text, supplied)
     else:
-        output = importer.read(path, lines, given)
+        output = importer.read(path, lines, supplied)
     if without_signs:
         output.remarks.append(
             f"{path}: its lines lack the # that they begin with, and are read as if they had it"
@@ -138,7 +138,7 @@ def _importer_of(importers: Iterable[Importer], text: str) -> Importer | None:
 
 
 def _read_by_extension(
-    path: Path, exported: str, text: str, given: SuppliedMetadata
+    path: Path, exported: str, text: str, supplied: SuppliedMetadata
 ) -> BenchmarkOutput:
     """Read an output by the importer of an extension that knows it.
 
@@ -146,7 +146,7 @@ def _read_by_extension(
         path: the file, for messages.
         exported: its text, as it is.
         text: the same without prefixes of launchers, for what it lacks.
-        given: what the user says about it.
+        supplied: what the user says about it.
 
     Raises:
         BadInputError: if no importer knows it; names all programs, and what the output lacks.
@@ -156,7 +156,7 @@ def _read_by_extension(
     importer = _importer_of(brought, exported)
     if importer:
         try:
-            return importer.read(path, exported.splitlines(keepends=True), given)
+            return importer.read(path, exported.splitlines(keepends=True), supplied)
         except BadInputError:
             raise
         except Exception as error:
@@ -243,7 +243,7 @@ def _check_spans(path: Path, writers: Mapping[str, Sequence[int]]) -> None:
                 "FILE",
                 str(path),
                 f"output of one process: {earlier!r} and {later!r} write tables at the same time, "
-                f"because each is {SINGLETONS}; or these are several runs: import each by itself",
+                f"because each is {SINGLETONS}; or these are several runs: import them separately",
             )
 
 
@@ -318,7 +318,7 @@ def _check_is_one_benchmark(outputs: Iterable[BenchmarkOutput]) -> None:
         if len(values) > 1:
             raise UnusableError(
                 "FILE",
-                f"outputs of several {name}: {', '.join(map(str, values))}; import each by itself",
+                f"the outputs differ in their {name}: {', '.join(map(str, values))}; import them separately",
             )
 
 

@@ -37,7 +37,7 @@ class MpiBenchmark:
     collective: str  # the collective of ours
     # the MPI function that it measures, without ``MPI_``; empty for point to point
     function: str = ""
-    of_block: bool = False  # whether its size is that of a rank's block
+    block_sized: bool = False  # whether its size is that of a rank's block
     algorithm: str = NATIVE  # the algorithm of ours
     factor: int = 1  # the time of ours over the printed one: 2 for both ways
 
@@ -60,12 +60,12 @@ MPI_FUNCTIONS = {
     for benchmark in (
         MpiBenchmark("all_reduce", "Allreduce"),
         MpiBenchmark("reduce", "Reduce"),
-        MpiBenchmark("reduce_scatter", "Reduce_scatter", of_block=True),
-        MpiBenchmark("reduce_scatter", "Reduce_scatter_block", of_block=True),
+        MpiBenchmark("reduce_scatter", "Reduce_scatter", block_sized=True),
+        MpiBenchmark("reduce_scatter", "Reduce_scatter_block", block_sized=True),
         MpiBenchmark("broadcast", "Bcast"),
         MpiBenchmark("barrier", "Barrier"),
         *(
-            MpiBenchmark(name, f"{function}{suffix}", of_block=True)
+            MpiBenchmark(name, f"{function}{suffix}", block_sized=True)
             for name, function, suffixes in (
                 ("all_gather", "Allgather", "v"), ("gather", "Gather", "v"), ("scatter", "Scatter", "v"),
                 ("all_to_all", "Alltoall", "vw"),
@@ -173,7 +173,7 @@ class PrintedTableParser(LineParser):
         """Add the result of the line that is being read: a printed size, on the device ``where``, and its seconds."""
         family = collective(benchmark.collective)
         nbytes = size
-        if benchmark.of_block:
+        if benchmark.block_sized:
             nbytes *= family.blocks(ranks)
         params = {"call": call} if call else {}
         case = Case(

@@ -89,13 +89,19 @@ class PairResult:
     library: str  # with its version where the output says it
 
 
-def read_nccl_tests(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
+def read_nccl_tests(
+    path: Path, lines: Sequence[str], supplied: SuppliedMetadata
+) -> BenchmarkOutput:
     """Return the results of an output of nccl-tests; BadInputError for what could be misread or contradicts itself."""
     output = BenchmarkOutput(
-        source=NCCL_TESTS.source, program=NCCL_TESTS.source, ranks=0, nodes=0, library=given.library
+        source=NCCL_TESTS.source,
+        program=NCCL_TESTS.source,
+        ranks=0,
+        nodes=0,
+        library=supplied.library,
     )
-    for run in _read_runs(path, lines, output, given, of_ours=True):
-        add_run(path, run, output, given)
+    for run in _read_runs(path, lines, output, supplied, only_ours=True):
+        add_run(path, run, output, supplied)
     return output
 
 
@@ -112,7 +118,7 @@ def read_pair(path: Path, text: str) -> PairResult:
     """
     output = BenchmarkOutput(source=NCCL_TESTS.source, program="", ranks=0, nodes=0)
     runs = _read_runs(
-        path, text.splitlines(keepends=True), output, SuppliedMetadata(), of_ours=False
+        path, text.splitlines(keepends=True), output, SuppliedMetadata(), only_ours=False
     )
     if not runs or not runs[-1].results:
         raise UnusableError(str(path), "the output has no result of nccl-tests")
@@ -151,22 +157,22 @@ def _read_runs(
     path: Path,
     lines: Sequence[str],
     output: BenchmarkOutput,
-    given: SuppliedMetadata,
+    supplied: SuppliedMetadata,
     *,
-    of_ours: bool,
+    only_ours: bool,
 ) -> Sequence[PrintedRun]:
     """Return the runs, and add to ``output`` what it says of all of them.
 
-    If ``of_ours``, the runs of programs are left out that measure what no collective of ours does.
+    With ``only_ours``, runs are left out that no collective of ours corresponds to.
     """
     text = "".join(lines)
     if not text.lstrip().startswith("{"):
-        parser_class = _NcclTestsParser if of_ours else _AnyProgramParser
-        parser = parser_class(path, output, given)
+        parser_class = _NcclTestsParser if only_ours else _AnyProgramParser
+        parser = parser_class(path, output, supplied)
         parser.parse(lines)
         return parser.runs
     try:
-        return [_json_run(path, _parse_results(text), output, given, of_ours=of_ours)]
+        return [_json_run(path, _parse_results(text), output, supplied, only_ours=only_ours)]
     except BadInputError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
@@ -207,9 +213,9 @@ def _parse_results(text: str) -> Any:
 class _NcclTestsParser(LineParser):
     """The parser of the tables on stdout."""
 
-    def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
-        super().__init__(path, output, given)
-        self.run = PrintedRun(str(path), given.library)
+    def __init__(self, path: Path, output: BenchmarkOutput, supplied: SuppliedMetadata) -> None:
+        super().__init__(path, output, supplied)
+        self.run = PrintedRun(str(path), supplied.library)
         # the programs that lines since the last run name, such as its command
         self.named: set[str] = set()
         self.runs: list[PrintedRun] = []  # those before, with results
@@ -228,7 +234,7 @@ class _NcclTestsParser(LineParser):
                 f"{suite.source} {version} ({library})" for suite, version, library in identities
             )
             raise UnusableError(
-                "FILE", f"{self.path} has runs of {versions}; import each by itself"
+                "FILE", f"{self.path} has runs of {versions}; import them separately"
             )
         for suite, version, library in identities:
             self.output.source = suite.source
@@ -258,7 +264,7 @@ class _NcclTestsParser(LineParser):
 
     def _end_run(self) -> None:
         run = self.run
-        self.run = PrintedRun(self.where, self.given.library)
+        self.run = PrintedRun(self.where, self.supplied.library)
         if run.left_out:
             return
         if run.results:
@@ -340,7 +346,7 @@ class _NcclTestsParser(LineParser):
 
     @handlers.line(r"# *Rank\b.*")
     def refuse_device(self, line: re.Match[str]) -> None:
-        if not self.given.whole_place:
+        if not self.supplied.whole_place:
             raise self.error(
                 line[0],
                 "a whole line of the list of devices (rank, process id, host, device), or --ranks and --nodes",
@@ -354,7 +360,7 @@ class _NcclTestsParser(LineParser):
 
     @handlers.line(r"# *size +count +type .*")
     def set_columns(self, line: re.Match[str]) -> None:
-        check_devices(self.run, self.given)
+        check_devices(self.run, self.supplied)
         if self.run.stage == TABLE:
             raise self.error(
                 line[0], f"one table in a run: these are several processes, each {SINGLETONS}"
@@ -451,7 +457,12 @@ class _AnyProgramParser(_NcclTestsParser):
 
 
 def _json_run(
-    path: Path, content: Any, output: BenchmarkOutput, given: SuppliedMetadata, *, of_ours: bool
+    path: Path,
+    content: Any,
+    output: BenchmarkOutput,
+    supplied: SuppliedMetadata,
+    *,
+    only_ours: bool,
 ) -> PrintedRun:
     """Return the run of the JSON; of its environment, which may hold secrets, only what the allow-list has."""
     config = content["config"]
@@ -463,7 +474,7 @@ def _json_run(
     output.library = f"{suite.library} {nccl_version_text(int(content['nccl_version']))}"
     output.truncated = "average_bus_bandwidth" not in content
     run = PrintedRun(str(path), output.library, suite)
-    if of_ours:
+    if only_ours:
         run.collective = collective_of(str(path), arguments[0])
     per_process = int(config["nthreads"]) * int(config["ngpus"])
     run.per_process = per_process
@@ -480,7 +491,7 @@ def _json_run(
         run.devices += _devices_of_process(device, per_process)
     for position, row in enumerate(content["results"], 1):
         run.results += _json_results(f"{path}: result {position}", row)
-    check_devices(run, given)
+    check_devices(run, supplied)
     return run
 
 

@@ -161,19 +161,21 @@ def reliability(fields: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
+def add_run(
+    path: Path, run: PrintedRun, output: BenchmarkOutput, supplied: SuppliedMetadata
+) -> None:
     """Add the results of a run; BadInputError if it contradicts itself, or nothing names its program."""
-    ranks, nodes, hosts = _place(path, run, output, given)
+    ranks, nodes, hosts = _place(path, run, output, supplied)
     output.add_launch(ranks, nodes, hosts)
     bandwidths = [
         PrintedBandwidth.read(result.where, result.row["size"], result.values)
         for result in run.results
     ]
     said = ""
-    if given.program:
-        said = collective_of("--program", given.program)
+    if supplied.program:
+        said = collective_of("--program", supplied.program)
     if run.collective and said not in ("", run.collective):
-        raise BadInputError("--program", given.program, f"{run.collective}, which {path} says")
+        raise BadInputError("--program", supplied.program, f"{run.collective}, which {path} says")
     name = run.collective or said
     named = PROGRAMS.get(run.named)
     if not name and named and not _contradiction(named, run, bandwidths, ranks):
@@ -188,12 +190,12 @@ def add_run(path: Path, run: PrintedRun, output: BenchmarkOutput, given: Supplie
             if not _contradiction(program, run, bandwidths, ranks)
         ]
         raise _unnamed_program(path, fitting)
-    _check_ranks(path, run, name, bandwidths, ranks, given)
+    _check_ranks(path, run, name, bandwidths, ranks, supplied)
     problem = _contradiction(name, run, bandwidths, ranks)
     if problem is not None:
         where, printed, expected = problem
         if not run.collective:
-            where = f"--program {given.program}: {where}"
+            where = f"--program {supplied.program}: {where}"
         raise BadInputError(where, printed, expected)
     counts = [result.values["#wrong"] for result in run.results]
     # Versions before 2.13 print the largest error of each result, and only below the table whether
@@ -245,7 +247,7 @@ def _check_ranks(
     name: str,
     bandwidths: Sequence[PrintedBandwidth],
     ranks: int,
-    given: SuppliedMetadata,
+    supplied: SuppliedMetadata,
 ) -> None:
     """Check the number of ranks against the bandwidths of the whole run.
 
@@ -255,11 +257,11 @@ def _check_ranks(
     listed = len(run.devices)
     without_gaps = {device.rank for device in run.devices} == set(range(listed))
     if (
-        _lines_are_lost(run, given)
+        _lines_are_lost(run, supplied)
         and without_gaps
         and listed in possible_ranks(name, listed, bandwidths)
     ):
-        raise BadInputError("--ranks", given.ranks, f"{listed}, which {path} lists")
+        raise BadInputError("--ranks", supplied.ranks, f"{listed}, which {path} lists")
     possible = possible_ranks(name, ranks, bandwidths)
     if possible and ranks not in possible:
         raise BadInputError(
@@ -270,7 +272,7 @@ def _check_ranks(
         )
     per_node = Counter(device.process[0] for device in run.devices)
     doubtful = len(set(per_node.values())) > 1 or ranks % 2 == 1
-    if doubtful and len(possible) > 1 and given.ranks is None:
+    if doubtful and len(possible) > 1 and supplied.ranks is None:
         raise BadInputError(
             "--ranks",
             None,
@@ -343,7 +345,7 @@ def program_name(word: str) -> str:
     return word.rpartition("/")[2].partition("_perf")[0]
 
 
-def check_devices(run: PrintedRun, given: SuppliedMetadata) -> None:
+def check_devices(run: PrintedRun, supplied: SuppliedMetadata) -> None:
     """Check that the list of devices has each rank once, and as many of each process as the header says."""
     numbers = sorted(device.rank for device in run.devices)
     processes = numbers.count(0)
@@ -351,7 +353,7 @@ def check_devices(run: PrintedRun, given: SuppliedMetadata) -> None:
         raise BadInputError(
             run.where, "Rank 0", several_processes(processes, len(numbers) // processes)
         )
-    if _lines_are_lost(run, given):
+    if _lines_are_lost(run, supplied):
         return
     if numbers != list(range(len(numbers))):
         listed = ", ".join(map(str, numbers[:8]))
@@ -369,10 +371,10 @@ def check_devices(run: PrintedRun, given: SuppliedMetadata) -> None:
             )
 
 
-def _lines_are_lost(run: PrintedRun, given: SuppliedMetadata) -> bool:
+def _lines_are_lost(run: PrintedRun, supplied: SuppliedMetadata) -> bool:
     """Return whether the list of devices lacks some that the user says."""
     ranks = {device.rank for device in run.devices}
-    return given.whole_place and 0 < len(ranks) == len(run.devices) < (given.ranks or 0)
+    return supplied.whole_place and 0 < len(ranks) == len(run.devices) < (supplied.ranks or 0)
 
 
 def several_processes(count: int, ranks: int) -> str:
@@ -380,18 +382,18 @@ def several_processes(count: int, ranks: int) -> str:
 
 
 def _place(
-    path: Path, run: PrintedRun, output: BenchmarkOutput, given: SuppliedMetadata
+    path: Path, run: PrintedRun, output: BenchmarkOutput, supplied: SuppliedMetadata
 ) -> tuple[int, int, tuple[str, ...]]:
     """Return the ranks, nodes and hosts of a run; of its first group, since groups run the collective at one time."""
-    if not run.devices or _lines_are_lost(run, given):
-        return *given.need_place(output.source), ()
+    if not run.devices or _lines_are_lost(run, supplied):
+        return *supplied.need_place(output.source), ()
     first = [device for device in run.devices if device.group == run.devices[0].group]
     hosts = tuple(dict.fromkeys(device.process[0] for device in first))
     ranks = len(first)
     nodes = len(hosts)
     places = Counter((device.process[0], device.place) for device in first if device.place)
     if places and max(places.values()) > 1:  # hosts of one name, or ranks that share a GPU
-        nodes = given.nodes or 0
+        nodes = supplied.nodes or 0
         hosts = ()
         if not nodes:
             (host, _), _ = places.most_common(1)[0]
@@ -401,8 +403,10 @@ def _place(
                 f"several ranks have the same GPU of {host}, or several hosts this name: say it",
             )
     for name, count in (("ranks", ranks), ("nodes", nodes)):
-        if getattr(given, name) not in (None, count):
-            raise BadInputError(f"--{name}", getattr(given, name), f"{count}, which {path} lists")
+        if getattr(supplied, name) not in (None, count):
+            raise BadInputError(
+                f"--{name}", getattr(supplied, name), f"{count}, which {path} lists"
+            )
     groups = len({device.group for device in run.devices})
     if groups > 1:
         output.remarks.append(

@@ -5,8 +5,8 @@ differ in columns only, and columns are found by name. Some programs of 7.x prin
 headings. OSU counts the bytes of a rank's block where collectives have blocks, except of
 reduce-scatter; S of ours is that of all blocks. A latency is half a round trip. A bandwidth, of a
 window of messages, becomes the time in which messages of S go and come at that rate, so that
-``busbw_Bps`` is the printed bandwidth (of several pairs: that of a pair; of both directions: that
-of one).
+``busbw_Bps`` is the printed bandwidth: that of one pair if several pairs ran, and that of one
+direction if both were measured.
 """
 
 import re
@@ -101,9 +101,9 @@ TITLES = {
 """The titles that are not the names of functions."""
 
 TESTS = {
-    **{f"{TITLES.get(name, name)} Latency": each for name, each in MPI_FUNCTIONS.items()},
+    **{f"{TITLES.get(name, name)} Latency": benchmark for name, benchmark in MPI_FUNCTIONS.items()},
     **{
-        f"{name} Latency": replace(MPI_FUNCTIONS[name], of_block=False)
+        f"{name} Latency": replace(MPI_FUNCTIONS[name], block_sized=False)
         for name in ("Reduce_scatter", "Reduce_scatter_block")
     },
     "Latency": MpiBenchmark("send_recv", algorithm="ping_pong", factor=2),
@@ -120,18 +120,20 @@ OSU_SIGN = re.compile(
 """What every output of OSU has; the sentence is all that a program prints that was started with too few ranks."""
 
 
-def read_osu(path: Path, lines: Iterable[str], given: SuppliedMetadata) -> BenchmarkOutput:
+def read_osu(path: Path, lines: Iterable[str], supplied: SuppliedMetadata) -> BenchmarkOutput:
     """Return the results of an output of OSU, of one program or several; BadInputError for what could be misread."""
     output = BenchmarkOutput(
         source=SOURCE,
         program="OSU Micro-Benchmarks",
         ranks=0,
-        nodes=given.nodes or 0,
-        library=given.library,
+        nodes=supplied.nodes or 0,
+        library=supplied.library,
     )
-    _OsuParser(path, output, given).parse(lines)
-    if given.ranks and output.ranks > given.ranks:
-        raise BadInputError("--ranks", given.ranks, f"at least {output.ranks}, which {path} says")
+    _OsuParser(path, output, supplied).parse(lines)
+    if supplied.ranks and output.ranks > supplied.ranks:
+        raise BadInputError(
+            "--ranks", supplied.ranks, f"at least {output.ranks}, which {path} says"
+        )
     return output
 
 
@@ -140,8 +142,8 @@ class _OsuParser(PrintedTableParser):
 
     has_last_line = False
 
-    def __init__(self, path: Path, output: BenchmarkOutput, given: SuppliedMetadata) -> None:
-        super().__init__(path, output, given)
+    def __init__(self, path: Path, output: BenchmarkOutput, supplied: SuppliedMetadata) -> None:
+        super().__init__(path, output, supplied)
         self.title = ""
         self.test: MpiBenchmark | None = None
         self.form = ""
@@ -212,59 +214,59 @@ class _OsuParser(PrintedTableParser):
         is_of_other = self.left_out and "# OSU " not in line
         return "" if is_of_other and not PROGRAM_ENDED.search(line) else line
 
-    def check_title(self, found: re.Match[str]) -> None:
+    def check_title(self, match: re.Match[str]) -> None:
         """Check that no title is missing: an empty line is above a title, not between the tables of a program."""
         if self.types and self.after_empty:
-            raise self.error(found[0], MISSING_TITLE)
+            raise self.error(match[0], MISSING_TITLE)
 
     @handlers.line(r"# Datatype: (\w+)\.")
-    def set_dtype(self, found: re.Match[str]) -> None:
-        if found[1] not in DTYPES:
-            raise self.error(found[1], f"one of {', '.join(DTYPES)}")
-        self.check_title(found)
-        self.dtype, self.after_empty = DTYPES[found[1]], False
+    def set_dtype(self, match: re.Match[str]) -> None:
+        if match[1] not in DTYPES:
+            raise self.error(match[1], f"one of {', '.join(DTYPES)}")
+        self.check_title(match)
+        self.dtype, self.after_empty = DTYPES[match[1]], False
 
     @handlers.line(r"Time took to create topology graph:.*")
-    def refuse_neighbors(self, found: re.Match[str]) -> None:
+    def refuse_neighbors(self, match: re.Match[str]) -> None:
         raise self.error(
-            found[0], "a collective of all ranks: this one is of neighbors, whatever its title says"
+            match[0], "a collective of all ranks: this one is of neighbors, whatever its title says"
         )
 
     @handlers.line(r"# \[ pairs: ([0-9]{1,9}) \] \[ window size: (\w+) \]")
-    def set_pairs(self, found: re.Match[str]) -> None:
-        if not found[2].isdigit():
-            raise self.error(found[0], "one window size, as without the option -V")
+    def set_pairs(self, match: re.Match[str]) -> None:
+        if not match[2].isdigit():
+            raise self.error(match[0], "one window size, as without the option -V")
         if self.test and self.test_quantities(self.test) != ("",):
-            raise self.error(found[0], MISSING_TITLE)
-        self.check_title(found)
-        self.pairs, self.window = int(found[1]), int(found[2])
+            raise self.error(match[0], MISSING_TITLE)
+        self.check_title(match)
+        self.pairs, self.window = int(match[1]), int(match[2])
 
     @handlers.line(r"# Send Buffer on (\w+) \(\w+\) and Receive Buffer on (\w+) \(\w+\)")
-    def set_device(self, found: re.Match[str]) -> None:
-        if found[1] != found[2]:
-            raise self.error(found[0], "both buffers on the host, or both on GPUs")
+    def set_device(self, match: re.Match[str]) -> None:
+        if match[1] != match[2]:
+            raise self.error(match[0], "both buffers on the host, or both on GPUs")
         gpu = "rocm" if self.transport == "rccl" else "cuda"
-        self.device = "cpu" if found[1] == "HOST" else gpu
+        self.device = "cpu" if match[1] == "HOST" else gpu
 
     # without # in osu_ibarrier before 7.2
     @handlers.line(r"#.*(?:Size|\(us\)|MB/s).*|Overall\(us\).*")
-    def set_columns(self, found: re.Match[str]) -> None:
+    def set_columns(self, match: re.Match[str]) -> None:
         if self.dtype in self.types:
-            raise self.error(found[0], MISSING_TITLE)
-        self.check_title(found)
+            raise self.error(match[0], MISSING_TITLE)
+        self.check_title(match)
         self.end_table()
-        self.columns = tuple(re.split(r"\s{2,}", found[0].lstrip("# ")))
+        self.columns = tuple(re.split(r"\s{2,}", match[0].lstrip("# ")))
         units: dict[str, str] = {}
         for column in filter(None, map(COLUMN.fullmatch, self.columns)):
             units.setdefault((column["stem"] or "").strip(), column["unit"] or column["rate"])
         stem = next((stem for stem in QUANTITIES if stem in units), None)
         if stem is None or units[stem] != QUANTITIES[stem]:
             expected = ", ".join(f"{stem} ({unit})".lstrip() for stem, unit in QUANTITIES.items())
-            raise self.error(found[0], f"a column with a result: {expected}")
+            raise self.error(match[0], f"a column with a result: {expected}")
         if self.test and stem not in self.test_quantities(self.test):
-            raise self.error(found[0], MISSING_TITLE)
+            raise self.error(match[0], MISSING_TITLE)
         if self.test and self.test.function != "Barrier" and "Size" not in self.columns:
-            raise self.error(found[0], "a column Size, in bytes")
+            raise self.error(match[0], "a column Size, in bytes")
         self.quantity = next(
             column for column in self.columns if column.startswith(stem) and units[stem] in column
         )
@@ -303,7 +305,7 @@ class _OsuParser(PrintedTableParser):
         else:
             seconds = self.test.factor * value * 1e-6
         ranks = self.ranks_of(self.test)
-        nodes = min(self.given.need("nodes", "OSU"), ranks)
+        nodes = min(self.supplied.need("nodes", "OSU"), ranks)
         self.output.ranks = max(self.output.ranks, ranks)
         failure = (
             "OSU's validation of the data failed" if reported.get("Validation") == "Fail" else None
@@ -367,5 +369,5 @@ class _OsuParser(PrintedTableParser):
             return 2
         if self.pairs:
             return 2 * self.pairs
-        ranks, _ = self.given.need_place("OSU")
+        ranks, _ = self.supplied.need_place("OSU")
         return ranks

@@ -36,7 +36,9 @@ RCCL_RECORDS_SIGN = re.compile(rf'\A(?:{_HEADINGS}|\s*(?:\[\s*)?\{{[^}}]*"busBw"
 Record = Mapping[str, str]
 
 
-def read_rccl_records(path: Path, lines: Sequence[str], given: SuppliedMetadata) -> BenchmarkOutput:
+def read_rccl_records(
+    path: Path, lines: Sequence[str], supplied: SuppliedMetadata
+) -> BenchmarkOutput:
     """Return the results in a file of rccl-tests; BadInputError for a record that is cut or contradicts itself."""
     records = list(_records(path, lines))
     if not records:
@@ -46,12 +48,12 @@ def read_rccl_records(path: Path, lines: Sequence[str], given: SuppliedMetadata)
         program=RCCL_TESTS.source,
         ranks=0,
         nodes=0,
-        library=given.library or RCCL_TESTS.library,
+        library=supplied.library or RCCL_TESTS.library,
     )
     for where, record in records:
-        _add_record(output, where, record, given)
-    if given.ranks not in (None, output.ranks):
-        raise BadInputError("--ranks", given.ranks, f"{output.ranks}, which {path} says")
+        _add_record(output, where, record, supplied)
+    if supplied.ranks not in (None, output.ranks):
+        raise BadInputError("--ranks", supplied.ranks, f"{output.ranks}, which {path} says")
     return output
 
 
@@ -80,7 +82,7 @@ def _records(path: Path, lines: Sequence[str]) -> Iterator[tuple[str, Record]]:
 
 
 def _add_record(
-    output: BenchmarkOutput, where: str, record: Record, given: SuppliedMetadata
+    output: BenchmarkOutput, where: str, record: Record, supplied: SuppliedMetadata
 ) -> None:
     name = NAMES.get(_value(where, record, "name").lower())
     if name is None:
@@ -91,7 +93,9 @@ def _add_record(
     if output.ranks not in (0, ranks):
         raise BadInputError(where, ranks, f"{output.ranks} ranks, as in the results before")
     output.ranks = ranks
-    output.nodes = given.nodes or 1 if "gpus" in record else given.need("nodes", RCCL_TESTS.source)
+    output.nodes = (
+        supplied.nodes or 1 if "gpus" in record else supplied.need("nodes", RCCL_TESTS.source)
+    )
     if output.nodes > ranks:
         raise BadInputError("--nodes", output.nodes, f"at most {ranks}, the ranks of the output")
     values = {key: _value(where, record, key) for key in MEASURED} | {

@@ -1,4 +1,4 @@
-"""A reference: the times of several runs of one sweep, and the bounds that one more run is expected to keep.
+"""A reference: the times of repeated runs of one sweep, and the bounds that one more run is expected to keep.
 
 Runs on one machine differ by more than the rounds of a run. The unit is therefore the run: a case
 has a time of each run, the median of its rounds, which one disturbed round does not move. Bounds
@@ -149,7 +149,7 @@ class Reference:
 
 
 def make_reference(runs: Sequence[Results]) -> Reference:
-    """Make a reference of several runs: of the cases that all of them have, with correct results.
+    """Make a reference from runs of one sweep: from the cases that all of them have, with correct results.
 
     Raises:
         UnusableError: if there are fewer than three runs, or they have no case in common.

@@ -71,7 +71,7 @@ from hpccoll.store.rows import Results, Row, RowKey, Run
 
 LARGE = 1 << 30
 """The size from which on healthy machines of one class agree: the 79 published figures that have
-two other sources are between 0.98 times the lowest and 1.03 times the highest of these."""
+two other sources are between 0.98 times the lowest and 1.03 times the highest other figure."""
 NEEDED = 2
 """The independent sources that make a range."""
 PASS_FROM, PASS_TO = 0.95, 1.05
@@ -127,7 +127,7 @@ def judge_rows(
 
     Args:
         files: raw files, or outputs of other programs that were imported.
-        results: the results of these files.
+        results: the results of ``files``.
         against: a described cluster or a fitted machine, or a reference of
             ``compare --make-reference``.
         log: the content of the logs of the run, which name the algorithm of each size.

@@ -100,9 +100,9 @@ class DeadlineSync:
         self.await_all()
         return self.ranks.gather_kept(local, stride)
 
-    def agree(self, more: int) -> int:
+    def agree(self, value: int) -> int:
         self.await_all()
-        return self.ranks.agree(more)
+        return self.ranks.agree(value)
 
     def _start_barrier(self) -> MPI.Request:
         self._barriers_started += 1
@@ -117,7 +117,7 @@ class DeadlineSync:
         self,
         done: Callable[[], bool],
         complaint: Callable[[], str | None],
-        what: str = "NCCL",
+        operation: str = "NCCL",
         limit_s: float | None = None,
     ) -> None:
         """Wait until ``done()``; the arguments are those of ``poll_until``, with LIMIT of the timeout by default.
@@ -136,7 +136,7 @@ class DeadlineSync:
 
         began = time.monotonic()
         try:
-            poll_until(done, failure, limit_s or self.limit_s, what)
+            poll_until(done, failure, limit_s or self.limit_s, operation)
         except StalledError:
             self._send_stop()
             raise
@@ -207,10 +207,10 @@ class DeadlineSync:
     ) -> str:
         *_, cause = max(_rank_of_cause(report) for report in reports.values())
         if lost:
-            lost_names, others = (
+            lost_names, alive = (
                 " and ".join(names[rank] for rank in some) for some in (lost, sorted(reports))
             )
-            return f"{lost_names} stalled: {cause}; no answer in {self.answer_s:.3g} s; {others} continued without it"
+            return f"{lost_names} stalled: {cause}; no answer in {self.answer_s:.3g} s; {alive} continued without it"
         longest = max(waited for _, waited, _ in reports.values())
         late = {rank: longest - waited for rank, (saw, waited, _) in reports.items() if not saw}
         delays = [

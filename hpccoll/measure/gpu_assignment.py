@@ -87,13 +87,13 @@ def reason_nccl_refuses(devices: Sequence[NcclDevice]) -> str | None:
     if len(nodes) > 1:
         where += ", which have the same NCCL_HOSTID"
     if slices:
-        what = f"use slices of {where}, which NCCL takes for one GPU"
+        mistake = f"use slices of {where}, which NCCL takes for one GPU"
     else:
-        what = f"share {where}"
+        mistake = f"share {where}"
     installed = ""
     if version and not shares:
         installed = f" (this is NCCL {'.'.join(map(str, version))})"
-    return f"{len(sharing)} ranks {what}; valid: one rank a GPU; {'; '.join(SHARED_GPU_CHOICES)}{installed}"
+    return f"{len(sharing)} ranks {mistake}; valid: one rank a GPU; {'; '.join(SHARED_GPU_CHOICES)}{installed}"
 
 
 def assign_gpu_before_mpi() -> None:
@@ -163,8 +163,8 @@ class RankGpus:
 
     def _by_host(self, why: str | None) -> dict[str, str]:
         """Return the reasons of all ranks that have one, by host: the first of each."""
-        found = self.ranks.comm.allgather((self.ranks.node_id[0], why))
-        return {host: reason for host, reason in reversed(found) if reason}
+        hosts_and_reasons = self.ranks.comm.allgather((self.ranks.node_id[0], why))
+        return {host: reason for host, reason in reversed(hosts_and_reasons) if reason}
 
     @property
     def number(self) -> int:
@@ -186,7 +186,7 @@ class RankGpus:
 
     @property
     def _failure_between_nodes(self) -> str | None:
-        """The reason why MPI cannot move GPU memory between the nodes of these ranks, None if it can or is unknown."""
+        """Why MPI cannot move GPU memory between the nodes of the ranks; None if it can, or if that is unknown."""
         if not self._must_cross_nodes or self.pair is None or self.pair.state == CORRECT:
             return None
         return f"MPI does not move GPU memory between nodes: {self.pair.description}; do: transport nccl or staged"
@@ -246,10 +246,10 @@ class RankGpus:
         host = self.ranks.node_id[0]
         numbers = range(0 if host in self.silent else gpu.device_count())
         own = [gpu.device_uuid(number) or gpu.device_bus(number) for number in numbers]
-        found = defaultdict[str, set[str]](set)
+        seen_by_host = defaultdict[str, set[str]](set)
         for name, seen in self.ranks.comm.allgather((host, own)):
-            found[name].update(seen)
-        return {name: len(seen) for name, seen in found.items()}
+            seen_by_host[name].update(seen)
+        return {name: len(seen) for name, seen in seen_by_host.items()}
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -261,8 +261,8 @@ class RankGpus:
 
         bus = gpu.device_bus(self.number)
         near = [
-            {"distance": each.distance, "names": each.nics}
-            for each in read_sysfs_topology({0: bus})
+            {"distance": port.distance, "names": port.nics}
+            for port in read_sysfs_topology({0: bus})
         ]
         return {
             "gpu": {**gpu_facts(bus), "nics": next(iter(near), None)},
@@ -337,4 +337,8 @@ class RankGpus:
 
     def _ranks_sharing(self, device: str) -> list[int]:
         own = self.ranks.node_id, device
-        return [rank for rank, other in enumerate(self.ranks.comm.allgather(own)) if other == own]
+        return [
+            rank
+            for rank, own_of_rank in enumerate(self.ranks.comm.allgather(own))
+            if own_of_rank == own
+        ]

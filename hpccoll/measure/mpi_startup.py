@@ -135,7 +135,7 @@ def default_thread_level(device: str) -> str:
 
 
 def count_ranks(names: Iterable[str]) -> int:
-    """Return the number of ranks in the first of these variables of launchers; 1 without any."""
+    """Return the number of ranks in the first variable of a launcher that is set; 1 if none is."""
     counts = (re.match(r"\d+", os.environ.get(name, "")) for name in names)
     return next((int(count[0]) for count in counts if count), 1)
 
@@ -210,7 +210,7 @@ WATCH = 'timeout "$0" cat; [ $? != 124 ] || echo "$1" >&2'
 
 @contextmanager
 def _late_init_named() -> Iterator[None]:
-    """Say at rank 0 of several that MPI_Init waits; another process does, because MPI holds the GIL."""
+    """Say at rank 0, unless it is alone, that MPI_Init waits; another process does, because MPI holds the GIL."""
     command = ["sh", "-c", WATCH, f"{LATE_INIT_S:g}", LATE_INIT.format(LATE_INIT_S)]
     with ExitStack() as stack:
         if launcher_rank() == 0 and count_ranks(LAUNCHERS) > 1:

@@ -86,8 +86,8 @@ def relay(rank: socket.socket, server: socket.socket) -> None:
                 )
 
 
-def _cap_value_length(found: re.Match[bytes]) -> bytes:
-    return b"%d" % min(int(found[0]), MAX_VALUE_BYTES)
+def _cap_value_length(match: re.Match[bytes]) -> bytes:
+    return b"%d" % min(int(match[0]), MAX_VALUE_BYTES)
 
 
 if __name__ == "__main__":

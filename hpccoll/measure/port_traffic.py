@@ -40,10 +40,10 @@ def counter_changes(before: Counters, after: Counters) -> dict[tuple[str, str], 
 
 def _sum(values: Iterable[Any]) -> Any:
     """Return the sum of numbers; None if one is unknown, or if there is none."""
-    known = [*values]
-    if not known or None in known:
+    numbers = [*values]
+    if not numbers or None in numbers:
         return None
-    return sum(known)
+    return sum(numbers)
 
 
 def sum_over_ports(changes: CounterChanges, name: str) -> int | None:
@@ -153,7 +153,7 @@ class PortTraffic:
             name for node in self.changes for _, name in node if name not in (SENT, RECEIVED)
         )
         nodes = {
-            name: [node for node in self.changes if any(name == each for _, each in node)]
+            name: [node for node in self.changes if any(name == port_name for _, port_name in node)]
             for name in names
         }
         totals = {

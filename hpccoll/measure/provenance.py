@@ -77,11 +77,11 @@ class LoadRecorder:
         before = None
         if self._before:
             before = {"host": self._host, "load_average": [self._before.load_average]}
-        return [each for each in self._comm.gather(before) or () if each is not None]
+        return [load for load in self._comm.gather(before) or () if load is not None]
 
     def gather_end(self) -> list[Mapping[str, object]]:
         """Return, at rank 0, what else used each host since the beginning; empty on other ranks."""
-        return [each for each in self._comm.gather(self.end()) or () if each is not None]
+        return [load for load in self._comm.gather(self.end()) or () if load is not None]
 
     def end(self) -> Mapping[str, object] | None:
         """Return what else used the host of this rank since the beginning; None if another rank samples it."""

@@ -97,8 +97,8 @@ class Ranks:
     def gather_kept(self, local: Nanoseconds, stride: int) -> Nanoseconds | None:
         return gathered_times.gather_kept(self.comm, local, stride)
 
-    def agree(self, more: int) -> int:
-        return int(self.comm.bcast(more))
+    def agree(self, value: int) -> int:
+        return int(self.comm.bcast(value))
 
     def max_over_ranks(self, number: int) -> int:
         """Return the largest ``number`` of all ranks, on all ranks."""
@@ -157,15 +157,15 @@ class MappedRanks:
 
 
 def rank_namer(attempt: Attempt, mapping: str | None) -> Callable[[int], str]:
-    """Return a function that names ranks, as ``mapping`` renumbers them, for messages: with the host of several."""
+    """Return a function that names a rank, numbered by ``mapping``, in messages; with its host if the hosts differ."""
     hosts = [place.host for place in attempt.places]
     order = range(len(hosts)) if mapping is None else numbering(attempt.layout, mapping)
     several = len(set(hosts)) > 1
 
     def name(number: int) -> str:
         launched = order[number]
-        known = "" if mapping is None else f"MPI rank {launched}"
-        where = " ".join(filter(None, (known, f"on {hosts[launched]}" if several else "")))
+        launched_as = "" if mapping is None else f"MPI rank {launched}"
+        where = " ".join(filter(None, (launched_as, f"on {hosts[launched]}" if several else "")))
         if where:
             return f"rank {number} ({where})"
         return f"rank {number}"
@@ -233,7 +233,7 @@ def _are_same_hosts(names: Sequence[str], requested: Sequence[Sequence[str]]) ->
     canonical = canonical_hosts([*names, *chain.from_iterable(requested)])
     actual = {canonical[name] for name in names}
     chosen = (
-        next((host for host in map(canonical.get, known) if host in actual), None)
-        for known in requested
+        next((host for host in map(canonical.get, request) if host in actual), None)
+        for request in requested
     )
     return Counter(map(canonical.get, names)) == Counter(chosen)

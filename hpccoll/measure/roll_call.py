@@ -59,12 +59,12 @@ def call_roll(comm: MPI.Intracomm, since: str = "MPI_Init") -> None:
                 who = f"rank {min(missing)} does"
             else:
                 who = f"ranks {format_cpu_list(missing)} do"
-            others = ""
+            answering = ""
             if not comm.rank:
-                others = f"; the others are on {host_ranges(hosts)}"
+                answering = f"; the others are on {host_ranges(hosts)}"
             end = "; the launch ends by MPI_Abort" if ends else ""
             print_of_rank(
-                comm.rank, f"{who} not answer {waited_s:.0f} s after {since}{others}{end}"
+                comm.rank, f"{who} not answer {waited_s:.0f} s after {since}{answering}{end}"
             )
         if missing and ends:
             abort_job(comm, code=INCOMPLETE)
@@ -73,7 +73,7 @@ def call_roll(comm: MPI.Intracomm, since: str = "MPI_Init") -> None:
 
 
 class NamingComm(MPI.Intracomm):
-    """A communicator that calls the roll before each collective call of these, so that a rank that hangs is named."""
+    """A communicator that calls the roll before the collective calls below, so that a rank that hangs is named."""
 
     def allgather(self, sendobj: Any) -> list[Any]:
         """As MPI.Intracomm."""

@@ -52,8 +52,8 @@ class RankSync(Protocol):
     def gather_kept(self, local: Nanoseconds, stride: int) -> Nanoseconds | None:
         """Return the arrays of every stride-th rank at rank 0, stacked as [kept rank, ...], and None elsewhere."""
 
-    def agree(self, more: int) -> int:
-        """Return the value of ``more`` at rank 0."""
+    def agree(self, value: int) -> int:
+        """Return the ``value`` of rank 0."""
 
 
 class TimedOperation(Protocol):
@@ -249,7 +249,7 @@ def measure(
         begin()
     if monitor:
         monitor.begin()
-    of_blocks: list[CaseTimes] = []
+    blocks: list[CaseTimes] = []
     cpu_ns = 0
     done = 0
     batch = effort.min_iterations
@@ -262,12 +262,12 @@ def measure(
         done += count
         batch -= count
         progress.enter("gathering times")
-        of_block = sync.summarise(times[:3], rule, done)
-        if of_block is not None:
-            of_blocks.append(of_block)
-        if of_blocks and batch == 0:
-            samples.times = CaseTimes.joined(of_blocks).in_memory()
-            of_blocks = [samples.times]
+        block = sync.summarise(times[:3], rule, done)
+        if block is not None:
+            blocks.append(block)
+        if blocks and batch == 0:
+            samples.times = CaseTimes.joined(blocks).in_memory()
+            blocks = [samples.times]
             batch, samples.converged = iterations_left(
                 effort, samples.times.max_ns, (clock() - began) / 1e9
             )

@@ -29,7 +29,7 @@ class BestChoice:
     # what it must be faster than for a clear lead: the other one, or all others
     rivals: Sequence[Prediction]
     # whether its machine is described and has GPUs: messages cost no launch there
-    of_described_gpus: bool = False
+    on_described_gpus: bool = False
 
     @property
     def clear(self) -> bool:
@@ -48,7 +48,7 @@ class BestChoice:
         NCCL's own includes them; where there is no formula of it, as on one node, GPUs still take
         them.
         """
-        if self.ours is None or not (self.library or self.of_described_gpus):
+        if self.ours is None or not (self.library or self.on_described_gpus):
             return None
         least, most = OPERATION_US
         return least * 1e-6, most * 1e-6
@@ -76,8 +76,8 @@ class BestChoice:
         ranked = _ranked(predictions)
         if not ranked:
             return None
-        best, *others = ranked
-        return cls(best, others[0] if others else None, others)
+        best, *slower = ranked
+        return cls(best, slower[0] if slower else None, slower)
 
     @classmethod
     def against(cls, predictions: Iterable[Prediction]) -> "BestChoice | None":
@@ -89,12 +89,12 @@ class BestChoice:
         ranked = _ranked(predictions)
         if not ranked:
             return None
-        best, *others = ranked
-        of_other_kind = [
-            prediction for prediction in others if prediction.of_library != best.of_library
+        best, *slower = ranked
+        contrasting = [
+            prediction for prediction in slower if prediction.of_library != best.of_library
         ]
-        reference = [prediction for prediction in others if prediction.algorithm == REFERENCE]
-        by_preference = [*of_other_kind, *reference, *others]
+        reference = [prediction for prediction in slower if prediction.algorithm == REFERENCE]
+        by_preference = [*contrasting, *reference, *slower]
         return cls(best, by_preference[0] if by_preference else None, by_preference[:1])
 
 
@@ -128,9 +128,9 @@ def crossovers(predictions: Iterable[Prediction]) -> Iterator[Crossover]:
         if overtaken == overtaker:
             continue
         both = {
-            nbytes: (of_algorithm[overtaken], of_algorithm[overtaker])
-            for nbytes, of_algorithm in by_size.items()
-            if overtaken in of_algorithm and overtaker in of_algorithm
+            nbytes: (by_algorithm[overtaken], by_algorithm[overtaker])
+            for nbytes, by_algorithm in by_size.items()
+            if overtaken in by_algorithm and overtaker in by_algorithm
         }
         crossover = _crossover(overtaken, overtaker, both, math.sqrt(smaller * larger))
         if crossover:
@@ -141,9 +141,9 @@ def _best_by_size(by_size: Mapping[int, Mapping[str, Prediction]]) -> dict[int, 
     """Return the best algorithm of each size; that of the size before, if it ties with the fastest one."""
     best = {}
     last = ""
-    for nbytes, of_algorithm in sorted(by_size.items()):
-        fastest = min(of_algorithm.values(), key=lambda prediction: prediction.value_s)
-        if last not in of_algorithm or of_algorithm[last].value_s > TIE * fastest.value_s:
+    for nbytes, by_algorithm in sorted(by_size.items()):
+        fastest = min(by_algorithm.values(), key=lambda prediction: prediction.value_s)
+        if last not in by_algorithm or by_algorithm[last].value_s > TIE * fastest.value_s:
             last = fastest.algorithm
         best[nbytes] = last
     return best
@@ -195,7 +195,7 @@ def best_choices(
     for place in product(nodes_in_order, predicted.request.sizes):
         choice = compare(together.get(place, ()))
         if choice:
-            yield replace(choice, of_described_gpus=has_gpus)
+            yield replace(choice, on_described_gpus=has_gpus)
 
 
 def has_described_gpus(machine: MachineFile) -> bool:

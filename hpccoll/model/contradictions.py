@@ -61,15 +61,15 @@ def _channels_on_ports(machine: "MachineFields") -> Iterator[BadInputError]:
         if nccl.channels * _low(rate) <= ports * rails * _high(port):
             continue
         together = format_rate(nccl.channels * rate.value)
-        of_channels = f"{nccl.channels} x nccl.{name} {format_rate(rate.value)} = {together}"
-        of_ports = f"layout.rails {rails} x port.bytes_per_s {format_rate(_high(port))}"
+        channels_text = f"{nccl.channels} x nccl.{name} {format_rate(rate.value)} = {together}"
+        ports_text = f"layout.rails {rails} x port.bytes_per_s {format_rate(_high(port))}"
         if ports == 2:
-            of_ports = f"twice {of_ports}"
-        wire = f"{of_ports} = {format_rate(ports * rails * _high(port))}"
+            ports_text = f"twice {ports_text}"
+        wire = f"{ports_text} = {format_rate(ports * rails * _high(port))}"
         yield BadInputError(
             "nccl.channels",
             nccl.channels,
-            f"fewer or slower ones: {of_channels}, on a wire of {wire}",
+            f"fewer or slower ones: {channels_text}, on a wire of {wire}",
         )
 
 

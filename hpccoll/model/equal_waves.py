@@ -83,7 +83,7 @@ class OperationWaves:
         self.cut = cut
         self.block = _common_block(schedules, cut)
         self.room = KEPT_MESSAGES
-        self.known: dict[tuple[int, int], LaneRuns] = {}
+        self.runs_by_lane: dict[tuple[int, int], LaneRuns] = {}
 
     def cycle(self, lane: int) -> int:
         """Return after how many waves those of a lane may repeat; 0 if it is unknown."""
@@ -98,9 +98,9 @@ class OperationWaves:
         number = lane % len(self.schedules)
         is_equal = self.cut.call.traffic is None  # lanes of one size are alike
         key = number, int(self.cut.edges(lane)[-1]) if is_equal else lane
-        if key not in self.known:
-            self.known[key] = LaneRuns(self, self.schedules[number], lane)
-        return self.known[key]
+        if key not in self.runs_by_lane:
+            self.runs_by_lane[key] = LaneRuns(self, self.schedules[number], lane)
+        return self.runs_by_lane[key]
 
 
 @lru_cache(maxsize=2)
@@ -142,7 +142,7 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
     edges = cut.edges(lane) * cut.itemsize
     lengths = np.diff(edges)
     period = _unit_period(cut, lane)
-    known: dict[object, LaneWave] = {}
+    waves_by_content: dict[object, LaneWave] = {}
     targets: dict[object, Ints] = {}
     for step in schedule.steps(everyone if shifts is None else 0):
         messages = [action for action in step.actions if not isinstance(action, Copy)]
@@ -161,9 +161,9 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
                 type(arrival),
                 *((r.first % period, r.last - r.first) for r in send.part.ranges),
             )
-        if key not in known:
-            if len(known) * block > KEPT_MESSAGES:
-                known.clear()
+        if key not in waves_by_content:
+            if len(waves_by_content) * block > KEPT_MESSAGES:
+                waves_by_content.clear()
                 targets.clear()
             if shifts is not None:
                 peer = (everyone + send.peer) % ranks
@@ -175,8 +175,8 @@ def _regular_waves(schedule: Schedule, cut: Cut, lane: int, block: int) -> Itera
                     nbytes = _shifted_bytes(send.part, lengths, shifts * everyone)
             target = targets.setdefault(place, np.where(peer < block, peer, block + peer % block))
             reduces = np.full(block, isinstance(arrival, RecvReduce))
-            known[key] = LaneWave.of(everyone, target, reduces, nbytes, everyone)
-        yield known[key]
+            waves_by_content[key] = LaneWave.of(everyone, target, reduces, nbytes, everyone)
+        yield waves_by_content[key]
 
 
 def _shifted_bytes(part: Part, lengths: Ints, shifts: Ints) -> Ints:

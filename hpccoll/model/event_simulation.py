@@ -180,14 +180,14 @@ class _Simulator:
             steps.reverse()
             self.at(0.0, self.begin, (rank, sequence))
         while self.events:
-            now, _, action, what = heappop(self.events)
-            action(now, what)
+            now, _, action, argument = heappop(self.events)
+            action(now, argument)
             if self.changed and (not self.events or self.events[0][0] > now * (1 + SIMULTANEOUS)):
                 self.share(now)
         return self.latest
 
-    def at(self, when: float, action: Callable[[float, Any], None], what: object) -> None:
-        heappush(self.events, (when, next(self.order), action, what))
+    def at(self, when: float, action: Callable[[float, Any], None], argument: object) -> None:
+        heappush(self.events, (when, next(self.order), action, argument))
 
     def begin(self, now: float, key: tuple[int, int]) -> None:
         """Begin the next step of a rank in a sequence, if it has any left."""
@@ -256,9 +256,9 @@ class _Simulator:
             self.credit[port] = saved - spent, now
         return spent
 
-    def end_flow(self, now: float, of: tuple[_Message, int]) -> None:
+    def end_flow(self, now: float, message_and_version: tuple[_Message, int]) -> None:
         """End the flow of a message, unless its rate has changed meanwhile; its last byte arrives a latency later."""
-        message, version = of
+        message, version = message_and_version
         if version != message.version:
             return
         self.passed += 1

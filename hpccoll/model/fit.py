@@ -94,13 +94,13 @@ def ranges(curve: Mapping[int, float]) -> list[list[int]]:
         if starts:
             best = min(starts, key=lambda first: (fewest[first][0], -first))
             fewest[last] = fewest[best][0] + 1, best
-    found: list[list[int]] = []
+    pieces: list[list[int]] = []
     last = end
     while last:
         first = fewest[last][1]
-        found.insert(0, sizes[first:last])
+        pieces.insert(0, sizes[first:last])
         last = first
-    return found
+    return pieces
 
 
 def _has_line(curve: Mapping[int, float]) -> bool:
@@ -302,7 +302,7 @@ def _contention(
 def fit(
     observed: Sequence[Observation], name: str
 ) -> tuple[MachineFile, tuple[Observation, ...]] | None:
-    """Return the machine fitted to patterns, and the observations of these; None without a ping-pong of three sizes.
+    """Return the machine fitted to patterns, and the observations it used; None without a ping-pong of three sizes.
 
     Patterns on more than half of the nodes are left out if those on fewer nodes cross the same
     tiers: a model is tested on more nodes than it was fitted to.
@@ -347,7 +347,7 @@ def _quantity(value: float, samples: Sequence[float]) -> dict[str, float]:
 
 
 def _rate(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Return the rate of seconds per byte; its low end is the high end of these."""
+    """Return the rate, in bytes per second; its low end comes from the high end of the seconds per byte."""
     return {"value": 1 / seconds["value"], "low": 1 / seconds["high"], "high": 1 / seconds["low"]}
 
 
@@ -359,7 +359,8 @@ def _file(
 ) -> MachineFile:
     sections: dict[str, Any] = {
         "tiers": {
-            tier: _tier_costs(tier, of_tier.ranges, quantities) for tier, of_tier in pieces.items()
+            tier: _tier_costs(tier, pieces_of_tier.ranges, quantities)
+            for tier, pieces_of_tier in pieces.items()
         },
         "reduction": {
             key.removeprefix("reduction."): {"bytes_per_s": _rate(seconds)}

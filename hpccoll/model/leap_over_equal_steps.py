@@ -70,15 +70,15 @@ def advance(
         if length:
             tried = partial(several, length, 0)
             leapt = 0
-            known = len(sums)
+            recorded = len(sums)
             while leapt != 2 and (left := repeats // length) > LEAST_LEAP:
                 leapt = yield from _leap(
                     times, ranks, tried, left, length * ROUNDING, linear=linear
                 )
                 repeats -= length * leapt
                 # what was tried far ahead, and what lies before it
-                del sums[known + 2 * length if leapt == 2 else 0 :]
-                known = len(sums)
+                del sums[recorded + 2 * length if leapt == 2 else 0 :]
+                recorded = len(sums)
                 yield length * leapt
     times += earliest
 

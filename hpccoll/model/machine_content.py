@@ -70,21 +70,21 @@ def read_content(
         raise BadInputError(
             where, like, f"a machine that is not like this one in turn, in at most {MAX_LIKE} files"
         )
-    of_base = read_content(base, where, check, check_keys, readers)
-    check(of_base, base)  # its errors are its own
+    base_content = read_content(base, where, check, check_keys, readers)
+    check(base_content, base)  # its errors are its own
     # a section may be the wrong one because its keys are misspelt
-    check_keys({**of_base, **own}, path)
-    if "class" in of_base and "class" not in own:
-        _check_class(path, like, of_base, own)
-    return _patched(of_base, own)
+    check_keys({**base_content, **own}, path)
+    if "class" in base_content and "class" not in own:
+        _check_class(path, like, base_content, own)
+    return _patched(base_content, own)
 
 
-def _check_class(path: Path, like: str, of_base: dict[str, Any], own: dict[str, Any]) -> None:
+def _check_class(path: Path, like: str, base_content: dict[str, Any], own: dict[str, Any]) -> None:
     """Check that a file changes nothing that decides which published figures are of machines like its base."""
     changed = [name for name in OF_A_CLASS if name in own]
     if not changed:
         return
-    whose = f"that of {of_base['name']}, which has another {join_words(changed)}"
+    whose = f"that of {base_content['name']}, which has another {join_words(changed)}"
     remedy = "null, or the fabric, network and rates of this machine"
     if "port" in changed:
         remedy += f"; for another speed of the same network alone, leave port out: --cluster {like} --rate x0.5"

@@ -305,8 +305,8 @@ def read_machine(name: str | Path, key: str) -> MachineFile:
     content = read_content(
         path,
         key,
-        check=lambda content, of: to_model(content, of, MachineFile),
-        check_keys=lambda content, of: check_keys(content, of, MachineFile),
+        check=lambda content, path: to_model(content, path, MachineFile),
+        check_keys=lambda content, path: check_keys(content, path, MachineFile),
     )
     return to_model(content, path, MachineFile)
 

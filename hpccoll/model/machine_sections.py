@@ -54,8 +54,8 @@ class Quantity(YamlSection):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_number(cls, given: object) -> object:
-        return given if isinstance(given, dict | Quantity) else {"value": given}
+    def _from_number(cls, value: object) -> object:
+        return value if isinstance(value, dict | Quantity) else {"value": value}
 
     @model_serializer(mode="wrap")
     def _to_number(self, handler: SerializerFunctionWrapHandler) -> Any:
@@ -124,7 +124,7 @@ class LayoutSection(YamlSection):
         description="the ranks, or GPUs, of a node"
     )
     rails: Annotated[int, Bounded(RANKS_PER_NODE)] = Field(
-        1, description="the ports of a node, each of which connects to a network of its own"
+        1, description="the ports of a node; each port connects to a separate network"
     )
     nodes_per_rack: Annotated[int, Bounded(RANKS)] | None = Field(
         None, description="the nodes of a rack, which share an uplink [all nodes are in one]"

@@ -64,7 +64,7 @@ def latency_beyond_formulas(machine: MachineFile) -> float | None:
     if machine.nccl is None or not between:
         return None
     latency = between[0].latency_s
-    longest_s = 1e-6 * max(max(of_protocols) for of_protocols in NETWORK_US.values())
+    longest_s = 1e-6 * max(max(times_us) for times_us in NETWORK_US.values())
     return latency.value if latency.at("low_cost") > longest_s else None
 
 
@@ -125,13 +125,13 @@ def modelled_busbw(
 class LibraryCalls:
     """The calls of NCCL for a collective on a group of ranks.
 
-    What NCCL's search finds for a group. Of the GPUs of a node its topology has those of the
-    communicator, and all network ports; where there are more of these than GPUs, as many as
-    ``MachineFile.layout`` gives them. From a GPU to the port of another one there is a path through
-    that GPU, if it is in the communicator (PXN), and one through the CPUs, for which the search
-    does not look once it has channels without (graph/search.cc, typeInter). The ranks of a group on
-    a node thus use the ports next to them: k of the rails, with as many channels on each as the
-    search finds for the whole node. The rate of a channel is that of its port, and stays.
+    What NCCL's search finds for a group. Its topology has the GPUs of the communicator, and all
+    network ports of their nodes; if a node has more ports than GPUs, it has the number of ports
+    that ``MachineFile.layout`` gives them. From a GPU to the port of another one there is a path
+    through that GPU, if it is in the communicator (PXN), and one through the CPUs, for which the
+    search does not look once it has channels without (graph/search.cc, typeInter). The ranks of a
+    group on a node thus use the ports next to them: k of the rails, with as many channels on each
+    as the search finds for the whole node. The rate of a channel is that of its port, and stays.
 
     What other groups take. Groups whose ranks have the same ports, such as those of two GPUs beside
     one port, get an equal part of it each. So they do of the uplink of a rack, which the ring of a

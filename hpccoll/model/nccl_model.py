@@ -162,10 +162,10 @@ class _Estimator:
         self.ranks = nodes * ranks_per_node
         if nodes == 2:
             # the column of the tables of limits
-            self.column, of_channel = 0, section.intra_bytes_per_s
+            self.column, channel_rate = 0, section.intra_bytes_per_s
         else:
-            self.column, of_channel = 1, section.inter_bytes_per_s
-        self.bus = section.channels * of_channel.value / 1e9
+            self.column, channel_rate = 1, section.inter_bytes_per_s
+        self.bus = section.channels * channel_rate.value / 1e9
 
     def estimates(self, collective: str, nbytes: int) -> Iterator[NcclEstimate]:
         for protocol in range(len(PROTOCOLS)):

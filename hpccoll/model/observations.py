@@ -165,8 +165,8 @@ def observations(
     """Yield the observations of one raw file: of single operations, without floors, predictions, unknown algorithms.
 
     Training steps are many operations, and left out; so are calls under load, and, unless
-    ``imported``, those that another program measured. With ``rows``, which were made of the file,
-    only the cases of these are yielded, and no row is made anew.
+    ``imported``, those that another program measured. If ``rows`` of the file are passed, only
+    their cases are yielded, and the rows are not made again.
     """
     for attempt, outcome, _ in raw.histories():
         is_wanted = attempt.ours or (imported and attempt.imported)
@@ -223,7 +223,7 @@ def _is_observed(outcome: Outcome) -> bool:
     if is_workload(case.collective) or outcome.load or outcome.floor or outcome.status != "ok":
         return False
     family = COLLECTIVES[case.collective]
-    # others, such as auto, duplicate one of these
+    # the row of another name, such as auto, repeats one that has a name of its own
     is_known = case.algorithm in (*family.algorithms, NATIVE)
     return is_known and case.timing == SINGLE
 

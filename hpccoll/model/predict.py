@@ -175,9 +175,9 @@ class Prediction:
         """Return the time at a bound; of a formula, which has no interval, the likely one."""
         return self.seconds.get(bound, self.value_s)
 
-    def times_as_fast_as(self, other: "Prediction") -> tuple[float, float, float]:
+    def times_as_fast_as(self, reference: "Prediction") -> tuple[float, float, float]:
         """Return the time of another prediction over this one: at the likely values, the least and the most."""
-        ratios = [other.at(bound) / self.at(bound) for bound in BOUNDS]
+        ratios = [reference.at(bound) / self.at(bound) for bound in BOUNDS]
         return ratios[0], min(ratios), max(ratios)
 
     def to_json(self) -> dict[str, Any]:
@@ -229,9 +229,9 @@ class Predictions:
     @property
     def has_all_of_library(self) -> bool:
         """Whether all of NCCL's algorithms of the collective are among them, so that the fastest is what NCCL takes."""
-        of_library = set(library_names(self.machine, self.request.collective))
+        names_of_library = set(library_names(self.machine, self.request.collective))
         predicted = {prediction.algorithm for prediction in self.predictions}
-        return bool(of_library) and of_library <= predicted
+        return bool(names_of_library) and names_of_library <= predicted
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +279,12 @@ class PredictionPlan:
         for nodes in request.nodes:
             machine.layout(nodes, request.ranks_per_node, request.aggregators or 0, request.mapping)
         left_out: dict[str, list[int]] = defaultdict(list)
-        of_library = library_names(machine, request.collective)
-        names_of_library = [name for name, _ in choices if name in of_library]
+        library_algorithms = library_names(machine, request.collective)
+        names_of_library = [name for name, _ in choices if name in library_algorithms]
         formulas = list(_by_formulas(machine, request, names_of_library, left_out))
         ours = []
         for name, parameters in choices:
-            if name not in of_library:
+            if name not in library_algorithms:
                 ours.append((name, parameters))
         total = len(request.nodes) * len(ours) * len(request.sizes)
         planned: list[PlannedPrediction] = []

@@ -89,23 +89,23 @@ class Sharing:
         """Return the ends of works that are ordered by resource."""
         resource = np.repeat(self.resources, self.users)
         order = np.lexsort((begins, resource))
-        of = resource[order]
-        is_next_resource = of[1:] != of[:-1]
+        resources = resource[order]
+        is_next_resource = resources[1:] != resources[:-1]
         begins_later = np.diff(begins[order]) > self.clocks.instant_s
         leads = np.r_[True, is_next_resource | begins_later]
         # listed order among those that begin together
         order = order[np.lexsort((order, leads.cumsum()))]
         leads |= not together
         first = np.flatnonzero(leads)
-        of = of[first]
+        resources = resources[first]
         begins = begins[order][first]
         works = np.add.reduceat(works[order], first)
-        places = np.flatnonzero(np.r_[True, of[1:] != of[:-1]])
-        turn = np.arange(len(of)) - np.repeat(places, np.diff(np.r_[places, len(of)]))
+        places = np.flatnonzero(np.r_[True, resources[1:] != resources[:-1]])
+        turn = np.arange(len(resources)) - np.repeat(places, np.diff(np.r_[places, len(resources)]))
         ends = np.empty_like(begins)
         for number in range(int(turn.max()) + 1):
             now = np.flatnonzero(turn == number)
-            ends[now] = self.clocks.reserve(of[now], begins[now], works[now])
+            ends[now] = self.clocks.reserve(resources[now], begins[now], works[now])
         end = np.empty_like(ends, shape=len(order))
         end[order] = ends[leads.cumsum() - 1]
         return end

@@ -371,15 +371,15 @@ class AlgorithmSimulation:
         return SimulatedOperation(operation, parameters, seconds, exact=False, stand_ins=sentence)
 
     def _share(
-        self, nbytes: int, number: int, of: int, progress: Callable[[float], None]
+        self, nbytes: int, number: int, total: int, progress: Callable[[float], None]
     ) -> Callable[[int], None]:
-        """Return the function that reports now and then, for one simulation of ``of``, which share of all is done."""
+        """Return the function that reports now and then which share of ``total`` simulations is done."""
         messages = max(self.work(nbytes).messages, 1)
         shown, shown_s = 0.0, monotonic()
 
         def report(done: int) -> None:
             nonlocal shown, shown_s
-            share = (number + min(done / messages, 1.0)) / of
+            share = (number + min(done / messages, 1.0)) / total
             if share - shown >= LEAST_SHARE or monotonic() - shown_s >= MOST_SILENT_S:
                 shown, shown_s = share, monotonic()
                 progress(share)

@@ -39,7 +39,7 @@ ACTION_NUMBERS, RANGE_NUMBERS = 24, 6
 class ShowProgress(Protocol):
     """Shows the progress of predictions."""
 
-    def __call__(self, done: int, of: int, doing: str = "", left_s: float | None = None) -> None:
+    def __call__(self, done: int, total: int, doing: str = "", left_s: float | None = None) -> None:
         """Show how many are done, what is being done, and the time left in seconds."""
 
 
@@ -61,8 +61,8 @@ class ScheduleWork(NamedTuple):
     def seconds(self, block: int, cycle: int) -> float:
         """Return the expected seconds of a simulation in waves: see ``simulated_waves``."""
         simulated = self.simulated_waves(block, cycle)
-        of_ranks = block * self.rank_s * simulated / max(self.waves, 1)
-        return simulated * WAVE_S + of_ranks + (self.waves - simulated) * READ_S
+        rank_seconds = block * self.rank_s * simulated / max(self.waves, 1)
+        return simulated * WAVE_S + rank_seconds + (self.waves - simulated) * READ_S
 
     @classmethod
     def of(cls, schedule: Schedule, rounds: int = 0) -> "ScheduleWork":

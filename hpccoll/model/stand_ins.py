@@ -106,7 +106,7 @@ class StandIns:
 
     def sentence(self, miss: float, bound: float) -> str:
         """Return what was simulated, how straight the line is, and how far off the time of all ranks is at most."""
-        first, second, third = (f"{each.layout.workers:,}" for each in self.chosen)
+        first, second, third = (f"{stand_in.layout.workers:,}" for stand_in in self.chosen)
         line = f"within {_percent(bound)} of the line through simulations of {second} and {third} ranks"
         return f"{line}, which misses that of {first} by {_percent(miss)} at most"
 

@@ -213,7 +213,7 @@ class Route:
         tier = state.layout.tier(source, target)
         self.source = source
         self.target = target % state.ranks
-        # the tiers that messages cross, each with the indices of these messages
+        # the tiers that messages cross, each with the indices of the messages that cross it
         self.tiers: list[tuple[Tier, Ints]] = []
         for number in np.flatnonzero(np.bincount(tier)):
             costs = state.machine.tiers[TIERS[number]]
@@ -239,7 +239,7 @@ class Route:
                 self.uses.append((sharing, use.messages, use.byte_s))
         # the costs of messages whose sizes are of one range of each tier, by where these ranges
         # begin and end
-        self.known: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]] = {}
+        self.added_columns: dict[tuple[tuple[int, ...], ...], tuple[Floats, ...]] = {}
 
     def costs(self, nbytes: Ints) -> tuple[Floats, ...]:
         """Return latency, overhead, gap, seconds of a byte, and whether it is synchronous, of each message.
@@ -249,8 +249,8 @@ class Route:
         """
         ends = int(nbytes.min()), int(nbytes.max())
         ranges = tuple(tuple(tier.of(end).from_bytes for end in ends) for tier, _ in self.tiers)
-        if ranges in self.known:
-            return self.known[ranges]
+        if ranges in self.added_columns:
+            return self.added_columns[ranges]
         if len(self.tiers) == 1:
             columns = cost_columns(self.tiers[0][0], nbytes)
         else:
@@ -262,7 +262,7 @@ class Route:
                 )[1:]
             columns = tuple(table)
         if all(first == last for first, last in ranges):
-            self.known[ranges] = columns
+            self.added_columns[ranges] = columns
         return columns
 
 
@@ -296,7 +296,7 @@ class CompiledWave:
         self.pause = self._service(route.gaps, self.gap, queue=True)
         self.leave = route.rank_out and self._service(route.rank_out, self.out)
         self.enter = self._service(route.rank_in, into)
-        # what else messages use: the indices of these, None for all, and how they pass
+        # what else messages use: their indices, None for all, and how they pass
         self.uses: list[tuple[Ints | None, Callable[[Floats], Floats]]] = []
         for sharing, indices, byte_s_there in route.uses:
             service = self._service(sharing, wave.nbytes[indices] * byte_s_there)
@@ -353,11 +353,11 @@ class CompiledWave:
         end = self.leave(start) if self.leave else start + self.out
         if self.enter:
             end = np.maximum(end, self.enter(start))
-        for of, use in self.uses:
-            if of is None:
+        for indices, use in self.uses:
+            if indices is None:
                 end = np.maximum(end, use(start))
             else:
-                end[of] = np.maximum(end[of], use(start[of]))
+                end[indices] = np.maximum(end[indices], use(start[indices]))
         route.send_cpu.raise_to(self.last, end)
         arrived = end + self.latency
         route.receive_cpu.raise_to(self.last, self.receive(arrived) if self.receive else arrived)

@@ -34,8 +34,7 @@ def answered_group(
 ) -> ChartGroup | None:
     """Return the group of the foremost answers of a collective, for ANSWER_FIGURES; None without answers.
 
-    It has the recommendations of these answers only; other programs and predictions of times are
-    left out.
+    It has their recommendations only, and leaves out other programs and predicted times.
     """
     if collective not in answers.by_collective:
         return None

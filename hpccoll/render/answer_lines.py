@@ -53,11 +53,11 @@ class Answer:
 _WIDTH = max(map(len, STRENGTHS))
 
 
-def terminal_lines(answers: Iterable[Answer], *, of_table: bool = False) -> Iterator[str]:
+def terminal_lines(answers: Iterable[Answer], *, with_entries: bool = False) -> Iterator[str]:
     """Yield the answers as text: a line with the title, then the lines below it, in columns.
 
-    A sentence that compares nothing follows its title in one line. Those ``of_table`` also say what
-    a table of choices has where nothing is advised.
+    A sentence that compares nothing follows its title in one line. ``with_entries``, it also says
+    what a table of choices has where nothing is advised.
     """
     for answer in answers:
         ranges = [line for line in answer.lines if line.strength]
@@ -69,7 +69,7 @@ def terminal_lines(answers: Iterable[Answer], *, of_table: bool = False) -> Iter
             yield answer.title
         for line in ranges:
             sizes = f"{line.sizes:<{width}}  " if width else ""
-            entry = f"; the table has {line.entry}" if of_table and line.entry else ""
+            entry = f"; the table has {line.entry}" if with_entries and line.entry else ""
             yield f"  {line.badge:<{_WIDTH}}  {sizes}{_plain(line)}{entry}"
 
 
@@ -82,12 +82,12 @@ def as_fast_as_native(factor: float) -> str:
     return f"`{format_factor(factor)}` as fast as {NATIVE}"
 
 
-def basis_of(evidence: Evidence, *more: str) -> str:
+def basis_of(evidence: Evidence, *sentences: str) -> str:
     """Return what the strength of evidence follows from: ``Clear at 5 of 6 sizes; 1.62x to 2.02x by round; ...``."""
     parts: list[str] = []
     if evidence.clear:
         parts.append(f"clear at {of_sizes(evidence.clear, evidence.compared)}")
-    parts += more
+    parts += sentences
     gain = evidence.gain
     if gain and gain.low and gain.high:
         parts.append(f"{join_ends((format_factor(gain.low), format_factor(gain.high)))} by round")

@@ -79,8 +79,8 @@ class Answers:
         if name not in self.by_collective:
             return [], []
         foremost = self.foremost(name)
-        others = [item for item in self.by_collective[name] if item not in foremost]
-        others.sort(
+        further = [item for item in self.by_collective[name] if item not in foremost]
+        further.sort(
             key=lambda item: (
                 item.measured.oversubscribed,
                 -item.setting.nodes,
@@ -88,7 +88,7 @@ class Answers:
             )
         )
         count = min(most, len(foremost))
-        answers = [self._answer(item) for item in (*foremost, *others)]
+        answers = [self._answer(item) for item in (*foremost, *further)]
         return answers[:count], answers[count:]
 
     def choice_name(self, name: str) -> Callable[[Choice], str]:
@@ -432,8 +432,8 @@ def _cut_label(recommendation: Recommendation, number: int) -> str:
 
 def _basis(ranges: Sequence[RecommendedRange]) -> str:
     """Return what the strength of some ranges that share a line follows from."""
-    first, *others = ranges
-    if not first.evidence.compared or others:
+    first, *later = ranges
+    if not first.evidence.compared or later:
         return ""
     unpaired = ", ".join(first.sizes.unpaired)
     remark = f"not in one launch with {unpaired}" if unpaired else ""
@@ -461,10 +461,10 @@ def conclusion_lines(results: Results, answers: Answers) -> Iterator[str]:
     Collectives that have no answer for the same reason share a line.
     """
     for name in answers.by_collective:
-        first, others = answers.split(name)
+        first, further = answers.split(name)
         yield from terminal_lines(first)
-        if others:
-            settings = name_settings(answer.where for answer in others)
+        if further:
+            settings = name_settings(answer.where for answer in further)
             yield f"{name}: the report has the answers for {settings}."
     answers_of_pairs = pair_answers(results)
     answers_of_workloads = workload_answers(results)

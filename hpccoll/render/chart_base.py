@@ -495,10 +495,10 @@ def _clip(data: Iterable[ChartRecord], ends: Ends, *names: str) -> bool | Undefi
     return alt.Undefined
 
 
-def _opacity(chosen: alt.Parameter | None, picked: float, others: float) -> alt.OpacityValue:
+def _opacity(chosen: alt.Parameter | None, picked: float, faded: float) -> alt.OpacityValue:
     if chosen is None:
         return alt.OpacityValue(picked)
-    return alt.OpacityValue(**alt.condition(chosen, alt.value(picked), alt.value(others)))
+    return alt.OpacityValue(**alt.condition(chosen, alt.value(picked), alt.value(faded)))
 
 
 def _line_opacity(chosen: alt.Parameter | None, *, some_are_pale: bool) -> alt.OpacityValue:

@@ -18,7 +18,7 @@ LETTER_WIDTH = 7
 """Approximate width in pixels of a letter of the legend."""
 
 AXIS_ROOM, LEAST_WIDTH = 96, 180
-"""Pixels for a vertical axis, its title and half a label at the right; the least width of several panels in a row."""
+"""Pixels: for a vertical axis, its title and half a label at the right; and the least width of panels in a row."""
 
 
 def text_from(width: int) -> dict[str, int]:

@@ -268,7 +268,7 @@ FIGURES = (
         "Pale: it is not clearly faster than all others; grey: nothing is shown to be faster in its range of sizes, as "
         "in the answers; at 0.98x another is faster at this size, by less than a range of its own "
         "must gain: 3 %, or the noise if that is more, for each of its limits; alone: nothing else was measured. "
-        "Placements have columns of their own only where they have answers of their own.", of_series=False),
+        "Placements have columns of their own only where they have answers of their own.", has_series=False),
     Figure("speedup", "speed-up over native against size", speedup_against_size,
         "How many times as long the library's own collective takes, in the same placement: above 1 the algorithm is "
         "faster. The median of the rounds, with a band from the least to the most. Both axes are logarithmic."),
@@ -284,9 +284,9 @@ FIGURES = (
         f"MB/s 1e6. The band is the 95 % confidence interval. {ROUNDS_NOTE} Both axes are logarithmic. {LIMIT_NOTE}",
         f"busbw is that of the two ranks alone. {PAIRS_NOTE} Both axes are logarithmic."),
     Figure("pairs-time", "time of each pair of ranks at {least}", pair_time_map,
-        f"Darker is slower. {CELLS_NOTE}", of_series=False),
+        f"Darker is slower. {CELLS_NOTE}", has_series=False),
     Figure("pairs-busbw", "bus bandwidth of each pair of ranks at {most}", pair_busbw_map,
-        f"Darker is slower. {CELLS_NOTE}", of_series=False),
+        f"Darker is slower. {CELLS_NOTE}", has_series=False),
     Figure("scaling", "time against {unit}", time_against_ranks,
         f"Median time at a few of the sizes. {PLACEMENT_NOTE}", over_ranks=True),
     Figure("efficiency", "parallel efficiency against {unit}", efficiency_against_ranks,

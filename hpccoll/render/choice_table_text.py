@@ -13,7 +13,7 @@ from hpccoll.store.rows import Results
 def choice_table_lines(results: Results, answers: Answers) -> Iterator[str]:
     """Yield for a terminal the answers for all settings of all collectives, and what was not measured."""
     for name in answers.by_collective:
-        yield from terminal_lines(chain(*answers.split(name)), of_table=True)
+        yield from terminal_lines(chain(*answers.split(name)), with_entries=True)
     yield from not_measured_line(results, answers)
 
 

@@ -160,7 +160,7 @@ FACTS = {
     "kernel": "operating system",
     "kind": "kind of measurement",
     "mpi.path": "file of the MPI library",
-    "mpi.threads": "thread level of MPI, of which multiple is the slowest",
+    "mpi.threads": "thread level of MPI (multiple is the slowest)",
     "mpi.version": "MPI library",
     "nccl": "NCCL",
     "network": "expected network",

@@ -77,8 +77,8 @@ DEFINITIONS = {
     "timing": "How the time of an operation is derived from the clocks of its ranks: max is the longest duration over "
     "the ranks; span is the latest end minus the earliest start. Over NCCL operations may also be "
     "aggregated: many are queued back to back, and the longest duration over the ranks is divided by their number. The "
-    "timings nccl-tests and osu are the loops of these programs, whose time is the mean over iterations and ranks. "
-    "Rows of different timings are never compared.",
+    "timings nccl-tests and osu run the loops of the programs of that name: their time is the mean over iterations and "
+    "ranks. Rows of different timings are never compared.",
     "median, interval": "The median over the timed iterations, and its 95 % confidence interval. With several rounds: "
     "the median of their medians, and an interval that contains the intervals of all rounds (with 9 rounds, it "
     "drops the lowest and the highest end, with 12 two of each, as the interval of a median drops samples).",
@@ -200,13 +200,15 @@ def heading_lines(group: ChartGroup) -> tuple[str, ...]:
     joined = group.mixed_hosts
     if joined:
         lines.append(f"launches on different hosts are joined: {jobs_and_hosts(joined)}")
-    others: dict[str, None] = {}
+    lines_beside: dict[str, None] = {}
     for point in group.imports:
-        others[f"{point.row.source}: on {point.machine}; timed differently, and not ranked"] = None
+        lines_beside[
+            f"{point.row.source}: on {point.machine}; timed differently, and not ranked"
+        ] = None
     for point in group.predictions:
         line = "dotted" if point.row.kind == MODELLED else "dashed"
-        others[f"{line}: predicted, not measured; {point.prediction}"] = None
-    return tuple(filter(None, (*lines, *others)))
+        lines_beside[f"{line}: predicted, not measured; {point.prediction}"] = None
+    return tuple(filter(None, (*lines, *lines_beside)))
 
 
 PYTHON_NOTE = "(python): by the Python executor; small messages take microseconds longer"

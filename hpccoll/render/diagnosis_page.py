@@ -165,15 +165,15 @@ def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageF
     faults = recorded.diagnosis.faults if recorded.diagnosis else ()
     slow = [fault for fault in faults if math.isfinite(fault.effect)]
     after = bool(slow) or ratios.has_distance
-    more = USUAL
+    caption = USUAL
     if question.rails > 1:
-        more += SLOWEST_RAIL
+        caption += SLOWEST_RAIL
     if after:
-        more += TAKEN_OUT
+        caption += TAKEN_OUT
     gravest = max(slow, key=lambda fault: fault.effect, default=None)
     if len(question.hosts) <= MOST_NODES_OF_PAIRS:
         chart = pair_map(ratios.of_pairs, question, gravest.effect if gravest else 1, after=after)
-        yield _figure("pairs", "Transfers of each pair", chart, PAIRS_CAPTION + more, [""])
+        yield _figure("pairs", "Transfers of each pair", chart, PAIRS_CAPTION + caption, [""])
         return
     nodes: list[int] = []
     racks: list[int] = []
@@ -181,11 +181,11 @@ def _maps(recorded: RecordedDiagnosis, ratios: MeasuredRatios) -> Iterator[PageF
         numbers = racks if fault.component.kind in OF_A_RACK else nodes
         numbers += fault.component.where
     chart = node_strip(ratios.of_nodes, question, nodes, after=after)
-    maps = [_figure("nodes", "Transfers of each node", chart, STRIP_CAPTION + more, NODE_SERIES)]
+    maps = [_figure("nodes", "Transfers of each node", chart, STRIP_CAPTION + caption, NODE_SERIES)]
     if question.racks:
         chart = rack_strip(ratios.of_racks, question, racks, after=after)
         maps.append(
-            _figure("racks", "Transfers of each rack", chart, STRIP_CAPTION + more, RACK_SERIES)
+            _figure("racks", "Transfers of each rack", chart, STRIP_CAPTION + caption, RACK_SERIES)
         )
     if gravest and gravest.component.kind in OF_A_RACK:
         maps.reverse()
@@ -206,12 +206,12 @@ def _effects(recorded: RecordedDiagnosis) -> Iterator[PageFigure]:
     caption = EFFECTS_CAPTION if len(judged_nodes) >= FEWEST_NODES_TO_FIT else FEW_NODES_CAPTION
     legend = [name for name, _ in OUTCOMES.values()]
     for subject, ranked in by_subject.items():
-        shown, others = ranked[:MOST_RANKED], ranked[MOST_RANKED:]
+        shown, hidden = ranked[:MOST_RANKED], ranked[MOST_RANKED:]
         names = [_name(subject, effect, recorded.question) for effect in shown]
         figure = _figure(
             f"{subject}-effects", TITLES[subject], effect_ranks(shown, names), caption, legend
         )
-        yield figure | {"others": _others(subject, others), "table": _table(subject, shown, names)}
+        yield figure | {"others": _others(subject, hidden), "table": _table(subject, shown, names)}
 
 
 def _rates(recorded: RecordedDiagnosis) -> tuple[list[str], list[list[str]]] | None:
@@ -238,9 +238,9 @@ def _name(subject: Subject, effect: RankedEffect, question: Question) -> str:
     return where
 
 
-def _others(subject: Subject, others: Sequence[RankedEffect]) -> str:
+def _others(subject: Subject, hidden: Sequence[RankedEffect]) -> str:
     """Return a sentence on the effects that are not shown; empty without any."""
-    outcomes = Counter(effect.outcome for effect in others)
+    outcomes = Counter(effect.outcome for effect in hidden)
     counts = []
     for outcome, (name, _) in OUTCOMES.items():
         if outcomes[outcome]:

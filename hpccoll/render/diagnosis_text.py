@@ -68,9 +68,9 @@ LEAST_CHANCE = 1e-6
 def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
     """Yield the answer, then what to exclude, then what stands beside it, and what it is based on."""
     critical: list[str] = []
-    others: list[str] = []
+    remarks: list[str] = []
     for finding in verdict.findings:
-        lines = critical if finding.severity == "critical" else others
+        lines = critical if finding.severity == "critical" else remarks
         lines.append(finding.with_remedy.removesuffix("."))
     if not verdict.complete:
         yield "the diagnosis was interrupted, and says nothing about the nodes; do: submit it again with the same --out"
@@ -87,7 +87,7 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
     if math.isfinite(verdict.smallest_effect):
         yield _sensitivity_sentence(verdict)
     yield from _unseen(verdict)
-    yield from others
+    yield from remarks
     yield _basis(verdict)
 
 
@@ -109,9 +109,9 @@ def _healthy_sentence(verdict: MachineVerdict) -> str:
 
 def _sensitivity_sentence(verdict: MachineVerdict) -> str:
     """Return the smallest effects that the diagnosis would have found."""
-    what = "a direction that takes" if verdict.only_directions else "a node whose transfers take"
+    subject = "a direction that takes" if verdict.only_directions else "a node whose transfers take"
     smallest = format_factor(verdict.smallest_effect)
-    sentence = f"{what} {smallest} as long would have been found in 90 % of diagnoses"
+    sentence = f"{subject} {smallest} as long would have been found in 90 % of diagnoses"
     link = verdict.smallest_link_effect
     has_healthy_links = verdict.links and verdict.accuses_none and not verdict.only_directions
     if has_healthy_links and math.isfinite(link):
@@ -218,7 +218,7 @@ def _evidence(fault: NamedFault) -> str:
     """Return by which slots a fault was found, how sure it is, and whether its node is not excluded although it is."""
     ends = math.isfinite(fault.effect)
     if fault.candidates and not ends:
-        return "no transfer between them ended; none of these is excluded"
+        return "no transfer between them ended; none of them is excluded"
     if fault.place.kind == "failed":
         return f"its transfers with {join_words(fault.missed_with)} ended with an error"
     slots = format_count(fault.slots.get(fault.deciding, 0), "slot")
@@ -237,7 +237,7 @@ def _evidence(fault: NamedFault) -> str:
             f"chance on a healthy machine {below}{100 * max(fault.chance, LEAST_CHANCE):.2g} %"
         )
     if fault.candidates:
-        parts.append("none of these is excluded")
+        parts.append("none of them is excluded")
     if fault.under_load_only:
         parts.append(
             "it is as fast as others while the rest of the machine is silent, and therefore not excluded"

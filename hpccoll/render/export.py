@@ -104,7 +104,7 @@ def _nccl_tests(results: Results) -> str:
     steps = len(results.rows) - len(rows)
     if steps:
         lines.append(
-            f"# left out, because they are no collectives: {format_count(steps, 'training step')}"
+            f"# left out, because they are not collectives: {format_count(steps, 'training step')}"
         )
     if left_out:
         counts = ", ".join(

@@ -41,7 +41,7 @@ class Figure:
     # whether curves run over ranks: the folded chart has all of them, to join them
     over_ranks: bool = False
     # whether it has a curve or a bar for each series, and not all of them may be drawn
-    of_series: bool = True
+    has_series: bool = True
     lines: Callable[[ChartGroup], Iterable[str]] = series_of  # the names of what is drawn
     # returns what the chart of a group leaves out, as the end of its caption
     note: Callable[[ChartGroup], str] | None = None
@@ -53,7 +53,7 @@ class Figure:
         if self.model_caption and group.modelled:
             parts.append(self.model_caption)
         left_out = len(group.series) - len(group.series_tones)
-        if self.of_series and group.series_tones:
+        if self.has_series and group.series_tones:
             parts.append(MANY_SERIES.format(left_out=left_out))
         if self.note:
             parts.append(self.note(group))
@@ -66,7 +66,7 @@ class Figure:
     def specification(self, group: ChartGroup) -> dict[str, object] | None:
         """Return the Vega-Lite specification for ``group``; None if there is nothing to draw."""
         with debug_mode(arg=False):  # no validation by schema: the tests do that
-            drawn = group.of_few_series if self.of_series else group
+            drawn = group.of_few_series if self.has_series else group
             chart = self.draw(drawn)
             title = f"{heading_of(group.collective)}: {self.title_of(group)}"
             return (

@@ -143,9 +143,9 @@ def _creation_findings(record: LogRecord) -> Iterator[Finding]:
     for creation in shown:
         yield info("creation", creation_sentence(creation), "communicator created")
     if len(shown) < len(record.creations):
-        others = format_count(len(record.creations) - len(shown), "more communicator")
+        hidden = format_count(len(record.creations) - len(shown), "more communicator")
         yield info(
-            "creations", f"{others}, which took no longer; --json has them", "communicators created"
+            "creations", f"{hidden}, which took no longer; --json has them", "communicators created"
         )
     for creation in shown:
         for sentence in delay_sentences(creation):
@@ -269,11 +269,11 @@ def _collective_finding(
     record: LogRecord, line: CollectiveLine, requested: str | None, verdict: Verdict
 ) -> Finding:
     """Return what ran: ``all_reduce of 64 MiB (float32 sum): ring, protocol LL, 2 channels, tree was requested``."""
-    what = line.collective
+    call = line.collective
     if line.bytes is not None:
-        what += f" of {format_size(line.bytes)}"
+        call += f" of {format_size(line.bytes)}"
         if record.counts_per_rank(line.collective):
-            what += " a rank"
+            call += " a rank"
     elements = " ".join(filter(None, (line.dtype, line.op)))
     parts = [verdict.executed]
     if line.protocol and line.protocol not in verdict.executed:
@@ -284,7 +284,7 @@ def _collective_finding(
     if requested:
         parts.append(f"{requested} was requested")
     return info(
-        "collective", f"{what}{in_brackets(elements)}: {', '.join(filter(None, parts))}", "ran"
+        "collective", f"{call}{in_brackets(elements)}: {', '.join(filter(None, parts))}", "ran"
     )
 
 
@@ -329,11 +329,13 @@ def log_lines(logs: LogSet, expected: str | None = None) -> Iterator[str]:
 
 
 def _log_names(launch: LaunchLogs) -> str:
-    first, *others = launch.names
-    if not others:
+    first, *further = launch.names
+    if not further:
         return first
     return (
-        f"{first} and {others[0]}" if len(others) == 1 else f"{first} and {len(others)} more logs"
+        f"{first} and {further[0]}"
+        if len(further) == 1
+        else f"{first} and {len(further)} more logs"
     )
 
 

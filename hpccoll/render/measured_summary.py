@@ -24,8 +24,8 @@ def measured_heading(groups: Sequence[ChartGroup]) -> str:
     if not points:
         return "No results"
     names = list(dict.fromkeys(point.row.collective for point in points))
-    what = heading_of(names[0]) if len(names) == 1 else _counted(names)
-    return f"{what} on {_shapes(points)}{kind}"
+    collectives = heading_of(names[0]) if len(names) == 1 else _counted(names)
+    return f"{collectives} on {_shapes(points)}{kind}"
 
 
 def _headed_points(groups: Sequence[ChartGroup]) -> tuple[list[SeriesPoint], str]:
@@ -105,13 +105,14 @@ def _types(points: Iterable[SeriesPoint]) -> str:
 
 def _beside(groups: Sequence[ChartGroup]) -> str:
     """Return what other programs measured, and what was predicted, in words; empty if that is nothing."""
-    others: dict[int, SeriesPoint] = {}  # by identity: a point may be drawn in several groups
+    # by identity: a point may be drawn in several groups
+    points_beside: dict[int, SeriesPoint] = {}
     for group in groups:
         for point in group.drawn:
             if not point.row.ours:
-                others[id(point)] = point
+                points_beside[id(point)] = point
     by_noun: dict[str, list[SeriesPoint]] = defaultdict(list)
-    for point in sorted(others.values(), key=lambda point: point.row.precedence):
+    for point in sorted(points_beside.values(), key=lambda point: point.row.precedence):
         noun = "prediction" if point.row.predicted else f"result of {point.row.source}"
         by_noun[noun].append(point)
     parts = [f"{_count(points, noun)} on {_shapes(points)}" for noun, points in by_noun.items()]
@@ -119,8 +120,8 @@ def _beside(groups: Sequence[ChartGroup]) -> str:
 
 
 def _count(points: Sequence[SeriesPoint], noun: str) -> str:
-    first, of, source = noun.partition(" of ")
-    return f"{format_count(len(points), first)}{of}{source}"
+    first, joint, source = noun.partition(" of ")
+    return f"{format_count(len(points), first)}{joint}{source}"
 
 
 def _algorithms(points: Sequence[SeriesPoint]) -> str:

@@ -78,7 +78,7 @@ def recorded_inputs(out: Path) -> list[str] | None:
         (match,) = _META_TAG.findall(head)
         return [str(name) for name in json.loads(unescape(match))]
     except (ValueError, TypeError):
-        reason = f"its {PAGE_NAME} is no report of hpccoll; do: choose another directory"
+        reason = f"hpccoll did not write its {PAGE_NAME}; do: choose another directory"
         raise UnusableError(
             "--out", f"{format_value(str(out))} cannot be written: {reason}"
         ) from None

@@ -148,7 +148,7 @@ def _control_text(plan: Plan, control: str, control_job: str | None) -> str:
     if control_job:
         return f"{control_job}, which must not show this evidence"
     if any(job.variant == control for job in plan.jobs):
-        return f"{control} is not launched in all of these shapes: {_UNCONTROLLED}"
+        return f"{control} is not launched in all shapes of this job: {_UNCONTROLLED}"
     return f"{control} is not a variant of this sweep ('{control}:' adds it): {_UNCONTROLLED}"
 
 

@@ -98,9 +98,9 @@ def _lines_by_size(predicted: Predictions, predictions: Sequence[Prediction]) ->
 
 def machine_lines(machine: MachineFile, kinds: Collection[str]) -> list[str]:
     """Return what the machine is, and where its numbers come from, as a paragraph above predictions of some kinds."""
-    first, *more = describe_machine(machine, simulated=SIMULATED in kinds)
+    first, *paragraphs = describe_machine(machine, simulated=SIMULATED in kinds)
     lines = [first]
-    for text in more:
+    for text in paragraphs:
         lines += textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ")
     return lines
 
@@ -252,9 +252,9 @@ def _over_library(choice: BestChoice | None) -> str:
     return f"{ours.algorithm} {_factors(ours, choice.library)}"
 
 
-def _factors(prediction: Prediction, other: Prediction) -> str:
+def _factors(prediction: Prediction, reference: Prediction) -> str:
     """Return how many times as fast a prediction is as another one, with the least and the most."""
-    value, low, high = map(format_factor, prediction.times_as_fast_as(other))
+    value, low, high = map(format_factor, prediction.times_as_fast_as(reference))
     return _with_ends(value, low, high)
 
 
@@ -507,18 +507,18 @@ def _answer(choice: BestChoice) -> str:
     return answer
 
 
-def _lead_words(choice: BestChoice, other: Prediction) -> str:
+def _lead_words(choice: BestChoice, reference: Prediction) -> str:
     """Return how fast the best is beside another one: ``1.40x as fast as the flat ring (1.32x to 1.51x)``."""
     best = choice.best
-    value, low, high = best.times_as_fast_as(other)
+    value, low, high = best.times_as_fast_as(reference)
     if not choice.clear:
         times = "not clearly faster than"
     elif value > TIE:
         times = f"{format_factor(value)} as fast as"
     else:
         times = "as fast as"
-    is_flat = other.algorithm == REFERENCE and best.ranks_per_node > 1 and best.nodes > 1
-    name = f"the flat {other.algorithm}" if is_flat else other.algorithm
+    is_flat = reference.algorithm == REFERENCE and best.ranks_per_node > 1 and best.nodes > 1
+    name = f"the flat {reference.algorithm}" if is_flat else reference.algorithm
     return f"{times} {name} ({format_factor(low)} to {format_factor(high)})"
 
 

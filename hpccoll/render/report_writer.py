@@ -224,8 +224,8 @@ def page_context(
 ) -> dict[str, object]:
     """Return what the template shows: the answers, then charts and findings, then everything else.
 
-    The ``charts`` are those of the groups, and the overview of several collectives; ``title`` is
-    the name of the results, and ``inputs`` what the page records of its inputs (see
+    ``charts`` has the chart of each group, and the overview if there is more than one collective.
+    ``title`` is the name of the results, and ``inputs`` what the page records of its inputs (see
     ``output_directory``).
     """
     collectives = {
@@ -287,14 +287,14 @@ def _head(results: Results, groups: Sequence[ChartGroup]) -> dict[str, object]:
 
 def _foot(results: Results, groups: Sequence[ChartGroup], *, several: bool) -> dict[str, object]:
     """Return what the page says after its sections; if it has ``several`` collectives, each lists its own rows."""
-    others = other_programs(results)
+    imported = other_programs(results)
     jobs = [
         (job.id, job.job, job.outcome, job.hosts, job.limit, job.log) for job in results.scheduled
     ]
     ends = []
     if not several:
         ends.append("rows")
-    if others:
+    if imported:
         ends.append("other-programs")
     if results.skipped:
         ends.append("skipped")
@@ -304,7 +304,7 @@ def _foot(results: Results, groups: Sequence[ChartGroup], *, several: bool) -> d
     return {
         "ends": ends,
         "table": rows_table([] if several else groups),
-        "others": others,
+        "others": imported,
         "skipped": _by_reason(results.skipped),
         "jobs": jobs,
         "runs": [_provenance(run) for run in results.runs],
@@ -394,10 +394,10 @@ def answer_section(
         if name in answers_of_workloads:
             own_answers += answers_of_workloads[name]
         else:
-            first, others = answers.split(name)
+            first, further = answers.split(name)
             own_answers += first
             if not several:
-                folded += others
+                folded += further
         shown += own_answers or [unanswered(results, name)]
     context = _answers(results, shown, folded, [*collectives, *unmeasured])
     legend = {

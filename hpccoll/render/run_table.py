@@ -212,9 +212,9 @@ class PrintedTable:
             return
         self._seen.add(key)
         self._printed = time.monotonic()
-        first, *more = self._lines(row)
+        first, *further = self._lines(row)
         print(
-            "\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in more)]),
+            "\n".join([f"# {first}  [{position}/{count}]", *(f"# {line}" for line in further)]),
             flush=True,
         )
 
@@ -257,20 +257,20 @@ class PrintedTable:
         if not rows:
             return
         is_marked = any(_mark(row.result, ranges) for row in rows)
-        more = self._more_columns(job, rows)
+        columns = self._more_columns(job, rows)
         if is_marked:
-            more.append(_Column("best", "", 4, lambda r: _mark(r, ranges)))
+            columns.append(_Column("best", "", 4, lambda r: _mark(r, ranges)))
         print("#")
         if is_marked:
             print(
                 "# best: * the choice for the size, by strong or fair evidence; ~ by weak evidence"
             )
-        print("\n".join(self._headings((*_COLUMNS, *more))))
+        print("\n".join(self._headings((*_COLUMNS, *columns))))
         for number, shape in enumerate(self._shapes):
             if number:
                 print(f"# {shape}")
             shape_rows = [row for row in rows if row.ranks == shape]
-            print("\n".join([*self._compared(shape_rows, more), *self._failures(shape_rows)]))
+            print("\n".join([*self._compared(shape_rows, columns), *self._failures(shape_rows)]))
         partial = sum(row.incomplete for row in rows)
         if partial:
             print(
@@ -288,7 +288,7 @@ class PrintedTable:
             columns.append(_Column("executed", "", max(longest, len("executed")), _executed))
         return columns
 
-    def _compared(self, rows: Iterable[_TableRow], more: Sequence[_Column]) -> Iterator[str]:
+    def _compared(self, rows: Iterable[_TableRow], columns: Sequence[_Column]) -> Iterator[str]:
         """Yield the lines of the rows with numbers, call by call, with lines between calls if some have more rows."""
         calls: dict[tuple[int, int], list[_TableRow]] = defaultdict(list)
         for row in rows:
@@ -299,7 +299,7 @@ class PrintedTable:
             if several and number:
                 yield "#"
             for row in sorted(calls[call], key=lambda row: (row.result.in_place, row.series)):
-                yield from self._lines(row, more)
+                yield from self._lines(row, columns)
 
     def _failures(self, rows: Iterable[_TableRow]) -> Iterator[str]:
         """Yield the lines of the rows without numbers, one for those of a series that have the same reason."""
@@ -316,16 +316,16 @@ class PrintedTable:
                 which = _placement(group[0].result)
             yield f"{name:>{self._width}} {ends:>8} {which} {failure}"
 
-    def _lines(self, row: _TableRow, more: Sequence[_Column] = ()) -> list[str]:
+    def _lines(self, row: _TableRow, columns: Sequence[_Column] = ()) -> list[str]:
         """Return the line of a case, with more columns, and a line with its reason if its status is not ok."""
         r = row.result
         name = f"{row.name:>{self._width}}"
         place = f"{name} {format_size(r.bytes):>8} {_placement(r)}"
         if row.failure:
             return [f"{place} {row.failure}"]
-        cells = [f"{column.cell(r):>{column.width}}" for column in (*_COLUMNS, *more)]
+        cells = [f"{column.cell(r):>{column.width}}" for column in (*_COLUMNS, *columns)]
         line = " ".join([name, *cells]).rstrip()
-        if not more and _executed(r):
+        if not columns and _executed(r):
             line += f"  {_executed(r)}"
         lines = [line]
         if row.remark:
@@ -417,8 +417,8 @@ def _measurements_line(job: Job, attempt: Attempt, count: int) -> str:
     cases = format_count(len(job.cases), "case")
     rounds = format_count(job.effort.rounds, "round")
     likely = format_wait(count / job.effort.rounds * job.effort.seconds)
-    what = f"{format_count(count, 'measurement')} ({cases} in {rounds})"
-    return f"{where}{what}, random order (seed {job.seed}), up to about {likely}"
+    measurements = f"{format_count(count, 'measurement')} ({cases} in {rounds})"
+    return f"{where}{measurements}, random order (seed {job.seed}), up to about {likely}"
 
 
 def _timing_lines(timings: Sequence[str], operations: int) -> Iterator[str]:
@@ -443,7 +443,7 @@ def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
         yield f"ends; do: {CPU_QUOTA_REMEDY}"
     alone = provenance.get("ranks_seeing_one_gpu")
     if alone:
-        yield f"{format_count(len(alone), 'rank')} see only one of several GPUs in use on their node: if Slurm"
+        yield f"{format_count(len(alone), 'rank')} see one GPU only, and their node uses more GPUs: if Slurm"
         yield "hides the other GPUs (cgroup), messages go through host memory; do: srun --gpu-bind=none"
     mpi = provenance["mpi"]
     yield f"{mpi['version']} ({mpi['path']}), thread level {mpi['threads']}"
@@ -458,4 +458,4 @@ def _header_lines(job: Job, attempt: Attempt, count: int) -> Iterator[str]:
         yield "load gemm: a thread of each rank multiplies matrices while its cases are measured"
     yield from _timing_lines(list(timings), job.effort.operations)
     if job.effort.rounds > 1:
-        yield "several rounds: the median of their medians; rounds: the range of these medians"
+        yield "several rounds: the median of their medians; rounds: the lowest and highest median"

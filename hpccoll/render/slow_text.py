@@ -115,7 +115,7 @@ def _late_answers(parts: SlowParts) -> Iterator[str]:
         which = f"rank {format_cpu_list(parts.unjudged)}" if judged else "any rank"
         yield (
             f"whether {which} is late is not known: that takes {FEWEST_PARTS + 1} equal collectives, such as"
-            " all-reduces, which all of a group recorded, none of whom sends messages to another"
+            " all-reduces, recorded by all ranks of a group that send each other no messages"
         )
     if judged and not parts.late:
         no_rank = "no other rank" if parts.unjudged else "no rank"

@@ -40,14 +40,14 @@ def _job_names(gaps: Iterable[Gap]) -> str:
 def case_counts(results: CaseStates) -> str:
     """Return the number of planned cases that are done, and the numbers of the others by status."""
     done, on_fewer_ranks = results.done
-    others = []
+    counted = []
     predicted = sum(row.predicted for row in results.rows)
     if predicted:
-        others.append(f"{predicted} predicted")
+        counted.append(f"{predicted} predicted")
     imported = sum(row.imported for row in results.rows)
     if imported:
-        others.append(f"{imported} imported")
-    parts = [f"{done} of {results.planned} cases{in_brackets(*others)}"]
+        counted.append(f"{imported} imported")
+    parts = [f"{done} of {results.planned} cases{in_brackets(*counted)}"]
     statuses = Counter(gap.status for gap in (*results.missing, *results.skipped))
     not_planned = statuses.pop(NOT_PLANNED, 0)
     parts += [f"{count} {status}" for status, count in sorted(statuses.items())]
@@ -88,8 +88,8 @@ def outcome_lines(
     reasons = list(_reason_lines((*missing, *results.skipped)))
     shown = reasons if len(reasons) <= MAX_REASONS + 1 else reasons[:MAX_REASONS]
     yield from shown
-    if more := len(reasons) - len(shown):
-        yield f"  and more for {more} other reasons, which the report lists"
+    if hidden := len(reasons) - len(shown):
+        yield f"  and more for {hidden} other reasons, which the report lists"
     yield from conclusion_lines(results, Answers(recommendations))
     if noise := noise_note(results):
         yield noise

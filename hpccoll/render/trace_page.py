@@ -100,9 +100,9 @@ def waiting_chart(hangs: Sequence[Hang]) -> Mapping[str, object] | None:
         return None
     data: list[ChartRecord] = []
     for rank, awaited_rank in sorted(operations)[:MAX_BARS]:
-        what = operation_text(operations[rank, awaited_rank], {})
+        description = operation_text(operations[rank, awaited_rank], {})
         part = WAITING if awaited_rank in waiting else BLAMED
-        data.append({"rank": rank, "awaited": awaited_rank, "what": what, "part": part})
+        data.append({"rank": rank, "awaited": awaited_rank, "what": description, "part": part})
     colours = chart_base.present(WAIT_COLOURS, data, "part")
     step = max(8, min(24, WIDTH // len(awaited)))
     across = alt.Axis(labelAngle=0, labelOverlap=True)

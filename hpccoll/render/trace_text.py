@@ -110,9 +110,7 @@ def _peace_lines(job: RecordedJob) -> Iterator[str]:
     if job.progress or not job.ranks:
         if job.idle:
             left_out.append(f"no operation is recorded of {ranks_text(job.idle)}")
-        sentences = "; ".join(
-            ("no rank waits for another one, as far as these files say", *left_out)
-        )
+        sentences = "; ".join(("no rank waits for another in these files", *left_out))
         yield f"  {sentences}"
         return
     for sentence in left_out:
@@ -267,9 +265,9 @@ def _calls(hang: Hang, place: str) -> Iterator[str]:
         yield f"{callers} called {call}"
 
 
-def _wait_text(wait: BlockedRanks, sizes: Sizes, what: str) -> str:
+def _wait_text(wait: BlockedRanks, sizes: Sizes, relation: str) -> str:
     verb = "waits" if len(wait.ranks) == 1 else "wait"
-    awaited = f"{ranks_text(wait.awaited)} {what} {operation_text(wait.operation, sizes)}"
+    awaited = f"{ranks_text(wait.awaited)} {relation} {operation_text(wait.operation, sizes)}"
     return f"{ranks_text(wait.ranks)} {verb} for {awaited}"
 
 

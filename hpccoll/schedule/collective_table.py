@@ -24,7 +24,7 @@ each once and writes the result once. From the postconditions follows, with p ra
   saves nothing, because a reduction writes its result once in either placement.
 - gather, scatter: p blocks are copied, p - 1 in place: together 2 S, 2 (p - 1) S / p.
 
-Caches may save a part of these bytes, as may a store of one loaded value to more than one rank; a
+Caches may save a part of the bytes, and so may a store of one loaded value to several ranks; a
 library that copies through a buffer between two ranks moves more. A pair of ranks leaves the others
 idle, a barrier moves nothing, and the busiest rank sets the time of an all_to_all_v: they have no
 such number.

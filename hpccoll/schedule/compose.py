@@ -27,9 +27,9 @@ from hpccoll.schedule.step import (
 )
 
 
-def then(first: Schedule, *others: Schedule) -> Schedule:
+def then(first: Schedule, *following: Schedule) -> Schedule:
     """Return one schedule after the other, over the same units."""
-    schedules = (first, *others)
+    schedules = (first, *following)
     if len({(s.layout, s.units) for s in schedules}) > 1:
         raise ValueError(
             "schedules that follow one another have one layout and one number of units"

@@ -45,7 +45,7 @@ class Layout:
         return cls((*homes, *range(nodes, nodes + aggregators)), aggregators=aggregators)
 
     def with_aggregators(self, count: int) -> "Layout":
-        """Return the layout of these workers with aggregators, each on a node of its own.
+        """Return this layout with ``count`` aggregators added, each on a node of its own.
 
         If there is one rack, they are in it. If there are more racks, each rack has an aggregator,
         provided that there are enough, and the other aggregators are in no rack of workers.

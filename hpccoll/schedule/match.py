@@ -382,7 +382,7 @@ def _list_ends(
                     current.landed.append(current.sent[-1])
                 elif peer == me or not 0 <= peer < len(programs):
                     raise ScheduleError(
-                        f"step {number + skip + 1}: rank {me} names rank {peer}, which is no peer"
+                        f"step {number + skip + 1}: rank {me} names rank {peer}, which is not a peer"
                     )
                 elif isinstance(action, Send):
                     sends[me, peer, k].append(_Sent(number, action.part))

@@ -386,8 +386,8 @@ class _Contributions:
         sets: Ints = self.buffers[buffer][ranks, places]
         if not sets.all():
             i = int(np.flatnonzero(sets == UNDEFINED)[0])
-            what = f"{buffer}[{self.units[places[i]]}]"
-            raise _fault(number, f"rank {ranks[i]} reads {what}, which nothing has defined")
+            place = f"{buffer}[{self.units[places[i]]}]"
+            raise _fault(number, f"rank {ranks[i]} reads {place}, which nothing has defined")
         return sets
 
     def _fold(self, number: int, held: Ints, arriving: Ints, target: Ints, places: Ints) -> Ints:
@@ -520,5 +520,5 @@ def _names(contributions: Iterable[Contribution]) -> str:
     return ", ".join(f"rank {origin}'s unit {unit}" for origin, unit in sorted(contributions))
 
 
-def _fault(number: int, what: str) -> ScheduleError:
-    return ScheduleError(f"round {number + 1}: {what}")
+def _fault(number: int, fault: str) -> ScheduleError:
+    return ScheduleError(f"round {number + 1}: {fault}")

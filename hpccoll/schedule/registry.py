@@ -199,8 +199,8 @@ def _composed(
     algorithm: Algorithm, layout: Layout, parameters: tuple[tuple[str, Parameter], ...]
 ) -> tuple[Schedule, ...]:
     if layout.aggregators and not algorithm.aggregates:
-        of_workers = _composed(algorithm, layout.subset(range(layout.workers)), parameters)
-        return tuple(with_idle_aggregators(layout, schedule) for schedule in of_workers)
+        worker_schedules = _composed(algorithm, layout.subset(range(layout.workers)), parameters)
+        return tuple(with_idle_aggregators(layout, schedule) for schedule in worker_schedules)
     if inspect.isgeneratorfunction(algorithm.program):
         program = partial(algorithm.program, **dict(parameters))
         return (

@@ -92,6 +92,8 @@ def _read_weights(path: str, p: int) -> NDArray[np.float64]:
             ) from None
     are_valid = (weights >= 0) & (weights <= MAX_WEIGHT)
     if weights.shape != (p, p) or not are_valid.all() or weights.sum() <= 0:
-        what = f"{p} lines of {p} numbers from 0 to {MAX_WEIGHT:g}, a line for each sending rank"
-        raise BadInputError("traffic", path, f"{what}, and not all 0")
+        expected = (
+            f"{p} lines of {p} numbers from 0 to {MAX_WEIGHT:g}, a line for each sending rank"
+        )
+        raise BadInputError("traffic", path, f"{expected}, and not all 0")
     return weights

@@ -94,7 +94,7 @@ class CallKey:
 
     def without_arguments(self, *names: str) -> "CallKey":
         """Return the key without some of its arguments, and without the size, which follows from those of a step."""
-        kept = tuple(each for each in self.arguments or () if each[0] not in names)
+        kept = tuple(argument for argument in self.arguments or () if argument[0] not in names)
         return replace(self, arguments=kept, requested_bytes=None)
 
     @property
@@ -174,8 +174,8 @@ def _fields_of_call(
 
 
 def _with_defaults(name: str, params: Mapping[str, Parameter]) -> dict[str, Any]:
-    known = COLLECTIVES.get(name) or WORKLOADS.get(name)
-    defaults = known.arguments if known else {}
+    declared = COLLECTIVES.get(name) or WORKLOADS.get(name)
+    defaults = declared.arguments if declared else {}
     # keys of idle calls have no such argument
     load = {LOAD: params[LOAD]} if LOAD in params else {}
     return {

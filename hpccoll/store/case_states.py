@@ -38,7 +38,7 @@ def case_states(files: "ResultFiles", paths: Collection[Path] = ()) -> CaseState
     return CaseStates(
         rows=tuple(rows),
         runs=tuple(runs),
-        planned=sum(of_job.cases for of_job in progress),
+        planned=sum(progress_of_job.cases for progress_of_job in progress),
         missing=tuple(gap for gap in gaps if gap.status != "skipped"),
         skipped=(*_planning_gaps(files), *skipped_in_jobs),
         scheduled=tuple(scheduled),
@@ -88,7 +88,7 @@ def _unstarted_gaps(
     has_log = any((path / "logs" / f"{job.name}.log").exists() for path in paths)
     nothing = "its job ended before its first measurement" if has_log else "its job has not begun"
     message = _launch_failure(job, paths)
-    reason = _with_slurm_state(message or nothing, scheduled, known=message is not None)
+    reason = _with_slurm_state(message or nothing, scheduled, is_known=message is not None)
     for case in job.cases:
         yield Gap(case=case.id, job=job.name, status="not run", reason=reason)
 
@@ -103,14 +103,15 @@ def _launch_failure(job: Job, paths: Iterable[Path]) -> str | None:
     return message
 
 
-def _with_slurm_state(reason: str, scheduled: ScheduledJob | None, *, known: bool) -> str:
+def _with_slurm_state(reason: str, scheduled: ScheduledJob | None, *, is_known: bool) -> str:
     """Return a reason followed by the Slurm state of the job.
 
-    The state COMPLETED explains nothing; FAILED explains nothing if the reason is ``known``.
+    The state COMPLETED explains nothing. If ``is_known``, the reason says why a job failed, and the
+    state FAILED explains nothing, either.
     """
     if scheduled is None or scheduled.state == "COMPLETED":
         return reason
-    explains_nothing = known and scheduled.state == "FAILED"
+    explains_nothing = is_known and scheduled.state == "FAILED"
     return f"{reason}; {scheduled.location if explains_nothing else scheduled.description}"
 
 
@@ -134,7 +135,7 @@ def _gaps(
             if failure and not outcome and (failures.has_note(case.id) or not was_cancelled):
                 status = "failed"
             why = _with_slurm_state(
-                failure or why_not_run, scheduled, known=bool(failure or stop_reason)
+                failure or why_not_run, scheduled, is_known=bool(failure or stop_reason)
             )
             reason = f"{reason}; {why}" if reason else why
         if status != "ok":

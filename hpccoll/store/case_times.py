@@ -61,7 +61,7 @@ class KeptTimes(ABC):
         """
 
     def parts_thinned(self, factor: int) -> "tuple[tuple[KeptTimes, int], ...]":
-        """Return the parts that make up a ``JoinedTimes`` of every ``factor``-th of these ranks."""
+        """Return the parts of a ``JoinedTimes`` that has every ``factor``-th rank."""
         return ((self, factor),)
 
 
@@ -243,12 +243,12 @@ class CaseTimes:
         events = 1 if event_ns is None else max(1, event_ns.shape[2])
         stride = max(least_stride, stride_within(limit, iterations, ranks, events))
         optional = {"device_ns": device_ns, "event_ns": event_ns}
-        of_ranks = {"start_ns": start_ns, "end_ns": end_ns}
-        of_ranks |= {name: values for name, values in optional.items() if values is not None}
+        rank_arrays = {"start_ns": start_ns, "end_ns": end_ns}
+        rank_arrays |= {name: values for name, values in optional.items() if values is not None}
         return cls(
             # a view would keep all samples in memory
             kept=TimesOfRanks(
-                **{name: values[:, ::stride].copy() for name, values in of_ranks.items()}
+                **{name: values[:, ::stride].copy() for name, values in rank_arrays.items()}
             ),
             rank_stride=stride,
             min_ns=durations.min(axis=1),
@@ -300,9 +300,9 @@ class CaseTimes:
         ranks = self.kept.read().thinned(rank_stride // self.rank_stride)
         return replace(self, kept=replace(ranks, event_ns=event_ns), rank_stride=rank_stride)
 
-    def with_training(self, of_training: Mapping[str, NDArray[Any]]) -> "CaseTimes":
+    def with_training(self, training_fields: Mapping[str, NDArray[Any]]) -> "CaseTimes":
         """Return the same times with the fields OF_TRAINING, none of them for other cases."""
-        values: dict[str, Any] = dict(of_training)
+        values: dict[str, Any] = dict(training_fields)
         return replace(self, **values)
 
     def summarised(self, clocks: Sequence[int]) -> "CaseTimes":
@@ -403,9 +403,9 @@ def stage_programs(text: str) -> tuple[StageProgram, ...]:
     """Return the programs of the column ``program`` of a raw file, one for each pipeline stage."""
     return tuple(
         StageProgram(
-            tuple(each for each in stage if "label" in each),
-            tuple(each["phase"] for each in stage if "label" not in each),
-            sum(each.get("products") == [] for each in stage),
+            tuple(entry for entry in stage if "label" in entry),
+            tuple(entry["phase"] for entry in stage if "label" not in entry),
+            sum(entry.get("products") == [] for entry in stage),
         )
         for stage in json.loads(text)
     )

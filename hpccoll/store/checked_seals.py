@@ -2,8 +2,8 @@
 
 A line of ``~/.cache/hpccoll/seals`` (``XDG_CACHE_HOME``) is a digest of the path of a file and what
 changes with it: device, inode, size, and the times of its content and of its entry. A damaged line
-is the digest of no file, so that nothing worse follows than another check. Appends of several
-processes need no lock: a line is shorter than what systems append as a whole.
+matches no file, so that at worst the file is checked again. Processes append without a lock: a line
+is shorter than what systems append as a whole.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ SETTLED_S = 2.0
 """How old a change must be: clocks of file systems tick so slowly that two changes may have one time."""
 
 
-def content_state(found: os.stat_result) -> tuple[int, ...]:
+def content_state(status: os.stat_result) -> tuple[int, ...]:
     """Return what changes when another file replaces a file, or a program writes to it."""
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def seal_key(path: Path, found: os.stat_result) -> str:
+def seal_key(path: Path, status: os.stat_result) -> str:
     """Return the digest that stands for a file in its present state."""
-    state = *content_state(found), found.st_ctime_ns
+    state = *content_state(status), status.st_ctime_ns
     return hashlib.sha256(
         f"{os.path.realpath(path)}\0{state}".encode(errors="surrogateescape")
     ).hexdigest()
@@ -39,9 +39,9 @@ def is_checked(key: str) -> bool:
     return key in _checked()
 
 
-def remember_checked(key: str, found: os.stat_result) -> None:
+def remember_checked(key: str, status: os.stat_result) -> None:
     """Remember that the seal of a file is right; not if the file has just been changed, and may change unseen."""
-    changed = max(found.st_mtime, found.st_ctime)
+    changed = max(status.st_mtime, status.st_ctime)
     if not 0 <= changed < time.time() - SETTLED_S:
         return
     _checked().add(key)

@@ -45,11 +45,11 @@ def lowered_round(number: int, activities: Iterable[Mapping[str, float]]) -> str
 
     ``activities`` are those of the GPUs of all ranks in that round (``GpuMonitor.activity``).
     """
-    of_ranks = [*activities]
+    rank_activities = [*activities]
     limits = [
         name
         for column, name in LIMITS.items()
-        if any(activity.get(column) for activity in of_ranks)
+        if any(activity.get(column) for activity in rank_activities)
     ]
     if not limits:
         return None
@@ -58,12 +58,12 @@ def lowered_round(number: int, activities: Iterable[Mapping[str, float]]) -> str
 
 def limits_of_rounds(lowered: str | None) -> dict[int, tuple[str, ...]]:
     """Return the limits of each round that the column ``lowered_rounds`` names."""
-    found: dict[int, tuple[str, ...]] = {}
+    limits_by_round: dict[int, tuple[str, ...]] = {}
     for entry in (lowered or "").split("; "):
         number, _, limits = entry.partition(": ")
         if number.isdecimal():
-            found[int(number)] = tuple(limits.split(", "))
-    return found
+            limits_by_round[int(number)] = tuple(limits.split(", "))
+    return limits_by_round
 
 
 def _reasons(events: int, thermal_s: float) -> tuple[str, ...]:
@@ -77,13 +77,17 @@ def slow_gpus(attempt: Attempt, outcome: Outcome) -> dict[str, float]:
     """Return the clocks of slow GPUs over the median clock of all GPUs of the case, by the name of the GPU."""
     if not outcome.gpu_sm_clock:
         return {}
-    known = [
+    names_and_clocks = [
         (name, clock)
         for name, clock in zip(gpu_names(attempt), outcome.gpu_sm_clock, strict=False)
         if clock is not None
     ]
-    typical = median(clock for _, clock in known) if known else 0.0
-    return {name: clock / typical for name, clock in known if clock < (1 - CLOCK_SHARE) * typical}
+    typical = median(clock for _, clock in names_and_clocks) if names_and_clocks else 0.0
+    return {
+        name: clock / typical
+        for name, clock in names_and_clocks
+        if clock < (1 - CLOCK_SHARE) * typical
+    }
 
 
 def gpu_names(attempt: Attempt) -> list[str]:

@@ -116,7 +116,9 @@ def write_raw_file(raw: RawResults, path: Path) -> None:
         OSError: if the file cannot be written.
     """
     check_plausible(raw)
-    outcomes = (outcome for _, of_attempt in raw.attempts for outcome in of_attempt)
+    outcomes = (
+        outcome for _, outcomes_of_attempt in raw.attempts for outcome in outcomes_of_attempt
+    )
     longest = max((len(outcome.times.max_ns) for outcome in outcomes if outcome.times), default=1)
     writer = RawFileWriter(path, raw.job, longest)
     try:
@@ -191,11 +193,13 @@ def _load(
             implausible.
     """
     with open_sealed(path, RAW) as file:
-        found = path.stat()
-        if content_state(found) != state:
+        status = path.stat()
+        if content_state(status) != state:
             raise UnusableError(
                 "path", f"{format_value(str(path))} has changed since it was opened; open it again"
             )
-        times = read_rank_times(stored_object(file, attempt, found.st_size), found.st_size, stored)
+        times = read_rank_times(
+            stored_object(file, attempt, status.st_size), status.st_size, stored
+        )
         check(times)
         return times

@@ -27,7 +27,7 @@ from hpccoll.store.sealed_file import (
 )
 
 _OF_CASES = tuple(column for column in COLUMNS if len(column.dims) > 1)
-"""The columns with an entry for each case, of several values."""
+"""The columns with several values for each case."""
 _PER_ITERATION = tuple(column for column in _OF_CASES if column.dims == ("case", "iteration"))
 _PER_RANK_OR_NODE = tuple(column for column in _OF_CASES if "iteration" not in column.dims)
 _ATTEMPT_ATTRIBUTES = tuple(
@@ -196,8 +196,8 @@ def _to_array(column: Column, values: Any) -> NDArray[Any]:
     """Return values, which may be nested if they are floats, with the absent value of the column for None."""
     if isinstance(values, np.ndarray) or column.dtype == "float64":
         return np.asarray(values, _dtype(column))  # None becomes nan
-    known = [column.absent if value is None else value for value in values]
-    return np.array(known, _dtype(column))
+    stored = [column.absent if value is None else value for value in values]
+    return np.array(stored, _dtype(column))
 
 
 def _values_of(record: Any) -> dict[str, Any]:
@@ -397,8 +397,8 @@ class CaseValues:
     def of_ranks(self, number: int) -> dict[str, Any]:
         """Return the values that some ranks of a case have, by the names of their fields."""
         values_by_name = {}
-        for column, of_cases in self._of_ranks.items():
-            values = np.array(of_cases[number])  # a view would keep the values of all cases
+        for column, values_of_cases in self._of_ranks.items():
+            values = np.array(values_of_cases[number])  # a view would keep the values of all cases
             is_known = ~_are_absent(column, values)
             if is_known.any():
                 values_by_name[column.name] = RankValues(values, is_known)
@@ -411,8 +411,8 @@ class CaseValues:
         case |= {name: scalars[f"requested_{name}"] for name in _REQUESTED}
         case["params"] = json.loads(scalars["requested_params"])
         values = {name: scalars[name] for name in _SCALARS_OF_OUTCOME}
-        for column, of_cases in self._of_nodes.items():
-            values[column.name] = _values_or_empty(column, of_cases[number])
+        for column, values_of_cases in self._of_nodes.items():
+            values[column.name] = _values_or_empty(column, values_of_cases[number])
         values["case"] = case
         values["params"] = json.loads(scalars["params"])
         values["counters"] = json.loads(scalars["counters"]) if scalars["counters"] else None
@@ -434,10 +434,10 @@ def _decoded(column: Column, values: NDArray[Any]) -> list[Any]:
     if column.dtype == "bool":
         return [bool(value) for value in decoded]
     # only nan differs from itself
-    known = [None if value == column.absent or value != value else value for value in decoded]  # noqa: PLR0124
+    present = [None if value == column.absent or value != value else value for value in decoded]  # noqa: PLR0124
     if column.dtype == "maybe":
-        return [None if value is None else bool(value) for value in known]
-    return known
+        return [None if value is None else bool(value) for value in present]
+    return present
 
 
 def _each_once(texts: Sequence[str]) -> list[str | None]:
@@ -469,9 +469,9 @@ def _values_or_empty(column: Column, values: NDArray[Any]) -> list[Any]:
     is_absent = _are_absent(column, values)
     if is_absent.all():
         return []
-    known = values.astype(object)
-    known[is_absent] = None
-    return list(known.tolist())
+    objects = values.astype(object)
+    objects[is_absent] = None
+    return list(objects.tolist())
 
 
 def _read_times(

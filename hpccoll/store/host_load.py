@@ -25,7 +25,7 @@ class HostLoad:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "HostLoad":
-        busiest = {str(each["name"]): float(each["cores"]) for each in fields["busiest"]}
+        busiest = {str(process["name"]): float(process["cores"]) for process in fields["busiest"]}
         stolen, other_cores = float(fields["stolen"]), float(fields["other_cores"])
         averages = tuple(map(float, fields.get("load_average") or ()))
         return cls(str(fields.get("host", "")), stolen, other_cores, busiest, averages)
@@ -70,7 +70,7 @@ def describe_load(provenance: Mapping[str, Any]) -> str:
 def describe_busy(hosts: Iterable[HostLoad]) -> str:
     """Return what else used some hosts, in words: the most of each kind."""
     hosts = list(hosts)
-    others = max(
+    busiest_host = max(
         (load for load in hosts if load.used_by_others),
         key=lambda load: load.other_cores,
         default=None,
@@ -79,10 +79,14 @@ def describe_busy(hosts: Iterable[HostLoad]) -> str:
         (load for load in hosts if load.was_stolen), key=lambda load: load.stolen, default=None
     )
     parts = []
-    if others:
-        names = ", ".join(f"{name} {cores:.2f}" for name, cores in list(others.busiest.items())[:3])
+    if busiest_host:
+        names = ", ".join(
+            f"{name} {cores:.2f}" for name, cores in list(busiest_host.busiest.items())[:3]
+        )
         named = f" ({names})" if names else ""
-        parts.append(f"other processes used {others.other_cores:.2f} cores{_on(others)}{named}")
+        parts.append(
+            f"other processes used {busiest_host.other_cores:.2f} cores{_on(busiest_host)}{named}"
+        )
     if stolen:
         parts.append(
             f"{100 * stolen.stolen:.1f} % of the CPU time{_on(stolen)} went to other virtual machines"

@@ -11,8 +11,8 @@ Labels = tuple[str, ...]
 def canonical_hosts(names: Iterable[str]) -> dict[str, str]:
     """Return one name for each host: names are of one host if they differ in case, or one of them lacks a domain.
 
-    Slurm's names of nodes usually lack the domain that the host's own name may have. A name that
-    lacks the domain of several hosts is a host of its own, because it may be any of them.
+    Slurm's names of nodes usually lack the domain that the host's own name may have. A short
+    name that fits hosts in different domains is a host of its own, because it may be any of them.
 
     Args:
         names: the names to compare.
@@ -27,7 +27,7 @@ def canonical_hosts(names: Iterable[str]) -> dict[str, str]:
             longer[parts[:length]].add(parts)
 
     def full(parts: Labels) -> Labels:
-        longest = [each for each in longer.get(parts, ()) if each not in longer]
+        longest = [labels for labels in longer.get(parts, ()) if labels not in longer]
         return longest[0] if len(longest) == 1 else parts
 
     first: dict[Labels, str] = {}

@@ -66,7 +66,7 @@ def job_differences(
 
 def _format_field(value: object) -> str:
     if isinstance(value, dict):
-        return " ".join(f"{name}={each}" for name, each in value.items()) or "none"
+        return " ".join(f"{name}={entry}" for name, entry in value.items()) or "none"
     return "none" if value is None else str(value)
 
 

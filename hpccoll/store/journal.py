@@ -128,9 +128,9 @@ class Journal:
         self._append(*[JournalRecord(attempt=attempt)] * COPIES)
         self.raw.begin(attempt)
 
-    def add_provenance(self, more: Mapping[str, object]) -> None:
-        self._append(JournalRecord(provenance=more, number=self.raw.attempts[-1][0].number))
-        self.raw.add_provenance(more)
+    def add_provenance(self, facts: Mapping[str, object]) -> None:
+        self._append(JournalRecord(provenance=facts, number=self.raw.attempts[-1][0].number))
+        self.raw.add_provenance(facts)
 
     def start(self, case: Case) -> None:
         self._append(JournalRecord(start=case.id))

@@ -244,14 +244,14 @@ class _JournalReader:
 
     def end(self) -> ChainEnd:
         """Return the end of the chain; lines that are missing at the end are added to the damage."""
-        found = len(self._numbers) + self._damaged
+        lines = len(self._numbers) + self._damaged
         if self._written < 0 and not self.raw.is_running:
             self._lose("its first line, which has the number of the others, is missing or damaged")
-        elif found < self._written:
+        elif lines < self._written:
             self._lose(
-                f"{self._written - found} of the {self._written} lines that were written are missing"
+                f"{self._written - lines} of the {self._written} lines that were written are missing"
             )
-        return ChainEnd(self._last, max(found, self._written))
+        return ChainEnd(self._last, max(lines, self._written))
 
     def read(self, line: Line) -> None:
         """Add the record of a line to the results, or its damage if it cannot be decoded."""
@@ -281,7 +281,7 @@ class _JournalReader:
         if record.attempt is not None:
             check_attempt(record.attempt)
             # skips the second copy
-            if record.attempt.number not in (known.number for known, _ in self.raw.attempts):
+            if record.attempt.number not in (earlier.number for earlier, _ in self.raw.attempts):
                 self.raw.attempts.append((record.attempt, []))
             self._started_case = None
         elif record.start is not None:

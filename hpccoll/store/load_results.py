@@ -120,9 +120,9 @@ def _to_rows(raw: RawResults, histories: Iterable[CaseHistory], rule: str) -> It
         yield make_row(raw.job, raw.attempts[-1][0], outcome, rule)
 
 
-def _with_reason(outcome: Outcome, more: str | None) -> Outcome:
+def _with_reason(outcome: Outcome, further: str | None) -> Outcome:
     """Return an outcome whose reason is followed by another one, if there is one."""
-    reason = "; ".join(filter(None, (outcome.reason, more))) or None
+    reason = "; ".join(filter(None, (outcome.reason, further))) or None
     if reason == outcome.reason:
         return outcome
     return replace(outcome, reason=reason)

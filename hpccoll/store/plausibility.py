@@ -185,9 +185,9 @@ def _counter_violations(counters: Mapping[str, int | None]) -> Iterator[str]:
 
 def _rank_count_violations(outcome: "Outcome", ranks: int) -> Iterator[str]:
     for name in RANK_RESULT_MERGES:
-        known = len(getattr(outcome, name))
-        if known not in (0, ranks):
-            yield f"{name} has values of {known} of {ranks} ranks"
+        ranks_with_values = len(getattr(outcome, name))
+        if ranks_with_values not in (0, ranks):
+            yield f"{name} has values of {ranks_with_values} of {ranks} ranks"
 
 
 def _is_negative(value: int | None) -> bool:
@@ -226,8 +226,8 @@ def _shape_violations(times: CaseTimes, ranks: int) -> Iterator[str]:
     if any(values.shape != (n,) for values in per_iteration):
         yield "its times are of different iterations"
     optional = times.span_ns, times.mean_ns, times.skew_ns, times.device_max_ns
-    of_training = (getattr(times, name) for name in OF_TRAINING)
-    if any(values.size and values.shape != (n,) for values in (*optional, *of_training)):
+    training_times = (getattr(times, name) for name in OF_TRAINING)
+    if any(values.size and values.shape != (n,) for values in (*optional, *training_times)):
         yield "its times by other rules are of different iterations"
 
 
@@ -248,7 +248,7 @@ def _times_violations(times: CaseTimes, job: Job, workers: int) -> Iterator[str]
     if _outside(times.slowest_rank, 0, workers - 1):
         yield "the slowest rank is not a rank of the job"
     if _outside(times.round, 1, job.effort.rounds):
-        yield f"a round is none of {job.effort.rounds}"
+        yield f"a round is not among the {job.effort.rounds} of the job"
     if times.span_ns.size and (times.span_ns < times.max_ns).any():
         yield "the span is shorter than an operation"
     if (
@@ -294,7 +294,7 @@ def _timeline_violations(
     except (ValueError, TypeError, KeyError, AttributeError):
         yield f"the program of a training step is {program!r:.80}"
         return
-    events = [each.events for each in programs]
+    events = [stage.events for stage in programs]
     shape = (*ranks.start_ns.shape, max(events, default=0))
     if not programs or workers % len(programs):
         yield f"{len(programs)} stages have {workers} ranks"

@@ -46,7 +46,7 @@ def _racks_of_line(line: str) -> dict[str, str]:
     return {host: rack}
 
 
-def _check_same_racks(racks: Mapping[str, str], others: Mapping[str, str]) -> None:
-    for host, rack in others.items():
+def _check_same_racks(racks: Mapping[str, str], added: Mapping[str, str]) -> None:
+    for host, rack in added.items():
         if racks.get(host, rack) != rack:
             raise ValueError(f"{host} is in {racks[host]} and in {rack}")

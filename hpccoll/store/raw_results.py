@@ -62,7 +62,7 @@ class Outcome(RankResult):
         return frozenset() if self.times is None else frozenset(self.times.round.tolist())
 
     def merge(self, later: "Outcome") -> "Outcome":
-        """Return the outcome of these rounds and ``later`` ones.
+        """Return the outcome of the rounds of both; those of ``later`` came after these.
 
         ``CaseResult`` and ``RankResult`` say how their values are joined; CPU time is the mean over
         iterations. The fields of ``COUNTED_FIELDS`` come from the last round that counted bytes or
@@ -97,7 +97,7 @@ class Outcome(RankResult):
         )
 
     def _merge_counted(self, later: "Outcome") -> dict[str, Any]:
-        """Return ``COUNTED_FIELDS`` of these rounds and later ones, which may have run another algorithm."""
+        """Return ``COUNTED_FIELDS`` of the rounds of both; those of ``later`` may have run another algorithm."""
         has_counted = self.counters or self.tcp_traffic or self.executed not in (None, "unknown")
         counted = later
         if has_counted and not (later.counters or later.tcp_traffic):
@@ -295,10 +295,10 @@ class RawResults:
                 return
         outcomes.append(outcome)
 
-    def add_provenance(self, more: Mapping[str, object]) -> None:
+    def add_provenance(self, facts: Mapping[str, object]) -> None:
         """Add to the provenance of the last attempt what is known only at its end."""
         attempt, outcomes = self.attempts[-1]
-        self.attempts[-1] = replace(attempt, provenance={**attempt.provenance, **more}), outcomes
+        self.attempts[-1] = replace(attempt, provenance={**attempt.provenance, **facts}), outcomes
 
     def _index_cases(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         """Return the positions (attempt, index) of each case's outcomes; indexed once, because jobs have thousands."""

@@ -24,7 +24,7 @@ def find_raw_files(paths: Iterable[Path]) -> list[Path]:
     Raises:
         BadInputError: for a path that does not exist or is a sweep file.
     """
-    found: dict[Path, Path] = {}
+    raw_files: dict[Path, Path] = {}
     for path in paths:
         if not path.exists() and not journal_path(path).exists():
             raise BadInputError("path", str(path), "there is no such raw file or directory")
@@ -36,8 +36,8 @@ def find_raw_files(paths: Iterable[Path]) -> list[Path]:
         ):
             raw_file = file.with_name(COMPANION_SUFFIX.sub("", file.name))
             if has_results(raw_file):
-                found.setdefault(raw_file.resolve(), raw_file)
-    return list(found.values())
+                raw_files.setdefault(raw_file.resolve(), raw_file)
+    return list(raw_files.values())
 
 
 def _may_be_raw(path: Path, error: BadInputError) -> bool:
@@ -96,11 +96,11 @@ class ResultFiles:
         for raw in self.raw_results:
             lines = raw.unrecovered_damage
             yield from (
-                f"{raw.path}: {each}; what is lost is to be measured again"
-                for each in lines[:MAX_LISTED_LINES]
+                f"{raw.path}: {line}; what is lost is to be measured again"
+                for line in lines[:MAX_LISTED_LINES]
             )
-            if more := len(lines[MAX_LISTED_LINES:]):
-                yield f"{raw.path}: and {more} lines more are damaged, missing or moved; {lines[-1]}"
+            if omitted := len(lines[MAX_LISTED_LINES:]):
+                yield f"{raw.path}: and {omitted} lines more are damaged, missing or moved; {lines[-1]}"
 
     @property
     def notes(self) -> Iterator[str]:
@@ -126,21 +126,21 @@ def read_all(paths: Iterable[Path], *, shows_damage: bool = False) -> ResultFile
     raw_results, plans = [], {}
     unreadable: dict[Path, BadInputError] = {}
     # beside the raw files of a directory, and no error there
-    others: dict[Path, BadInputError] = {}
+    ignored: dict[Path, BadInputError] = {}
     for path in find_raw_files(paths):
         try:
             raw_results.append(read_raw(path))
         except BadInputError as error:
             beside = isinstance(error, OtherContentError) and path not in paths
-            (others if beside else unreadable)[path] = error
+            (ignored if beside else unreadable)[path] = error
     for path in (path / PLAN_FILE for path in paths if (path / PLAN_FILE).exists()):
         try:
             plans[path] = Plan.load(path)
         except BadInputError as error:
             unreadable[path] = error
     if not (raw_results or plans or unreadable):
-        if others:
-            raise combine_errors(*others.values())
+        if ignored:
+            raise combine_errors(*ignored.values())
         raise BadInputError("path", ", ".join(map(str, paths)), RAW.elsewhere)
     is_directory_scan = any(path.is_dir() for path in paths) and not {
         path.name for path in unreadable
@@ -151,7 +151,7 @@ def read_all(paths: Iterable[Path], *, shows_damage: bool = False) -> ResultFile
     if unreadable and not raw_results and not is_answer:
         raise combine_errors(*unreadable.values())
     distinct, omissions = _drop_copies(raw_results)
-    remarks = [*map(str, others.values()), *omissions]
+    remarks = [*map(str, ignored.values()), *omissions]
     return ResultFiles(raw_results=distinct, plans=plans, unreadable=unreadable, remarks=remarks)
 
 
@@ -165,7 +165,7 @@ def _drop_copies(raw_results: Sequence[RawResults]) -> tuple[list[RawResults], l
     remarks = []
     for raw in sorted(raw_results, key=lambda raw: -raw.measurements):
         launches = [(raw.job.sha256, attempt.run_id) for attempt, _ in raw.attempts]
-        others = {
+        earlier_files = {
             str(path_of_launch[launch]): None for launch in launches if launch in path_of_launch
         }
         distinct = [
@@ -173,13 +173,15 @@ def _drop_copies(raw_results: Sequence[RawResults]) -> tuple[list[RawResults], l
             for pair, launch in zip(raw.attempts, launches, strict=True)
             if launch not in path_of_launch
         ]
-        if others and not distinct:
+        if earlier_files and not distinct:
             remarks.append(
-                f"{raw.path} is left out: it is a copy of {', '.join(others)}, or of a part of it"
+                f"{raw.path} is left out: it is a copy of {', '.join(earlier_files)}, or of a part of it"
             )
             continue
-        if others:
-            remarks.append(f"{raw.path}: launches are left out that {', '.join(others)} also has")
-        kept[raw.path] = replace(raw, attempts=distinct) if others else raw
+        if earlier_files:
+            remarks.append(
+                f"{raw.path}: launches are left out that {', '.join(earlier_files)} also has"
+            )
+        kept[raw.path] = replace(raw, attempts=distinct) if earlier_files else raw
         path_of_launch |= dict.fromkeys(launches, raw.path)
     return [kept[raw.path] for raw in raw_results if raw.path in kept], remarks

@@ -299,7 +299,7 @@ class CaseStates:
         names = ("rows", "runs", "missing", "skipped", "scheduled", "progress")
         parts: dict[str, dict[str, list[Any]]] = {}
         jobs = dict.fromkeys(
-            [*(of_job.job for of_job in self.progress), *(gap.job for gap in self.missing)]
+            [*(progress.job for progress in self.progress), *(gap.job for gap in self.missing)]
         )
         for job in jobs:
             parts[job] = {name: [] for name in names}
@@ -307,15 +307,15 @@ class CaseStates:
             for part in getattr(self, name):
                 if part.job in parts:
                     parts[part.job][name].append(part)
-        return {job: _states_of_job(of_job) for job, of_job in parts.items()}
+        return {job: _states_of_job(parts_of_job) for job, parts_of_job in parts.items()}
 
 
 def _states_of_job(parts: Mapping[str, list[Any]]) -> CaseStates:
     skipped = tuple(gap for gap in parts["skipped"] if gap.status != NOT_PLANNED)
-    of_job: dict[str, Any] = {name: tuple(values) for name, values in parts.items()} | {
+    states: dict[str, Any] = {name: tuple(values) for name, values in parts.items()} | {
         "skipped": skipped
     }
-    return CaseStates(**of_job, planned=sum(progress.cases for progress in parts["progress"]))
+    return CaseStates(**states, planned=sum(progress.cases for progress in parts["progress"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ class OfKind:
 
     @property
     def precedence(self) -> int:
-        """Its place where results of several kinds stand together: what we measured, what others did, predictions."""
+        """Its place among other kinds: what we measured comes first, then what others measured, then predictions."""
         return 2 if self.predicted else int(self.imported)
 
 
@@ -103,7 +103,7 @@ _ABSENT = {"str": "", "bool": None, "maybe": -1, "int64": -1, "float64": float("
 
 
 Merge: TypeAlias = Callable[[Any, Any], Any]
-"""Returns the value of several rounds, given that of earlier rounds and that of a later one."""
+"""Returns the value of all rounds, given that of the earlier rounds and that of a later one."""
 
 
 def _last(_earlier: Any, later: Any) -> Any:
@@ -127,7 +127,7 @@ def _both(earlier: bool | None, later: bool | None) -> bool:
 
 
 def result(
-    dtype: str, meaning: str, *, default: object = None, merge: Merge = _last, **more: Any
+    dtype: str, meaning: str, *, default: object = None, merge: Merge = _last, **column_fields: Any
 ) -> Any:
     """Return a field of ``CaseResult``.
 
@@ -135,10 +135,10 @@ def result(
         dtype: the type of the dataset: a key of ``_ABSENT``.
         meaning: one phrase for ``hpccoll list columns`` and the dataset's ``long_name``.
         default: the value of a case that has none.
-        merge: joins the values of two rounds, either of which may be None [the later value counts,
+        merge: joins the values of two rounds; either value may be None [the later value counts,
             also if it is None].
-        more: the ``unit``; and for the table of the report the ``heading``, which names the unit in
-            which the report writes the value, and its ``format``, a key of
+        column_fields: the ``unit``; and for the table of the report the ``heading``, which names
+            the unit in which the report writes the value, and its ``format``, a key of
             ``report_columns.FORMATS``.
     """
     declared = {
@@ -147,7 +147,7 @@ def result(
         "unit": "",
         "absent": _ABSENT[dtype],
         "meaning": meaning,
-        **more,
+        **column_fields,
     }
     return field(default=default, metadata={"column": declared, "merge": merge})
 
@@ -260,8 +260,10 @@ class CaseResult:
     )
 
 
-RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in fields(CaseResult))
-RESULT_MERGES = {each.name: each.metadata["merge"] for each in fields(CaseResult)}
+RESULT_COLUMNS = tuple(
+    Column(declared.name, **declared.metadata["column"]) for declared in fields(CaseResult)
+)
+RESULT_MERGES = {declared.name: declared.metadata["merge"] for declared in fields(CaseResult)}
 """How the values of two rounds are joined, by the name of the result."""
 
 
@@ -346,11 +348,13 @@ class RankResult(CaseResult):
     )
 
 
-_OF_RANKS = [each for each in fields(RankResult) if each.name not in RESULT_MERGES]
-RANK_RESULT_MERGES = {each.name: each.metadata["merge"] for each in _OF_RANKS}
+_OF_RANKS = [declared for declared in fields(RankResult) if declared.name not in RESULT_MERGES]
+RANK_RESULT_MERGES = {declared.name: declared.metadata["merge"] for declared in _OF_RANKS}
 """Likewise, by the name of the result of a rank."""
 
-RANK_RESULT_COLUMNS = tuple(Column(each.name, **each.metadata["column"]) for each in _OF_RANKS)
+RANK_RESULT_COLUMNS = tuple(
+    Column(declared.name, **declared.metadata["column"]) for declared in _OF_RANKS
+)
 
 COLUMNS = (
     _case("case_id", "str", "the case in one word, unique in the job"),
@@ -369,7 +373,7 @@ COLUMNS = (
     _case("in_place", "bool", "1 if contribution and result share a buffer"),
     _case("root", "int64", "the root of a rooted collective", "", -1),
     _case("requested_ranks", "int64", "the requested workers, absent: all of the job", "", -1),
-    _case("requested_nodes", "int64", "the requested nodes of these workers", "", -1),
+    _case("requested_nodes", "int64", "the nodes that were requested for the workers", "", -1),
     _case(
         "requested_mapping", "str", "how ranks were renumbered: block or cyclic; empty: as launched"
     ),

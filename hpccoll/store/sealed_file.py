@@ -61,7 +61,7 @@ DIAGNOSIS = FileSchema(
     "to diagnose anew, name another --out",
     "files of hpccoll diagnose --out, or a directory that holds some",
 )
-SCHEMAS: Mapping[str, FileSchema] = {each.name: each for each in (RAW, DIAGNOSIS)}
+SCHEMAS: Mapping[str, FileSchema] = {schema.name: schema for schema in (RAW, DIAGNOSIS)}
 
 
 class OtherContentError(UnusableError):
@@ -270,10 +270,10 @@ def _check_schema(file: Any, path: Path, schema: FileSchema) -> None:
     name, version = (str(file.attrs.get(name, "none")) for name in ("schema", "schema_version"))
     if name == SCHEMA and version.startswith("1."):
         raise outdated(path, "path")
-    if name != schema.name and (other := SCHEMAS.get(name)):
+    if name != schema.name and (actual := SCHEMAS.get(name)):
         raise OtherContentError(
             "path",
-            f"{format_value(str(path))} is a {other.content}, and no {schema.content}; do: {other.commands}",
+            f"{format_value(str(path))} is a {actual.content}, and no {schema.content}; do: {actual.commands}",
         )
     if (name, version) != (schema.name, schema.version):
         raise BadInputError(

@@ -90,10 +90,10 @@ def _device_s(times: "CaseTimes", operations: int) -> float | None:
 def _device_floor_s(attempt: "Attempt", operations: int) -> float | None:
     """Return the time between two events in a row, of the GPU with the longest, over the operations between them."""
     floors: Sequence[int | None] = attempt.provenance.get("event_floor_ns_of_rank") or ()
-    known = [floor for floor in floors if floor is not None]
-    if not known:
+    measured = [floor for floor in floors if floor is not None]
+    if not measured:
         return None
-    return max(known) / 1e9 / operations
+    return max(measured) / 1e9 / operations
 
 
 def _per_worker_node(attempt: "Attempt", counted: int | None) -> float | None:
@@ -101,17 +101,17 @@ def _per_worker_node(attempt: "Attempt", counted: int | None) -> float | None:
 
 
 def _mean_if_complete(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
+    present = [value for value in values if value is not None]
+    if not present or len(present) < len(values):
         return None
-    return sum(known) / len(known)
+    return sum(present) / len(present)
 
 
 def _extreme(
     function: Callable[[Iterable[float]], float], values: Iterable[float | None]
 ) -> float | None:
-    known = [value for value in values if value is not None]
-    return function(known) if known else None
+    present = [value for value in values if value is not None]
+    return function(present) if present else None
 
 
 def _sent_by_port(attempt: "Attempt", outcome: "Outcome") -> dict[str, float]:

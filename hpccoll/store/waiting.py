@@ -78,11 +78,13 @@ def _last_arrivals(arrival: Seconds, resolution_s: float) -> tuple[NDArray[np.in
     recorded = np.count_nonzero(~np.isnan(arrival), axis=1)
     rows = np.flatnonzero(recorded > 1)
     ordered = np.sort(arrival[rows], axis=1)  # NaN comes last
-    others = recorded[rows] - 1
+    place_of_last = recorded[rows] - 1
     operations = np.arange(len(rows))
-    latest = ordered[operations, others]
-    before_latest = ordered[operations, others - 1]
-    median = (ordered[operations, (others - 1) // 2] + ordered[operations, others // 2]) / 2
+    latest = ordered[operations, place_of_last]
+    before_latest = ordered[operations, place_of_last - 1]
+    median = (
+        ordered[operations, (place_of_last - 1) // 2] + ordered[operations, place_of_last // 2]
+    ) / 2
     is_clear = latest - before_latest > resolution_s
     clear_rows = rows[is_clear]
     last[clear_rows] = np.nanargmax(arrival[clear_rows], axis=1)

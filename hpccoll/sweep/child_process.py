@@ -78,9 +78,9 @@ def run_child(
         listener.join(DRAIN_S)  # orphans of a killed launcher may keep the pipe open
     if child.returncode == 0:
         return None
-    what = "start" if has_started else "end"
+    expected = "start" if has_started else "end"
     if timed_out:
-        how = f"did not {what} within {timeout_s:g} s"
+        how = f"did not {expected} within {timeout_s:g} s"
     else:
         how = exit_text(child.returncode)
     lines = [*first, *last]
@@ -142,9 +142,9 @@ MEMORY_FAULT = re.compile(
 """How launchers say that a rank died of SIGBUS or SIGSEGV, and how libraries and ranks name shared memory."""
 
 MEMORY_FAULT_CODES = [
-    each for code in (signal.SIGBUS, signal.SIGSEGV) for each in (code, 128 + code, -code)
+    exit_code for code in (signal.SIGBUS, signal.SIGSEGV) for exit_code in (code, 128 + code, -code)
 ]
-"""Exit codes of launchers and shells if a rank died of one of these; mpiexec of MPICH prints the signal on stdout."""
+"""Exit codes of launchers and shells if such a signal ended a rank; mpiexec of MPICH prints the signal on stdout."""
 
 SRUN_ERROR = "srun: error: "
 """How srun begins a line about itself or about tasks that failed: "srun: error: n2: task 1: Killed"."""
@@ -199,10 +199,10 @@ def _mpi_failure(lines: Sequence[str]) -> str:
     if timeout:
         waited = f"a rank waited too long for the others in MPI_Init, MPI_Finalize or at the end: {timeout}"
         return "; ".join(filter(None, (error, waited)))
-    others = (
+    other_lines = (
         line for line in reversed(lines) if line and not line.startswith(("srun: ", "slurmstepd"))
     )
-    return "; ".join(dict.fromkeys(filter(None, (error, next(others, None), *failed_tasks))))
+    return "; ".join(dict.fromkeys(filter(None, (error, next(other_lines, None), *failed_tasks))))
 
 
 def _srun_errors(lines: Sequence[str]) -> list[str]:

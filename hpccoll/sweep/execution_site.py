@@ -137,8 +137,8 @@ class ExecutionSite:
 
     def why_unread(self, variables: Mapping[str, str]) -> str | None:
         """Return why the network that NCCL_NET selects ignores ``variables`` of a variant; None if it reads them."""
-        others = [name for name in variables if not name.startswith(IB_PREFIX)]
-        if not variables or others:  # a plan asks for each of thousands of cases
+        foreign = [name for name in variables if not name.startswith(IB_PREFIX)]
+        if not variables or foreign:  # a plan asks for each of thousands of cases
             return None
         network = variables.get("NCCL_NET", self._inherited.get("NCCL_NET", ("", ""))[1])
         if network.lower() not in NETWORKS_WITHOUT_IB:
@@ -260,28 +260,31 @@ def _leak_note(
 ) -> str | None:
     """Return a note if some variants inherit a variable that others set or that a known variant sets."""
     setting = [variant for variant, variables in variants.items() if name in variables]
-    others = [variant for variant in variants if variant not in setting]
-    known = name in VARIABLES or COLLECTIVE_VARIABLES.fullmatch(name)
+    inheriting = [variant for variant in variants if variant not in setting]
+    is_known = name in VARIABLES or COLLECTIVE_VARIABLES.fullmatch(name)
     with_algorithms = {name for name, named in named_variants().items() if named.algorithms}
     forcing = [variant for variant in variants if variant in with_algorithms]
-    if others and forcing and name.endswith(("_dynamic_rules_filename", "_TUNING_JSON_FILE")):
+    if inheriting and forcing and name.endswith(("_dynamic_rules_filename", "_TUNING_JSON_FILE")):
         raise _override_error(
-            where, value, name, f"its table decides in {others[0]}, beside variant {forcing[0]}"
+            where, value, name, f"its table decides in {inheriting[0]}, beside variant {forcing[0]}"
         )
-    if (variants and not others) or not (setting or known):
+    if (variants and not inheriting) or not (setting or is_known):
         return None
-    if setting and known and name not in FABRIC_VARIABLES:
+    if setting and is_known and name not in FABRIC_VARIABLES:
         raise _override_error(
-            where, value, name, f"variant {setting[0]} sets it, and {others[0]} would inherit it"
+            where,
+            value,
+            name,
+            f"variant {setting[0]} sets it, and {inheriting[0]} would inherit it",
         )
     if setting:
         many = f"all other variants than {', '.join(setting)}"
     else:
-        many = f"all {len(others)} variants"
-    if len(others) > MAX_LISTED:
+        many = f"all {len(inheriting)} variants"
+    if len(inheriting) > MAX_LISTED:
         listed = many
     else:
-        listed = ", ".join(others) or "every job"
+        listed = ", ".join(inheriting) or "every job"
     return (
         f"{assignment(name, value)} of {where} also applies to {listed}; their names do not show it"
     )

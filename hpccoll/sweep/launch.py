@@ -238,10 +238,10 @@ class JobLaunch:
                 "modules", setup, f"modules that a login shell can load: this {why}"
             )
         types = query.mpi_types()
-        of_library = [name for name in self._pmi_types() if name in types]
+        supported = [name for name in self._pmi_types() if name in types]
         valid = (
-            f"the MPI library supports --mpi={' or '.join(of_library)}"
-            if of_library
+            f"the MPI library supports --mpi={' or '.join(supported)}"
+            if supported
             else (f"srun --mpi supports {', '.join(types)}")
         )
         raise BadInputError(

@@ -80,7 +80,7 @@ class PairLaunches:
     progress: Callable[[int, int, Purpose], None]
     stop: Callable[[], bool]
     failures: list[FailedPair] = field(default_factory=list)
-    found: PairResult | None = None  # the first one
+    first_result: PairResult | None = None
     _slots: int = 0  # measured so far
     _durations: list[float] = field(default_factory=list)
 
@@ -92,9 +92,9 @@ class PairLaunches:
             UnusableError: if the program fails on all pairs before it has succeeded on any.
         """
         rows: list[Floats] = []
-        known = self._slots + len(slots.partners)
+        expected = self._slots + len(slots.partners)
         for partners in slots.partners:
-            self.progress(self._slots, known, slots.purpose)
+            self.progress(self._slots, expected, slots.purpose)
             row = np.full(len(partners), np.nan)
             with self._launched(partners) as launches:
                 running = self._await(launches, row)
@@ -103,9 +103,9 @@ class PairLaunches:
             rows.append(row)
             self._slots += 1
             if running:
-                row[[end for each in running for end in each.pair]] = np.inf
+                row[[end for launch in running for end in launch.pair]] = np.inf
                 break
-            if self.found is None and self.failures:
+            if self.first_result is None and self.failures:
                 pairs, (first, *_) = format_count(len(self.failures), "pair"), self.failures
                 raise UnusableError(
                     "--with",
@@ -127,7 +127,7 @@ class PairLaunches:
                             self._failed((a, b), str(error))
                 yield launches
             finally:
-                _end([each.process for each in launches])
+                _end([launch.process for launch in launches])
 
     def _start(self, pair: tuple[int, int], directory: Path) -> _Launch:
         first, second = pair
@@ -158,11 +158,11 @@ class PairLaunches:
         running = launches
         while True:
             passed = time.monotonic() - begun
-            ended = [each for each in running if each.process.poll() is not None]
-            running = [each for each in running if each not in ended]
-            for each in ended:
-                _signal_group(each.process, signal.SIGKILL)  # what the launcher has left
-                row[[*each.pair]] = seconds = self._seconds(each)
+            ended = [launch for launch in running if launch.process.poll() is not None]
+            running = [launch for launch in running if launch not in ended]
+            for launch in ended:
+                _signal_group(launch.process, signal.SIGKILL)  # what the launcher has left
+                row[[*launch.pair]] = seconds = self._seconds(launch)
                 if math.isfinite(seconds):
                     self._durations.append(passed)
             if not running or self.stop() or passed > self._deadline_s:
@@ -174,12 +174,12 @@ class PairLaunches:
         code = cast("int", launch.process.returncode)
         text, errors = (file.read_text(errors="replace") for file in (launch.output, launch.errors))
         try:
-            found = read_pair(Path("output"), text)
+            result = read_pair(Path("output"), text)
             why = ""
         except BadInputError as error:
-            found, why = None, str(error)
-        if found and found.wrong:
-            why = format_count(found.wrong, "wrong element")
+            result, why = None, str(error)
+        if result and result.wrong:
+            why = format_count(result.wrong, "wrong element")
         elif code:
             lines = [
                 line.strip()
@@ -187,14 +187,14 @@ class PairLaunches:
                 if not line.startswith("#")
             ]
             why = ": ".join(filter(None, (exit_text(code), root_cause(lines))))
-        if found and not why:
-            self.found = self.found or found
-            return found.seconds
+        if result and not why:
+            self.first_result = self.first_result or result
+            return result.seconds
         self._failed(launch.pair, why)
         return math.nan
 
     def _failed(self, pair: tuple[int, int], why: str) -> None:
-        self.failures.append({"hosts": [self.hosts[each] for each in pair], "why": why})
+        self.failures.append({"hosts": [self.hosts[node] for node in pair], "why": why})
 
 
 def _named(failure: FailedPair) -> str:
@@ -203,12 +203,12 @@ def _named(failure: FailedPair) -> str:
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """End launches that have not ended, and their process groups: a launcher ends its ranks on SIGTERM."""
-    running = [each for each in processes if each.poll() is None]
+    running = [process for process in processes if process.poll() is None]
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for each in running:
-            _signal_group(each, number)
+        for process in running:
+            _signal_group(process, number)
         until = time.monotonic() + GRACE_S
-        while any(each.poll() is None for each in running) and time.monotonic() < until:
+        while any(process.poll() is None for process in running) and time.monotonic() < until:
             time.sleep(POLL_S)
 
 
@@ -265,7 +265,7 @@ def diagnose_with(
         load=Load(
             Path(pairs.program[0]).name,
             "GPU",
-            pairs.found.bytes if pairs.found else 0,
+            pairs.first_result.bytes if pairs.first_result else 0,
             together=True,
         ),
         measured=(*recorder.measured,),
@@ -278,7 +278,7 @@ def diagnose_with(
             "begun": begun.isoformat(timespec="seconds"),
             "hosts": [*hosts],
             "hpccoll": __version__,
-            "library": pairs.found.library if pairs.found else None,
+            "library": pairs.first_result.library if pairs.first_result else None,
             "launcher": [f"{launch} {program}"],
             "testbed": testbed,
             "variables": allowed_variables(),

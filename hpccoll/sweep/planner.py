@@ -163,9 +163,9 @@ def _check_count(sweep: Sweep) -> None:
         "jobs": (variants * jobs_of_variant, MAX_JOBS),
         "cases times ranks": (cases_times_ranks, MAX_RANK_CASES),
     }
-    for what, (number, most) in totals.items():
+    for noun, (number, most) in totals.items():
         if number > most:
-            raise UnusableError("lists", f"{number} {what}; a sweep has at most {most}")
+            raise UnusableError("lists", f"{number} {noun}; a sweep has at most {most}")
 
 
 def _execution_site(
@@ -191,14 +191,14 @@ def _execution_site(
         return ExecutionSite.local()
     loaded = load_site(site, profile)
     with naming_site_file(site):
-        found = ExecutionSite.cluster(loaded, sweep)
+        execution_site = ExecutionSite.cluster(loaded, sweep)
     if profile == "slurm" and not query.has_accounting():
         raise UnusableError(
             "--profile slurm",
             "sacct does not answer here, and Snakemake would not see the end of jobs; do: use "
             "--profile slurm-nodbd",
         )
-    return found
+    return execution_site
 
 
 def _nothing_to_measure(
@@ -207,9 +207,9 @@ def _nothing_to_measure(
     """Return the error of a plan without cases; it names ``nodes`` or ``ranks`` if no shape is available."""
     reasons = Counter(skip.reason for skip in skips)
     ((reason, _),) = reasons.most_common(1)
-    more = len(reasons) - 1
-    if more:
-        why = f"{reason} (and {format_count(more, 'more reason')})"
+    further = len(reasons) - 1
+    if further:
+        why = f"{reason} (and {format_count(further, 'more reason')})"
     else:
         why = reason
     if all(execution_site.why_unavailable(shape) for shape in sweep.shapes()):
@@ -239,9 +239,9 @@ def _check_none_lost(jobs: Sequence[Job], started: Sequence[Job], out: Path) -> 
     for job in started:
         raw_file = _raw_file(job, out)
         if job not in jobs and has_results(raw_file) and read_raw(raw_file).measurements:
-            what = "nodes, " if job.nodes > 1 else ""
+            nodes = "nodes, " if job.nodes > 1 else ""
             raise _changed_plan(
-                "--out", job, f"its {what}ranks or variant are no longer in the sweep file"
+                "--out", job, f"its {nodes}ranks or variant are no longer in the sweep file"
             )
 
 
@@ -359,13 +359,13 @@ class _Allocation:
 
     def _facts(self, shape: Shape) -> LaunchFacts:
         """Return what is known: between nodes only the job knows the racks, unless Slurm knows no switches."""
-        known = named_variants().get(self.variant or "")
+        variant = named_variants().get(self.variant or "")
         return LaunchFacts(
             shape=shape,
             variant=self.variant,
             sets={**self.environment, **self.communicator},
             nccl_nodes=planned_nodes(shape, self.site.site.nvlink_nodes),
-            mpi=self.site.mpi if known and known.algorithms else None,
+            mpi=self.site.mpi if variant and variant.algorithms else None,
             racks_known=shape.nodes == 1 or self.site.has_no_topology,
         )
 

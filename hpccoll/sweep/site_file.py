@@ -211,12 +211,12 @@ class Site(YamlSection):
     @field_validator("launcher")
     @classmethod
     def _only_known_placeholders(cls, text: str) -> str:
-        known = ("nodes", "ranks", "ranks_per_node", "hosts")
+        placeholders = ("nodes", "ranks", "ranks_per_node", "hosts")
         try:
             unknown = [
                 name
                 for _, name, _, _ in Formatter().parse(text)
-                if name is not None and name not in known
+                if name is not None and name not in placeholders
             ]
         except ValueError:
             unknown = [text]
@@ -224,7 +224,7 @@ class Site(YamlSection):
             raise BadInputError(
                 "launcher",
                 text,
-                "a command line, with no braces but " + "{" + "}, {".join(known) + "}",
+                "a command line, with no braces but " + "{" + "}, {".join(placeholders) + "}",
             )
         return text
 
@@ -392,17 +392,17 @@ def load_site(name: str | None, profile: str) -> Site:
     Raises:
         BadInputError: if the site is unknown or its file is invalid.
     """
-    known = {path.stem: path for path in site_files()}
+    paths_by_name = {path.stem: path for path in site_files()}
     if name is None:
-        if profile in known:
-            return load_yaml(known[profile], Site, "--site")
+        if profile in paths_by_name:
+            return load_yaml(paths_by_name[profile], Site, "--site")
         return Site.model_validate({})
-    if name in known:
-        return load_yaml(known[name], Site, "--site")
+    if name in paths_by_name:
+        return load_yaml(paths_by_name[name], Site, "--site")
     if not Path(name).is_file():
         raise BadInputError(
             "--site",
             name,
-            f"{did_you_mean(name, known)}a file, or one of {', '.join(sorted(known))}",
+            f"{did_you_mean(name, paths_by_name)}a file, or one of {', '.join(sorted(paths_by_name))}",
         )
     return load_yaml(Path(name), Site, "--site")

@@ -237,14 +237,14 @@ class Sweep(YamlSection):
             traffic=self.traffic,
             params=self.params,
             models=self._files(),
-            workloads={name: of_file.requests for name, of_file in self._workload_requests.items()},
+            workloads={name: section.requests for name, section in self._workload_requests.items()},
         )
 
     def _files(self) -> dict[str, Any]:
         """Return the contents of the files that the sections of workloads name, by name."""
         files: dict[str, Any] = {}
-        for of_file in self._workload_requests.values():
-            files |= of_file.files
+        for section in self._workload_requests.values():
+            files |= section.files
         return files
 
     @property

@@ -119,11 +119,13 @@ def _unknown_parameters(
             )
             yield BadInputError("params", algorithm, dict.fromkeys(valid))
             continue
-        known = dict.fromkeys(
+        valid_names = dict.fromkeys(
             chain.from_iterable(catalogue.known_parameters(name, algorithm) for name in matching)
         )
         yield from (
-            BadInputError(f"params.{algorithm}", name, known) for name in names if name not in known
+            BadInputError(f"params.{algorithm}", name, valid_names)
+            for name in names
+            if name not in valid_names
         )
 
 

@@ -130,10 +130,10 @@ def read(path: Path) -> RecordedJob:
         raise ValueError(
             f"its version is {dump.version[:20]!r}; valid: 2.4, of PyTorch 2.5, and later"
         )
-    of_id = _groups_by_id(dump)
-    rank = _rank_of_path(path, of_id.values())
+    groups_by_id = _groups_by_id(dump)
+    rank = _rank_of_path(path, groups_by_id.values())
     is_gloo = any(entry.profiling_name.startswith("gloo:") for entry in dump.entries)
-    counts, unknown = _counts(dump, of_id)
+    counts, unknown = _counts(dump, groups_by_id)
     progress = [
         Progress(rank, group, enqueued, None if is_gloo else done)
         for group, enqueued, done in counts
@@ -148,7 +148,7 @@ def read(path: Path) -> RecordedJob:
         SOURCE,
         ranks=(Rank(rank),),
         operations=[
-            _operation(rank, entry, of_id[entry.pg_id], call_of)
+            _operation(rank, entry, groups_by_id[entry.pg_id], call_of)
             for entry in _single_entries(dump.entries)
         ],
         progress=progress,
@@ -187,12 +187,14 @@ def _numbers_of_path(path: Path) -> Sequence[str]:
     )
 
 
-def _counts(dump: _Dump, of_id: Mapping[int, Group]) -> tuple[list[tuple[Group, int, int]], int]:
+def _counts(
+    dump: _Dump, groups_by_id: Mapping[int, Group]
+) -> tuple[list[tuple[Group, int, int]], int]:
     """Return the groups with the numbers of collectives that were enqueued and completed, and how many are unknown."""
     counts: dict[Group, tuple[int, int]] = {}
     unknown = 0
     for key, status in dump.pg_status.items():
-        group = of_id.get(int(key)) if key.isdecimal() else None
+        group = groups_by_id.get(int(key)) if key.isdecimal() else None
         if group is None:
             unknown += 1
         else:
@@ -263,10 +265,10 @@ def _single_entries(entries: Sequence[_Entry]) -> Iterator[_Entry]:
     batches = defaultdict[tuple[int, int, int], list[_Entry]](list)
     for entry in entries:
         batches[entry.pg_id, entry.collective_seq_id, entry.p2p_seq_id].append(entry)
-    for first, *others in batches.values():
-        for last in others[-1:]:
+    for first, *later in batches.values():
+        for last in later[-1:]:
             is_open = _is_batch(last) and not last.retired and last.state != "completed"
-            for entry in (first, *others):
+            for entry in (first, *later):
                 entry.retired = not is_open
             if _is_batch(last) and last.duration_ms:
                 first.time_discovered_started_ns = last.time_discovered_started_ns

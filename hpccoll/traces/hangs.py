@@ -274,9 +274,11 @@ def _waits_by_count(job: RecordedJob, messages: set[Group]) -> Iterator[BlockedR
     for (group, collective), called in counts.items():
         if group in messages:
             continue
-        of_all_types = counts.get((group, ANY), {})
+        progress_of_all_types = counts.get((group, ANY), {})
         without_calls = {
-            rank: progress for rank, progress in of_all_types.items() if not progress.enqueued
+            rank: progress
+            for rank, progress in progress_of_all_types.items()
+            if not progress.enqueued
         }
         by_rank = without_calls | called  # a rank without calls has none of this type
         for ranks, late, number, behind in _late_ranks(by_rank):
@@ -324,12 +326,12 @@ def _waits_of_messages(job: RecordedJob, messages: set[Group]) -> Iterator[Block
     for (group, sequence), operations in by_call(calls).items():
         waiting = tuple(sorted(operations))
         first = min(operations.values(), key=_when)
-        others = recorded.intersection(group.ranks) - operations.keys()
-        done = others & completed.get((group, sequence), {}).keys()
-        for rank in others - full:
+        without_call = recorded.intersection(group.ranks) - operations.keys()
+        done = without_call & completed.get((group, sequence), {}).keys()
+        for rank in without_call - full:
             if last.get((rank, group)) == sequence:  # it was the last one, and ended
                 done.add(rank)
-        absent = others - done
+        absent = without_call - done
         still_waiting = done & opened.keys()
         if absent:
             yield BlockedRanks(group, waiting, tuple(sorted(absent)), first)
@@ -425,9 +427,9 @@ def _waits_in_order(opened: Mapping[int, Sequence[RecordedOperation]]) -> Iterat
         if call.peer is not None:
             pairs[call.group, call.rank, call.peer].append(call)
     for (group, rank, peer), own in pairs.items():
-        others = pairs.get((group, peer, rank), [])
-        at_once = {call.collective for call in others if call.sequence == others[0].sequence}
-        if others and MESSAGES.get(own[0].collective) not in at_once:
+        answers = pairs.get((group, peer, rank), [])
+        at_once = {call.collective for call in answers if call.sequence == answers[0].sequence}
+        if answers and MESSAGES.get(own[0].collective) not in at_once:
             yield BlockedRanks(group, (rank,), (peer,), own[0], behind=True)
 
 
@@ -452,10 +454,10 @@ def _blame(
 
 
 def _by_rank(waits: Iterable[tuple[int, Wait]]) -> Mapping[int, list[Wait]]:
-    of_rank = defaultdict[int, list[Wait]](list)
+    waits_of_rank = defaultdict[int, list[Wait]](list)
     for rank, wait in waits:
-        of_rank[rank].append(wait)
-    return of_rank
+        waits_of_rank[rank].append(wait)
+    return waits_of_rank
 
 
 def _order(wait: BlockedRanks) -> tuple[bool, bool, int]:

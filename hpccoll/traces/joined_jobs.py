@@ -46,19 +46,19 @@ class _Run:
                 for thread in job.threads:
                     self.threads.add((rank, thread))
 
-    def is_of_one_job(self, other: "_Run") -> bool:
+    def is_of_one_job(self, run: "_Run") -> bool:
         """Return whether other files are of the same job."""
-        if self.jobs[0].source != other.jobs[0].source:
+        if self.jobs[0].source != run.jobs[0].source:
             return False
-        if self.hashes or other.hashes:
-            return not self.hashes.isdisjoint(other.hashes)
-        if self.ranks.isdisjoint(other.ranks):
+        if self.hashes or run.hashes:
+            return not self.hashes.isdisjoint(run.hashes)
+        if self.ranks.isdisjoint(run.ranks):
             # else nothing says whose files they are
-            return bool(self.jobs[0].groups and other.jobs[0].groups)
-        if not self.call_times().isdisjoint(other.call_times()):
+            return bool(self.jobs[0].groups and run.jobs[0].groups)
+        if not self.call_times().isdisjoint(run.call_times()):
             return True
-        is_soon = abs(other.taken_ns - self.taken_ns) <= max(job.timeout_ns for job in other.jobs)
-        return is_soon and not self.threads.isdisjoint(other.threads)
+        is_soon = abs(run.taken_ns - self.taken_ns) <= max(job.timeout_ns for job in run.jobs)
+        return is_soon and not self.threads.isdisjoint(run.threads)
 
     def call_times(self) -> set[tuple[int, int]]:
         """Return the times at which ranks enqueued their operations: no process of another job has the same."""
@@ -110,9 +110,9 @@ def _joined_with(run: _Run, joined: Sequence[_Run]) -> list[_Run]:
     fitting = [earlier for earlier in joined if earlier.is_of_one_job(run)]
     if not run.hashes:  # hashes of one job may be in several of its parts
         fitting = sorted(fitting, key=lambda earlier: abs(earlier.taken_ns - run.taken_ns))[:1]
-    whole, *others = *fitting, run
-    for other in others:
-        for job in other.jobs:
+    whole, *later = *fitting, run
+    for part in later:
+        for job in part.jobs:
             whole.add(job)
     return [earlier for earlier in joined if earlier not in fitting] + [whole]
 

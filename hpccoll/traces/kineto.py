@@ -273,17 +273,17 @@ class _Groups:
 
 def _annotations(timed: Iterable[_Event], nameless: Collection[str]) -> dict[str, _Event]:
     """Return the annotation around the launch of each kernel of the ``nameless`` correlations, by correlation."""
-    of_thread: defaultdict[tuple[str, str], list[_Event]] = defaultdict(list)
+    events_of_thread: defaultdict[tuple[str, str], list[_Event]] = defaultdict(list)
     launches: dict[str, _Event] = {}
     around: dict[str, _Event] = {}
     for event in timed:
         if event.name.startswith("nccl:"):
-            of_thread[event.thread].append(event)
+            events_of_thread[event.thread].append(event)
         # cuda_runtime, cuda_driver
         elif "cuda" in event.cat and str(event.args.correlation) in nameless:
             launches[str(event.args.correlation)] = event
     for correlation, launch in launches.items():
-        annotations = of_thread[launch.thread]
+        annotations = events_of_thread[launch.thread]
         before = bisect_right(annotations, launch.ts, key=_begin_us)
         if before:
             latest = annotations[before - 1]

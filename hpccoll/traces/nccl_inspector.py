@@ -103,12 +103,12 @@ def read(path: Path) -> RecordedJob:
     recorded = list[tuple[Place, _Record]]()
     places = set[Place]()
     has_several_gpus = False
-    for (host, process), of_process in by_process.items():
-        largest = max(of_process, key=lambda record: record.header.n_ranks).header.id
-        ranks = {record.header.rank for record in of_process if record.header.id == largest}
+    for (host, process), records_of_process in by_process.items():
+        largest = max(records_of_process, key=lambda record: record.header.n_ranks).header.id
+        ranks = {record.header.rank for record in records_of_process if record.header.id == largest}
         has_several_gpus |= len(ranks) > 1
         places |= {(host, rank, process) for rank in ranks}
-        for record in of_process:
+        for record in records_of_process:
             if len(ranks) == 1:
                 recorded.append(((host, min(ranks), process), record))
             elif record.header.id == largest:  # smaller communicators do not tell which of the GPUs
@@ -125,8 +125,8 @@ def read(path: Path) -> RecordedJob:
         missing.append("operations of smaller communicators in processes with several GPUs")
     if damaged > 1:  # NCCL may still write the last line
         missing.append(f"{damaged} damaged lines of {path.name}")
-    of_job = [Rank(numbers[place], place[0] or None, place=place) for place in sorted(places)]
-    return RecordedJob(SOURCE, of_job, operations, cannot_say=missing)
+    all_ranks = [Rank(numbers[place], place[0] or None, place=place) for place in sorted(places)]
+    return RecordedJob(SOURCE, all_ranks, operations, cannot_say=missing)
 
 
 def _read_records(content: bytes, path: Path) -> tuple[list[_Record], int]:

@@ -159,18 +159,18 @@ def _to_job(report: _Report) -> RecordedJob:
 
 
 def _status(member: _Member, *, missing: bool) -> str | None:
-    known = member.status
+    status = member.status
     if missing:
         words = {"considered_dead": "is considered dead", "unresponsive": "does not answer"}
         return next(
-            (text for key, text in words.items() if known.get(key)),
+            (text for key, text in words.items() if status.get(key)),
             "reports nothing of the communicator",
         )
-    errors = [known.get(key, 0) for key in ("init_state", "async_error")]
+    errors = [status.get(key, 0) for key in ("init_state", "async_error")]
     for error in errors:
         if error not in (SUCCESS, IN_PROGRESS):
             return f"reports NCCL error {error}"
-    return "has aborted" if known.get("abort_flag") else None
+    return "has aborted" if status.get("abort_flag") else None
 
 
 def _time(text: str) -> int:
@@ -230,31 +230,31 @@ class _TextReport:
             self.sizes[words[0]] = int(words[4])
             if self.sizes[words[0]]:
                 self.errors[words[0]] = words[-1]
-        elif found := _BLOCK.match(line):
-            self._begin_block(found)
-        elif found := _TYPE.match(line):
-            self.collective = COLLECTIVES.get(found[1], found[1])
-        elif not self.block and (found := _PROCESS.match(line)):
+        elif match := _BLOCK.match(line):
+            self._begin_block(match)
+        elif match := _TYPE.match(line):
+            self.collective = COLLECTIVES.get(match[1], match[1])
+        elif not self.block and (match := _PROCESS.match(line)):
             self.processes.append(
-                Rank(-1 - len(self.processes), found[1], f"({line[:200]}) does not answer")
+                Rank(-1 - len(self.processes), match[1], f"({line[:200]}) does not answer")
             )
-        elif found := _TIMEOUT.match(line):
+        elif match := _TIMEOUT.match(line):
             self.lacking.append(
-                f"why PyTorch's watchdog of rank {found[1]} timed out in {found[3]} {found[2]}"
+                f"why PyTorch's watchdog of rank {match[1]} timed out in {match[3]} {match[2]}"
             )
         elif self.block:
             self._read_ranks(line)
 
-    def _begin_block(self, found: re.Match[str]) -> None:
-        size = self.sizes.get(found[1])
+    def _begin_block(self, match: re.Match[str]) -> None:
+        size = self.sizes.get(match[1])
         if size == 0:  # NCCL 2.27.3 lists such ones, with ranks that no job has
             self.block = ""
             self.lacking.append(
-                f"the ranks of communicator 0x{found[2].lstrip('0')}: the report lists it with 0 ranks"
+                f"the ranks of communicator 0x{match[2].lstrip('0')}: the report lists it with 0 ranks"
             )
             return
-        self.block = found[2]
-        self.kind = found[3]
+        self.block = match[2]
+        self.kind = match[3]
         self.blocks[self.block] = size or 0
         if self.kind == SILENT:
             self.unnamed[self.block] = 1
@@ -264,25 +264,25 @@ class _TextReport:
             self._read_missing(line)
             return
         classes = self.launched.setdefault((self.block, self.collective), [])
-        if found := _SEVERAL.match(line):
-            classes.append((int(found[1]), int(found[2] or 0), set()))
-        elif found := _RANK.match(line):
-            rank = int(found[1])
-            self.ranks.setdefault(rank, Rank(rank, found[3]))
+        if match := _SEVERAL.match(line):
+            classes.append((int(match[1]), int(match[2] or 0), set()))
+        elif match := _RANK.match(line):
+            rank = int(match[1])
+            self.ranks.setdefault(rank, Rank(rank, match[3]))
             if "launched" in line:
-                classes.append((1, int(found[2] or 0), {rank}))
+                classes.append((1, int(match[2] or 0), {rank}))
             elif classes:
                 classes[-1][2].add(rank)
 
     def _read_missing(self, line: str) -> None:
         """Read a line of a block about ranks that report nothing."""
-        if found := _MISSING.match(line):
-            self.unnamed[self.block] = int(found[1])
-        elif found := _MISSING_RANKS.match(line):
-            for rank in _listed_ranks(found[1]):
+        if match := _MISSING.match(line):
+            self.unnamed[self.block] = int(match[1])
+        elif match := _MISSING_RANKS.match(line):
+            for rank in _listed_ranks(match[1]):
                 self._add_missing(rank, None)
-        elif found := _RANK.match(line):
-            self._add_missing(int(found[1]), found[3])
+        elif match := _RANK.match(line):
+            self._add_missing(int(match[1]), match[3])
 
     def _add_missing(self, rank: int, host: str | None) -> None:
         self.ranks[rank] = Rank(rank, host, "does not answer")
@@ -316,16 +316,16 @@ class _TextReport:
         self._missing_of_process()
         behind = list(self._unnamed_faults())
         failed = set()
-        for rank, each in self.ranks.items():
-            if each.status:
+        for rank, rank_record in self.ranks.items():
+            if rank_record.status:
                 failed.add(rank)
         for (block, collective), classes in self.launched.items():
             members = range(self.blocks[block] or sum(number for number, _, _ in classes))
             group = Group(f"0x{block.lstrip('0')}", tuple(members), "", of_job=False)
-            others = set(members) - failed.union(*(names for _, _, names in classes))
+            unlisted = set(members) - failed.union(*(names for _, _, names in classes))
             latest = max((operation for _, operation, _ in classes), default=0)
             for number, operation, names in classes:
-                if not names and number != len(others):
+                if not names and number != len(unlisted):
                     if operation < latest:
                         launched = (
                             f"have launched {collective} up to {operation}, others up to {latest}"
@@ -339,16 +339,18 @@ class _TextReport:
                     continue
                 progress += [
                     Progress(rank, group, operation, None, collective)
-                    for rank in sorted(names or others)
+                    for rank in sorted(names or unlisted)
                 ]
-        if len({each.group for each in progress}) > 1:
+        if len({progress_of_rank.group for progress_of_rank in progress}) > 1:
             self.lacking.append("which ranks of different communicators are one process")
         if not self.blocks and self.sizes:
             listed = format_count(max(self.sizes.values()), "rank")
             self.lacking.append(
                 f"the counts of its {listed}: a report in words lists only ranks that differ"
             )
-        ranks = {each.rank: Rank(each.rank) for each in progress} | self.ranks
+        ranks = {
+            progress_of_rank.rank: Rank(progress_of_rank.rank) for progress_of_rank in progress
+        } | self.ranks
         are_named = failed and all(self.ranks[rank].host for rank in failed)
         # else they are named once more, with their ranks
         unnamed = () if are_named else self.processes

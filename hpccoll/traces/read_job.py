@@ -123,7 +123,7 @@ def _read_all(path: Path) -> list[tuple[Path, RecordedJob | str]]:
             return [(path, _read_file(path))]
     except READ_ERRORS as error:
         return [(path, _line(path, path, error))]
-    found = list[tuple[Path, RecordedJob | str]]()
+    entries = list[tuple[Path, RecordedJob | str]]()
     with TemporaryDirectory(prefix="hpccoll-") as scratch:
         members = _members(path, Path(scratch))
         while True:
@@ -131,11 +131,11 @@ def _read_all(path: Path) -> list[tuple[Path, RecordedJob | str]]:
             try:
                 shown, unpack = next(members)
                 unpacked = unpack()
-                found.append((shown, _read_file(unpacked)))
+                entries.append((shown, _read_file(unpacked)))
             except StopIteration:
-                return found
+                return entries
             except READ_ERRORS as error:
-                found.append((shown, _line(shown, unpacked, error)))
+                entries.append((shown, _line(shown, unpacked, error)))
             rmtree(scratch, ignore_errors=True)  # so that one file lies there at a time
 
 
@@ -160,7 +160,7 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
     for path in paths:
         if path.is_dir():
             yield from sorted(
-                each for each in path.rglob("*") if not each.is_dir() and _is_of_user(each)
+                file for file in path.rglob("*") if not file.is_dir() and _is_of_user(file)
             )
         else:
             yield path
@@ -190,11 +190,11 @@ def _read_file(path: Path) -> RecordedJob:
                     f"it is damaged, or not a file of {reader.SOURCE}: {error}"
                 ) from None
             return job
-    known = ", ".join(reader.SOURCE for reader in READERS)
+    sources = ", ".join(reader.SOURCE for reader in READERS)
     problem = "empty"
     if head:
         problem = "not a file of a recorded job"
-    raise ValueError(f"it is {problem}; valid: {known}")
+    raise ValueError(f"it is {problem}; valid: {sources}")
 
 
 def _members(path: Path, scratch: Path) -> Iterator[tuple[Path, Callable[[], Path]]]:

@@ -158,7 +158,7 @@ class RecordedJob:
             if group.of_job:
                 named.update(group.ranks)
         named.update(self._ranks_of_largest_communicator())
-        return sorted(named - {each.rank for each in self.ranks})
+        return sorted(named - {recorded.rank for recorded in self.ranks})
 
     def _ranks_of_largest_communicator(self) -> Sequence[int]:
         """Return the ranks of the largest communicator where they are those of the job; else none.
@@ -171,10 +171,10 @@ class RecordedJob:
             return ()
         largest = max(communicators, key=lambda group: len(group.ranks))
         members = set()
-        for each in self.operations:
-            if each.group == largest:
-                members.add(each.rank)
-        members.update(each.rank for each in self.progress if each.group == largest)
+        for operation in self.operations:
+            if operation.group == largest:
+                members.add(operation.rank)
+        members.update(progress.rank for progress in self.progress if progress.group == largest)
         for recorded in self.ranks:
             is_numbered_by_it = recorded.place is not None and recorded.place[1] == recorded.rank
             if not is_numbered_by_it or recorded.rank not in members:
@@ -185,10 +185,10 @@ class RecordedJob:
     def called(self) -> set[int]:
         """The ranks that have a recorded or a counted operation."""
         counted = set()
-        for each in self.progress:
-            if each.enqueued:
-                counted.add(each.rank)
-        return counted | {each.rank for each in self.operations}
+        for progress in self.progress:
+            if progress.enqueued:
+                counted.add(progress.rank)
+        return counted | {operation.rank for operation in self.operations}
 
     @property
     def is_silent(self) -> bool:
@@ -200,7 +200,9 @@ class RecordedJob:
         """The ranks without an operation in files that tell how far others have come."""
         if not self.progress:
             return []
-        return sorted({each.rank for each in self.ranks if each.rank >= 0} - self.called)
+        return sorted(
+            {recorded.rank for recorded in self.ranks if recorded.rank >= 0} - self.called
+        )
 
     @property
     def moved(self) -> bool:
@@ -232,9 +234,9 @@ def by_call(
 ) -> Mapping[tuple[Group, int | None], dict[int, RecordedOperation]]:
     """Return collectives by group and number, of each rank the last one; messages have numbers of their own."""
     calls = defaultdict[tuple[Group, int | None], dict[int, RecordedOperation]](dict)
-    for each in operations:
-        if each.peer is None:
-            calls[each.group, each.sequence][each.rank] = each
+    for operation in operations:
+        if operation.peer is None:
+            calls[operation.group, operation.sequence][operation.rank] = operation
     return calls
 
 

@@ -80,7 +80,7 @@ class SlowParts:
     @cached_property
     def hosts(self) -> Mapping[int, str | None]:
         """The hosts of ranks; None where they are not known."""
-        return {each.rank: each.host for each in self.ranks}
+        return {recorded.rank: recorded.host for recorded in self.ranks}
 
     @cached_property
     def in_order(self) -> Sequence[tuple[float, OperationTimes, int]]:
@@ -128,9 +128,9 @@ def slow_parts(job: RecordedJob) -> SlowParts | None:
     times = list(_collectives(matched, shifts_s, residual_s))
     _excuse(times)
     waits = []
-    for of_kind in times:
-        if of_kind.waiting and of_kind.is_complete:
-            waits.append((of_kind.waiting, of_kind.ranks))
+    for operation_times in times:
+        if operation_times.waiting and operation_times.is_complete:
+            waits.append((operation_times.waiting, operation_times.ranks))
     rank_times = list(_rank_times(job, timed, waits))
     steps = max((record.steps for record in job.computing), default=1)
     lags = find_lags(timed, times, {} if residual_s is None else shifts_s, steps)
@@ -208,7 +208,10 @@ def _ends_by_clock(part: _Ends, clock: Mapping[int, str]) -> dict[str, Seconds]:
     columns = defaultdict[str, list[int]](list)
     for column, rank in enumerate(part.ranks):
         columns[clock[rank]].append(column)
-    return {name: _row_medians(part.since_s[:, of_clock]) for name, of_clock in columns.items()}
+    return {
+        name: _row_medians(part.since_s[:, columns_of_clock])
+        for name, columns_of_clock in columns.items()
+    }
 
 
 def _row_medians(table: Seconds) -> Seconds:
@@ -228,10 +231,12 @@ def _aligned_clocks(ends: Sequence[Mapping[str, Seconds]]) -> dict[str, float]:
     while True:  # each round aligns the clocks that share a collective with one that is aligned
         differences = defaultdict[str, list[Seconds]](list)
         for part in ends:
-            known = [ends_s - aligned[name] for name, ends_s in part.items() if name in aligned]
-            if not known or len(known) == len(part):
+            aligned_ends = [
+                ends_s - aligned[name] for name, ends_s in part.items() if name in aligned
+            ]
+            if not aligned_ends or len(aligned_ends) == len(part):
                 continue
-            shift_s = _row_medians(np.stack(known, axis=1))
+            shift_s = _row_medians(np.stack(aligned_ends, axis=1))
             for name, ends_s in part.items():
                 if name not in aligned:
                     differences[name].append(ends_s - shift_s)
@@ -320,23 +325,23 @@ Those of all groups are below the group None.
 def _excuse(times: Sequence[OperationTimes]) -> None:
     """Take back that a rank was late where, since it met a group, it only waited in another one, and no longer does."""
     waits = _waits_by_group_and_rank(times)
-    for of_kind in times:
-        if of_kind.waiting is not None:
-            for row in np.flatnonzero(of_kind.waiting.last != NO_RANK).tolist():
-                _excuse_last_rank(of_kind, of_kind.waiting, row, waits)
+    for operation_times in times:
+        if operation_times.waiting is not None:
+            for row in np.flatnonzero(operation_times.waiting.last != NO_RANK).tolist():
+                _excuse_last_rank(operation_times, operation_times.waiting, row, waits)
 
 
 def _waits_by_group_and_rank(times: Iterable[OperationTimes]) -> _Waits:
     waits = defaultdict[tuple[Group | None, int], list[tuple[int, int]]](list)
-    for of_kind in times:
-        if of_kind.waiting is None:
+    for operation_times in times:
+        if operation_times.waiting is None:
             continue
-        in_group = [waits[of_kind.group, rank] for rank in of_kind.ranks]
-        in_any_group = [waits[None, rank] for rank in of_kind.ranks]
+        in_group = [waits[operation_times.group, rank] for rank in operation_times.ranks]
+        in_any_group = [waits[None, rank] for rank in operation_times.ranks]
         for operation, waiting_s in zip(
-            of_kind.operations, of_kind.waiting.waiting_s.tolist(), strict=False
+            operation_times.operations, operation_times.waiting.waiting_s.tolist(), strict=False
         ):
-            for column, rank in enumerate(of_kind.ranks):
+            for column, rank in enumerate(operation_times.ranks):
                 record = operation.records.get(rank)
                 if record is not None and record.started_ns is not None:
                     span = record.started_ns + round(waiting_s[column] * 1e9), record.started_ns
@@ -347,15 +352,17 @@ def _waits_by_group_and_rank(times: Iterable[OperationTimes]) -> _Waits:
     return waits
 
 
-def _excuse_last_rank(of_kind: OperationTimes, waiting: Waiting, row: int, waits: _Waits) -> None:
+def _excuse_last_rank(
+    operation_times: OperationTimes, waiting: Waiting, row: int, waits: _Waits
+) -> None:
     """Subtract from the lateness of the last rank of an operation what it waited since it last met the group."""
-    rank = of_kind.ranks[waiting.last[row]]
-    came = of_kind.operations[row].records[rank].started_ns
+    rank = operation_times.ranks[waiting.last[row]]
+    came = operation_times.operations[row].records[rank].started_ns
     if came is None:
         return
     end_of = itemgetter(0)
     since = _LONG_AGO_NS
-    met = waits.get((of_kind.group, rank), ())
+    met = waits.get((operation_times.group, rank), ())
     meetings_before = bisect_left(met, came, key=end_of)
     if meetings_before:
         since, _ = met[meetings_before - 1]

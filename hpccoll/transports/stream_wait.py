@@ -28,9 +28,12 @@ def no_error() -> None:
 
 
 def poll_until(
-    done: Callable[[], bool], error: Callable[[], str | None], timeout_s: float, what: str = "NCCL"
+    done: Callable[[], bool],
+    error: Callable[[], str | None],
+    timeout_s: float,
+    operation: str = "NCCL",
 ) -> None:
-    """Wait until ``done()``, for an operation that is called ``what``.
+    """Wait until ``done()``, for an operation that is called ``operation``.
 
     Raises:
         StalledError: if that takes longer than ``timeout_s``, or ``error()`` returns why it never
@@ -47,7 +50,7 @@ def poll_until(
         if message:
             raise StalledError(message)
         if time.monotonic() > deadline:
-            raise StalledError(f"{what} did not complete in {timeout_s:.3g} s")
+            raise StalledError(f"{operation} did not complete in {timeout_s:.3g} s")
         time.sleep(POLL_INTERVAL_S)
 
 

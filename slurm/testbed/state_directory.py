@@ -196,7 +196,7 @@ class StateDirectory:
         return None
 
     def survey(self) -> dict[str, Any]:
-        """Return what is there: `up` (whole), `damaged`, or `down`; every host, its first process and its service."""
+        """Return the state: `up` (whole), `damaged`, or `down`; every host, its first process and its service."""
         hosts, marker = self.hosts(), self.marker()
         services = _services(hosts)
         whole = marker is not None and services.keys() == hosts.keys()

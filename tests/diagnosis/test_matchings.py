@@ -79,7 +79,9 @@ def test_suspects_are_beside_healthy_nodes_and_the_others_are_pairs(nodes, share
         (int(min(pair)), int(max(pair)))
         for pair in (rng.choice(healthy, 2, replace=False) for _ in range(4))
     }
-    slots = beside_healthy(suspects, healthy, rng.integers(racks, size=nodes), 5, rng, asked=asked)
+    slots = beside_healthy(
+        suspects, healthy, rng.integers(racks, size=nodes), 5, rng, requested_pairs=asked
+    )
     assert_disjoint_pairs(slots)
     assert np.isin(slots[:, suspects], healthy).all()
     assert ((slots == np.arange(nodes)).sum(1) <= 1).all()
@@ -97,7 +99,7 @@ def test_pairs_that_are_asked_for_are_measured_beside_suspects():
     suspects, racks = np.array([0]), np.arange(32) // 8
     asked = [(a, b) for a in range(8, 16) for b in range(24, 32)]  # no mate of node 0 is among them
     slots = beside_healthy(
-        suspects, np.arange(1, 32), racks, 12, np.random.default_rng(1), asked=asked
+        suspects, np.arange(1, 32), racks, 12, np.random.default_rng(1), requested_pairs=asked
     )
     assert all((slots[:, a] == b).any() for a, b in asked)
 

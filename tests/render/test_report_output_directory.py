@@ -49,6 +49,6 @@ def test_a_page_that_is_no_report_is_not_replaced(here, options):
     page = here / "a.report" / "index.html"
     page.parent.mkdir()
     page.write_bytes(b"\xff<html>")
-    assert invoke("report", "a.h5", *options).is_bad_input("--out", "a.report", "no report")
+    assert invoke("report", "a.h5", *options).is_bad_input("--out", "a.report", "did not write")
     assert [*page.parent.iterdir()] == [page]
     assert page.read_bytes() == b"\xff<html>"

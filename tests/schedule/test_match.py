@@ -153,12 +153,12 @@ def test_an_error_in_the_text_of_an_algorithm_is_not_hidden(vectorised):
         ),
         ([[Step(Send(1, dst[3:1]))], [Step(Recv(0, dst[3:1]))]], r"rank 0 names dst\[3:1\]"),
         ([[Step(Copy(dst[0], src[0]))]], "rank 0 writes src"),
-        ([[Step(), Step(Send(2, 0))], []], "step 2: rank 0 names rank 2, which is no peer"),
+        ([[Step(), Step(Send(2, 0))], []], "step 2: rank 0 names rank 2, which is not a peer"),
         (
             lambda me: Step(Send((me + 1) % 4, me), Recv((me + 1) % 4, me)),
             "a message that it never receives",
         ),
-        (lambda me: Step(Send(me, 0), Recv(me, 0)), "rank 0, which is no peer"),
+        (lambda me: Step(Send(me, 0), Recv(me, 0)), "rank 0, which is not a peer"),
         (
             lambda me: Step(Send((me + 1) % 4, me), Recv((me - 1) % 4, dst[0:2])),
             "sends 1 units where",

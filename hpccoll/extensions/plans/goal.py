@@ -77,13 +77,15 @@ def _check_size(schedules: Sequence[Schedule], cut: Cut, ranks: int, max_bytes: 
     actions_of_rank = actions / len(sampled) / len(schedules)
     size = int(actions_of_rank * ranks * cut.lanes * OPERATION_BYTES)
     if size > max_bytes:
-        what = (
+        size_text = (
             f"about {format_size(size)} of text, or more, for {ranks} ranks and {cut.lanes} lanes"
         )
         remedy = "fewer workers or channels"
         if size < MAX_FILE_BYTES:
             remedy += " or --out F"
-        raise UnusableError("goal", f"{what}, and at most {format_size(max_bytes)}; do: {remedy}")
+        raise UnusableError(
+            "goal", f"{size_text}, and at most {format_size(max_bytes)}; do: {remedy}"
+        )
 
 
 def _rank_lines(

@@ -45,7 +45,7 @@ SHAPES = {
 o, s, or r of a peer. It copies to and from the first buffers alone where an operation has more, and
 reads all of a put from one."""
 FENCES = "nop", "barrier"
-"""What orders the operations of a thread block, or of several."""
+"""Operations that order others: in their own thread block, and in all thread blocks that they name."""
 FOLDS = {"re", "res", "rre", "rres"}
 LIMITS = {
     "ops": MAX_OPERATIONS,
@@ -53,7 +53,11 @@ LIMITS = {
     "src_buff": 10,
     "dst_buff": 10,
     "semaphore_ids": 16,
-    **{f"{kind} {what}": MAX_REFERENCES for kind in KINDS for what in ("channels", "buffers")},
+    **{
+        f"{kind} {resource}": MAX_REFERENCES
+        for kind in KINDS
+        for resource in ("channels", "buffers")
+    },
 }
 """The lengths of the executor's arrays for a thread block and for an operation."""
 BARRIERS, COUNT = range(16), IntegerRange(0, 2**31 - 1)
@@ -85,7 +89,7 @@ class PlanEvent:
 
 
 @contextmanager
-def reading(where: str, what: str) -> Iterator[None]:
+def reading(where: str, plan_part: str) -> Iterator[None]:
     """Turn the errors of what MSCCL++ does not write into an UnusableError that names the place."""
     try:
         yield
@@ -94,7 +98,7 @@ def reading(where: str, what: str) -> Iterator[None]:
     except KeyError as error:
         raise UnusableError(where, f"{error.args[0]} is missing") from None
     except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
-        raise UnusableError(where, f"it is not a valid {what} of MSCCL++") from None
+        raise UnusableError(where, f"it is not a valid {plan_part} of MSCCL++") from None
 
 
 def _item(where: str, key: str, listed: Sequence[Any], number: object) -> Any:
@@ -105,11 +109,11 @@ def _item(where: str, key: str, listed: Sequence[Any], number: object) -> Any:
     return listed[cast("int", number)]
 
 
-def _joined(entries: Iterable[Json], of: str, kind: str, numbers: str) -> list[Any]:
+def _joined(entries: Iterable[Json], kind_key: str, kind: str, numbers: str) -> list[Any]:
     """Return what the entries of one kind list: the executor counts on from one to the next."""
     joined: list[Any] = []
     for entry in entries:
-        if entry[of] == kind:
+        if entry[kind_key] == kind:
             joined += entry[numbers]
     return joined
 
@@ -125,9 +129,9 @@ def _check_limits(where: str, lists: Mapping[str, Sized]) -> None:
 def _check_names(gpu: Json, me: int) -> None:
     """Check that the operations of a rank are read at all: what is not read also has other numbers of chunks."""
     for block in gpu["threadblocks"]:
-        for number, one in enumerate(block["ops"]):
-            if one["name"] not in (*SHAPES, *FENCES):
-                where = f"rank {me}, thread block {block['id']}, operation {number} ({one['name']})"
+        for number, operation in enumerate(block["ops"]):
+            if operation["name"] not in (*SHAPES, *FENCES):
+                where = f"rank {me}, thread block {block['id']}, operation {number} ({operation['name']})"
                 raise UnusableError(
                     where, f"hpccoll cannot read it; valid: {', '.join(sorted(SHAPES))}"
                 )
@@ -235,8 +239,8 @@ class PlanRun:
         name = call.collective.name
         divisible = call.collective.units == "divisible"
         parts = [
-            1 if divisible or name == other else call.p
-            for other in ("all_gather", "reduce_scatter")
+            1 if divisible or name == halved else call.p
+            for halved in ("all_gather", "reduce_scatter")
         ]
         block = self.gpus[0]["input_chunks"] // parts[0]
         for me, gpu in enumerate(self.gpus):
@@ -258,10 +262,10 @@ class PlanRun:
             )
         return units, lanes
 
-    def _add(self, where: str, before: Iterable[int], **more: Any) -> int:
+    def _add(self, where: str, before: Iterable[int], **fields: Any) -> int:
         """Add an event, which sees what those that it follows wrote."""
         followed = [*before]
-        self.events.append(PlanEvent(where, followed, more.pop("seen", followed), **more))
+        self.events.append(PlanEvent(where, followed, fields.pop("seen", followed), **fields))
         if len(self.events) > MAX_EVENTS:
             raise UnusableError(
                 "plan",
@@ -380,17 +384,23 @@ class PlanRun:
         return [fence, *since]
 
     def _threads(
-        self, me: int, block: Json, one: Json, where: str, start: int, before: Mapping[int, int]
+        self,
+        me: int,
+        block: Json,
+        operation: Json,
+        where: str,
+        start: int,
+        before: Mapping[int, int],
     ) -> dict[int, int]:
         """Add what single threads do, each after what is before it; return the last event of each thread."""
-        name = one["name"]
+        name = operation["name"]
         last = dict[int, int]()
         kind = "semaphore"
         if not name.startswith("sem_"):
-            kind = one["channel_type"]
-        data = self._data(me, block, one, where) if "src_buff" in one else []
+            kind = operation["channel_type"]
+        data = self._data(me, block, operation, where) if "src_buff" in operation else []
         ids = "semaphore_ids" if kind == "semaphore" else "channel_ids"
-        for thread, local in enumerate(one[ids]):
+        for thread, local in enumerate(operation[ids]):
             number = _item(where, ids, block[f"{kind} channels"], local)
             key = kind, me, _item(where, f"{ids} of the block", self.channels[kind, me], number)
             follows = [before[-1], before.get(thread, before[-1])]
@@ -420,33 +430,37 @@ class PlanRun:
             self.queues[port] = self._add(where, [issued, self.queues.get(port, issued)], **event)
         return self.queues[port] if name == "pwsf" else issued
 
-    def _data(self, me: int, block: Json, one: Json, where: str) -> list[_Data]:
+    def _data(self, me: int, block: Json, operation: Json, where: str) -> list[_Data]:
         """Return what an operation reads and writes: a fold all at once, a move buffer by buffer."""
         sides = [
-            [self._cells(me, block, one, each, where) for each in one[side]]
+            [self._cells(me, block, operation, chunk, where) for chunk in operation[side]]
             for side in ("src_buff", "dst_buff")
         ]
         for source, target in product(*sides):
             if source != target and (both := {*source} & {*target}):
                 raise fault_of(min(both), f"{where} reads it for another unit, and writes it")
-        if one["name"] in FOLDS:
+        if operation["name"] in FOLDS:
             return [(sides[0], sides[1])]
         return [([source], [target]) for source, target in zip(*sides, strict=True)]
 
-    def _cells(self, me: int, block: Json, one: Json, chunk: Json, where: str) -> list[Cell]:
+    def _cells(self, me: int, block: Json, operation: Json, chunk: Json, where: str) -> list[Cell]:
         """Return the chunks of one buffer of an operation; of a thread block in a group, its part."""
         owner, kind = me, str(chunk.get("type"))
         if "buffer_id" in chunk:
             number = _item(
-                where, "buffer_id", block[f"{one['channel_type']} buffers"], chunk["buffer_id"]
+                where,
+                "buffer_id",
+                block[f"{operation['channel_type']} buffers"],
+                chunk["buffer_id"],
             )
             remote = _item(where, "remote_buffer_ids", self.gpus[me]["remote_buffers"], number)
             owner, kind = remote["rank"], remote["type"]
             if kind not in CHUNKS:
                 raise BadInputError(f"{where}: type of remote buffer {number}", kind, CHUNKS)
-            if one["channel_type"] not in remote["access_channel_types"]:
+            if operation["channel_type"] not in remote["access_channel_types"]:
                 raise UnusableError(
-                    where, f"its remote buffer {number} is not for {one['channel_type']} channels"
+                    where,
+                    f"its remote buffer {number} is not for {operation['channel_type']} channels",
                 )
         count = _item(where, "rank", self.gpus, owner)[CHUNKS[kind]]
         first = chunk["index"]
@@ -455,7 +469,7 @@ class PlanRun:
             why = f"index {json.dumps(first)} and size {json.dumps(size)} are not of its {count} chunks"
             raise UnusableError(f"{where}, buffer {kind} of rank {owner}", why)
         first, length = first * self.pieces, size * self.pieces
-        group = one.get("tbg_info", {"tb_id": 0, "tbg_size": 1})
+        group = operation.get("tbg_info", {"tb_id": 0, "tbg_size": 1})
         if group["tb_id"] not in range(group["tbg_size"]):
             raise UnusableError(where, f"its place in a group is {json.dumps(group)}")
         length //= group["tbg_size"]

@@ -61,15 +61,15 @@ class _Lift:
         for number in numbers[:3]:
             origin, unit = divmod(number, self.run.units * self.run.lanes)
             names.append(f"rank {origin}'s unit {unit}")
-        more = f" and {len(numbers) - 3} more" if len(numbers) > 3 else ""
-        return ", ".join(names) + more
+        omitted = f" and {len(numbers) - 3} more" if len(numbers) > 3 else ""
+        return ", ".join(names) + omitted
 
-    def _read(self, number: int, what: _Held, steps: int) -> None:
+    def _read(self, number: int, held: _Held, steps: int) -> None:
         """An action reads a chunk, some steps after what wrote it at least: a fold reads at the end of its step."""
-        self.orders.append((what[1], number, steps))
-        self.readers[what].append(number)
-        if what in self.overwritten:
-            self.orders.append((number, self.overwritten[what], 1 - steps))
+        self.orders.append((held[1], number, steps))
+        self.readers[held].append(number)
+        if held in self.overwritten:
+            self.orders.append((number, self.overwritten[held], 1 - steps))
 
     def _act(self, source: _Held, target: Cell, operand: _Held | None = None) -> _Held:
         number = len(self.actions)
@@ -146,16 +146,16 @@ class _Lift:
                 raise UnusableError(
                     event.where, "it folds two chunks of one rank, as no schedule of ours does"
                 )
-            others = [held for held in read if held not in own]
-            result = own[0] if own else others[0]
+            foreign = [held for held in read if held not in own]
+            result = own[0] if own else foreign[0]
             if event.folds:
                 if targets[0][1] == "dst":
                     home = targets[0]
                 else:
                     home = (rank, "tmp", result[0][2])
                 if not own:
-                    result = self._act(others.pop(0), home)
-                for operand in others:
+                    result = self._act(foreign.pop(0), home)
+                for operand in foreign:
                     result = self._act(operand, home, result)
             for target in targets:
                 is_written = target[1] == "dst" and target != result[0]

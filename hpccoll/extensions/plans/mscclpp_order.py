@@ -1,9 +1,9 @@
 """The proof that every order in which the events of a plan of MSCCL++ can happen gives the right result.
 
 The k-th wait of a channel or semaphore follows those signals without which k could not have come.
-If no two operations use a chunk of which one writes it without an order, and none waits forever,
-then every order gives the same result, and one is returned. The second run can begin when the first
-has ended everywhere, and then does the same.
+Two operations conflict if both use a chunk, at least one writes it, and nothing orders them. If no
+operations conflict, and none waits forever, every order gives the same result, and one is returned.
+The second run can begin when the first has ended everywhere, and then does the same.
 """
 
 from collections import Counter, defaultdict, deque
@@ -84,7 +84,7 @@ def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
     events = run.events
     counters = _counters(run.events, order)
     while True:
-        past = _closure(order, [each.before for each in events])
+        past = _closure(order, [event.before for event in events])
         new = [
             pair
             for counter, (signals, waits) in counters.items()
@@ -99,14 +99,14 @@ def _follows(run: PlanRun, order: Sequence[int]) -> tuple[list[int], list[int]]:
             events[wait].seen += {
                 events[signal].begin for signal in signals if past[wait] >> signal & 1
             }
-    for one, other in (pair for _, waits in counters.values() for pair in pairwise(waits)):
-        if not past[other] >> one & 1:
+    for wait, next_wait in (pair for _, waits in counters.values() for pair in pairwise(waits)):
+        if not past[next_wait] >> wait & 1:
             raise UnusableError(
-                events[other].where,
-                f"it and {events[one].where} wait on one channel or semaphore, and each can take a signal that is for "
+                events[next_wait].where,
+                f"it and {events[wait].where} wait on one channel or semaphore, and each can take a signal that is for "
                 "the other one; do: order them by nop in one thread block, or by barrier",
             )
-    return past, _closure(order, [each.seen for each in events])
+    return past, _closure(order, [event.seen for event in events])
 
 
 def _counters(
@@ -137,11 +137,11 @@ def _check_counts(events: Sequence[PlanEvent]) -> None:
         names_signals = 0 < signals < waits or not waits
         if signals != waits and (event.step > 0) == names_signals:
             kind, me, number = event.counter
-            what = kind if kind == "semaphore" else f"{kind} channel"
+            counted = kind if kind == "semaphore" else f"{kind} channel"
             has = f"{format_count(signals, 'signal')} and {format_count(waits, 'wait')} in a run"
             missing = "signals" if signals < waits else "waits"
             raise UnusableError(
-                event.where, f"too few {missing}: {what} {number} of rank {me} has {has}"
+                event.where, f"too few {missing}: {counted} {number} of rank {me} has {has}"
             )
 
 
@@ -158,15 +158,15 @@ def _needed(
 ) -> Iterator[tuple[int, int]]:
     """Yield waits with signals, not known to precede them, without which those that can precede them are too few."""
     after = [
-        sum(1 << k for k, other in enumerate(signals) if past[other] >> each & 1)
-        for each in signals
+        sum(1 << k for k, later in enumerate(signals) if past[later] >> signal & 1)
+        for signal in signals
     ]
     for wait in waits:
-        count = 1 + sum(past[wait] >> other & 1 for other in waits) - initial
-        able = sum(1 << k for k, each in enumerate(signals) if not past[each] >> wait & 1)
+        count = 1 + sum(past[wait] >> earlier & 1 for earlier in waits) - initial
+        able = sum(1 << k for k, signal in enumerate(signals) if not past[signal] >> wait & 1)
         for k, signal in enumerate(signals):
-            others = (able & ~after[k]).bit_count() - 1
-            if able >> k & 1 and others < count and not past[wait] >> signal & 1:
+            remaining = (able & ~after[k]).bit_count() - 1
+            if able >> k & 1 and remaining < count and not past[wait] >> signal & 1:
                 yield wait, signal
 
 
@@ -188,7 +188,9 @@ def _check_races(
             earlier = (
                 [written[cell]] if cell in written and not seen[number] >> written[cell] & 1 else []
             )
-            earlier += [each for each in read[cell] if cell in new and not past[number] >> each & 1]
+            earlier += [
+                reader for reader in read[cell] if cell in new and not past[number] >> reader & 1
+            ]
             if earlier:
                 raise fault_of(cell, _race(run, cell, earlier[0], number))
             if cell in new:

@@ -84,9 +84,10 @@ def plan_text(schedules: Sequence[Schedule], cut: Cut, *, window: int, name: str
     """
     family = cut.call.collective.name
     if family not in PLAN_NAMES or schedules[0].layout.aggregators:
-        what = "aggregators" if family in PLAN_NAMES else family
+        unsupported = "aggregators" if family in PLAN_NAMES else family
         raise UnusableError(
-            "--format mscclpp", f"a plan has no {what}; its collectives: {', '.join(PLAN_NAMES)}"
+            "--format mscclpp",
+            f"a plan has no {unsupported}; its collectives: {', '.join(PLAN_NAMES)}",
         )
     chunks = cut.units * cut.lanes
     least = ALIGNMENT * chunks
@@ -133,12 +134,12 @@ def _check_size(schedules: Sequence[Schedule], cut: Cut) -> None:
             for step in map(drop_null_peers, schedule.steps(me)):
                 actions += len(step.actions)
                 chunks += sum(map(_chunk_count, step.actions))
-    for what, count, most in (
+    for counted, count, most in (
         ("operations", actions, MAX_ACTIONS),
         ("chunks in operations", chunks, MAX_CHUNKS),
     ):
         if count * share > most:
-            expected = f"at most {most:,} {what}, not about {int(count * share):,}; do: fewer workers or channels"
+            expected = f"at most {most:,} {counted}, not about {int(count * share):,}; do: fewer workers or channels"
             raise UnusableError("--format mscclpp", expected)
 
 
@@ -204,11 +205,11 @@ class _Writer:
         for key in self.landing:
             if key.source != key.target:
                 channels.add(self._channel(key))
-        of_ranks = defaultdict[tuple[int, str], list[_Channel]](list)
+        channels_of_rank = defaultdict[tuple[int, str], list[_Channel]](list)
         for channel in sorted(channels):
             for rank in channel[:2]:
-                of_ranks[rank, self._kind(channel)].append(channel)
-        return of_ranks
+                channels_of_rank[rank, self._kind(channel)].append(channel)
+        return channels_of_rank
 
     def _channel(self, key: _Key) -> _Channel:
         return key.source, key.target, key.lane % len(self.sequences)

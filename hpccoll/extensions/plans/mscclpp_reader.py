@@ -30,7 +30,7 @@ class ProvenPlan(NamedTuple):
     collective: str
     slices: tuple[Schedule, ...]
     sizes: tuple[int, int]  # the smallest and the largest message, in bytes
-    multiple: int  # the bytes of which MSCCL++ runs multiples alone
+    multiple: int  # MSCCL++ only runs messages whose bytes are a multiple of this
     relaxed: bool  # whether a relaxed wait is to see what was written before the run
 
     @property
@@ -104,9 +104,9 @@ def plan_of(content: Json) -> ProvenPlan:
     if content["protocol"] not in PROTOCOLS:
         raise BadInputError("protocol", content["protocol"], PROTOCOLS)
     RANKS.check("gpus", len(content["gpus"]))
-    given = {"min_message_size": 0, "max_message_size": 2**64 - 1, "buffer_alignment": ALIGNMENT}
-    least, most, alignment = (content.get(key, default) for key, default in given.items())
-    for key, value in zip(given, (least, most, alignment), strict=True):
+    defaults = {"min_message_size": 0, "max_message_size": 2**64 - 1, "buffer_alignment": ALIGNMENT}
+    least, most, alignment = (content.get(key, default) for key, default in defaults.items())
+    for key, value in zip(defaults, (least, most, alignment), strict=True):
         if type(value) is not int or value < 0:  # true is an int, too
             raise UnusableError(key, f"{json.dumps(value)} is not a whole number of bytes")
     if type(content["inplace"]) is not bool:

@@ -1,8 +1,8 @@
 """Choices among a library's own algorithms, as its tables can express them: by collective, ranks and size alone.
 
-What a table cannot tell apart (placements, element types, the order of ranks) gets one choice for
-all of it. Another algorithm replaces the library's default only where it is faster in each of these
-cases, by more than the noise and by more than two launches easily differ.
+Cases that a table cannot tell apart (they differ in placement, element type, or the order of ranks)
+get the same choice. Another algorithm replaces the library's default only if it is faster in every
+such case, by more than the noise and by more than two launches easily differ.
 """
 
 import math
@@ -38,7 +38,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class SizeChoice:
-    """The choice at a measured size; of several cases, in the one of its least gain. Times are in seconds."""
+    """The choice at a measured size, with the figures of the case in which it gains least. Times are in seconds."""
 
     nbytes: int  # the size S, in bytes
     seconds: float
@@ -326,10 +326,12 @@ def _compared(
 def _leave_out(members: Iterable[tuple[Setting, MeasuredSetting]], left_out: Counter[str]) -> None:
     for setting, measured in members:
         if setting.variant:
-            what = f"{setting.collective} with {setting.variant}"
+            setting_name = f"{setting.collective} with {setting.variant}"
         else:
-            what = setting.collective
-        left_out[f"of {what}, with no default or no other algorithm beside"] += len(measured.rows)
+            setting_name = setting.collective
+        left_out[f"of {setting_name}, with no default or no other algorithm beside"] += len(
+            measured.rows
+        )
 
 
 def _shared_sizes(compared: Sequence[_ComparedSetting], left_out: Counter[str]) -> list[int]:
@@ -358,21 +360,21 @@ def _curves(measured: MeasuredSetting, sizes: Sequence[int], excluded: Choice | 
     return curves
 
 
-def _sizes_to_change(found: Mapping[int, SizeChoice]) -> set[int]:
+def _sizes_to_change(choices: Mapping[int, SizeChoice]) -> set[int]:
     """Return the sizes at which a choice replaces the default.
 
     Between sizes at which it is clearly faster, another size needs no range of its own, unless the
     default is clearly faster there.
     """
     clear = []
-    for size, choice in found.items():
+    for size, choice in choices.items():
         if choice.gain_ends[0] > 1 and choice.gain >= NOTICEABLE:
             clear.append(size)
     if not clear:
         return set()
     return {
         size
-        for size, choice in found.items()
+        for size, choice in choices.items()
         if clear[0] <= size <= clear[-1] and choice.gain_ends[1] > 1
     }
 

@@ -63,7 +63,7 @@ class Recognition(NamedTuple):
     library: str  # its name for people
     # the algorithms with which all ranks send the same, in the library's words and order
     matching: tuple[str, ...]
-    others: int  # the number of algorithms with which some rank sends something else
+    different: int  # the number of algorithms with which some rank sends something else
     exact: bool = True  # whether the messages are the same; else their segments may differ
     # the bytes that each rank sends on its busiest connections: of the call (""), and with each
     # algorithm
@@ -76,7 +76,7 @@ class Recognition(NamedTuple):
         It is unknown if there are none, or more than MAX_NAMED, and if forcing any of them changes
         nothing.
         """
-        if not self.others:
+        if not self.different:
             return UNKNOWN
         if requested in self.matching:
             return str(requested)
@@ -89,19 +89,20 @@ class Recognition(NamedTuple):
         """What shows it, as a sentence."""
         if self.ended:
             return self.ended
-        if not self.others:
+        if not self.different:
             forced = (
                 f"forcing {self.library} to any of {format_count(len(self.matching), 'algorithm')}"
             )
             return f"{forced} changes nothing of what ranks send on TCP connections"
-        others = f"{format_count(self.others, 'other algorithm' if self.matching else 'algorithm')} that were forced"
+        noun = "other algorithm" if self.matching else "algorithm"
+        alternatives = f"{format_count(self.different, noun)} that were forced"
         if not self.matching:
-            return f"each rank sends something else on its TCP connections than with {others} of {self.library}"
+            return f"each rank sends something else on its TCP connections than with {alternatives} of {self.library}"
         same = "what it sends, but for segments,"
         if self.exact:
             same = "what it sends"
         forced = f"{self.library} is forced to {join_words(self.matching, 'or')}"
-        return f"each rank sends on each TCP connection {same} if {forced}, and something else with {others}"
+        return f"each rank sends on each TCP connection {same} if {forced}, and something else with {alternatives}"
 
 
 def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> Recognition | None:
@@ -151,8 +152,8 @@ def recognise(prepared: PreparedCase, call_s: float, progress: RankProgress) -> 
     for most in (SAME, ALIKE):
         matching = tuple(word for word, difference in differences.items() if difference <= most)
         if matching:
-            others = len(differences) - len(matching)
-            return Recognition(title, matching, others, most == SAME, traffic)
+            different = len(differences) - len(matching)
+            return Recognition(title, matching, different, most == SAME, traffic)
     if not differences:
         return None
     return Recognition(title, (), len(differences), traffic=traffic)

@@ -46,7 +46,7 @@ class TuningFormats:
     libraries = "Open MPI, MPICH, NCCL, RCCL or UCC"
     written = tuple(FORMATS)
     read = tuple(READERS)
-    known = KNOWN_TABLES
+    formats_text = KNOWN_TABLES
 
     def recognises(self, text: str) -> bool:
         return recognise_format(text) is not None
@@ -54,14 +54,14 @@ class TuningFormats:
     def write(self, results: Results, name: str, out: Path, *, as_json: bool) -> None:
         table_format = FORMATS[name]
         by_nodes = knows_nodes(name, results.runs)
-        found = library_choices(
+        measured = library_choices(
             results,
             table_format.library,
             table_format.mpi,
             by_nodes=by_nodes,
             has_default=table_format.has_default,
         )
-        choices = expressible_choices(name, found)
+        choices = expressible_choices(name, measured)
         files, exports = table_files(
             name, choices.ranges, out, origin_text(choices), by_nodes=by_nodes
         )

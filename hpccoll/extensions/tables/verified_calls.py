@@ -123,20 +123,22 @@ def verify_table(
         elif row.usable and not has_table:
             rows_without[_same_call(row, runs[row.run_id])].append(row)
 
-    def in_common(row: Row, other: Row) -> int:
-        return _common_variables(deciding[row.run_id], deciding[other.run_id], own)
+    def in_common(row: Row, candidate: Row) -> int:
+        return _common_variables(deciding[row.run_id], deciding[candidate.run_id], own)
 
     pairs: list[tuple[CallKey, Row, Row]] = []
     for row in rows_with_table:
         key = _same_call(row, runs[row.run_id])
-        candidates = [other for other in rows_without[key] if in_common(row, other) >= 0]
+        candidates = [
+            candidate for candidate in rows_without[key] if in_common(row, candidate) >= 0
+        ]
         if candidates:
             details = key.without("collective", "requested_bytes", "ranks")
             pairs.append((details, row, max(candidates, key=partial(in_common, row))))
     all_details = [details for details, _, _ in pairs]
     calls = [
-        _verify(row, other, rules, library, details.label(all_details))
-        for details, row, other in pairs
+        _verify(row, control, rules, library, details.label(all_details))
+        for details, row, control in pairs
     ]
     return sorted(calls, key=lambda call: (call.collective, call.ranks, call.bytes, call.details))
 

@@ -112,10 +112,10 @@ class Leader:
             if why:
                 self.errors.append(TransferError(hosts=[self._host_of_rank[rank]], why=why))
                 print_of_rank(0, f"alone, {error_text(self.errors[-1])}")
-        known: Mapping[str, Floats] = next(
+        measured: Mapping[str, Floats] = next(
             (seconds for seconds, _ in answers.values() if seconds), {}
         )
-        unknown = {name: np.full_like(seconds, np.nan) for name, seconds in known.items()}
+        unknown = {name: np.full_like(seconds, np.nan) for name, seconds in measured.items()}
         return [answers.get(rank, ({}, None))[0] or unknown for rank in range(self._member.size)]
 
     def choose_stream(self, slot_s: float | None) -> None:
@@ -148,12 +148,13 @@ class Leader:
             UnusableError: if a transfer has an error, or no pair has connected.
         """
         kind = self._member.kind
-        what = f"transfers over {kind.program}"
+        program = f"transfers over {kind.program}"
         if self.errors:
-            raise UnusableError(what, f"no pair has a time; {error_text(self.errors[0])}")
+            raise UnusableError(program, f"no pair has a time; {error_text(self.errors[0])}")
         if kind.connects_first and not self._has_connected:
             raise UnusableError(
-                what, "no pair has connected; do: read the messages of the ranks, or --device cpu"
+                program,
+                "no pair has connected; do: read the messages of the ranks, or --device cpu",
             )
 
     def __call__(self, slots: Slots) -> Floats:
@@ -198,17 +199,21 @@ class Leader:
     def _measure_slot(self, partners: Integers) -> Floats:
         tag = self._next_tag()
         orders: dict[int, Order] = dict.fromkeys(range(self._member.size))
-        pairs = [(one, other) for one, other in enumerate(partners.tolist()) if one != other]
+        pairs = [
+            (endpoint, partner)
+            for endpoint, partner in enumerate(partners.tolist())
+            if endpoint != partner
+        ]
         # The second direction may be slower: by 3 % where the cores are too slow.
         lower_first = (self._rng.random(len(partners)) < 0.5).tolist()
         messages = self.stream.messages_at(self._rate)
-        for one, other in pairs:
-            orders[self._endpoints[one]] = Transfer(
-                self._endpoints[other],
+        for endpoint, partner in pairs:
+            orders[self._endpoints[endpoint]] = Transfer(
+                self._endpoints[partner],
                 tag,
                 self.stream,
                 self._together,
-                first=(one < other) == lower_first[min(one, other)],
+                first=(endpoint < partner) == lower_first[min(endpoint, partner)],
                 messages=messages,
             )
         began = time.monotonic()
@@ -217,12 +222,14 @@ class Leader:
             answers = self._go(answers, orders)
         timings = {rank: timing for rank, (timing, _) in answers.items()}
         seconds = np.full(len(partners), np.nan)
-        for one, other in pairs:  # the receiver has the time
-            sent, received = (timings.get(self._endpoints[end], FAILED) for end in (one, other))
+        for endpoint, partner in pairs:  # the receiver has the time
+            sent, received = (
+                timings.get(self._endpoints[end], FAILED) for end in (endpoint, partner)
+            )
             if math.isinf(sent.seconds):
-                seconds[one] = math.inf
+                seconds[endpoint] = math.inf
             else:
-                seconds[one] = received.seconds
+                seconds[endpoint] = received.seconds
         if missed := [pair for pair in pairs if pair[0] < pair[1] and math.isinf(seconds[pair[0]])]:
             self._show_missed(missed, timings, time.monotonic() - began)
         else:
@@ -278,16 +285,16 @@ class Leader:
     ) -> dict[int, Any]:
         """Send orders to ranks, do something, and return the answers by rank that come before the deadline."""
         member = self._member
-        asked = list[int]()
+        ranks = list[int]()
         answers = list[MPI.Request]()
         limit_s, waiting = self._limit_s, {**orders}
         rest = {rank: waiting.pop(rank) for rank, order in orders.items() if order is None}
-        found: dict[int, Any] = {}
+        answers_of_ranks: dict[int, Any] = {}
         self._send({rank: None for rank in rest if not self._is_silent(rank)}, limit_s)
 
         def send_waiting() -> None:
             ready = self._ready(waiting)
-            asked.extend(rank for rank in ready if rank)
+            ranks.extend(rank for rank in ready if rank)
             answers.extend(member.control.irecv(source=rank, tag=tag) for rank in ready if rank)
             self._send(ready, limit_s)
 
@@ -296,7 +303,7 @@ class Leader:
             member.take(None)  # its own transfer of an earlier slot is not an answer
         meanwhile()
         until = time.monotonic() + limit_s
-        awaited = {*waiting, *asked} | ({0} if isinstance(orders[0], Transfer | Go) else set())
+        awaited = {*waiting, *ranks} | ({0} if isinstance(orders[0], Transfer | Go) else set())
         in_time = True
         while awaited and in_time:
             in_time = time.monotonic() < until
@@ -304,24 +311,26 @@ class Leader:
                 send_waiting()
             member.arrived_order()
             if timing := member.advance():
-                found[0] = timing, member.stop()
+                answers_of_ranks[0] = timing, member.stop()
             # While it transfers, this rank does what all others do, and nothing else, unless its
             # GPU transfers.
             if member.rests or member.kind.connects_first or not in_time:
                 arrived, contents = MPI.Request.testsome(answers)
-                found |= zip((asked[k] for k in arrived or ()), contents or (), strict=True)
-                for rank in awaited & found.keys():
-                    awaited -= _answered(rank, orders[rank], found[rank])
+                answers_of_ranks |= zip(
+                    (ranks[k] for k in arrived or ()), contents or (), strict=True
+                )
+                for rank in awaited & answers_of_ranks.keys():
+                    awaited -= _answered(rank, orders[rank], answers_of_ranks[rank])
             member.pause()
-        self._keep_pending(asked, answers, awaited)
-        return found
+        self._keep_pending(ranks, answers, awaited)
+        return answers_of_ranks
 
     def _keep_pending(
-        self, asked: Sequence[int], answers: Sequence[MPI.Request], awaited: set[int]
+        self, ranks: Sequence[int], answers: Sequence[MPI.Request], awaited: set[int]
     ) -> None:
         """Keep the answers that have not come, by whether their ranks are awaited."""
         self._unneeded = [answer for answer in self._unneeded if not answer.test()[0]]
-        for rank, answer in zip(asked, answers, strict=True):
+        for rank, answer in zip(ranks, answers, strict=True):
             if answer == MPI.REQUEST_NULL:
                 continue
             kept = self._late[rank] if rank in awaited else self._unneeded
@@ -379,16 +388,16 @@ class Leader:
         """End the diagnosis on all ranks; return what they report by rank, without those that do not answer."""
         member = self._member
         tag = self._next_tag()
-        others = range(1, self._member.size)
+        other_ranks = range(1, self._member.size)
         limit_s = self._limit_s
         end = End(tag)
-        waiting: dict[int, Order] = dict.fromkeys(others, end)
+        waiting: dict[int, Order] = dict.fromkeys(other_ranks, end)
         until = time.monotonic() + limit_s
         reports: dict[int, Report] = {}
         arriving: dict[int, MPI.Request] = {}
-        while len(reports) < len(others) and time.monotonic() < until:
+        while len(reports) < len(other_ranks) and time.monotonic() < until:
             self._send(self._ready(waiting), limit_s)
-            for rank in others:
+            for rank in other_ranks:
                 # A report may be long: its size is probed first.
                 if rank not in arriving and (
                     message := member.control.improbe(source=rank, tag=tag)
@@ -408,7 +417,7 @@ class Leader:
         self.aborts = len(reports) < member.size or any(
             report.unfinished for report in reports.values()
         )
-        for rank in others:
+        for rank in other_ranks:
             if rank in reports:
                 member.send((LastOrder(self.aborts), 0.0, 0.0), rank, ORDERS)
         return reports

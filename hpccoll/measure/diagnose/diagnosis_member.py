@@ -209,7 +209,7 @@ class Member:
 
     def advance(self) -> Timing | None:
         """Continue the transfer, and those that were left; return the timing of the former if it ends or connects."""
-        self._left = [each for each in self._left if not self._has_ended(each)]
+        self._left = [transfer for transfer in self._left if not self._has_ended(transfer)]
         if self.rests or self._transfer is None or not self._has_ended(self._transfer):
             return None
         self._waits.end()
@@ -252,7 +252,7 @@ class Member:
         until = time.monotonic() + LEADER_LIMIT_S + self.rank
         leaves = math.inf
         while True:
-            # Maybe one of several: the partners of earlier ones wait for their transfers, too.
+            # More orders may have arrived: the partners of earlier ones wait for their transfers, too.
             if received := self.arrived_order():
                 order, limit_s, silent_s = received
                 if isinstance(order, LastOrder):
@@ -278,8 +278,8 @@ class Member:
                 self.take(None)
                 self.send((FAILED, self.stop()), 0, tag)
             elif time.monotonic() > until:
-                what = f"{self._leader}, which leads the diagnosis, does not answer; the launch ends by MPI_Abort"
-                print_of_rank(self.rank, what)
+                reason = f"{self._leader}, which leads the diagnosis, does not answer; the launch ends by MPI_Abort"
+                print_of_rank(self.rank, reason)
                 abort_job(MPI.COMM_WORLD)
                 os._exit(1)  # under srun MPI_Abort may return
             else:

@@ -95,9 +95,9 @@ def run_diagnosis(
     """
     endpoints = _ranks_of_endpoints(ranks)
     hosts = tuple(host for host, _ in ranks.ranks_by_node)
-    of_slurm = tuple(ranks.racks[rank] for rank in endpoints[: len(hosts)])
+    racks_of_slurm = tuple(ranks.racks[rank] for rank in endpoints[: len(hosts)])
     question = options.question(
-        hosts, of_slurm if all(of_slurm) else None, len(endpoints) // len(hosts)
+        hosts, racks_of_slurm if all(racks_of_slurm) else None, len(endpoints) // len(hosts)
     )
     with deadline():  # these calls wait for all ranks
         gpus = RankGpus(ranks)
@@ -153,7 +153,9 @@ def run_diagnosis(
             bool(reports) and (rank not in reports or reports[rank].unfinished)
             for rank in range(member.size)
         )
-        unfinished = [host for host, found in zip(host_of_rank, unended, strict=True) if found]
+        unfinished = [
+            host for host, is_unended in zip(host_of_rank, unended, strict=True) if is_unended
+        ]
         provenance = {
             **attempt.provenance,
             "run_id": attempt.run_id,
@@ -161,9 +163,9 @@ def run_diagnosis(
             "in_flight": leader.stream.in_flight,
             "slot_s": leader.stream.seconds,
             CORE_WAITS: _longest_waits(reports, host_of_rank),
-            HOST_LOAD: [each.load for each in reports.values() if each.load],
+            HOST_LOAD: [report.load for report in reports.values() if report.load],
             LOSSES: to_builtins(
-                losses_of_hosts({k: each.losses for k, each in reports.items()}, host_of_rank)
+                losses_of_hosts({k: report.losses for k, report in reports.items()}, host_of_rank)
             ),
             UNFINISHED: list(dict.fromkeys(unfinished)),
             HOSTS_SHARE_A_MACHINE: share_a_machine(attempt),
@@ -204,11 +206,11 @@ def _about_gpus(
 
 def _longest_waits(reports: Mapping[int, Report], host_of_rank: Sequence[str]) -> dict[str, float]:
     """Return CORE_WAITS."""
-    found: dict[str, float] = {}
+    longest: dict[str, float] = {}
     for rank, report in reports.items():
         if report.waited is not None:
-            found[host_of_rank[rank]] = max(report.waited, found.get(host_of_rank[rank], 0.0))
-    return found
+            longest[host_of_rank[rank]] = max(report.waited, longest.get(host_of_rank[rank], 0.0))
+    return longest
 
 
 def _end(leader: Leader, member: Member, load: LoadRecorder) -> Mapping[int, Report]:

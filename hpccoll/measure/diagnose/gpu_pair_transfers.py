@@ -82,16 +82,16 @@ def choose_transfers(
         raise UnusableError("--directions together", why)
     if lacking is not None and options.device == "cuda":
         raise UnusableError("--device cuda", lacking)
-    found = None
+    gpus_of_hosts = None
     if any(visible.values()) or gpus.silent:
-        found = GpusOfHosts(visible=visible, unused_because=lacking)
+        gpus_of_hosts = GpusOfHosts(visible=visible, unused_because=lacking)
     if lacking is not None:
-        return OVER_MPI, found
+        return OVER_MPI, gpus_of_hosts
     OWN_LOG.begin()
     begin = partial(GpuPairTransfer, gpus.gpu_of_rank)
     return TransferKind(
         "NCCL", "GPU", begin, BY_RATE_ON_GPUS, FIRST_LIMIT_S, LEAST_LIMIT_S, connects_first=True
-    ), found
+    ), gpus_of_hosts
 
 
 def _first(reasons: Mapping[str, str]) -> str | None:
@@ -179,7 +179,9 @@ class GpuPairTransfer:
             with suppress(RuntimeError):
                 self._abort = _started(_abort, gpu, communicator, buffers)
             raise
-        self.timing = timing_of([gpu.elapsed_ns(arrivals[0], each) / 1e9 for each in arrivals])
+        self.timing = timing_of(
+            [gpu.elapsed_ns(arrivals[0], arrival) / 1e9 for arrival in arrivals]
+        )
         destroys = _started(_destroy, gpu, communicator)
         while destroys.is_alive():
             yield False

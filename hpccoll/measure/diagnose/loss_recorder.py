@@ -28,7 +28,7 @@ class LossRecorder:
     def end(self) -> RankLosses:
         """Return what was lost."""
         changes = counter_changes(self._before, read_counters(self._ports))
-        names = [name for counter, others in LOSS_COUNTERS.items() for name in (counter, *others)]
+        names = [name for counter, members in LOSS_COUNTERS.items() for name in (counter, *members)]
         sums = {name: sum_over_ports(changes, name) for name in names}
         sent = {
             ends: _since(self._sent_before.get(ends), counts)
@@ -51,14 +51,14 @@ def losses_of_hosts(
     owners = {
         ends: host_of_rank[rank] for rank, report in reports.items() for ends in report.connections
     }
-    found = {host: HostLosses(host, {}) for host in host_of_rank}
+    losses_by_host = {host: HostLosses(host, {}) for host in host_of_rank}
     for rank, report in reports.items():
-        own = found[host_of_rank[rank]]
+        own = losses_by_host[host_of_rank[rank]]
         for (end, other_end), counts in report.connections.items():
             if peer := owners.get((other_end, end)):
                 earlier = own.segments.get(peer, (0, 0))
                 own.segments[peer] = [
-                    before + more for before, more in zip(earlier, counts, strict=True)
+                    before + count for before, count in zip(earlier, counts, strict=True)
                 ]
         if report.ports:
             own.packets = [report.ports.get(counter, 0) for counter in LOSS_COUNTERS]
@@ -66,4 +66,4 @@ def losses_of_hosts(
                 {name: report.ports[name] for name in names if name in report.ports}
                 for names in LOSS_COUNTERS.values()
             ]
-    return list(found.values())
+    return list(losses_by_host.values())

@@ -66,14 +66,14 @@ def own_seconds(ranks_of_node: int, gpu: "Gpu | None" = None) -> dict[str, Float
 
 
 def seconds_of_nodes(
-    of_ranks: Sequence[Mapping[str, Floats]], node_of_rank: Sequence[int]
+    seconds_of_ranks: Sequence[Mapping[str, Floats]], node_of_rank: Sequence[int]
 ) -> dict[str, Floats]:
     """Return the seconds [repetitions, nodes] of the slowest rank of each node, for what all ranks have measured."""
     nodes = np.asarray(node_of_rank)
     by_name = {}
-    for name in of_ranks[0]:
-        if all(name in seconds for seconds in of_ranks):
-            seconds_of_rank = np.array([seconds[name] for seconds in of_ranks])
+    for name in seconds_of_ranks[0]:
+        if all(name in seconds for seconds in seconds_of_ranks):
+            seconds_of_rank = np.array([seconds[name] for seconds in seconds_of_ranks])
             slowest = [seconds_of_rank[nodes == node].max(0) for node in range(nodes.max() + 1)]
             by_name[name] = np.stack(slowest, axis=1)
     return by_name

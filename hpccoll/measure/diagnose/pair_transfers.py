@@ -261,7 +261,9 @@ def timing_of(arrivals: Sequence[float]) -> Timing:
 
 def _slope(times: NDArray[np.float64]) -> float:
     number = np.linspace(0, len(times) - 1, min(len(times), MOST_ARRIVALS)).astype(np.int64)
-    one, other = np.triu_indices(len(number), max(1, len(number) // 8))
+    earlier, later = np.triu_indices(len(number), max(1, len(number) // 8))
     return float(
-        np.median((times[number[other]] - times[number[one]]) / (number[other] - number[one]))
+        np.median(
+            (times[number[later]] - times[number[earlier]]) / (number[later] - number[earlier])
+        )
     )

@@ -102,9 +102,10 @@ def _is_any_node_oversubscribed(
         # all hosts of a testbed share the CPUs of one machine
         machine = 0 if on_testbed else place.node
         by_node[machine].append(report)
-    for of_node in by_node.values():
+    for reports_of_node in by_node.values():
         if is_oversubscribed(
-            [report.cpus for report in of_node], [report.quotas for report in of_node]
+            [report.cpus for report in reports_of_node],
+            [report.quotas for report in reports_of_node],
         ):
             return True
     return False

@@ -209,8 +209,8 @@ class AttemptRunner:
     ) -> Outcome:
         """Go on with the ranks that still respond, and return the outcome of the case: failed.
 
-        If all ranks respond and NCCL has never connected them, it may be a rank that was late, or
-        NCCL itself: cases after CONNECTION_TRIES of these fail without a try.
+        If all ranks respond and NCCL has never connected them, a rank may have been late, or NCCL
+        may have failed: after CONNECTION_TRIES such stalls, cases fail without a try.
         """
         gc.enable()  # the timing loop has disabled it
         self.progress.enter("regrouping after a stall")
@@ -269,7 +269,7 @@ class AttemptRunner:
         from hpccoll.measure.run.executed_evidence import judge
         from hpccoll.store.gpu_throttling import lowered_round
 
-        reasons = [each for each in (*findings.reasons, *diagnoses) if each] or [
+        reasons = [reason for reason in (*findings.reasons, *diagnoses) if reason] or [
             "in an iteration before the last one"
         ]
         if len(reasons) > MAX_DIAGNOSES:
@@ -287,7 +287,7 @@ class AttemptRunner:
             load=case.load,
             executor=prepared.executor,
             operations=prepared.operations,
-            times=times.with_training(findings.of_steps),
+            times=times.with_training(findings.step_arrays),
             converged=samples.converged,
             cpu_s=np.array(cpu_s),
             wrong=wrong if prepared.checked else None,
@@ -318,10 +318,10 @@ class AttemptRunner:
         events = workload.events(samples.iterations)
         limit = samples_of_round(self.job.effort.rounds)
         stride = stride_within(limit, samples.iterations, self.comm.size, max(1, events.shape[1]))
-        of_ranks = sync.gather_kept(events, stride)
-        if samples.times is None or of_ranks is None:
+        events_of_ranks = sync.gather_kept(events, stride)
+        if samples.times is None or events_of_ranks is None:
             return None
-        return samples.times.with_events(np.moveaxis(of_ranks, 0, 1), stride)
+        return samples.times.with_events(np.moveaxis(events_of_ranks, 0, 1), stride)
 
     def _traffic(
         self, prepared: Prepared, samples: Samples, sync: RankSync

@@ -38,7 +38,7 @@ def call_evidence(
     """Return the evidence of the first recogniser that finds some; all ranks of the case call this together."""
     recognisers: list[Recogniser] = list(contributions("recognisers"))
     for recognise in recognisers:
-        found = recognise(prepared, call_s, progress)
-        if found:
-            return found
+        evidence = recognise(prepared, call_s, progress)
+        if evidence:
+            return evidence
     return None

@@ -318,8 +318,8 @@ def preflight(ranks: Ranks, job: Job) -> None:
         )
     except BadInputError as error:
         failure = error
-    for each in filter(None, ranks.comm.allgather(failure)):
-        raise each
+    for failure_of_rank in filter(None, ranks.comm.allgather(failure)):
+        raise failure_of_rank
 
 
 def _check_some_case_runs(ranks: Ranks, job: Job) -> None:

@@ -95,9 +95,13 @@ class NcclConnecting(Connecting):
             poll_until(request.Test, no_error, self._await_s, "preparing a case on all ranks")
 
     def _poll(
-        self, done: Callable[[], bool], error: Callable[[], str | None], what: str, limit_s: float
+        self,
+        done: Callable[[], bool],
+        error: Callable[[], str | None],
+        operation: str,
+        limit_s: float,
     ) -> None:
         if self._sync:
-            self._sync.wait(done, error, what, limit_s)
+            self._sync.wait(done, error, operation, limit_s)
         else:
-            poll_until(done, error, limit_s, what)
+            poll_until(done, error, limit_s, operation)

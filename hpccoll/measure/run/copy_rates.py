@@ -106,9 +106,9 @@ def _measure_sizes(
         BadInputError: on all ranks, if a node has too little free shared memory.
     """
     comm = ranks.comm
-    found = list[Mapping[str, float]]()
+    rates = list[Mapping[str, float]]()
     if -ranks.max_over_ranks(-len(shared.ranks)) < comm.size:
-        return found
+        return rates
     first, second = (shared.empty(max(sizes) // 2, np.dtype(np.uint8)) for _ in range(2))
     for buffer in (first, second):
         buffer[...] = 1
@@ -130,11 +130,11 @@ def _measure_sizes(
         )
         if samples.times is not None:
             ns = samples.times.span_ns.min()
-            found.append({"bytes": size, "Bps": round(comm.size * 2 * size * times / (ns * 1e-9))})
+            rates.append({"bytes": size, "Bps": round(comm.size * 2 * size * times / (ns * 1e-9))})
     comm.Barrier()  # no rank frees what another one reads
     if barrier:
         barrier.close()
-    return found
+    return rates
 
 
 def _loop(

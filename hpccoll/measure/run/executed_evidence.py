@@ -62,10 +62,10 @@ def full_reason(reason: str, probe_result: "ProbeResult | None", job: "Job", cas
         return reason
     from hpccoll.evidence.verdict import unavailable_reasons  # few ranks read logs
 
-    known = unavailable_reasons(requested_algorithm(job, case), probe_result.record, case.dtype)
+    reasons = unavailable_reasons(requested_algorithm(job, case), probe_result.record, case.dtype)
     lines = (
         entry.line
         for entry in probe_result.record.unavailable
         if entry.feature in ("algorithm", "gpu")
     )
-    return "; ".join(dict.fromkeys((reason, *known[:1], *lines)))
+    return "; ".join(dict.fromkeys((reason, *reasons[:1], *lines)))

@@ -25,8 +25,8 @@ def job_of_fitting_sizes(ranks: Ranks, job: Job) -> Job:
     memory, sharing = gpus.gpu_of_rank.total_bytes, gpus.ranks_on_gpu
     largest = 0
     for size in sorted({case.bytes for case in job.cases}):
-        of_size = [case for case in job.cases if case.bytes == size]
-        if not _fits(of_size, job, sharing, memory):
+        cases_of_size = [case for case in job.cases if case.bytes == size]
+        if not _fits(cases_of_size, job, sharing, memory):
             break
         largest = size
     largest = ranks.comm.allreduce(largest, MPI.MIN)

@@ -30,12 +30,12 @@ class Guard(NamedTuple):
     words: Bits
     on_host: bool
 
-    def diagnose(self, found: NDArray[Any], rank: str) -> str | None:
-        """Return how the content ``found`` of this guard at ``rank`` differs from its words; None if it does not."""
-        changed = int(np.count_nonzero(found.view(self.words.dtype) != self.words))
+    def diagnose(self, content: NDArray[Any], rank: str) -> str | None:
+        """Return how the ``content`` of this guard at ``rank`` differs from its words; None if it does not."""
+        changed = int(np.count_nonzero(content.view(self.words.dtype) != self.words))
         if not changed:
             return None
-        return f"{rank}: {changed} of {len(found)} elements {self.where} were overwritten"
+        return f"{rank}: {changed} of {len(content)} elements {self.where} were overwritten"
 
 
 def guards_of(guarded: Sequence[GuardedBuffer], me: int) -> Iterator[Guard]:
@@ -70,8 +70,8 @@ class GuardCheck:
             self._overwritten = False
 
     def wrong(self) -> int:
-        for found, words in self._views:
-            if found != words:
+        for memory, words in self._views:
+            if memory != words:
                 self._overwritten = True
         if not self._overwritten:
             return 0

@@ -165,7 +165,7 @@ class JobResults:
         """Record why measurements are left, if any are, and write the raw file.
 
         ``stop_signal`` is the number of the signal on which the job has stopped, 0 if none has
-        come; ``loss`` is why cases need ranks that were lost, and the first of these.
+        come; ``loss`` is why cases need ranks that were lost, and the first lost rank.
         """
         if self._journal is None:
             return

@@ -142,8 +142,8 @@ class JobRunner:
         all_right, job = True, self.job
         while left:
             # the probe ran on all ranks
-            of_all_ranks = probe_result if self.group.complete else None
-            attempt, options = self._begin_attempt(of_all_ranks)
+            shared_result = probe_result if self.group.complete else None
+            attempt, options = self._begin_attempt(shared_result)
             load = LoadRecorder(self.group.ranks.comm, attempt)
             attempt = replace(
                 attempt, provenance={**attempt.provenance, HOST_LOAD: load.gather_start()}
@@ -151,7 +151,7 @@ class JobRunner:
             if self.me == 0:
                 self.results.records.begin(attempt)
             self.runner = AttemptRunner(
-                self.group, job, attempt, of_all_ranks, self.progress, options
+                self.group, job, attempt, shared_result, self.progress, options
             )
             all_right &= self._run_rounds(self.runner, left)
             if not self.runner.ranks_lost:
@@ -206,8 +206,8 @@ class JobRunner:
             "waiting": "spins" if spins else "yields",
         }
         rates = copy_rates(ranks, self.job, attempt, options, self.progress)
-        asked = {"order_seed": self.job.seed, "network": self.launch.network}
-        provenance = {**attempt.provenance, **executor, **asked, **group.provenance(), **rates}
+        request = {"order_seed": self.job.seed, "network": self.launch.network}
+        provenance = {**attempt.provenance, **executor, **request, **group.provenance(), **rates}
         if self.me == 0 and not group.complete:
             print(f"# attempt {self.attempt_number} continues with {group.shape.text}", flush=True)
         evidence = probe_result.to_json() if probe_result else None

@@ -129,15 +129,15 @@ def _log_directory() -> Iterator[tuple[Path, str | None]]:
 
 
 def _own_logs(directory: Path, most: int) -> Mapping[str, bytes] | str:
-    found = {}
+    logs = {}
     try:
         copy_nccl_settings(directory)
         for path in directory.iterdir():
             with path.open("rb") as file:
-                found[path.name] = file.read(most)
+                logs[path.name] = file.read(most)
     except OSError as error:
         return f"left no readable log: {error}"
-    return found
+    return logs
 
 
 def _result(directory: Path, texts: Sequence[Mapping[str, bytes] | str]) -> ProbeResult:
@@ -146,10 +146,10 @@ def _result(directory: Path, texts: Sequence[Mapping[str, bytes] | str]) -> Prob
     Whatever fails here costs the evidence, and not the measurement.
     """
     try:
-        for of_rank in texts:
-            if isinstance(of_rank, str):
-                return ProbeResult(failure=of_rank)
-            for name, text in of_rank.items():
+        for texts_of_rank in texts:
+            if isinstance(texts_of_rank, str):
+                return ProbeResult(failure=texts_of_rank)
+            for name, text in texts_of_rank.items():
                 (directory / name).write_bytes(text)
         result = ProbeResult.from_logs(directory)
     except (OSError, ValueError) as error:

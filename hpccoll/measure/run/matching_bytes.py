@@ -53,6 +53,6 @@ def _matches(operation: Operation, algorithm: Algorithm, sent: int) -> bool:
     cut = Cut(
         operation.call, operation.count, slices[0].units, len(slices), operation.dtype.itemsize
     )
-    counted = wire_bytes([cached_crossings(each, "node") for each in slices], cut)
+    counted = wire_bytes([cached_crossings(part, "node") for part in slices], cut)
     least, most = MATCHING_RATIO
     return least * counted <= sent <= most * counted

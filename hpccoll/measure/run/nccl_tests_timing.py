@@ -89,11 +89,11 @@ class NcclTestsTiming:
     def __init__(
         self, plans: list[StreamPlan], check: "Check | GpuCheck", counts: NcclTestsCounts
     ) -> None:
-        first, *others = plans
+        first, *further = plans
         self._first = first
         self._check = check
         self._queue_one = first.enqueue
-        self._queue_all = first.repeated(counts.calls, others)
+        self._queue_all = first.repeated(counts.calls, further)
         self._warmup = [plans[number % len(plans)] for number in range(counts.warmup)]
         self.wait_by(wait_with_limit)
         self.operations = counts.calls

@@ -91,9 +91,9 @@ def contribution(
     """Return the values of ``origin`` at ``positions``, which are broadcast; op is None if nothing is reduced."""
     # at each position one rank has the extreme value, so that its absence shows
     if op in ("min", "max"):
-        others = ~_participates(origin, positions, p, 1)
+        is_other = ~_participates(origin, positions, p, 1)
         extreme = _numbers(hashed_words(seed, 0, positions), dtype)
-        values: Array = (extreme + others).astype(extreme.dtype).view(dtype)
+        values: Array = (extreme + is_other).astype(extreme.dtype).view(dtype)
         return values if op == "min" else np.negative(values)
     words = hashed_words(seed, origin, positions)
     if op in ("sum", "avg"):
@@ -309,20 +309,20 @@ class Payload:
     ) -> list[str]:
         """Return the causes that each explain all of the wrong elements ``at``, the most likely first."""
         wrong = bits(dst[at])
-        found = []
+        causes = []
         if (wrong == bits(self.sentinel())).all():
-            found.append("never written")
+            causes.append("never written")
         elif in_place:
             before = [
                 self._initial_unit(unit, in_place=True)
                 for unit in self.call.target(self.me, self.units)
             ]
             if (wrong == bits(concatenated(before, self.dtype)[at])).all():
-                found.append("still the rank's own contribution")
+                causes.append("still the rank's own contribution")
         if self.floor:
-            return found
+            return causes
         if self.call.collective.reduces:
-            found += (
+            causes += (
                 f"the contribution of {name(origin)} {word}"
                 for origin, word in self._miscounted(wrong, at)
             )
@@ -333,8 +333,8 @@ class Payload:
             for ago in range(1, GENERATIONS)
         )
         if any((wrong == bits(concatenated(left, self.dtype)[at])).all() for left in earlier):
-            found.append("left by an earlier operation")
-        return found
+            causes.append("left by an earlier operation")
+        return causes
 
     def _miscounted(
         self, wrong: NDArray[np.unsignedinteger], at: NDArray[np.intp]

@@ -96,13 +96,15 @@ class PreparedCase:
         self.algorithm = planned.algorithm if planned else None  # None: the library's own
         self.floor = self.algorithm is not None and self.algorithm.floor
         self.operation = self._operation(planned)
-        of = self.operation
-        self.bytes = of.call.bytes(of.count, of.dtype.itemsize)
+        operation = self.operation
+        self.bytes = operation.call.bytes(operation.count, operation.dtype.itemsize)
         self.params = self._all_parameters()
         # the library's barrier has no buffer
-        self.checked = not (of.collective.token and self.algorithm is None)
+        self.checked = not (operation.collective.token and self.algorithm is None)
         silent = self.floor or not self.checked
-        self.payload = Payload(of.call, of.reduction, of.dtype, of.count, comm.rank, silent)
+        self.payload = Payload(
+            operation.call, operation.reduction, operation.dtype, operation.count, comm.rank, silent
+        )
         communicator, self._memory = settings.communicator, None
         self._places = 1
         self._further: list[StreamPlan] = []
@@ -180,17 +182,18 @@ class PreparedCase:
         )
 
     def _plan(self) -> tuple[Array, Array, "TransportPlan"]:
-        of = self.operation
+        operation = self.operation
         transport = self.transport
-        lengths = [of.elements(name, self.rank) for name in ("src", "dst")]
+        lengths = [operation.elements(name, self.rank) for name in ("src", "dst")]
         # The places of both buffers have the same offsets, as in nccl-tests.
         self._stride = max(lengths)
-        more = (self._places - 1) * self._stride
+        further = (self._places - 1) * self._stride
         try:
             src, dst = (
-                transport.empty(length + more if length else 0, of.dtype) for length in lengths
+                transport.empty(length + further if length else 0, operation.dtype)
+                for length in lengths
             )
-            plan = transport.plan(of, src, dst)
+            plan = transport.plan(operation, src, dst)
         except BadInputError:  # on all ranks: too little memory; other cases may run
             transport.close()
             raise
@@ -262,13 +265,15 @@ class PreparedCase:
 
     def _result_span(self) -> slice:
         """Return the span of dst that must hold the result of this rank, derived from the case."""
-        of = self.operation
+        operation = self.operation
         # a collective of the MPI library itself
         if self.algorithm is None and self.case.transport != "nccl":
             from hpccoll.transports.mpi.library_calls import result_span
 
-            return result_span(of, self.rank)
-        return of.span("dst", of.call.target(self.rank, of.api_cut.units), self.rank)
+            return result_span(operation, self.rank)
+        return operation.span(
+            "dst", operation.call.target(self.rank, operation.api_cut.units), self.rank
+        )
 
     def _guarded(self) -> list["GuardedBuffer"]:
         """Return the buffers, each with the span of it that the operation may write.
@@ -282,9 +287,11 @@ class PreparedCase:
         return guarded
 
     def _check(self) -> "Check | GpuCheck":
-        of = self.operation
+        operation = self.operation
         in_place = self.case.in_place
-        filled = self.dst[of.span("dst", self.payload.filled_units(in_place=in_place), self.rank)]
+        filled = self.dst[
+            operation.span("dst", self.payload.filled_units(in_place=in_place), self.rank)
+        ]
         buffers = self.payload, self.src, filled, self.result
         generation = zlib.crc32(self.case.id.encode()) % GENERATIONS
         if self.gpu:
@@ -299,10 +306,12 @@ class PreparedCase:
     @property
     def contribution(self) -> Array:
         """The part of the buffers, in host memory, that holds what this rank contributes."""
-        of = self.operation
-        if not of.in_place:
+        operation = self.operation
+        if not operation.in_place:
             return self.src
-        return self.dst[of.span("dst", of.call.source(self.rank, self.payload.units), self.rank)]
+        return self.dst[
+            operation.span("dst", operation.call.source(self.rank, self.payload.units), self.rank)
+        ]
 
     def fill_by_caller(self) -> None:
         """Leave the buffers in host memory to the caller: only what the operation must not write is checked."""
@@ -358,10 +367,10 @@ class PreparedCase:
             errors.append(payload.diagnose_source(self._on_host(self.src), name))
         for guard in self.guards:
             if guard.on_host:
-                found = guard.memory
+                content = guard.memory
             else:
-                found = self._on_host(guard.memory)
-            errors.append(guard.diagnose(found, name(self.rank)))
+                content = self._on_host(guard.memory)
+            errors.append(guard.diagnose(content, name(self.rank)))
         return "; ".join(filter(None, errors)) or None
 
     def _on_host(self, array: Array) -> Array:
@@ -392,10 +401,12 @@ class PreparedCase:
         return self._crossing("rack")
 
     def _crossing(self, tier: str, end: str | None = None) -> int:
-        of = self.operation
-        if of.call.traffic:
-            return unequal_wire_bytes(of.slices, of.cut, tier)
-        return wire_bytes([cached_crossings(each, tier, end) for each in of.slices], of.cut)
+        operation = self.operation
+        if operation.call.traffic:
+            return unequal_wire_bytes(operation.slices, operation.cut, tier)
+        return wire_bytes(
+            [cached_crossings(part, tier, end) for part in operation.slices], operation.cut
+        )
 
     def progress(self) -> str:
         """Return the progress of the current run, with the rank of this process if a mapping renumbered it."""

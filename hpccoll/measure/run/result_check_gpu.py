@@ -40,31 +40,38 @@ class ValueTable(NamedTuple):
         ``row`` is one period of values, or for a short unit its values in all generations, EXTRA
         elements longer.
         """
-        each = VECTOR_BYTES // row.itemsize
+        words_of_vector = VECTOR_BYTES // row.itemsize
         if (row == row[0]).all():
-            return cls(np.full((1, each), row[0]), 0)
+            return cls(np.full((1, words_of_vector), row[0]), 0)
         if len(row) == PERIOD:
             return cls(
-                row[(np.arange(PERIOD * each) - head) % PERIOD].reshape(-1, each),
-                pow(each, -1, PERIOD),
+                row[(np.arange(PERIOD * words_of_vector) - head) % PERIOD].reshape(
+                    -1, words_of_vector
+                ),
+                pow(words_of_vector, -1, PERIOD),
             )
-        step = -(-(head + length) // each)
-        places = np.arange(GENERATIONS)[:, np.newaxis] + np.arange(step * each) - head
-        return cls(row[places.clip(0, len(row) - 1)].reshape(-1, each), step)
+        step = -(-(head + length) // words_of_vector)
+        places = np.arange(GENERATIONS)[:, np.newaxis] + np.arange(step * words_of_vector) - head
+        return cls(row[places.clip(0, len(row) - 1)].reshape(-1, words_of_vector), step)
 
     @classmethod
     def fixed(cls, words: NDArray[np.unsignedinteger], head: int) -> "ValueTable":
         """Return the table of values that are the same in all generations; ``head`` as in ``of``."""
-        each = VECTOR_BYTES // words.itemsize
-        return cls(np.pad(words, (head, -(head + len(words)) % each)).reshape(-1, each), 0)
+        words_of_vector = VECTOR_BYTES // words.itemsize
+        return cls(
+            np.pad(words, (head, -(head + len(words)) % words_of_vector)).reshape(
+                -1, words_of_vector
+            ),
+            0,
+        )
 
 
 class _Segments:
-    """Units of buffers on a GPU, with their values in all generations; the units of ``others`` are included."""
+    """Units of buffers on a GPU, with their values in all generations; the units of ``parts`` are included."""
 
-    def __init__(self, gpu: Gpu, *others: "_Segments") -> None:
+    def __init__(self, gpu: Gpu, *parts: "_Segments") -> None:
         self.gpu = gpu
-        self.rows: list[tuple[int, ...]] = [row for other in others for row in other.rows]
+        self.rows: list[tuple[int, ...]] = [row for part in parts for row in part.rows]
         self.tables: list[Any] = []
 
     def add(self, buffer: Any, lengths: Sequence[int], values: Sequence[Array]) -> None:

@@ -1,4 +1,4 @@
-"""The order of measurements: which rounds of which cases are left in a launch, in randomised blocks."""
+"""The order of measurements: the rounds that a launch still has to measure of each case, in randomised blocks."""
 
 import random
 from collections import defaultdict

@@ -42,8 +42,8 @@ class StreamTiming:
 
     Of many out of place, the result after the last operation is checked, because no operation
     changes its source. In place, an operation finds the result of the one before as its
-    contribution. The check therefore covers one more operation, on buffers that are written anew
-    after the timed ones, and the results of these are not checked.
+    contribution. There, one more operation runs after the timed ones, on freshly written buffers;
+    its result is checked, and those of the timed operations are not.
     """
 
     def __init__(

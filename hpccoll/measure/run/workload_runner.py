@@ -30,7 +30,7 @@ class RoundFindings:
     wrong: int = 0  # added to the values that are wrong in the buffers of collectives
     reasons: tuple[str, ...] = ()
     # of shape [iteration], by the names of CaseTimes
-    of_steps: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    step_arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     results: Mapping[str, Any] = field(default_factory=dict)  # by the names of CaseResult
 
 

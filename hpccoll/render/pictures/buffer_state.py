@@ -30,7 +30,7 @@ _SPELT = 8
 class BufferState:
     """The contributions that each rank holds after each round."""
 
-    what: str  # the meaning of a cell, as text
+    cell_meaning: str  # the meaning of a cell, as text
     # what each rank holds, at the start and after each round, as symbols from 0 up, [round +
     # 1][rank]
     rows: tuple[tuple[Symbols, ...], ...]
@@ -67,7 +67,7 @@ class BufferState:
             signs.append("* all")
         if "#" in first_letters:
             signs.append("#3 three of them")
-        return f"{self.what} ({', '.join(signs)})" if signs else self.what
+        return f"{self.cell_meaning} ({', '.join(signs)})" if signs else self.cell_meaning
 
     def _name(self, symbol: int) -> str:
         return ascii_lowercase[symbol] if self.letters else str(symbol)

@@ -270,13 +270,15 @@ def route(positions: RankPositions, a: int, b: int, lane: float, line_style: Lin
     lane *= 1 if a < b else -1
     if len(positions.at) > _MANY:
         return bent(lane)
-    others = np.array([at for me, at in positions.at.items() if me not in (a, b)]).reshape(-1, 2)
+    other_centres = np.array([at for me, at in positions.at.items() if me not in (a, b)]).reshape(
+        -1, 2
+    )
     centre = Point(*np.mean(list(positions.at.values()), axis=0))
     outside = 1 if dist(bent(1.0).bend, centre) > dist(bent(-1.0).bend, centre) else -1
     bends = _INWARDS if positions.kind == "circle" else _BENDS
     for bend in bends:
         curve = bent(outside * bend + lane)
-        if _passes(curve, others):
+        if _passes(curve, other_centres):
             return curve
     return bent(outside * bends[0] + lane)
 
@@ -288,8 +290,8 @@ def _sagitta(positions: RankPositions, chord: float) -> float:
     return 2 * (radius - to_chord)
 
 
-def _passes(curve: Curve, others: np.ndarray) -> bool:
+def _passes(curve: Curve, centres: np.ndarray) -> bool:
     """Return whether a line has some pixels between it and other ranks, whose centres are [rank, (x, y)]."""
     points = np.array([curve.at(fraction) for fraction in np.linspace(0.05, 0.95, 25)])
-    distances = np.linalg.norm(points[:, None] - others[None], axis=2)
+    distances = np.linalg.norm(points[:, None] - centres[None], axis=2)
     return bool((distances > RADIUS + 4).all())

@@ -316,11 +316,11 @@ def _place_labels(arrows: Sequence[Arrow], placed: list[Text], grid: Grid) -> No
 
 
 def _best(
-    arrow: Arrow, others: NDArray[np.float64], placed: Sequence[Text], grid: Grid
+    arrow: Arrow, other_arrows: NDArray[np.float64], placed: Sequence[Text], grid: Grid
 ) -> Text | None:
     """Return the label where it hides least of other arrows and of the ranks' lines, None if it overlaps another.
 
-    The ``others`` are points along other arrows, [arrow, point, (x, y)].
+    The ``other_arrows`` are points along other arrows, [arrow, point, (x, y)].
     """
     heights = []
     for piece in arrow.pieces:
@@ -343,7 +343,7 @@ def _best(
                 continue
             cost = (
                 _LATER * later
-                + _hidden_points(bounds, others)
+                + _hidden_points(bounds, other_arrows)
                 + _LINE * _hidden_lines(bounds, grid)
             )
             if cost < least:

@@ -104,8 +104,8 @@ def round_and_buffer_lines(view: ScheduleView, unit: int | None = None) -> Itera
 
 def part_sentence(view: ScheduleView) -> str:
     """Return what is left out of a view of many ranks."""
-    what = f"what the first {RANKS_OF_PART} of {view.layout.ranks:,} ranks do in the first {ROUNDS_OF_PART} rounds"
-    return f"shown in part: {what}, without the buffers; at most {MAX_DRAWN} ranks are shown whole"
+    shown = f"what the first {RANKS_OF_PART} of {view.layout.ranks:,} ranks do in the first {ROUNDS_OF_PART} rounds"
+    return f"shown in part: {shown}, without the buffers; at most {MAX_DRAWN} ranks are shown whole"
 
 
 def layout_text(layout: Layout, root: int | None = None) -> str:
@@ -229,7 +229,7 @@ class _Action(NamedTuple):
     verb: str
     part: Part
     # the target of a copy, or the operand of a fold if it is not the part itself
-    other: Part | None = None
+    second_part: Part | None = None
     peers: tuple[int, ...] = ()
 
 
@@ -306,17 +306,19 @@ def _text(actions: Sequence[_Action], units: int, verbs: Mapping[str, str] | Non
     sentences = []
     for action in actions:
         verb = verbs[action.verb] if verbs else action.verb
-        other = _part_text(action.other, units) if action.other else ""
+        second_part = _part_text(action.second_part, units) if action.second_part else ""
         part = _part_text(action.part, units)
-        sentences.append(_sentence(action, verb, peers=_runs(action.peers), part=part, other=other))
+        sentences.append(
+            _sentence(action, verb, peers=_runs(action.peers), part=part, second_part=second_part)
+        )
     return ", ".join(sentences)
 
 
-def _sentence(action: _Action, verb: str, *, peers: str, part: str, other: str) -> str:
+def _sentence(action: _Action, verb: str, *, peers: str, part: str, second_part: str) -> str:
     if action.verb == "copy":
-        return f"{verb} {part} to {other}"
+        return f"{verb} {part} to {second_part}"
     sentence = f"{verb} {part} {_JOINS[action.verb]} {peers}"
-    return f"{sentence} with {other}" if other else sentence
+    return f"{sentence} with {second_part}" if second_part else sentence
 
 
 def _part_text(part: Part, units: int) -> str:
@@ -327,8 +329,8 @@ def _part_text(part: Part, units: int) -> str:
 
 def _named(part: Part, numbers: str) -> str:
     noun = "unit" if len(part.units) == 1 else "units"
-    of_buffer = "" if part.buffer == "dst" else f" of {part.buffer}"
-    return f"{noun} {numbers}{of_buffer}"
+    buffer_words = "" if part.buffer == "dst" else f" of {part.buffer}"
+    return f"{noun} {numbers}{buffer_words}"
 
 
 def _runs(numbers: Sequence[int], name: Callable[[int], str] = str, modulo: int = maxsize) -> str:
@@ -355,7 +357,7 @@ def _rotation(actions: Mapping[int, Sequence[_Action]], units: int, p: int) -> s
     sentences = []
     for alike in zip(*(actions[me] for me in range(len(actions))), strict=True):
         verbs = {
-            (action.verb, action.part.buffer, action.other and action.other.buffer)
+            (action.verb, action.part.buffer, action.second_part and action.second_part.buffer)
             for action in alike
         }
         peers = {
@@ -363,12 +365,16 @@ def _rotation(actions: Mapping[int, Sequence[_Action]], units: int, p: int) -> s
             for me, action in enumerate(alike)
         }
         part = _rotated([action.part for action in alike], units, p)
-        other = _rotated([action.other for action in alike if action.other], units, p)
-        if len(verbs) > 1 or len(peers) > 1 or part is None or other is None:
+        second_part = _rotated(
+            [action.second_part for action in alike if action.second_part], units, p
+        )
+        if len(verbs) > 1 or len(peers) > 1 or part is None or second_part is None:
             return None
         verb = _SINGULAR[alike[0].verb]
         sentences.append(
-            _sentence(alike[0], verb, peers=_relative(peers.pop(), p), part=part, other=other)
+            _sentence(
+                alike[0], verb, peers=_relative(peers.pop(), p), part=part, second_part=second_part
+            )
         )
     return " and ".join(sentences)
 

@@ -21,9 +21,11 @@ class Point(NamedTuple):
     x: float
     y: float
 
-    def towards(self, other: "Point", fraction: float) -> "Point":
-        """Return the point at ``fraction`` of the distance to ``other``."""
-        return Point(self.x + (other.x - self.x) * fraction, self.y + (other.y - self.y) * fraction)
+    def towards(self, target: "Point", fraction: float) -> "Point":
+        """Return the point at ``fraction`` of the distance to ``target``."""
+        return Point(
+            self.x + (target.x - self.x) * fraction, self.y + (target.y - self.y) * fraction
+        )
 
     def moved(self, dx: float, dy: float) -> "Point":
         return Point(self.x + dx, self.y + dy)
@@ -37,10 +39,10 @@ class Bounds(NamedTuple):
     right: float
     bottom: float
 
-    def meets(self, other: "Bounds") -> bool:
+    def meets(self, bounds: "Bounds") -> bool:
         """Return whether the two have more than an edge in common."""
-        across = self.left < other.right and other.left < self.right
-        return across and self.top < other.bottom and other.top < self.bottom
+        across = self.left < bounds.right and bounds.left < self.right
+        return across and self.top < bounds.bottom and bounds.top < self.bottom
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,8 @@ class MachineFacts:
         try:
             return query.configuration()
         except BadInputError as error:
-            message = error.expected.rpartition("scontrol: ")[2]  # the last message of several
+            # scontrol may print more than one message
+            message = error.expected.rpartition("scontrol: ")[2]
             return re.sub(f"^(a request that Slurm grants|{query.NO_ANSWER}):? ", "", message)
 
     @cached_property

@@ -122,17 +122,17 @@ class SlurmMonitor:
         before = dict(self._known)
         failed: list[ScheduledJob] = []
         for seen in queue:
-            known = self._known.get(seen.id)
+            recorded = self._known.get(seen.id)
             ours = (
-                known is not None
-                and known.state == "CANCELLED"
+                recorded is not None
+                and recorded.state == "CANCELLED"
                 and (seen.alive or seen.state == "CANCELLED")
             )
-            if not ours and (known is None or known.state != seen.state):
+            if not ours and (recorded is None or recorded.state != seen.state):
                 self._known[seen.id] = self._scheduled(seen)
                 # A job that ended before the first query is one of an earlier sweep.
                 was_alive = self._asked > float("-inf") and (
-                    known is None or known.state in LIVE_STATES
+                    recorded is None or recorded.state in LIVE_STATES
                 )
                 if was_alive and not seen.alive and seen.state != "COMPLETED":
                     failed.append(self._known[seen.id])
@@ -185,10 +185,11 @@ class SlurmMonitor:
     def _cancel(self, jobs: Sequence[QueuedJob], reason: str) -> None:
         squeue.cancel([job.id for job in jobs])
         for job in jobs:
-            known = self._known.get(job.id)
-            if known is None or known.state != job.state:  # it may have begun since the last query
-                known = self._scheduled(job)
-            self._known[job.id] = replace(known, state="CANCELLED", reason=reason)
+            recorded = self._known.get(job.id)
+            # the job may have begun since the last query
+            if recorded is None or recorded.state != job.state:
+                recorded = self._scheduled(job)
+            self._known[job.id] = replace(recorded, state="CANCELLED", reason=reason)
         with suppress(OSError):
             write_scheduled(self.out, self._known.values())
 

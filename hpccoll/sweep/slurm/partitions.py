@@ -96,7 +96,9 @@ def load_partition(name: str | None, feature: str | None = None) -> Partition:
         record["PartitionName"]: record
         for record in parse_records(slurm_output("scontrol", "-a", "-o", "show", "partition"))
     }
-    defaults = [known for known, record in records.items() if record.get("Default") == "YES"]
+    defaults = [
+        partition for partition, record in records.items() if record.get("Default") == "YES"
+    ]
     chosen = name or (defaults[0] if defaults else None)
     if chosen is None or chosen not in records:
         raise BadInputError("partition", chosen, records)
@@ -163,13 +165,13 @@ def check_account(account: str | None, where: Partition) -> None:
             f"user={getpass.getuser()}",
             "format=account",
         )
-        known = sorted(set(filter(None, map(str.strip, answer.splitlines()))))
-        expected = "an account of yours: " + (", ".join(known) or "you have none")
+        accounts = sorted(set(filter(None, map(str.strip, answer.splitlines()))))
+        expected = "an account of yours: " + (", ".join(accounts) or "you have none")
     else:
-        known = list(where.accounts or ())
-        named = ", ".join(known) or "none"
+        accounts = list(where.accounts or ())
+        named = ", ".join(accounts) or "none"
         expected = f"this cluster keeps no accounts, and partition {where.name} names {named}; do: leave the key out"
-    if account.casefold() not in map(str.casefold, known):
+    if account.casefold() not in map(str.casefold, accounts):
         raise BadInputError("account", account, expected)
 
 

@@ -139,10 +139,10 @@ def host_aliases(nodes: Sequence[str]) -> dict[str, list[str]]:
         slurm_output("scontrol", "-a", "-o", "show", "node", ",".join(nodes))
     ):
         names = [record[key] for key in ("NodeName", "NodeHostName", "NodeAddr") if key in record]
-        node, *others = dict.fromkeys(
+        node, *further = dict.fromkeys(
             canonical_hosts(name for name in names if not ADDRESS.fullmatch(name)).values()
         )
-        aliases[node] = others
+        aliases[node] = further
     return aliases
 
 

@@ -110,7 +110,7 @@ def run_transfer(
     timeout: float = TRANSFER_TIMEOUT_S,
     environment: Mapping[str, str] = os.environ,
     *,
-    what: str = SELF_TRANSFER,
+    kind: str = SELF_TRANSFER,
 ) -> tuple[bool | None, str]:
     """Return whether the transfer was correct (None if two children could not be started together), and its outcome.
 
@@ -120,7 +120,7 @@ def run_transfer(
         timeout: the limit in seconds.
         environment: the environment of this process; children do not inherit the variables of its
             launcher.
-        what: the kind of transfer, SELF_TRANSFER or PAIR_TRANSFER.
+        kind: the kind of transfer, SELF_TRANSFER or PAIR_TRANSFER.
     """
     inherited = {
         name: value for name, value in environment.items() if not name.startswith(LAUNCHER_PREFIXES)
@@ -137,19 +137,20 @@ def run_transfer(
             start_new_session=True,
         )
     except OSError as error:
-        return None if what == PAIR_TRANSFER else False, f"{what} not possible: {error.strerror}"
+        return (None if kind == PAIR_TRANSFER else False, f"{kind} not possible: {error.strerror}")
     output = _communicate(
-        child, (START_TIMEOUT_S, timeout - START_TIMEOUT_S) if what == PAIR_TRANSFER else (timeout,)
+        child,
+        (START_TIMEOUT_S, timeout - START_TIMEOUT_S) if kind == PAIR_TRANSFER else (timeout,),
     )
     if output is None:
         with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)  # mpiexec and its processes
     out, err = output or child.communicate()
-    if what == PAIR_TRANSFER and PAIRED not in out.split():
-        return None, f"{what} not possible: the processes did not start as one job"
+    if kind == PAIR_TRANSFER and PAIRED not in out.split():
+        return None, f"{kind} not possible: the processes did not start as one job"
     if output is None:
-        return False, f"{what} did not finish in {timeout:g} s"
-    return _judge_transfer(child.returncode, out, err, what)
+        return False, f"{kind} did not finish in {timeout:g} s"
+    return _judge_transfer(child.returncode, out, err, kind)
 
 
 def _communicate(child: "subprocess.Popen[str]", limits: Sequence[float]) -> tuple[str, str] | None:
@@ -172,22 +173,22 @@ def _signal_name(code: int, out: str) -> str | None:
     return signal.Signals(number).name if number in signal.valid_signals() else None
 
 
-def _judge_transfer(code: int, out: str, err: str, what: str) -> tuple[bool, str]:
+def _judge_transfer(code: int, out: str, err: str, kind: str) -> tuple[bool, str]:
     """Return whether a transfer was correct, and its outcome, from the exit code and the output of the child."""
     name = _signal_name(code, out)
     if name:
-        return False, f"{what} killed by {name}"
+        return False, f"{kind} killed by {name}"
     answer = out.split()[-1:]
     if code == 0 and answer in ([CORRECT], [WRONG]):
-        return answer == [CORRECT], f"{what} {answer[0]}"
+        return answer == [CORRECT], f"{kind} {answer[0]}"
     if "cudaErrorDevicesUnavailable" in err:
-        return False, f"{what} not possible: the compute mode of the GPU admits only one process"
+        return (False, f"{kind} not possible: the compute mode of the GPU admits only one process")
     last = next(
         (line.strip() for line in reversed(err.splitlines()) if line.strip(" =|-")),
         "no error message",
     )
-    failed = "failed" if what == PAIR_TRANSFER else "not possible: the child ended"
-    return False, f"{what} {failed} with exit code {code}: {last}"
+    failed = "failed" if kind == PAIR_TRANSFER else "not possible: the child ended"
+    return False, f"{kind} {failed} with exit code {code}: {last}"
 
 
 def probe_transfer(numbers: Sequence[int], mpiexec: str | None) -> tuple[bool, str]:
@@ -199,7 +200,7 @@ def probe_transfer(numbers: Sequence[int], mpiexec: str | None) -> tuple[bool, s
     why_alone = "mpiexec not found"
     if mpiexec:
         pair = (mpiexec, "-n", "1", *first, ":", "-n", "1", *second)
-        correct, outcome = run_transfer(pair, what=PAIR_TRANSFER)
+        correct, outcome = run_transfer(pair, kind=PAIR_TRANSFER)
         if correct is not None:
             return correct, outcome
         why_alone = f"{mpiexec} cannot start two processes"

@@ -118,27 +118,27 @@ class CallArguments:
     def call(self, name: str, *arguments: Argument, receives: bool = False) -> LibraryCall:
         return LibraryCall(self.comm, name, arguments, address(self._status) if receives else None)
 
-    def memory(self, of: Memory) -> Argument:
+    def memory(self, buffer: Memory) -> Argument:
         """Return a buffer whose count is that of another argument."""
-        if of is None:
+        if buffer is None:
             return Argument((None,), (0,))
-        if isinstance(of, MPI.InPlaceType):
-            return Argument((of,), (int(of),))
-        start = address(of) if len(of) else 0
-        return Argument(((_mpi_buffer(of), self._datatype),), (start,))
+        if isinstance(buffer, MPI.InPlaceType):
+            return Argument((buffer,), (int(buffer),))
+        start = address(buffer) if len(buffer) else 0
+        return Argument(((_mpi_buffer(buffer), self._datatype),), (start,))
 
-    def counted(self, of: Memory, count: int | None = None) -> Argument:
+    def counted(self, buffer: Memory, count: int | None = None) -> Argument:
         """Return a buffer, its count of elements in C [its length], and its datatype."""
-        memory = self.memory(of)
+        memory = self.memory(buffer)
         if count is None:
-            count = len(cast("Array", of))
+            count = len(cast("Array", buffer))
         return Argument(memory.python, (*memory.c, count, handle(self._datatype)), count)
 
-    def blocks(self, of: Array, *, sends: bool) -> Argument:
+    def blocks(self, array: Array, *, sends: bool) -> Argument:
         """Return a buffer with the counts and displacements of its unequal blocks."""
         counts, displacements = self._blocks[:2] if sends else self._blocks[2:]
-        python = _mpi_buffer(of), (counts, displacements), self._datatype
-        c = *self.memory(of).c, address(counts), address(displacements), handle(self._datatype)
+        python = _mpi_buffer(array), (counts, displacements), self._datatype
+        c = *self.memory(array).c, address(counts), address(displacements), handle(self._datatype)
         largest = max(int(counts.max()), int(displacements.max()))
         return Argument((python,), c, largest)
 

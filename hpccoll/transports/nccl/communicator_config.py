@@ -250,7 +250,7 @@ class NcclBuffers:
             if message := next(filter(None, (failure for _, failure in outcomes)), None):
                 raise NcclError(message)
             if not all(registered for registered, _ in outcomes):
-                why = "NCCL makes no symmetric windows of these GPUs (NCCL_CUMEM_ENABLE, NCCL_WIN_ENABLE, no P2P)"
+                why = "NCCL cannot make symmetric windows on these GPUs (NCCL_CUMEM_ENABLE, NCCL_WIN_ENABLE, no P2P)"
                 raise BadInputError(
                     "communicator buffers", self.registration, f"allocated or registered: {why}"
                 )

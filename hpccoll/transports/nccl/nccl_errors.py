@@ -38,7 +38,7 @@ def nccl_error_text(error: Exception) -> str:
     return f"status {status} of NCCL ({NAMELESS_STATUSES[status]})"
 
 
-def raise_nccl_failure(errors: Sequence[str | None], what: str) -> None:
+def raise_nccl_failure(errors: Sequence[str | None], action: str) -> None:
     """Raise an exception if NCCL failed on any rank, with the failed action as a verb phrase; all ranks call this.
 
     Raises:
@@ -48,9 +48,9 @@ def raise_nccl_failure(errors: Sequence[str | None], what: str) -> None:
     failed = {rank: error for rank, error in enumerate(errors) if error}
     if not failed:
         return
-    others = f", and at {len(failed) - 1} more of {len(errors)}" if len(failed) > 1 else ""
+    further = f", and at {len(failed) - 1} more of {len(errors)}" if len(failed) > 1 else ""
     for rank, error in failed.items():
         if REFUSAL_PATTERN.search(error):
-            raise NcclRefusedError(f"NCCL {what} at rank {rank}: {error}{others}")
+            raise NcclRefusedError(f"NCCL {action} at rank {rank}: {error}{further}")
     rank, error = next(iter(failed.items()))
-    raise NcclFailedError(f"NCCL {what} at rank {rank}: {error}{others}")
+    raise NcclFailedError(f"NCCL {action} at rank {rank}: {error}{further}")

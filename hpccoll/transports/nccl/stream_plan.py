@@ -83,15 +83,15 @@ class StreamPlan:
         self._wait()
         return graph.launch
 
-    def repeated(self, count: int, others: "Sequence[StreamPlan]" = ()) -> "StreamCall":
+    def repeated(self, count: int, alternates: "Sequence[StreamPlan]" = ()) -> "StreamCall":
         """Return the call that queues the operation ``count`` times; all ranks call this together.
 
-        With ``others``, the same operation on other buffers, the plans take turns, this one first.
+        With ``alternates``, the same operation on other buffers, plans take turns, this one first.
 
         If the plan is a graph, the call launches one graph of all these operations, and this
         overwrites the buffers. If NCCL rejects that, the plan is closed.
         """
-        plans = [self, *others]
+        plans = [self, *alternates]
         queues: list[StreamCall] = []
         calls: list[StreamCall] = []
         for number in range(count):

@@ -61,7 +61,7 @@ def test_a_child_can_select_its_gpu_before_mpi_starts():
 def test_a_child_that_does_not_end_with_the_answer_correct_means_not_cuda_aware(
     program, what, outcome
 ):
-    correct, found = run_transfer(python(program), what=what)
+    correct, found = run_transfer(python(program), kind=what)
     assert correct is False
     assert found.startswith(what)
     assert found.endswith(outcome)
@@ -159,20 +159,20 @@ def test_two_children_that_did_not_start_as_one_job_prove_nothing(tmp_path):
     starter = tmp_path / "mpiexec"  # of another MPI: each child is its own job
     starter.write_text("#!/bin/sh\necho correct\necho correct\n")
     starter.chmod(0o755)
-    assert run_transfer((str(starter),), what=PAIR_TRANSFER)[0] is None
-    assert run_transfer(("/nowhere/mpiexec",), what=PAIR_TRANSFER)[0] is None
+    assert run_transfer((str(starter),), kind=PAIR_TRANSFER)[0] is None
+    assert run_transfer(("/nowhere/mpiexec",), kind=PAIR_TRANSFER)[0] is None
 
 
 @pytest.mark.parametrize(("said", "correct"), [("paired", True), ("noise", None)])
 def test_children_have_less_time_to_start_than_to_transfer(monkeypatch, said, correct):
     monkeypatch.setattr(cuda_aware, "START_TIMEOUT_S", 0.5)
     program = f"import time; print('{said}', flush=True); time.sleep(1); print('correct')"
-    assert run_transfer(python(program), what=PAIR_TRANSFER)[0] is correct
+    assert run_transfer(python(program), kind=PAIR_TRANSFER)[0] is correct
 
 
 def test_one_child_sends_to_itself_if_two_cannot_start(monkeypatch):
     results = {SELF_TRANSFER: (True, "self"), PAIR_TRANSFER: (None, "")}
-    monkeypatch.setattr(cuda_aware, "run_transfer", lambda _, what=SELF_TRANSFER: results[what])
+    monkeypatch.setattr(cuda_aware, "run_transfer", lambda _, kind=SELF_TRANSFER: results[kind])
     for mpiexec in ("/opt/mpi/bin/mpiexec", None):
         correct, outcome = cuda_aware.probe_transfer((0, 0), mpiexec)
         assert correct

@@ -159,7 +159,7 @@ def a_window_that_nccl_does_not_create_is_bad_input_on_all_ranks():
         os.environ["NCCL_WIN_ENABLE"] = "0"
     with pytest.raises(
         BadInputError,
-        match=r"communicator buffers: 'symmetric' .* no symmetric windows of these GPUs",
+        match=r"communicator buffers: 'symmetric' .* cannot make symmetric windows on these GPUs",
     ):
         planned(how="symmetric")
     os.environ.pop("NCCL_WIN_ENABLE", None)

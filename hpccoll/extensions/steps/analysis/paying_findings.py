@@ -63,8 +63,7 @@ def _paying_rate(
 def _timed(row: Row, step: StepTimes | None) -> Callable[[float, int], float] | None:
     """Return the seconds of a step on a network x times as fast, as measured or at an end of its interval: -1, 0, 1.
 
-    None if its ranks await more than its operations at its end, as those of several stages or
-    tensor-parallel ones do.
+    None with pipelines or tensor parallelism: their ranks also wait before the end of the step.
     """
     if step is None or len(step.programs) > 1:
         return None

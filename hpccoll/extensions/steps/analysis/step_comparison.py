@@ -114,25 +114,25 @@ class StepComparison:
 
     @property
     def clear(self) -> bool:
-        return all(clearly_faster(self.rows[0], other) for other in self.rows[1:])
+        return all(clearly_faster(self.rows[0], row) for row in self.rows[1:])
 
-    def common(self, other: "StepComparison | None") -> Iterator[tuple[str, Row, Row]]:
+    def common(self, comparison: "StepComparison | None") -> Iterator[tuple[str, Row, Row]]:
         """Yield the names of the choices that another comparison has, too, with the rows of both."""
-        others = {Choice.of(row).name: row for row in other.rows} if other else {}
+        rows_of_other = {Choice.of(row).name: row for row in comparison.rows} if comparison else {}
         for row in self.rows:
             name = Choice.of(row).name
-            if name in others:
-                yield name, row, others[name]
+            if name in rows_of_other:
+                yield name, row, rows_of_other[name]
 
     def evidence(self, busy: Collection[str]) -> Evidence:
         """Return the evidence that the first of the rows is the fastest, or faster than native.
 
         ``busy`` are the ids of the runs during which something else used the machine.
         """
-        best, *others = self.rows
-        native = next((row for row in others if Choice.of(row).is_native), None)
+        best, *slower_rows = self.rows
+        native = next((row for row in slower_rows if Choice.of(row).is_native), None)
         beats_native = native is not None and clearly_faster(best, native)
-        common_rounds = [paired_rounds(best, other) for other in others]
+        common_rounds = [paired_rounds(best, row) for row in slower_rows]
         compared_runs: set[str] = set()
         for rounds in common_rounds:
             compared_runs.update(run for run, _ in rounds)
@@ -201,8 +201,8 @@ def _key_words(key: str, row: Row, workload: Workload) -> str:
 def compare_steps(rows: Iterable[Row], machines: Mapping[str, str]) -> list[StepComparison]:
     """Return the steps of each workload and shape: of each model those on most ranks with cores of their own first.
 
-    Only rows of measured steps count. Steps of several machines, which ``machines`` names by
-    run_id, are not compared.
+    Only rows of measured steps count. Steps on different machines are not compared; ``machines``
+    names the machine of each run_id.
     """
     rows = [row for row in rows if row.usable and row.ours and is_workload(row.collective)]
     has_several_machines = len({machines.get(row.run_id) for row in rows}) > 1
@@ -262,19 +262,19 @@ def product_findings(
 
     It names the workload with the largest share of them. Each pipeline stage counts once.
     """
-    found: list[tuple[int, int, StepComparison]] = []
+    products: list[tuple[int, int, StepComparison]] = []
     for step in compared:
         times = times_of(step.rows[0].key)
         programs = times.programs if times else ()
         too_small = sum(program.without_product for program in programs)
         if too_small:
-            found.append((too_small, sum(len(program.phases) for program in programs), step))
-    if not found:
+            products.append((too_small, sum(len(program.phases) for program in programs), step))
+    if not products:
         return
-    too_small, computations, step = max(found, key=lambda counts: counts[0] / counts[1])
+    too_small, computations, step = max(products, key=lambda counts: counts[0] / counts[1])
     text = (
         f"{too_small} of {format_count(computations, 'computation')} are too small for a product of matrices, and take "
-        f"no time{worst_of(step, len(found), len(compared))}."
+        f"no time{worst_of(step, len(products), len(compared))}."
     )
     yield warning(
         "no_product",
@@ -283,7 +283,7 @@ def product_findings(
         remedy="What overlaps with them is exposed. Take more samples, or a smaller scale.",
         none=too_small,
         computations=computations,
-        workloads=len(found),
+        workloads=len(products),
         of=len(compared),
     )
 
@@ -360,10 +360,10 @@ def _late_finding(lag: _Lag, steps: int, compared_steps: int) -> Finding:
     )
 
 
-def worst_of(step: StepComparison, workloads: int, of: int) -> str:
-    """Return the end of a sentence about ``workloads`` of all ``of`` workloads: it names the worst, ``step``."""
+def worst_of(step: StepComparison, workloads: int, total: int) -> str:
+    """Return the end of a sentence about ``workloads`` of all ``total`` workloads: it names the worst, ``step``."""
     if workloads > 1:
-        return f" in {workloads} of {format_count(of, 'workload')}, most of all {step.title}"
+        return f" in {workloads} of {format_count(total, 'workload')}, most of all {step.title}"
     return f": {step.title}"
 
 

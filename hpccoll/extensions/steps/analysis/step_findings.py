@@ -245,10 +245,10 @@ def _bucket_findings(compared: Sequence[StepComparison]) -> Iterator[Finding]:
         if not costs:
             continue
         first = steps[0]
-        what = first.workload["model"]
+        model = first.workload["model"]
         if first.compression:
-            what += f" in {first.compression}"
-        text = f"{what} on {first.shape}, {name}: {_bucket_text(bucket_of(best), costs)}"
+            model += f" in {first.compression}"
+        text = f"{model} on {first.shape}, {name}: {_bucket_text(bucket_of(best), costs)}"
         scale = first.workload["scale"]
         if scale > 1:
             text += f" (limits of the full model; here divided by {scale})"
@@ -315,14 +315,16 @@ def _last_bucket(step: StepTimes) -> dict[str, Any] | None:
     operations = zip(
         step.program(position).operations, step.operations(position)[0].tolist(), strict=True
     )
-    of_buckets = []
+    times_of_buckets = []
     for operation, times in operations:
         bucket = re.match(r"bucket \d+( of experts)?", str(operation["label"]))
         if bucket and operation["phase"] == "backward":
-            of_buckets.append((bucket[0], operation["bytes"], times))
+            times_of_buckets.append((bucket[0], operation["bytes"], times))
     # The operations of a compressed bucket follow one another; with zero2 each micro-batch has all
     # buckets again.
-    chains = [(label, list(members)) for label, members in groupby(of_buckets, key=itemgetter(0))]
+    chains = [
+        (label, list(members)) for label, members in groupby(times_of_buckets, key=itemgetter(0))
+    ]
     computed = step.computations(position)[0]
     buckets = len({label for label, _ in chains})
     if buckets < 2 or not len(computed):
@@ -477,12 +479,12 @@ def _below_null(compared: Sequence[StepComparison]) -> Iterator[Finding]:
         return
     row, step = min(below, key=lambda pair: pair[0].exposed_share or 0.0)
     seconds = -(row.exposed_s or 0.0)
-    others = ""
+    further = ""
     if len(below) > 1:
-        others = f", and {format_count(len(below) - 1, 'other step')} likewise"
+        further = f", and {format_count(len(below) - 1, 'other step')} likewise"
     text = (
         f"{step.title}: with {Choice.of(row).name} the step takes {format_seconds(seconds)} less than without "
-        f"communication{others}: something else slowed the null step down."
+        f"communication{further}: something else slowed the null step down."
     )
     yield warning("below_null", text, title="Below null", rows=len(below), seconds=seconds)
 

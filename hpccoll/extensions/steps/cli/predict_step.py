@@ -62,7 +62,7 @@ def _option(name: str, key: StepKey) -> Option:
 
 
 def predict_step(
-    given: Sequence[str],
+    typed_flags: Sequence[str],
     machine: Path | None,
     cluster: str | None,
     nodes: str,
@@ -74,7 +74,7 @@ def predict_step(
     **texts: Any,
 ) -> int:
     """Predict a training step: simulated, or with --params by closed formulas."""
-    _check_form(given)
+    _check_form(typed_flags)
     if param and texts["algorithm"] is None:
         raise UnusableError("--param", "it is a parameter of an --algorithm, which is missing")
     common.check_suffix(out, *common.PICTURES)
@@ -98,23 +98,23 @@ def predict_step(
     return INTERRUPTED if answer.interrupted else 0
 
 
-def _check_form(given: Sequence[str]) -> None:
+def _check_form(typed_flags: Sequence[str]) -> None:
     """Check that the options that were typed are those of one form."""
-    forms = [form for form in FORMS if form in given]
+    forms = [form for form in FORMS if form in typed_flags]
     if len(forms) != 1:
         raise UnusableError(
             "hpccoll predict step", "exactly one of --model, --params and --scenarios"
         )
     (form,) = forms
-    for name in given:
+    for name in typed_flags:
         if name not in FORMS[form] | ALWAYS:
             raise UnusableError(name, WHOSE[form])
 
 
-def _read(name: str, key: StepKey, given: str | bool | None) -> Any:
-    if isinstance(given, str):
-        return key.read(option(name), given)
-    return given
+def _read(name: str, key: StepKey, value: str | bool | None) -> Any:
+    if isinstance(value, str):
+        return key.read(option(name), value)
+    return value
 
 
 class _Answer(NamedTuple):
@@ -146,7 +146,7 @@ def _simulated(
     )
     with progress_counter("numbers of nodes") as progress, interruptible(SIGINT, SIGTERM):
         predicted = predict_steps(described, request, progress)
-    rows = [one.to_json() for one in predicted.predictions]
+    rows = [prediction.to_json() for prediction in predicted.predictions]
 
     def write(out: Path) -> None:
         from hpccoll.extensions.steps.render.step_prediction_charts import write_step_chart
@@ -208,7 +208,7 @@ def _scenarios(path: Path) -> _Answer:
         predicted, interrupted = predict_scenarios(path, progress)
     if interrupted:
         print(f"hpccoll: left out: {', '.join(interrupted)}: interrupted", file=sys.stderr)
-    rows = [one.to_json() for one in predicted]
+    rows = [scenario.to_json() for scenario in predicted]
 
     def write(out: Path) -> None:
         from hpccoll.extensions.steps.render.step_prediction_charts import write_scenario_chart

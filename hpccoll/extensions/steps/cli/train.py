@@ -89,7 +89,9 @@ class TrainCommand:
         shared: dict[str, list[Option]] = {}
         for title, options_of_run in RUN_OPTIONS.items():
             shared[title] = [
-                each for each in options_of_run if SHARED_FLAGS.intersection(each.flags)
+                shared_option
+                for shared_option in options_of_run
+                if SHARED_FLAGS.intersection(shared_option.flags)
             ]
         groups = {
             "The step": [*options.values(), *OWN_OPTIONS],
@@ -158,8 +160,8 @@ def _end(shared: dict[str, list[Option]]) -> str:
     titles = list(shared)[:-1]
     flags = []
     for title in titles:
-        for each in shared[title]:
-            flags.append(each.flags[0])
+        for shared_option in shared[title]:
+            flags.append(shared_option.flags[0])
     further = fill(f"Further options, as of 'hpccoll run': {', '.join(flags)}", 80)
     return f"{further}\n\n{EXAMPLES}"
 

@@ -124,9 +124,9 @@ class Fp8:
     def add(self, codes: Codes, sums: Floats) -> None:
         """Add the values of codes to sums."""
         values = np.empty(BLOCK, np.float32)
-        for block, of_block in _blocks(codes, sums):
+        for block, sums_of_block in _blocks(codes, sums):
             np.take(self._values, block, out=values[: len(block)], mode="clip")
-            np.add(of_block, values[: len(block)], out=of_block)
+            np.add(sums_of_block, values[: len(block)], out=sums_of_block)
 
     def encode_sums(self, sums: Floats, factor: np.float32, codes: Codes) -> np.float32:
         """Write the codes of sums of values times ``factor``, and return the scale that makes sums of them."""
@@ -140,7 +140,7 @@ fp8_type = lru_cache(Fp8)
 
 def _blocks(*arrays: Array) -> Iterator[tuple[Any, ...]]:
     for begin in range(0, len(arrays[0]), BLOCK):
-        yield tuple(each[begin : begin + BLOCK] for each in arrays)
+        yield tuple(array[begin : begin + BLOCK] for array in arrays)
 
 
 Gradient = Callable[[int], Floats]
@@ -274,21 +274,21 @@ class Fp8Codec(Codec):
     @staticmethod
     def mean(compression: Compression, gradient: Gradient, seeds: Sequence[int]) -> Floats:
         kind = fp8_type(compression.name)
-        of_seeds = {}
+        codes_of_seeds = {}
         factor = kind.factor(
             max(float(np.float32(largest_magnitude(gradient(seed)))) for seed in {*seeds})
         )
         for seed in {*seeds}:
             values = gradient(seed)
-            of_seeds[seed] = np.empty(len(values), np.uint8)
-            kind.encode(values, factor, of_seeds[seed])
+            codes_of_seeds[seed] = np.empty(len(values), np.uint8)
+            kind.encode(values, factor, codes_of_seeds[seed])
         mean = np.zeros(len(values), np.float32)
         part = part_bytes(len(values), len(seeds))
         for seed in seeds:
-            kind.add(of_seeds[seed], mean)
+            kind.add(codes_of_seeds[seed], mean)
         for begin in range(0, len(mean), part):
             sums = mean[begin : begin + part]
-            codes = of_seeds[seeds[0]][begin : begin + part]
+            codes = codes_of_seeds[seeds[0]][begin : begin + part]
             sums_factor = kind.encode_sums(sums, factor, codes)
             kind.decode(codes, sums_factor, sums)
         return mean
@@ -327,8 +327,8 @@ class TopKCodec(Codec):
             kept[seed] = positions, values[positions]
         mean = np.zeros(len(values), np.float32)
         for seed in seeds:
-            positions, of_rank = kept[seed]
-            mean[positions] += of_rank
+            positions, kept_values = kept[seed]
+            mean[positions] += kept_values
         return mean
 
 

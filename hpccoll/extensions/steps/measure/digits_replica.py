@@ -33,8 +33,10 @@ FILE = Path("datasets", "data", "digits.csv.gz")
 
 def digits_file() -> Path:
     """Return the file of the images in scikit-learn, which is not imported; UnusableError if it is not installed."""
-    found = find_spec("sklearn")
-    paths = [Path(folder) / FILE for folder in (found and found.submodule_search_locations) or ()]
+    package = find_spec("sklearn")
+    paths = [
+        Path(folder) / FILE for folder in (package and package.submodule_search_locations) or ()
+    ]
     if not paths or not paths[0].is_file():
         raise UnusableError(
             "model", "digits needs scikit-learn's images; do: pip install 'hpccoll[digits]'"
@@ -84,11 +86,11 @@ def _by_tensor(tensors: Bucket, values: Floats) -> Iterator[tuple[str, Floats]]:
     """Yield the name of each tensor with its part of an array, in its shape."""
     shapes = {"hidden": UNITS[:2], "output": UNITS[1:]}
     begin = 0
-    for each in tensors:
-        (inputs, outputs), name = shapes[each.name.partition(".")[0]], each.name
-        part = values[begin : begin + each.elements]
+    for tensor in tensors:
+        (inputs, outputs), name = shapes[tensor.name.partition(".")[0]], tensor.name
+        part = values[begin : begin + tensor.elements]
         yield name, part.reshape(inputs, outputs) if name.endswith("weight") else part
-        begin += each.elements
+        begin += tensor.elements
 
 
 class Replica:
@@ -124,9 +126,9 @@ class Replica:
         self.gradients = gradients
         self._mine = slice(BATCH * rank // ranks, BATCH * (rank + 1) // ranks)
         self._micro_batches, self._scale = micro_batches, np.float32((ranks if mean else 1) / BATCH)
-        of_buckets = zip(program.buckets, gradients, strict=True)
+        buckets = zip(program.buckets, gradients, strict=True)
         self._gradients = {
-            n: part for b, values in of_buckets for n, part in _by_tensor(b.tensors, values)
+            n: part for b, values in buckets for n, part in _by_tensor(b.tensors, values)
         }
         self._weights = dict(_by_tensor(digits().tensors, weights))
         self._modules = [module.name for module in digits().modules]
@@ -142,8 +144,8 @@ class Replica:
         mine = self._data.batch(self.step)[self._mine]
         parts = np.array_split(mine, self._micro_batches)
         self._parts = iter([(self._data.images[part], self._data.labels[part]) for part in parts])
-        for each in self.gradients:
-            each[:] = 0
+        for gradient in self.gradients:
+            gradient[:] = 0
         self.loss = 0.0
         self.phases_ns = [time.perf_counter_ns() - begin, 0, 0]
 
@@ -198,8 +200,8 @@ class Replica:
     def compute_all(self) -> None:
         """Compute the gradients of a step in this thread."""
         self.begin_step()
-        for each in self.computations:
-            each()
+        for computation in self.computations:
+            computation()
 
     def digest(self) -> bytes:
         """Return the SHA-256 of the weights."""

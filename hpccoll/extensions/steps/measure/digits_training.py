@@ -98,7 +98,7 @@ class DigitsTraining:
             raise failure
         self._records: list[tuple[object, ...]] = []
         self._first = self._initial  # the weights after the first step
-        gradients = [each.gradient for each in step.buckets]
+        gradients = [bucket.gradient for bucket in step.buckets]
         self.replica = (
             self._replica(rank, gradients, self._initial.copy()) if step.program else None
         )
@@ -136,8 +136,8 @@ class DigitsTraining:
         if self.replica:
             self.replica.weights[:] = self._initial
             self.replica.step = 0
-        for each in self._step.buckets:
-            if codec := each.codec:
+        for bucket in self._step.buckets:
+            if codec := bucket.codec:
                 codec.overflowed = codec.not_finite = 0
                 if codec.residual is not None:
                     codec.residual[:] = 0
@@ -176,14 +176,14 @@ class DigitsTraining:
         if gathered is None:
             return RoundFindings(sync.agree(0))
         # of shape [step, rank]
-        of = np.moveaxis(gathered, 2, 1)[:, : self._workers].copy().view(RECORD)[..., 0]
-        differing, reasons = _differing(of["digest"], name)
+        records = np.moveaxis(gathered, 2, 1)[:, : self._workers].copy().view(RECORD)[..., 0]
+        differing, reasons = _differing(records["digest"], name)
         assert self.replica  # noqa: S101  rank 0 is a worker
         difference = None if reasons else _part(self.replica.weights, last)
         reasons += self._wrong_alike(first, difference) if difference else ()
-        loss = of["loss"].sum(1)
-        accuracy = of["accuracy"][:, 0]
-        slowest_ns = of["phases_ns"].max(1)
+        loss = records["loss"].sum(1)
+        accuracy = records["accuracy"][:, 0]
+        slowest_ns = records["phases_ns"].max(1)
         phases = np.median(slowest_ns, axis=0) / 1e9
         last_loss = None
         if math.isfinite(loss[-1]):
@@ -193,12 +193,12 @@ class DigitsTraining:
             "accuracy": float(accuracy[-1]),
             "diverged_steps": int(np.count_nonzero(differing)),
             "serial_difference": difference,
-            "weights": of["digest"][-1, 0].tobytes().hex(),
+            "weights": records["digest"][-1, 0].tobytes().hex(),
             **dict(zip(PHASES, phases.tolist(), strict=True)),
         }
         wrong = sync.agree(int(differing.sum()) or len(reasons))
-        of_steps = {"step_loss": loss, "step_accuracy": accuracy, "step_differing": differing}
-        return RoundFindings(wrong, (*reasons,), of_steps, results)
+        step_results = {"step_loss": loss, "step_accuracy": accuracy, "step_differing": differing}
+        return RoundFindings(wrong, (*reasons,), step_results, results)
 
     def _wrong_alike(self, first: Floats, difference: float) -> Iterator[str]:
         """Yield why weights are wrong that all ranks have, and that differ from those of a serial run.
@@ -207,10 +207,13 @@ class DigitsTraining:
         less.
         """
         sums = (
-            each for b in self._step.buckets for each in b.cases if each.case.op in ("sum", "avg")
+            collective
+            for b in self._step.buckets
+            for collective in b.cases
+            if collective.case.op in ("sum", "avg")
         )
         # none is that of a library's own call
-        in_known_order = all(each.algorithm is not None for each in sums)
+        in_known_order = all(collective.algorithm is not None for collective in sums)
         if in_known_order or (self._step.workload.compress == DENSE and difference > ROUNDINGS):
             yield f"the weights differ from those of a serial run by up to {difference:.2g} of the largest one"
         elif (off := _part(self._first - self._initial, first - self._initial)) > 1 / (
@@ -222,7 +225,7 @@ class DigitsTraining:
         """Yield the weights after each step of a run in one process, always the same array; only rank 0 calls this."""
         weights = self._initial.copy()
         ranks = range(self._workers)
-        sizes = [len(each.gradient) for each in self._step.buckets]
+        sizes = [len(bucket.gradient) for bucket in self._step.buckets]
         gradients = [[np.zeros(size, np.float32) for size in sizes] for _ in ranks]
         replicas = [self._replica(rank, gradients[rank], weights) for rank in ranks]
         serial_work: list[Callable[[], None]] = []
@@ -286,12 +289,12 @@ def training_steps(effort: "Effort") -> int:
     return STEPS
 
 
-def _part(found: Floats, right: Floats) -> float:
+def _part(values: Floats, right: Floats) -> float:
     """Return the largest difference over the largest magnitude: 0 if all bits are equal, 1 if that is not a number."""
-    if found.tobytes() == right.tobytes():
+    if values.tobytes() == right.tobytes():
         return 0.0
     with np.errstate(invalid="ignore"):
-        return float(np.nan_to_num(np.abs(found - right).max() / np.abs(right).max(), nan=1.0))
+        return float(np.nan_to_num(np.abs(values - right).max() / np.abs(right).max(), nan=1.0))
 
 
 def _copy(sources: Sequence[Array], targets: Sequence[Array]) -> None:
@@ -301,8 +304,8 @@ def _copy(sources: Sequence[Array], targets: Sequence[Array]) -> None:
 
 
 def _run_codec(codecs: Sequence[Codec], name: str) -> None:
-    for each in codecs:
-        getattr(each, name)()
+    for codec in codecs:
+        getattr(codec, name)()
 
 
 def _serial_operation(prepared: "PreparedCase") -> "Operation":
@@ -332,14 +335,14 @@ def _differing(
     differing = np.zeros(len(digests), np.int64)
     reasons = list[str]()
     for step in np.flatnonzero((digests != digests[:, :1]).any(1)).tolist():
-        of_ranks = digests[step].tolist()
-        (most, count), *others = Counter(of_ranks).most_common()
-        differing[step] = len(of_ranks) - count
+        digests_of_step = digests[step].tolist()
+        (most, count), *rarer = Counter(digests_of_step).most_common()
+        differing[step] = len(digests_of_step) - count
         if not reasons:
-            alone = others[0][1] < count
+            alone = rarer[0][1] < count
             named = []
-            for rank, each in enumerate(of_ranks):
-                if each != most or not alone:
+            for rank, digest in enumerate(digests_of_step):
+                if digest != most or not alone:
                     named.append(name(rank))
             have = "has" if len(named) == 1 else "have"
             than = "different weights"

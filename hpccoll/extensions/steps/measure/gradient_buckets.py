@@ -64,17 +64,19 @@ class GradientBucketBuffer:
             cases[0].result[: bucket.elements] if dense else np.zeros(bucket.elements, np.float32)
         )
         if cases and compression:
-            of_ranks = cases[0].layout.workers, cases[0].rank
-            messages = [CodecMessage(each.contribution, each.result) for each in cases]
+            workers_and_rank = cases[0].layout.workers, cases[0].rank
+            messages = [
+                CodecMessage(collective.contribution, collective.result) for collective in cases
+            ]
             self.codec = CODECS[compression.name](
-                compression, cast("Floats", self.gradient), messages, *of_ranks
+                compression, cast("Floats", self.gradient), messages, *workers_and_rank
             )
             self.fill_by_caller()
 
     def fill_by_caller(self) -> None:
         """Leave the buffers of the collectives to the caller, and do not check what is in them."""
-        for each in self.cases:
-            each.fill_by_caller()
+        for collective in self.cases:
+            collective.fill_by_caller()
 
     def function(self, codec: str) -> Callable[[], None] | None:
         """Return what a codec of the chain does; None if the collectives do nothing."""
@@ -139,9 +141,9 @@ class GradientBucketBuffer:
         if not len(at := np.flatnonzero(self._differs())):
             return None
         right = self._mean[at[0]]
-        found = self.gradient[at[0]]
+        wrong = self.gradient[at[0]]
         where = f"{len(at)} of {len(self.gradient)} means are wrong, the first at {at[0]}"
-        return f"{self.bucket.label}: {where}: {found}, not {right} within {self._bound:.2g}"
+        return f"{self.bucket.label}: {where}: {wrong}, not {right} within {self._bound:.2g}"
 
     def _differs(self) -> NDArray[np.bool]:
         if self._initial is None:

@@ -1,6 +1,6 @@
-"""Whether kernels of several communicators of NCCL begin on a GPU in the order in which the host launches them.
+"""Makes kernels of different NCCL communicators begin on a GPU in the order in which the host launches them.
 
-NCCL 2.26 and newer see to it if NCCL_LAUNCH_ORDER_IMPLICIT is 1. With CUDA 12.3 or newer a kernel
+NCCL 2.26 and newer do so if NCCL_LAUNCH_ORDER_IMPLICIT is 1. With CUDA 12.3 or newer a kernel
 then begins when the one that was launched before it has begun, so that they run side by side. Older
 versions need operations that follow one another on the device: each begins when the one before it
 has ended (NCCL's user guide, "Using multiple NCCL communicators concurrently"; getImplicitOrder in
@@ -22,7 +22,7 @@ FIRST_NCCL_WITH_ORDER = (2, 26)
 
 
 def keep_launch_order(cases: Iterable[Case]) -> None:
-    """Set NCCL_LAUNCH_ORDER_IMPLICIT for a job with steps of several communicators, unless the user has set it.
+    """Set NCCL_LAUNCH_ORDER_IMPLICIT if a step has several communicators, unless the user has set it.
 
     To be called before NCCL's first operation, because NCCL reads the variable once. Other jobs are
     left alone: the order takes events for every launch.

@@ -186,7 +186,7 @@ class PreparedStep:
         self._gpus: dict[str, Gpu] = {}
         try:
             self._own = self._prepare_all(prepare)
-            self.inside = [each for _, each in self._own if each is not None]
+            self.inside = [prepared for _, prepared in self._own if prepared is not None]
             self.buckets = list(self._buckets(parallelism.compression))
             self.training = DigitsTraining(self._trained_step()) if self.workload.learns else None
             self.engine = self._engine()
@@ -199,8 +199,8 @@ class PreparedStep:
             # the state of a communicator of NCCL after a refused call is undocumented
             self._release(abort_world)
             raise
-        for each in self.buckets:
-            (each.fill_by_caller if self.training else each.seed)()
+        for bucket in self.buckets:
+            (bucket.fill_by_caller if self.training else bucket.seed)()
         self.run = self.engine.run
         # Counted by all ranks together, each for its groups; None if a library's own algorithm
         # runs.
@@ -245,9 +245,9 @@ class PreparedStep:
             return
         for number, bucket in enumerate(self.program.buckets):
             cases = []
-            for operation, each in self._own:
-                if each and operation.belongs_to(bucket):
-                    cases.append(each)
+            for operation, prepared in self._own:
+                if prepared and operation.belongs_to(bucket):
+                    cases.append(prepared)
             # nothing arrives, and so nothing is encoded
             cases = [] if compression and self.floor else cases
             yield GradientBucketBuffer(bucket, number, cases, compression)
@@ -270,8 +270,8 @@ class PreparedStep:
 
     def _engine(self) -> "StepEngine | StreamStepEngine":
         if self.gpu is not None:
-            plans = [cast("StreamPlan", each.plan) for each in self.inside]
-            gpus = [cast("Gpu", each.gpu) for each in self.inside]
+            plans = [cast("StreamPlan", prepared.plan) for prepared in self.inside]
+            gpus = [cast("Gpu", prepared.gpu) for prepared in self.inside]
             return StreamStepEngine(
                 self.program,
                 self.workload,
@@ -283,7 +283,7 @@ class PreparedStep:
             )
         streams = [operation.stream for operation, _ in self._own]
         with self._agreed():
-            operations = [self._drivable(*each) for each in self._own]
+            operations = [self._drivable(*operation_and_case) for operation_and_case in self._own]
         replica = self.training.replica if self.training else None
         thread = None
         if replica:
@@ -298,9 +298,9 @@ class PreparedStep:
 
     def _drivable(self, operation: StepOperation, prepared: "PreparedCase | None") -> Drivable:
         if prepared is None:
-            of_bucket = (each for each in self.buckets if operation.belongs_to(each.bucket))
+            buckets = (bucket for bucket in self.buckets if operation.belongs_to(bucket.bucket))
             return CodecOperation(
-                next((each.function(operation.codec) for each in of_bucket), None)
+                next((bucket.function(operation.codec) for bucket in buckets), None)
             )
         if isinstance(prepared.plan, MpiVendorPlan):
             return prepared.plan.nonblocking()
@@ -326,9 +326,9 @@ class PreparedStep:
         if self.gpu is not None:
             self._connecting.await_all()
         failures = self.comm.allgather(failure)
-        for each in failures:
-            if isinstance(each, BadInputError):
-                raise each
+        for failure_of_rank in failures:
+            if isinstance(failure_of_rank, BadInputError):
+                raise failure_of_rank
         raise_nccl_failure(failures, "fails")
 
     def _case(self, operation: StepOperation, stage: int, layout: Layout) -> Case:
@@ -342,17 +342,17 @@ class PreparedStep:
         family = collective(name)
         requested = self.case.algorithm
         if operation.peer is not None and requested != NATIVE:
-            other = MESSAGE
+            substitute = MESSAGE
         else:
-            other = NATIVE
+            substitute = NATIVE
         if operation.is_bucket and requested != NATIVE and self.workload.compress != DENSE:
-            other = COUNTED.get(name, other)
-        algorithm = requested if is_measurable(requested, name) else other
-        known = known_parameters(name, algorithm)
+            substitute = COUNTED.get(name, substitute)
+        algorithm = requested if is_measurable(requested, name) else substitute
+        parameters = known_parameters(name, algorithm)
         params = {
             key: value
             for key, value in self.case.params.items()
-            if key in known and key not in WORKLOAD
+            if key in parameters and key not in WORKLOAD
         }
         if "traffic" in family.arguments:
             params["traffic"] = ROUTED_ARGUMENT

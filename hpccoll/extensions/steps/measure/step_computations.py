@@ -41,23 +41,23 @@ def matrix_products(program: StepProgram, rows: range) -> list[Products]:
     left from those before, is smaller than the smallest product, it has none. ``rows`` are the
     valid numbers of rows, in ascending order.
     """
-    left, found = 0.0, []
-    for each in program.instructions:
-        if isinstance(each, Compute):
-            left += each.flops
-            found.append(_products(left, rows))
-            left -= sum(number * product_flops(size) for size, number in found[-1])
-    return found
+    left, products = 0.0, []
+    for instruction in program.instructions:
+        if isinstance(instruction, Compute):
+            left += instruction.flops
+            products.append(_products(left, rows))
+            left -= sum(number * product_flops(size) for size, number in products[-1])
+    return products
 
 
 def _products(flops: float, rows: range) -> Products:
-    found, rest = [], flops
+    products, rest = [], flops
     while rest > MAX_REST * flops and (
         size := max((n for n in rows if product_flops(n) <= rest), default=0)
     ):
         number, rest = divmod(rest, product_flops(size))
-        found.append((size, int(number)))
-    return (*found,)
+        products.append((size, int(number)))
+    return (*products,)
 
 
 def product_flops(rows: int) -> int:
@@ -87,7 +87,7 @@ class ProgramRunner(ABC, Generic[Each]):
         self.instructions: Sequence[Instruction] = (
             program.instructions if program else [Start(None)] * len(operations)  # type: ignore[arg-type]
         )
-        computations = sum(isinstance(each, Compute) for each in self.instructions)
+        computations = sum(isinstance(instruction, Compute) for instruction in self.instructions)
         self.events = 3 * len(operations) + 2 * computations
         """The number of times of a run: three of each operation, then two of each computation."""
         self.runs: list[Nanoseconds] = []

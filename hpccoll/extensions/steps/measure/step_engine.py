@@ -80,12 +80,12 @@ class StepEngine(ProgramRunner[Drivable]):
         super().__init__(program, operations)
         self.streams = streams
         self._compiled = all(
-            isinstance(each, CompiledExecutor | CodecOperation) for each in operations
+            isinstance(operation, CompiledExecutor | CodecOperation) for operation in operations
         )
-        of_products = None
+        products = None
         if program and workload.compute == GEMM:
-            of_products = Gemm(matrix_products(program, HOST_ROWS))
-        self._thread = thread or of_products
+            products = Gemm(matrix_products(program, HOST_ROWS))
+        self._thread = thread or products
         self._seconds = phase_seconds(program, workload) if program else {}
         self.times = np.zeros(self.events, np.int64)
         # when what follows may begin, by waits and by computations

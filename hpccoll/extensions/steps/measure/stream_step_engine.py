@@ -2,8 +2,8 @@
 
 The host queues the whole step and waits for its end, as a framework does. An operation begins on
 its stream when the work before its start has ended on the stream of computations; what follows a
-wait begins there when that operation has ended. Both are events, of which the host sees nothing.
-Times are those of events, after the first one of the step.
+wait begins there when that operation has ended. Events of CUDA make both wait, without the host.
+Times are read from events, and count from the first event of the step.
 
 Operations are launched in one order on all ranks, which may differ from that of the program: see
 ``launch_order``.
@@ -152,15 +152,23 @@ def _computations(
     if workload.compute != GEMM:
         seconds = phase_seconds(program, workload)
         pause_ns = pause(gpu)
-        computations = (each for each in program.instructions if isinstance(each, Compute))
-        durations = [int(seconds[each.phase] * each.flops * 1e9) for each in computations]
+        computations = (
+            instruction for instruction in program.instructions if isinstance(instruction, Compute)
+        )
+        durations = [
+            int(seconds[computation.phase] * computation.flops * 1e9)
+            for computation in computations
+        ]
         return cycle([[partial(pause_ns, duration)] if duration else [] for duration in durations])
     products = matrix_products(program, ROWS)
-    sizes = {rows for of_computation in products for rows, _ in of_computation}
+    sizes = {rows for sizes_and_counts in products for rows, _ in sizes_and_counts}
     multiply = gpu.products(max(sizes, default=0))
     for rows in sizes:  # the first product loads the library, and the first of a size its kernel
         multiply(rows, 1)
     gpu.await_work()
     return cycle(
-        [[partial(multiply, *product) for product in of_computation] for of_computation in products]
+        [
+            [partial(multiply, *product) for product in sizes_and_counts]
+            for sizes_and_counts in products
+        ]
     )

@@ -45,8 +45,8 @@ def measured_codecs(raw_results: Iterable[RawResults]) -> dict[str, dict[str, Ra
             for work, bytes_per_s in _rates(times).items():
                 rates[compression.codec, work] += bytes_per_s
     sections: defaultdict[str, dict[str, RateSection]] = defaultdict(dict)
-    for (codec, work), of_iterations in rates.items():
-        low, value, high = map(float, np.percentile(of_iterations, PERCENTILES))
+    for (codec, work), measured_rates in rates.items():
+        low, value, high = map(float, np.percentile(measured_rates, PERCENTILES))
         sections[codec][work] = RateSection(bytes_per_s=Quantity(value=value, low=low, high=high))
     return dict(sections)
 

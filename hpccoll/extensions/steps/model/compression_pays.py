@@ -116,5 +116,5 @@ class _CostsOnNetworks:
             on_slow = self.ratio * self.cost_on_slow(operation, self.wires)
             on_fast = self.ratio * self.cost_on_fast(operation, self.wires)
             self.lines[operation] = on_slow, (on_slow - on_fast) / (1 / self.slow - 1 / self.fast)
-        on_slow, of_bytes = self.lines[operation]
-        return max(0.0, on_slow + of_bytes * (1 / x - 1 / self.slow))
+        on_slow, per_inverse_rate = self.lines[operation]
+        return max(0.0, on_slow + per_inverse_rate * (1 / x - 1 / self.slow))

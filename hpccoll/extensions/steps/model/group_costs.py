@@ -112,8 +112,8 @@ def group_use(layout: Layout, groups: Sequence[Sequence[int]]) -> GroupUse:
     port = max(groups_at_port[layout.node[me], layout.rail[me]] for me in first) or 1
     uplink = max(groups_at_uplink[layout.rack[me], layout.rail[me]] for me in first) or 1
     ranks_on_node = Counter(layout.node[me] for group in groups for me in group)
-    of_first_on_node = Counter(layout.node[me] for me in first)
-    node = max(ranks_on_node[node] / ranks for node, ranks in of_first_on_node.items())
+    first_ranks_on_node = Counter(layout.node[me] for me in first)
+    node = max(ranks_on_node[node] / ranks for node, ranks in first_ranks_on_node.items())
     ranks_of_all = sum(map(len, groups))
     return GroupUse(port, uplink, node, ranks=ranks_of_all / len(first))
 
@@ -151,7 +151,7 @@ class GroupCosts:
     codecs: CodecCosts | None = None
     # what was simulated on the same layout and mesh, by the rate of the network, the operation and
     # its size
-    known: dict[tuple[object, ...], "_Simulated"] = field(default_factory=dict)
+    simulated: dict[tuple[object, ...], "_Simulated"] = field(default_factory=dict)
     _times: dict[tuple[str, ...], Sequence[tuple[int, AlgorithmTime]]] = field(default_factory=dict)
     # the assumptions behind the costs, in order
     assumed: dict[str, None] = field(default_factory=dict)
@@ -285,9 +285,9 @@ class GroupCosts:
         }
         for nbytes in sizes:
             key = self.machine.network_factor, group, nbytes
-            if key not in self.known:
-                self.known[key] = self._fastest(simulations, group, nbytes)
-            time, assumed = self.known[key]
+            if key not in self.simulated:
+                self.simulated[key] = self._fastest(simulations, group, nbytes)
+            time, assumed = self.simulated[key]
             if assumed:
                 self.assumed[f"{time.algorithm}: {assumed}"] = None
             yield nbytes, time
@@ -418,7 +418,9 @@ def simulated_sizes(needed: Iterable[int]) -> list[int]:
 
 def interpolated(times: Sequence[tuple[int, AlgorithmTime]], nbytes: int, bound: Bound) -> float:
     """Return the time of a size: that of a simulated one, on the straight line between two, or beyond in proportion."""
-    number = min(bisect_left(times, nbytes, key=lambda of_size: of_size[0]), len(times) - 1)
+    number = min(
+        bisect_left(times, nbytes, key=lambda size_and_time: size_and_time[0]), len(times) - 1
+    )
     size, time = times[number]
     if size == nbytes or number == 0:
         return time.seconds[bound] * max(1.0, nbytes / size)

@@ -180,7 +180,7 @@ class StepPrediction:
     busbw: float | None
     # the rate of a link that these collectives cross, in bytes a second; None without any
     link: float | None
-    links: int  # the links of a node that one of these collectives uses at once
+    links: int  # the links of a node that such a collective uses at once
     # the rate of a link, in bits a second, at which all communication takes as long as the
     # computation
     hide_rate: float | None
@@ -342,12 +342,12 @@ def predict_steps(
     wanted = [
         (nodes, compression) for nodes in request.nodes for compression in request.compressions
     ]
-    known: defaultdict[int, dict[tuple[object, ...], Any]] = defaultdict(dict)
+    simulated: defaultdict[int, dict[tuple[object, ...], Any]] = defaultdict(dict)
     for done, (nodes, compression) in enumerate(wanted):
         try:
             if progress:
                 progress(done, len(wanted), format_count(f"{nodes:,}", "node"))
-            predictions.append(_predict(machine, request, nodes, compression, known[nodes]))
+            predictions.append(_predict(machine, request, nodes, compression, simulated[nodes]))
             request = replace(request, compute=predictions[-1].compute)
         except BadInputError as error:
             # the computation follows from the first number of nodes
@@ -369,14 +369,16 @@ def predict_steps(
 def _check_algorithm(machine: MachineFile, request: StepRequest) -> None:
     if request.algorithm is None:
         return
-    of_library = library_names(machine, "all_reduce")
-    known = sorted([*collective("all_reduce").components, *of_library])
-    if request.algorithm not in known:
-        raise BadInputError("--algorithm", request.algorithm, known)
+    library_algorithms = library_names(machine, "all_reduce")
+    algorithms = sorted([*collective("all_reduce").components, *library_algorithms])
+    if request.algorithm not in algorithms:
+        raise BadInputError("--algorithm", request.algorithm, algorithms)
     if not request.algorithm:
         return
     valid = (
-        () if request.algorithm in of_library else known_parameters("all_reduce", request.algorithm)
+        ()
+        if request.algorithm in library_algorithms
+        else known_parameters("all_reduce", request.algorithm)
     )
     for name in request.parameters:
         if name not in valid:
@@ -388,9 +390,9 @@ def _predict(
     request: StepRequest,
     nodes: int,
     compression: Compression | None,
-    known: dict[tuple[object, ...], Any],
+    simulated: dict[tuple[object, ...], Any],
 ) -> StepPrediction:
-    """Return a prediction; ``known`` is what was simulated for others on as many nodes."""
+    """Return a prediction; ``simulated`` is what was simulated for others on as many nodes."""
     layout = machine.layout(nodes, request.ranks_per_node)
     model = request.model
     parallelism = request.on(layout.workers)
@@ -401,7 +403,7 @@ def _predict(
         parallelism = replace(parallelism, compression=compression)
         programs = step_programs(model, parallelism)
         codecs = CodecCosts.of(machine, compression, layout, request.codec_rate)
-    costs_on = partial(_prepared_costs, request, layout, mesh, codecs, known)
+    costs_on = partial(_prepared_costs, request, layout, mesh, codecs, simulated)
     costs = costs_on(machine, programs)
     costs_today = costs
     if request.compute.whole_s is not None and (machine.unscaled is not machine or compression):
@@ -456,7 +458,7 @@ def _prepared_costs(
     layout: Layout,
     mesh: Mesh,
     codecs: CodecCosts | None,
-    known: dict[tuple[object, ...], Any],
+    simulated: dict[tuple[object, ...], Any],
     machine: MachineFile,
     programs: Sequence[StepProgram],
 ) -> GroupCosts:
@@ -469,7 +471,7 @@ def _prepared_costs(
         request.parameters,
         request.aggregators,
         codecs,
-        known,
+        simulated,
     )
     costs.prepare(programs)
     return costs
@@ -548,12 +550,12 @@ def hiding_factor(step: StepTimeline, communication_s: Callable[[float], float])
         seconds = communication_s(x)
         if math.isclose(seconds, step.compute_s, rel_tol=HIDDEN) or math.isclose(x, before):
             break
-        of_bytes = (seconds - seconds_before) / (1 / x - 1 / before)
-        left = step.compute_s - (seconds - of_bytes / x)
-        if left <= 0 or of_bytes <= 0:
+        per_inverse_rate = (seconds - seconds_before) / (1 / x - 1 / before)
+        left = step.compute_s - (seconds - per_inverse_rate / x)
+        if left <= 0 or per_inverse_rate <= 0:
             return None
         before, seconds_before = x, seconds
-        x = of_bytes / left
+        x = per_inverse_rate / left
     return x
 
 

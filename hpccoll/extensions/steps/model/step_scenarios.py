@@ -5,9 +5,9 @@
       - {name: "RDMA, ring", cluster: 8xh100-400g, algorithm: ring}
       - {name: "RDMA, hierarchical", cluster: 8xh100-400g, algorithm: hierarchical}
 
-A scenario has the keys of ``common``, and may set each of them anew, those of its computation
-together. If none of these is given it computes as fast as the one before; ``step``, the time of a
-step today, is in ``common`` the first's.
+A scenario takes the keys of ``common``, and may replace any of them; it replaces the keys of the
+computation together. Without such a key, it computes as fast as the scenario before it. In
+``common``, ``step`` (the time of a step today) belongs to the first scenario.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -80,7 +80,7 @@ AS_BEFORE = ComputeRate()
 
 
 def step_request(
-    given: Mapping[str, Any],
+    described: Mapping[str, Any],
     nodes: Sequence[int],
     parameters: Mapping[str, Parameter] | None,
     compute: ComputeRate | None = None,
@@ -94,8 +94,8 @@ def step_request(
     """
     keys = {name: key.default for name, key in PREDICTED.items()}
     for name in keys:
-        if given.get(name) is not None:
-            keys[name] = given[name]
+        if described.get(name) is not None:
+            keys[name] = described[name]
     model = with_sequence(read_model_shape(keys["model"], "model"), keys["sequence_length"] or None)
     dtypes = StepDtypes.of(keys, keys["dtype"] or model.dtype)
     parallelism = parallelism_of({**keys, "compress": DENSE}, dtypes=dtypes)
@@ -245,10 +245,10 @@ def compute_rate(keys: Mapping[str, Any], default: ComputeRate | None = None) ->
     flops_rate, mfu, gpu, compute, step = (
         keys[name] for name in ("flops_rate", "mfu", "gpu", "compute", "step")
     )
-    given = [rate for rate in (flops_rate, mfu, compute, step) if rate is not None]
-    if default and not given and gpu is None:
+    rates = [rate for rate in (flops_rate, mfu, compute, step) if rate is not None]
+    if default and not rates and gpu is None:
         return default
-    if len(given) != 1 or (mfu is None) != (gpu is None):
+    if len(rates) != 1 or (mfu is None) != (gpu is None):
         raise UnusableError(
             "--flops-rate", "exactly one of --flops-rate, --mfu with --gpu, --compute and --step"
         )

@@ -46,12 +46,12 @@ def step_answers(results: Results) -> list[Answer]:
             answers.append(
                 Answer(comparison.model, comparison.where, (line,), comparison.oversubscribed)
             )
-        others = len(several) - len(fastest)
-        if others:
-            more = AnswerLine(
-                None, f"the table of training steps has {format_count(others, 'more workload')}."
+        hidden = len(several) - len(fastest)
+        if hidden:
+            line = AnswerLine(
+                None, f"the table of training steps has {format_count(hidden, 'more workload')}."
             )
-            answers.append(Answer(model, "", (more,)))
+            answers.append(Answer(model, "", (line,)))
     return answers
 
 
@@ -124,12 +124,12 @@ def waiting_words(row: Row) -> str:
 
 def exposed_words(row: Row) -> str:
     """Return the end of a sentence: ``, 9 ms (22 %) of it exposed communication``; empty if that is unknown."""
-    what = exposed_parts(row)
+    parts = exposed_parts(row)
     if row.exposed_s is None or row.exposed_share is None:
         return ""
     if row.exposed_s <= 0:
-        return f", no {what}"
+        return f", no {parts}"
     noise = ""
     if row.exposed_low_s is not None and row.exposed_low_s <= 0:
         noise = " (within the noise)"
-    return f", {format_seconds(row.exposed_s)} ({format_per_cent(row.exposed_share)}) of it {what}{noise}"
+    return f", {format_seconds(row.exposed_s)} ({format_per_cent(row.exposed_share)}) of it {parts}{noise}"

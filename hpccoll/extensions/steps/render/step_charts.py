@@ -197,8 +197,8 @@ def step_timeline_chart(group: ChartGroup) -> Chart | None:
     queued = base.transform_filter("datum.part === 'queued'").mark_rect(
         color=COLOURS["collective"], opacity=0.35
     )
-    others = base.transform_filter("datum.part !== 'exposed' && datum.part !== 'queued'")
-    parts = others.mark_rect(stroke=PAPER, strokeWidth=edge)
+    visible = base.transform_filter("datum.part !== 'exposed' && datum.part !== 'queued'")
+    parts = visible.mark_rect(stroke=PAPER, strokeWidth=edge)
     chart = alt.layer(
         exposed.encode(color=colour, tooltip=fields),
         parts.encode(color=colour, tooltip=fields),
@@ -270,14 +270,14 @@ def _shown_ranks(steps: Sequence[StepTimes]) -> list[int]:
     shown = list(foremost)[:room]
     left = room - len(shown)
     if left > 1:
-        others = [rank for rank in ranks if rank not in shown]
-        shown += evenly_spaced(others, left)
+        hidden = [rank for rank in ranks if rank not in shown]
+        shown += evenly_spaced(hidden, left)
     return sorted(shown)
 
 
 def _title(group: ChartGroup, point: SeriesPoint) -> str:
     row = point.row
-    name = workload_namer([other.row for other in group.usable])
+    name = workload_namer([member.row for member in group.usable])
     where = ", ".join((group.shape_label(row), *name(row)))
     return f"{point.series} on {where}: {format_seconds(row.median_s or 0.0)}{exposed_words(row)}"
 
@@ -368,11 +368,11 @@ def _communicated(
 
 
 def _record(
-    part: str, what: str, begin: float, end: float, top: float, bottom: float
+    part: str, label: str, begin: float, end: float, top: float, bottom: float
 ) -> ChartRecord:
     return {
         "part": part,
-        "what": what,
+        "what": label,
         "begin": begin,
         "end": end,
         "top": top,

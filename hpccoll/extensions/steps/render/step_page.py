@@ -44,7 +44,7 @@ STEP_FIGURES = (
         "from its begin to its end on that rank. A thin line leads from when it was ready to its begin; a message that "
         "is received is such a line only. Red: nothing is computed, before the last collective has ended. Of many "
         "ranks the first, the last, the slowest and a few others are drawn. The per cent of exposed communication are "
-        "by the null step.", of_series=False, lines=_lines),
+        "by the null step.", has_series=False, lines=_lines),
     Figure("share", "communication in the step against {unit}", share_against_ranks,
         "Exposed: what the step takes longer than the same step without communication and codecs (null), over the "
         "step. All: the durations of all collectives of a rank, added up, over the step, hidden or not.",
@@ -55,10 +55,10 @@ STEP_FIGURES = (
     Figure("loss", "loss against the steps of the training", loss_against_steps,
         "The loss of a batch before its update: the mean over the steps since the point before. A line for each "
         "workload, on the most ranks, by the algorithm that the tooltip names: all learn the same.",
-        of_series=False, lines=_lines),
+        has_series=False, lines=_lines),
     Figure("accuracy", "accuracy against the steps of the training", accuracy_against_steps,
         "The share of the images that are held out which the network names rightly after the step. Lines as above.",
-        of_series=False, lines=_lines),
+        has_series=False, lines=_lines),
 )  # fmt: skip
 """The charts of training steps, which have no size and no bandwidth."""
 

@@ -166,8 +166,8 @@ def _parallel_words(request: StepRequest, step: StepPrediction) -> Iterator[str]
 def _busbw(step: StepPrediction) -> str:
     if not step.busbw or not step.link:
         return "none"
-    of_links = step.link * step.links
-    return f"{step.busbw / 1e9:.3g}/{of_links / 1e9:.3g} GB/s"
+    links_rate = step.link * step.links
+    return f"{step.busbw / 1e9:.3g}/{links_rate / 1e9:.3g} GB/s"
 
 
 _TIMES: Columns[StepPrediction] = (
@@ -278,8 +278,8 @@ def _bubble_line() -> str:
     stages, micro_batches = BUBBLES
     shares = []
     for count in stages:
-        of_batches = ", ".join(f"{bubble_share(count, batches):.0%}" for batches in micro_batches)
-        shares.append(f"{count} stages {of_batches}")
+        batch_shares = ", ".join(f"{bubble_share(count, batches):.0%}" for batches in micro_batches)
+        shares.append(f"{count} stages {batch_shares}")
     with_batches = f"with {', '.join(map(str, micro_batches))} micro-batches"
     return f"bubble of a pipeline, (p - 1)/(m + p - 1): {'; '.join(shares)} {with_batches}"
 

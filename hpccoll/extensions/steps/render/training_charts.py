@@ -40,7 +40,7 @@ def _curves(group: ChartGroup, which: int, y: ValueAxis) -> Chart | None:
             "ran": point.series,
             "repeat": 0,
         }
-        data += [about | each for each in _records(step_of(point.timeline), which)]
+        data += [about | record for record in _records(step_of(point.timeline), which)]
     if not data:
         return None
     x = alt.X("step:Q", title="step", axis=alt.Axis(format=",d"))

@@ -57,7 +57,7 @@ class StepWaiting:
 def step_waiting(
     step: StepTimes, groups: Callable[[str], Sequence[Sequence[int]]]
 ) -> StepWaiting | None:
-    """Return what is known of all iterations; None if no group of several ranks has such a collective.
+    """Return transfer and waiting over all iterations; None unless a group of two or more ranks synchronises.
 
     ``groups`` returns the ranks of each group of an axis of the mesh.
     """

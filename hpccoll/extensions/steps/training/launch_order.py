@@ -1,7 +1,7 @@
 """The order in which all ranks of a training step launch its operations.
 
 A rank of a step has a communicator of NCCL for each axis of the mesh, and one for each direction
-between two pipeline stages. Kernels of several communicators may wait for each other's place on a
+between two pipeline stages. Kernels of different communicators may wait for each other's place on a
 GPU. They cannot deadlock if every rank launches its operations in one global order (NCCL's user
 guide, "Using multiple NCCL communicators concurrently", usage/communicators.rst of 2.30). The
 orders of the programs themselves do not agree: with one forward and one backward pass in turn, the
@@ -118,10 +118,10 @@ class _Walk:
         if message not in self.first_ends:
             self.first_ends[message] = stage, number
             return
-        other, other_number = self.first_ends.pop(message)
+        peer, other_number = self.first_ends.pop(message)
         stage.launch(number, stage.now)
-        other.launch(other_number, stage.now)
-        if other.awaited == other_number:
-            other.awaited = None
-            other.now = stage.now
-            heapq.heappush(self.ready, (other.now, other.number))
+        peer.launch(other_number, stage.now)
+        if peer.awaited == other_number:
+            peer.awaited = None
+            peer.now = stage.now
+            heapq.heappush(self.ready, (peer.now, peer.number))

@@ -157,12 +157,12 @@ def load_models(names: Iterable[str], key: str, load: Callable[[Path, str], obje
     """
     own = OwnModels({}, {})
     files: dict[str, Path] = {}
-    for given in dict.fromkeys(names):
-        path = model_file(given)
+    for name_or_path in dict.fromkeys(names):
+        path = model_file(name_or_path)
         if path is None:
             continue
         content = load(path, key)
-        name = own.names[given] = _model_name(path, content)
+        name = own.names[name_or_path] = _model_name(path, content)
         try:
             model_from_json(name, content)
         except BadInputError as error:

@@ -165,7 +165,7 @@ WALL: Mapping[str, StepKey] = {
 """The further keys of a step whose time closed formulas give."""
 
 
-def parallelism_of(keys: Mapping[str, Any], **more: Any) -> Parallelism:
+def parallelism_of(keys: Mapping[str, Any], **fields: Any) -> Parallelism:
     """Return how the model of a step is trained, of keys that both tables have; limits are divided as tensors are."""
     rule = BucketRule(
         keys["buckets"],
@@ -187,7 +187,7 @@ def parallelism_of(keys: Mapping[str, Any], **more: Any) -> Parallelism:
         micro_batches=keys["micro_batches"],
         samples=keys["samples"],
         recompute=bool(keys["recompute"]),
-        **more,
+        **fields,
     )
 
 

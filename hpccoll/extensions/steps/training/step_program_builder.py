@@ -119,8 +119,8 @@ class _Builder:
             self.passes[name] = list(_merged(self.instructions)), self.started
             self.instructions = instructions
             self.started = started
-        of_pass, operations = self.passes[name]
-        self.instructions += [_shifted(instruction, self.started) for instruction in of_pass]
+        merged, operations = self.passes[name]
+        self.instructions += [_shifted(instruction, self.started) for instruction in merged]
         self.started += operations
 
     def forward(self) -> None:
@@ -266,11 +266,11 @@ class _Builder:
         # Megatron-LM divides only what it overlaps, and what a pipeline ends with.
         if rule.framework == "megatron" and (self.stage or not self.parallelism.overlap):
             rule = replace(rule, framework="one")
-        for axis, what, modules in self.synchronised():
+        for axis, label, modules in self.synchronised():
             model = replace(self.model, modules=tuple(modules))
             buckets = rule.buckets(model, itemsize(self.dtypes.gradient), self.mesh.size(axis))
             for number, bucket in enumerate(buckets, 1):
-                yield GradientBucket(f"bucket {number}{what}", axis, bucket)
+                yield GradientBucket(f"bucket {number}{label}", axis, bucket)
 
     def block_buckets(self) -> Iterator[GradientBucket]:
         """Yield a bucket for each block that has gradients, the last block first."""

@@ -60,4 +60,4 @@ def members_of(value: object) -> tuple[JsonMember, ...]:
 
 def value_of(value: object, key: str, default: object = None) -> object:
     """Return the value of a key of an object; the default if there is none."""
-    return next((each.value for each in members_of(value) if each.key == key), default)
+    return next((member.value for member in members_of(value) if member.key == key), default)

@@ -74,17 +74,18 @@ def lint_table(text: str, name: str | None = None) -> TuningTable:
     Raises:
         ValueError: if neither ``name`` nor the content tells the format.
     """
-    found = recognise_format(text)
-    known = name or found
-    if known is None:
+    recognised = recognise_format(text)
+    table_format = name or recognised
+    if table_format is None:
         raise ValueError(f"its format is unknown; valid: {KNOWN_TABLES}")
-    table = READERS[known](text)
-    if name == "openmpi" and found in ("openmpi-json", "mpich"):
+    table = READERS[table_format](text)
+    if name == "openmpi" and recognised in ("openmpi-json", "mpich"):
         table = TuningTable(name)
         table.add("json_in_5", 0, None, severity="critical")
     if not table.rules and not any(
-        each.severity == "critical" or each.kind == "not_checked" for each in table.findings
+        finding.severity == "critical" or finding.kind == "not_checked"
+        for finding in table.findings
     ):
         table.add("empty", 0, None)
-    table.findings.sort(key=lambda each: each.values["line"])
+    table.findings.sort(key=lambda finding: finding.values["line"])
     return table

@@ -75,7 +75,9 @@ def _json_names() -> dict[str, tuple[str, LibraryAlgorithm]]:
             *algorithms.values(),
             *([LibraryAlgorithm("allcomm_nb", -1)] if blocking else []),
         ]
-        names |= {json_name(collective, each): (collective, each) for each in several}
+        names |= {
+            json_name(collective, algorithm): (collective, algorithm) for algorithm in several
+        }
     return names
 
 
@@ -137,13 +139,18 @@ class _TreeReader:
             if last == "any":
                 self.table.add("never_matches", line, key, why="a condition before it always holds")
             elif any(
-                _bound(each) >= _bound(word)
-                for each in failed
-                if _kind(each) == _kind(word) and _bound(word) >= 0
+                _bound(condition) >= _bound(word)
+                for condition in failed
+                if _kind(condition) == _kind(word) and _bound(word) >= 0
             ):
                 self.table.add("never_matches", line, key, why="a condition before it includes it")
             last = self._check(collective, word, line, failed)
-            self.read(collective, below, (*path, *(f"not {each}" for each in failed), word), line)
+            self.read(
+                collective,
+                below,
+                (*path, *(f"not {condition}" for condition in failed), word),
+                line,
+            )
             failed.append(word)
         if self.whole and last != "any":
             kind = _kind(failed[-1]) if failed else "comm_size"
@@ -157,7 +164,7 @@ class _TreeReader:
             blocking = collective
         else:
             blocking = collective[1:]
-        of = library_table()["mpich"]["conditions"].get(kind, [blocking])
+        collectives = library_table()["mpich"]["conditions"].get(kind, [blocking])
         if word == "any" or value == "=any":
             return "any"
         if (
@@ -165,7 +172,9 @@ class _TreeReader:
             and word != "count<pow2"
             and value[1:] not in _WORDS.get(kind, ())
         ):
-            choices = [f"{name}={each}" for name, words in _WORDS.items() for each in words]
+            choices = [
+                f"{name}={word_of_kind}" for name, words in _WORDS.items() for word_of_kind in words
+            ]
             self.table.add(
                 "unknown_name", line, word, what="condition", outcome=_ABORTS, known=choices
             )
@@ -178,13 +187,13 @@ class _TreeReader:
                 last=MAX_INT,
                 outcome="atoi makes another number of it",
             )
-        if blocking not in of:
+        if blocking not in collectives:
             self.table.add(
                 "undefined_condition",
                 line,
                 kind,
                 collective=collective,
-                known=f"it is for {', '.join(of)}",
+                known=f"it is for {', '.join(collectives)}",
             )
         elif (
             kind == "total_msg_size" and collective in library_table()["mpich"]["sizes_in_elements"]
@@ -192,11 +201,13 @@ class _TreeReader:
             self.table.add("elements", line, kind, collective=collective)
         elif kind == "total_msg_size" and blocking in ("allreduce", "bcast", "reduce"):
             self.table.add("ranks_times", line, kind, collective=collective)
-        alternatives = {each.partition("=")[2] for each in failed if _kind(each) == kind}
+        alternatives = {
+            condition.partition("=")[2] for condition in failed if _kind(condition) == kind
+        }
         either = kind in _WORDS and {value[1:], *alternatives} >= {*_WORDS[kind][:2]}
         # the reader takes the other words for each other
-        other = kind == "comm_hierarchy" and "parent" in alternatives
-        if kind != "comm_size" and (either or other):
+        is_parent_or_not = kind == "comm_hierarchy" and "parent" in alternatives
+        if kind != "comm_size" and (either or is_parent_or_not):
             return "any"
         return word
 
@@ -205,13 +216,17 @@ class _TreeReader:
     ) -> None:
         if not self.whole:
             return
-        of, algorithm = self.names.get(name, ("", None))
+        collective_of_name, algorithm = self.names.get(name, ("", None))
         inter = "comm_type=inter" in path
-        if not algorithm or of != collective or (algorithm.inter != inter and collective != "scan"):
+        if (
+            not algorithm
+            or collective_of_name != collective
+            or (algorithm.inter != inter and collective != "scan")
+        ):
             choices = [
-                each
-                for each, (its, one) in self.names.items()
-                if its == collective and one.inter == inter
+                algorithm_name
+                for algorithm_name, (its, candidate) in self.names.items()
+                if its == collective and candidate.inter == inter
             ]
             outcome = f"{_ABORTS}, or the call crashes"
             self.table.add(
@@ -228,7 +243,7 @@ class _TreeReader:
         # ccl itself finds whether its need is met
         for need in filter(_GUARDS.get, algorithm.needs):
             guarded = _GUARDS[need] in path or any(
-                f"not {other}" in path for other in _OTHERS.get(_GUARDS[need], ())
+                f"not {condition}" in path for condition in _OTHERS.get(_GUARDS[need], ())
             )
             if not guarded and not (
                 need == "pow2" and ranks[0] == ranks[1] and ranks[0] & (ranks[0] - 1) == 0
@@ -254,15 +269,15 @@ class _TreeReader:
         ]
         measure = measures[0] if measures else ""
         conditions = tuple(
-            each
-            for each in path
-            if not _BOUND.search(each) and "=any" not in each and each != "not any"
+            condition
+            for condition in path
+            if not _BOUND.search(condition) and "=any" not in condition and condition != "not any"
         )
         parts = (re.sub(r"\s", "", key).partition("=") for key, _, _ in members_of(node))
         parameters = {key: value for key, _, value in parts}
-        known = default_parameters("mpich", collective, algorithm.name)
-        if unset := [key for key in known if not parameters.get(key)]:
-            examples = ", ".join(f'"{key}={known[key]}"' for key in unset)
+        defaults = default_parameters("mpich", collective, algorithm.name)
+        if unset := [key for key in defaults if not parameters.get(key)]:
+            examples = ", ".join(f'"{key}={defaults[key]}"' for key in unset)
             self.table.add("unset_parameters", line, name, keys=", ".join(unset), known=examples)
         if not inter:
             self.table.rules.append(
@@ -302,16 +317,19 @@ def _bound(word: str) -> int:
 
 
 def _span(path: Iterable[str], kind: str) -> Span:
-    (first, last), of_call = ANY, False
+    (first, last), after_call_condition = ANY, False
     for word in path:
         condition = word.removeprefix("not ")
         bound = _bound(condition)
         # MPIR_Csel_search takes comm_size< for <=; what conditions on calls do not precede,
         # MPIR_Csel_prune decides.
         bound += (
-            of_call and bound >= 0 and condition.startswith("comm_size<") and "=" not in condition
+            after_call_condition
+            and bound >= 0
+            and condition.startswith("comm_size<")
+            and "=" not in condition
         )
-        of_call |= _kind(condition) not in _OF_COMMUNICATORS
+        after_call_condition |= _kind(condition) not in _OF_COMMUNICATORS
         if _kind(word) == f"not {kind}" and bound >= 0:
             first = max(first, bound + 1)
         elif _kind(word) == kind and bound >= 0:
@@ -457,9 +475,9 @@ def _decisions(
 def _leaf(
     collective: str,
     algorithm: LibraryAlgorithm,
-    given: Mapping[str, int | str] = MappingProxyType({}),
+    chosen: Mapping[str, int | str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    parameters = {**default_parameters("mpich", collective, algorithm.name), **given}
+    parameters = {**default_parameters("mpich", collective, algorithm.name), **chosen}
     return {
         f"algorithm={json_name(collective, algorithm)}": {
             f"{key}={value}": {} for key, value in parameters.items()

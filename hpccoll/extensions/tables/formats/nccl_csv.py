@@ -118,11 +118,11 @@ def _read_words(table: TuningTable, line: int, fields: Sequence[str]) -> tuple[s
 
 
 def _known_word(
-    table: TuningTable, line: int, what: str, word: str, choices: Sequence[str], default: str
+    table: TuningTable, line: int, column: str, word: str, choices: Sequence[str], default: str
 ) -> str:
     if word in choices:
         return word
-    table.add("taken_for", line, word, what=what, taken=default, known=choices)
+    table.add("taken_for", line, word, what=column, taken=default, known=choices)
     return default
 
 
@@ -186,13 +186,13 @@ def write_nccl_csv(rules: Iterable[TuningRule], comment: str = "") -> str:
         rules: rules with the parameter ``protocol``; ranks and nodes are one number each, or any.
         comment: lines for the head, without #.
     """
-    others = [
-        TuningRule(collective=each, algorithm="ring")
-        for each in library_table()["nccl"]["collectives"]
+    defaults = [
+        TuningRule(collective=collective, algorithm="ring")
+        for collective in library_table()["nccl"]["collectives"]
     ]
     lines = [f"# {line}"[:MAX_LINE_CHARACTERS] for line in comment.splitlines()]
-    for rule in (*rules, *others):
-        given = {"protocol": "simple", "channels": 0, **rule.parameters}
+    for rule in (*rules, *defaults):
+        parameters = {"protocol": "simple", "channels": 0, **rule.parameters}
         nodes = ranks = -1
         if rule.nodes != ANY:
             nodes = rule.nodes[0]
@@ -202,8 +202,8 @@ def write_nccl_csv(rules: Iterable[TuningRule], comment: str = "") -> str:
             rule.collective,
             *rule.bytes,
             rule.algorithm,
-            given["protocol"],
-            given["channels"],
+            parameters["protocol"],
+            parameters["channels"],
             nodes,
             ranks,
         )

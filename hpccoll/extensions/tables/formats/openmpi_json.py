@@ -48,22 +48,22 @@ def read_openmpi_json(text: str) -> TuningTable:
                 "unknown_name", line, name, what="collective", outcome=_IGNORED, known=collectives
             )
         before = list[TuningRule]()
-        for of_ranks in _typed(table, line, name, value, list):
+        for ranks_entry in _typed(table, line, name, value, list):
             begin = len(table.rules)
-            _read_ranks(table, name, of_ranks, _line(of_ranks) or line)
+            _read_ranks(table, name, ranks_entry, _line(ranks_entry) or line)
             added = table.rules[begin : begin + 1]
-            if other := next(
-                (each for each in before for rule in added if each.covers(rule)), None
+            if including := next(
+                (earlier for earlier in before for rule in added if earlier.covers(rule)), None
             ):
-                why = f"the ranks of the rules in line {other.line} include these"
-                table.add("never_matches", _line(of_ranks), name, why=why)
+                why = f"the ranks of the rules in line {including.line} include these"
+                table.add("never_matches", _line(ranks_entry), name, why=why)
             before += added
     table.check_order()
     return table
 
 
 def _line(value: object) -> int:
-    return next((each.line for each in members_of(value)), 0)
+    return next((member.line for member in members_of(value)), 0)
 
 
 def _typed(table: TuningTable, line: int, name: str, value: object, kind: type[_T]) -> _T:
@@ -79,10 +79,10 @@ def _typed(table: TuningTable, line: int, name: str, value: object, kind: type[_
     return kind()
 
 
-def _check_keys(table: TuningTable, value: object, known: tuple[str, ...]) -> None:
+def _check_keys(table: TuningTable, value: object, keys: tuple[str, ...]) -> None:
     for name, line, _ in members_of(value):
-        if name not in known:
-            table.add("misspelt_key", line, name, known=known)
+        if name not in keys:
+            table.add("misspelt_key", line, name, known=keys)
 
 
 def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
@@ -134,8 +134,10 @@ def _read_ranks(table: TuningTable, name: str, value: object, at: int) -> None:
                     outcome=outcome,
                     known=[*algorithms],
                 )
-        given = {ours: key for ours, key in _PARAMETERS.items() if value_of(rule, key) is not None}
-        parameters = {ours: _number(table, rule, key, 0) for ours, key in given.items()}
+        present = {
+            ours: key for ours, key in _PARAMETERS.items() if value_of(rule, key) is not None
+        }
+        parameters = {ours: _number(table, rule, key, 0) for ours, key in present.items()}
         table.rules.append(
             TuningRule(
                 collective=name,

@@ -46,7 +46,7 @@ class _NumberReader:
         self.line = 1
         self.counted = 0
 
-    def number(self, what: str, last: int = UNLIMITED) -> int:
+    def number(self, meaning: str, last: int = UNLIMITED) -> int:
         """Return the next number; _FileIgnoredError if there is none, or it is not from 0 to ``last``."""
         skipped = list[str]()
         while match := _TOKEN.search(self.text, self.place):
@@ -58,32 +58,36 @@ class _NumberReader:
             self.table.add("skipped_text", self.line, " ".join(skipped))
         if not match:
             self.fail(
-                what, "is missing at the end: a count above it is too high", "count the rules again"
+                meaning,
+                "is missing at the end: a count above it is too high",
+                "count the rules again",
             )
         digits = match["number"].lower()[:40]
         value = int(digits, 8 if re.match("[+-]?0[0-7]", digits) else 0)
         rest = _DIGITS.match(self.text, self.place)
         if digits.lstrip("+-").startswith("0") and (value or rest) and "x" not in digits:
             self.table.add(
-                "octal", self.line, digits + (rest[0] if rest else ""), what=what, read=value
+                "octal", self.line, digits + (rest[0] if rest else ""), what=meaning, read=value
             )
         if not 0 <= value <= last:
-            self.fail(value, f"as {what} is not from 0 to {last}", "correct it")
+            self.fail(value, f"as {meaning} is not from 0 to {last}", "correct it")
         return value
 
-    def word(self, what: str, known: list[str], *, numbered: bool = True) -> str:
+    def word(self, meaning: str, words: list[str], *, numbered: bool = True) -> str:
         """Return the next word, a known one or, if ``numbered``, the place of one; _FileIgnoredError for others."""
         match = _WORD.match(self.text, self.place)
         if not match:
             self.fail(
-                what, "is missing at the end: a count above it is too high", "count the rules again"
+                meaning,
+                "is missing at the end: a count above it is too high",
+                "count the rules again",
             )
         self._move(match.start(1), match.end())
         word = match[1]
-        if numbered and word.isdigit() and int(word) < len(known):
-            return known[int(word)]
-        if word not in known:
-            self.fail(word, f"is not a valid {what}", f"choose from {', '.join(known)}")
+        if numbered and word.isdigit() and int(word) < len(words):
+            return words[int(word)]
+        if word not in words:
+            self.fail(word, f"is not a valid {meaning}", f"choose from {', '.join(words)}")
         return word
 
     def fail(self, value: object, why: str, remedy: str) -> NoReturn:
@@ -167,16 +171,18 @@ def _read_sizes(reader: _NumberReader, name: str, version: int) -> list[TuningRu
     table = reader.table
     rules: list[TuningRule] = []
     sizes: list[int] = []
-    known = library_algorithms("openmpi").get(name, {})
+    algorithms = library_algorithms("openmpi").get(name, {})
     for _ in range(reader.number("the number of message sizes", MAX_INT)):
         reader.read_size(sizes)
         line = reader.line
         number = reader.number("an algorithm")
-        algorithm = next((each for each in known.values() if each.id == number), None)
+        algorithm = next(
+            (candidate for candidate in algorithms.values() if candidate.id == number), None
+        )
         if algorithm and algorithm.since > "4.1":
             table.add("newer_algorithm", line, number, name=algorithm.name, since=algorithm.since)
-        elif number and known and not algorithm:
-            choices = f"choose from 0 to {len(known)}"
+        elif number and algorithms and not algorithm:
+            choices = f"choose from 0 to {len(algorithms)}"
             table.add(
                 "unknown_algorithm",
                 line,
@@ -186,7 +192,7 @@ def _read_sizes(reader: _NumberReader, name: str, version: int) -> list[TuningRu
                 known=choices,
             )
         parameters: dict[str, int | str] = {
-            each: reader.number(each, MAX_INT) for each in ("faninout", "segsize")
+            parameter: reader.number(parameter, MAX_INT) for parameter in ("faninout", "segsize")
         }
         if fifth := _FIFTH.match(reader.text, reader.place):
             if version > 1:
@@ -229,7 +235,7 @@ def write_openmpi_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
             steps = size_steps(applying)
             lines += [f"{first}  # ranks and more", f"{len(steps)}  # message sizes"]
             for (size, _), rule in steps:
-                given = (
+                parameters = (
                     {**default_parameters("openmpi", name, rule.algorithm), **rule.parameters}
                     if rule
                     else {}
@@ -237,8 +243,8 @@ def write_openmpi_rules(rules: Iterable[TuningRule], comment: str = "") -> str:
                 number = 0
                 if rule:
                     number = library_algorithms("openmpi")[name][rule.algorithm].id
-                fields = [size, number, given.get("faninout", 0), given.get("segsize", 0)]
-                fields += [given["max_requests"]] if "max_requests" in given else []
+                fields = [size, number, parameters.get("faninout", 0), parameters.get("segsize", 0)]
+                fields += [parameters["max_requests"]] if "max_requests" in parameters else []
                 lines.append(
                     f"{' '.join(map(str, fields))}  # {rule.algorithm if rule else 'the fixed decision'}"
                 )
@@ -309,26 +315,26 @@ def _read_han_collective(reader: _NumberReader) -> None:
                 )
             reader.check_rising(sizes)
             begins = list[int]()
-            of_size = list[TuningRule]()
+            size_rules = list[TuningRule]()
             for _ in range(reader.number("the number of message sizes")):
                 reader.read_size(begins)
-                what = "component of 5.0, whose reader takes no numbers"
-                component = reader.word(what, facts["components"], numbered=False)
+                meaning = "component of 5.0, whose reader takes no numbers"
+                component = reader.word(meaning, facts["components"], numbered=False)
                 line = reader.line
                 while match := _OPTIONAL.match(reader.text, reader.place):
                     reader.place = match.end()
-                of_size.append(
+                size_rules.append(
                     TuningRule(collective=name, algorithm=component, conditions=(level,), line=line)
                 )
             read.append(
                 [
                     replace(rule, bytes=span)
-                    for rule, span in zip(of_size, _ranges(begins), strict=True)
+                    for rule, span in zip(size_rules, _ranges(begins), strict=True)
                 ]
             )
-        for span, of_size in zip(_ranges(sizes), read, strict=True):
+        for span, size_rules in zip(_ranges(sizes), read, strict=True):
             between = level == "inter_node"
             rules += [
                 replace(rule, nodes=span) if between else replace(rule, ranks=span)
-                for rule in of_size
+                for rule in size_rules
             ]

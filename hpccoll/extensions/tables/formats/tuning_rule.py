@@ -47,13 +47,13 @@ class TuningRule:
                 return unit
         return ""
 
-    def covers(self, other: "TuningRule") -> bool:
+    def covers(self, later: "TuningRule") -> bool:
         """Return whether the rule applies to all calls of another one, but for their sizes."""
-        if (self.collective, self.measure) != (other.collective, other.measure):
+        if (self.collective, self.measure) != (later.collective, later.measure):
             return False
-        if not set(self.conditions) <= set(other.conditions):
+        if not set(self.conditions) <= set(later.conditions):
             return False
-        return includes(self.ranks, other.ranks) and includes(self.nodes, other.nodes)
+        return includes(self.ranks, later.ranks) and includes(self.nodes, later.nodes)
 
 
 @cache

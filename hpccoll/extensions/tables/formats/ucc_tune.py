@@ -180,19 +180,19 @@ def _spans(tokens: Mapping[str, str]) -> list[tuple[tuple[str, ...], Span, Span]
 def _first_overlap(earlier: Sequence[TuningRule], added: Sequence[TuningRule]) -> TuningRule | None:
     """Return the first of the earlier rules that applies to a call to which an added one applies, too."""
     for rule in earlier:
-        if any(_overlap(rule, other) for other in added):
+        if any(_overlap(rule, later) for later in added):
             return rule
     return None
 
 
-def _overlap(rule: TuningRule, other: TuningRule) -> bool:
+def _overlap(rule: TuningRule, later: TuningRule) -> bool:
     """Return whether there is a call to which both rules apply."""
-    if rule.collective != other.collective:
+    if rule.collective != later.collective:
         return False
-    if rule.conditions and other.conditions and rule.conditions != other.conditions:
+    if rule.conditions and later.conditions and rule.conditions != later.conditions:
         return False
-    return _have_common_values(rule.bytes, other.bytes) and _have_common_values(
-        rule.ranks, other.ranks
+    return _have_common_values(rule.bytes, later.bytes) and _have_common_values(
+        rule.ranks, later.ranks
     )
 
 

@@ -119,8 +119,8 @@ def _check_version(name: str, version: str) -> None:
     if major in list(table_format.versions):
         return
     fitting = []
-    for other_name, other in FORMATS.items():
-        if other.mpi == table_format.mpi and major in list(other.versions):
+    for other_name, candidate in FORMATS.items():
+        if candidate.mpi == table_format.mpi and major in list(candidate.versions):
             fitting.append(other_name)
     why = f"{table_format.mpi} {' and '.join(table_format.versions)} read it, and PATHS are of {version}"
     raise BadInputError("--format", name, f"{why}; for these: {', '.join(fitting) or 'none'}")

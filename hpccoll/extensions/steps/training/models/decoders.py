@@ -53,7 +53,7 @@ class Attention:
             block,
             "attention",
             bias=self.output_bias,
-            more=scores,
+            score_flops=scores,
         )
 
 
@@ -94,7 +94,7 @@ class LatentAttention:
         )
         values = self.heads * self.value
         scores = 2.0 * tokens**2 * (query + values)
-        yield rows(f"{name}.o_proj", values, hidden, *inside, bias=self.bias, more=scores)
+        yield rows(f"{name}.o_proj", values, hidden, *inside, bias=self.bias, score_flops=scores)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ class _Relation(NamedTuple):
 
 
 _AT_MOST = _Relation(le, "at most")
-_DIVIDES = _Relation(lambda value, of: of % value == 0, "a divisor of")
+_DIVIDES = _Relation(lambda value, dividend: dividend % value == 0, "a divisor of")
 _BELOW = _Relation(
     lambda values, limit: all(value < limit for value in values), "numbers less than"
 )
@@ -121,27 +121,27 @@ class Architecture:
             BadInputError: names all keys that are missing, or the first whose value is not valid,
                 alone or with others.
         """
-        given = {}
+        values = {}
         for key, value in content.items():
             meant = _NULL.get(key) if value is None else value
             if meant is not None:
-                given[key] = meant
-        missing = [key for key in self.needs if key not in given]
+                values[key] = meant
+        missing = [key for key in self.needs if key not in values]
         if missing:
             raise UnusableError(
                 f"model_type {content['model_type']}", f"lacks {', '.join(missing)}"
             )
         config = {
-            key: given.get(key, self.defaults.get(key)) for key in (*self.needs, *self.defaults)
+            key: values.get(key, self.defaults.get(key)) for key in (*self.needs, *self.defaults)
         }
         for key, value in config.items():
             if value is not None:
                 _KINDS.get(key, COUNT).check(key, value)
-        for key, relation, other in _RELATIONS:
+        for key, relation, limit_key in _RELATIONS:
             value = config.get(key)
-            limit = config.get(other)
+            limit = config.get(limit_key)
             if value is not None and limit is not None and not relation.holds(value, limit):
-                raise BadInputError(key, value, f"{relation.words} {limit}, the {other}")
+                raise BadInputError(key, value, f"{relation.words} {limit}, the {limit_key}")
         return config
 
 

@@ -28,16 +28,16 @@ def product(
     *,
     bias: bool = True,
     split: str = "",
-    more: float = 0.0,
+    score_flops: float = 0.0,
 ) -> Module:
-    """Return a product whose weight is split by columns, by rows, or not; ``more`` FLOPs of scores precede it.
+    """Return a product whose weight is split by columns, by rows, or not; ``score_flops`` FLOPs of scores precede it.
 
     Without ``tokens`` it runs once for a sample.
     """
     weight = Tensor("weight", inputs * outputs, split=bool(split))
     tensors = (weight, Tensor("bias", outputs, split=split == "columns")) if bias else (weight,)
-    flops = 2.0 * inputs * outputs * (tokens or 1) + more
-    return Module(name, tensors, flops, block, part, score_flops=more, once=tokens is None)
+    flops = 2.0 * inputs * outputs * (tokens or 1) + score_flops
+    return Module(name, tensors, flops, block, part, score_flops=score_flops, once=tokens is None)
 
 
 columns, rows = partial(product, split="columns"), partial(product, split="rows")

@@ -66,7 +66,9 @@ def gpt2_block(block: int, hidden: int, sequence: int, feed_forward: int) -> Ite
     yield norm(f"{name}.ln_1", hidden, block)
     yield columns(f"{name}.attn.c_attn", hidden, 3 * hidden, sequence, block, "attention")
     scores = 4.0 * sequence**2 * hidden
-    yield rows(f"{name}.attn.c_proj", hidden, hidden, sequence, block, "attention", more=scores)
+    yield rows(
+        f"{name}.attn.c_proj", hidden, hidden, sequence, block, "attention", score_flops=scores
+    )
     yield norm(f"{name}.ln_2", hidden, block)
     yield columns(f"{name}.mlp.c_fc", hidden, feed_forward, sequence, block, "mlp")
     yield rows(f"{name}.mlp.c_proj", feed_forward, hidden, sequence, block, "mlp")
@@ -111,7 +113,7 @@ def _bert(blocks: int, hidden: int, vocabulary: int, sequence: int) -> Iterator[
             sequence,
             block,
             "attention",
-            more=scores,
+            score_flops=scores,
         )
         yield norm(f"{name}.attention.output.LayerNorm", hidden, block)
         yield columns(f"{name}.intermediate", hidden, 4 * hidden, sequence, block, "mlp")
