@@ -397,7 +397,7 @@ MOST_VAGUE_NAMES = {
     "other": 19,
     "others": 16,
     "one": 1,
-    "what": 8,
+    "what": 9,
     "of": 2,
     "given": 3,
     "asked": 2,

@@ -24,7 +24,7 @@ class VariantGain:
 
 
 def variant_gain(
-    recommendation: Recommendation, others: Iterable[Recommendation]
+    recommendation: Recommendation, recommendations: Iterable[Recommendation]
 ) -> VariantGain | None:
     """Return the gain of the library's own call over that of the default variant, in the same setting.
 
@@ -33,9 +33,9 @@ def variant_gain(
     """
     if recommendation.setting.variant in DEFAULT_VARIANTS or len(recommendation.choices) != 1:
         return None
-    for other in others:
-        if other.setting.variant in DEFAULT_VARIANTS and _are_alike(other, recommendation):
-            ratios = _ratios(other, recommendation)
+    for default in recommendations:
+        if default.setting.variant in DEFAULT_VARIANTS and _are_alike(default, recommendation):
+            ratios = _ratios(default, recommendation)
             if ratios:
                 return VariantGain(geometric_mean(ratios), min(ratios), max(ratios))
     return None

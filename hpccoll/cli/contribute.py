@@ -24,10 +24,15 @@ CONTRIBUTE = Option(
     kind="flag",
 )
 FORM = (
-    Option(("--machine-name",), "of these: what tells the machine from others", "", metavar="NAME"),
-    Option(("--gpu",), "of these: the GPU [as the results name it]", "", metavar="GPU"),
-    Option(("--operator",), "of these: whose machine it is", "", metavar="NAME"),
-    Option(("--source",), "of these: where the numbers are published", "", metavar="TEXT"),
+    Option(
+        ("--machine-name",),
+        "with --contribute: what tells the machine from others",
+        "",
+        metavar="NAME",
+    ),
+    Option(("--gpu",), "with --contribute: the GPU [as the results name it]", "", metavar="GPU"),
+    Option(("--operator",), "with --contribute: whose machine it is", "", metavar="NAME"),
+    Option(("--source",), "with --contribute: where the numbers are published", "", metavar="TEXT"),
 )
 """The options on what no result says."""
 

@@ -85,10 +85,10 @@ class AdapterPort:
             return None
         return largest_roce_mtu(self.interface_mtu)
 
-    def is_half_with(self, other: "AdapterPort") -> bool:
+    def is_half_with(self, candidate: "AdapterPort") -> bool:
         """Return whether both are the same port of a board, behind different PCIe links."""
-        same_port = (self.board, self.connector) == (other.board, other.connector)
-        return bool(self.board) and same_port and self.slot != other.slot
+        same_port = (self.board, self.connector) == (candidate.board, candidate.connector)
+        return bool(self.board) and same_port and self.slot != candidate.slot
 
 
 def largest_roce_mtu(interface_mtu: int) -> int:

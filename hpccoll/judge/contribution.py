@@ -120,8 +120,8 @@ def _check_public(form: ContributorForm, like: ClassSection, runs: Iterable[Run]
     for run in runs:
         for host in run.hosts:
             hosts |= {host, host.partition(".")[0]}
-    of_class = " ".join((like.fabric, like.network or "", like.operator or "", *like.gpus))
-    texts = {**form.texts, "--cluster: class": of_class}
+    class_words = " ".join((like.fabric, like.network or "", like.operator or "", *like.gpus))
+    texts = {**form.texts, "--cluster: class": class_words}
     for option, text in texts.items():
         if text:
             NAME.check(option, text)

@@ -1,9 +1,9 @@
 """Geometries that are slow although others are not: numbers of nodes, and of ranks on a node.
 
-If a collective is slow on three nodes, and on any two and any four of them it is not, none of these
-nodes is at fault. A geometry is slow between a smaller and a larger one that are not, because
+If a collective is slow on three nodes, and on any two and any four of them it is not, no node is
+at fault. A geometry is slow between a smaller and a larger one that are not, because
 bandwidth rises or falls with the number of nodes or ranks on healthy machines, and has no dip. The
-geometries of which a reason is known are in ``geometries.toml``. A finding never changes a verdict.
+geometries with a known reason are in ``geometries.toml``. A finding never changes a verdict.
 """
 
 from collections import defaultdict
@@ -107,7 +107,7 @@ def judged_geometries(
 
     Args:
         judged: the rows with their verdicts.
-        runs: the runs of these rows.
+        runs: the runs that the rows belong to.
         machine: the machine that they were measured on; None if it is not described.
     """
     run_of = {run.run_id: run for run in runs}
@@ -146,8 +146,8 @@ class SameSize:
 
     results: list[PlacedResult] = field(default_factory=list)
 
-    def __add__(self, other: "SameSize") -> "SameSize":
-        return SameSize(self.results + other.results)
+    def __add__(self, added: "SameSize") -> "SameSize":
+        return SameSize(self.results + added.results)
 
     @property
     def nbytes(self) -> int:
@@ -178,11 +178,11 @@ class SameSize:
             return True
         return self.nbytes >= LARGE and min(self.bandwidths) > 0
 
-    def is_slow_next_to(self, others: "SameSize") -> bool:
-        """Return whether all of these are slow next to all of others in other geometries."""
-        if self.verdicts <= FAILING and others.verdicts <= HEALTHY:
+    def is_slow_next_to(self, healthy: "SameSize") -> bool:
+        """Return whether all rows are slow next to all rows of another geometry."""
+        if self.verdicts <= FAILING and healthy.verdicts <= HEALTHY:
             return True
-        slowest = min(others.bandwidths)
+        slowest = min(healthy.bandwidths)
         return self.nbytes >= LARGE and 0 < max(self.bandwidths) < SLOW_SHARE * slowest
 
 
@@ -212,15 +212,15 @@ def slow_geometries(
 
     Its kind is ``geometry_`` and the name of the known geometry, or of what differs. Its values are
     nodes, ranks_per_node, calls (names), bytes, healthy (the numbers of nodes or ranks that are not
-    slow), share (of the bandwidth or the speed of these) and same_hosts (true, or None if unknown).
+    slow), share (of their bandwidth or speed) and same_hosts (true, or None if unknown).
     """
     every = list(placed)
-    found: dict[tuple[str, int, int], list[SlowGeometry]] = defaultdict(list)
+    slow_by_geometry: dict[tuple[str, int, int], list[SlowGeometry]] = defaultdict(list)
     for dimension in (NODES, RANKS_PER_NODE):
         for by_value in _curves(every, dimension):
             for slow in _slow_of_curve(by_value, dimension):
-                found[slow.geometry].append(slow)
-    return [_finding(slow_calls, machine) for slow_calls in found.values()]
+                slow_by_geometry[slow.geometry].append(slow)
+    return [_finding(slow_calls, machine) for slow_calls in slow_by_geometry.values()]
 
 
 def _curves(placed: Iterable[PlacedResult], dimension: str) -> Iterator[Mapping[int, BySize]]:
@@ -255,8 +255,8 @@ def _slow_between(
     """Return a geometry that is slow next to the nearest smaller and larger ones that are not."""
     for below in reversed(smaller):
         for above in larger:
-            others = by_value[below], by_value[above]
-            slow = _slow_next_to(by_value[value], others, dimension)
+            neighbours = by_value[below], by_value[above]
+            slow = _slow_next_to(by_value[value], neighbours, dimension)
             if slow:
                 return slow
     return None
@@ -268,19 +268,19 @@ def _slow_beyond_half(by_value: Mapping[int, BySize], value: int) -> SlowGeometr
     Nothing larger shows that it is a geometry, so that its own verdict has to say that it is slow.
     """
     half = max(by_value) // 2
-    fitting = [by_value[other] for other in sorted(by_value) if other <= half]
+    fitting = [by_value[ranks] for ranks in sorted(by_value) if ranks <= half]
     at = by_value[value]
     if value <= half or not fitting or not at[max(at)].verdicts <= FAILING:
         return None
     return _slow_next_to(at, fitting, RANKS_PER_NODE)
 
 
-def _slow_next_to(at: BySize, others: Sequence[BySize], dimension: str) -> SlowGeometry | None:
+def _slow_next_to(at: BySize, geometries: Sequence[BySize], dimension: str) -> SlowGeometry | None:
     """Return a geometry that is slow next to others: at most large sizes, or at most small ones."""
     large: list[tuple[SameSize, SameSize]] = []
     small: list[tuple[SameSize, SameSize]] = []
-    for nbytes in sorted(set(at).intersection(*others)):
-        neighbours = sum((other[nbytes] for other in others), SameSize())
+    for nbytes in sorted(set(at).intersection(*geometries)):
+        neighbours = sum((geometry[nbytes] for geometry in geometries), SameSize())
         if neighbours.verdicts & FAILING:
             return None
         if (at[nbytes] + neighbours).is_comparable():
@@ -299,18 +299,18 @@ def _slow_next_to(at: BySize, others: Sequence[BySize], dimension: str) -> SlowG
 
 
 def _is_slow_at_most(sizes: Sequence[tuple[SameSize, SameSize]]) -> bool:
-    """Return whether a geometry is slow next to others at most of some sizes, and at the largest."""
-    slow = [results.is_slow_next_to(others) for results, others in sizes]
+    """Return whether a geometry is slow next to healthy ones at most of some sizes, and at the largest."""
+    slow = [results.is_slow_next_to(healthy) for results, healthy in sizes]
     return 2 * sum(slow) > len(slow) and slow[-1]
 
 
-def _has_same_hosts(slow: SameSize, others: SameSize) -> bool | None:
+def _has_same_hosts(slow: SameSize, healthy: SameSize) -> bool | None:
     """Return whether other geometries include all hosts of a slow one; None if hosts are unknown."""
-    slow_hosts, other_hosts = slow.hosts, others.hosts
-    if slow_hosts is None or other_hosts is None:
+    slow_hosts, healthy_hosts = slow.hosts, healthy.hosts
+    if slow_hosts is None or healthy_hosts is None:
         return None
-    names = canonical_hosts(sorted(slow_hosts | other_hosts))
-    return {names[host] for host in slow_hosts} <= {names[host] for host in other_hosts}
+    names = canonical_hosts(sorted(slow_hosts | healthy_hosts))
+    return {names[host] for host in slow_hosts} <= {names[host] for host in healthy_hosts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,19 +388,19 @@ def _finding(slow_calls: Sequence[SlowGeometry], machine: MachineFile | None) ->
     name = next((name for name, holds in CONDITIONS.items() if holds(first, machine)), "")
     remedy = ""
     if name:
-        known = _known()[name]
-        remedy = f"{known.what}: {known.why}; check: {known.check} ({known.source})"
-    others = _by_geometry(first)
-    slowest = min(others.values(), key=lambda result: result.speed)
+        row = _known()[name]
+        remedy = f"{row.what}: {row.why}; check: {row.check} ({row.source})"
+    healthy_at = _by_geometry(first)
+    slowest = min(healthy_at.values(), key=lambda result: result.speed)
     return info(
         f"geometry_{name or first.dimension}",
-        _sentence(first, slow_calls, others),
+        _sentence(first, slow_calls, healthy_at),
         remedy=remedy,
         nodes=slow.nodes,
         ranks_per_node=slow.ranks_per_node,
         calls=_names(slow_calls),
         bytes=slow.nbytes,
-        healthy=list(others),
+        healthy=list(healthy_at),
         share=slow.speed / slowest.speed,
         same_hosts=first.has_same_hosts,
     )
@@ -412,14 +412,14 @@ def _names(slow_calls: Iterable[SlowGeometry]) -> list[str]:
 
 def _by_geometry(slow: SlowGeometry) -> dict[int, PlacedResult]:
     """Return the slowest result of each other geometry, by its nodes or ranks, ascending."""
-    others: dict[int, PlacedResult] = {}
+    slowest_at: dict[int, PlacedResult] = {}
     for result in sorted(slow.healthy, key=lambda result: result.speed):
-        others.setdefault(result.at(slow.dimension), result)
-    return dict(sorted(others.items()))
+        slowest_at.setdefault(result.at(slow.dimension), result)
+    return dict(sorted(slowest_at.items()))
 
 
 def _sentence(
-    first: SlowGeometry, slow_calls: Sequence[SlowGeometry], others: Mapping[int, PlacedResult]
+    first: SlowGeometry, slow_calls: Sequence[SlowGeometry], healthy_at: Mapping[int, PlacedResult]
 ) -> str:
     """Return what is slow where, and where it is not.
 
@@ -427,19 +427,19 @@ def _sentence(
     busbw, on 2 and 4 nodes 40 GB/s and 41 GB/s, and these include its nodes``.
     """
     slow = first.slow
-    what = f"{join_words(_names(slow_calls))} {format_size(slow.nbytes)} on {_place_words(slow)}"
-    numbers = join_words(others)
+    call = f"{join_words(_names(slow_calls))} {format_size(slow.nbytes)} on {_place_words(slow)}"
+    numbers = join_words(healthy_at)
     elsewhere = f"on {numbers} nodes"
     if first.dimension == RANKS_PER_NODE:
         elsewhere = f"with {numbers} ranks on a node"
     if slow.verdict is HeldVerdict.WRONG:
-        figures = f"{what} fails, {elsewhere} it does not"
+        figures = f"{call} fails, {elsewhere} it does not"
     elif slow.bandwidth:
-        rates = join_words(format_rate(result.bandwidth or 0.0) for result in others.values())
-        figures = f"{what} reaches {format_rate(slow.bandwidth)} busbw, {elsewhere} {rates}"
+        rates = join_words(format_rate(result.bandwidth or 0.0) for result in healthy_at.values())
+        figures = f"{call} reaches {format_rate(slow.bandwidth)} busbw, {elsewhere} {rates}"
     else:
         longer = f"takes {format_factor(slow.factor or 1.0)} as long as expected"
-        figures = f"{what} {longer}, {elsewhere} it does not"
+        figures = f"{call} {longer}, {elsewhere} it does not"
     hosts = "if these include its nodes"
     if first.has_same_hosts:
         hosts = "and these include its nodes"

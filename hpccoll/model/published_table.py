@@ -114,10 +114,10 @@ def _check_header(where: str, header: Sequence[str]) -> None:
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise BadInputError(f"{where}, column {missing[0]}", None, f"columns: {', '.join(COLUMNS)}")
-    known = (*COLUMNS, *OPTIONAL_COLUMNS)
+    columns = (*COLUMNS, *OPTIONAL_COLUMNS)
     for number, name in enumerate(header):
-        if name not in known or name in header[:number]:
-            raise BadInputError(f"{where}, column", name, f"each once: {', '.join(known)}")
+        if name not in columns or name in header[:number]:
+            raise BadInputError(f"{where}, column", name, f"each once: {', '.join(columns)}")
 
 
 def _check_row(where: str, cells: Mapping[str, str]) -> None:

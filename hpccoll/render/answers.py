@@ -220,8 +220,8 @@ class Answers:
 
     def _beside_default(self, recommendation: Recommendation) -> str:
         """Return how fast a variant is beside the default one: ``; 1.20x as fast as variant default (...)``."""
-        others = self.by_collective[recommendation.setting.collective]
-        gain = variant_gain(recommendation, others)
+        candidates = self.by_collective[recommendation.setting.collective]
+        gain = variant_gain(recommendation, candidates)
         if gain is None:
             return ""
         factor = format_factor(gain.factor)

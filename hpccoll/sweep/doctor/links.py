@@ -152,8 +152,8 @@ def _slots(ports: Iterable[AdapterPort]) -> Mapping[str, Sequence[AdapterPort]]:
 def _share_of_rate(port: AdapterPort, ports: Iterable[AdapterPort]) -> float:
     """Return the part of the rate of a port that passes its link: the other active halves carry the rest."""
     halves = 1
-    for other in ports:
-        if other.port.active and port.is_half_with(other):
+    for other_half in ports:
+        if other_half.port.active and port.is_half_with(other_half):
             halves += 1
     return port.bits_per_s / halves
 
@@ -211,19 +211,19 @@ def _split_ports(ports: Sequence[AdapterPort]) -> list[tuple[AdapterPort, Adapte
     pairs = []
     counted: set[str] = set()
     for port in ports:
-        for other in ports:
-            is_new = {port.port.name, other.port.name}.isdisjoint(counted)
-            if is_new and port.port.active and port.is_half_with(other) and _needs_both(port):
-                pairs.append((port, other))
-                counted |= {port.port.name, other.port.name}
+        for other_half in ports:
+            is_new = {port.port.name, other_half.port.name}.isdisjoint(counted)
+            if is_new and port.port.active and port.is_half_with(other_half) and _needs_both(port):
+                pairs.append((port, other_half))
+                counted |= {port.port.name, other_half.port.name}
     return pairs
 
 
 def _halves_words(pair: tuple[AdapterPort, AdapterPort]) -> str:
     """Return two halves, the rate of their port, and what the link of one carries."""
-    port, other = pair
+    port, other_half = pair
     carried = _gigabits(port.link.bits_per_s) if port.link else ""
-    names = f"{port.adapter} and {other.adapter}"
+    names = f"{port.adapter} and {other_half.adapter}"
     rate = _gigabits(port.bits_per_s)
     return f"{names} are halves of one port of {rate}, each on {port.link} ({carried})"
 
