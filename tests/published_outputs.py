@@ -15,6 +15,7 @@ from hpccoll.judge.verdicts import judge_rows
 from hpccoll.model import published_rates
 from hpccoll.model.machine_file import read_machine
 from hpccoll.schedule import NCCL_TESTS_NAMES
+from hpccoll.store.load_results import to_results
 from hpccoll.store.result_files import ResultFiles
 
 NAMES = {ours: theirs for theirs, ours in NCCL_TESTS_NAMES.items()}
@@ -38,6 +39,7 @@ class Call:
     busbw: float
     in_place: bool = False
     dtype: str = "float32"
+    wrong: int = 0
 
 
 H100 = "NVIDIA H100 80GB HBM3"
@@ -80,7 +82,8 @@ def printed(
                 continue
             time = nbytes * factor / placed[in_place].busbw / 1e3
             algbw = nbytes / time / 1e3
-            cells += [f"{time:.4f}", number(algbw, 6).strip(), number(algbw * factor, 6).strip(), 0]
+            rates = number(algbw, 6).strip(), number(algbw * factor, 6).strip()
+            cells += [f"{time:.4f}", *rates, placed[in_place].wrong]
         lines.append("  ".join(map(str, cells)))
     lines += ["# Out of bounds values : 0 OK", "# Avg bus bandwidth    : 7.95500 "]
     return "".join(f"{line}\n" for line in lines)
@@ -118,14 +121,24 @@ MACHINES = {
     r"a3-mega": "gcp-a3-mega",
     r"a4-high": "gcp-a4",
     r"A4X Max": "gcp-a4x-max",
+    r"partitions of 4 GPUs": "4xgb200-400g",
     r"GB200": "gb200-nvl72",
     r"GB300": "gb300-nvl72",
-    r"BM\.GPU\.B4": "oci-a100",
+    r"BM\.GPU\.?B?4": "oci-a100",
+    r"g4dn": "aws-g4dn",
+    r"g7e": "aws-g7e",
+    r"a3-ultra": "gcp-a3-ultra",
+    r"DGX Spark": "dgx-spark",
+    r"GH200": "4xgh200-200g",
+    r"NVLink bridge": "2xh100-bridge",
+    r"A100 PCIe, 1x200G": "1xa100-200g",
+    r"MOC H100": "1xh100-400g",
+    r"H20 \(HGX\)|H20, 16xNDR": "8xh20-800g",
     r"MI300X": "8xmi300x-400g",
     r"MI325X": "8xmi325x-400g",
     r"MI350X": "8xmi350x-400g",
-    r"MI355X": "8xmi355x-400g",
-    r"PCIe|GH200|L40S|RTX|H20\b|H800|A800|^H100$|4 IB NICs": "",
+    r"MI355[Xx]": "8xmi355x-400g",
+    r"PCIe|L40S|RTX|H20\b|H800|A800|H100 NVL|^H100$|4 IB NICs|Trainium|VR200": "",
     r"A100": "8xa100-200g",
     r"H100": "8xh100-400g",
     r"H200": "8xh200-400g",
@@ -135,7 +148,8 @@ MACHINES = {
 """The described cluster that is a published machine, by its name in the file; empty for those without a class."""
 
 FORCED = {
-    r"NCCL_ALGO=Ring|NCCL_NVLS_ENABLE=0|NVLS off|no NVLS|^Ring$|NCCL_ALGO=RING": "RING",
+    r"NCCL_ALGO=Tree": "TREE",
+    r"(?i)NCCL_ALGO=Ring|NCCL_NVLS_ENABLE=0|NVLS off|no NVLS|^Ring$": "RING",
     "nvlstree forced": "NVLS_TREE",
 }
 """The algorithm that settings choose; a setting that turns NVLS off leaves the ring to large sizes."""
@@ -186,7 +200,9 @@ class PublishedRow:
         busbw = (
             nbytes * BUSBW[self.collective](ranks) / float(time) / 1e3 if time else float(printed)
         )
-        return Call(nbytes, busbw, self.cells["in_place"] == "yes")
+        dtype = "int8" if "int8" in self.cells["settings"] else "float32"
+        wrong = 1000 if "wrong elements" in self.cells["settings"] else 0
+        return Call(nbytes, busbw, self.cells["in_place"] == "yes", dtype, wrong)
 
     @property
     def origin(self):
@@ -209,17 +225,14 @@ class PublishedRow:
             "",
         )
         machine = read_machine(name or "8xh100-400g", "--cluster")
-        of_class, rate = machine.machine_class, self.cells["network_gbps_per_gpu"]
-        kind = of_class.network.partition("g")[2]
-        network = (
-            f"{rate}g{kind}"
-            if rate
-            else of_class.network
-            if self.nodes <= of_class.fabric_nodes
-            else None
-        )
-        of_class = of_class.model_copy(update={"network": network}) if name else None
-        return machine.model_copy(update={"machine_class": of_class})
+        like, rate = machine.machine_class, self.cells["network_gbps_per_gpu"]
+        network = like.network if self.nodes <= like.fabric_nodes else None
+        if "one NIC of the node" in self.cells["machine"]:  # of eight that it has
+            network = like.network
+        elif rate:
+            network = f"{rate}g{(like.network or '').partition('g')[2]}"
+        like = like.model_copy(update={"network": network}) if name else None
+        return machine.model_copy(update={"machine_class": like})
 
     def judged(self, directory):
         """Import it alone, and return its verdict with its own source left out of what is expected."""
@@ -240,7 +253,7 @@ class PublishedRow:
         )
         log = read_logs({"nccl.log": log_of([self.call], forced, self.nodes)}) if forced else None
         with without_source(self.origin):
-            (judged,) = judge_rows(files, self.machine, log)
+            (judged,) = judge_rows(files, to_results(files), self.machine, log)
         return judged
 
 

@@ -10,7 +10,7 @@ from hpccoll.cli.command import Command
 from hpccoll.cli.contribute import CONTRIBUTE, FORM, PUBLISHED, write_contribution
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
-from hpccoll.common.errors import UnusableError, to_one_line, writing
+from hpccoll.common.errors import BadInputError, UnusableError, to_one_line, writing
 from hpccoll.common.interruption import INTERRUPTED, completed, interruptible
 from hpccoll.common.limits import COUNT
 from hpccoll.common.options import Option, PositionalArgument
@@ -69,6 +69,7 @@ def accept(
     from hpccoll.store.load_results import to_results
 
     common.check_suffix(out, *((".csv",) if contribute else common.PICTURES))
+    _check_number_of_expected(cluster, machine, reference, files)
     against, name = _read_expected(cluster, machine, reference)
     read = read_any(files, common.supplied_metadata(ranks, nodes, library, program))
     if ratios:
@@ -236,17 +237,56 @@ def show_ratios(files: "ResultFiles", machine: "MachineFile", key: str, *, as_js
     return damaged
 
 
+NEEDED = "exactly one of --cluster ('hpccoll list clusters'), --machine and --reference"
+"""What results are held against."""
+
+PROPOSED = 6
+"""The most clusters that are proposed."""
+
+
+def _check_number_of_expected(
+    cluster: str | None, machine: Path | None, reference: Path | None, files: list[Path]
+) -> None:
+    """Check that results are held against one thing; without any, propose clusters that have their GPUs.
+
+    Raises:
+        UnusableError: if it is not exactly one.
+    """
+    number = sum(map(bool, (cluster, machine, reference)))
+    if number == 1:
+        return
+    needed = NEEDED
+    if number == 0:
+        needed += _proposal(files)
+    raise UnusableError("hpccoll accept", needed)
+
+
+def _proposal(files: list[Path]) -> str:
+    """Return what to do with results that name their GPUs: the clusters that have them; else nothing."""
+    from hpccoll.common.text import join_words
+    from hpccoll.interop.any_results import read_any
+    from hpccoll.judge.named_gpus import likely_clusters
+    from hpccoll.store.load_results import to_results
+
+    try:
+        read = read_any(files, common.supplied_metadata(None, None, None, None))
+    except BadInputError:  # what it is held against is lacking all the same
+        return ""
+    likely = likely_clusters(to_results(read.files))
+    if not likely.clusters:
+        return ""
+    proposed = join_words(likely.clusters[:PROPOSED], "or")
+    return f"; do: these results are of {join_words(likely.gpus)}: --cluster {proposed}"
+
+
 def _read_expected(
     cluster: str | None, machine: Path | None, reference: Path | None
 ) -> "tuple[MachineFile | Reference, str]":
-    """Return what the results are held against, with its name.
+    """Return what the results are held against, of which there is exactly one, with its name.
 
     Raises:
-        BadInputError: if not exactly one is given, or it cannot be read.
+        BadInputError: if it cannot be read.
     """
-    if sum(map(bool, (cluster, machine, reference))) != 1:
-        needed = "exactly one of --cluster ('hpccoll list clusters'), --machine and --reference"
-        raise UnusableError("hpccoll accept", needed)
     if reference:
         from hpccoll.judge.reference import read_reference
 

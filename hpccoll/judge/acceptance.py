@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from hpccoll.judge.causes import Cause
-from hpccoll.judge.held import Held
+from hpccoll.judge.held import Acceptance, Held, HeldVerdict
 from hpccoll.store.rows import Row
 
 LARGEST = 8
@@ -39,9 +39,17 @@ class Judged(Held):
 
     row: Row
     measured: float
-    causes: tuple[Cause, ...] = ()  # of a fail, the likeliest first
+    causes: tuple[Cause, ...] = ()  # of a low row, the likeliest first
     library: str = ""  # the library of the run, with its version where it is known
     gpu_unnamed: bool = False  # whether the results of a library for GPUs do not say which GPUs ran
+
+    @property
+    def is_low(self) -> bool:
+        """Whether it is lower than others, so that it may have causes."""
+        if self.verdict is HeldVerdict.IMPOSSIBLE:
+            return False
+        is_below_published = self.verdict is HeldVerdict.BELOW_PUBLISHED
+        return is_below_published or self.acceptance is Acceptance.FAIL
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON has it, in SI units; absent values are None."""

@@ -84,8 +84,10 @@ class AcceptanceSummary:
 
     @property
     def decided_rows(self) -> DecidedCases:
-        """How many of all rows pass or fail."""
-        return DecidedCases(sum(self.decided.values()), len(self.judged), "row", self.required)
+        """How many of all rows pass, fail, or are said to be as fast as something."""
+        said = [judgement for judgement in self.judged if judgement.verdict.is_said]
+        decided = sum(self.decided.values()) + len(said)
+        return DecidedCases(decided, len(self.judged), "row", self.required)
 
     @property
     def is_undecided(self) -> bool:
@@ -125,12 +127,16 @@ class AcceptanceSummary:
 
     @property
     def causes(self) -> Mapping[str, Sequence[Cause]]:
-        """The causes of failed rows by what they follow from; those of the decisive row first, in their order.
+        """The causes of low rows by what they follow from; those of the decisive row first, in their order.
 
-        Symptoms with the same causes, such as those of two collectives, are joined with semicolons.
+        If rows fail, they are those of these rows alone. Symptoms with the same causes, such as
+        those of two collectives, are joined with semicolons.
         """
-        failed = sorted(self.of(Acceptance.FAIL), key=_weight)
-        causes = dict.fromkeys(cause for judgement in failed for cause in judgement.causes)
+        low = self.of(Acceptance.FAIL)
+        if not low:
+            low = [judgement for judgement in self.judged if judgement.is_low]
+        low.sort(key=_weight)
+        causes = dict.fromkeys(cause for judgement in low for cause in judgement.causes)
         by_symptom = _grouped(causes, lambda cause: cause.because)
 
         def checks(symptom: str) -> object:
@@ -189,5 +195,5 @@ def _margin(judged: Judged) -> float:
     if expected is None:
         return inf
     if judged.quantity == RATE:
-        return judged.measured / expected.low
+        return judged.measured / (expected.low or expected.high)
     return expected.high / judged.measured

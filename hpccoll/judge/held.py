@@ -17,7 +17,14 @@ PUBLISHED, REFERENCE, MACHINE, MODEL = "published", "reference", "machine", "mod
 """Where an expectation comes from: an earlier run, measured times by size, published figures of a
 class of machines, the user's reference, the simulation on a machine file, NCCL's own model."""
 
-OF_RATES = PUBLISHED, MODEL
+NEAREST, PHYSICS = "nearest", "physics"
+"""Where what is said of a row comes from if nothing can be expected of it: the nearest published
+figures, too few or too unlike for a verdict, or what the wires of the machine carry at most."""
+
+SAYING = NEAREST, PHYSICS
+"""The origins that say how fast a row is, and decide nothing, unless it is faster than the wires."""
+
+OF_RATES = PUBLISHED, MODEL, NEAREST, PHYSICS
 """The origins whose figures are bus bandwidths; those of the others are times."""
 
 RATE, TIME = "busbw_Bps", "time_s"
@@ -38,26 +45,55 @@ class HeldVerdict(StrEnum):
     SLOWER = "regression"
     WRONG = "wrong"  # the result is wrong, or the call failed
     MISSING = "missing"  # a result is expected, and there is none
+    IMPOSSIBLE = "impossible"  # faster than the wires
     FASTER = "improvement"
+    BELOW_PUBLISHED = "below_published"  # slower than what is too little for a verdict
+    WITHIN_PUBLISHED = "within_published"  # as fast as what is too little for a verdict
+    ABOVE_PUBLISHED = "above_published"  # faster than all that was published
+    FAR_BELOW_WIRES = "far_below_wires"  # nothing was published, and the wires carry far more
+    BELOW_WIRES = "below_wires"  # nothing was published
     CANNOT_TELL = "undecided"
     AS_EXPECTED = "unchanged"
     NEW = "new"  # nothing is expected, because it was not measured before
 
     @property
+    def is_said(self) -> bool:
+        """Whether it says how fast a measurement is, although it decides nothing."""
+        return self in SAID
+
+    @property
     def acceptance(self) -> Acceptance:
         """What a gate makes of it."""
-        if self in (HeldVerdict.SLOWER, HeldVerdict.WRONG, HeldVerdict.MISSING):
+        if self in FAILING:
             return Acceptance.FAIL
-        if self is HeldVerdict.CANNOT_TELL:
+        if self is HeldVerdict.CANNOT_TELL or self.is_said:
             return Acceptance.CANNOT_TELL
         return Acceptance.PASS
+
+
+FAILING = (
+    HeldVerdict.SLOWER,
+    HeldVerdict.WRONG,
+    HeldVerdict.MISSING,
+    HeldVerdict.IMPOSSIBLE,
+)
+"""The verdicts that fail."""
+
+SAID = (
+    HeldVerdict.BELOW_PUBLISHED,
+    HeldVerdict.WITHIN_PUBLISHED,
+    HeldVerdict.ABOVE_PUBLISHED,
+    HeldVerdict.FAR_BELOW_WIRES,
+    HeldVerdict.BELOW_WIRES,
+)
+"""The verdicts that decide nothing, and yet say how fast a measurement is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What is expected of a measurement; bytes a second of bus bandwidth, or seconds, as the quantity says."""
 
-    low: float  # the lower end of the range
+    low: float  # the lower end of the range; 0 if only its upper end is known
     value: float  # what is likely
     high: float  # the upper end of the range
     origin: str  # where it comes from, such as PUBLISHED
@@ -67,6 +103,7 @@ class Expected:
     gpus: tuple[str, ...] = ()  # those that published figures are of
     # those that published figures are of, the oldest first; empty for an unknown one
     libraries: tuple[str, ...] = ()
+    lacking: str = ""  # of an origin of SAYING, why it decides nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,13 @@
 """The GPUs that results name, and whether they are those of a described cluster."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from hpccoll.common.text import join_words
-from hpccoll.model.machine_file import MachineFile
-from hpccoll.store.rows import Run
+from hpccoll.model.machine_content import cluster_names
+from hpccoll.model.machine_file import MachineFile, read_machine
+from hpccoll.store.rows import Results, Run
 
 _MODEL = re.compile(r"\b[A-Z]*\d")
 """A model in the name of a GPU. Drivers call GPUs that they do not know ``NVIDIA Graphics Device``, without one."""
@@ -22,15 +24,48 @@ def other_gpus(run: Run, machine: MachineFile) -> str:
     like = machine.machine_class
     if like is None or not like.gpus:
         return ""
-    others = [name for name in gpus_with_model(run) if not _is_one_of(name, tuple(like.gpus))]
+    others = [name for name in gpus_with_model(run) if not _is_one_of(name, like.gpus)]
     if not others:
         return ""
     theirs = join_words(like.gpus, "or")
     return f"the results are of {join_words(others)}, and figures of {machine.name} are of {theirs}"
 
 
-def _is_one_of(name: str, gpus: tuple[str, ...]) -> bool:
-    return any(word.startswith(gpus) for word in re.split(r"[^\w]", name))
+def _is_one_of(name: str, gpus: Iterable[str]) -> bool:
+    """Return whether a name is that of one of some GPUs: ``NVIDIA H200`` is one of H200, and not of H20."""
+    return any(re.search(rf"\b{re.escape(gpu)}(?!\d)", name) for gpu in gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyClusters:
+    """The GPUs that results name, and the described clusters that have them."""
+
+    gpus: Sequence[str]  # their names; empty if the results do not say which ran
+    clusters: Sequence[str]  # the likeliest first
+
+
+def likely_clusters(results: Results) -> LikelyClusters:
+    """Return the described clusters with the GPUs of results and as many of them a node.
+
+    Those of no cloud in particular come first; without any of as many GPUs a node, those with more.
+    """
+    names: dict[str, None] = {}
+    for run in results.runs:
+        names |= dict.fromkeys(gpus_with_model(run))
+    ranks_per_node = max((row.ranks_per_node or 0 for row in results.rows), default=0)
+    fitting: list[tuple[bool, bool, str]] = []
+    for cluster in cluster_names():
+        machine = read_machine(cluster, "--cluster")
+        like, geometry = machine.machine_class, machine.geometry
+        if like is None or geometry is None or geometry.ranks_per_node < ranks_per_node:
+            continue
+        if names and all(_is_one_of(name, like.gpus) for name in names):
+            has_more = geometry.ranks_per_node > ranks_per_node
+            is_of_a_cloud = like.operator is not None
+            fitting.append((has_more, is_of_a_cloud, cluster))
+    fitting.sort()
+    as_many = [cluster for has_more, _, cluster in fitting if not has_more]
+    return LikelyClusters(list(names), as_many or [cluster for _, _, cluster in fitting])
 
 
 def _gpu_names(run: Run) -> Iterator[str]:

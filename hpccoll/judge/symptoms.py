@@ -12,7 +12,7 @@ from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.verdict import UNKNOWN
 from hpccoll.judge.acceptance import Judged, of_large_sizes
 from hpccoll.judge.causes import Cause, Symptom, age_of, facts_of, likeliest_causes, traits_of
-from hpccoll.judge.held import MODEL, RATE, Acceptance
+from hpccoll.judge.held import MODEL, NEAREST, PHYSICS, RATE, Acceptance
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.published_rates import usual_algorithm
@@ -65,7 +65,8 @@ class _Calls:
 
     @property
     def failed(self) -> list[Judged]:
-        return [judgement for judgement in self.judged if judgement.acceptance is Acceptance.FAIL]
+        """The rows that fail, or are below what is too little for a verdict."""
+        return [judgement for judgement in self.judged if judgement.is_low]
 
     @property
     def failed_sizes(self) -> list[int]:
@@ -97,6 +98,12 @@ class _Calls:
         return any(
             judgement.expected and judgement.expected.origin == MODEL for judgement in self.judged
         )
+
+    @property
+    def of_what(self) -> str:
+        """What the share is of, in words."""
+        origins = {judgement.expected.origin for judgement in self.failed if judgement.expected}
+        return "what was published" if origins == {NEAREST} else "what is expected"
 
     @property
     def share(self) -> float:
@@ -144,7 +151,8 @@ def explain(
     traits = traits_of((judgement.row for judgement in judged), machine)
     places: dict[object, list[Judged]] = defaultdict(list)
     for judgement in judged:
-        if judgement.expected and judgement.row.usable:
+        expected = judgement.expected
+        if expected and expected.origin != PHYSICS and judgement.row.usable:
             places[_place(judgement)].append(judgement)
     all_calls = [_Calls(judged_there, like, rails) for judged_there in places.values()]
     causes: dict[int, tuple[Cause, ...]] = {}
@@ -195,7 +203,7 @@ def symptoms_of(calls: _Calls, all_calls: Collection[_Calls]) -> Iterator[Sympto
 def _large(calls: _Calls) -> str:
     """Return what all symptoms of large sizes begin with."""
     where = f"{calls.collective} on {format_count(calls.nodes, 'node')}"
-    return f"{where} has {format_per_cent(calls.share)} of what is expected"
+    return f"{where} has {format_per_cent(calls.share)} of {calls.of_what}"
 
 
 def _dip(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
@@ -203,7 +211,7 @@ def _dip(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
     normal = calls.normal_sizes or {0}
     is_dip = len(sizes) <= MOST_OF_DIP and min(normal) < sizes[0] and sizes[-1] < max(normal)
     return (
-        f"only {join_words(map(format_size, sizes))} fails: sizes below and above are normal"
+        f"only {join_words(map(format_size, sizes))} is slow: sizes below and above are normal"
         if is_dip
         else ""
     )
@@ -219,12 +227,12 @@ def _placement(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
         if shares.get(in_other_placement, 0) / _share(judgement) < UNEQUAL:
             return ""
     placement = "in place" if placements == {True} else "out of place"
-    return f"only calls {placement} fail"
+    return f"only calls {placement} are slow"
 
 
 def _small(calls: _Calls, _all_calls: Collection[_Calls]) -> str:
     largest = calls.failed_sizes[-1]
-    return f"only sizes up to {format_size(largest)} fail" if largest < LARGE else ""
+    return f"only sizes up to {format_size(largest)} are slow" if largest < LARGE else ""
 
 
 def _small_nodes(calls: _Calls, all_calls: Collection[_Calls]) -> str:
@@ -241,7 +249,7 @@ def _all_to_all(calls: _Calls, all_calls: Collection[_Calls]) -> str:
         others.failed for others in _other_collectives(calls, all_calls)
     ):
         return ""
-    return f"no other collective fails; {_large(calls)}"
+    return f"no other collective is slow; {_large(calls)}"
 
 
 def _collective(calls: _Calls, all_calls: Collection[_Calls]) -> str:

@@ -4,34 +4,32 @@ Expectations are never mixed: each has one origin.
 
 | origin | what is held against it |
 | --- | --- |
-| published | calls of NCCL and RCCL, if two independent sources have their class and size |
-| model | others of them on two nodes and more, LARGE, if a log or a setting names the ring or the tree |
+| published, model, nearest, physics | calls of NCCL and RCCL (``nccl_expectations``) |
 | machine | our schedules, by simulation; calls of other libraries, against the fastest of our schedules |
 | reference | everything, if the user has one |
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from statistics import median
 
 from hpccoll.analysis.printed_caveats import caveats_of
 from hpccoll.analysis.setting import Choice
 from hpccoll.cases.algorithm_registry import COLLECTIVES
 from hpccoll.cases.library_request import NCCL_ALGORITHMS, requested_by_environment
-from hpccoll.common.errors import BadInputError
-from hpccoll.common.text import in_brackets, join_words
-from hpccoll.common.units import format_count, format_per_cent
+from hpccoll.common.text import join_words
+from hpccoll.common.units import format_per_cent
 from hpccoll.evidence.log_record import NCCL_LIBRARIES, LogRecord
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.expectations import expectations as schedule_expectations
 from hpccoll.judge.held import (
-    MODEL,
+    NEAREST,
     OF_RATES,
+    PHYSICS,
     PUBLISHED,
     RATE,
     REFERENCE,
+    SAYING,
     TIME,
     Acceptance,
     Expected,
@@ -39,6 +37,7 @@ from hpccoll.judge.held import (
 )
 from hpccoll.judge.library_expectations import library_expectations, transport_mismatch
 from hpccoll.judge.named_gpus import gpus_with_model, other_gpus
+from hpccoll.judge.nccl_expectations import BEYOND, LARGE, Expectation, expected_of_nccl
 from hpccoll.judge.reference import Reference, check_common_case
 from hpccoll.judge.run_comparison import (
     TOLERANCE,
@@ -48,32 +47,14 @@ from hpccoll.judge.run_comparison import (
     compare_sides,
     compared_rows,
 )
-from hpccoll.judge.wire_bounds import wire_bound
 from hpccoll.model.machine_file import MachineFile
-from hpccoll.model.nccl_candidates import modelled_busbw
-from hpccoll.model.published_rates import (
-    NEAR,
-    OLD,
-    SCALES,
-    SourceRates,
-    is_old,
-    larger_classes,
-    node_class,
-    rates_by_source,
-    usual_algorithm,
-    version_of,
-)
+from hpccoll.model.published_rates import usual_algorithm, version_of
 from hpccoll.schedule import itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.result_files import ResultFiles
 from hpccoll.store.rows import Results, Row, RowKey, Run
 
-LARGE = 1 << 30
-"""The size from which on healthy machines of one class agree: the 79 published figures that have
-two other sources are between 0.98 times the lowest and 1.03 times the highest other figure."""
-NEEDED = 2
-"""The independent sources that make a range."""
 PASS_FROM, PASS_TO = 0.95, 1.05
 """What passes: from this share of the low end on, to this multiple of the high end."""
 FAIL_BELOW = (LARGE, 0.85), (1 << 20, 0.65), (0, 0.4)
@@ -82,10 +63,12 @@ another expectation, which has an interval of its own, the first share counts fo
 pairs of nodes with 8 H100 or H200 have 0.79 times the bandwidth of others at 64 MiB (AWS p5), 0.7
 times at 16 MiB, and at 64 KiB take 33 to 70 us."""
 
-NO_EXCUSE = 0.5
-"""An NCCL before OLD, or fewer nodes than the next class has, is an excuse from this share of the
-low end of others on: below it something else is at fault, such as one port of eight in use
-(nccl-tests#112: 5 % of the wire)."""
+FAR_BELOW = 1 / 3
+"""The share of what the wires carry below which a row of LARGE is far below: that are 9 of 424
+published figures of healthy machines, and 25 of 35 of others."""
+
+IS_IT_THAT_MACHINE = "are nodes, ports and ranks those of the machine?"
+"""What to ask of a row that is too fast."""
 
 WIDEST = 1.5
 """The ratio of the ends of a published range, from LARGE on, beyond which it decides nothing: sources do not agree."""
@@ -104,14 +87,8 @@ Those of 4 KiB and more were at most 1.06, and no sweep exceeded them."""
 NEEDED_RUNS = 2
 """The fewest runs that must be beyond such a bound."""
 
-OF_FIGURES = "sum", "avg"
-"""The reductions of published figures; NVLS has no others (NCCL's device.h, ncclNvlsSupported)."""
-
 BROKEN = "failed", "wrong"
 """The statuses of rows without a right result, which fail whatever is expected."""
-
-Expectation = tuple[Expected | None, str]
-"""What is expected of a row, and why nothing is, or why it decides nothing."""
 
 
 def judge_rows(
@@ -182,7 +159,7 @@ def _against_machine(
         simulated: what the simulation expects of the row; None for calls of NCCL and RCCL.
     """
     library = _library(row, run, log)
-    expected, reason = simulated or _of_nccl(row, machine, library, _ran(row, run, log))
+    expected, reason = simulated or expected_of_nccl(row, machine, library, _ran(row, run, log))
     if not reason and run:
         reason = other_gpus(run, machine)
     if not reason:
@@ -258,6 +235,46 @@ def _judged(row: Row, expected: Expected | None, reason: str) -> Judged:
 
 
 def _alone(judgement: Judged, expected: Expected) -> Judged:
+    """Return a row with the verdict of what is expected of it, or of what is said of it."""
+    if expected.origin == PHYSICS:
+        return _below_wires(judgement, expected)
+    if expected.origin == NEAREST:
+        return _beside_nearest(judgement, expected)
+    return _in_range(judgement, expected)
+
+
+def _below_wires(judgement: Judged, expected: Expected) -> Judged:
+    """Return a row that nothing is expected of, with how it is beside what the wires carry."""
+    share = judgement.measured / expected.high
+    if share > BEYOND:
+        reason = f"it cannot be: {expected.sources[0]} carry less"
+        return replace(judgement, verdict=HeldVerdict.IMPOSSIBLE, reason=reason)
+    is_far_below = judgement.row.bytes >= LARGE and share < FAR_BELOW
+    verdict = HeldVerdict.FAR_BELOW_WIRES if is_far_below else HeldVerdict.BELOW_WIRES
+    return replace(judgement, verdict=verdict, reason=expected.lacking)
+
+
+def _beside_nearest(judgement: Judged, expected: Expected) -> Judged:
+    """Return a row with how it is beside the nearest figures, which are too little for a verdict.
+
+    Below LARGE it is within them where a class of its own would not fail: healthy machines differ.
+    """
+    nbytes = judgement.row.bytes
+    least, most = PASS_FROM, PASS_TO
+    if nbytes < LARGE:
+        least = _fail_below(nbytes)
+        most = 1 / least
+    verdict, side = HeldVerdict.WITHIN_PUBLISHED, "within"
+    if judgement.measured < least * expected.low:
+        verdict, side = HeldVerdict.BELOW_PUBLISHED, "below"
+    elif judgement.measured > most * expected.high:
+        verdict, side = HeldVerdict.ABOVE_PUBLISHED, "better than"
+    who = join_words(expected.sources)
+    reason = f"{side} what {who} published: {expected.lacking}"
+    return replace(judgement, verdict=verdict, reason=reason)
+
+
+def _in_range(judgement: Judged, expected: Expected) -> Judged:
     """Return a row with the verdict of its range."""
     nbytes = judgement.row.bytes
     measured = judgement.measured
@@ -270,9 +287,8 @@ def _alone(judgement: Judged, expected: Expected) -> Judged:
         share_of_low, share_of_high = measured / expected.low, measured / expected.high
     if share_of_high > PASS_TO:
         most = f"above {format_per_cent(PASS_TO)} of the highest that is expected"
-        return replace(
-            judgement, reason=f"{most}: are nodes, ports and ranks those of the machine?"
-        )
+        verdict = HeldVerdict.ABOVE_PUBLISHED if is_published else HeldVerdict.CANNOT_TELL
+        return replace(judgement, verdict=verdict, reason=f"{most}: {IS_IT_THAT_MACHINE}")
     least = _fail_below(nbytes) if is_published else FAIL_BELOW[0][1]
     if share_of_low < least:
         return replace(judgement, verdict=HeldVerdict.SLOWER)
@@ -302,7 +318,7 @@ def _confirmed_by_neighbours(judged: Iterable[Judged]) -> list[Judged]:
     same_size: dict[object, list[int]] = defaultdict(list)
     same_size_as: dict[int, list[int]] = {}
     for number, judgement in enumerate(in_order):
-        if judgement.expected is None:
+        if judgement.expected is None or judgement.expected.origin in SAYING:
             continue
         row = judgement.row
         key = CallKey.of(row)
@@ -393,7 +409,10 @@ def _unasked(row: Row, machine: MachineFile, log: LogRecord) -> str:
     NCCL takes a ring if it cannot set NVLS up. A log without any variable does not show whether one
     asks for the ring.
     """
-    usual = _usual_for(row, machine) or ""
+    like = machine.machine_class
+    usual = ""
+    if like and row.collective == "all_reduce":
+        usual = usual_algorithm(like, row.nodes) or ""
     can_use_nvls = row.bytes >= LARGE and itemsize(row.dtype) > 1
     if not usual.startswith("NVLS") or not can_use_nvls:
         return ""
@@ -412,157 +431,6 @@ def _unasked(row: Row, machine: MachineFile, log: LogRecord) -> str:
         return ""
     neither = join_words(("NCCL_ALGO", "NCCL_NVLS_ENABLE"), "nor")
     return f"{usual} is usual here, {join_words(ran)} ran, and the log has neither {neither}"
-
-
-def _usual_for(row: Row, machine: MachineFile) -> str | None:
-    """Return what NCCL takes for large all-reduces on the nodes of a row; None if unknown, or of other collectives."""
-    if machine.machine_class is None or row.collective != "all_reduce":
-        return None
-    return usual_algorithm(machine.machine_class, row.nodes)
-
-
-def _of_nccl(
-    row: Row, machine: MachineFile, library: str, ran: tuple[str | None, str]
-) -> Expectation:
-    """Return what is expected of a call of NCCL or RCCL: what was published, or else NCCL's model."""
-    algorithm, doubt = ran
-    if reason := doubt or _unlike(row, machine, library):
-        return None, reason
-    like = machine.machine_class
-    per_node = row.ranks_per_node or 1
-    wire = wire_bound(like, row.collective, row.nodes, per_node, algorithm) if like else None
-    published = rates_by_source(
-        machine,
-        row.collective,
-        row.nodes,
-        per_node,
-        row.bytes,
-        dtype=row.dtype,
-        in_place=row.in_place,
-        algorithm=algorithm,
-        library=library,
-    )
-    if len(published) >= NEEDED:
-        return _published(published, wire), ""
-    if far_below := _far_below(row, machine, library, algorithm, wire):
-        return far_below, ""
-    modelled = None
-    if algorithm and row.transport == "nccl" and row.bytes >= LARGE:
-        with suppress(BadInputError):  # the machine does not have such nodes
-            modelled = modelled_busbw(
-                machine, row.collective, row.nodes, per_node, row.bytes, row.dtype, algorithm
-            )
-    if modelled is None:
-        return None, _too_few(row, machine, published, algorithm, library)
-    return Expected(*modelled, MODEL, (f"{algorithm}, which a log or a setting names",), wire), ""
-
-
-def _far_below(
-    row: Row, machine: MachineFile, library: str, algorithm: str | None, wire: float | None
-) -> Expected | None:
-    """Return what others reach, if a row is too far below for an old NCCL or a few nodes less to excuse it; else None.
-
-    Of a number of nodes that no class has, others are those of the nearest larger class with enough
-    sources.
-    """
-    candidates = (
-        [row.nodes] if is_old(library) else larger_classes(machine.machine_class, row.nodes)
-    )
-    for nodes in candidates:
-        published = rates_by_source(
-            machine,
-            row.collective,
-            nodes,
-            row.ranks_per_node or 1,
-            row.bytes,
-            dtype=row.dtype,
-            in_place=row.in_place,
-            algorithm=algorithm,
-            library="",
-        )
-        if len(published) >= NEEDED:
-            expected = _published(published, wire)
-            rate = row.busbw_Bps or 0.0
-            return expected if rate < NO_EXCUSE * expected.low else None
-    return None
-
-
-def _published(rates: Mapping[str, SourceRates], wire: float | None) -> Expected:
-    """Return the range of what several sources published."""
-    every_rate: list[float] = []
-    medians: list[float] = []
-    gpus: set[str] = set()
-    libraries: set[str] = set()
-    for source in rates.values():
-        every_rate += source.rates
-        medians.append(median(source.rates))
-        gpus.update(figure.gpu for figure in source.figures)
-        libraries.update(figure.library for figure in source.figures)
-    gpus.discard("")
-    return Expected(
-        low=min(every_rate),
-        value=median(medians),
-        high=max(every_rate),
-        origin=PUBLISHED,
-        sources=tuple(rates),
-        wire_Bps=wire,
-        gpus=tuple(sorted(gpus)),
-        libraries=tuple(sorted(libraries, key=version_of)),
-    )
-
-
-def _unlike(row: Row, machine: MachineFile, library: str) -> str:
-    """Return why nothing that is known of NCCL and RCCL is about a row; empty if some of it is."""
-    if row.algorithm != NATIVE or row.transport not in NCCL_LIBRARIES:
-        return f"{machine.name} says nothing of {row.algorithm} over {row.transport}"
-    if library and library.partition(" ")[0].lower() not in (*NCCL_LIBRARIES, "unknown"):
-        return f"its library is {library}, and figures are of NCCL and RCCL"
-    like = machine.machine_class
-    if like and row.transport != like.library:
-        expected = like.library.upper()
-        return f"the call was one of {row.transport.upper()}, and figures of {machine.name} are of {expected}"
-    if row.ranks_per_node is None:
-        return "its nodes have different numbers of ranks"
-    if row.op not in (None, *OF_FIGURES):
-        return f"it folds by {row.op}, and figures are of {join_words(OF_FIGURES, 'or')}: NVLS folds by no other"
-    return "" if row.busbw_Bps else f"{row.collective} has no bus bandwidth"
-
-
-def _too_few(
-    row: Row, machine: MachineFile, sources: Iterable[str], algorithm: str | None, library: str
-) -> str:
-    """Return why nothing published is expected of a row.
-
-    ``sources`` are those that published figures of its class and size: too few of them.
-    """
-    like = machine.machine_class
-    if like is None and not machine.published:
-        return f"{machine.name} has no class of machines with published figures"
-    uses_network, scale = node_class(like, row.nodes)
-    nodes = format_count(row.nodes, "node")
-    if scale is None:
-        fabrics = f" domains of {like.fabric_nodes} nodes" if like and like.fabric_nodes > 1 else ""
-        return f"no class has {nodes}: 1, 2, 4, and 8 and more{fabrics} are classes"
-    call = f"{row.collective}{_by_algorithm(row, machine, algorithm)} of {row.dtype} on {nodes} x {row.ranks_per_node}"
-    is_largest_class = uses_network and scale == SCALES[0]
-    if is_largest_class:
-        call += f" (or {1 / NEAR:g} to {NEAR} times as many nodes)"
-    gpus = in_brackets(join_words(like.gpus)) if like else ""
-    needed = f"{NEEDED} independent sources are needed"
-    if uses_network and is_old(library):
-        needed += f"; on several nodes NCCL before {'.'.join(map(str, OLD))} was slower, the output is of {library}"
-    if algorithm:
-        needed += "; NCCL's model has the ring and the tree, on two nodes and more, from 1 GiB on"
-    who = join_words(list(sources)) or "no source"
-    return f"{who} published {call} of this size on machines of this class{gpus}: {needed}"
-
-
-def _by_algorithm(row: Row, machine: MachineFile, algorithm: str | None) -> str:
-    """Return the words on the algorithm of a call: the one that a log or a setting names, or else the usual one."""
-    if algorithm:
-        return f" by {algorithm}"
-    usual = _usual_for(row, machine)
-    return f" by default ({usual})" if usual else ""
 
 
 def _of_schedules(

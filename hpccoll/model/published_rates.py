@@ -109,7 +109,10 @@ def word_of(algorithm: str) -> str:
     return NCCL_ALGORITHMS.get(algorithm.lower(), algorithm.lower())
 
 
-_tables: ContextVar[tuple[Path, ...]] = ContextVar("tables", default=(TABLE,))
+Figures = Mapping[str, Sequence[PublishedFigure]]
+"""Figures by fabric."""
+
+_with_own_figures: ContextVar[Figures | None] = ContextVar("_with_own_figures", default=None)
 
 
 @contextmanager
@@ -119,29 +122,29 @@ def with_tables(*paths: Path) -> Iterator[None]:
     Raises:
         BadInputError: if a file cannot be read, or has a row that is not a figure.
     """
-    token = _tables.set((*_tables.get(), *paths))
+    by_fabric: dict[str, list[PublishedFigure]] = defaultdict(list)
+    for fabric, figures in figures_by_fabric().items():
+        by_fabric[fabric] += figures
+    for path in paths:
+        for fabric, figure in _figures_of_table(path):
+            by_fabric[fabric].append(figure)
+    token = _with_own_figures.set(by_fabric)
     try:
-        figures_by_fabric()
         yield
     finally:
-        _tables.reset(token)
+        _with_own_figures.reset(token)
 
 
-def figures_by_fabric() -> Mapping[str, Sequence[PublishedFigure]]:
-    """Return the figures of all tables by fabric.
-
-    Raises:
-        BadInputError: if a table cannot be read, or has a row that is not a figure.
-    """
-    return _figures_of_tables(_tables.get())
+def figures_by_fabric() -> Figures:
+    """Return the figures by fabric: those of the package, and within ``with_tables`` one's own."""
+    return _with_own_figures.get() or _figures_of_package()
 
 
 @lru_cache
-def _figures_of_tables(tables: tuple[Path, ...]) -> Mapping[str, Sequence[PublishedFigure]]:
+def _figures_of_package() -> Figures:
     by_fabric: dict[str, list[PublishedFigure]] = defaultdict(list)
-    for table in tables:
-        for fabric, figure in _figures_of_table(table):
-            by_fabric[fabric].append(figure)
+    for fabric, figure in _figures_of_table(TABLE):
+        by_fabric[fabric].append(figure)
     return by_fabric
 
 
@@ -195,10 +198,30 @@ def figures_of(machine: MachineFile) -> Iterator[PublishedFigure]:
             ):
                 yield figure
     for section in machine.published:
-        yield from _figures_of_section(machine, section)
+        yield from figures_of_section(machine, section)
 
 
-def _figures_of_section(
+def figures_of_network(
+    like: ClassSection, *, crosses: bool, fabric: str
+) -> Iterator[PublishedFigure]:
+    """Yield the table's figures of a network and of the library, of whatever GPU.
+
+    Args:
+        like: the class of the machine.
+        crosses: whether they cross the network of the class, or stay in one fabric.
+        fabric: the fabric; empty for any.
+    """
+    network = like.network if crosses else None
+    for fabric_of_figures, figures in figures_by_fabric().items():
+        if fabric not in ("", fabric_of_figures):
+            continue
+        for figure in figures:
+            library = "rccl" if figure.library.startswith("RCCL") else "nccl"
+            if figure.network == network and library == like.library:
+                yield figure
+
+
+def figures_of_section(
     machine: MachineFile, section: PublishedSection
 ) -> Iterator[PublishedFigure]:
     """Yield the low and the high rate of each source of a section of a machine file."""
@@ -274,7 +297,7 @@ def published_near(
     case = collective, ranks_per_node, DEFAULT_DTYPE
     for figure in figures_of(machine):
         is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == case
-        if is_alike and _is_near(figure, nodes, nbytes):
+        if is_alike and figure.healthy and _is_near(figure, nodes, nbytes):
             algorithm = DEFAULT
             if figure.forced or machine.machine_class is None:
                 algorithm = figure.algorithm or DEFAULT
@@ -293,10 +316,10 @@ def published_near(
 def _is_near(figure: PublishedFigure, nodes: int, nbytes: int) -> bool:
     """Return whether a figure is near a case in nodes and size, as ``published_near`` says."""
     are_many_nodes = min(figure.nodes, nodes) > FEW_NODES
-    has_near_nodes = are_many_nodes and _ratio(figure.nodes, nodes) <= NEAR
+    has_near_nodes = are_many_nodes and ratio(figure.nodes, nodes) <= NEAR
     if figure.nodes != nodes and not has_near_nodes:
         return False
-    return figure.nbytes >= SMALLEST and _ratio(figure.nbytes, nbytes) <= NEAR
+    return figure.nbytes >= SMALLEST and ratio(figure.nbytes, nbytes) <= NEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,57 +346,75 @@ class SourceRates:
 _RunRates = tuple[list[float], PublishedFigure]
 
 
-def rates_by_source(
-    machine: MachineFile,
-    collective: str,
-    nodes: int,
-    ranks_per_node: int,
-    nbytes: int,
-    *,
-    dtype: str,
-    in_place: bool,
-    algorithm: str | None = None,
-    library: str = "",
-) -> dict[str, SourceRates]:
-    """Return the published bus bandwidths of calls of one class and size, by independent source.
+@dataclass(frozen=True, slots=True)
+class PublishedCall:
+    """A call of a library, of which figures may have been published."""
+
+    collective: str
+    nodes: int
+    ranks_per_node: int
+    nbytes: int  # the size S
+    dtype: str  # the type of the elements
+    in_place: bool  # whether contribution and result share a buffer
+    algorithm: str | None = None  # by the project's name; None for what the library chooses itself
+    library: str = ""  # with its version; empty for a recent one
+
+
+def rates_by_source(machine: MachineFile, call: PublishedCall) -> dict[str, SourceRates]:
+    """Return the bus bandwidths of a call on healthy machines of a class, by independent source.
 
     A size between two sizes of one run has a rate between theirs, in proportion to the logarithm of
     the size, if the larger is at most NEAR times the smaller. If a source has both placements, that
     of the call counts. Sources are independent if their repositories differ, and the operators of
     their machines, unless the class is of one operator.
-
-    Args:
-        machine: the machine, of a class.
-        collective: the collective.
-        nodes: the nodes.
-        ranks_per_node: the ranks on each node.
-        nbytes: the size S.
-        dtype: the type of the elements.
-        in_place: whether contribution and result share a buffer.
-        algorithm: the algorithm, by the project's name [what the library takes without a setting].
-        library: the library of the call, with its version [a recent one].
     """
     like = machine.machine_class
-    usual: str | None = None
-    if like and collective == "all_reduce":
-        usual = usual_algorithm(like, nodes)
-    runs: dict[tuple[str, str, str, int, bool | None], list[PublishedFigure]] = defaultdict(list)
-    call = collective, ranks_per_node, dtype
+    usual = usual_for(like, call)
+    what = call.collective, call.ranks_per_node, call.dtype
+    figures = []
     for figure in figures_of(machine):
-        is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == call
-        if is_alike and _same_place(like, figure, nodes, library) and figure.ran(algorithm, usual):
-            run = figure.origin, figure.operator, figure.run, figure.nodes, figure.in_place
-            runs[run].append(figure)
+        is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == what
+        is_there = is_alike and _same_place(like, figure, call.nodes, call.library)
+        if is_there and figure.healthy and figure.ran(call.algorithm, usual):
+            figures.append(figure)
+    return sources_of(figures, call, like, NEAR)
+
+
+def usual_for(like: ClassSection | None, call: PublishedCall) -> str | None:
+    """Return what NCCL takes for a call without a setting, by NCCL's name; None if unknown."""
+    if like is None or call.collective != "all_reduce":
+        return None
+    return usual_algorithm(like, call.nodes)
+
+
+def sources_of(
+    figures: Iterable[PublishedFigure],
+    call: PublishedCall,
+    like: ClassSection | None,
+    farthest: float,
+) -> dict[str, SourceRates]:
+    """Return the rates at the size of a call, by independent source.
+
+    Args:
+        figures: those that count, of any size and placement.
+        call: the call.
+        like: the class of the machine.
+        farthest: the largest ratio of two sizes between which a rate is interpolated.
+    """
+    runs: dict[tuple[str, str, str, int, bool | None], list[PublishedFigure]] = defaultdict(list)
+    for figure in figures:
+        run = figure.origin, figure.operator, figure.run, figure.nodes, figure.in_place
+        runs[run].append(figure)
     by_source: dict[tuple[str, str], dict[bool | None, list[_RunRates]]] = {}
-    for (origin, operator, _, _, placement), figures in runs.items():
-        rates = _rates_at(nbytes, figures)
+    for (origin, operator, _, _, placement), figures_of_run in runs.items():
+        rates = _rates_at(call.nbytes, figures_of_run, farthest)
         if rates:
             by_placement = by_source.setdefault((origin, operator), defaultdict(list))
-            by_placement[placement].append((rates, figures[0]))
+            by_placement[placement].append((rates, figures_of_run[0]))
     measured = {}
     for repository, by_placement in by_source.items():
-        preferred = by_placement.get(in_place) or by_placement.get(None)
-        measured[repository] = preferred or by_placement[not in_place]
+        preferred = by_placement.get(call.in_place) or by_placement.get(None)
+        measured[repository] = preferred or by_placement[not call.in_place]
     operator_of_class = like.operator if like else None
     sources = {}
     for of_source in _independent(measured, operator_of_class):
@@ -417,7 +458,7 @@ def _same_place(
     if scale is None or (figure_crosses, scale_of_figure) != (crosses, scale):
         return False
     return not crosses or (
-        _ratio(figure.nodes, nodes) <= NEAR and is_old(figure.library) == is_old(library)
+        ratio(figure.nodes, nodes) <= NEAR and is_old(figure.library) == is_old(library)
     )
 
 
@@ -432,8 +473,11 @@ def version_of(library: str) -> tuple[int, ...]:
     return tuple(map(int, version[1].split("."))) if version else ()
 
 
-def _rates_at(nbytes: int, figures: list[PublishedFigure]) -> list[float]:
-    """Return the rates of one run at a size, or between its nearest sizes."""
+def _rates_at(nbytes: int, figures: list[PublishedFigure], farthest: float) -> list[float]:
+    """Return the rates of one run at a size, or between its nearest sizes, if these are near enough.
+
+    Between sizes that are not NEAR, a rate in proportion to the size, as latency has it, counts too.
+    """
     rates: dict[int, list[float]] = defaultdict(list)
     for figure in figures:
         rates[figure.nbytes].append(figure.rate)
@@ -441,10 +485,16 @@ def _rates_at(nbytes: int, figures: list[PublishedFigure]) -> list[float]:
         return rates[nbytes]
     smaller = max((size for size in rates if size < nbytes), default=0)
     larger = min((size for size in rates if size > nbytes), default=0)
-    if not smaller or not larger or larger > NEAR * smaller:
+    if not smaller or not larger or larger > farthest * smaller:
         return []
     part = log(nbytes / smaller) / log(larger / smaller)
-    return [(1 - part) * end(rates[smaller]) + part * end(rates[larger]) for end in (min, max)]
+    between = []
+    for end in (min, max):
+        before, after = end(rates[smaller]), end(rates[larger])
+        between.append((1 - part) * before + part * after)
+        if larger > NEAR * smaller:
+            between.append(before ** (1 - part) * after**part)
+    return between
 
 
 def _section(machine: MachineFile, figures: list[PublishedFigure]) -> PublishedSection:
@@ -475,5 +525,6 @@ def _label(machine: MachineFile, figures: list[PublishedFigure]) -> str:
     return f"{DEFAULT} ({algorithm})" if algorithm else DEFAULT
 
 
-def _ratio(first: float, second: float) -> float:
+def ratio(first: float, second: float) -> float:
+    """Return the larger of two numbers over the smaller one."""
     return max(first, second) / min(first, second)

@@ -10,7 +10,7 @@ from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_size
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
-from hpccoll.judge.held import TIME, Acceptance, Expected
+from hpccoll.judge.held import PHYSICS, TIME, Acceptance, Expected
 from hpccoll.render import chart_base
 from hpccoll.render.acceptance_text import (
     VERDICT_WORDS,
@@ -92,6 +92,8 @@ def acceptance_page(acceptance: AcceptanceSummary) -> str:
     }
     links = {part.anchor: part.heading for part in parts}
     links |= {anchor: text for anchor, text in SECTION_LINKS.items() if sections[anchor]}
+    if sections["causes"]:
+        links = {"causes": links["causes"]} | links  # they stand above the parts
     page = JudgementPage(
         title=title,
         heading=title,
@@ -106,7 +108,7 @@ def acceptance_page(acceptance: AcceptanceSummary) -> str:
 
 
 SECTION_LINKS = {"causes": "causes", "missing": "what is missing", "origins": "expectations"}
-"""The sections below the parts, with the texts of the links to them."""
+"""The sections beside the parts, with the texts of the links to them."""
 
 
 def _part_of_page(anchor: str, part: AcceptanceSummary) -> JudgementPart:
@@ -228,7 +230,7 @@ def _records(part: AcceptanceSummary) -> list[ChartRecord]:
         }
         name = " ".join(str(label(judged)) for _, label in labels)
         measured.append(place | {"series": name or "measured"} | _measured_fields(judged))
-        if judged.expected:
+        if judged.expected and judged.expected.origin != PHYSICS:
             value_range = judged.expected
             key = nbytes, value_range.low, value_range.value, value_range.high, value_range.origin
             expected[key] = place | _expected_fields(judged, value_range)

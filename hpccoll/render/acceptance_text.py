@@ -27,7 +27,18 @@ from hpccoll.common.units import (
 )
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
-from hpccoll.judge.held import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance
+from hpccoll.judge.held import (
+    MACHINE,
+    MODEL,
+    NEAREST,
+    PHYSICS,
+    PUBLISHED,
+    REFERENCE,
+    TIME,
+    Acceptance,
+    Expected,
+    HeldVerdict,
+)
 from hpccoll.model.published_rates import version_of
 from hpccoll.render.geometry_text import geometry_lines
 from hpccoll.schedule.collective import NATIVE
@@ -49,6 +60,8 @@ ORIGINS: Mapping[str, OriginWords] = {
     REFERENCE: OriginWords("expected by {against}", "run", "runs of the reference"),
     MACHINE: OriginWords("expected of {against}", "", "simulated on the machine"),
     MODEL: OriginWords("expected by NCCL's own model of {against}", "", "computed"),
+    NEAREST: OriginWords("published", "source", "published, and too little for a verdict"),
+    PHYSICS: OriginWords("carried by {against}", "", "bound"),
 }
 """The words of each origin."""
 
@@ -57,20 +70,42 @@ VERDICT_WORDS = {
     Acceptance.FAIL: "fail",
     Acceptance.CANNOT_TELL: "cannot tell",
 }
+"""The words of what a gate makes of a verdict."""
+
+OF_SAID = {
+    HeldVerdict.IMPOSSIBLE: "cannot be",
+    HeldVerdict.ABOVE_PUBLISHED: "better than what was published",
+    HeldVerdict.WITHIN_PUBLISHED: "within what was published",
+    HeldVerdict.BELOW_PUBLISHED: "below what was published",
+    HeldVerdict.FAR_BELOW_WIRES: "far below what the wires carry",
+    HeldVerdict.BELOW_WIRES: "not judged",
+}
+"""The words of verdicts that say more than that, in the order in which their rows are counted."""
+
+NO_VERDICT = "no verdict"
+"""What the first line begins with if the deciding row says how fast it is, and no more."""
+
+
+CHECK_THE_PLACE = "check that nodes, ports and ranks are those of the machine"
+"""What to do about a row that cannot be."""
+
+
+def verdict_words(judged: Judged) -> str:
+    """Return the verdict on a row, in words."""
+    return OF_SAID.get(judged.verdict) or VERDICT_WORDS[judged.acceptance]
 
 
 def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
-    """Yield the first line, the rows that have an expectation, causes, what cannot be told, and the sources."""
+    """Yield the first line, causes, the rows that have an expectation, what cannot be told, and the sources."""
     yield first_line(acceptance)
     yield from geometry_lines(acceptance.geometries)
-    sections: list[tuple[str, Iterable[str]]] = []
+    sections: list[tuple[str, Iterable[str]]] = [
+        ("likely causes, the likeliest first", cause_lines(acceptance))
+    ]
     for part in acceptance.parts:
         head, rows = verdict_table(part)
         if rows:
             sections.append((part_title(part), table_lines(head, rows, indent="")))
-    sections.append(
-        ("likely causes of the failed rows, the likeliest first", cause_lines(acceptance))
-    )
     sections.append(("cannot tell", reason_lines(acceptance)))
     sections.append(("where the expectations come from", origin_lines(acceptance)))
     for title, lines in sections:
@@ -95,13 +130,22 @@ def first_line(acceptance: AcceptanceSummary) -> str:
         parts.append(f"{rows} judged, {acceptance.required} required")
     if acceptance.missing:
         parts.append(f"{format_count(acceptance.missing, 'case')} of the reference missing")
-    verdicts = Counter(judged.acceptance for judged in acceptance.judged)
+    verdicts = Counter(map(verdict_words, acceptance.judged))
     counts = []
-    for verdict, words in VERDICT_WORDS.items():
-        if verdicts[verdict]:
-            counts.append(f"{verdicts[verdict]} {words}")
+    for words in ("pass", "fail", *OF_SAID.values(), "cannot tell"):
+        if verdicts[words]:
+            counts.append(f"{verdicts[words]} {words}")
     parts.append(f"{format_count(len(acceptance.judged), 'row')}: {', '.join(counts)}")
-    return f"{VERDICT_WORDS[acceptance.verdict]}: {'; '.join(parts)}"
+    return f"{_whole_words(acceptance)}: {'; '.join(parts)}"
+
+
+def _whole_words(acceptance: AcceptanceSummary) -> str:
+    """Return the verdict on the whole, in words."""
+    decisive = acceptance.decisive
+    is_open = acceptance.verdict is Acceptance.CANNOT_TELL
+    if is_open and decisive and decisive.verdict.is_said:
+        return NO_VERDICT
+    return VERDICT_WORDS[acceptance.verdict]
 
 
 def _decisive_words(acceptance: AcceptanceSummary) -> str:
@@ -111,21 +155,60 @@ def _decisive_words(acceptance: AcceptanceSummary) -> str:
     row, expected = judged.row, judged.expected
     what = f"{_call(row)} {format_size(row.bytes)} {place_words(row)}"
     value = figure(judged, judged.measured)
-    reached = (
-        f"{what} takes {value}" if judged.quantity == TIME else f"{what} reaches {value} busbw"
-    )
+    reached = f"{what} takes {value}"
+    if judged.quantity != TIME:
+        reached = f"{what} reaches {value} busbw"
+    if expected and judged.verdict in OF_SAID:
+        return f"{reached}, {_said_words(judged, expected)}"
     if judged.reason or expected is None:
         subject = what if judged.acceptance is Acceptance.FAIL else reached
         return f"{subject}: {judged.reason}"
     normal = ORIGINS[expected.origin].sentence.format(against=acceptance.against)
     sources = in_brackets(_sources(judged))
-    nearest = min(max(judged.measured, expected.low), expected.high)
-    beyond = judged.measured / nearest - 1  # outside the range; 0 within it
-    percent = format_per_cent(abs(beyond))
-    if judged.acceptance is Acceptance.PASS and percent != format_per_cent(0):
-        side = "below" if beyond < 0 else "above"
-        return f"{reached}, {percent} {side} the {range_words(judged)} that are {normal}{sources}"
+    beyond = _beyond(judged, expected)
+    if judged.acceptance is Acceptance.PASS and beyond:
+        return f"{reached}, {beyond} the {range_words(judged)} that are {normal}{sources}"
     return f"{reached}; {range_words(judged)} are {normal}{sources}"
+
+
+def _beyond(judged: Judged, expected: Expected) -> str:
+    """Return how far a row is outside its range: ``3 % below``; empty within it, and if it is next to nothing."""
+    nearest = min(max(judged.measured, expected.low), expected.high)
+    beyond = judged.measured / nearest - 1
+    percent = format_per_cent(abs(beyond))
+    if percent == format_per_cent(0):
+        return ""
+    return f"{percent} {'below' if beyond < 0 else 'above'}"
+
+
+def _said_words(judged: Judged, expected: Expected) -> str:
+    """Return how a row is beside what was published, or beside what wires carry."""
+    if expected.origin == PHYSICS:
+        return _beside_wires(judged, expected)
+    side = _beyond(judged, expected) or "within"
+    if expected.origin == PUBLISHED:
+        return f"{side} the {range_words(judged)} that {_who(expected)} published: {judged.reason}"
+    no_verdict = "one source is no verdict"
+    if len(expected.sources) > 1:
+        no_verdict = "this is no verdict"
+    named = join_words(expected.sources)
+    published = f"what {_who(expected)} published ({range_words(judged)}, {named})"
+    return f"{side} {published}; {no_verdict}"
+
+
+def _who(expected: Expected) -> str:
+    """Return the number of sources in words."""
+    number = len(expected.sources)
+    return "one source" if number == 1 else f"{number} sources"
+
+
+def _beside_wires(judged: Judged, expected: Expected) -> str:
+    bound = figure(judged, expected.high)
+    wires = expected.sources[0]
+    if judged.verdict is HeldVerdict.IMPOSSIBLE:
+        return f"and {wires} carry {bound} at most: it cannot be; do: {CHECK_THE_PLACE}"
+    share = format_per_cent(judged.measured / expected.high)
+    return f"{share} of the {bound} that {wires} carry; {judged.reason}"
 
 
 def figure(judged: Judged, value: float) -> str:
@@ -137,10 +220,15 @@ def figure(judged: Judged, value: float) -> str:
 
 def range_words(judged: Judged) -> str:
     """Return what is expected of a row: ``445 to 459 GB/s``; empty if nothing is."""
-    if judged.expected is None:
+    expected = judged.expected
+    if expected is None:
         return ""
-    low = figure(judged, judged.expected.low)
-    high = figure(judged, judged.expected.high)
+    high = figure(judged, expected.high)
+    if expected.origin == PHYSICS:
+        return f"at most {high}"
+    low = figure(judged, expected.low)
+    if low == high:
+        return low
     number, _, unit = low.rpartition(" ")
     if unit == high.rpartition(" ")[2]:
         low = number  # one unit for both ends
@@ -151,6 +239,8 @@ def _sources(judged: Judged) -> str:
     """Return how many sources an expectation has, in words; empty if their number says nothing."""
     if judged.expected is None:
         return ""
+    if judged.expected.origin == PHYSICS:
+        return judged.expected.sources[0]
     noun = ORIGINS[judged.expected.origin].source
     return format_count(len(judged.expected.sources), noun) if noun else ""
 
@@ -220,6 +310,8 @@ def _expected_figure(name: str, judged: Judged) -> str:
     """Return the ``low``, ``value`` or ``high`` of what is expected of a row; empty without an expectation."""
     if not judged.expected:
         return ""
+    if judged.expected.origin == PHYSICS and name != "high":
+        return ""  # wires have an upper end only
     return figure(judged, getattr(judged.expected, name))
 
 
@@ -233,14 +325,14 @@ VERDICT_COLUMNS: Columns[Judged] = (
     ("expected", partial(_expected_figure, "value")),
     ("high", partial(_expected_figure, "high")),
     ("from", _sources),
-    ("verdict", lambda judged: VERDICT_WORDS[judged.acceptance]),
+    ("verdict", verdict_words),
     ("why", _why_failed),
 )
 """The columns of every table of verdicts; what differs between its rows is in others."""
 
 
 def cause_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
-    """Yield what causes of failed rows follow from, then each cause, with what checks it."""
+    """Yield what causes of low rows follow from, then each cause, with what checks it."""
     for because, causes in acceptance.causes.items():
         yield f"{because}:"
         for cause in causes:

@@ -6,7 +6,15 @@ from typing import ClassVar
 
 import pytest
 
-from hpccoll.judge.held import CURVE, Acceptance, Expected, Held, HeldVerdict, verdict_between
+from hpccoll.judge.held import (
+    CURVE,
+    SAID,
+    Acceptance,
+    Expected,
+    Held,
+    HeldVerdict,
+    verdict_between,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +49,16 @@ def test_a_time_outside_its_range_is_slower_or_faster():
     )
 
 
-def test_a_gate_fails_what_is_slower_wrong_or_missing_and_nothing_else():
+def test_a_gate_fails_what_is_slower_wrong_missing_or_impossible_and_nothing_else():
     failed = {verdict for verdict in HeldVerdict if verdict.acceptance is Acceptance.FAIL}
-    assert failed == {HeldVerdict.SLOWER, HeldVerdict.WRONG, HeldVerdict.MISSING}
+    assert failed == {
+        HeldVerdict.SLOWER,
+        HeldVerdict.WRONG,
+        HeldVerdict.MISSING,
+        HeldVerdict.IMPOSSIBLE,
+    }
     untold = [verdict for verdict in HeldVerdict if verdict.acceptance is Acceptance.CANNOT_TELL]
-    assert untold == [HeldVerdict.CANNOT_TELL]
+    assert untold == [*SAID, HeldVerdict.CANNOT_TELL]
 
 
 def test_without_a_measurement_or_an_expectation_there_is_no_ratio():

@@ -3,9 +3,11 @@
 import pytest
 from compared_runs import run
 from predicted_machines import in_racks
+from published_outputs import Call, imported, printed
 
-from hpccoll.judge.named_gpus import gpus_with_model, other_gpus
+from hpccoll.judge.named_gpus import gpus_with_model, likely_clusters, other_gpus
 from hpccoll.model.machine_file import read_machine
+from hpccoll.store.load_results import to_results
 
 H100 = read_machine("8xh100-400g", "--cluster")
 
@@ -24,6 +26,7 @@ def of_our_ranks(*names):
     [
         (["NVIDIA H100 80GB HBM3", "NVIDIA H200"], []),
         (["NVIDIA L40S"], ["NVIDIA L40S"]),
+        (["NVIDIA H20"], ["NVIDIA H20"]),
         ([], []),
         (["NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"], ["NVIDIA A100-SXM4-80GB"]),
         (["NVIDIA Graphics Device", "", None], []),
@@ -45,3 +48,27 @@ def test_without_a_name_no_model_is_known(provenance):
 
 def test_a_machine_without_a_class_names_no_gpus_of_its_own():
     assert other_gpus(of_our_ranks("NVIDIA L40S"), in_racks()) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "clusters"),
+    [
+        ("NVIDIA H100 80GB HBM3", {}, ["8xh100-400g", "8xh100-400g-3to1"]),
+        ("NVIDIA H20", {}, ["8xh20-800g"]),
+        ("NVIDIA H200", {"gpus_per_node": 1}, ["1xh100-400g"]),
+        ("NVIDIA GH200 120GB", {"gpus_per_node": 4}, ["4xgh200-200g"]),
+        ("NVIDIA GH200 120GB", {"gpus_per_node": 1}, ["4xgh200-200g"]),
+        ("NVIDIA GB10", {"gpus_per_node": 1}, ["dgx-spark"]),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", {"gpus_per_node": 1}, ["aws-g7e"]),
+        ("NVIDIA H20", {"gpus_per_node": 16}, []),
+        ("NVIDIA Graphics Device", {}, []),
+    ],
+)
+def test_the_clusters_with_the_gpus_of_results_and_as_many_a_node_are_likely(
+    name, shape, clusters, tmp_path
+):
+    files = imported(tmp_path / "out.txt", printed([Call(1 << 30, 10)], gpu=name, **shape))
+    likely = likely_clusters(to_results(files))
+    assert likely.clusters[: len(clusters)] == clusters
+    assert bool(likely.clusters) == bool(clusters)
+    assert likely.gpus == ([] if "Device" in name else [name])

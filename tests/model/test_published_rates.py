@@ -13,14 +13,21 @@ from hpccoll.model.machine_sections import ClassSection
 from hpccoll.model.predict import Request, predict
 from hpccoll.model.published_rates import (
     TABLE,
+    PublishedCall,
     is_old,
     node_class,
     published_near,
     rates_by_source,
     version_of,
+    with_tables,
 )
 
 MIB = 1 << 20
+
+
+def rates_of(machine, collective, nodes, ranks_per_node, nbytes, **more):
+    call = PublishedCall(collective, nodes, ranks_per_node, nbytes, **more)
+    return rates_by_source(machine, call)
 
 
 def published(nodes, mib, algorithm="ring", low=1e9, **more):
@@ -104,7 +111,7 @@ def test_the_figures_of_a_shipped_cluster_are_those_of_its_class_also_when_it_is
         cluster.model_dump(mode="json", by_alias=True, exclude_none=True)
     )
     (near,) = published_near(again, "all_reduce", 2, 8, 1 << 30)
-    assert (near.algorithm, len(near.source)) == ("default (NVLSTree)", 6)
+    assert (near.algorithm, len(near.source)) == ("default (NVLSTree)", 7)
     assert 444e9 <= near.low_bytes_per_s <= 445e9
     assert 458e9 <= near.high_bytes_per_s <= 460e9
     assert published_near(cluster.with_network(2), "all_reduce", 2, 8, 1 << 30) == []
@@ -145,18 +152,18 @@ def test_classes_of_nodes_are_those_of_the_fabrics_that_they_have(nodes, of_fabr
 def test_sources_of_one_repository_or_thread_are_one_and_runs_of_several_machines_are_not_joined():
     cluster = read_machine("8xh100-400g", "--cluster")
     call = {"dtype": "float32", "in_place": False}
-    found = rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, **call)
+    found = rates_of(cluster, "all_reduce", 2, 8, 1 << 30, **call)
     assert len(found["NVIDIA/nccl-tests#309"].rates) == 2
-    between = rates_by_source(cluster, "all_reduce", 2, 8, 3 << 30, **call)
+    between = rates_of(cluster, "all_reduce", 2, 8, 3 << 30, **call)
     for source, of_source in between.items():
         ends = [
-            rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)[source].rates
+            rates_of(cluster, "all_reduce", 2, 8, size << 30, **call)[source].rates
             for size in (2, 4)
         ]
         assert min(ends[0]) < min(of_source.rates) <= max(of_source.rates) < max(ends[1])
     assert "NVIDIA/nccl#2409" not in between  # of which one size is known
     of_two = [
-        rates_by_source(cluster, "all_reduce", 2, 8, size << 30, **call)["NVIDIA/nccl-tests#309"]
+        rates_of(cluster, "all_reduce", 2, 8, size << 30, **call)["NVIDIA/nccl-tests#309"]
         for size in (1, 4, 8)
     ]
     # of the other user 1 and 8 GiB, which are no neighbours
@@ -165,25 +172,17 @@ def test_sources_of_one_repository_or_thread_are_one_and_runs_of_several_machine
 
 def test_sources_that_ran_on_machines_of_one_operator_are_one_unless_the_class_is_its_own():
     call = {"dtype": "float32", "in_place": False}
-    found = rates_by_source(
-        read_machine("8xh100-400g", "--cluster"), "all_reduce", 2, 8, 1 << 30, **call
-    )
+    found = rates_of(read_machine("8xh100-400g", "--cluster"), "all_reduce", 2, 8, 1 << 30, **call)
     (nebius,) = [each for name, each in found.items() if "Nebius" in name]
     assert {each.origin for each in nebius.figures} == {
         "dstackai/dstack",
         "skypilot-org/skypilot",
         "twinanda/ml-cookbook",
     }
-    google = rates_by_source(
-        read_machine("gcp-a3-mega", "--cluster"), "all_reduce", 2, 8, 8 << 30, **call
-    )
+    google = rates_of(read_machine("gcp-a3-mega", "--cluster"), "all_reduce", 2, 8, 8 << 30, **call)
     assert [*google] == ["Google: NVIDIA/aicr", "Google: lessizzmore/create-a3mega-ztan-fork"]
     assert (
-        len(
-            rates_by_source(
-                read_machine("8xb200-400g", "--cluster"), "all_reduce", 2, 8, 1 << 30, **call
-            )
-        )
+        len(rates_of(read_machine("8xb200-400g", "--cluster"), "all_reduce", 2, 8, 1 << 30, **call))
         == 2
     )
 
@@ -191,7 +190,7 @@ def test_sources_that_ran_on_machines_of_one_operator_are_one_unless_the_class_i
 def test_one_repository_is_one_source_also_with_machines_of_several_operators():
     like = read_machine("8xb200-400g", "--cluster")
     with without_source("DeepEP on GKE B200 guide, README"):
-        found = rates_by_source(like, "all_reduce", 2, 8, 1 << 30, dtype="float32", in_place=False)
+        found = rates_of(like, "all_reduce", 2, 8, 1 << 30, dtype="float32", in_place=False)
     assert [*found] == ["dstackai/dstack"]
     assert {each.operator for each in found["dstackai/dstack"].figures} == {"Google", "Lambda"}
 
@@ -214,14 +213,14 @@ def test_versions_of_libraries_are_read_and_those_of_old_nccl_known(library, ver
 def test_a_forced_algorithm_is_a_class_of_its_own_and_the_usual_one_is_that_of_figures_without_a_name():
     cluster = read_machine("8xh100-400g", "--cluster")
     call = {"dtype": "float32", "in_place": True}
-    ring = rates_by_source(cluster, "all_reduce", 1, 8, 16 << 30, algorithm="ring", **call)
+    ring = rates_of(cluster, "all_reduce", 1, 8, 16 << 30, algorithm="ring", **call)
     assert all(360e9 < rate < 370e9 for each in ring.values() for rate in each.rates)
     assert len(ring) == 2
-    by_default = rates_by_source(cluster, "all_reduce", 1, 8, 16 << 30, **call)
+    by_default = rates_of(cluster, "all_reduce", 1, 8, 16 << 30, **call)
     assert all(rate > 475e9 for each in by_default.values() for rate in each.rates)
-    usual = rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, algorithm="nvls_tree", **call)
-    assert usual == rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, **call)
-    assert rates_by_source(cluster, "all_reduce", 2, 8, 1 << 30, algorithm="ring", **call) == {}
+    usual = rates_of(cluster, "all_reduce", 2, 8, 1 << 30, algorithm="nvls_tree", **call)
+    assert usual == rates_of(cluster, "all_reduce", 2, 8, 1 << 30, **call)
+    assert rates_of(cluster, "all_reduce", 2, 8, 1 << 30, algorithm="ring", **call) == {}
 
 
 def test_every_row_of_the_table_is_of_a_class_that_a_described_cluster_has_or_of_unknown_ports():
@@ -233,3 +232,36 @@ def test_every_row_of_the_table_is_of_a_class_that_a_described_cluster_has_or_of
             assert row["source"]
             assert row["gpu"] in {gpu for each in clusters if each for gpu in each.gpus}
             assert float(row["busbw_GBps"]) > 0
+
+
+@pytest.mark.parametrize(
+    "row", ["nvlink4,400g,8", "f,n,8,two,all_reduce,1,float32,no,,,1,,m,g,,s,yes"]
+)
+def test_a_table_of_ones_own_with_a_row_that_is_not_a_figure_is_refused_by_its_line(row, tmp_path):
+    table = tmp_path / "ours.csv"
+    columns = TABLE.read_text().partition("\n")[0]
+    table.write_text(f"{columns}\n{row}\n")
+    with pytest.raises(BadInputError, match=r"ours\.csv: line 2"), with_tables(table):
+        pass
+    with pytest.raises(BadInputError, match=r"nowhere\.csv"), with_tables(tmp_path / "nowhere.csv"):
+        pass
+
+
+def test_a_table_of_ones_own_counts_until_its_context_ends_and_names_its_file(tmp_path):
+    table = tmp_path / "ours.csv"
+    columns = TABLE.read_text().partition("\n")[0].rpartition(",")[0]  # without the last column
+    table.write_text(f"{columns}\nnvlink4,400g,8,2,reduce,1024,float32,no,,,3,2.30.1,m,H100,,a/b\n")
+    cluster = read_machine("8xh100-400g", "--cluster")
+    call = "reduce", 2, 8, 1024
+    with with_tables(table):
+        found = rates_of(cluster, *call, dtype="float32", in_place=False)
+    assert {name: source.rates for name, source in found.items()} == {
+        "a/b (in the file of ours.csv)": [3e9]
+    }
+    assert rates_of(cluster, *call, dtype="float32", in_place=False) == {}
+
+
+def test_figures_that_nobody_called_healthy_make_no_class():
+    h20 = read_machine("8xh20-800g", "--cluster")
+    assert rates_of(h20, "all_reduce", 1, 8, 1 << 30, dtype="float32", in_place=False) == {}
+    assert published_near(h20, "all_reduce", 1, 8, 1 << 30) == []

@@ -1,0 +1,185 @@
+"""What was published that is nearest to a call: too little, or of machines too unlike, for a verdict.
+
+``published_rates`` has what a verdict follows from: two sources with the call's own class and size.
+Where these are lacking, a figure that differs in a thing or two says what somebody reached, and its
+source is named with what differs.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from hpccoll.common.units import format_size
+from hpccoll.model.machine_file import MachineFile
+from hpccoll.model.machine_sections import ClassSection
+from hpccoll.model.published_rates import (
+    FEW_NODES,
+    NEAR,
+    PublishedCall,
+    PublishedFigure,
+    SourceRates,
+    figures_of,
+    figures_of_network,
+    figures_of_section,
+    is_old,
+    node_class,
+    ratio,
+    sources_of,
+    usual_for,
+)
+from hpccoll.schedule import itemsize
+
+MOST_UNLIKE = 3
+"""The most things in which a figure may differ from a call."""
+
+FARTHEST = 64
+"""The largest ratio of two sizes between which a rate is interpolated: tables of eight lines have
+steps of up to 64."""
+
+PLATEAU = 1 << 30
+"""The size from which on bandwidth grows little: a figure of a smaller size says something of a
+larger one."""
+
+EXCHANGES = "all_reduce", "all_gather", "reduce_scatter", "all_to_all"
+"""The collectives that are one exchange between two nodes of a rank each: their bus bandwidth is the
+rate of the port. (Between two GPUs of a node they differ: B200 has 480 GB/s of all-gather, B300 640
+of all-reduce.)"""
+
+UNJUDGED = "nobody called it healthy"
+"""What is said of a figure whose machine nobody judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class NearestRates:
+    """The figures nearest to a call."""
+
+    unlike: tuple[str, ...]  # in what they differ from the call, in words; empty if in nothing
+    by_source: dict[str, SourceRates]  # the bus bandwidths, by independent source
+
+
+def nearest_rates(machine: MachineFile, call: PublishedCall) -> NearestRates | None:
+    """Return the figures that differ least from a call and have its size; None without such figures.
+
+    They are of the same network and library, as old as that of the call, and of as many ranks a
+    node. They may differ
+
+    - in the GPU of the same fabric, or in any GPU where the ports are narrower than the fabric: with
+      one GPU a node, and beyond FEW_NODES;
+    - in the type of elements, unless NVLS folds them;
+    - beyond FEW_NODES by a factor of NEAR in the nodes;
+    - in the algorithm, if a setting chose that of the call;
+    - between two nodes of a rank each, in the collective, as all of EXCHANGES are alike;
+    - in the size, if it is smaller, and from PLATEAU on.
+    """
+    like = machine.machine_class
+    by_difference: dict[tuple[str, ...], list[PublishedFigure]] = defaultdict(list)
+    for figure in _candidates(machine, call):
+        if _is_comparable(like, figure, call):
+            unlike = tuple(_differences(like, figure, call))
+            by_difference[unlike].append(figure)
+    largest: list[NearestRates] = []
+    for unlike in sorted(by_difference, key=lambda words: (len(words), words)):
+        if len(unlike) > MOST_UNLIKE:
+            break
+        figures = by_difference[unlike]
+        by_source = sources_of(figures, call, like, FARTHEST)
+        if by_source:
+            return NearestRates(unlike, by_source)
+        largest += _of_largest_size(figures, unlike, call, like)
+    return largest[0] if largest else None
+
+
+def _of_largest_size(
+    figures: Sequence[PublishedFigure],
+    unlike: tuple[str, ...],
+    call: PublishedCall,
+    like: ClassSection | None,
+) -> Iterator[NearestRates]:
+    """Yield what figures have at their largest size, if it is below that of a call and on the plateau."""
+    nbytes = max(figure.nbytes for figure in figures)
+    if PLATEAU <= nbytes < call.nbytes:
+        by_source = sources_of(figures, replace(call, nbytes=nbytes), like, FARTHEST)
+        yield NearestRates((*unlike, format_size(nbytes)), by_source)
+
+
+def _candidates(machine: MachineFile, call: PublishedCall) -> Iterator[PublishedFigure]:
+    """Yield the figures of the network and the fabric, of whatever GPU, and those of the machine's file."""
+    like = machine.machine_class
+    if like is None:
+        yield from figures_of(machine)
+        return
+    crosses, _ = node_class(like, call.nodes)
+    fabrics = call.nodes / like.fabric_nodes
+    ports_are_narrowest = call.ranks_per_node == 1 or fabrics > FEW_NODES
+    needs_fabric = not (crosses and ports_are_narrowest)
+    yield from figures_of_network(like, crosses=crosses, fabric=like.fabric if needs_fabric else "")
+    for section in machine.published:
+        yield from figures_of_section(machine, section)
+
+
+def _is_comparable(like: ClassSection | None, figure: PublishedFigure, call: PublishedCall) -> bool:
+    """Return whether a figure says something of a call, whatever differs."""
+    if figure.gpus_per_node != call.ranks_per_node:
+        return False
+    if figure.forced and not figure.ran(call.algorithm, usual_for(like, call)):
+        return False
+    crosses, _ = node_class(like, call.nodes)
+    figure_crosses, _ = node_class(like, figure.nodes)
+    if figure_crosses != crosses or (figure.network is not None) != crosses:
+        return False
+    if crosses and is_old(figure.library) != is_old(call.library):
+        return False
+    return (
+        _have_like_collectives(figure, call)
+        and _have_like_types(like, figure, call)
+        and _have_like_nodes(figure, call)
+    )
+
+
+def _have_like_collectives(figure: PublishedFigure, call: PublishedCall) -> bool:
+    if figure.collective == call.collective:
+        return True
+    return _is_exchange(call) and {figure.collective, call.collective} <= {*EXCHANGES}
+
+
+def _is_exchange(call: PublishedCall) -> bool:
+    """Return whether a call is one exchange between two ports, whatever the algorithm."""
+    is_between_two_ports = (call.nodes, call.ranks_per_node) == (2, 1)
+    return is_between_two_ports and call.collective in EXCHANGES
+
+
+def _have_like_types(
+    like: ClassSection | None, figure: PublishedFigure, call: PublishedCall
+) -> bool:
+    is_folded_in_switches = (usual_for(like, call) or "").startswith("NVLS")
+    return not is_folded_in_switches or itemsize(figure.dtype) == itemsize(call.dtype)
+
+
+def _have_like_nodes(figure: PublishedFigure, call: PublishedCall) -> bool:
+    if figure.nodes == call.nodes:
+        return True
+    are_near = ratio(figure.nodes, call.nodes) <= NEAR
+    return are_near and min(figure.nodes, call.nodes) > FEW_NODES
+
+
+def _differences(
+    like: ClassSection | None, figure: PublishedFigure, call: PublishedCall
+) -> Iterator[str]:
+    """Yield in what a figure differs from a call, in words."""
+    if figure.collective != call.collective:
+        yield figure.collective
+    ran = figure.ran(call.algorithm, usual_for(like, call))
+    if not ran and not _is_exchange(call):
+        yield "by default"
+    if figure.dtype != call.dtype:
+        yield figure.dtype
+    crosses, scale = node_class(like, call.nodes)
+    _, scale_of_figure = node_class(like, figure.nodes)
+    is_of_class = crosses and scale is not None and scale == scale_of_figure
+    if figure.nodes != call.nodes and not is_of_class:
+        yield f"{figure.nodes} nodes"
+    is_of_other_gpu = like and like.gpus and figure.gpu not in like.gpus
+    if is_of_other_gpu and figure.gpu:
+        yield figure.gpu
+    if not figure.healthy:
+        yield UNJUDGED
