@@ -72,10 +72,11 @@ def nearest_rates(machine: MachineFile, call: PublishedCall) -> NearestRates | N
     - in the size, if it is smaller, and from PLATEAU on.
     """
     like = machine.machine_class
+    compared = _ComparedCall.of(like, call)
     by_difference: dict[tuple[str, ...], list[PublishedFigure]] = defaultdict(list)
     for figure in _candidates(machine, call):
-        if _is_comparable(like, figure, call):
-            unlike = tuple(_differences(like, figure, call))
+        if compared.is_comparable(figure):
+            unlike = tuple(compared.differences(figure))
             by_difference[unlike].append(figure)
     largest: list[NearestRates] = []
     for unlike in sorted(by_difference, key=lambda words: (len(words), words)):
@@ -117,69 +118,78 @@ def _candidates(machine: MachineFile, call: PublishedCall) -> Iterator[Published
         yield from figures_of_section(machine, section)
 
 
-def _is_comparable(like: ClassSection | None, figure: PublishedFigure, call: PublishedCall) -> bool:
-    """Return whether a figure says something of a call, whatever differs."""
-    if figure.gpus_per_node != call.ranks_per_node:
-        return False
-    if figure.forced and not figure.ran(call.algorithm, usual_for(like, call)):
-        return False
-    crosses, _ = node_class(like, call.nodes)
-    figure_crosses, _ = node_class(like, figure.nodes)
-    if figure_crosses != crosses or (figure.network is not None) != crosses:
-        return False
-    if crosses and is_old(figure.library) != is_old(call.library):
-        return False
-    return (
-        _have_like_collectives(figure, call)
-        and _have_like_types(like, figure, call)
-        and _have_like_nodes(figure, call)
-    )
+@dataclass(frozen=True, slots=True)
+class _ComparedCall:
+    """A call, to be compared with figures."""
 
+    call: PublishedCall
+    like: ClassSection | None  # the class of its machine
+    usual: str | None  # what NCCL takes for it without a setting; None if unknown
+    crosses: bool  # whether it uses the network
+    scale: int | None  # the class of its number of nodes; None if it has none
+    is_exchange: bool  # whether it is one exchange between two ports, whatever the algorithm
+    is_folded_in_switches: bool  # whether NVLS folds it, if no setting changes that
 
-def _have_like_collectives(figure: PublishedFigure, call: PublishedCall) -> bool:
-    if figure.collective == call.collective:
-        return True
-    return _is_exchange(call) and {figure.collective, call.collective} <= {*EXCHANGES}
+    @classmethod
+    def of(cls, like: ClassSection | None, call: PublishedCall) -> "_ComparedCall":
+        """Return a call on a machine of a class."""
+        usual = usual_for(like, call)
+        crosses, scale = node_class(like, call.nodes)
+        is_between_two_ports = (call.nodes, call.ranks_per_node) == (2, 1)
+        return cls(
+            call=call,
+            like=like,
+            usual=usual,
+            crosses=crosses,
+            scale=scale,
+            is_exchange=is_between_two_ports and call.collective in EXCHANGES,
+            is_folded_in_switches=(usual or "").startswith("NVLS"),
+        )
 
+    def is_comparable(self, figure: PublishedFigure) -> bool:
+        """Return whether a figure says something of the call, whatever differs."""
+        call = self.call
+        if figure.gpus_per_node != call.ranks_per_node or not self._has_like_collective(figure):
+            return False
+        if not self._has_like_type(figure) or not self._has_like_nodes(figure):
+            return False
+        if figure.forced and not figure.ran(call.algorithm, self.usual):
+            return False
+        figure_crosses, _ = node_class(self.like, figure.nodes)
+        if figure_crosses != self.crosses or (figure.network is not None) != self.crosses:
+            return False
+        return not self.crosses or is_old(figure.library) == is_old(call.library)
 
-def _is_exchange(call: PublishedCall) -> bool:
-    """Return whether a call is one exchange between two ports, whatever the algorithm."""
-    is_between_two_ports = (call.nodes, call.ranks_per_node) == (2, 1)
-    return is_between_two_ports and call.collective in EXCHANGES
+    def _has_like_collective(self, figure: PublishedFigure) -> bool:
+        is_exchange = self.is_exchange and figure.collective in EXCHANGES
+        return is_exchange or figure.collective == self.call.collective
 
+    def _has_like_type(self, figure: PublishedFigure) -> bool:
+        if not self.is_folded_in_switches or figure.dtype == self.call.dtype:
+            return True
+        return itemsize(figure.dtype) == itemsize(self.call.dtype)
 
-def _have_like_types(
-    like: ClassSection | None, figure: PublishedFigure, call: PublishedCall
-) -> bool:
-    is_folded_in_switches = (usual_for(like, call) or "").startswith("NVLS")
-    return not is_folded_in_switches or itemsize(figure.dtype) == itemsize(call.dtype)
+    def _has_like_nodes(self, figure: PublishedFigure) -> bool:
+        if figure.nodes == self.call.nodes:
+            return True
+        are_near = ratio(figure.nodes, self.call.nodes) <= NEAR
+        return are_near and min(figure.nodes, self.call.nodes) > FEW_NODES
 
-
-def _have_like_nodes(figure: PublishedFigure, call: PublishedCall) -> bool:
-    if figure.nodes == call.nodes:
-        return True
-    are_near = ratio(figure.nodes, call.nodes) <= NEAR
-    return are_near and min(figure.nodes, call.nodes) > FEW_NODES
-
-
-def _differences(
-    like: ClassSection | None, figure: PublishedFigure, call: PublishedCall
-) -> Iterator[str]:
-    """Yield in what a figure differs from a call, in words."""
-    if figure.collective != call.collective:
-        yield figure.collective
-    ran = figure.ran(call.algorithm, usual_for(like, call))
-    if not ran and not _is_exchange(call):
-        yield "by default"
-    if figure.dtype != call.dtype:
-        yield figure.dtype
-    crosses, scale = node_class(like, call.nodes)
-    _, scale_of_figure = node_class(like, figure.nodes)
-    is_of_class = crosses and scale is not None and scale == scale_of_figure
-    if figure.nodes != call.nodes and not is_of_class:
-        yield f"{figure.nodes} nodes"
-    is_of_other_gpu = like and like.gpus and figure.gpu not in like.gpus
-    if is_of_other_gpu and figure.gpu:
-        yield figure.gpu
-    if not figure.healthy:
-        yield UNJUDGED
+    def differences(self, figure: PublishedFigure) -> Iterator[str]:
+        """Yield in what a figure differs from the call, in words."""
+        call = self.call
+        if figure.collective != call.collective:
+            yield figure.collective
+        if not self.is_exchange and not figure.ran(call.algorithm, self.usual):
+            yield "by default"
+        if figure.dtype != call.dtype:
+            yield figure.dtype
+        _, scale_of_figure = node_class(self.like, figure.nodes)
+        has_class = self.crosses and self.scale is not None and self.scale == scale_of_figure
+        if figure.nodes != call.nodes and not has_class:
+            yield f"{figure.nodes} nodes"
+        gpus = self.like.gpus if self.like else []
+        if gpus and figure.gpu and figure.gpu not in gpus:
+            yield figure.gpu
+        if not figure.healthy:
+            yield UNJUDGED
