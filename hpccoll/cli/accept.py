@@ -282,7 +282,7 @@ def _proposal(files: list[Path]) -> str:
 def _read_expected(
     cluster: str | None, machine: Path | None, reference: Path | None
 ) -> "tuple[MachineFile | Reference, str]":
-    """Return what the results are held against, of which there is exactly one, with its name.
+    """Return the one thing that the results are held against, with its name.
 
     Raises:
         BadInputError: if it cannot be read.

@@ -129,7 +129,7 @@ class AcceptanceSummary:
     def causes(self) -> Mapping[str, Sequence[Cause]]:
         """The causes of low rows by what they follow from; those of the decisive row first, in their order.
 
-        If rows fail, they are those of these rows alone. Symptoms with the same causes, such as
+        If rows fail, they are those of failed rows alone. Symptoms with the same causes, such as
         those of two collectives, are joined with semicolons.
         """
         low = self.of(Acceptance.FAIL)

@@ -1,6 +1,6 @@
-"""What is expected of calls of NCCL and RCCL, and what is said of those of which nothing can be expected.
+"""What is expected of calls of NCCL and RCCL, and what is said where nothing can be expected.
 
-The first of these that is known, each with an origin of its own:
+The first known line of this table counts, under an origin of its own:
 
 | origin | what it follows from |
 | --- | --- |

@@ -348,7 +348,7 @@ _RunRates = tuple[list[float], PublishedFigure]
 
 @dataclass(frozen=True, slots=True)
 class PublishedCall:
-    """A call of a library, of which figures may have been published."""
+    """A call of a library that figures may have been published for."""
 
     collective: str
     nodes: int
@@ -370,10 +370,10 @@ def rates_by_source(machine: MachineFile, call: PublishedCall) -> dict[str, Sour
     """
     like = machine.machine_class
     usual = usual_for(like, call)
-    what = call.collective, call.ranks_per_node, call.dtype
+    shape = call.collective, call.ranks_per_node, call.dtype
     figures = []
     for figure in figures_of(machine):
-        is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == what
+        is_alike = (figure.collective, figure.gpus_per_node, figure.dtype) == shape
         is_there = is_alike and _same_place(like, figure, call.nodes, call.library)
         if is_there and figure.healthy and figure.ran(call.algorithm, usual):
             figures.append(figure)

@@ -10,6 +10,7 @@ from hpccoll.model.machine_file import read_machine
 from hpccoll.store.load_results import to_results
 
 H100 = read_machine("8xh100-400g", "--cluster")
+H20 = read_machine("8xh20-800g", "--cluster")
 
 
 def of_our_ranks(*names):
@@ -72,3 +73,8 @@ def test_the_clusters_with_the_gpus_of_results_and_as_many_a_node_are_likely(
     assert likely.clusters[: len(clusters)] == clusters
     assert bool(likely.clusters) == bool(clusters)
     assert likely.gpus == ([] if "Device" in name else [name])
+
+
+def test_a_name_that_begins_with_that_of_another_gpu_is_another_gpu():
+    assert "NVIDIA H200" in other_gpus(of_our_ranks("NVIDIA H200"), H20)
+    assert other_gpus(of_our_ranks("NVIDIA H20"), H20) == ""
