@@ -35,8 +35,13 @@ class _Wires(NamedTuple):
     ports: float | None  # the ports that the ranks of a fabric use together; None if unknown
 
     @classmethod
-    def of(cls, machine: MachineFile, nodes: int, ranks_per_node: int) -> "_Wires | None":
-        """Return the wires of a place; None if the machine has no class."""
+    def of(
+        cls, machine: MachineFile, nodes: int, ranks_per_node: int, *, every_port: bool = False
+    ) -> "_Wires | None":
+        """Return the wires of a place; None if the machine has no class.
+
+        With ``every_port``, ranks on a part of the GPUs of a node use all of its ports.
+        """
         like = machine.machine_class
         if like is None:
             return None
@@ -46,7 +51,9 @@ class _Wires(NamedTuple):
         ports = None
         rate_of_gpu = _highest(like, "network_bytes_per_s")
         if rate_of_gpu is not None:
-            ports_of_node = _ports_of_node(machine, rate_of_gpu, ranks_per_node)
+            sharing = machine.geometry.ranks_per_node if machine.geometry else ranks_per_node
+            ranks_with_ports = max(sharing, ranks_per_node) if every_port else ranks_per_node
+            ports_of_node = _ports_of_node(machine, rate_of_gpu, ranks_with_ports)
             ports = ports_of_node * nodes / fabrics
         return cls(ranks, fabrics, ranks // fabrics, inside, ports)
 
@@ -124,9 +131,10 @@ def highest_possible(
 
     The ports of each fabric must carry the share of the result that others contribute: (N-1)/N of
     it for an all-gather, and for a reduction in the switches of the network all of it. The switches
-    of the fabric may reduce as well. What a GPU gets from its port does not pass the fabric.
+    of the fabric may reduce as well. What a GPU gets from its port does not pass the fabric. Some GPUs of
+    a node may use all of its ports.
     """
-    wires = _Wires.of(machine, nodes, ranks_per_node)
+    wires = _Wires.of(machine, nodes, ranks_per_node, every_port=True)
     if wires is None or not _has_bound(collective):
         return None
     if collective == "all_reduce":

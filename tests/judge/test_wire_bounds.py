@@ -83,6 +83,11 @@ def test_above_the_bound_of_any_algorithm_nothing_can_be(collective, nodes, expe
     assert (bound and bound.rate) == (expected and pytest.approx(expected))
 
 
+def test_some_gpus_of_a_node_may_use_all_of_its_ports():
+    bound = highest_possible(machine(LIKE), "all_gather", 2, 1)
+    assert (bound.wires, bound.rate) == (PORTS, pytest.approx(400e9))
+
+
 def test_one_gpu_a_node_needs_no_fabric_and_a_class_without_rates_has_no_bound():
     assert wire_bound(machine(ClassSection(fabric="f")), "all_reduce", 1, 8) is None
     of_ports = machine(ClassSection(fabric="f", network_bytes_per_s=1e9))
