@@ -173,12 +173,17 @@ def _decisive_words(acceptance: AcceptanceSummary) -> str:
 
 def _beyond(judged: Judged, expected: Expected) -> str:
     """Return how far a row is outside its range: ``3 % below``; empty within it, and if it is next to nothing."""
-    nearest = min(max(judged.measured, expected.low), expected.high)
-    beyond = judged.measured / nearest - 1
+    beyond = _share_beyond(judged, expected)
     percent = format_per_cent(abs(beyond))
     if percent == format_per_cent(0):
         return ""
     return f"{percent} {'below' if beyond < 0 else 'above'}"
+
+
+def _share_beyond(judged: Judged, expected: Expected) -> float:
+    """Return how far a row is outside its range, as a share of the end of it that it is nearest to."""
+    nearest = min(max(judged.measured, expected.low), expected.high)
+    return judged.measured / nearest - 1
 
 
 def _said_words(judged: Judged, expected: Expected) -> str:
@@ -186,6 +191,8 @@ def _said_words(judged: Judged, expected: Expected) -> str:
     if expected.origin == PHYSICS:
         return _beside_wires(judged, expected)
     side = _beyond(judged, expected) or "within"
+    if judged.verdict is HeldVerdict.WITHIN_PUBLISHED and side != "within":
+        side = f"within {format_per_cent(abs(_share_beyond(judged, expected)))} of"
     if expected.origin == PUBLISHED:
         return f"{side} the {range_words(judged)} that {_who(expected)} published: {judged.reason}"
     no_verdict = "one source makes no verdict"

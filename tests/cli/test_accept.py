@@ -133,6 +133,15 @@ def test_more_than_the_ports_carry_cannot_be(output, rate, code):
     assert ("the ports carry 12.5 GB/s at most" in ended.out) == (code == 3)
 
 
+@pytest.mark.parametrize(
+    ("rate", "words"),
+    [(358, "within what"), (345, "within 3.7 % of what"), (300, "16 % below what")],
+)
+def test_the_first_line_says_how_far_a_row_is_from_what_one_source_published(output, rate, words):
+    first, *_ = text(output({GIB: rate}, ranks=24, nodes=3), "--cluster", H100)
+    assert f"{words} one source published (" in first
+
+
 def test_a_file_alone_is_answered_with_the_clusters_that_have_its_gpus(output):
     ended = invoke("accept", output(HEALTHY))
     assert ended.is_bad_input("--cluster", "NVIDIA H100 80GB HBM3", "8xh100-400g", "aws-p5")
