@@ -25,6 +25,7 @@ from hpccoll.common.units import (
     format_seconds,
     format_size,
 )
+from hpccoll.evidence.defects import defect_sentences
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
 from hpccoll.judge.held import MACHINE, MODEL, PUBLISHED, REFERENCE, TIME, Acceptance
@@ -52,6 +53,9 @@ ORIGINS: Mapping[str, OriginWords] = {
 }
 """The words of each origin."""
 
+DEFECTS_TITLE = "known defects that fit the failed rows"
+"""The title of the defects that versions have."""
+
 VERDICT_WORDS = {
     Acceptance.PASS: "pass",
     Acceptance.FAIL: "fail",
@@ -71,6 +75,7 @@ def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     sections.append(
         ("likely causes of the failed rows, the likeliest first", cause_lines(acceptance))
     )
+    sections.append((DEFECTS_TITLE, defect_sentences(acceptance.defects, "this ")))
     sections.append(("cannot tell", reason_lines(acceptance)))
     sections.append(("where the expectations come from", origin_lines(acceptance)))
     for title, lines in sections:
