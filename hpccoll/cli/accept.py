@@ -58,11 +58,10 @@ def accept(
     writes the rows as those of the published table.
     """
     from hpccoll.interop.any_results import read_any
+    from hpccoll.judge.acceptance_defects import with_defects
     from hpccoll.judge.acceptance_summary import AcceptanceSummary
     from hpccoll.judge.contribution import ContributorForm, contribution_of
-    from hpccoll.judge.defects_of_runs import facts_of_results, with_defects
     from hpccoll.judge.geometry import judged_geometries
-    from hpccoll.judge.provenance_changes import facts_of_runs
     from hpccoll.judge.reference import Reference, missing_cases
     from hpccoll.judge.symptoms import explain
     from hpccoll.judge.verdicts import judge_rows
@@ -96,8 +95,7 @@ def accept(
         write_contribution(contribution, form, out)
         return common.INCOMPLETE if any(codes) else 0
     judged = explain(judged, described, evidence, read.variables)
-    facts = facts_of_results(facts_of_runs(results.runs), evidence, described)
-    judged = with_defects(judged, facts)
+    judged = with_defects(judged, results.runs, evidence, described)
     missing = missing_cases(against, results) if isinstance(against, Reference) else []
     geometries = judged_geometries(judged, results.runs, described)
     acceptance = AcceptanceSummary(judged, name, require, read.file_names, len(missing), geometries)

@@ -1,7 +1,7 @@
 """Lines of logs that show a known defect, or the condition of one, and lines of a crash.
 
-Long logs have millions of lines, of which hardly any shows a defect: a line is tried with the patterns only if it has
-one of the texts that they require.
+Long logs have millions of lines, and hardly any shows a defect: the patterns are tried only on
+lines that have one of the texts that they require.
 """
 
 import re
@@ -36,7 +36,7 @@ def required_texts(pattern: re.Pattern[str]) -> Iterator[str]:
 
 @cache
 def _table() -> tuple[Sequence[tuple[str, re.Pattern[str]]], Sequence[str]]:
-    """Return the patterns, each with the id of its row, and the texts of which a line has one if it matches."""
+    """Return the patterns, each with the id of its row, and the texts that they require: a match has one of them."""
     patterns = [(CRASH, _CRASH)]
     for defect in known_defects():
         for pattern in (defect.log, defect.needs.line):

@@ -13,7 +13,7 @@ Version: TypeAlias = tuple[int, ...]
 """The numbers of a version."""
 
 OPEN = "open"
-"""The end of a range if no version is good as far as the sources say."""
+"""The end of a range if the sources know no good version."""
 
 FIRST_CODE = 1000
 """From this number on, a version of a single number is a code of NCCL: 2408 is 2.4.8, and 22907 is 2.29.7 (nccl.h)."""
@@ -57,7 +57,7 @@ class VersionRange:
         return bool(self.least or self.below)
 
     def contains(self, version: Version) -> bool:
-        """Return whether a version has the defect as far as the sources say."""
+        """Return whether a version has the defect by what the sources say."""
         for named in self.named:
             if _begins_with(version, named):
                 return True
@@ -120,7 +120,7 @@ Extent: TypeAlias = Sequence[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """The condition of a defect, as the head of the table explains it; an empty field is no need."""
+    """The condition of a defect, as the head of the table explains it; an empty field needs nothing."""
 
     gpu: Sequence[str] = ()
     cpu: Sequence[str] = ()

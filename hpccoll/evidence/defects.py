@@ -34,7 +34,7 @@ RIVALS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("NCCL", "RCCL"), frozenset(("NCCL", "RCCL"))),
     **dict.fromkeys(_MPI_LIBRARIES, _MPI_LIBRARIES),
 }
-"""The libraries of which a run uses one, by each of them."""
+"""For each library, the libraries between which a run chooses."""
 
 _GPU_LIBRARIES = "nccl", "rccl"
 TRANSPORTS = {
@@ -97,7 +97,7 @@ class FittingDefect:
 
     defect: Defect
     is_certain: bool  # whether it is the cause, and not only may be
-    version: str  # the component with its version, as far as it is known
+    version: str  # the component, with its version if that is known
     line: str = ""  # the line of a log that shows it
     met: int = 0  # how many of its needs are known to be met
     unknown: int = 0  # how many of its needs are not known
@@ -423,10 +423,10 @@ def defect_sentence(fitting: FittingDefect) -> str:
 def defect_sentences(fitting: Sequence[FittingDefect], subject: str = "") -> list[str]:
     """Return the surest defects in words after their subject, and how many others fit, with what lists them."""
     sentences = [f"{subject}{defect_sentence(fit)}" for fit in fitting[:MOST]]
-    others = fitting[MOST:]
-    if others:
-        names = dict.fromkeys(fit.version for fit in others)
-        count = format_count(len(others), "more known defect")
+    unnamed = fitting[MOST:]
+    if unnamed:
+        names = dict.fromkeys(fit.version for fit in unnamed)
+        count = format_count(len(unnamed), "more known defect")
         versions = ", ".join(first_few(names, MOST_NAMES, "component"))
         sentences.append(f"{subject}may be one of {count}, of {versions}: hpccoll list defects")
     return sentences

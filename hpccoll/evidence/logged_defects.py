@@ -56,7 +56,7 @@ def networks_of_log(record: LogRecord) -> Iterator[str]:
 
 
 def troubles_of_log(record: LogRecord) -> Iterator[Trouble]:
-    """Yield what went wrong as far as the logs of a launch show it."""
+    """Yield what went wrong in a launch, if its logs show it."""
     for failure in record.failures:
         collective = ""
         if failure.kind == "communicator":

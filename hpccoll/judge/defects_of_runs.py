@@ -1,8 +1,8 @@
-"""Known defects that fit results: what files record of their runs, the logs, and the rows that fail."""
+"""Known defects that fit runs: what files and logs record of them, and which of two compared runs has a defect."""
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,12 +15,9 @@ from hpccoll.evidence.defects import (
 )
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.logged_defects import facts_of_log
-from hpccoll.judge.acceptance import Judged
-from hpccoll.judge.held import RATE, Acceptance
 from hpccoll.judge.provenance_changes import Facts
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.schedule.collective import NATIVE
-from hpccoll.store.rows import Row
 
 _VERSION = r"v?(\d+(?:\.\d+)+)"
 
@@ -96,7 +93,7 @@ def facts_of_results(
     mixed_gpus = None
     if gpus:
         mixed_gpus = len(gpus) > 1
-    known = RunFacts(
+    recorded = RunFacts(
         versions=dict(_versions(facts)),
         gpus=gpus,
         mixed_gpus=mixed_gpus,
@@ -105,10 +102,10 @@ def facts_of_results(
         variables=variables,
     )
     if log is not None:
-        known = _joined(known, facts_of_log(log))
-    if not known.gpus:
-        known = replace(known, gpus=_described(machine, "gpus") or ())
-    return known
+        recorded = _joined(recorded, facts_of_log(log))
+    if not recorded.gpus:
+        return replace(recorded, gpus=_described(machine, "gpus") or ())
+    return recorded
 
 
 def _described(machine: MachineFile | None, name: str) -> Any:
@@ -164,47 +161,6 @@ def called_collective(collective: str, algorithm: str) -> str:
     if algorithm == NATIVE:
         return collective
     return "send_recv"
-
-
-def trouble_of_row(row: Row, share: float | None) -> Trouble:
-    """Return what is wrong with a row of results; ``share`` is its bandwidth over the expected one."""
-    kind = "slow"
-    if not row.usable:
-        kind = kind_of_failure(row.status, row.reason)
-        share = None
-    return Trouble(
-        kind=kind,
-        transport=row.transport,
-        collective=called_collective(row.collective, row.algorithm),
-        nbytes=row.bytes,
-        share=share,
-        nodes=row.nodes,
-        ranks=row.ranks,
-        ranks_per_node=row.ranks_per_node,
-        device=row.device,
-        text=row.reason or "",
-    )
-
-
-def _share(judged: Judged) -> float | None:
-    """Return the measured bandwidth over the expected one, of which a time is the inverse; None without either."""
-    if not judged.ratio:
-        return None
-    if judged.quantity == RATE:
-        return judged.ratio
-    return 1 / judged.ratio
-
-
-def with_defects(judged: Iterable[Judged], facts: RunFacts) -> list[Judged]:
-    """Return verdicts; those of rows that fail have the known defects that fit them, the surest first."""
-    named = []
-    for judgement in judged:
-        defects: Sequence[FittingDefect] = ()
-        if judgement.acceptance is Acceptance.FAIL:
-            trouble = trouble_of_row(judgement.row, _share(judgement))
-            defects = fitting_defects(facts, [trouble])
-        named.append(replace(judgement, defects=tuple(defects)))
-    return named
 
 
 @dataclass(frozen=True, slots=True)

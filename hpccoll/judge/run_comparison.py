@@ -220,7 +220,7 @@ class CaseComparison(Held):
 
     def trouble(self) -> Trouble | None:
         """Return what is wrong with the slower run, for known defects; None if no run is slower or wrong."""
-        asked = json.loads(self.case.identity)
+        identity = json.loads(self.case.identity)
         where = self.case.coordinates
         kind, share = "slow", None
         if self.verdict is HeldVerdict.WRONG:
@@ -231,13 +231,13 @@ class CaseComparison(Held):
             share = math.exp(-abs(math.log(self.shift.factor)))
         return Trouble(
             kind=kind,
-            transport=asked["transport"],
+            transport=identity["transport"],
             collective=called_collective(where["collective"], where["algorithm"]),
             nbytes=where["requested_bytes"],
             share=share,
             nodes=where["nodes"],
             ranks=where["ranks"],
-            device=asked.get("device", ""),
+            device=identity.get("device", ""),
             text=self.reason,
         )
 

@@ -29,9 +29,9 @@ def known_defects(machine: MachineFacts) -> Finding | None:
     parts: list[str] = []
     for defect in defects[:MOST]:
         parts.append(f"{defect.kind}: {defect.condition} [{defect.id}]")
-    others = len(defects) - MOST
-    if others > 0:
-        parts.append(format_count(others, "more defect"))
+    unnamed = len(defects) - MOST
+    if unnamed > 0:
+        parts.append(format_count(unnamed, "more defect"))
     component = defects[0].versions.component
     remedy = f"see hpccoll list defects {component} {versions[component]}"
     names = [defect.id for defect in defects]
