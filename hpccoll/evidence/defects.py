@@ -99,6 +99,7 @@ class FittingDefect:
     is_certain: bool  # whether it is the cause, and not only may be
     version: str  # the component, with its version if that is known
     line: str = ""  # the line of a log that shows it
+    good_version: str = ""  # the version of another run, which does not have it
     met: int = 0  # how many of its needs are known to be met
     unknown: int = 0  # how many of its needs are not known
 
@@ -114,6 +115,7 @@ class FittingDefect:
         return {
             "id": defect.id,
             "version": self.version,
+            "good_version": self.good_version or None,
             "certain": self.is_certain,
             "kind": defect.kind,
             "symptom": defect.symptom,
@@ -407,11 +409,13 @@ def surest_of_each(fitting: Iterable[FittingDefect]) -> list[FittingDefect]:
 def defect_sentence(fitting: FittingDefect) -> str:
     """Return a defect that fits in words, with its workaround and its first source; its subject goes before it."""
     defect = fitting.defect
+    versions = fitting.version
+    if fitting.good_version:
+        versions += f" and not of {fitting.good_version}"
     if fitting.is_certain:
-        sentence = f"is a known defect of {fitting.version}: {defect.symptom}"
+        sentence = f"is a known defect of {versions}: {defect.symptom}"
     else:
-        sentence = f"may be a known defect of {fitting.version}: {defect.symptom}"
-        sentence += f" ({defect.condition})"
+        sentence = f"may be a known defect of {versions}: {defect.symptom} ({defect.condition})"
     if defect.workaround:
         sentence += f"; do: {defect.workaround}"
     source = defect.sources[0]

@@ -167,10 +167,10 @@ def called_collective(collective: str, algorithm: str) -> str:
 class CrossedDefects:
     """Known defects of one of two runs that fit the cases that changed between them, the surest first."""
 
-    begun: Sequence[
-        FittingDefect
-    ] = ()  # of the new run: they fit cases that became slower or wrong
-    ended: Sequence[FittingDefect] = ()  # of the old run: they fit cases that became faster
+    # of the new run: they fit cases that became slower or wrong
+    begun: Sequence[FittingDefect] = ()
+    # of the old run: they fit cases that became faster
+    ended: Sequence[FittingDefect] = ()
 
 
 NO_DEFECTS = CrossedDefects()
@@ -203,7 +203,12 @@ def _only_of(
     crossed = []
     for fit in fitting_defects(affected, troubles):
         versions = fit.defect.versions
-        is_known = bool(numbers.get(versions.component)) or not versions.has_bound
-        if fit.defect.kind != "slow" or (is_known and fit.defect.id not in in_both):
-            crossed.append(fit)
+        number = numbers.get(versions.component)
+        is_known = bool(number) or not versions.has_bound
+        if fit.defect.kind == "slow" and (not is_known or fit.defect.id in in_both):
+            continue
+        good_version = ""
+        if number and not versions.contains(number):
+            good_version = unaffected.versions[versions.component]
+        crossed.append(replace(fit, good_version=good_version))
     return crossed

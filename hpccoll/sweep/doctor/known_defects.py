@@ -28,7 +28,7 @@ def known_defects(machine: MachineFacts) -> Finding | None:
         return None
     parts: list[str] = []
     for defect in defects[:MOST]:
-        parts.append(f"{defect.kind}: {defect.condition} [{defect.id}]")
+        parts.append(f"{defect.kind} ({defect.condition}) [{defect.id}]")
     unnamed = len(defects) - MOST
     if unnamed > 0:
         parts.append(format_count(unnamed, "more defect"))
@@ -36,7 +36,8 @@ def known_defects(machine: MachineFacts) -> Finding | None:
     remedy = f"see hpccoll list defects {component} {versions[component]}"
     names = [defect.id for defect in defects]
     installed = join_words(map(" ".join, versions.items()))
-    text = f"known of {installed}: {'; '.join(parts)}"
+    verb = "is" if len(versions) == 1 else "are"
+    text = f"{installed} {verb} known for {'; '.join(parts)}"
     return info("known_defects", text, remedy=remedy, names=names)
 
 
