@@ -58,6 +58,7 @@ def accept(
     writes the rows as those of the published table.
     """
     from hpccoll.interop.any_results import read_any
+    from hpccoll.judge.acceptance_defects import with_defects
     from hpccoll.judge.acceptance_summary import AcceptanceSummary
     from hpccoll.judge.contribution import ContributorForm, contribution_of
     from hpccoll.judge.geometry import judged_geometries
@@ -95,6 +96,7 @@ def accept(
         write_contribution(contribution, form, out)
         return common.INCOMPLETE if any(codes) else 0
     judged = explain(judged, described, evidence, read.variables)
+    judged = with_defects(judged, results.runs, evidence, described)
     missing = missing_cases(against, results) if isinstance(against, Reference) else []
     geometries = judged_geometries(judged, results.runs, described)
     acceptance = AcceptanceSummary(judged, name, require, read.file_names, len(missing), geometries)

@@ -1,6 +1,6 @@
 """Commands that measure nothing: list, show, evidence and doctor."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 WHAT, EXPORT = "Of an algorithm", "For another program"
 
 
-def list_(word: str | None = None, name: str | None = None, *, as_json: bool = False) -> None:
-    """List algorithms, transports, variants, models and described clusters.
+def list_(word: str | None = None, name: list[str] | None = None, *, as_json: bool = False) -> None:
+    """List algorithms, transports, variants, models, described clusters and known defects.
 
     Each with what this machine lacks for it; variants with their settings and requirements, in
     --json also with the evidence that they require.
     """
-    if name is not None:
+    if word == DEFECTS:
+        _show_defects(name or (), as_json=as_json)
+        return
+    if name:
         _show_cluster(word, name, as_json=as_json)
         return
     from hpccoll.cases.listing import listing, listing_lines, select
@@ -47,7 +50,7 @@ def list_(word: str | None = None, name: str | None = None, *, as_json: bool = F
                 {"name": entry.name, "meaning": entry.meaning.partition(". ")[0]}
                 for entry in REFERENCES["clusters"]()
             ]
-            tables = select(tables | {"clusters": clusters}, word, REFERENCES)
+            tables = select(tables | {"clusters": clusters}, word, (*REFERENCES, DEFECTS))
         show_found(tables, listing_lines(tables, described=bool(word)), as_json=as_json)
 
 
@@ -60,26 +63,46 @@ LIST = Command(
             "word",
             "part of a name or description; or a kind: algorithms, parameters, transports, variants, "
             "workloads, models; or a reference: sweep, site, machine (the keys of such files), clusters, "
-            "columns (of raw files), variables, settings (of NCCL)",
+            "columns (of raw files), variables, settings (of NCCL); or defects (known, by version)",
             "[WORD]",
         ),
-        PositionalArgument("name", "after clusters: the cluster to describe", "[NAME]"),
+        PositionalArgument(
+            "name",
+            "of clusters: the one whose description is printed; of defects: component, version, "
+            "kind, or part of the text",
+            "[NAME...]",
+            repeated=True,
+        ),
     ),
     options={OPTIONS: (JSON,)},
 )
 
 
-def _show_cluster(word: str | None, name: str, *, as_json: bool) -> None:
+DEFECTS = "defects"
+"""The word for known defects of libraries, drivers and containers."""
+
+
+def _show_defects(words: Sequence[str], *, as_json: bool) -> None:
+    from hpccoll.evidence.defect_listing import defect_rows, select_defects
+
+    defects = select_defects(words)
+    rows = [defect.to_json() for defect in defects]
+    show_found(rows, defect_rows(defects), as_json=as_json)
+
+
+def _show_cluster(word: str | None, names: Sequence[str], *, as_json: bool) -> None:
     from hpccoll.model.machine_content import cluster_names, machine_path
     from hpccoll.model.machine_file import read_machine
 
+    name = " ".join(names)
     if word != "clusters":
+        allowed = "only 'list clusters NAME' and 'list defects WORD...' have a second word"
+        raise BadInputError("NAME", name, f"nothing after {word}: {allowed}")
+    if name not in (clusters := cluster_names()):
         raise BadInputError(
-            "NAME", name, f"nothing after {word}: only 'list clusters NAME' has a second word"
-        )
-    if name not in (names := cluster_names()):
-        raise BadInputError(
-            "NAME", name, f"{did_you_mean(name, names)}a name that 'hpccoll list clusters' prints"
+            "NAME",
+            name,
+            f"{did_you_mean(name, clusters)}a name that 'hpccoll list clusters' prints",
         )
     content = read_machine(name, "NAME").model_dump(mode="json", by_alias=True, exclude_none=True)
     show_found(

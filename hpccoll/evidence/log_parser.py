@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from hpccoll.evidence.creation_times import CommunicatorRank, CreationTimes
+from hpccoll.evidence.defect_lines import defects_of_line, raw_line
 from hpccoll.evidence.fallback_reasons import unavailable_reason
 from hpccoll.evidence.host_differences import NETWORK, HostFacts
 from hpccoll.evidence.log_message import LogMessage
@@ -68,6 +69,8 @@ class ParserState:
         # those of them without a sign of their completion
         self.incomplete: set[tuple[str, str]] = set()
         self.creation_times = CreationTimes()
+        self.components: dict[str, str] = {}  # versions by component
+        self.defect_lines: dict[str, str] = {}  # by the id of the defect
 
     def add(self, field: str, fact: object) -> None:
         """Add a line, or another fact, to a field of the record, each once."""
@@ -106,6 +109,8 @@ class ParserState:
         facts["creations"] = tuple(self.creation_times.communicators())
         facts["host_differences"] = tuple(self.host_facts.differences())
         facts["network_hosts"] = self.host_facts.hosts(NETWORK)
+        facts["components"] = dict(sorted(self.components.items()))
+        facts["defect_lines"] = self.defect_lines
         facts["warning_hosts"] = self._hosts_of_rare_warnings()
         return LogRecord(
             library=self.library,
@@ -177,5 +182,43 @@ def _add_warning_and_known_reason(
             state.warning_hosts[message.placed_text][message.host] = None
 
 
-COMMON_RULES = (rule("", _add_warning_and_known_reason),)
-"""The rules for the messages of every library: known reasons why a feature was not used, and warnings."""
+def _add_defect_line(state: ParserState, _match: re.Match[str], message: LogMessage) -> None:
+    line = raw_line(message)
+    for defect in defects_of_line(line):
+        state.defect_lines.setdefault(defect, line)
+
+
+COMMON_RULES = (rule("", _add_warning_and_known_reason), rule("", _add_defect_line))
+"""The rules for the messages of every library: known reasons why a feature was not used, warnings, known defects."""
+
+
+def _version_rule(component: str, pattern: str) -> Rule:
+    """Return a rule that adds the version of a component."""
+
+    def add(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+        state.components[component] = match["version"]
+
+    return rule(pattern, add)
+
+
+COMPONENT_RULES = (
+    _version_rule(
+        "aws-ofi-nccl", r"NET/OFI (?:Initializing|Using) aws-ofi-[nr]ccl v?(?P<version>\d\S*)"
+    ),
+    _version_rule("libfabric", r"NET/OFI Using [Ll]ibfabric version (?P<version>\d\S*)"),
+    _version_rule("ROCm", r"(?:.*\s)?ROCm version *: *(?P<version>\d\S*)"),
+)
+"""The rules for the versions of what NCCL and RCCL run on."""
+
+
+def _add_gpu(state: ParserState, match: re.Match[str], _message: LogMessage) -> None:
+    state.add("gpus", match["name"])
+
+
+PROGRAM_RULES = (
+    rule("", _add_defect_line),
+    *COMPONENT_RULES,
+    _version_rule("UCX", r".*\bUCX +INFO +Version (?P<version>\d\S*) \(loaded"),
+    rule(r"# +Rank +\d+ .* device +\d+ \[\w+\] (?P<name>\S.*?) *$", _add_gpu),  # of nccl-tests
+)
+"""The rules for lines without a header: those of programs and of other libraries."""

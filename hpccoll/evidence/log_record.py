@@ -200,6 +200,11 @@ class LogRecord:
     warning_hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     host_differences: tuple[HostDifference, ...] = ()  # what hosts log differently
     network_hosts: tuple[str, ...] = ()  # the hosts that log which network NCCL uses
+    # the versions of what the library runs on, by the components of the table of defects
+    components: Mapping[str, str] = field(default_factory=dict)
+    gpus: tuple[str, ...] = ()  # the names of the GPUs that nccl-tests lists
+    # the first line of the log that matches a pattern of a known defect, by the id of its row
+    defect_lines: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def network_type(self) -> str | None:

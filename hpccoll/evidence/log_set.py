@@ -21,7 +21,7 @@ from hpccoll.common.files import read_lines, read_text, unpacking_hint
 from hpccoll.common.limits import LOG_HEAD_BYTES, LONG_LOG_BYTES, XML_BYTES
 from hpccoll.evidence import nccl, nic_gpu_affinity, sharp, torch_watchdog, ucc
 from hpccoll.evidence.log_message import LogMessage, MessageReader, has_header, split_messages
-from hpccoll.evidence.log_parser import AddFacts, ParserState, Rule
+from hpccoll.evidence.log_parser import PROGRAM_RULES, AddFacts, ParserState, Rule
 from hpccoll.evidence.log_record import LogRecord
 from hpccoll.evidence.log_survey import LaunchProcesses, LogSurvey, copied_threads, split_launches
 from hpccoll.evidence.repeated_messages import RepeatedMessages
@@ -30,7 +30,7 @@ RULES: Mapping[str | None, Sequence[Rule]] = {
     "nccl": nccl.RULES,
     "sharp": sharp.RULES,
     "ucc": ucc.RULES,
-    None: (*nccl.BANNER_RULES, *torch_watchdog.RULES),
+    None: (*nccl.BANNER_RULES, *torch_watchdog.RULES, *PROGRAM_RULES),
 }
 """The rules for the messages of each library."""
 

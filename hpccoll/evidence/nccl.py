@@ -24,6 +24,7 @@ from hpccoll.evidence.host_differences import NETWORK, PORTS, VERSION
 from hpccoll.evidence.log_message import LogMessage
 from hpccoll.evidence.log_parser import (
     COMMON_RULES,
+    COMPONENT_RULES,
     HostMembers,
     LoggedCall,
     ParserState,
@@ -600,5 +601,6 @@ RULES: tuple[Rule, ...] = (
     *line_rules("collnet", r"rank \d+ Connected CollNet", r"Connected Collnet Chains", r"Connected collnet \+ chain"),
     *line_rules("sharp", r"SHARP rank \d+/\d+ initialized on "),
     rule(r"(?P<name>[A-Z][\w/]+) *\|(?P<cells>.+)$", _add_table_row),
+    *COMPONENT_RULES,
     *COMMON_RULES,
 )  # fmt: skip

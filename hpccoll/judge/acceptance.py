@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from hpccoll.evidence.defects import FittingDefect
 from hpccoll.judge.causes import Cause
 from hpccoll.judge.held import Acceptance, Held, HeldVerdict
 from hpccoll.store.rows import Row
@@ -40,6 +41,7 @@ class Judged(Held):
     row: Row
     measured: float
     causes: tuple[Cause, ...] = ()  # of a low row, the likeliest first
+    defects: tuple[FittingDefect, ...] = ()  # known ones that fit a fail, the surest first
     library: str = ""  # the library of the run, with its version where it is known
     gpu_unnamed: bool = False  # whether the results of a library for GPUs do not say which GPUs ran
 
@@ -56,6 +58,7 @@ class Judged(Held):
         json = Held.to_json(self)
         for name in ("sources", "gpus", "libraries"):
             json[name] = [entry or None for entry in json[name] or ()]
+        json["defects"] = [fit.to_json() for fit in self.defects]
         return json
 
 

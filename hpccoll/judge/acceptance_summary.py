@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.common.text import Finding
+from hpccoll.evidence.defects import FittingDefect, surest_of_each
 from hpccoll.judge.acceptance import Judged, of_large_sizes
 from hpccoll.judge.causes import Cause
 from hpccoll.judge.held import PUBLISHED, RATE, Acceptance, HeldVerdict
@@ -144,6 +145,12 @@ class AcceptanceSummary:
 
         alike = _grouped(by_symptom, checks)
         return {"; ".join(symptoms): by_symptom[symptoms[0]] for symptoms in alike.values()}
+
+    @property
+    def defects(self) -> Sequence[FittingDefect]:
+        """The known defects that fit failed rows, each as it fits best, the surest first."""
+        fits = [fit for judgement in self.of(Acceptance.FAIL) for fit in judgement.defects]
+        return surest_of_each(fits)
 
     @property
     def reasons(self) -> Mapping[str, Sequence[Judged]]:

@@ -25,6 +25,15 @@ from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.common.errors import UnusableError
 from hpccoll.common.text import Finding
 from hpccoll.common.units import format_count, format_seconds, format_size
+from hpccoll.evidence.defects import Trouble
+from hpccoll.judge.defects_of_runs import (
+    NO_DEFECTS,
+    CrossedDefects,
+    called_collective,
+    crossed_defects,
+    facts_of_results,
+    kind_of_failure,
+)
 from hpccoll.judge.held import EARLIER_RUN, REFERENCE, Acceptance, Expected, Held, HeldVerdict
 from hpccoll.judge.provenance_changes import Facts, changes, facts_of_runs
 from hpccoll.judge.side_by_side import SideBySide, side_by_side
@@ -209,6 +218,29 @@ class CaseComparison(Held):
     case: ComparedCase  # the case in the new run if it has it, else in the old one
     shift: Shift | None  # the shift; None if it is unknown
 
+    def trouble(self) -> Trouble | None:
+        """Return what is wrong with the slower run, for known defects; None if no run is slower or wrong."""
+        identity = json.loads(self.case.identity)
+        where = self.case.coordinates
+        kind, share = "slow", None
+        if self.verdict is HeldVerdict.WRONG:
+            kind = kind_of_failure(self.case.status, self.reason)
+        elif self.verdict not in (HeldVerdict.SLOWER, HeldVerdict.FASTER):
+            return None
+        elif self.shift:
+            share = math.exp(-abs(math.log(self.shift.factor)))
+        return Trouble(
+            kind=kind,
+            transport=identity["transport"],
+            collective=called_collective(where["collective"], where["algorithm"]),
+            nbytes=where["requested_bytes"],
+            share=share,
+            nodes=where["nodes"],
+            ranks=where["ranks"],
+            device=identity.get("device", ""),
+            text=self.reason,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -225,6 +257,9 @@ class Comparison:
     unit: str = "round"  # what a sample is: a ``round`` of a run, or a ``run`` of a reference
     # the geometries that became slower while others did not; they change no verdict
     geometries: Sequence[Finding] = ()
+    defects: CrossedDefects = (
+        NO_DEFECTS  # known ones that the change from run to run began or ended
+    )
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
@@ -240,6 +275,8 @@ class Comparison:
         content["tolerance"] = self.tolerance
         content["beside"] = [pair.to_json() for pair in self.beside]
         content["geometries"] = [_finding_json(finding) for finding in self.geometries]
+        content["defects"] = [fit.to_json() for fit in self.defects.begun]
+        content["ended_defects"] = [fit.to_json() for fit in self.defects.ended]
         return content
 
     @property
@@ -399,8 +436,30 @@ def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
         cases.append(held)
     cases.sort(key=_rank)
     return Comparison(
-        cases, dict(changes(old.facts, new.facts)), (old.load, new.load), tolerance, unit=old.unit
+        cases,
+        dict(changes(old.facts, new.facts)),
+        (old.load, new.load),
+        tolerance,
+        unit=old.unit,
+        defects=_crossed_defects(old, new, cases),
     )
+
+
+def _crossed_defects(old: Side, new: Side, cases: Iterable[CaseComparison]) -> CrossedDefects:
+    """Return the known defects that fit changed cases of one side and not of the other."""
+    worse: list[Trouble] = []
+    better: list[Trouble] = []
+    for held in cases:
+        trouble = held.trouble()
+        if trouble is None:
+            continue
+        if held.verdict is HeldVerdict.FASTER:
+            better.append(trouble)
+        else:
+            worse.append(trouble)
+    if not worse and not better:
+        return NO_DEFECTS
+    return crossed_defects(facts_of_results(old.facts), facts_of_results(new.facts), worse, better)
 
 
 def _shifts_of_common(old: Side, new: Side) -> dict[str, Shift | None]:

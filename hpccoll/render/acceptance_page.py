@@ -8,6 +8,7 @@ import altair as alt
 
 from hpccoll.common.terminal import printable
 from hpccoll.common.units import format_size
+from hpccoll.evidence.defects import defect_sentences
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
 from hpccoll.judge.held import PHYSICS, TIME, Acceptance, Expected
@@ -87,6 +88,7 @@ def acceptance_page(acceptance: AcceptanceSummary) -> str:
     ]
     sections = {
         "causes": acceptance.causes,
+        "defects": defect_sentences(acceptance.defects, "This "),
         "missing": list(reason_lines(acceptance)),
         "origins": list(origin_lines(acceptance)),
     }
@@ -107,7 +109,12 @@ def acceptance_page(acceptance: AcceptanceSummary) -> str:
     return judgement_html("acceptance.html", page, sections)
 
 
-SECTION_LINKS = {"causes": "causes", "missing": "what is missing", "origins": "expectations"}
+SECTION_LINKS = {
+    "causes": "causes",
+    "defects": "known defects",
+    "missing": "what is missing",
+    "origins": "expectations",
+}
 """The sections beside the parts, with the texts of the links to them."""
 
 

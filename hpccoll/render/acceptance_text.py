@@ -25,6 +25,7 @@ from hpccoll.common.units import (
     format_seconds,
     format_size,
 )
+from hpccoll.evidence.defects import defect_sentences
 from hpccoll.judge.acceptance import Judged
 from hpccoll.judge.acceptance_summary import AcceptanceSummary
 from hpccoll.judge.held import (
@@ -65,6 +66,9 @@ ORIGINS: Mapping[str, OriginWords] = {
 }
 """The words of each origin."""
 
+DEFECTS_TITLE = "known defects that fit the failed rows"
+"""The title of the defects that versions have."""
+
 VERDICT_WORDS = {
     Acceptance.PASS: "pass",
     Acceptance.FAIL: "fail",
@@ -100,7 +104,8 @@ def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
     yield first_line(acceptance)
     yield from geometry_lines(acceptance.geometries)
     sections: list[tuple[str, Iterable[str]]] = [
-        ("likely causes, the likeliest first", cause_lines(acceptance))
+        ("likely causes, the likeliest first", cause_lines(acceptance)),
+        (DEFECTS_TITLE, defect_sentences(acceptance.defects, "this ")),
     ]
     for part in acceptance.parts:
         head, rows = verdict_table(part)

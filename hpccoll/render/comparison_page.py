@@ -21,6 +21,7 @@ from hpccoll.render.comparison_text import (
     VERDICT_STYLES,
     case_table,
     changed_facts,
+    crossed_sentences,
     shift_interval_label,
     side_by_side_meanings,
     verdict_count,
@@ -94,6 +95,7 @@ def comparison_page(comparison: Comparison, title: str) -> str:
     sections = {
         "beside": (head, rows) if rows else None,
         "meanings": side_by_side_meanings(comparison.beside),
+        "defects": crossed_sentences(comparison),
         "changes": changed_facts(comparison),
     }
     return judgement_html("comparison.html", page, sections)

@@ -15,6 +15,7 @@ from hpccoll.common.text import (
     titled_lines,
 )
 from hpccoll.common.units import format_count, format_factor, format_seconds
+from hpccoll.evidence.defects import defect_sentences
 from hpccoll.judge.held import HeldVerdict
 from hpccoll.judge.run_comparison import PLURALS, CaseComparison, Comparison
 from hpccoll.judge.side_by_side import SideBySide, operation_label, side_by_side
@@ -122,8 +123,21 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     yield from titled_lines(
         "timed differently, and therefore not ranked", _beside_lines(comparison.beside)
     )
+    yield from titled_lines(DEFECTS_TITLE, crossed_sentences(comparison))
     changes = [f"{name}: {old} before, {new} now" for name, old, new in changed_facts(comparison)]
     yield from titled_lines("what else changed", changes)
+
+
+DEFECTS_TITLE = "known defects that fit the changed cases"
+"""The title of the defects that one of the runs has."""
+
+
+def crossed_sentences(comparison: Comparison) -> list[str]:
+    """Return the known defects that the new run has and the old one had not, and those that are gone."""
+    defects = comparison.defects
+    begun = defect_sentences(defects.begun, "the new run: this ")
+    ended = defect_sentences(defects.ended, "only the old run: this ")
+    return [*begun, *ended]
 
 
 def _case_lines(cases: Sequence[CaseComparison], most: int | None) -> Iterator[str]:

@@ -14,9 +14,11 @@ from hpccoll.evidence.creation_sentences import (
     growth_sentence,
     longest_creations,
 )
+from hpccoll.evidence.defects import defect_sentences
 from hpccoll.evidence.host_differences import PORTS
 from hpccoll.evidence.log_record import CollectiveLine, HostDifference, LogRecord
 from hpccoll.evidence.log_set import LaunchLogs, LogSet
+from hpccoll.evidence.logged_defects import defects_of_log
 from hpccoll.evidence.nccl import NVLS_REFUSED
 from hpccoll.evidence.verdict import (
     MAX_HOSTS,
@@ -119,6 +121,8 @@ def launch_findings(record: LogRecord, expected: str | None) -> Iterator[Finding
     for score in record.scores:
         yield info("sharp_score", f"UCC may choose SHARP, by bytes:layer:score, for {score}")
     yield from _model_findings(record)
+    for sentence in defect_sentences(defects_of_log(record)):
+        yield warning("known_defect", sentence, "this")
     for line in record.warnings:
         if not _is_explained(line, record):
             hosts = record.warning_hosts.get(line, ())
@@ -373,4 +377,5 @@ def _launch_json(launch: LaunchLogs, expected: str | None) -> dict[str, Any]:
         "record": to_builtins(record),
         "creation_delays": delays,
         "executed": executed,
+        "defects": [fit.to_json() for fit in defects_of_log(record)],
     }

@@ -15,7 +15,13 @@ from hpccoll.render.colours import GREY, PALETTE
 from hpccoll.render.output_directory import PAGE_NAME, inputs_text, other_inputs
 from hpccoll.render.page_frame import render, vega_script
 from hpccoll.render.slow_text import group_text, slow_answers, slow_notes, slow_tables
-from hpccoll.render.trace_text import JobFindings, hang_lines, headings, operation_text
+from hpccoll.render.trace_text import (
+    JobFindings,
+    hang_lines,
+    headings,
+    known_defect_sentences,
+    operation_text,
+)
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.traces.hangs import Hang
 from hpccoll.traces.operation_times import OperationTimes
@@ -86,6 +92,7 @@ def _job_context(findings: JobFindings) -> dict[str, object]:
         notes += slow_notes(findings.slow)
         tables = slow_tables(findings.slow, findings.against)
         chart = timeline(findings.slow)
+    lines += known_defect_sentences(findings)
     notes += [f"not recorded: {gap}" for gap in findings.job.cannot_say]
     waits = waiting_chart(findings.hangs)
     return {"lines": lines, "waits": waits, "chart": chart, "tables": tables, "notes": notes}

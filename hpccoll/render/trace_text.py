@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 from hpccoll.common.records import to_builtins
 from hpccoll.common.text import first_few
 from hpccoll.common.units import format_count, format_cpu_list, format_size
+from hpccoll.evidence.defects import FittingDefect, defect_sentences, surest_of_each
 from hpccoll.judge.against_curve import AgainstCurve
+from hpccoll.judge.defects_of_jobs import defects_of_job
 from hpccoll.render.slow_text import group_text, slow_lines, slow_record
 from hpccoll.traces.hangs import BlockedRanks, Hang, Reason
 from hpccoll.traces.recorded_job import Group, RecordedJob, RecordedOperation
@@ -52,9 +54,20 @@ def trace_lines(jobs: Sequence[JobFindings]) -> Iterator[str]:
         yield from hang_lines(findings)
         if findings.slow:
             yield from slow_lines(findings.slow, findings.against)
+        for sentence in known_defect_sentences(findings):
+            yield f"  {sentence}"
         if findings.job.cannot_say:
             facts = "; ".join(first_few(findings.job.cannot_say, 5, "fact"))
             yield f"  not recorded: {facts}"
+
+
+def known_defect_sentences(findings: JobFindings) -> list[str]:
+    """Return the known defects of the recorded version of NCCL that fit what is wrong."""
+    return defect_sentences(_known_defects(findings), "this ")
+
+
+def _known_defects(findings: JobFindings) -> list[FittingDefect]:
+    return defects_of_job(findings.job, findings.hangs, findings.against or ())
 
 
 def headings(jobs: Sequence[JobFindings]) -> Iterator[str]:
@@ -139,6 +152,8 @@ def trace_record(jobs: Sequence[JobFindings]) -> Mapping[str, Any]:
     record["not_joined"] = _not_joined(jobs)
     record["hangs"] = hangs
     record["slow"] = slow
+    defects = [fit for findings in jobs for fit in _known_defects(findings)]
+    record["defects"] = [fit.to_json() for fit in surest_of_each(defects)]
     record["sources"] = list(map(_source_record, jobs))
     return record
 

@@ -106,6 +106,7 @@ class _Status:
 @dataclass(slots=True)
 class _Dump:
     version: str
+    comm_lib_version: str = ""
     pg_status: Mapping[str, _Status] = field(default_factory=dict)
     pg_config: Mapping[str, _ConfiguredGroup] = field(default_factory=dict)
     entries: Sequence[_Entry] = ()
@@ -156,6 +157,7 @@ def read(path: Path) -> RecordedJob:
         timeout_ns=max((entry.timeout_ms for entry in dump.entries), default=0) * 10**6,
         threads={str(entry.thread_id) for entry in dump.entries if entry.thread_id},
         cannot_say=tuple(cannot_say),
+        nccl=dump.comm_lib_version,
     )
 
 

@@ -166,8 +166,17 @@ def _merged(parts: Sequence[RecordedJob]) -> RecordedJob:
         polls=min(polls),
         before=before,
         files=paths,
+        nccl=_common_version(parts),
         **_as_of(1, parts, files, groups),
     )
+
+
+def _common_version(parts: Sequence[RecordedJob]) -> str:
+    """Return the version of NCCL that all parts with one record; empty if there are several."""
+    versions = {job.nccl for job in parts if job.nccl}
+    if len(versions) != 1:
+        return ""
+    return versions.pop()
 
 
 def _without_repeated_polls(parts: Sequence[RecordedJob]) -> list[RecordedJob]:

@@ -142,7 +142,12 @@ def read(path: Path) -> RecordedJob:
     if "rank" not in distributed and not named:
         cannot_say.append(f"the rank of {path.name}, which is taken for 0")
     return RecordedJob(
-        SOURCE, (Rank(rank, trace.host),), operations, computing=computing, cannot_say=cannot_say
+        SOURCE,
+        (Rank(rank, trace.host),),
+        operations,
+        computing=computing,
+        cannot_say=cannot_say,
+        nccl=str(distributed.get("nccl_version", "")),
     )
 
 

@@ -7,6 +7,7 @@ of a communicator is that of one process, its commId (from 2.16) is equal on all
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from hpccoll.common.files import read_lines
@@ -26,6 +27,7 @@ _MEMBER = re.compile(
     r"commId (?P<id>0x[0-9a-f]+) - Init (?P<event>\w+)"
 )
 
+_BANNER = re.compile(r"^NCCL version (\d+(?:\.\d+)+)")
 _MEMBER_OF_OLDER = re.compile(r"(?:\w+ )*comm 0x[0-9a-f]+ rank \d{1,6} n[rR]anks \d{1,6} .*- Init ")
 
 
@@ -50,7 +52,9 @@ def read(path: Path) -> RecordedJob:
     # the communicators that were begun, and neither completed nor used
     incomplete = set[tuple[str, str]]()
     lines = read_lines(path, "FILES", LOG_BYTES)
+    versions = set[str]()
     for message in split_messages(line for line in lines if "NCCL" in line):
+        versions.update(_BANNER.findall(message.text))
         if match := _MEMBER.match(message.text):
             members[message.writer, match["comm"]] = match
             hosts[message.writer] = message.host
@@ -93,7 +97,15 @@ def read(path: Path) -> RecordedJob:
         count for (writer, comm, _), count in calls.items() if (writer, comm) not in members
     )
     cannot_say = _cannot_say(path, unnamed, has_calls=bool(calls), begun_late=any(first.values()))
-    return RecordedJob(SOURCE, ranks, progress=progress, cannot_say=tuple(cannot_say))
+    job = RecordedJob(SOURCE, ranks, progress=progress, cannot_say=tuple(cannot_say))
+    return replace(job, nccl=_only_version(versions))
+
+
+def _only_version(versions: Collection[str]) -> str:
+    """Return the version that a log names; empty if it names several, or none."""
+    if len(versions) != 1:
+        return ""
+    return next(iter(versions))
 
 
 def _counts(

@@ -37,6 +37,7 @@ _SIGNS = re.compile(
     rb'"communicators_count"|^Group +Comms +Nodes|launched up to operation|No communicator data collected',
     re.MULTILINE,
 )
+_VERSION = re.compile(r"^NCCL version (\d+(?:\.\d+)+)", re.MULTILINE)
 _WITHOUT_COMMA = re.compile(rb'("nvml_dev"\s*:\s*-?\d+)(\s*")')
 _BLOCK = re.compile(r"#(\d+)-\d+ \(([0-9a-f]{1,16})\) (MISMATCH|INCOMPLETE|ERROR)")
 _TYPE = re.compile(r"Communicator ranks have different (\w+) operation counts")
@@ -94,6 +95,7 @@ class _Communicator:
 class _Report:
     communicators: Sequence[_Communicator]
     timestamp: str = ""
+    nccl_version: str = ""
 
 
 def recognises(head: bytes) -> bool:
@@ -155,6 +157,7 @@ def _to_job(report: _Report) -> RecordedJob:
         progress=progress,
         taken_ns=_time(report.timestamp),
         cannot_say=(UNCOUNTED,),
+        nccl=report.nccl_version,
     )
 
 
@@ -190,7 +193,10 @@ def _read_text(text: str) -> RecordedJob:
         raise ValueError(NO_COMMUNICATOR)
     check_members(report.blocks.values())
     check_members((number for classes in report.launched.values() for number, _, _ in classes))
-    return report.to_job()
+    version = _VERSION.search(text)
+    if version is None:
+        return report.to_job()
+    return replace(report.to_job(), nccl=version[1])
 
 
 def _listed_ranks(text: str) -> Sequence[int]:

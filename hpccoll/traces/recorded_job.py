@@ -143,6 +143,7 @@ class RecordedJob:
     # if ranks were recorded several times, the job as it was the time before
     before: "RecordedJob | None" = None
     files: Sequence[str] = ()  # the paths of its files, of members below those of their archives
+    nccl: str = ""  # the version of NCCL; empty if it is not recorded, or differs between files
 
     @property
     def path(self) -> str:

@@ -281,3 +281,29 @@ def test_the_query_of_device_buffers_has_an_answer_of_a_real_library(mpiexec):
     aware, words = json.loads(result.stdout)
     assert aware in (True, False, None)
     assert words
+
+
+GH200 = {
+    "dev/nvidia0": "",
+    "dev/nvidiactl": "",
+    "proc/driver/nvidia/gpus/0009:01:00.0/information": "Model: \t\t NVIDIA GH200 480GB\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "version", "known"),
+    [(GH200, "2.29.2", True), (GH200, "2.29.3", False), (GPUS, "2.29.2", False)],
+)
+def test_severe_defects_of_the_installed_nccl_on_this_hardware_are_information(
+    here, tmp_path, gpus, version, known
+):
+    folder = tmp_path / "site" / "nvidia" / "nccl" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "libnccl.so.2").write_text("")
+    (tmp_path / "site" / f"nvidia_nccl_cu13-{version}.dist-info").mkdir()
+    finding = here(gpus, OPEN).get("known defects")
+    names = finding.values["names"] if finding else []
+    assert ("nccl-arm-weak-cas-hang" in names) == known
+    if finding:
+        assert finding.severity == "info"
+        assert f"hpccoll list defects NCCL {version}" in finding.remedy

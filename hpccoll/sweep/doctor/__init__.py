@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hpccoll.common.text import Finding
 from hpccoll.host.gpu_stack import ROOT
-from hpccoll.sweep.doctor import cluster, gpu, links, mpi, nccl, rdma
+from hpccoll.sweep.doctor import cluster, gpu, known_defects, links, mpi, nccl, rdma
 from hpccoll.sweep.doctor.machine import MachineFacts
 
 CHECKS: Mapping[str, Callable[[MachineFacts], Finding | None]] = {
@@ -39,6 +39,7 @@ CHECKS: Mapping[str, Callable[[MachineFacts], Finding | None]] = {
     "nccl4py": nccl.nccl4py,
     "NCCL plugins": nccl.plugins,
     "NCCL settings": nccl.settings,
+    "known defects": known_defects.known_defects,
     "MPI and GPUs": gpu.aware_mpi,
     "UCX": gpu.ucx_transports,
     "load": cluster.load,
