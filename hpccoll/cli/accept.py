@@ -46,6 +46,7 @@ def accept(
     ratios: bool = False,
     as_json: bool = False,
     out: Path | None = None,
+    junit: Path | None = None,
 ) -> int:
     """Judge whether measured numbers are normal.
 
@@ -104,17 +105,34 @@ def accept(
         raise UnusableError("FILES", "no file has a correct measurement of a collective")
     common.show_found(acceptance.to_json(), acceptance_lines(acceptance), as_json=as_json)
     _print_notes(acceptance, missing, as_json=as_json)
-    if out:
-        from hpccoll.render.acceptance_page import write_acceptance
-
-        with writing(out):
-            write_acceptance(acceptance, out)
-        print(f"page: {out}", file=sys.stderr if as_json else sys.stdout)
+    if junit:
+        _write_junit(acceptance, junit)
+    _write_page(acceptance, out, as_json=as_json)
     if acceptance.is_undecided:
         print(acceptance.decided_rows.line, file=sys.stderr if as_json else sys.stdout)
     if acceptance.is_refused or any(codes):
         return common.INCOMPLETE
     return 0
+
+
+def _write_page(acceptance: "AcceptanceSummary", out: Path | None, *, as_json: bool) -> None:
+    if out is None:
+        return
+    from hpccoll.render.acceptance_page import write_acceptance
+
+    with writing(out):
+        write_acceptance(acceptance, out)
+    print(f"page: {out}", file=sys.stderr if as_json else sys.stdout)
+
+
+def _write_junit(acceptance: "AcceptanceSummary", path: Path) -> None:
+    from hpccoll.render.junit import held_case, write_junit
+
+    cases = []
+    for judged in acceptance.judged:
+        cases.append(held_case(judged, judged.row.case_id, judged.row.collective))
+    with writing(path):
+        write_junit(path, "hpccoll accept", cases)
 
 
 def _print_notes(
@@ -184,6 +202,7 @@ ACCEPT = Command(
             ),
             PUBLISHED,
             common.JSON_IN_SI,
+            common.JUNIT,
             Option(
                 ("--out",),
                 "page, or chart only; with --contribute the rows",

@@ -1,5 +1,7 @@
 """Checks as JUnit XML, read back by junitparser and by ElementTree, and the commands that write it."""
 
+import json
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -46,3 +48,13 @@ def test_doctor_writes_a_test_for_each_line(tmp_path):
     tests = list(root.iter("testcase"))
     assert len(tests) == len(ran.out.splitlines())
     assert len({test.get("name") for test in tests}) == len(tests)
+
+
+def test_accept_writes_a_test_for_each_row_with_its_verdict(tmp_path):
+    output = Path(__file__).parents[1] / "inputs" / "nccl-two-nodes-of-8-h100.txt"
+    words = ("accept", output, "--cluster", "8xh100-400g", "--json", "--junit", tmp_path / "a.xml")
+    rows = json.loads(invoke(*words).out)
+    tests = list(ET.parse(tmp_path / "a.xml").getroot().iter("testcase"))  # noqa: S314 - of ours
+    skipped = [test for test in tests if test.find("skipped") is not None]
+    assert len(tests) == len(rows)
+    assert len(skipped) == sum(row["verdict"] == "cannot_tell" for row in rows)
