@@ -112,6 +112,56 @@ def build(output: Path, *, sanitize: bool = False) -> None:
         raise BuildError(f"{output} cannot be built: {error}") from error
 
 
+LIBRARIES_OF_GLIBC = {"libc.so.6", "libm.so.6"}
+"""The libraries of glibc that the C library may need and still run on every distribution."""
+
+OLDEST_GLIBC = (2, 17)
+"""The oldest glibc that a tag names: the wheels of NumPy 2 need it or a newer one."""
+
+
+def names_in(library: bytes, pattern: str) -> set[str]:
+    """Return the whole strings of a library, as its tables of symbols and sections have them, that match."""
+    import re
+
+    strings = re.findall(rb"(?<=[\0@])" + pattern.encode() + rb"(?=\0)", library)
+    return {string.decode() for string in strings}
+
+
+def glibc_version(library: bytes) -> tuple[int, int] | None:
+    """Return the glibc that has all symbols that a library needs; None if it needs more than symbols.
+
+    Such a need is named by a word, as GLIBC_ABI_DT_RELR (packed relocations) and GLIBC_PRIVATE.
+    """
+    versions = [OLDEST_GLIBC]
+    for name in names_in(library, r"GLIBC_[\w.]+"):
+        numbers = name.removeprefix("GLIBC_").split(".")
+        if not numbers[0].isdigit():
+            return None
+        versions.append((int(numbers[0]), int(numbers[1])))
+    return max(versions)
+
+
+def wheel_platform(library: bytes, platform: str) -> str:
+    """Return the platform tag of a wheel with this library, compiled for a platform as sysconfig names it.
+
+    A library that needs the C library alone runs on every distribution with the same or a newer
+    one: its tag is manylinux (PEP 600) or musllinux (PEP 656). Any other library is tied to the
+    machine by the tag linux. The strings of the file tell: one that only looks like the name of a
+    library or version makes the tag narrower, never wider.
+    """
+    plain = platform.replace("-", "_").replace(".", "_")
+    system, _, architecture = plain.partition("_")
+    if system != "linux":
+        return plain
+    needed = names_in(library, r"[\w.+-]+\.so[\w.-]*")
+    if needed in ({"libc.so"}, {f"libc.musl-{architecture}.so.1"}):
+        return f"musllinux_1_2_{architecture}"
+    version = glibc_version(library)
+    if "libc.so.6" not in needed or not needed <= LIBRARIES_OF_GLIBC or version is None:
+        return plain
+    return f"manylinux_{version[0]}_{version[1]}_{architecture}"
+
+
 def get_build_hook() -> "type[BuildHookInterface[Any]]":
     """Return the build hook; hatchling calls this function."""
     import sysconfig
@@ -137,9 +187,8 @@ def get_build_hook() -> "type[BuildHookInterface[Any]]":
                 return
             build_data["force_include"][str(library)] = f"hpccoll/executor/{LIBRARY.name}"
             build_data["pure_python"] = False
-            build_data["tag"] = (
-                f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
-            )
+            platform = wheel_platform(library.read_bytes(), sysconfig.get_platform())
+            build_data["tag"] = f"py3-none-{platform}"
 
         def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
             """Remove the library that the wheel now contains."""

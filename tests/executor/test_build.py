@@ -1,8 +1,9 @@
 """The C library is built by the command, by a wheel and by an editable install, and an install never fails for it."""
 
+import platform
+import re
 import shutil
 import subprocess
-import sysconfig
 import tarfile
 import zipfile
 from importlib.util import find_spec
@@ -11,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from hpccoll import __version__
+from hpccoll.executor.build import wheel_platform
 
 LOAD = "from hpccoll.executor.library import load_library; load_library()"
-PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+OLDEST_DISTRIBUTION = 28
+"""The minor version of glibc of RHEL 8: wheels of a release run there."""
 
 
 @pytest.fixture
@@ -35,13 +38,74 @@ def package(tree, tmp_path, require):
 def test_a_wheel_carries_the_library_and_its_sources_for_this_platform(built, package, tmp_path):
     built.library.unlink()
     wheel, _ = package("wheel")
-    assert wheel.name == f"hpccoll-{__version__}-py3-none-{PLATFORM}.whl"
+    assert wheel.name.startswith(f"hpccoll-{__version__}-py3-none-")
+    assert wheel.name.endswith(f"_{platform.machine()}.whl")
     shutil.unpack_archive(wheel, tmp_path / "site", "zip")
     carried = {path.name for path in (tmp_path / "site" / "hpccoll" / "executor").iterdir()}
     assert carried >= {"libhpccoll.so", *(path.name for path in built.native.glob("*.[ch]"))}
     assert not built.library.exists()
     loaded = built.python("-P", "-c", LOAD, PYTHONPATH=str(tmp_path / "site"))
     assert loaded.returncode == 0, loaded.stderr
+
+
+@pytest.mark.parametrize(
+    ("names", "tag"),
+    [
+        (["libc.so.6", "GLIBC_2.2.5"], "manylinux_2_17_x86_64"),
+        (["libc.so.6", "libm.so.6", "GLIBC_2.14", "GLIBC_2.34"], "manylinux_2_34_x86_64"),
+        (["libc.so.6", "memcpy@GLIBC_2.14", "log@GLIBC_2.29"], "manylinux_2_29_x86_64"),
+        (["libc.so"], "musllinux_1_2_x86_64"),
+        (["libc.musl-x86_64.so.1"], "musllinux_1_2_x86_64"),
+        (["libc.so.6", "libz.so.1", "GLIBC_2.17"], "linux_x86_64"),
+        (["libc.so.6", "GLIBC_2.36", "GLIBC_ABI_DT_RELR"], "linux_x86_64"),
+        (["libc.so.7"], "linux_x86_64"),
+    ],
+)
+def test_the_tag_of_a_wheel_names_the_c_library_if_its_library_needs_nothing_else(names, tag):
+    library = "\0".join(["\x7fELF", "library.c", *names, ""]).encode()
+    assert wheel_platform(library, "linux-x86_64") == tag
+
+
+def test_only_linux_has_tags_of_c_libraries():
+    library = b"\0libc.so.6\0GLIBC_2.2.5\0"
+    assert wheel_platform(library, "macosx-11.0-arm64") == "macosx_11_0_arm64"
+
+
+@pytest.fixture
+def auditwheel_tag(tree, require):
+    """Return what auditwheel says of a wheel: the platform tag that its libraries allow."""
+    require(find_spec("auditwheel"), "auditwheel is not installed")
+
+    def auditwheel_tag(wheel):
+        shown = tree.python("-m", "auditwheel", "show", wheel)
+        assert shown.returncode == 0, shown.stderr
+        (tag,) = re.findall(r"following\s+platform\s+tag:\s+\"(\w+)\"", shown.stdout)
+        return tag
+
+    return auditwheel_tag
+
+
+@pytest.mark.usefixtures("built")
+def test_a_wheel_has_the_tag_that_auditwheel_finds_and_runs_on_distributions_of_2018(
+    package, auditwheel_tag
+):
+    wheel, _ = package("wheel")
+    tag = auditwheel_tag(wheel)
+    assert wheel.name.endswith(f"-{tag}.whl")
+    assert int(tag.split("_")[2]) <= OLDEST_DISTRIBUTION
+
+
+def test_a_wheel_whose_library_needs_the_glibc_of_2021_says_so(
+    built, package, auditwheel_tag, require
+):
+    library, version = platform.libc_ver()
+    newer = library == "glibc" and int(version.split(".")[1]) >= 34  # the first with pthread_join
+    require(newer, "this machine has no glibc 2.34 or newer")
+    joins = "#include <pthread.h>\nint join(pthread_t thread) { return pthread_join(thread, 0); }\n"
+    built.source.write_text(built.source.read_text() + joins)
+    wheel, _ = package("wheel")
+    assert wheel.name.endswith(f"-manylinux_2_34_{platform.machine()}.whl")
+    assert wheel.name.endswith(f"-{auditwheel_tag(wheel)}.whl")
 
 
 @pytest.mark.parametrize(
