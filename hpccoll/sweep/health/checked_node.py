@@ -55,20 +55,40 @@ class CheckedNode:
         return [bus.lower() for bus in gpu_addresses(self.root)]
 
     @cached_property
-    def gpu_states(self) -> Mapping[str, Mapping[str, Any]]:
+    def gpu_answer(self) -> Mapping[str, Mapping[str, Any]] | MeasurementError:
         """What NVML says of the GPUs, by their addresses (``gpu_health``); empty without NVML.
+
+        An error if the driver does not answer, which is asked once.
+        """
+        if not self.gpus:
+            return {}
+        try:
+            answer = self.ask("hpccoll.host.gpu_health", "the state of the GPUs", GPU_STATE_S)
+        except MeasurementError as error:
+            return error
+        return {bus.lower(): state for bus, state in (answer or {}).items()}
+
+    @property
+    def gpu_states(self) -> Mapping[str, Mapping[str, Any]]:
+        """What NVML says of the GPUs.
 
         Raises:
             MeasurementError: if the driver does not answer.
         """
-        if not self.gpus:
-            return {}
-        answer = self.ask("hpccoll.host.gpu_health", "the state of the GPUs", GPU_STATE_S)
-        return {bus.lower(): state for bus, state in (answer or {}).items()}
+        if isinstance(self.gpu_answer, MeasurementError):
+            raise self.gpu_answer
+        return self.gpu_answer
 
     @property
-    def unused_gpus(self) -> bool:
-        """Whether no process computes on a GPU, as far as NVML says."""
+    def answering_gpus(self) -> Sequence[str]:
+        """The addresses of the GPUs that can be measured."""
+        if isinstance(self.gpu_answer, MeasurementError):
+            return ()
+        return [bus for bus in self.gpus if "error" not in self.gpu_answer.get(bus, {})]
+
+    @property
+    def has_unused_gpus(self) -> bool:
+        """Whether NVML names no process that computes on a GPU."""
         return not any(state.get("processes") for state in self.gpu_states.values())
 
     def ask(self, module: str, name: str, limit_s: float) -> Any:
@@ -81,8 +101,7 @@ class CheckedNode:
         try:
             return json.loads(child.out)
         except ValueError:
-            why = child.error or f"exit code {child.code}"
-            raise MeasurementError(warning("check_failed", f"{name}: {why}", name=name)) from None
+            raise measurement_failed(name, child.error or f"exit code {child.code}") from None
 
     def run(self, command: Sequence[str], name: str, limit_s: float) -> ChildResult:
         """Run a program of a measurement, and return how it ended.
@@ -90,17 +109,24 @@ class CheckedNode:
         Raises:
             MeasurementError: if it cannot start, or does not end in time.
         """
-        limit_s = min(limit_s, self.until - time.monotonic())
-        if limit_s < LEAST_S:
-            raise MeasurementError(warning("check_failed", f"{name}: no time left", name=name))
+        left_s = self.until - time.monotonic()
+        if left_s < LEAST_S:
+            raise measurement_failed(name, "no time left")
         try:
-            child = run_bounded(command, limit_s, _environment())
+            child = run_bounded(command, min(limit_s, left_s), _environment())
         except OSError as error:
-            raise MeasurementError(warning("check_failed", f"{name}: {error}", name=name)) from None
-        if child.code is None:
-            text = f"{name} did not end within {limit_s:.0f} s"
-            raise MeasurementError(critical("hangs", text, name=name, seconds=limit_s))
-        return child
+            raise measurement_failed(name, str(error)) from None
+        if child.code is not None:
+            return child
+        if left_s < limit_s:  # other checks, or the user, left it less time than it may need
+            raise measurement_failed(name, f"it did not end in the {left_s:.0f} s that were left")
+        text = f"{name} did not end within {limit_s:.0f} s"
+        raise MeasurementError(critical("hangs", text, name=name, seconds=limit_s))
+
+
+def measurement_failed(name: str, why: str) -> MeasurementError:
+    """Return the error of a measurement that says nothing about the node."""
+    return MeasurementError(warning("check_failed", f"{name}: {why}", name=name))
 
 
 def _environment() -> dict[str, str]:

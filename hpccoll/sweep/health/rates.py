@@ -6,11 +6,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hpccoll.common.errors import BadInputError
-from hpccoll.common.text import Finding, absent, critical, warning
+from hpccoll.common.text import Finding, absent, critical
 from hpccoll.common.units import format_count
 from hpccoll.diagnosis.node_health import NodeState
 from hpccoll.store.load_results import read_results
-from hpccoll.sweep.health.checked_node import CheckedNode, MeasurementError
+from hpccoll.sweep.health.checked_node import CheckedNode, measurement_failed
 from hpccoll.sweep.paths import mpiexec_command
 
 HANGS_S = 20.0
@@ -39,10 +39,10 @@ def all_reduce(node: CheckedNode) -> NodeState:
 
 def gpu_copies(node: CheckedNode) -> NodeState:
     """Measure the copies of each GPU, unless another process computes on one."""
-    if not node.gpus:
+    if not node.answering_gpus:
         return NodeState()
     name = "copies of GPUs"
-    if not node.unused_gpus:
+    if not node.has_unused_gpus:
         return _skipped(name, "another process computes on a GPU")
     answer = node.ask("hpccoll.measure.diagnose.gpu_copies", name, HANGS_S)
     if "skipped" in answer:
@@ -61,11 +61,11 @@ def _failed_gpus(failed: dict[str, str]) -> Iterator[Finding]:
 
 def nccl_all_reduce(node: CheckedNode) -> NodeState:
     """Measure NCCL's all-reduce among all GPUs, a rank on each."""
-    count = len(node.gpus)
+    count = len(node.answering_gpus)
     if count < 2:
         return NodeState()
     name = f"NCCL all-reduce of {format_count(count, 'GPU')}"
-    if not node.unused_gpus:
+    if not node.has_unused_gpus:
         return _skipped(name, "another process computes on a GPU")
     return _measure_all_reduce(node, name, count, ON_GPUS)
 
@@ -84,8 +84,7 @@ def _measure_all_reduce(
         child = node.run([*launcher, "-n", str(ranks), *program], name, HANGS_S)
         if not out.exists():
             why = child.error or f"exit code {child.code}"
-            failed = warning("check_failed", f"{name}: {why}", name=name)
-            raise MeasurementError(failed)
+            raise measurement_failed(name, why)
         results = read_results([out])
     if not results.rows:
         reasons = [gap.reason for gap in results.skipped]
@@ -95,7 +94,7 @@ def _measure_all_reduce(
         wrong = critical("wrong_result", f"{name}: its result is wrong", name=name)
         return NodeState(findings=[wrong])
     if row.busbw_Bps is None:
-        raise MeasurementError(warning("check_failed", f"{name}: {row.reason}", name=name))
+        raise measurement_failed(name, str(row.reason))
     return NodeState(rates={name: row.busbw_Bps})
 
 

@@ -5,7 +5,8 @@ import time
 import pytest
 from fake_machine_files import GPUS, adapter, equip
 
-from hpccoll.sweep.health import devices
+from hpccoll.diagnosis.node_health import NodeState
+from hpccoll.sweep.health import devices, rates
 from hpccoll.sweep.health.checked_node import CheckedNode, MeasurementError
 
 BUS, SECOND = "0000:19:00.0", "0000:3b:00.0"
@@ -30,7 +31,7 @@ def node_with_gpus(node):
 
     def node_with_gpus(**state):
         checked = node(GPUS)
-        checked.gpu_states = {BUS: {**WELL, **state}, SECOND: WELL}
+        checked.gpu_answer = {BUS: {**WELL, **state}, SECOND: WELL}
         return checked
 
     return node_with_gpus
@@ -121,17 +122,23 @@ def test_idle_clocks_and_heat_at_work_are_no_faults(node_with_gpus, harmless):
 
 def test_without_nvml_the_state_of_gpus_is_unknown_and_the_gpus_are_known(node):
     checked = node(GPUS)
-    checked.gpu_states = {}
+    checked.gpu_answer = {}
     state = devices.gpus(checked)
     assert [finding.kind for finding in state.findings] == ["gpu_state_unknown"]
     assert len(state.facts) == 2
 
 
 def test_a_driver_that_does_not_answer_is_a_fault(node, monkeypatch):
+    asked = []
+
+    def ask(self, *about):
+        asked.append(about)
+        return self.run(["/bin/sleep", "1000"], "x", 1)
+
     checked = node(GPUS)
-    monkeypatch.setattr(
-        CheckedNode, "ask", lambda self, *_: self.run(["/bin/sleep", "1000"], "x", 1)
-    )
+    monkeypatch.setattr(CheckedNode, "ask", ask)
     with pytest.raises(MeasurementError) as raised:
         devices.gpus(checked)
     assert (raised.value.finding.kind, raised.value.finding.severity) == ("hangs", "critical")
+    assert (rates.gpu_copies(checked), rates.nccl_all_reduce(checked)) == (NodeState(), NodeState())
+    assert len(asked) == 1

@@ -100,7 +100,7 @@ def node_with_gpus(node, monkeypatch):
 
     def node_with_gpus(answer=None, **state):
         node.gpus = [BUS]
-        node.gpu_states = {BUS: state}
+        node.gpu_answer = {BUS: state}
         monkeypatch.setattr(CheckedNode, "ask", lambda *_: answer)
         return node
 
@@ -159,6 +159,13 @@ def test_no_measurement_begins_when_the_time_is_over(tmp_path):
     late = CheckedNode(time.monotonic(), tmp_path)
     with pytest.raises(MeasurementError, match="no time left"):
         late.run(["true"], "memory copies", 20)
+
+
+def test_a_measurement_that_gets_less_than_its_own_time_does_not_hang(tmp_path):
+    checked = CheckedNode(time.monotonic() + 1, tmp_path)
+    with pytest.raises(MeasurementError) as raised:
+        checked.run(["sleep", "1000"], "memory copies", 20)
+    assert raised.value.finding.kind == "check_failed"
 
 
 def load(other_cores=0.0, stolen=0.0):
