@@ -41,6 +41,7 @@ Examples:
   mpiexec -n 4 -ppn 1 hpccoll diagnose --rate 100gbit --json
   hpccoll diagnose --with 'sendrecv_perf -b 256M -e 256M' --out nccl.h5
   hpccoll diagnose --report monday.h5 tuesday.h5 wednesday.h5
+  hpccoll diagnose --here --reference /etc/hpccoll/node.json
 
 The nodes transfer in pairs, which are drawn anew for each slot of time. A node
 that is slow with every partner is measured again beside healthy ones, and that
@@ -48,6 +49,7 @@ alone decides: at most 1 % of healthy machines are to be accused. With several
 ranks on a node, the k-th of each is its rail k. The answer is first, then what
 to exclude; the exit code is 3 if a part is slow, does not answer or was not
 judged. If a rank hangs or dies, srun -K0 -W0 spares others, but ends with 137.
+--here prints one line: healthy, bad (exit code 3) or cannot tell, and why.
 """
 
 DIRECTIONS: Mapping[str, bool] = {"together": True, "in-turn": False}
@@ -65,6 +67,12 @@ ONLY_WITH_PROGRAM, NOT_WITH_PROGRAM = (
     ("rate", "device", "directions", "seconds"),
 )
 """The options that need --with, and those that may not stand beside it: the program decides what is transferred."""
+
+ONLY_HERE, WITH_HERE = (
+    ("reference", "make_reference"),
+    ("here", "reference", "make_reference", "seconds", "json"),
+)
+"""The options that need --here, and those that may stand beside it."""
 
 OPTIONS: Mapping[str, tuple[Option, ...]] = {
     "What to find": (
@@ -91,6 +99,11 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("--launch",), "launcher of two ranks, one on each of {hosts}", metavar="COMMAND",
                shown_default="srun --overlap -N2 ..."),
     ),
+    "This node alone": (
+        Option(("--here",), "health check of this node, in --seconds [30] at most", kind="flag"),
+        Option(("--reference",), "file of --make-reference, the measure of its rates", kind="path", metavar="FILE"),
+        Option(("--make-reference",), "file for what it gives while healthy", kind="path", metavar="FILE"),
+    ),
     "Output": (
         Option(("--out",), "file of all measurements, beside it a page; with --report its page or map",
                kind="path", metavar="F.h5|html|svg|png"),
@@ -103,6 +116,10 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
 }  # fmt: skip
 
 
+LESS_USED = ("Transfers by another program",)
+"""The groups of options that only --help-all shows."""
+
+
 def main(argv: Sequence[str]) -> int:
     """Run one rank of ``diagnose``, and return its exit code."""
     return run_rank(argv, DiagnosisProgram)
@@ -110,7 +127,9 @@ def main(argv: Sequence[str]) -> int:
 
 def build_diagnose_parser() -> OptionParser:
     """Return the parser of ``hpccoll diagnose``."""
-    return OptionParser("diagnose", DIAGNOSE_SUMMARY, OPTIONS, (), DIAGNOSE_END, launcher=MPIEXEC)
+    return OptionParser(
+        "diagnose", DIAGNOSE_SUMMARY, OPTIONS, LESS_USED, DIAGNOSE_END, launcher=MPIEXEC
+    )
 
 
 class DiagnosisProgram:
@@ -142,10 +161,16 @@ class DiagnosisProgram:
             "not with --with, whose program transfers": NOT_WITH_PROGRAM if self._program else (),
             "only with --with": () if self._program else ONLY_WITH_PROGRAM,
         }
+        if arguments.here:
+            refused["not with --here, which checks one node"] = {*changed} - {*WITH_HERE}
+        else:
+            refused["only with --here"] = ONLY_HERE
         for why, names in refused.items():
             for name in changed:
                 if name in names:
                     raise UnusableError(f"--{name.replace('_', '-')}", why)
+        if arguments.reference and arguments.make_reference:
+            raise UnusableError("--make-reference", "not with --reference")
         if arguments.links and arguments.no_links:
             raise UnusableError("--links", "not with --no-links")
         if arguments.directions not in (None, *DIRECTIONS):
@@ -177,7 +202,9 @@ class DiagnosisProgram:
         )
 
     def run_before_mpi(self, *, first: bool) -> int | None:
-        """Print what was recorded, or diagnose by another program, which takes one process only."""
+        """Print what was recorded, check this node, or diagnose by another program, which takes one process only."""
+        if self.arguments.here:
+            return self._check_here()
         if not (self.arguments.report or self._program):
             return None
         if not first:
@@ -200,6 +227,20 @@ class DiagnosisProgram:
             )
         self._write_page()
         return code
+
+    def _check_here(self) -> int:
+        """Check this node, once if a launcher has started several processes on it."""
+        if mpi_startup.rank_on_node():
+            return 0
+        from hpccoll.cli.node_check import main_here
+
+        arguments = self.arguments
+        return main_here(
+            self._options.slot_s,
+            arguments.reference,
+            arguments.make_reference,
+            as_json=arguments.json,
+        )
 
     def run(self, ranks: "Ranks", stop: mpi_startup.StopSignal) -> int:
         """Diagnose the nodes, write the measurements to a file, and print the verdict."""

@@ -286,6 +286,12 @@ def launcher_rank() -> int:
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
 
 
+def rank_on_node() -> int:
+    """Return the number that the launcher gave to this process among those of its node; 0 without a launcher."""
+    names = ("MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
+    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdigit()), 0)
+
+
 ROOT_LAST_S = 0.5
 """Seconds by which rank 0 exits after the others: srun kills the remaining ranks once one exits with an error."""
 
