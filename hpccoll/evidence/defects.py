@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log
 from typing import Any, TypeAlias
 
 from hpccoll.common.text import first_few
 from hpccoll.common.units import format_count
+from hpccoll.evidence.defect_lines import defects_of_line
 from hpccoll.evidence.defect_table import (
     Defect,
     Extent,
@@ -51,7 +52,6 @@ ALIKE = {
     "all_to_all": ("all_to_all_v",),
     "bidirectional": ("send_recv",),
     "multi_pair": ("send_recv",),
-    "init": (),
 }
 """Other collectives whose defects a collective may show: logs call all-to-alls with unequal blocks the same."""
 
@@ -141,12 +141,22 @@ def fitting_defects(facts: RunFacts, troubles: Iterable[Trouble] = ()) -> list[F
     every_trouble = tuple(troubles)
     if not every_trouble and not facts.lines:
         return []
+    facts = _with_lines_of_errors(facts, every_trouble)
     numbers = numbers_of_versions(facts)
     fitting = []
     for defect in known_defects():
         if not defect.silent:
             fitting += _fit(defect, facts, numbers, every_trouble)
     return sorted(fitting, key=lambda fit: fit.order)
+
+
+def _with_lines_of_errors(facts: RunFacts, troubles: Sequence[Trouble]) -> RunFacts:
+    """Return facts with the errors of troubles that match a pattern of a defect, besides lines of logs."""
+    lines = {}
+    for trouble in troubles:
+        for name in defects_of_line(trouble.text):
+            lines[name] = trouble.text
+    return replace(facts, lines={**lines, **facts.lines})
 
 
 HARDWARE = "gpu", "cpu", "network"

@@ -136,6 +136,13 @@ def test_rows_of_rccl_say_nothing_of_nccl_and_rows_of_one_mpi_nothing_of_another
     assert ids(RunFacts(versions={"MPICH": "4.1.2"}), trouble) == []
 
 
+def test_the_error_of_a_failed_case_counts_as_a_line_of_a_log():
+    trouble = Trouble(kind="fails", transport="mpi", text="rank 3: cxil_map: write error")
+    (fit,) = fitting_defects(RunFacts(versions={"Cray MPICH": "8.1.29"}), [trouble])
+    assert (fit.defect.id, fit.line) == ("cray-mpich-gdrcopy-map-error", trouble.text)
+    assert ids(RunFacts(versions={"Open MPI": "5.0.3"}), trouble) == []
+
+
 def test_at_most_three_defects_are_named_and_the_others_counted():
     facts = RunFacts(
         versions={"aws-ofi-nccl": "1.12.0", "NCCL": "2.20.3"},
