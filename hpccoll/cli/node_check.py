@@ -60,7 +60,7 @@ def check_here(seconds: float | None, reference_file: Path | None, *, as_json: b
 
 
 def make_reference_here(seconds: float | None, out: Path) -> int:
-    """Check this node several times, write the reference of these checks, and return the exit code.
+    """Check this node several times, write their reference, and return the exit code.
 
     A node that is bad without a reference gets none.
 
@@ -87,7 +87,7 @@ def make_reference_here(seconds: float | None, out: Path) -> int:
     with writing(out):
         write_node_reference(reference, out)
     print(f"reference: {out} ({_spread(reference)})", flush=True)
-    disturbed = [*filter(None, (state.others for state in states)), *reference.wide_rates()]
+    disturbed = [*filter(None, (state.other_load for state in states)), *reference.wide_rates()]
     if disturbed:
         print(f"hpccoll: {disturbed[0]}: the reference may be low", file=sys.stderr)
     return 0

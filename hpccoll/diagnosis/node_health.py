@@ -50,7 +50,7 @@ class NodeState:
     rates: Mapping[str, float] = field(default_factory=dict)  # in B/s, by what was measured
     facts: Facts = field(default_factory=dict)
     findings: Sequence[Finding] = ()  # those that need no reference
-    others: str = ""  # what else used the node meanwhile, in words; empty if nothing did
+    other_load: str = ""  # what else used the node meanwhile, in words; empty if nothing did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class NodeReference:
 
     @classmethod
     def of(cls, host: str, states: Sequence[NodeState]) -> "NodeReference":
-        """Return the reference of several checks: the rates and the devices that all of them have."""
+        """Return the reference of a node from its checks: the rates and the devices that all of them have."""
         rates = {}
         for name in states[0].rates:
             if all(name in state.rates for state in states):
@@ -121,7 +121,7 @@ class NodeHealth:
             "findings": findings,
             "rates": self.state.rates,
             "facts": self.state.facts,
-            "others": self.state.others,
+            "others": self.state.other_load,
         }
 
     def _of_severity(self, *severities: str) -> list[Finding]:
@@ -135,8 +135,8 @@ def judge_node(state: NodeState, reference: NodeReference | None) -> NodeHealth:
     """Return the health of a node; without a reference, rates are not judged."""
     if reference is None:
         return NodeHealth(state, [*state.findings, *_unjudged_rates(state)])
-    of_reference = chain(_judge_rates(state, reference), _judge_devices(state, reference))
-    return NodeHealth(state, [*state.findings, *of_reference])
+    compared = chain(_judge_rates(state, reference), _judge_devices(state, reference))
+    return NodeHealth(state, [*state.findings, *compared])
 
 
 def _unjudged_rates(state: NodeState) -> Iterator[Finding]:
@@ -159,8 +159,8 @@ def _judge_rates(state: NodeState, reference: NodeReference) -> Iterator[Finding
         text = f"{name} at {ratio:.2f} of the reference ({compared})"
         if ratio >= SLOWEST:
             yield info("rate", f"{name} {format_rate(rate)}", **values)
-        elif state.others:
-            yield warning("slow_beside_others", f"{text}, while {state.others}", **values)
+        elif state.other_load:
+            yield warning("slow_beside_others", f"{text}, while {state.other_load}", **values)
         else:
             yield critical("slow", text, **values)
     for name, rate in state.rates.items():
@@ -217,5 +217,5 @@ def read_node_reference(path: Path) -> NodeReference:
     Raises:
         BadInputError: if the file cannot be read, or is not a reference of a node.
     """
-    what = "a file of 'hpccoll diagnose --here --make-reference'"
-    return load_record(path, "--reference", MAX_FILE_BYTES, NodeReference, what)
+    kind = "a file of 'hpccoll diagnose --here --make-reference'"
+    return load_record(path, "--reference", MAX_FILE_BYTES, NodeReference, kind)

@@ -46,7 +46,7 @@ def reference(node, tmp_path):
 def test_the_line_begins_with_the_verdict_and_only_a_bad_node_ends_with_3(
     node, reference, rate, others, code, word
 ):
-    node(rate, others=others)
+    node(rate, other_load=others)
     ended = invoke("diagnose", "--here", "--reference", reference)
     (line,) = ended.out.splitlines()
     assert (ended.code, line.startswith(word), ended.err) == (code, True, "")

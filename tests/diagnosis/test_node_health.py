@@ -46,7 +46,7 @@ def test_the_line_of_a_bad_node_has_the_ratio_and_both_rates():
 
 
 def test_a_slow_node_on_which_something_else_runs_cannot_be_judged():
-    health = judge_node(state(9e9, others="other processes used 3 cores"), REFERENCE)
+    health = judge_node(state(9e9, other_load="other processes used 3 cores"), REFERENCE)
     assert health.verdict == "cannot tell"
     assert kinds(health, "warning") == ["slow_beside_others"]
     assert "3 cores" in health.line
@@ -54,7 +54,7 @@ def test_a_slow_node_on_which_something_else_runs_cannot_be_judged():
 
 def test_a_fault_that_is_certain_counts_whatever_else_runs():
     fault = critical("gpu_memory_errors", "GPU 0: 1 uncorrected memory error")
-    health = judge_node(state(9e9, others="others", findings=[fault]), REFERENCE)
+    health = judge_node(state(9e9, other_load="others", findings=[fault]), REFERENCE)
     assert (health.verdict, health.line) == ("bad", f"bad: {fault}")
 
 
@@ -86,7 +86,7 @@ def test_a_rate_that_the_reference_lacks_is_not_judged():
     ],
 )
 def test_a_device_that_is_missing_or_worse_is_bad(port, kind):
-    health = judge_node(state(port=port, others="others"), REFERENCE)
+    health = judge_node(state(port=port, other_load="others"), REFERENCE)
     assert (health.verdict, kinds(health, "critical")) == ("bad", [kind])
 
 

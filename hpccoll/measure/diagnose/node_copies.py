@@ -30,7 +30,7 @@ MEMORY_SHARE = 0.25
 
 
 def copy_rate(cpus: Sequence[int]) -> float:
-    """Return the bytes per second that one thread on each of these CPUs read and write together."""
+    """Return the bytes per second that threads read and write together, one on each CPU of ``cpus``."""
     affordable = int(MEMORY_SHARE * available_memory() / len(cpus))
     nbytes = max(min(BEYOND_CACHES, affordable) // 2, 1)
     barrier = Barrier(len(cpus))

@@ -52,12 +52,12 @@ def check_node(seconds: float = USUAL_S, root: Path = ROOT) -> NodeState:
         measured_rates |= state.rates
         facts |= state.facts
         findings += state.findings
-    others = _others(before, read_load(root), node.cpus)
+    other_load = _others(before, read_load(root), node.cpus)
     return NodeState(
         rates=measured_rates,
         facts=facts,
-        findings=[_beside_others(finding, others) for finding in findings],
-        others=others,
+        findings=[_beside_others(finding, other_load) for finding in findings],
+        other_load=other_load,
     )
 
 
@@ -72,8 +72,8 @@ def _others(before: LoadSample | None, after: LoadSample | None, cpus: int) -> s
     return describe_busy([load])
 
 
-def _beside_others(finding: Finding, others: str) -> Finding:
+def _beside_others(finding: Finding, other_load: str) -> Finding:
     """Return a measurement that did not end as one that cannot tell, if something else used the node."""
-    if finding.kind != "hangs" or not others:
+    if finding.kind != "hangs" or not other_load:
         return finding
-    return warning("slow_beside_others", f"{finding.text}, while {others}", **finding.values)
+    return warning("slow_beside_others", f"{finding.text}, while {other_load}", **finding.values)
