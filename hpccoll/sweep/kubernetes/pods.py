@@ -3,7 +3,7 @@
 An operator starts sshd in the pods of workers, and the launcher reaches them by ssh. A session of
 ssh does not inherit the environment of its container, so that sshd gets the variables to set: the
 name of the node, which only the container knows (``spec.nodeName`` of the downward API), and the
-paths of the image.
+paths of the image. StrictModes is off, because everybody may write to the directory of a volume.
 """
 
 from collections.abc import Sequence
@@ -34,6 +34,9 @@ JOB_LABEL = "hpccoll-job"
 
 GPU = "nvidia.com/gpu"
 """The resource of NVIDIA's device plugin. Other GPUs can be requested by name among ``resources``."""
+
+PREPARE_SSHD = "ssh-keygen -A && mkdir -p /run/sshd"
+"""What sshd needs, and the start of a whole machine would make: keys of the host, and a directory."""
 
 SESSION_VARIABLES = (NODE_NAME_VARIABLE, "PATH", "LD_LIBRARY_PATH")
 """What sessions of ssh get from the container (sshd_config: SetEnv, OpenSSH 7.8 or newer)."""
@@ -105,7 +108,8 @@ class JobPods:
 
     def _worker_container(self) -> Object:
         variables = " ".join(f"{name}=${name}" for name in SESSION_VARIABLES)
-        sshd = f'exec /usr/sbin/sshd -De -o "SetEnv={variables}"'
+        options = f'-o StrictModes=no -o "SetEnv={variables}"'
+        sshd = f"{PREPARE_SSHD} && exec /usr/sbin/sshd -De {options}"
         container: Object = {
             "name": CONTAINER,
             "image": self.section.image,
