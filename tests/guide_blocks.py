@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 GUIDES = (
     "README.md",
     "workflows/README.md",
+    "workflows/KUBERNETES.md",
     "slurm/README.md",
     "slurm/GPU.md",
     "results/README.md",
@@ -55,6 +56,10 @@ NOT_RUN = {
         "results/PREDICT.md",
         "slurm/testbed/testbed up --nodes 8",
     ): "has 8 hosts, and ping-pongs take minutes",
+    (
+        "workflows/KUBERNETES.md",
+        "kubectl create",
+    ): "needs Kubernetes; tests/sweep/kubernetes/test_manifests.py runs what the launcher's pod runs",
     ("slurm/GPU.md", "pip install"): "needs a network, GPUs and slurmdbd",
     (
         "slurm/GPU.md",

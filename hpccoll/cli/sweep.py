@@ -16,7 +16,7 @@ from hpccoll.cli.job_program import main as run_job
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.report import write_report
 from hpccoll.cli.run_options import RUN_SUMMARY
-from hpccoll.common.errors import BadInputError, to_one_line
+from hpccoll.common.errors import BadInputError, UnusableError, to_one_line
 from hpccoll.common.interruption import INTERRUPTED
 from hpccoll.common.options import Option, PositionalArgument
 
@@ -136,22 +136,54 @@ def plan(
     out: Path | None = None,
     *,
     as_json: bool = False,
+    manifest_format: str | None = None,
 ) -> None:
     """Show the jobs of a sweep file and the skipped cases.
 
     Each job is shown with its environment and the evidence that it requires. Nothing is submitted.
     Without --profile, a sweep over nodes or for a --site is planned offline, on any machine; with a
-    Slurm profile the cluster is queried.
+    Slurm profile the cluster is queried. --format prints manifests for Kubernetes instead, for a
+    site file with the key kubernetes.
     """
     from hpccoll.render.plan_text import plan_json, plan_lines
     from hpccoll.sweep.planner import check_output_directory, make_plan, write_plan
 
+    if manifest_format is not None:
+        _check_manifest_options(manifest_format, profile, site, as_json=as_json)
     made = make_plan(config, profile, site, out)
     if out:
         check_output_directory(made, out)
         write_plan(made, out)
+    if manifest_format is not None:
+        from hpccoll.sweep.kubernetes.manifests import manifest_text
+        from hpccoll.sweep.site_file import load_site
+
+        print(manifest_text(made, load_site(site, "slurm"), manifest_format), end="")
+        return
     record = plan_json(made) if as_json else None
     show_found(record, plan_lines(made), as_json=as_json)
+
+
+MANIFEST_FORMATS = ("mpijob", "trainjob")
+"""The values of ``plan --format``: MPIJob of the MPI Operator, TrainJob of Kubeflow Trainer."""
+
+
+def _check_manifest_options(
+    manifest_format: str, profile: str | None, site: str | None, *, as_json: bool
+) -> None:
+    """Check what is given with --format.
+
+    Raises:
+        BadInputError: if the format is unknown, or does not go with another option.
+    """
+    if manifest_format not in MANIFEST_FORMATS:
+        raise BadInputError("--format", manifest_format, MANIFEST_FORMATS)
+    if site is None:
+        raise UnusableError("--format", "needs --site F.yaml, a site file with the key kubernetes")
+    if profile is not None:
+        raise BadInputError("--profile", profile, "left out beside --format")
+    if as_json:
+        raise UnusableError("--json", "left out beside --format, which prints YAML")
 
 
 PLAN = Command(
@@ -169,6 +201,12 @@ PLAN = Command(
             SITE,
             Option(
                 ("--out",), "directory for plan.json and the job files", metavar="DIR", kind="path"
+            ),
+            Option(
+                ("--format",),
+                "manifests for Kubernetes instead: mpijob or trainjob",
+                metavar="NAME",
+                name="manifest_format",
             ),
             JSON,
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hpccoll.common.errors import UnusableError
+from hpccoll.common.own_variables import NODE_NAME_VARIABLE
 from hpccoll.diagnosis.cluster import judged_racks
 from hpccoll.diagnosis.slot_records import LEAST_RACK, Diagnosis, Floats, Slots
 from hpccoll.store.host_names import canonical_hosts, host_ranges
@@ -155,3 +156,11 @@ class RecordedDiagnosis:
     machine: str
     # with run_id, begun (ISO 8601, UTC), hosts, versions, variables, ports, GPUs
     provenance: Mapping[str, object]
+
+    @property
+    def names_kubernetes_nodes(self) -> bool:
+        """Whether ranks were given the names of their nodes, as pods of Kubernetes are."""
+        variables = self.provenance.get("variables")
+        if not isinstance(variables, Mapping):
+            return False
+        return NODE_NAME_VARIABLE in variables

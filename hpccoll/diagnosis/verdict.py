@@ -155,6 +155,7 @@ class MachineVerdict:
     unjudged_racks: tuple[str, ...] = ()
     # whether the user said how fast a transfer should be: nothing else shows a common fault
     has_rate: bool = False
+    kubernetes: bool = False  # whether hosts have the names of nodes of Kubernetes
 
     @property
     def accuses_none(self) -> bool:
@@ -245,6 +246,7 @@ def verdict_of(recorded: RecordedDiagnosis) -> MachineVerdict:
         machine=recorded.machine,
         begun=begun,
         findings=findings,
+        kubernetes=recorded.names_kubernetes_nodes,
     )
 
 

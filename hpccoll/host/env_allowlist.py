@@ -4,11 +4,14 @@ import os
 import re
 from collections.abc import Sequence
 
+from hpccoll.common.own_variables import NODE_NAME_VARIABLE
+
 VARIABLES = (
     "OMP_NUM_THREADS",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "HPCCOLL_CUDA_AWARE",
+    NODE_NAME_VARIABLE,
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
     "SLURM_JOB_ID",

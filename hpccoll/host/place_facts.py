@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 
+from hpccoll.common.own_variables import NODE_NAME_VARIABLE
+
 
 def is_oversubscribed(
     masks: Collection[frozenset[int]], quotas: Iterable[Mapping[str, float]] = ()
@@ -34,10 +36,13 @@ def boot_id() -> str:
 def node_name() -> str:
     """Return the name of this host.
 
-    If srun started the ranks, it is Slurm's node name. Other launchers pass the first node's
-    SLURMD_NODENAME to all ranks, so that MPI's processor name is used; a process without MPI uses
-    the kernel's.
+    A name that the user gives comes first. If srun started the ranks, it is Slurm's node name.
+    Other launchers pass the first node's SLURMD_NODENAME to all ranks, so that MPI's processor name
+    is used; a process without MPI uses the kernel's.
     """
+    given_name = os.environ.get(NODE_NAME_VARIABLE)
+    if given_name:
+        return given_name
     try:
         from mpi4py import MPI  # its import starts MPI
     except (ImportError, RuntimeError):  # mpi4py is missing, or finds no MPI library

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from hpccoll.common.own_variables import NODE_NAME_VARIABLE
 from hpccoll.store.host_names import canonical_hosts
 from hpccoll.store.rows import Run
 
@@ -24,8 +25,14 @@ VOLATILE = (
 )
 """Keys of the provenance that differ between any two runs, or are compared by names of their own."""
 
-VOLATILE_VARIABLES = "SLURM_JOB_", "SLURM_STEP_", "SLURM_TOPOLOGY_ADDR", "SLURM_NODE"
-"""The beginnings of variables that name the job."""
+VOLATILE_VARIABLES = (
+    NODE_NAME_VARIABLE,
+    "SLURM_JOB_",
+    "SLURM_STEP_",
+    "SLURM_TOPOLOGY_ADDR",
+    "SLURM_NODE",
+)
+"""The beginnings of variables that name the job, or a node of it."""
 
 HOSTS = "hosts"
 """The name of the fact that lists the hosts of a run, joined by commas."""

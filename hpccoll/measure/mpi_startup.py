@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from hpccoll.common.errors import BadInputError, UnusableError, check_resources
 from hpccoll.common.limits import SECONDS
+from hpccoll.common.own_variables import START_TIMEOUT_VARIABLE
 from hpccoll.host.abandoned_memory import remove_abandoned_files
 from hpccoll.host.cpu_and_memory import (
     MPICH_BYTES_PER_RANK,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 MPICH_FAMILY = ("MPICH", "MVAPICH", "Intel MPI")
 """Libraries that do not start under Open MPI's launcher, which uses PMIx."""
 
-START_TIMEOUT_VARIABLE = "HPCCOLL_START_S"
-"""Variable: seconds that a rank waits for the others in MPI_Init and MPI_Finalize [300]."""
 THREAD_LEVEL_VARIABLE = "MPI4PY_RC_THREAD_LEVEL"
 """Variable of mpi4py: the thread level to request from MPI."""
 MPI4PY_VALUES = {

@@ -81,7 +81,10 @@ def diagnosis_lines(verdict: MachineVerdict) -> Iterator[str]:
         yield _healthy_sentence(verdict)
     yield from _faults(verdict)
     yield from critical
-    if verdict.exclude:
+    if verdict.exclude and verdict.kubernetes:
+        for host in verdict.exclude:
+            yield f"kubectl cordon {shlex.quote(host)}"
+    elif verdict.exclude:
         yield f"--exclude={shlex.quote(','.join(verdict.exclude))}"
         yield from _drain_commands(verdict)
     if math.isfinite(verdict.smallest_effect):

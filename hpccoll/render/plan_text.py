@@ -47,7 +47,9 @@ def plan_summary(plan: Plan) -> Iterator[str]:
 
 
 def _notes(plan: Plan) -> Iterator[str]:
-    if plan.offline:
+    if plan.offline and not plan.launcher.slurm:
+        yield "planned for Kubernetes: --format mpijob or --format trainjob prints the manifests"
+    elif plan.offline:
         yield "planned offline: no cluster was queried for its partitions and limits; to query it, add --profile slurm"
     if plan.launcher.slurm and any(_has_no_gpus(plan, job) for job in plan.jobs):
         yield (

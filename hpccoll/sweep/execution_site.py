@@ -90,9 +90,14 @@ class ExecutionSite:
         return cls(site.rank_launcher(_variant_variables(sweep)), site)
 
     @property
+    def is_cluster(self) -> bool:
+        """Whether jobs run elsewhere than on this machine."""
+        return self.launcher.slurm or self.site.kubernetes is not None
+
+    @property
     def is_offline(self) -> bool:
         """Whether this is a cluster that was not queried."""
-        return self.launcher.slurm and self.partition is None
+        return self.is_cluster and self.partition is None
 
     @property
     def _inherited(self) -> dict[str, tuple[str, str]]:
@@ -147,6 +152,8 @@ class ExecutionSite:
 
     def why_unavailable(self, shape: Shape) -> str | None:
         """Return why ``shape`` cannot be allocated here; None if it can."""
+        if self.site.kubernetes and shape.dedicated_aggregators:
+            return f"{shape.text}: pods of Kubernetes are all alike, and aggregators need hosts of their own"
         if self.partition is None:
             return None
         cpus_per_task = self.site.cpus_per_task or 1
@@ -190,7 +197,7 @@ class ExecutionSite:
         packages of this program.
         """
         count = sum(case.device == "cuda" for job in jobs for case in job.cases)
-        if not self.launcher.slurm and count and (missing := missing_requirements(["cuda"], root)):
+        if not self.is_cluster and count and (missing := missing_requirements(["cuda"], root)):
             yield f"{format_count(count, 'case')} on GPUs will be skipped on this machine: {missing[0]}"
             return
         configured = [job for job in jobs if job.communicator]
@@ -221,7 +228,7 @@ class ExecutionSite:
         Raises:
             BadInputError: if it has not.
         """
-        if not self.launcher.slurm:
+        if not self.is_cluster:
             processes = job.ranks + job.aggregators
             check_memory(
                 job.cases,

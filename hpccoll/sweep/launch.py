@@ -17,6 +17,7 @@ from hpccoll.cases.case import Job, Shape
 from hpccoll.cases.plan import CPUS_ON_NODE, Launcher, Plan, diagnosis_seconds
 from hpccoll.cases.probe_cases import probe_cases
 from hpccoll.common.errors import BadInputError, UnusableError
+from hpccoll.common.own_variables import ALLOCATION_VARIABLE, START_TIMEOUT_VARIABLE
 from hpccoll.store import hdf5
 from hpccoll.store.durable_files import replacing_file
 from hpccoll.store.journal import (
@@ -94,6 +95,11 @@ def launch(plan_file: Path, name: str, out: Path) -> bool:
         _record_failure(out, str(error))
         raise
     return _finalize(job, output)
+
+
+def _allocation() -> str:
+    """Return what identifies the nodes of this launch: a Slurm job or a pod of Kubernetes; ``local`` without them."""
+    return os.environ.get(JOB_ID) or os.environ.get(ALLOCATION_VARIABLE) or "local"
 
 
 def log_directory(out: Path, job: Job, shape: Shape) -> Path:
@@ -281,7 +287,7 @@ class JobLaunch:
         )
         from hpccoll.diagnosis.recorded import KEPT  # few jobs begin with a diagnosis
 
-        file = diagnosis_of_job(out.parent, self.job.name, os.environ.get(JOB_ID, "local"))
+        file = diagnosis_of_job(out.parent, self.job.name, _allocation())
         command = self.launcher.line(Shape(self.job.nodes, self.job.nodes), self.hosts)
         # rank 0 ends it
         command = command.replace("--kill-on-bad-exit=1", "--kill-on-bad-exit=0 --wait=0")
@@ -344,7 +350,7 @@ class JobLaunch:
         if not (cases := probe_cases(self.job, shape)):
             return None
         logs = log_directory(out, self.job, shape)
-        where = " ".join((os.environ.get(JOB_ID, "local"), *self.hosts))
+        where = " ".join((_allocation(), *self.hosts))
         file = logs.with_suffix(".evidence.json")
         if _has_evidence(file, self.job, where):
             return file
@@ -433,7 +439,7 @@ class JobLaunch:
         ]
         # The variables of the variant come last: they are what the sweep compares.
         environment = {
-            "HPCCOLL_START_S": f"{self.launcher.launch_timeout_s:g}",
+            START_TIMEOUT_VARIABLE: f"{self.launcher.launch_timeout_s:g}",
             **self.job.environment,
         }
         variables = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]

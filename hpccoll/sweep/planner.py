@@ -106,7 +106,7 @@ def make_plan(
     launcher = execution_site.launcher
     return Plan(
         name=config.stem,
-        profile=profile or ("slurm" if execution_site.is_offline else "local"),
+        profile=profile or ("slurm" if launcher.slurm else "local"),
         jobs=tuple(jobs),
         skips=tuple(skips),
         launcher=launcher,
@@ -190,6 +190,11 @@ def _execution_site(
     if profile is None or profile == "local":
         return ExecutionSite.local()
     loaded = load_site(site, profile)
+    if loaded.kubernetes:
+        raise UnusableError(
+            "--site",
+            f"{site} has the key kubernetes; do: hpccoll plan --format mpijob, without --profile",
+        )
     with naming_site_file(site):
         execution_site = ExecutionSite.cluster(loaded, sweep)
     if profile == "slurm" and not query.has_accounting():

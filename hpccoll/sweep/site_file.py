@@ -28,6 +28,7 @@ from hpccoll.common.limits import (
     SIGNAL_S,
     START_S,
 )
+from hpccoll.common.own_variables import START_TIMEOUT_VARIABLE
 from hpccoll.common.yaml_model import (
     Bounded,
     OneOrMore,
@@ -38,6 +39,7 @@ from hpccoll.common.yaml_model import (
     YamlSection,
     load_yaml,
 )
+from hpccoll.sweep.kubernetes.section import KubernetesSection
 from hpccoll.sweep.paths import site_files
 
 GEOMETRY = "-N {nodes} -n {ranks} {order} --nodelist={hosts} --kill-on-bad-exit=1"
@@ -50,6 +52,9 @@ default is round robin, with which half of the ranks are not on the socket of th
 
 CPU_OPTION = re.compile(r"\s(--cpus-per-|-c)")
 """An option of srun for the CPUs of a rank. Of several such options the last one would win."""
+
+CONTAINER_START_S = 900
+"""Seconds in which two ranks in containers must find each other: their image may have to be loaded first."""
 
 _SWEEP_FILE_KEYS = "nodes and ranks_per_node of the sweep file"
 _JOB_SEARCH = "nothing: hpccoll finds its jobs by it"
@@ -97,6 +102,24 @@ RESERVED_OPTIONS = {
     "--begin": _ONCE,
 }
 """Options of sbatch that must not be given, and the key to use instead."""
+
+SLURM_KEYS = (
+    "partition",
+    "account",
+    "qos",
+    "constraint",
+    "exclusive",
+    "memory_mb",
+    "cpus_per_task",
+    "gres",
+    "sbatch",
+    "signal_s",
+    "launcher",
+    "modules",
+    "container",
+    "aggregators",
+)
+"""Keys of a site file that say nothing about jobs in Kubernetes."""
 
 
 class ContainerSection(YamlSection):
@@ -207,6 +230,9 @@ class Site(YamlSection):
         None,
         description="hosts for aggregators; jobs with aggregators take partition and features from here",
     )
+    kubernetes: KubernetesSection | None = Field(
+        None, description="pods of Kubernetes in place of Slurm jobs, for hpccoll plan --format"
+    )
 
     @field_validator("launcher")
     @classmethod
@@ -279,6 +305,17 @@ class Site(YamlSection):
             )
         return self
 
+    @model_validator(mode="after")
+    def _one_scheduler(self) -> "Site":
+        if self.kubernetes is None:
+            return self
+        for key in SLURM_KEYS:
+            if key in self.model_fields_set:
+                raise BadInputError(
+                    key, getattr(self, key), "left out beside kubernetes: only Slurm jobs need it"
+                )
+        return self
+
     @property
     def gpus(self) -> int | None:
         """The number of GPUs of a node; None if the site file does not give it."""
@@ -304,7 +341,14 @@ class Site(YamlSection):
         return f"$(({CPUS_ON_NODE} / {{ranks_per_node}}))"
 
     def rank_launcher(self, variables: Iterable[str] = ()) -> Launcher:
-        """Return the launcher of ranks in a Slurm job; a container inherits ``variables`` besides those of the site."""
+        """Return the launcher of ranks in a job; a container inherits ``variables`` besides those of the site."""
+        if self.kubernetes:
+            passed = [START_TIMEOUT_VARIABLE, *self.environment, *variables]
+            return Launcher(
+                command=self.kubernetes.launch_command(passed),
+                start_timeout_s=self.start_s or CONTAINER_START_S,
+                network=self.network,
+            )
         arguments = [self.launcher]
         if "{ranks}" not in self.launcher:
             arguments += [GEOMETRY]
@@ -334,7 +378,7 @@ class Site(YamlSection):
             program=program,
             setup=tuple(setup),
             slurm=True,
-            start_timeout_s=self.start_s or (900 if self.container else 60),
+            start_timeout_s=self.start_s or (CONTAINER_START_S if self.container else 60),
             slurm_conf=os.environ.get("SLURM_CONF"),
             aggregator=self.aggregators.aggregator if self.aggregators else None,
             network=self.network,

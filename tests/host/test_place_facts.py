@@ -1,9 +1,11 @@
 """Facts about the environment of a process."""
 
 import platform
+import shutil
 import sys
 
 import pytest
+from cli_runner import ENVIRONMENT, spawn
 
 from hpccoll.host import place_facts
 from hpccoll.host.place_facts import is_oversubscribed, rack_name
@@ -69,6 +71,25 @@ def test_the_rack_of_a_node_is_what_is_above_it_in_slurms_topology(
         if value is not None:
             monkeypatch.setenv(name, value)
     assert rack_name() == rack
+
+
+def test_a_name_that_is_given_comes_before_that_of_mpi(monkeypatch):
+    monkeypatch.setenv("HPCCOLL_NODE_NAME", "gpu-7")
+    assert place_facts.node_name() == "gpu-7"
+
+
+@pytest.mark.mpi
+def test_ranks_that_are_given_different_names_run_on_nodes_of_these_names(require):
+    launcher = shutil.which("mpiexec.hydra", path=ENVIRONMENT["PATH"])
+    require(launcher, "there is no mpiexec of MPICH")
+    program = [sys.executable, "-m", "hpccoll", "run", "--check"]
+    first = ["-n", "1", "-env", "HPCCOLL_NODE_NAME", "gpu-7"]
+    second = ["-n", "1", "-env", "HPCCOLL_NODE_NAME", "gpu-9"]
+    command = [launcher, *first, *program, ":", *second]
+    checked = spawn("run", "--check", launcher=command)
+    assert checked.code == 0, checked.err
+    assert "gpu-7" in checked.out
+    assert "gpu-9" in checked.out
 
 
 def test_a_process_without_mpi_has_the_name_of_the_kernel(monkeypatch):

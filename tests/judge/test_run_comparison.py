@@ -35,13 +35,13 @@ def on_hosts(*names):
 A_LITTLE = results(noise=0.001), again(dict.fromkeys(SIZES, 1.03), noise=0.001)
 BEFORE = {
     "versions": {"numpy": "2.4"},
-    "variables": {"SLURM_JOB_ID": "1"},
+    "variables": {"SLURM_JOB_ID": "1", "HPCCOLL_NODE_NAME": "gpu-1"},
     "host_load": [],
     "kernel": "6.1",
 }
 NOW = {
     "versions": {"numpy": "2.5"},
-    "variables": {"SLURM_JOB_ID": "2", "UCX_TLS": "tcp"},
+    "variables": {"SLURM_JOB_ID": "2", "HPCCOLL_NODE_NAME": "gpu-2", "UCX_TLS": "tcp"},
     "kernel": "6.1",
 }
 STEP, LATE = (

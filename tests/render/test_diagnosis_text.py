@@ -135,6 +135,9 @@ SITUATIONS = {
         replace(hung("n3", "n7", "n9"), place=Place("failed", ("n3",)), error='NCCL: "$(x)" unhandled cuda error'),
         exclude=("n3",),
     ),
+    "slow nodes of Kubernetes": verdict(
+        fault("node", "gpu-5"), hung("gpu-3", "gpu-7"), exclude=("gpu-3", "gpu-5"), kubernetes=True
+    ),
     "two nodes, of which one fails": verdict(
         replace(
             fault("failed", "n1", effect=math.inf, candidates=((Place("hung", ("n1",)),), (Place("hung", ("n2",)),))),

@@ -64,6 +64,7 @@ def test_a_profile_has_its_own_site_or_leaves_all_to_slurm():
 
 
 IMAGE = "container: {runtime: pyxis, image: a}"
+PODS = "kubernetes: {image: a, claim: b"
 BAD = {
     "partitions: work": "partitions|'work'|no such key|partition, account",
     "container: {runtime: pyxis}": "container.image is missing: ",
@@ -82,6 +83,16 @@ BAD = {
     "gres: nvme:1": "gres|'nvme:1'|such as gpu:8 or gpu:h100:8",
     "gres: gpu:8\ngpus_per_node: 4": "gres|'gpu:8'|either gres or gpus_per_node, which is 4",
     "sbatch: ['--gres=gpu:8']": "sbatch: '--gres=gpu:8'|use gres",
+    f"{PODS}}}\npartition: work": "partition|'work'|left out beside kubernetes",
+    "kubernetes: {image: a}": "kubernetes.claim is missing: ",
+    f"{PODS}, clam: b}}": "kubernetes.clam|no such key|did you mean claim",
+    f"{PODS}, mpi: LAM}}": "kubernetes.mpi|'LAM'|OpenMPI, Intel, MPICH",
+    f"{PODS}, namespace: A_B}}": "kubernetes.namespace|'A_B'|a to z",
+    f"{PODS}, namespace: {'a' * 64}}}": "kubernetes.namespace|at most 63",
+    f"{PODS}, resources: {{a b: 1}}}}": "kubernetes.resources|'a b'|rdma/hca",
+    f"{PODS}, resources: {{cpu: lots}}}}": "kubernetes.resources.cpu|'lots'|64Gi",
+    f"{PODS}, node_selector: {{gpu: a b}}}}": "kubernetes.node_selector.gpu|'a b'|label",
+    f"{PODS}, host_network: 3}}": "kubernetes.host_network|true or false",
     "- partition": "it is not YAML of keys and values: partition, account",
     **{
         f"sbatch: ['{option}']": f"sbatch: '{option}'|use {key}"
