@@ -5,7 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -37,9 +38,32 @@ WAITING = "slurm", "sweep", "mpi"
 """Marks of tests that wait and start processes, in the order in which their files begin; the others compute."""
 
 
-@pytest.hookimpl(trylast=True)  # when the tests that are not selected are gone
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that no worker is left with one of them in the end."""
+EVERYDAY_LAUNCHES = 1
+"""How many tests of a file that launch ranks run every day; the others are slow."""
+
+
+@pytest.hookimpl(wrapper=True)  # before others leave out what is not selected, and after that
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark slow tests, and begin with the files that take longest, so that no worker is left with one in the end."""
+    _mark_slow(items)
+    yield
+    _sort(items)
+
+
+def _mark_slow(items: list[pytest.Item]) -> None:
+    """Mark tests of Slurm and of sweeps, and all but a few that launch ranks, as slow unless they are long."""
+    launches: Counter[Path] = Counter()
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        is_slow = bool(marks & {"slurm", "sweep"})
+        if "mpi" in marks and "long" not in marks and not is_slow:
+            launches[item.path] += 1
+            is_slow = launches[item.path] > EVERYDAY_LAUNCHES
+        if is_slow and not marks & {"slow", "long"}:
+            item.add_marker("slow")
+
+
+def _sort(items: list[pytest.Item]) -> None:
     turns = dict.fromkeys((item.path for item in items), len(WAITING))
     for item in items:
         marks = (mark.name for mark in item.iter_markers())

@@ -2,9 +2,13 @@
 # Installs what the tests need and runs everything: lint, types, tests.
 #
 # In a virtual environment that is active, or in .venv, which it makes. Debian packages are installed when root; without
-# root, tests that lack one are skipped and say so. HPCCOLL_REQUIRE_ALL=1 turns such skips into failures. Tests marked
-# long (the rarer drills, the commands of all guides) run only if the first argument is --all: before a release, and
-# after changes of what they test. Other arguments go to pytest.
+# root, tests that lack one are skipped and say so. HPCCOLL_REQUIRE_ALL=1 turns such skips into failures.
+#
+#   bash tests/run.sh            what protects an everyday change, in minutes
+#   bash tests/run.sh --slow     also sweeps, Slurm and all launches of ranks, as in CI
+#   bash tests/run.sh --all      also the rarer drills and the commands of all guides: before a release
+#
+# Other arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,10 +38,16 @@ python3 -m snakefmt --check workflows
 
 unset PYTHONDONTWRITEBYTECODE # thousands of processes start: each would compile what it imports
 
-selected="not long"
-if [ "${1-}" = --all ]; then
-    selected="long or not long"
-    shift
-fi
-echo "tests ($selected), about a quarter of an hour on two cores"
+selected="not slow and not long"
+case "${1-}" in
+    --slow)
+        selected="not long"
+        shift
+        ;;
+    --all)
+        selected="long or not long"
+        shift
+        ;;
+esac
+echo "tests: $selected"
 python3 -m pytest -n auto -m "$selected" "$@"

@@ -52,11 +52,10 @@ def accept(
 
     Each row passes or fails, or the output says what is missing to judge it. A row is held against
     what was published of machines of its class, against your own reference, or against a model; the
-    output says which. Causes of fails have the command that checks them. Ends with 3 if a row
-    fails, if a file is damaged or cut short, if too little can be told, or with --require unless
-    every run passes at its large sizes. With --ratios and a cluster or machine, it says instead how
-    long each algorithm takes over what is expected of it; with --contribute and a cluster, it
-    writes the rows as those of the published table.
+    output says which. Causes have the command that checks them. Ends with 3 if a row fails, if a
+    file is damaged or cut short, if too little can be told, or with --require unless every run
+    passes at its large sizes. With --ratios and a cluster or machine, it prints measured over
+    expected times instead; with --contribute and a cluster, rows for the published table.
     """
     from hpccoll.interop.any_results import read_any
     from hpccoll.judge.acceptance_defects import with_defects

@@ -130,8 +130,15 @@ def test_as_a_prolog_it_keeps_jobs_from_a_bad_node_and_not_from_others(
     write_reference(tmp_path, {"host": {"CPUs": 1_000_000}})  # most of them are missing now
     configure(PROLOG.format(wrapper=script_of(tmp_path)))
     assert cluster.run("srun", "--nodelist=n1", "hostname").out == "n1\n"
-    refused = cluster.run("srun", "--nodelist=n2", "hostname")
-    assert (refused.code != 0, refused.out) == (True, "")
+    runs = []
+
+    def is_refused():
+        """Return whether n2 refuses a job: its slurmd may not have read the new slurm.conf yet."""
+        runs.append(cluster.run("srun", "--nodelist=n2", "hostname"))
+        return runs[-1].code != 0
+
+    wait(is_refused, "n2 takes jobs")
+    assert runs[-1].out == ""
     assert is_drained(cluster, "n2")
     assert node_state(cluster, "n2")[1].startswith("hpccoll: bad: host: CPUs ")
     cluster.slurm("scontrol", "update", "NodeName=n2", "State=RESUME")
