@@ -26,13 +26,13 @@ CONTRIBUTE = Option(
 FORM = (
     Option(
         ("--machine-name",),
-        "with --contribute: what tells the machine from others",
+        "what tells the machine from others",
         "",
         metavar="NAME",
     ),
-    Option(("--gpu",), "with --contribute: the GPU [as the results name it]", "", metavar="GPU"),
-    Option(("--operator",), "with --contribute: whose machine it is", "", metavar="NAME"),
-    Option(("--source",), "with --contribute: where the numbers are published", "", metavar="TEXT"),
+    Option(("--gpu",), "the GPU [as the results name it]", "", metavar="GPU"),
+    Option(("--operator",), "whose machine it is", "", metavar="NAME"),
+    Option(("--source",), "where the numbers are published", "", metavar="TEXT"),
 )
 """The options on what no result says."""
 
