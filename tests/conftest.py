@@ -42,6 +42,29 @@ EVERYDAY_LAUNCHES = 1
 """How many tests of a file that launch ranks run every day; the others are slow."""
 
 
+SLOW_FILES = frozenset(
+    (
+        "test_fuzz.py",
+        "test_gpu_benchmark.py",
+        "test_situations.py",
+        "test_kernels.py",
+        "analysis/test_time_dataset.py",
+        "cli/test_predict_command.py",
+        "interop/test_import_results.py",
+        "measure/test_connecting.py",
+        "measure/test_job_results.py",
+        "measure/test_osu_timing.py",
+        "measure/test_stall.py",
+        "model/test_stand_ins.py",
+        "schedule/test_mutants.py",
+        "sweep/test_evidence_probe.py",
+        "sweep/test_pair_launches.py",
+        "transports/nccl/test_nccl_on_host.py",
+    )
+)
+"""The files below tests/ that take longest, of those that an everyday change seldom concerns."""
+
+
 @pytest.hookimpl(wrapper=True)  # before others leave out what is not selected, and after that
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark slow tests, and begin with the files that take longest, so that no worker is left with one in the end."""
@@ -51,16 +74,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def _mark_slow(items: list[pytest.Item]) -> None:
-    """Mark tests of Slurm and of sweeps, and all but a few that launch ranks, as slow unless they are long."""
+    """Mark tests of Slurm, of sweeps and of SLOW_FILES, and all but a few launches, as slow unless they are long."""
     launches: Counter[Path] = Counter()
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
-        is_slow = bool(marks & {"slurm", "sweep"})
+        is_slow = bool(marks & {"slurm", "sweep"}) or _path_below_tests(item.path) in SLOW_FILES
         if "mpi" in marks and "long" not in marks and not is_slow:
             launches[item.path] += 1
             is_slow = launches[item.path] > EVERYDAY_LAUNCHES
         if is_slow and not marks & {"slow", "long"}:
             item.add_marker("slow")
+
+
+def _path_below_tests(path: Path) -> str:
+    """Return the path of a file below tests/, with slashes."""
+    tests = Path(__file__).parent
+    return path.relative_to(tests).as_posix() if path.is_relative_to(tests) else ""
 
 
 def _sort(items: list[pytest.Item]) -> None:
