@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpccoll.common.errors import UnusableError
 from hpccoll.common.terminal import printable
 from hpccoll.judge.held import Acceptance, Held
 from hpccoll.store.durable_files import replacing_file
@@ -37,13 +36,9 @@ def write_junit(path: Path, check: str, cases: Iterable[CheckedCase]) -> None:
     """Write the tests of a check, such as ``hpccoll compare``, as one suite.
 
     Raises:
-        UnusableError: if junitparser is not installed.
         OSError: if the file cannot be written.
     """
-    try:
-        from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
-    except ModuleNotFoundError:
-        raise UnusableError("--junit", "needs: pip install junitparser") from None
+    from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     suite = TestSuite(check)
     for case in cases:

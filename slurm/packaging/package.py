@@ -30,6 +30,7 @@ class PyHpccoll(PythonPackage):
     depends_on("py-msgspec@0.19:", type=("build", "run"))
     depends_on("py-pyyaml@6:", type=("build", "run"))
     depends_on("py-shtab@1.7:", type=("build", "run"))
+    depends_on("py-junitparser@3.1:", type=("build", "run"))
     depends_on("py-scipy@1.14:", type=("build", "run"))
     depends_on("py-altair@5.5:6", type=("build", "run"))
     depends_on("py-vl-convert-python@1.8:", type=("build", "run"))
