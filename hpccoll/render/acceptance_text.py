@@ -111,7 +111,7 @@ def acceptance_lines(acceptance: AcceptanceSummary) -> Iterator[str]:
         head, rows = verdict_table(part)
         if rows:
             sections.append((part_title(part), table_lines(head, rows, indent="")))
-    sections.append(("cannot tell", reason_lines(acceptance)))
+    sections.append(("no verdict", reason_lines(acceptance)))
     sections.append(("where the expectations come from", origin_lines(acceptance)))
     for title, lines in sections:
         section = list(titled_lines(title, lines))

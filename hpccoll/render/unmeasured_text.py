@@ -2,11 +2,16 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from hpccoll.analysis.unmeasured import Unmeasured, unmeasured
 from hpccoll.common.text import first_few, join_words
 from hpccoll.common.units import format_count, format_size
 from hpccoll.store.rows import Results
+
+CLOSE = 4
+"""The ratio of two neighbouring sizes up to which answers hold between them, too: libraries switch
+algorithms at powers of two, and a curve may bend once between two sizes."""
 
 MAX_NAMED = 6
 """Numbers of ranks, and collectives, that the line names."""
@@ -54,7 +59,14 @@ def _unmeasured_sizes(gap: Unmeasured) -> str | None:
     if not gap.sizes:
         return None
     least, most = format_size(gap.sizes[0]), format_size(gap.sizes[-1])
-    return f"sizes other than {least}" if least == most else f"sizes below {least} or above {most}"
+    if least == most:
+        return f"sizes other than {least}"
+    outside = f"sizes below {least} or above {most}"
+    ratios = [following / size for size, following in pairwise(gap.sizes) if size]
+    widest = max(ratios, default=1)
+    if widest <= CLOSE:
+        return outside
+    return f"{outside}, or between two that are {widest:,.0f} times apart"
 
 
 def _unmeasured_shapes(gap: Unmeasured) -> str:

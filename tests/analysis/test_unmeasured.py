@@ -79,10 +79,8 @@ def test_what_holds_for_some_collectives_only_names_them():
         missing=(Gap(case="all_gather.x", job="j", status="failed", reason=""),),
     )
     words = not_measured(several, ["all_reduce", "all_gather"])
-    assert (
-        "sizes below 1 KiB or above 4 MiB (all_reduce); sizes other than 1 KiB (all_gather)"
-        in words
-    )
+    of_reduce = "sizes below 1 KiB or above 4 MiB, or between two that are 4,096 times apart"
+    assert f"{of_reduce} (all_reduce); sizes other than 1 KiB (all_gather)" in words
     assert "; the library's own call (all_gather); " in words
     assert "; types other than float32; reductions other than sum; calls in place; " in words
     assert "1 planned case (failed)" in words
@@ -148,3 +146,10 @@ def test_shapes_that_were_measured_without_a_core_for_each_rank_are_named(shapes
 
 def test_sixteen_mebibytes_are_recognised_as_not_measured():
     assert "above 4 MiB" in not_measured(on(2), ["all_reduce"])
+
+
+@pytest.mark.parametrize(("factor", "is_said"), [(2, False), (4, False), (8, True)])
+def test_sizes_far_apart_leave_out_those_between_them(factor, is_said):
+    curve = {KIB * factor**i: 1e-5 * factor**i for i in range(3)}
+    words = not_measured(measured_results({"ring": curve, "native": curve}), ["all_reduce"])
+    assert (f"between two that are {factor} times apart" in words) is is_said
