@@ -185,7 +185,6 @@ def _efficiency_labels(base: alt.Chart) -> list[alt.Chart]:
     """Return the efficiency at the last point of each curve."""
     valued = base.transform_filter("isValid(datum.efficiency)")
     last = valued.transform_window(
-        last="max(nodes)",
         most="max(ranks)",
         frame=[None, None],
         groupby=["series", "machine"],

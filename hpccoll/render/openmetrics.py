@@ -2,7 +2,8 @@
 
 Names and labels are those of NCCL's Inspector where they mean the same: ``nccl_bus_bandwidth_gbs``
 with ``collective``, ``nranks``, ``n_nodes`` and ``algo_proto`` is the bus bandwidth of NCCL's own
-calls. Every row is in the metrics of ``hpccoll_``, in base units, as Prometheus asks for.
+calls; Inspector's ``message_size`` is a range, ``message_size_bytes`` here is the size. Every row is
+in the metrics of ``hpccoll_``, in base units, as Prometheus asks for.
 
 OpenMetrics 1.0; NCCL v2.30.7-1, plugins/profiler/inspector/README.md (Prometheus Output Mode).
 """
@@ -59,13 +60,11 @@ METRICS: Mapping[str, tuple[str, Value]] = {
 
 INSPECTOR_METRIC = "nccl_bus_bandwidth_gbs"
 INSPECTOR_LABELS: Mapping[str, Callable[[Row], object]] = {
+    **LABELS,
     "collective": lambda row: row.collective.title().replace("_", ""),
-    "nranks": lambda row: row.ranks,
-    "n_nodes": lambda row: row.nodes,
-    "message_size_bytes": lambda row: row.requested_bytes,
     "algo_proto": lambda row: row.executed.upper().replace(" ", "_"),
 }
-"""The labels of NCCL's Inspector: ``AllReduce``, and what ran, such as ``RING_SIMPLE``."""
+"""The labels of a call of NCCL: ``AllReduce`` and what ran, such as ``RING_SIMPLE``, in Inspector's words."""
 
 
 def openmetrics_text(results: Results) -> str:
@@ -91,19 +90,18 @@ def openmetrics_text(results: Results) -> str:
         family = GaugeMetricFamily(name, meaning, labels=[*LABELS, "machine"])
         labelled = {}
         for row in rows:
-            labels = (*_texts(LABELS, row), printable(machines.get(row.run_id, "")))
-            labelled[labels] = value(row)
+            labelled[_texts(LABELS, row, machines)] = value(row)
         _add(family, labelled)
         families.append(family)
     inspector = GaugeMetricFamily(
         INSPECTOR_METRIC,
         "Bus bandwidth of NCCL's own calls in GB/s, as NCCL's Inspector exports it.",
-        labels=list(INSPECTOR_LABELS),
+        labels=[*INSPECTOR_LABELS, "machine"],
     )
     own_rates = {}
     for row in rows:
         if row.algorithm == NATIVE and row.transport == "nccl":
-            own_rates[_texts(INSPECTOR_LABELS, row)] = _gigabytes(row)
+            own_rates[_texts(INSPECTOR_LABELS, row, machines)] = _gigabytes(row)
     _add(inspector, own_rates)
     families.append(inspector)
 
@@ -123,13 +121,15 @@ def _add(family: "GaugeMetricFamily", labelled: Mapping[tuple[str, ...], float |
             family.add_metric(labels, value)
 
 
-def _texts(labels: Mapping[str, Callable[[Row], object]], row: Row) -> tuple[str, ...]:
-    """Return the values of the labels of a row; empty where it has none."""
+def _texts(
+    labels: Mapping[str, Callable[[Row], object]], row: Row, machines: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the values of the labels of a row, and its machine; empty where it has none."""
     texts = []
     for value_of in labels.values():
         value = value_of(row)
         texts.append("" if value is None else printable(str(value)))
-    return tuple(texts)
+    return (*texts, printable(machines.get(row.run_id, "")))
 
 
 def _gigabytes(row: Row) -> float | None:

@@ -169,3 +169,10 @@ def test_openmetrics_of_nccls_own_calls_are_those_of_its_inspector(make_row, of_
         "8",
     )
     assert rate == pytest.approx(300)
+
+
+def test_calls_of_nccl_in_both_placements_are_samples_of_their_own(make_row, of_rows):
+    own = {"transport": "nccl", "device": "cuda"}
+    rows = [make_row("native", 8, 1 << 30, in_place=in_place, **own) for in_place in (False, True)]
+    read = samples(export(of_rows(*rows), "openmetrics"))["nccl_bus_bandwidth_gbs"]
+    assert {labels["in_place"] for labels, _ in read} == {"false", "true"}

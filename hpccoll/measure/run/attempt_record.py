@@ -115,11 +115,18 @@ def _provenance(
     reports: Sequence[RankReport], hosts: Sequence[str], testbed: object
 ) -> dict[str, object]:
     """Return the machine, libraries and settings of an attempt."""
+    ports_of_host: dict[str, Any] = dict.fromkeys(hosts, ())
+    for report in reports:
+        if report.ports:
+            ports_of_host[report.host] = report.ports
+    cpu_quota = {}
     quotas = list(chain.from_iterable(report.quotas.values() for report in reports))
-    cpu_quota = {"cpu_quota": min(quotas)} if quotas else {}
-    ports_of_host = dict.fromkeys(hosts, ()) | {
-        report.host: report.ports for report in reports if report.ports
-    }
+    if quotas:
+        cpu_quota["cpu_quota"] = min(quotas)
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    memory_bytes = page_bytes * os.sysconf("SC_PHYS_PAGES")
+    kernel = f"{platform.system()} {platform.release()}"
+    gpus = gpu_provenance(_gpus(reports))
     return {
         "hpccoll": __version__,
         "git_commit": git_commit(),
@@ -128,12 +135,12 @@ def _provenance(
         "hosts": hosts,
         "testbed": testbed,
         "ports": group_by_host("ports", ports_of_host),
-        **gpu_provenance(_gpus(reports)),
+        **gpus,
         "cpu": cpu_model(),
         "cpus": os.cpu_count(),
         **cpu_quota,
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "kernel": f"{platform.system()} {platform.release()}",
+        "memory_bytes": memory_bytes,
+        "kernel": kernel,
         "launcher": launcher_command_lines(),
         "variables": allowed_variables(),
     }
