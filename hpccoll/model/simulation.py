@@ -399,7 +399,7 @@ class AlgorithmSimulation:
         if self.family.uncut:
             return {}
         slices = self._requested().slices
-        rule: "ChannelRule" = "groups" if self.machine.nccl else "messages"
+        rule: ChannelRule = "groups" if self.machine.nccl else "messages"
         channels, window = choose_channels(
             self.parameters,
             nbytes,

@@ -58,7 +58,6 @@ def kernel_of(directory, operation, **more):
     return peer_library(directory, operation.dtype.name, operation.reduction.name, **more)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("ranks", range(2, 9))
 def test_every_schedule_has_the_bits_of_lockstep(directory, ranks, dtype):
