@@ -192,8 +192,8 @@ def _check_parameters(case: Case) -> None:
                 f"parameter of {case.algorithm}", name, parameters or "none: it has no parameters"
             )
         if name == GRAPH:
-            valid = (0, 1) if TRANSPORTS[case.transport].graphs else (0,)
-            if value not in valid:
+            may_be_one = TRANSPORTS[case.transport].graphs
+            if value not in (0, 1) or (value and not may_be_one):
                 expected = "0, or over nccl and peer 1, for replay as a CUDA graph"
                 raise BadInputError("parameter graph", value, expected)
         if name in RUN_PARAMETERS:

@@ -153,6 +153,9 @@ WINDOW = 4
 flight: the ring takes the same time; rabenseifner, whose messages differ in size, 715 ms instead of
 633, and 228 instead of 221. Of 4 channels, hierarchical 223 ms instead of 221."""
 
+WINDOWS = {"messages": WINDOW, "groups": WINDOW, "blocks": BLOCKS}
+"""The default number of channels in flight by the rule of the transport; blocks of a kernel all are."""
+
 SEGMENT, SEGMENTS = 1 << 17, 64
 """The bytes of a segment of a pipeline, and the maximum number of segments.
 
@@ -185,8 +188,7 @@ def choose_channels(
             pieces *= schedules[0].units
         default = max(1, -(-nbytes // (pieces * int(segment))))
     channels = int(requested.get("channels", default))
-    window = BLOCKS if rule == "blocks" else WINDOW
-    return channels, int(requested.get("window", min(channels, window)))
+    return channels, int(requested.get("window", min(channels, WINDOWS[rule])))
 
 
 def default_channels(

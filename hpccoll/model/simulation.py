@@ -399,7 +399,9 @@ class AlgorithmSimulation:
         if self.family.uncut:
             return {}
         slices = self._requested().slices
-        rule: ChannelRule = "groups" if self.machine.nccl else "messages"
+        rule: ChannelRule = "messages"
+        if self.machine.nccl:
+            rule = "groups"
         channels, window = choose_channels(
             self.parameters,
             nbytes,

@@ -18,18 +18,18 @@ its own messages are read.
 
 No rank waits for ever. Each instruction has a logical time, and awaits only instructions of other
 ranks of an earlier time, or of the same time that await nothing of this one: a message is ready at
-the beginning of the step of its sender, which is no later than its time, and is read at its time.
+the beginning of the step of its sender, at or before its time, and is read at its time.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
+from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 from hpccoll.schedule import Copy, RecvReduce, Send, Step
 from hpccoll.schedule.operation import Operation
-from hpccoll.schedule.step import parts_of
 from hpccoll.transports.nccl.fold import Fold, fold_waves
 from hpccoll.transports.nccl.message_times import message_times
 from hpccoll.transports.shared_lowering import Lowering, Span, align_pieces, overlap
@@ -65,13 +65,13 @@ class Raise:
 
 
 @dataclass(frozen=True, slots=True)
-class Wave:
+class FoldWave:
     """Folds that do not depend on each other; inputs may lie in the memory of peers."""
 
     folds: tuple[Fold, ...]
 
 
-Instruction: TypeAlias = Await | Raise | Wave
+Instruction: TypeAlias = Await | Raise | FoldWave
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Program:
     received: Mapping[int, int]  # the number of messages from each peer
 
 
-class Proposal(NamedTuple):
+class PeerProposal(NamedTuple):
     """What a rank tells each peer before its programs are made."""
 
     operation: str
@@ -109,8 +109,8 @@ def buffer_of_peer(peer: int, buffer: str) -> str:
 class PeerLowering(Lowering):
     """Lowers the steps of a rank on its buffers src, dst and tmp, the scratch of each sequence, and those of peers.
 
-    ``lengths`` has the elements of tmp, which peers read, and ``scratch_lengths`` those of each
-    sequence's scratch, once ``programs`` has been called.
+    ``scratch_lengths`` has the elements of each sequence's scratch, once ``programs`` has been
+    called.
     """
 
     def __init__(self, me: int, operation: Operation) -> None:
@@ -118,48 +118,72 @@ class PeerLowering(Lowering):
         self.sequences = operation.sequences
         self.scratch_lengths: dict[str, int] = {}
 
-    def proposals(self) -> list[Proposal]:
+    def proposals(self) -> list[PeerProposal]:
         """Return the proposal for each rank."""
-        sequences = range(len(self.sequences))
-        proposals = [
-            Proposal(self.operation.description, [[] for _ in sequences], [[] for _ in sequences])
-            for _ in range(self.operation.layout.ranks)
-        ]
+        proposals = list(map(self._empty_proposal, range(self.operation.layout.ranks)))
         for number, lanes in enumerate(self.sequences):
             for lane in lanes:
-                for action in chain.from_iterable(step.actions for step in self.steps(lane)):
-                    if isinstance(action, Copy):
-                        continue
-                    part = self.spans(lane, action.part)
-                    if not part:
-                        continue
-                    proposal = proposals[int(action.peer)]
-                    if isinstance(action, Send):
-                        proposal.sends[number].append(part)
-                    else:
-                        proposal.expects[number].append(sum(map(len, part)))
+                for step in self.steps(lane):
+                    self._propose(step, lane, number, proposals)
         return proposals
 
-    def mismatched_peers(self, received: Sequence[Proposal]) -> list[int]:
+    def _empty_proposal(self, _peer: int) -> PeerProposal:
+        sequences = self.sequences
+        return PeerProposal(
+            self.operation.description, [[] for _ in sequences], [[] for _ in sequences]
+        )
+
+    def _propose(
+        self, step: Step, lane: int, sequence: int, proposals: Sequence[PeerProposal]
+    ) -> None:
+        """Append the messages of a step to the proposals for its peers, without empty ones."""
+        for action in step.actions:
+            if isinstance(action, Copy):
+                continue
+            part = self.spans(lane, action.part)
+            if not part:
+                continue
+            proposal = proposals[int(action.peer)]
+            if isinstance(action, Send):
+                proposal.sends[sequence].append(part)
+            else:
+                proposal.expects[sequence].append(_length(part))
+
+    def mismatched_peers(self, received: Sequence[PeerProposal]) -> list[int]:
         """Return the ranks that would send messages that this rank does not expect."""
         mismatched = []
         for peer, (own, proposal) in enumerate(zip(self.proposals(), received, strict=True)):
-            lengths = [[sum(map(len, part)) for part in messages] for messages in proposal.sends]
+            lengths = [list(map(_length, messages)) for messages in proposal.sends]
             if proposal.operation != own.operation or lengths != own.expects:
                 mismatched.append(peer)
         return mismatched
 
-    def programs(self, received: Sequence[Proposal]) -> list[Program]:
+    def programs(self, received: Sequence[PeerProposal]) -> list[Program]:
         """Return the program of each sequence, after all ranks have found that their proposals match."""
         programs = []
         for number, lanes in enumerate(self.sequences):
-            incoming = {
-                peer: iter(proposal.sends[number]) for peer, proposal in enumerate(received)
-            }
+            incoming = {}
+            for peer, proposal in enumerate(received):
+                incoming[peer] = iter(proposal.sends[number])
             sequence = _Sequence(self, number, lanes, incoming)
             self.scratch_lengths[sequence.scratch] = sequence.scratch_length
             programs.append(sequence.program)
         return programs
+
+
+def _length(part: Sequence[Span]) -> int:
+    return sum(map(len, part))
+
+
+def _copied(target: Sequence[Span], source: Sequence[Span]) -> list[Fold]:
+    """Return the copies of ``source`` to ``target``."""
+    return [Fold(out, (span,)) for out, span in align_pieces(target, source)]
+
+
+def _by_time(arrivals: Sequence[_Arrival]) -> Iterator[list[_Arrival]]:
+    """Yield the arrivals of each logical time together."""
+    for _, batch in groupby(arrivals, key=attrgetter("time")):
+        yield list(batch)
 
 
 class _Sequence:
@@ -197,24 +221,27 @@ class _Sequence:
         return Program(self.instructions, self._sent, self._received)
 
     def _step(self, lane: int, step: Step) -> None:
-        self._raise(
-            [self._send(lane, action) for action in step.actions if isinstance(action, Send)]
-        )
+        ready = []
+        for action in step.actions:
+            if isinstance(action, Send):
+                ready.append(self._send(lane, action))
+        self._raise(ready)
         arrivals = self._arrivals(lane, step)
         if self._needs_staging(lane, step, arrivals):
             self._staged(lane, step, arrivals)
-            return
+        else:
+            self._direct(lane, step, arrivals)
+
+    def _direct(self, lane: int, step: Step, arrivals: Sequence[_Arrival]) -> None:
+        """Fold the arrivals of a step from where they lie."""
         for action in step.actions:
             if isinstance(action, Copy):
                 self._fold(self._copies(lane, action, self.lowering.spans(lane, action.source)))
-        for _, together in groupby(arrivals, key=lambda arrival: arrival.time):
-            batch = list(together)
-            folds = [
-                fold
-                for arrival in batch
-                for fold in self._folds_of(lane, step, arrival.action, arrival.source)
-            ]
-            self._fold(folds, [arrival.flag for arrival in batch])
+        for batch in _by_time(arrivals):
+            folds = []
+            for arrival in batch:
+                folds += self._folds_of(lane, step, arrival.action, arrival.source)
+            self._fold(folds, batch)
             self._say_read(batch)
 
     def _staged(self, lane: int, step: Step, arrivals: Sequence[_Arrival]) -> None:
@@ -222,22 +249,20 @@ class _Sequence:
         used = 0
         staged: dict[int, list[Span]] = {}
         for number, action in enumerate(step.actions):
-            if isinstance(action, Copy):
-                source = self.lowering.spans(lane, action.source)
-                if not source:
-                    continue
+            if not isinstance(action, Copy):
+                continue
+            source = self.lowering.spans(lane, action.source)
+            if source:
                 staging, used = self._allocate_scratch(source, used)
                 staged[number] = [staging]
-                self._fold([Fold(out, (span,)) for out, span in align_pieces([staging], source)])
-        for _, together in groupby(arrivals, key=lambda arrival: arrival.time):
-            batch = list(together)
+                self._fold(_copied([staging], source))
+        for batch in _by_time(arrivals):
             folds = []
             for arrival in batch:
                 staging, used = self._allocate_scratch(arrival.source, used)
                 staged[arrival.action] = [staging]
-                pieces = align_pieces([staging], arrival.source)
-                folds += [Fold(out, (span,)) for out, span in pieces]
-            self._fold(folds, [arrival.flag for arrival in batch])
+                folds += _copied([staging], arrival.source)
+            self._fold(folds, batch)
             self._say_read(batch)
         self.scratch_length = max(self.scratch_length, used)
         folds = []
@@ -268,10 +293,9 @@ class _Sequence:
                 continue
             self._received[peer] += 1
             flag = Flag("ready", peer, self._received[peer], self._step_number)
-            source = [
-                Span(buffer_of_peer(peer, span.buffer), span.start, span.stop)
-                for span in next(self._incoming[peer])
-            ]
+            source = []
+            for span in next(self._incoming[peer]):
+                source.append(Span(buffer_of_peer(peer, span.buffer), span.start, span.stop))
             arrivals.append(_Arrival(number, time, flag, source))
         return sorted(arrivals, key=lambda arrival: arrival.time)  # stable: then as listed
 
@@ -307,26 +331,22 @@ class _Sequence:
         if isinstance(action, RecvReduce):
             pieces = align_pieces(spans(lane, action.part), spans(lane, action.operand), source)
             return [Fold(out, (own, arrived)) for out, own, arrived in pieces]
-        return [
-            Fold(out, (arrived,))
-            for out, arrived in align_pieces(spans(lane, *parts_of(action)), source)
-        ]
+        return _copied(spans(lane, action.part), source)
 
     def _copies(self, lane: int, action: Copy, source: Sequence[Span]) -> list[Fold]:
-        target = self.lowering.spans(lane, action.target)
-        return [Fold(out, (span,)) for out, span in align_pieces(target, source)]
+        return _copied(self.lowering.spans(lane, action.target), source)
 
     def _allocate_scratch(self, source: Sequence[Span], used: int) -> tuple[Span, int]:
         """Return a span of scratch after ``used``, aligned like the source for vector accesses, and its end."""
         grain = self.lowering.operation.cut.grain
         start = used + (source[0].start - used) % grain
-        stop = start + sum(map(len, source))
+        stop = start + _length(source)
         return Span(self.scratch, start, stop), stop
 
     # ---- instructions
 
     def _raise(self, flags: Sequence[Flag | None]) -> None:
-        """Raise flags; of several of one peer and kind the last one says all."""
+        """Raise flags. If a peer has more than one of a kind, the last one says all."""
         last = {(flag.kind, flag.peer): flag for flag in flags if flag}
         if last:
             self.instructions.append(Raise(tuple(last.values())))
@@ -335,7 +355,7 @@ class _Sequence:
         self._raise([arrival.flag._replace(kind="read") for arrival in arrivals])
 
     def _await(self, flags: Sequence[Flag]) -> None:
-        """Await flags; of several of one peer and kind the last one says all."""
+        """Await flags. If a peer has more than one of a kind, the last one says all."""
         last: dict[tuple[str, int], Flag] = {}
         for flag in flags:
             kept = last.setdefault((flag.kind, flag.peer), flag)
@@ -343,14 +363,18 @@ class _Sequence:
                 last[flag.kind, flag.peer] = flag
         if last:
             self.instructions.append(Await(tuple(last.values())))
-        known = {peer: flag.number for (kind, peer), flag in last.items() if kind == "read"}
-        self._unread = [
-            (flag, part) for flag, part in self._unread if flag.number > known.get(flag.peer, 0)
-        ]
+        read: dict[int, int] = defaultdict(int)
+        for flag in last.values():
+            if flag.kind == "read":
+                read[flag.peer] = flag.number
+        self._unread = [entry for entry in self._unread if entry[0].number > read[entry[0].peer]]
 
-    def _fold(self, folds: Sequence[Fold], arrivals: Sequence[Flag] = ()) -> None:
+    def _fold(self, folds: Sequence[Fold], arrivals: Sequence[_Arrival] = ()) -> None:
         """Fold in order, when messages have arrived and what the folds overwrite has been read."""
         written = [fold.out for fold in folds]
-        overwritten = [flag for flag, part in self._unread if overlap(part, written)]
-        self._await([*arrivals, *overwritten])
-        self.instructions += [Wave(tuple(wave)) for wave in fold_waves(folds)]
+        flags = [arrival.flag for arrival in arrivals]
+        for flag, part in self._unread:
+            if overlap(part, written):
+                flags.append(flag)
+        self._await(flags)
+        self.instructions += [FoldWave(tuple(wave)) for wave in fold_waves(folds)]

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from hpccoll.transports.gpu import Gpu
     from hpccoll.transports.stream_wait import Connecting
 
+AWAITED_ACTIONS = {"ready": "to send it", "read": "to read its"}
+"""What a block waits for a peer to do, by the kind of the flag."""
+
 MOST_NAMED = 3
 """The blocks that a report on a hang names."""
 
@@ -48,14 +51,14 @@ class Waits:
 
     def described(self) -> str:
         """Return what the blocks that wait for long wait for; empty if none does."""
-        numbers = [int(number) for number in self._numbers]
+        numbers = self._numbers.tolist()
         waiting = [block for block, number in enumerate(numbers) if number]
         sentences = []
         for block in waiting[:MOST_NAMED]:
             flag = self._flags[numbers[block] - 1]
-            what = "to send it" if flag.kind == "ready" else "to read its"
             sentences.append(
-                f"block {block} waits in step {flag.step} for rank {flag.peer} {what} message {flag.number}"
+                f"block {block} waits in step {flag.step} for rank {flag.peer} "
+                f"{AWAITED_ACTIONS[flag.kind]} message {flag.number}"
             )
         if len(waiting) > MOST_NAMED:
             sentences.append(f"{len(waiting) - MOST_NAMED} more blocks wait")

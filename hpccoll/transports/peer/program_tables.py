@@ -15,9 +15,9 @@ from hpccoll.transports.peer.lowering import (
     Await,
     Flag,
     FlagKind,
+    FoldWave,
     Program,
     Raise,
-    Wave,
 )
 
 SOURCE = Path(__file__).with_name("peer.cu")
@@ -59,8 +59,8 @@ class FlagMemory:
         """Return the address of a flag that this rank raises for ``peer``."""
         return self._address(peer, block, self.me, kind)
 
-    def _address(self, owner: int, block: int, other: int, kind: FlagKind) -> int:
-        number = (block * len(self.addresses) + other) * len(FLAG_KINDS) + FLAG_KINDS.index(kind)
+    def _address(self, owner: int, block: int, peer: int, kind: FlagKind) -> int:
+        number = (block * len(self.addresses) + peer) * len(FLAG_KINDS) + FLAG_KINDS.index(kind)
         return self.addresses[owner] + number * FLAG_BYTES
 
 
@@ -84,34 +84,60 @@ def program_tables(
     itemsize: int,
 ) -> ProgramTables:
     """Return the tables of programs whose buffers, and those of their peers, lie at ``addresses``."""
-    firsts = [0]
-    rows: list[tuple[int, ...]] = []
-    inputs: list[int] = []
-    awaited: dict[int, Flag] = {}
+    writer = _TableWriter(addresses, flag_memory, itemsize)
     for block, program in enumerate(programs):
+        writer.add(block, program)
+    return writer.tables()
+
+
+class _TableWriter:
+    """Collects the rows of programs."""
+
+    def __init__(
+        self, addresses: Mapping[str, int], flag_memory: FlagMemory, itemsize: int
+    ) -> None:
+        self._addresses = addresses
+        self._flag_memory = flag_memory
+        self._itemsize = itemsize
+        self._firsts = [0]
+        self._rows: list[tuple[int, ...]] = []
+        self._inputs: list[int] = []
+        self._awaited: dict[int, Flag] = {}
+
+    def add(self, block: int, program: Program) -> None:
+        """Append the rows of the program of a block."""
         follows_wave = False
         for instruction in program.instructions:
-            if isinstance(instruction, Wave):
+            if isinstance(instruction, FoldWave):
                 if follows_wave:
-                    rows.append((SYNC, *[0] * (WORDS - 1)))
-                for fold in instruction.folds:
-                    row, own = fold_row(fold, addresses, itemsize, len(inputs), 0)
-                    rows.append((FOLD, *row))
-                    inputs += own
+                    self._rows.append((SYNC, *[0] * (WORDS - 1)))
+                self._add_folds(instruction)
             else:
-                for start in range(0, len(instruction.flags), MOST):
-                    flags = instruction.flags[start : start + MOST]
-                    if isinstance(instruction, Await):
-                        awaited |= {len(rows) + number: flag for number, flag in enumerate(flags)}
-                    rows += _flag_rows(instruction, flags, block, program, flag_memory)
-            follows_wave = isinstance(instruction, Wave)
-        firsts.append(len(rows))
-    return ProgramTables(
-        np.array(firsts, np.int64),
-        np.array(rows, np.int64).reshape(-1, WORDS),
-        np.array(inputs, np.int64),
-        awaited,
-    )
+                self._add_flags(instruction, block, program)
+            follows_wave = isinstance(instruction, FoldWave)
+        self._firsts.append(len(self._rows))
+
+    def _add_folds(self, wave: FoldWave) -> None:
+        for fold in wave.folds:
+            row, inputs = fold_row(fold, self._addresses, self._itemsize, len(self._inputs), 0)
+            self._rows.append((FOLD, *row))
+            self._inputs += inputs
+
+    def _add_flags(self, instruction: Await | Raise, block: int, program: Program) -> None:
+        for start in range(0, len(instruction.flags), MOST):
+            flags = instruction.flags[start : start + MOST]
+            if isinstance(instruction, Await):
+                self._awaited |= dict(enumerate(flags, len(self._rows)))
+            self._rows += _flag_rows(instruction, flags, block, program, self._flag_memory)
+
+    def tables(self) -> ProgramTables:
+        """Return the tables of all programs that were added."""
+        return ProgramTables(
+            np.array(self._firsts, np.int64),
+            np.array(self._rows, np.int64).reshape(-1, WORDS),
+            np.array(self._inputs, np.int64),
+            self._awaited,
+        )
 
 
 def _flag_rows(

@@ -55,19 +55,26 @@ class SharedGpuMemory:
 
         The arrays are from ``empty`` or ``zeros``, or parts of them.
         """
-        own = {name: self._place(array) for name, array in arrays.items() if len(array)}
-        places: Sequence[dict[str, _Place]] = self._comm.allgather(own)
+        places = {}
+        own_addresses = {}
+        for name, array in arrays.items():
+            own_addresses[name] = self._gpu.address(array)
+            if len(array):
+                places[name] = self._place(array)
         addresses = []
-        for rank, places_at_rank in enumerate(places):
+        places_of_ranks: Sequence[dict[str, _Place]] = self._comm.allgather(places)
+        for rank, places_of_rank in enumerate(places_of_ranks):
             if rank == self._comm.rank:
-                addresses.append({name: self._gpu.address(array) for name, array in arrays.items()})
-                continue
-            addresses.append(
-                {
-                    name: self._map(rank, place.handle) + place.offset
-                    for name, place in places_at_rank.items()
-                }
-            )
+                addresses.append(own_addresses)
+            else:
+                addresses.append(self._mapped_addresses(rank, places_of_rank))
+        return addresses
+
+    def _mapped_addresses(self, rank: int, places: Mapping[str, _Place]) -> dict[str, int]:
+        """Return where this rank sees the arrays of another one."""
+        addresses = {}
+        for name, place in places.items():
+            addresses[name] = self._map(rank, place.handle) + place.offset
         return addresses
 
     def _place(self, array: Array) -> _Place:

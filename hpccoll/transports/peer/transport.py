@@ -77,17 +77,19 @@ class PeerTransport(GuardedBuffers):
             "tmp": self._shared.empty(lowering.tmp_length, operation.dtype),
             FLAGS: self._shared.zeros(FlagMemory.count(len(programs), ranks)),
         }
-        scratch = {
-            name: self.gpu.empty(length, operation.dtype)
-            for name, length in lowering.scratch_lengths.items()
-        }
-        at_ranks = self._shared.addresses(shared)
-        addresses = at_ranks[self.comm.rank] | {
-            name: self.gpu.address(array) for name, array in scratch.items()
-        }
-        for peer, of_peer in enumerate(at_ranks):
-            addresses |= {buffer_of_peer(peer, name): place for name, place in of_peer.items()}
-        flags = FlagMemory(self.comm.rank, [of_rank[FLAGS] for of_rank in at_ranks])
+        scratch = {}
+        for name, length in lowering.scratch_lengths.items():
+            scratch[name] = self.gpu.empty(length, operation.dtype)
+        shared_addresses = self._shared.addresses(shared)
+        addresses = dict(shared_addresses[self.comm.rank])
+        for name, array in scratch.items():
+            addresses[name] = self.gpu.address(array)
+        first_flags = []
+        for peer, peer_addresses in enumerate(shared_addresses):
+            first_flags.append(peer_addresses[FLAGS])
+            for name, address_of_array in peer_addresses.items():
+                addresses[buffer_of_peer(peer, name)] = address_of_array
+        flags = FlagMemory(self.comm.rank, first_flags)
         tables = program_tables(programs, addresses, flags, operation.dtype.itemsize)
         plan = self._plan_of(operation, tables, shared | scratch)
         self.connecting.begin()
@@ -98,30 +100,34 @@ class PeerTransport(GuardedBuffers):
         self, operation: Operation, tables: ProgramTables, buffers: dict[str, Array]
     ) -> PeerPlan:
         gpu = self.gpu
-        abort = pinned_zeros(gpu, 1, np.int32)
-        numbers = pinned_zeros(gpu, tables.blocks, np.uint64)
-        epochs = gpu.upload(np.zeros(tables.blocks, np.uint64))
-        uploaded = [
-            gpu.upload(table) for table in (tables.programs, tables.instructions, tables.inputs)
-        ]
-        arguments = (*uploaded, epochs, np.uint64(address(abort)), np.uint64(address(numbers)))
+        blocks = tables.blocks
         function = peer_function(operation.dtype.name, operation.reduction.name, gpu.number)
-        self._check_blocks(function, tables.blocks)
+        self._check_blocks(function, blocks)
+        abort = pinned_zeros(gpu, 1, np.int32)
+        numbers = pinned_zeros(gpu, blocks, np.uint64)
+        arguments = [
+            gpu.upload(tables.programs),
+            gpu.upload(tables.instructions),
+            gpu.upload(tables.inputs),
+            gpu.upload(np.zeros(blocks, np.uint64)),
+        ]
+        addresses = [np.uint64(address(words)) for words in (abort, numbers)]
         launch = partial(
             function,
-            (tables.blocks, 1, 1),
+            (blocks, 1, 1),
             (THREADS, 1, 1),
-            arguments,
+            (*arguments, *addresses),
             stream=gpu.stream,
             enable_cooperative_groups=True,
         )
-        waits = Waits(abort, numbers, tables.flags)
-        description = (
-            f"one kernel of {tables.blocks} blocks, {len(tables.instructions)} instructions"
+        return PeerPlan(
+            PeerDevice(gpu, self.connecting),
+            operation.result(buffers["dst"], self.comm.rank),
+            launch,
+            f"one kernel of {blocks} blocks, {len(tables.instructions)} instructions",
+            [*buffers.values(), *arguments],
+            Waits(abort, numbers, tables.flags),
         )
-        kept = [*buffers.values(), *uploaded, epochs, abort, numbers]
-        result = operation.result(buffers["dst"], self.comm.rank)
-        return PeerPlan(PeerDevice(gpu, self.connecting), result, launch, description, kept, waits)
 
     def _check_blocks(self, function: Any, blocks: int) -> None:
         """Check on all ranks that the GPU can run all blocks at once, also if ranks share it."""

@@ -12,7 +12,7 @@ from schedule_examples import SUBJECTS, case_of, every_case
 
 from hpccoll.schedule import Copy, dtype_of
 from hpccoll.schedule.count import count
-from hpccoll.transports.peer.lowering import Wave
+from hpccoll.transports.peer.lowering import FoldWave
 from hpccoll.transports.peer.program_tables import RAISE
 
 HERE = Path(__file__).parent
@@ -84,7 +84,7 @@ def test_each_byte_is_read_from_a_peer_once_and_each_fold_is_that_of_the_schedul
             for program in PeerCluster(operation).programs
             for block in program
             for wave in block.instructions
-            if isinstance(wave, Wave)
+            if isinstance(wave, FoldWave)
             for fold in wave.folds
         ]
         inputs = [span for fold in folds for span in fold.inputs]
