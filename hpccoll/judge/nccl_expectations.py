@@ -174,9 +174,13 @@ def _nearest(machine: MachineFile, call: PublishedCall, wire: float | None) -> E
     if nearest is None:
         return None
     expected = _published(nearest.by_source, NEAREST, wire)
-    excuse = _old_words(call) if NEWER in nearest.unlike else ""
-    unlike = in_brackets(*(words for words in nearest.unlike if words != NEWER))
-    sources = tuple(f"{source}{unlike}" for source in expected.sources)
+    unlike = list(nearest.unlike)
+    excuse = ""
+    if NEWER in unlike:
+        unlike.remove(NEWER)
+        excuse = _old_words(call)
+    in_what = in_brackets(*unlike)
+    sources = tuple(f"{source}{in_what}" for source in expected.sources)
     lacking = excuse or f"{NEEDED} independent sources of such calls are needed for a verdict"
     return replace(expected, sources=sources, lacking=lacking, excuse=excuse)
 
