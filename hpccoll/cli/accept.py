@@ -278,7 +278,7 @@ def _check_number_of_expected(
     needed = NEEDED
     if number == 0:
         needed += _proposal(files)
-    raise UnusableError("hpccoll accept", needed)
+    raise UnusableError("accept", needed)
 
 
 def _proposal(files: list[Path]) -> str:

@@ -159,12 +159,12 @@ def _check_paths(
 ) -> None:
     if make_reference and (reference or as_json):
         other = "--reference" if reference else "--json"
-        raise UnusableError("hpccoll compare", f"--make-reference and {other} exclude each other")
+        raise UnusableError("compare", f"--make-reference and {other} exclude each other")
     if not make_reference and len(paths) != (1 if reference else 2):
         expected = "two runs, the old and the new one"
         if reference:
             expected = "one run, which is compared with the reference"
-        raise UnusableError("hpccoll compare", f"{expected}: {len(paths)} are given")
+        raise UnusableError("compare", f"{expected}: {len(paths)} are given")
 
 
 def _read_runs(paths: "Sequence[Path]") -> "tuple[list[Results], list[int]]":

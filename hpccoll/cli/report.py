@@ -71,7 +71,9 @@ def write_report(paths: list[Path], out: Path, note: str = "") -> int:
     return INCOMPLETE
 
 
-def export(paths: list[Path], format_: str = "json", rule: str = "max") -> int:
+def export(
+    paths: list[Path], format_: str = "json", columns: str | None = None, rule: str = "max"
+) -> int:
     """Print one row per case and attempt, in SI units.
 
     Ends with 3 if a file cannot be read.
@@ -83,7 +85,10 @@ def export(paths: list[Path], format_: str = "json", rule: str = "max") -> int:
     if rule not in RULES:
         raise BadInputError("--rule", rule, RULES)
     results = read_results(paths, rule)
-    written = write(results, format_)
+    names: list[str] = []
+    if columns is not None:
+        names = columns.split(",")
+    written = write(results, format_, names)
     if isinstance(written, bytes):
         if sys.stdout.isatty():
             raise UnusableError("--format", f"{format_} is binary: redirect the output to a file")
@@ -106,6 +111,11 @@ EXPORT = Command(
                 "json",
                 name="format_",
                 metavar="FORMAT",
+            ),
+            Option(
+                ("--columns",),
+                "columns of json or csv, such as algorithm,bytes,busbw_Bps [all]",
+                metavar="NAME,..",
             ),
             Option(
                 ("--rule", "--timing"),

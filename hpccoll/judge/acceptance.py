@@ -47,8 +47,10 @@ class Judged(Held):
 
     @property
     def is_low(self) -> bool:
-        """Whether it is lower than others, so that it may have causes."""
+        """Whether it is lower than others without an excuse, so that it may have causes."""
         if self.verdict is HeldVerdict.IMPOSSIBLE:
+            return False
+        if self.expected and self.expected.excuse:
             return False
         is_below_published = self.verdict is HeldVerdict.BELOW_PUBLISHED
         return is_below_published or self.acceptance is Acceptance.FAIL

@@ -104,6 +104,7 @@ class Expected:
     # those that published figures are of, the oldest first; empty for an unknown one
     libraries: tuple[str, ...] = ()
     lacking: str = ""  # of an origin of SAYING, why it decides nothing
+    excuse: str = ""  # why a healthy measurement may be below it; empty if none may
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -283,7 +283,10 @@ def _no_basis_reason(row: Row, machine: MachineFile, basis: str) -> str:
     """Return why NCCL's model, or a schedule on a machine, says nothing of a call; empty if it says something."""
     if basis != NCCL_MODEL:
         if row.transport == "nccl":
-            return f"{machine.name} has no section nccl, which NCCL's own model needs"
+            reason = f"{machine.name} has no section nccl, which NCCL's own model needs"
+            if machine.machine_class is None:
+                reason += "; do: name a cluster with your GPUs (hpccoll list clusters)"
+            return reason
         return transport_mismatch(row, machine)
     if row.nodes == 1:
         return "NCCL's own model is for two nodes and more"

@@ -392,7 +392,7 @@ def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Compari
         for programs in (old_programs, new_programs)
     ]
     why = _nearest_cases(before.cases, after.cases) or f"the results are of {' and '.join(names)}"
-    raise UnusableError("hpccoll compare", f"no case in common: {why}")
+    raise UnusableError("compare", f"no case in common: {why}")
 
 
 def _pairs_with_ours(theirs: Results, ours: Results) -> list[SideBySide]:

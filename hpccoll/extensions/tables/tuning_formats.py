@@ -83,6 +83,8 @@ class TuningFormats:
         table = _read_table(path, name, "--lint")
         head = f"{path}: {table.format}, {format_count(len(table.rules), 'rule')}"
         words = {**SEVERITY_WORDS, "info": "note"}  # also with something to do
+        if not table.findings:
+            head += ", nothing wrong"
         lines = [head]
         for finding in table.findings:
             lines.append(finding_line(finding, words))
