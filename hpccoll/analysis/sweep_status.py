@@ -8,9 +8,11 @@ from typing import Any
 
 from hpccoll.common.errors import BadInputError
 from hpccoll.store.case_states import case_states
+from hpccoll.store.job_cases import JobCases, job_cases
 from hpccoll.store.raw_results import RawResults
 from hpccoll.store.result_files import ResultFiles
 from hpccoll.store.rows import NOT_PLANNED, CaseStates, Gap, JobProgress
+from hpccoll.store.sweep_notes import NO_NOTES, read_sweep_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +107,17 @@ def _select(files: ResultFiles, sweep: Path | None, sweeps: Collection[Path]) ->
 
 
 def _of_sweep(files: ResultFiles, directory: Path, *, is_running: bool) -> SweepStatus:
-    results = case_states(files, [directory])
-    raw_by_job = {raw.job.name: raw for raw in files.raw_results}
+    jobs_with_results = list(map(job_cases, files.raw_results))
+    notes = read_sweep_notes(files.unstarted_jobs, [directory])
+    results = case_states(files, jobs_with_results, notes)
+    cases_by_job: dict[str, JobCases] = {}
+    for cases in jobs_with_results:
+        cases_by_job[cases.job.name] = cases
     unreadable = {path.stem for path in files.unreadable}
     jobs = []
     for name, states in results.by_job().items():
-        raw = raw_by_job.get(name)
-        if raw:
-            state = _state(raw)
+        if name in cases_by_job:
+            state = _state(cases_by_job[name])
         else:
             state = "damaged" if name in unreadable else "planned"
         log = directory / "logs" / f"{name}.log"
@@ -122,20 +127,21 @@ def _of_sweep(files: ResultFiles, directory: Path, *, is_running: bool) -> Sweep
 
 
 def _of_raw_file(raw: RawResults) -> JobStatus:
-    states = case_states(ResultFiles(raw_results=[raw]))
-    return JobStatus(str(raw.path), _state(raw), states)
+    cases = job_cases(raw)
+    states = case_states(ResultFiles(raw_results=[raw]), [cases], NO_NOTES)
+    return JobStatus(str(raw.path), _state(cases), states)
 
 
 def _of_damaged_file(file: tuple[Path, BadInputError]) -> JobStatus:
     path, error = file
-    states = case_states(ResultFiles(raw_results=[], unreadable={path: error}))
+    states = case_states(ResultFiles(raw_results=[], unreadable={path: error}), [], NO_NOTES)
     return JobStatus(str(path), "damaged", states)
 
 
-def _state(raw: RawResults) -> str:
-    if raw.complete:
+def _state(cases: JobCases) -> str:
+    if cases.is_complete:
         return "complete"
-    return "running" if raw.is_running else "partial"
+    return "running" if cases.raw.is_running else "partial"
 
 
 def _measurements(progress: Collection[JobProgress]) -> dict[str, int]:

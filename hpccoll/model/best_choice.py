@@ -132,6 +132,8 @@ def crossovers(predictions: Iterable[Prediction]) -> Iterator[Crossover]:
             for nbytes, by_algorithm in by_size.items()
             if overtaken in by_algorithm and overtaker in by_algorithm
         }
+        if not both:  # no size has a prediction of each
+            continue
         crossover = _crossover(overtaken, overtaker, both, math.sqrt(smaller * larger))
         if crossover:
             yield crossover
