@@ -153,7 +153,9 @@ def _write_junit(
     for held in compared.cases:
         collective = str(held.case.coordinates["collective"])
         cases.append(held_case(held, held.case.label, collective))
-    reasons = [decided.line] if decided.are_few else []
+    reasons = []
+    if decided.are_few:
+        reasons.append(decided.line)
     if is_any_unread:
         reasons.append(NOT_READ)
     cases.append(whole_case(reasons))

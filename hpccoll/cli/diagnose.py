@@ -76,7 +76,7 @@ ONLY_HERE, WITH_HERE = (
 
 OPTIONS: Mapping[str, tuple[Option, ...]] = {
     "What to find": (
-        Option(("--links",), "single links, too; takes as many slots as there are nodes", kind="flag",
+        Option(("--links",), "single links, too: a slot a node", kind="flag",
                shown_default="up to 64 nodes"),
         Option(("--no-links",), "no single links", kind="flag"),
         Option(("--racks",), "racks of the nodes: lines 'HOST RACK', or of 'scontrol show topology'", kind="path",
@@ -108,7 +108,7 @@ OPTIONS: Mapping[str, tuple[Option, ...]] = {
         Option(("--out",), "file of all measurements, beside it a page; with --report its page or map",
                kind="path", metavar="F.h5|html|svg|png"),
         Option(("--json",), "JSON output", kind="flag"),
-        Option(("--junit",), "JUnit XML for a CI system, a test for each node", kind="path", metavar="F.xml"),
+        Option(("--junit",), "JUnit XML for a CI system, a test a node", kind="path", metavar="F.xml"),
     ),
     "Without measuring": (
         Option(("--report",), "files of --out, or directories: the verdict of one, the nodes over time of more",
@@ -171,8 +171,7 @@ class DiagnosisProgram:
                 if name in names:
                     raise UnusableError(f"--{name.replace('_', '-')}", why)
         if arguments.make_reference and (arguments.reference or arguments.junit):
-            excluded = "--reference" if arguments.reference else "--junit"
-            raise UnusableError("--make-reference", f"not with {excluded}")
+            raise UnusableError("--make-reference", "not with --reference or --junit")
         if arguments.links and arguments.no_links:
             raise UnusableError("--links", "not with --no-links")
         if arguments.directions not in (None, *DIRECTIONS):
