@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import xarray as xr
@@ -13,6 +14,7 @@ import xarray as xr
 from hpccoll.analysis.time_dataset import RowTimes, read_row_times, time_dataset
 from hpccoll.common.errors import BadInputError, UnusableError, did_you_mean, format_value
 from hpccoll.store.load_results import read_results
+from hpccoll.store.plain_values import plain_value
 from hpccoll.store.rows import ROW_COLUMNS, RULES, Gap, Results, Row, RowKey, Run, unit_of
 from hpccoll.store.workload_figures import workload_figures
 
@@ -42,6 +44,27 @@ _COMPARISON_DTYPES = {
 
 _KEY = ["job", "run_id", "case_id"]
 """The columns that identify a row."""
+
+
+class ResultFrame(pd.DataFrame):
+    """A frame whose columns may hold mappings and lists, and which can be written as Parquet all the same."""
+
+    @property
+    def _constructor(self) -> type["ResultFrame"]:
+        """What pandas calls for selections of the frame: they can be written, too."""
+        return ResultFrame
+
+    def to_parquet(self, *arguments: Any, **options: Any) -> bytes | None:
+        """Write the frame as ``pandas.DataFrame.to_parquet`` does; mappings and lists become JSON text.
+
+        The columns are those of ``hpccoll export --format parquet``.
+        """
+        plain = pd.DataFrame(self)
+        for name, dtype in plain.dtypes.items():
+            if dtype == "object":
+                plain[name] = plain[name].map(plain_value).astype("string")
+        written: bytes | None = plain.to_parquet(*arguments, **options)
+        return written
 
 
 def open_results(paths: Iterable[PathLike | Iterable[PathLike]], rule: str) -> "ResultSet":
@@ -249,7 +272,7 @@ def _frame(
     for name in names or dtypes:
         values = [getattr(item, name) for item in items]
         columns[name] = pd.Series(values, dtype=dtypes[name])
-    return pd.DataFrame(columns)
+    return ResultFrame(columns)
 
 
 def _gap_frame(gaps: Sequence[Gap]) -> pd.DataFrame:

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "store": "cases schedule common numpy h5py msgspec",
     "diagnosis": "store common numpy scipy",
     "analysis": "evidence store cases schedule common numpy scipy pandas xarray msgspec",
-    "model": "analysis evidence store cases host schedule common numpy scipy pydantic",
+    "model": "analysis evidence store cases host schedule common numpy scipy pydantic pydantic_core",
     "traces": "analysis evidence store cases schedule common numpy msgspec",
     "judge": "traces model analysis evidence store cases schedule common numpy scipy msgspec",
     "interop": "judge analysis store cases host schedule common numpy reframe",

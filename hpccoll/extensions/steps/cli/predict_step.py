@@ -120,7 +120,7 @@ def _read(name: str, key: StepKey, value: str | bool | None) -> Any:
 class _Answer(NamedTuple):
     """What a form of the command prints as JSON and as text, and what writes its picture."""
 
-    rows: list[dict[str, Any]]
+    rows: Sequence[Mapping[str, Any]]
     lines: list[str]
     write: Callable[[Path], None]
     interrupted: bool = False
