@@ -1,6 +1,7 @@
 """The kernels of GPUs compiled for the host, where their threads run one after another: check, fold and pause."""
 
 import ctypes
+import os
 import subprocess
 from itertools import product
 
@@ -17,12 +18,14 @@ from hpccoll.transports.transport_interface import address
 
 def compiled(directory, name, text, *flags):
     """Return the path of the library of a C++ program, compiled unless ``directory`` has it."""
-    library, program = directory / f"{name}.so", directory / f"{name}.cpp"
-    if not library.exists():
-        program.write_text(text)
-        subprocess.run(
-            ["g++", *flags, "-shared", "-fPIC", str(program), "-o", str(library)], check=True
-        )
+    library = directory / f"{name}.so"
+    if library.exists():
+        return library
+    own = directory / f"{name}-{os.getpid()}"  # several ranks may compile it at once
+    program, made = own.with_suffix(".cpp"), own.with_suffix(".so")
+    program.write_text(text)
+    subprocess.run(["g++", *flags, "-shared", "-fPIC", str(program), "-o", str(made)], check=True)
+    made.replace(library)
     return library
 
 

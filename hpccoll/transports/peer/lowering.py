@@ -347,7 +347,10 @@ class _Sequence:
 
     def _raise(self, flags: Sequence[Flag | None]) -> None:
         """Raise flags. If a peer has more than one of a kind, the last one says all."""
-        last = {(flag.kind, flag.peer): flag for flag in flags if flag}
+        last = {}
+        for flag in flags:
+            if flag:
+                last[flag.kind, flag.peer] = flag
         if last:
             self.instructions.append(Raise(tuple(last.values())))
 

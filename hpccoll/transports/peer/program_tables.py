@@ -60,7 +60,9 @@ class FlagMemory:
         return self._address(peer, block, self.me, kind)
 
     def _address(self, owner: int, block: int, peer: int, kind: FlagKind) -> int:
-        number = (block * len(self.addresses) + peer) * len(FLAG_KINDS) + FLAG_KINDS.index(kind)
+        ranks = len(self.addresses)
+        pair = block * ranks + peer
+        number = pair * len(FLAG_KINDS) + FLAG_KINDS.index(kind)
         return self.addresses[owner] + number * FLAG_BYTES
 
 
@@ -132,12 +134,10 @@ class _TableWriter:
 
     def tables(self) -> ProgramTables:
         """Return the tables of all programs that were added."""
-        return ProgramTables(
-            np.array(self._firsts, np.int64),
-            np.array(self._rows, np.int64).reshape(-1, WORDS),
-            np.array(self._inputs, np.int64),
-            self._awaited,
-        )
+        programs = np.array(self._firsts, np.int64)
+        instructions = np.array(self._rows, np.int64).reshape(-1, WORDS)
+        inputs = np.array(self._inputs, np.int64)
+        return ProgramTables(programs, instructions, inputs, self._awaited)
 
 
 def _flag_rows(

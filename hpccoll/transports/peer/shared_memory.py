@@ -79,8 +79,10 @@ class SharedGpuMemory:
 
     def _place(self, array: Array) -> _Place:
         address = self._gpu.address(array)
-        base = max(start for start in self._own if start <= address)
-        return _Place(self._gpu.export_handle(base), address - base)
+        allocations = [start for start in self._own if start <= address]
+        base = max(allocations)
+        handle = self._gpu.export_handle(base)
+        return _Place(handle, address - base)
 
     def _map(self, rank: int, handle: bytes) -> int:
         if (rank, handle) not in self._mapped:

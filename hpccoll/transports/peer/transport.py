@@ -105,29 +105,26 @@ class PeerTransport(GuardedBuffers):
         self._check_blocks(function, blocks)
         abort = pinned_zeros(gpu, 1, np.int32)
         numbers = pinned_zeros(gpu, blocks, np.uint64)
-        arguments = [
-            gpu.upload(tables.programs),
-            gpu.upload(tables.instructions),
-            gpu.upload(tables.inputs),
-            gpu.upload(np.zeros(blocks, np.uint64)),
+        epochs = gpu.upload(np.zeros(blocks, np.uint64))
+        uploaded = [
+            gpu.upload(table) for table in (tables.programs, tables.instructions, tables.inputs)
         ]
         addresses = [np.uint64(address(words)) for words in (abort, numbers)]
+        arguments = (*uploaded, epochs, *addresses)
         launch = partial(
             function,
             (blocks, 1, 1),
             (THREADS, 1, 1),
-            (*arguments, *addresses),
+            arguments,
             stream=gpu.stream,
             enable_cooperative_groups=True,
         )
-        return PeerPlan(
-            PeerDevice(gpu, self.connecting),
-            operation.result(buffers["dst"], self.comm.rank),
-            launch,
-            f"one kernel of {blocks} blocks, {len(tables.instructions)} instructions",
-            [*buffers.values(), *arguments],
-            Waits(abort, numbers, tables.flags),
-        )
+        device = PeerDevice(gpu, self.connecting)
+        result = operation.result(buffers["dst"], self.comm.rank)
+        description = f"one kernel of {blocks} blocks, {len(tables.instructions)} instructions"
+        kept = [*buffers.values(), *uploaded, epochs]
+        waits = Waits(abort, numbers, tables.flags)
+        return PeerPlan(device, result, launch, description, kept, waits)
 
     def _check_blocks(self, function: Any, blocks: int) -> None:
         """Check on all ranks that the GPU can run all blocks at once, also if ranks share it."""
