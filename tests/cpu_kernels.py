@@ -25,6 +25,7 @@ def compiled(directory, name, text, *flags):
     program, made = own.with_suffix(".cpp"), own.with_suffix(".so")
     program.write_text(text)
     subprocess.run(["g++", *flags, "-shared", "-fPIC", str(program), "-o", str(made)], check=True)
+    program.replace(directory / f"{name}.cpp")
     made.replace(library)
     return library
 

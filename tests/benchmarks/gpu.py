@@ -97,7 +97,7 @@ EVERY_CASE = "test_every_case_on_a_gpu_is_right_and_its_faults_are_seen[2]"
 
 PARTS: Mapping[str, Part] = {
     "peer": Part(
-        90, "ranks", "runs", "Is one kernel on the memory of peers right, and how long is its step? Never run on a GPU.",
+        90, "ranks", "runs", "Is one kernel on the memory of peers right, and how long is a step? Never tried.",
         RANK_PROGRAMS, SERVED,
     ),
     "native_stall": Part(
