@@ -27,7 +27,7 @@ PARAMETERS = {
     "channels": "schedules: number of pieces of the buffer, such as 4",
     "window": "schedules: number of channels in flight at once",
     "segment": "schedules, instead of channels: maximum size of a piece, such as 128K",
-    GRAPH: "over nccl, native included: 1 replays a case as a CUDA graph",
+    GRAPH: "over nccl, native included, and peer: 1 replays a case as a CUDA graph",
 }
 """The parameters of cases other than those of their algorithms."""
 
