@@ -12,7 +12,7 @@ those of the children alone, for arrays of trees, too, so that a million element
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -128,7 +128,7 @@ def leaf(rank: int) -> SummationTree:
     key = (-1, rank)
     tree = _TREES.get(key)
     if tree is None:
-        digest = int(leaf_digests(np.array([rank]))[0])
+        digest = _mixed(rank + _LEAF & _WORD)
         tree = SummationTree(rank, (), depth=0, least=rank, digest=digest)
         _TREES[key] = tree
     return tree
@@ -146,9 +146,9 @@ def node(*children: SummationTree) -> SummationTree:
     key = tuple(map(id, ordered))
     tree = _TREES.get(key)
     if tree is None:
-        digests = [np.array([child.digest], np.uint64) for child in ordered]
+        total = _NODE + len(ordered) + sum(_mixed(child.digest) for child in ordered)
         depth = 1 + max(child.depth for child in ordered)
-        digest = int(node_digests(*digests)[0])
+        digest = _mixed(total & _WORD)
         tree = SummationTree(None, ordered, depth, ordered[0].least, digest)
         _TREES[key] = tree
     return tree
@@ -217,12 +217,18 @@ _LEAF, _NODE = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
 """Tell leaves from nodes: odd 64-bit numbers of no structure, from the golden ratio and another root."""
 
 
-def _mixed(words: Digests) -> Digests:
+_WORD = (1 << 64) - 1
+"""The largest 64-bit word."""
+
+Words = TypeVar("Words", int, Digests)
+
+
+def _mixed(words: Words) -> Words:
     """Return a permutation of 64-bit words in which every bit depends on all bits.
 
     It is the finalizer of splitmix64: G. Steele, D. Lea, C. Flood: Fast splittable pseudorandom
     number generators, OOPSLA (2014).
     """
-    mixed = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    mixed = (words ^ (words >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB & _WORD
+    return cast("Words", mixed ^ (mixed >> 31))

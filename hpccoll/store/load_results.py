@@ -10,6 +10,7 @@ from hpccoll.common.memory import collector_paused
 from hpccoll.store.case_states import case_states, failed_outcomes
 from hpccoll.store.raw_results import CaseHistory, Outcome, RawResults
 from hpccoll.store.result_files import ResultFiles, read_all
+from hpccoll.store.row_orders import with_orders
 from hpccoll.store.rows import Results, Row, RowKey
 from hpccoll.store.statistics import make_row
 from hpccoll.store.workload_figures import completed_rows, workload_figures
@@ -43,7 +44,7 @@ def to_results(files: ResultFiles, paths: Collection[Path] = (), rule: str = "ma
     machines = {run.run_id: run.machine for run in states.runs}
     return Results(
         timelines=MedianTimelines(workloads),
-        rows=tuple(sorted(completed_rows(rows, machines), key=_row_order)),
+        rows=tuple(with_orders(sorted(completed_rows(rows, machines), key=_row_order))),
         runs=states.runs,
         planned=states.planned,
         missing=states.missing,
