@@ -58,7 +58,7 @@ Orders = Mapping[str, Mapping[int, str]]
 """The order of each choice, by its name, at each size in bytes."""
 
 
-def _orders(rows: Iterable[Row]) -> dict[_Sums, Orders]:
+def _orders(rows: Iterable[Row]) -> Mapping[_Sums, Orders]:
     orders: dict[_Sums, dict[str, dict[int, str]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         if row.order is None or not row.may_answer:
