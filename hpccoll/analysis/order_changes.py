@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from hpccoll.cases.case import Case
 from hpccoll.cases.case_order import case_order
 from hpccoll.common.errors import BadInputError, UnusableError
-from hpccoll.common.json_schema import typed_dict
 from hpccoll.common.units import format_size
 from hpccoll.schedule import Layout, numbering
 from hpccoll.schedule.order import BufferOrder
@@ -21,7 +20,7 @@ MANY_RANKS = 256
 """The ranks from which on fewer placements are compared: an order of 1,024 ranks takes seconds."""
 
 
-ChangeJson = typed_dict(
+ChangeJson = TypedDict(
     "ChangeJson", {"with": str, "same": bool, "compared": list[str], "changing": list[str]}
 )
 
