@@ -65,6 +65,12 @@ SCHEMAS = (
         ("hpccoll.render.trace_text:trace_json_record",),
     ),
     OutputSchema(
+        "order",
+        "order ALGORITHM -p N --json",
+        "in which order an algorithm adds, and what changes the bits",
+        ("hpccoll.analysis.order_record:OrderJson",),
+    ),
+    OutputSchema(
         "evidence",
         "evidence LOGS --json",
         "what libraries executed, by launch",
