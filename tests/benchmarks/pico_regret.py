@@ -15,6 +15,12 @@ import numpy as np
 OWN, TABLE = "the library's own choice", "the table of small runs"
 
 
+SIZES = alt.Axis(
+    values=[4, 4 << 10, 4 << 20, 512 << 20],
+    labelExpr="{'4': '4 B', '4096': '4 KiB', '4194304': '4 MiB', '536870912': '512 MiB'}[datum.value]",
+)
+
+
 def points_of(judged: Path):
     """Yield a point for each regret of a judgement, which is named after its machine."""
     for setting in json.loads(judged.read_text())["settings"]:
@@ -41,9 +47,7 @@ def main() -> None:
             print(f"| {judged.stem} | {choice} | {spread(of_machine, choice)} |")
         points += of_machine
     alt.Chart(alt.Data(values=points)).mark_point(filled=True, size=45, opacity=0.7).encode(
-        x=alt.X(
-            "size:Q", title="bytes", scale=alt.Scale(type="log", base=2), axis=alt.Axis(format="~s")
-        ),
+        x=alt.X("size:Q", title="size", scale=alt.Scale(type="log", base=2), axis=SIZES),
         y=alt.Y("regret:Q", title="time over that of the best", scale=alt.Scale(type="log")),
         color=alt.Color("choice:N", title=None, legend=alt.Legend(orient="top")),
         shape=alt.Shape("choice:N", title=None),
