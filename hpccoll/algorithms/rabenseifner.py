@@ -46,7 +46,7 @@ from hpccoll.schedule import (
     reverse,
     then,
 )
-from hpccoll.schedule.core_workers import FAR
+from hpccoll.schedule.core_workers import FAR, check_choice
 
 
 def _cost(p: int) -> Cost:
@@ -60,13 +60,19 @@ def _cost(p: int) -> Cost:
     )
 
 
+FIRST = "far", "near"
+"""Which distance comes first in the reduce-scatter: p'/2 or 1."""
+
+
 @all_reduce("rabenseifner", cost=_cost)
 def rabenseifner(
     layout: Layout,
     *,
-    first: Annotated[str, ("far", "near")] = "far",
+    first: Annotated[str, FIRST] = "far",
     pairing: Annotated[str, PAIRINGS] = FAR,
 ) -> Schedule:
+    check_choice("first", first, FIRST)
+
     def halve_and_double(core: Layout) -> Schedule:
         if first == "near":
             halving = Schedule.of(core, _near_halving, regularity=Regularity(period=1))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from hpccoll.analysis.setting import Choice
 from hpccoll.common.errors import UnusableError
-from hpccoll.common.text import Finding, info, join_words, warning
+from hpccoll.common.text import Finding, first_few, info, join_words, warning
 from hpccoll.common.units import format_count, format_size
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.schedule.order import has_order
@@ -39,10 +39,21 @@ def same_bits_findings(results: Results) -> Iterator[Finding]:
         names = join_words(differing)
         text = f"With {names}, ranks add in different orders: the last bits of a sum may differ from rank to rank."
         yield warning("ranks_disagree", text, algorithms=differing)
+    sentences = []
     for sums, orders in _orders(results.rows).items():
-        finding = _finding(sums, orders)
-        if finding:
-            yield finding
+        sentence = _same_bits_words(orders)
+        if sentence and sums.ranks > ONE_ORDER:
+            sentences.append(f"{sums.words}: {sentence}")
+    if sentences:
+        text = f"Bits of sums: {'; '.join(first_few(sentences, MOST_SUMS, 'call'))}."
+        yield info("same_bits", text, sums=sentences)
+
+
+ONE_ORDER = 2
+"""The most ranks whose numbers can be added in one order only."""
+
+MOST_SUMS = 2
+"""The most calls that a sentence names."""
 
 
 def algorithms_whose_ranks_disagree(rows: Iterable[Row]) -> list[str]:
@@ -58,7 +69,7 @@ Orders = Mapping[str, Mapping[int, str]]
 """The order of each choice, by its name, at each size in bytes."""
 
 
-def _orders(rows: Iterable[Row]) -> dict[_Sums, Orders]:
+def _orders(rows: Iterable[Row]) -> Mapping[_Sums, Orders]:
     orders: dict[_Sums, dict[str, dict[int, str]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         if row.order is None or not row.may_answer:
@@ -68,26 +79,23 @@ def _orders(rows: Iterable[Row]) -> dict[_Sums, Orders]:
     return orders
 
 
-def _finding(sums: _Sums, orders: Orders) -> Finding | None:
-    """Return which choices give the bits of native, or the same as each other; None if there is one choice."""
-    if len(orders) < 2:
-        return None
+def _same_bits_words(orders: Orders) -> str | None:
+    """Return which choices give the bits of native, or the same as each other; None if none do."""
     if NATIVE in orders:
         kept = []
         for name in orders:
             if name != NATIVE:
                 kept.append(_kept_words(name, orders))
-        text = f"{sums.words}: the bits of {NATIVE} have {'; '.join(kept)}."
-        return info("bits_of_native", text, collective=sums.collective, ranks=sums.ranks)
+        if not kept:
+            return None
+        return f"those of {NATIVE} have {', '.join(kept)}"
     groups: dict[tuple[tuple[int, str], ...], list[str]] = defaultdict(list)
     for name, by_size in orders.items():
         groups[tuple(sorted(by_size.items()))].append(name)
-    alike = [names for names in groups.values() if len(names) > 1]
+    alike = [join_words(names) for names in groups.values() if len(names) > 1]
     if not alike:
         return None
-    words = "; ".join(join_words(names) for names in alike)
-    text = f"{sums.words}: sums have the same bits at all sizes with {words}."
-    return info("same_bits", text, collective=sums.collective, ranks=sums.ranks, choices=alike)
+    return f"the same at all sizes with {', and with '.join(alike)}"
 
 
 def _kept_words(name: str, orders: Orders) -> str:

@@ -62,6 +62,9 @@ MIN_COMMON = 10
 TOLERANCE = 0.05
 """The smallest change that matters, unless another one is requested."""
 
+MOST_NAMED = 3
+"""The most cases that a sentence names."""
+
 MAX_ROUNDS = 20
 """The most rounds of each run that a reason recommends: more do not help against noise."""
 
@@ -463,7 +466,7 @@ def _order_findings(old: Side, new: Side) -> Iterator[Finding]:
     if not changed:
         return
     cases = format_count(len(changed), "case")
-    names = first_few(changed)
+    names = ", ".join(first_few(changed, MOST_NAMED, "case"))
     text = f"{cases} add in another order than before, with other bits: {names}"
     yield info("order_changed", text, cases=changed)
 

@@ -1,9 +1,10 @@
 """All-reduces of any number of workers, made of one of some of them: the others send their vectors first."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from hpccoll.common.errors import BadInputError
 from hpccoll.schedule.compose import relabel
 from hpccoll.schedule.layout import Layout
 from hpccoll.schedule.schedule import Schedule
@@ -24,6 +25,16 @@ PAIRINGS = FAR, ADJACENT
 """Which ranks send their vectors to others first, if there are more than a power of two: see ``on_power_of_two``."""
 
 
+def check_choice(parameter: str, value: str, choices: Sequence[str]) -> None:
+    """Check that the value of a parameter is one of its words.
+
+    Raises:
+        BadInputError: if it is not.
+    """
+    if value not in choices:
+        raise BadInputError(parameter, value, choices)
+
+
 def on_power_of_two(
     layout: Layout, inner: Callable[[Layout], Schedule], pairing: str = FAR
 ) -> Schedule:
@@ -34,7 +45,11 @@ def on_power_of_two(
         inner: returns the all-reduce of the largest power of two, p', of workers.
         pairing: ``far``: rank p' + i sends its vector to rank i. ``adjacent``: rank 2 i + 1 sends
             it to rank 2 i, as in MPICH and Open MPI, whose sums then have the same bits.
+
+    Raises:
+        BadInputError: if ``pairing`` is neither.
     """
+    check_choice("pairing", pairing, PAIRINGS)
     p = layout.workers
     core = 1 << floor_log2(p)
     schedule = on_some_workers(layout, core, inner)

@@ -237,7 +237,8 @@ class ElementOrder:
         common = min(self.edges[-1], order.edges[-1])
         begins = np.union1d(self.edges[:-1], order.edges[:-1])
         begins = begins[begins < common]
-        return begins[self.digests_at(begins) != order.digests_at(begins)]
+        different: Ints = begins[self.digests_at(begins) != order.digests_at(begins)]
+        return different
 
     def digests_at(self, elements: Ints) -> Digests:
         """Return the digests of the trees of elements."""

@@ -12,7 +12,7 @@ those of the children alone, for arrays of trees, too, so that a million element
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -229,6 +229,7 @@ def _mixed(words: Words) -> Words:
     It is the finalizer of splitmix64: G. Steele, D. Lea, C. Flood: Fast splittable pseudorandom
     number generators, OOPSLA (2014).
     """
-    mixed = (words ^ (words >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
+    mixed: Any = words  # the stubs of NumPy have no array beside such large numbers
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 & _WORD
     mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB & _WORD
     return cast("Words", mixed ^ (mixed >> 31))

@@ -1,12 +1,16 @@
 """Which choices give the same bits: findings, and results that keep those of a reference."""
 
+import json
 from dataclasses import replace
 
 import pytest
+from cli_runner import invoke
 from row_examples import make_row
+from written_runs import write_run
 
 from hpccoll.analysis.same_bits import same_bits_findings, with_bits_of
 from hpccoll.common.errors import UnusableError
+from hpccoll.schedule.summation_tree import parse_tree
 from hpccoll.store.row_orders import with_orders
 from hpccoll.store.rows import Results
 
@@ -39,7 +43,8 @@ def test_rows_of_our_schedules_have_an_order_and_others_have_none():
 def test_choices_that_add_alike_are_named():
     (finding,) = same_bits_findings(results_of(*measured()))
     assert finding.kind == "same_bits"
-    assert finding.values["choices"] == [["recursive_doubling", "binomial_tree"]]
+    assert "the same at all sizes with recursive_doubling and binomial_tree" in finding.text
+    assert not list(same_bits_findings(results_of(*measured(ranks=2))))
 
 
 def test_the_bits_of_native_are_named_where_its_order_is_known():
@@ -51,7 +56,7 @@ def test_the_bits_of_native_are_named_where_its_order_is_known():
     ]
     native[1] = replace(native[1], order=rows[1].order)
     (finding,) = same_bits_findings(results_of(*rows, *native))
-    assert finding.kind == "bits_of_native"
+    assert finding.kind == "same_bits"
     assert "ring below 64 KiB" in finding.text
     assert "recursive_doubling but at 1 KiB" in finding.text
     kept = with_bits_of(results_of(*rows, *native), "native")
@@ -85,3 +90,23 @@ def test_choices_whose_ranks_disagree_are_warned_of_and_never_kept():
     assert "ranks_disagree" in findings
     kept = with_bits_of(results_of(*rows), "ring")
     assert [row.requested_bytes for row in kept.rows] == [1 << 16]
+
+
+def test_a_table_chooses_only_among_equal_bits_and_refuses_an_order_that_is_not_known(tmp_path):
+    write_run(tmp_path / "run.h5")  # of two ranks, whose numbers are added in one order only
+    table = tmp_path / "table.json"
+    made = invoke("tune", tmp_path, "--out", table, "--keep-bits-of", "ring")
+    assert made.code == 0, made.err
+    assert made.out.startswith("kept: 8 of 8 results")
+    refused = invoke("tune", tmp_path, "--out", tmp_path / "b.json", "--keep-bits-of", "native")
+    assert refused.is_bad_input("--keep-bits-of", "native")
+    assert invoke("tune", tmp_path, "--keep-bits-of", "ring", "--judge", table).is_bad_input(
+        "--keep-bits-of"
+    )
+
+
+def test_exported_rows_have_the_digest_of_their_order(tmp_path):
+    write_run(tmp_path / "run.h5")
+    rows = json.loads(invoke("export", tmp_path / "run.h5").out)
+    assert {row["order"] for row in rows} == {f"{parse_tree('(0 1)').digest:016x}"}
+    assert all(row["ranks_agree"] for row in rows)
