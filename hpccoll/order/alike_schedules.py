@@ -1,6 +1,6 @@
 """The algorithms of ours that sum as a black box does: trees of schedules, held against revealed ones."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 
@@ -19,7 +19,8 @@ Digests = Mapping[int, str | None]
 def same_bits_as(case: Case, digests: Digests, layout: Layout) -> tuple[str, ...]:
     """Return the algorithms of ours whose sums have the same bits as a black box at all sizes.
 
-    A name is followed by the parameters that are not the default: ``rabenseifner first=near``.
+    A name is followed by the parameters that are not the default: ``rabenseifner first=near``. Those
+    that make no difference are left out.
 
     Args:
         case: a call of the black box.
@@ -29,12 +30,18 @@ def same_bits_as(case: Case, digests: Digests, layout: Layout) -> tuple[str, ...
     names = []
     algorithms = COLLECTIVES[case.collective].algorithms
     for name in sorted(algorithms):
+        alike: list[dict[str, Parameter]] = []
         for params in _settings(algorithms[name]):
-            changed = [f" {key}={value}" for key, value in params.items()]
             own = replace(case, algorithm=name, params=params)
-            if sums_alike(own, digests, layout):
-                names.append(name + "".join(changed))
+            is_listed = any(listed.items() <= params.items() for listed in alike)
+            if not is_listed and sums_alike(own, digests, layout):
+                alike.append(params)
+        names += [_label(name, params) for params in alike]
     return tuple(names)
+
+
+def _label(name: str, params: Mapping[str, Parameter]) -> str:
+    return " ".join([name, *(f"{key}={value}" for key, value in params.items())])
 
 
 def is_as_scheduled(case: Case, digests: Digests, layout: Layout) -> bool | None:
@@ -65,9 +72,16 @@ def _digest(case: Case, layout: Layout) -> str | None:
     return order.elements.digest
 
 
-def _settings(algorithm: Algorithm) -> Iterator[dict[str, Parameter]]:
-    """Yield the parameters of each choice of words; those with their default value are left out."""
+def _settings(algorithm: Algorithm) -> list[dict[str, Parameter]]:
+    """Return the parameters of each choice of words, without those of default value; the fewest first."""
     words = word_parameters(algorithm)
+    settings = []
     for values in product(*words.values()):
-        chosen = dict(zip(words, values, strict=True))
-        yield {name: value for name, value in chosen.items() if value != algorithm.parameters[name]}
+        settings.append(
+            {
+                name: value
+                for name, value in zip(words, values, strict=True)
+                if value != algorithm.parameters[name]
+            }
+        )
+    return sorted(settings, key=len)

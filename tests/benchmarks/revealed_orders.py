@@ -35,7 +35,8 @@ from hpccoll.schedule.summation_tree import parse_tree
 PROGRAMS = Path(sys.executable).parent
 RANKS = (4, 6, 3, 8, 2, 5, 7)
 FORCED_SIZES = "96,6K"
-NATIVE_RANKS = {"mpich": (2, 3, 4, 6, 8), "openmpi": (2, 3, 4, 8)}
+FEW_BYTES = 1 << 10
+NATIVE_RANKS = {"mpich": (4, 6), "openmpi": (3, 4)}
 NATIVE_SIZES = ("-b", "4", "-e", "1M")
 OPEN_MPI = next(library for library in OTHERS if library.package == "openmpi")
 NOT_HERE = {
@@ -91,10 +92,8 @@ def launches(libraries: Sequence[str]) -> Iterator[Launch]:
     for library in libraries:
         for ranks in NATIVE_RANKS[library]:
             yield Launch(library, ranks, reducing)
-    for ranks in (4, 8):
-        yield Launch("mpich", ranks, reducing, level="funneled")
-    for ranks in (6, 8):
-        yield Launch("mpich", ranks, reducing, cliques=2)
+    yield Launch("mpich", 4, reducing, level="funneled")
+    yield Launch("mpich", 6, reducing, cliques=2)
     for ranks in RANKS:
         for library in libraries:
             for word, algorithms in algorithms_by_word(library).items():
@@ -116,7 +115,10 @@ class Judged(NamedTuple):
             return "cannot tell"
         if self.expected is None:
             return "confirmed"
-        return "equal" if set(self.order.trees) == set(self.expected) else "WRONG"
+        trees, expected = set(self.order.trees), set(self.expected)
+        if self.order.last_bytes < FEW_BYTES:  # some blocks of a ring may be empty
+            expected &= trees
+        return "equal" if trees == expected else "WRONG"
 
 
 def judged(launch: Launch, revealed: RevealedOrder) -> Iterator[Judged]:
