@@ -109,7 +109,7 @@ def _element_trees(order: BufferOrder) -> Sequence[ElementTree]:
         ranges[digest].append(ends)
     trees = dict(islice(order.trees(), MOST_EXPRESSIONS))
     listed = []
-    for digest, ends in ranges.items():
-        tree = ElementTree(f"{digest:016x}", trees.get(digest), tuple(ends))
+    for digest, elements_of_tree in ranges.items():
+        tree = ElementTree(f"{digest:016x}", trees.get(digest), tuple(elements_of_tree))
         listed.append(tree)
     return listed
