@@ -118,9 +118,6 @@ ORDERS: dict[tuple[str, str], dict[str, Callable[[int], Trees]]] = {
         "binomial": binomial,
         "rabenseifner": recursive_doubling,
     },
-    ("openmpi", "reduce_scatter"): {
-        "basic_linear": from_the_last,
-        "recursive_halving": recursive_halving,
-    },
+    ("openmpi", "reduce_scatter"): {"recursive_halving": recursive_halving},
 }
 """By library and collective of ours, the trees of an algorithm on p ranks: one of all elements, or one of each."""
