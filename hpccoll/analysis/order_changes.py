@@ -1,8 +1,8 @@
 """What changes the bits of a sum: the order of a case beside those of cases that differ from it in one thing."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 from hpccoll.cases.case import Case
 from hpccoll.cases.case_order import case_order
@@ -20,6 +20,11 @@ MANY_RANKS = 256
 """The ranks from which on fewer placements are compared: an order of 1,024 ranks takes seconds."""
 
 
+ChangeJson = TypedDict(
+    "ChangeJson", {"with": str, "same": bool, "compared": list[str], "changing": list[str]}
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """Whether something changes the bits of elements, compared with the case itself."""
@@ -28,7 +33,7 @@ class Change:
     compared: tuple[str, ...]  # the values that were compared, in words
     changing: tuple[str, ...]  # those with other bits
 
-    def to_json(self) -> Mapping[str, object]:
+    def to_json(self) -> ChangeJson:
         return {
             "with": self.subject,
             "same": not self.changing,

@@ -1,12 +1,13 @@
 """The order of a case as a record: its trees, the elements that have each, the bound of the error, what changes it."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
+from typing import TypedDict
 
-from hpccoll.analysis.order_changes import Change, order_changes
-from hpccoll.cases.case import Case
+from hpccoll.analysis.order_changes import Change, ChangeJson, order_changes
+from hpccoll.cases.case import Case, Parameter
 from hpccoll.cases.case_order import case_order
 from hpccoll.cases.planned_schedule import planned_schedule
 from hpccoll.common.errors import BadInputError
@@ -18,6 +19,37 @@ MOST_EXPRESSIONS = 16
 """The most different trees whose expressions are given: those of the first elements."""
 
 
+class ElementTreeJson(TypedDict):
+    """A summation tree, and the elements that have it."""
+
+    digest: str
+    expression: str | None  # such as ((0 1) (2 3)); null of a tree beyond the first ones
+    depth: int | None
+    elements: list[list[int]]  # ranges [start, stop)
+
+
+class OrderJson(TypedDict):
+    """The order in which an algorithm adds, as JSON has it."""
+
+    collective: str
+    algorithm: str
+    params: dict[str, Parameter]
+    ranks: int
+    nodes: int
+    root: int | None
+    bytes: int
+    dtype: str
+    op: str | None
+    channels: int
+    digest: str
+    ranks_agree: bool
+    one_order: bool
+    depth: int
+    error_bounds: dict[str, float | None]
+    trees: list[ElementTreeJson]
+    changes: list[ChangeJson]
+
+
 @dataclass(frozen=True, slots=True)
 class ElementTree:
     """A tree, and the elements whose contributions are added in its order."""
@@ -26,12 +58,12 @@ class ElementTree:
     tree: SummationTree | None  # None beyond MOST_EXPRESSIONS
     ranges: tuple[tuple[int, int], ...]  # [start, stop) of the elements, ascending
 
-    def to_json(self) -> Mapping[str, object]:
-        record: dict[str, object] = {"digest": self.digest, "expression": None, "depth": None}
+    def to_json(self) -> ElementTreeJson:
+        ranges = [list(ends) for ends in self.ranges]
+        record = ElementTreeJson(digest=self.digest, expression=None, depth=None, elements=ranges)
         if self.tree is not None:
             record["expression"] = str(self.tree)
             record["depth"] = self.tree.depth
-        record["elements"] = [list(ends) for ends in self.ranges]
         return record
 
 
@@ -56,7 +88,7 @@ class OrderRecord:
             bounds[dtype] = error_bound(self.depth, dtype)
         return bounds
 
-    def to_json(self) -> Mapping[str, object]:
+    def to_json(self) -> OrderJson:
         return {
             "collective": self.case.collective,
             "algorithm": self.case.algorithm,

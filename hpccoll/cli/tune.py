@@ -42,7 +42,7 @@ def tune(
         table_format and not (lint or out or verify)
     ):
         why = "--lint F with --format and --json alone, and --format with --out, --lint or --verify"
-        raise UnusableError("hpccoll tune", why)
+        raise UnusableError("tune", why)
     if lint:
         return tables_that_read(lint, table_format, "--lint").lint(
             lint, table_format, as_json=as_json
@@ -54,7 +54,7 @@ def tune(
 
     if [out, judge, verify].count(None) != 2 or not paths:
         why = "PATHS and one of --out (builds a table), --judge (judges one) and --verify, or --lint F (checks F)"
-        raise UnusableError("hpccoll tune", why)
+        raise UnusableError("tune", why)
     for_library = table_format not in (None, OWN_FORMAT)
     _check_kept_bits(keep_bits_of, for_own_table=bool(out) and not for_library)
     if as_json and out and not for_library:
