@@ -77,11 +77,9 @@ def _settings(algorithm: Algorithm) -> list[dict[str, Parameter]]:
     words = word_parameters(algorithm)
     settings = []
     for values in product(*words.values()):
-        settings.append(
-            {
-                name: value
-                for name, value in zip(words, values, strict=True)
-                if value != algorithm.parameters[name]
-            }
-        )
+        setting: dict[str, Parameter] = {}
+        for name, value in zip(words, values, strict=True):
+            if value != algorithm.parameters[name]:
+                setting[name] = value
+        settings.append(setting)
     return sorted(settings, key=len)
