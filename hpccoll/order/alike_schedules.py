@@ -77,9 +77,9 @@ def _settings(algorithm: Algorithm) -> list[dict[str, Parameter]]:
     words = word_parameters(algorithm)
     settings = []
     for values in product(*words.values()):
-        setting: dict[str, Parameter] = {}
-        for name, value in zip(words, values, strict=True):
-            if value != algorithm.parameters[name]:
-                setting[name] = value
+        named = zip(words, values, strict=True)
+        setting: dict[str, Parameter] = {
+            name: value for name, value in named if value != algorithm.parameters[name]
+        }
         settings.append(setting)
     return sorted(settings, key=len)
