@@ -1,8 +1,8 @@
 """The model of a run: the machine fitted to its patterns, and predictions of everything that it measured."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import starmap
 from typing import Any, NamedTuple
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from hpccoll.cases.case import PYTHON
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.extensions import contributions
+from hpccoll.model.collective_machine import fit_machine_to_collectives
 from hpccoll.model.fit import fit
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import DeclaredSections
@@ -38,6 +39,8 @@ class RunModel:
     executor: str = PYTHON  # the executor that measured the observations
     # whether the run has a model of the other executor for this transport
     several_executors: bool = False
+    # how many measurements a machine that is fitted to collectives leaves out, by the reason
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def over(self) -> str:
@@ -101,6 +104,7 @@ class RunModel:
             "machine": machine_name,
             "variant": self.raw_results[0].job.variant,
             "machine_file": machine_file,
+            "left_out": dict(self.left_out),
             "rows": [_row(case) for case in self.validated],
             "crossings": list(self._crossing_rows()),
         }
@@ -126,11 +130,21 @@ def models_of(
     raw_results: Sequence[RawResults],
     declared: DeclaredSections | None = None,
     progress: Callable[[int, int], None] | None = None,
+    most_nodes: int | None = None,
 ) -> list[RunModel]:
     """Return a model for each machine, environment, transport and executor of the raw files.
 
+    A machine is fitted to ping-pongs and other patterns; without any, to collectives.
+
+    Args:
+        raw_results: the raw files.
+        declared: sections that a person adds.
+        progress: is called with the number of predictions so far, and of all.
+        most_nodes: the nodes of the largest job whose collectives a machine is fitted to [half of
+            those of the largest one].
+
     Raises:
-        BadInputError: if no run has any ping-pongs.
+        BadInputError: if no run has anything that a machine can be fitted to.
     """
     runs: dict[object, list[RawResults]] = defaultdict(list)
     for raw in raw_results:
@@ -143,22 +157,59 @@ def models_of(
     report = count_progress(progress, sum(len(run.observed) for run in measured))
     models = []
     for run in measured:
-        validated = [
-            Validated(observation, None, "the run has no ping-pong") for observation in run.observed
-        ]
-        machine, used = fit(run.observed, run.files[0].attempts[0][0].machine) or (None, ())
-        if machine:
-            machine = machine.declaring(declared) if declared else machine
-            machine = machine.model_copy(update=_sections_of_extensions(run.files))
-            validated = validate(run.observed, machine.machine(), used, report)
-        models.append(
-            RunModel(
-                run.files, run.transport, machine, validated, run.executor, run.several_executors
-            )
-        )
+        models.append(_model_of(run, declared, report, most_nodes))
     if not any(model.machine for model in models):
         raise _no_ping_pongs(raw_results)
     return models
+
+
+def _model_of(
+    run: "_MeasuredRun",
+    declared: DeclaredSections | None,
+    report: Callable[[], object],
+    most_nodes: int | None,
+) -> RunModel:
+    name = run.files[0].attempts[0][0].machine
+    of_patterns = fit(run.observed, name)
+    if of_patterns:
+        machine, used = of_patterns
+        machine = _completed(machine, run, declared)
+        validated = validate(run.observed, machine.machine(), used, report)
+        return _run_model(run, machine, validated, {})
+    of_collectives = fit_machine_to_collectives(run.observed, name, most_nodes, report)
+    if of_collectives:
+        machine = _completed(of_collectives.machine, run, declared)
+        return _run_model(run, machine, list(of_collectives.validated), of_collectives.left_out)
+    unpredicted = [
+        Validated(observation, None, "the run has no ping-pong") for observation in run.observed
+    ]
+    return _run_model(run, None, unpredicted, {})
+
+
+def _completed(
+    machine: MachineFile, run: "_MeasuredRun", declared: DeclaredSections | None
+) -> MachineFile:
+    """Return a fitted machine with the sections that a person or an extension adds."""
+    if declared:
+        machine = machine.declaring(declared)
+    return machine.model_copy(update=_sections_of_extensions(run.files))
+
+
+def _run_model(
+    run: "_MeasuredRun",
+    machine: MachineFile | None,
+    validated: list[Validated],
+    left_out: Mapping[str, int],
+) -> RunModel:
+    return RunModel(
+        run.files,
+        run.transport,
+        machine,
+        validated,
+        run.executor,
+        run.several_executors,
+        left_out,
+    )
 
 
 def _sections_of_extensions(files: Sequence[RawResults]) -> dict[str, Any]:
@@ -183,7 +234,7 @@ def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
     """Return the observations of the files of a run, by transport and executor."""
     observed: dict[tuple[str, str], list[Observation]] = defaultdict(list)
     for raw in files:
-        for observation in observations(raw):
+        for observation in observations(raw, imported=True):
             observed[observation.transport, observation.executor].append(observation)
     transports = Counter(transport for transport, _ in observed)
     runs = []
@@ -198,7 +249,7 @@ def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
 
 
 def _no_ping_pongs(raw_results: Sequence[RawResults]) -> BadInputError:
-    needed = f"a run that has send_recv of {MIN_SIZES} sizes or more: see workflows/config/calibrate.yaml"
+    needed = f"a run that has send_recv of {MIN_SIZES} sizes or more, see workflows/config/calibrate.yaml, or collectives of several ranks"
     paths = ", ".join(str(raw.path) for raw in raw_results)
     return BadInputError("path", paths, needed)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, count, pairwise
 from statistics import geometric_mean
@@ -10,7 +10,9 @@ from statistics import geometric_mean
 import numpy as np
 
 from hpccoll.analysis.held_out_regret import held_out_regret
+from hpccoll.model.equal_waves import operation_waves
 from hpccoll.model.machine import TIER_LABELS, Machine
+from hpccoll.model.memory_work import seconds_beside_messages
 from hpccoll.model.observations import Observation
 from hpccoll.model.simulation import simulate
 from hpccoll.schedule import Cut, itemsize, out_of_place
@@ -168,7 +170,13 @@ def predicted_seconds(observation: Observation, machine: Machine) -> float:
     size = itemsize(observation.dtype)
     elements = call.collective.elements(observation.nbytes, size, observation.layout.workers)
     cut = Cut(call, elements, slices[0].units, lanes, size)
-    return simulate(slices, cut, machine, window, observation.dtype).seconds
+    machine = machine.for_nodes(observation.layout.nodes)
+    seconds = simulate(slices, cut, machine, window, observation.dtype).seconds
+    if machine.start_skew_s or machine.own_memory:
+        waves = operation_waves(tuple(slices), cut)
+        algorithm = observation.algorithm.name
+        seconds += seconds_beside_messages(machine, call, algorithm, waves, observation.nbytes)
+    return seconds
 
 
 def _unpredicted_reason(observation: Observation, machine: Machine) -> str:
@@ -178,7 +186,12 @@ def _unpredicted_reason(observation: Observation, machine: Machine) -> str:
         return "one rank sends no messages"
     if int(observation.params.get("copies", 0)) > 0:
         return "copies on a rank are not modelled"
-    unknown_tiers = sorted(observation.tiers - machine.tiers.keys())
+    return unknown_tiers_reason(observation, machine.tiers)
+
+
+def unknown_tiers_reason(observation: Observation, tiers: Collection[str]) -> str:
+    """Return which of the tiers that an observation crosses are unknown, as a sentence; nothing if none is."""
+    unknown_tiers = sorted(observation.tiers.difference(tiers))
     if unknown_tiers:
         where = " or ".join(TIER_LABELS[tier] for tier in unknown_tiers)
         return f"the run has no ping-pong {where} (a sweep's 'pairs: all' has all there are)"
