@@ -203,7 +203,7 @@ FIT = Command(
                 "the most nodes of a job whose collectives the machine is fitted to; those on more are held out "
                 "[half of the largest job's]",
                 metavar="N",
-                kind="integer",
+                kind="number",
             ),
             Option(
                 ("--declare",),

@@ -26,11 +26,14 @@ from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.memory_work import MemoryWork, memory_work
 from hpccoll.model.observations import Observation
 from hpccoll.model.traffic import TooManyMessagesError
-from hpccoll.model.validation import Validated, unknown_tiers_reason
+from hpccoll.model.validation import Validated, unknown_tiers_reason, unmet_reason
 from hpccoll.schedule import Algorithm, Cut, Schedule, itemsize
 
 MOST_RANKS = 1024
 """The most ranks of a measurement that a machine is fitted to: the paths of more take too long to find."""
+
+LEAST_ROWS = 2 * len(KNOTS)
+"""The fewest measurements that a machine is fitted to: twice the values of a curve."""
 
 REPLICAS = 30
 """The number of bootstrap samples."""
@@ -59,7 +62,7 @@ class _TypicalCosts:
     def fold_s(self, nbytes: int) -> float:
         return nbytes / 6e9
 
-    def waits(self, tier: str, nbytes: int) -> bool:
+    def waits(self, nbytes: int) -> bool:
         return nbytes >= SYNCHRONOUS_BYTES
 
 
@@ -78,7 +81,7 @@ def fit_machine_to_collectives(
     most_nodes: int | None = None,
     report: Callable[[], object] = lambda: None,
 ) -> CollectiveFit | None:
-    """Return the machine fitted to collectives whose schedule is known; None without any.
+    """Return the machine fitted to collectives whose schedule is known; None if they are fewer than ``LEAST_ROWS``.
 
     Args:
         observed: the measurements.
@@ -101,7 +104,7 @@ def fit_machine_to_collectives(
             left_out[reason] += 1
         elif observation.layout.nodes <= most_nodes:
             used.append(observation)
-    if not used:
+    if len(used) < LEAST_ROWS:
         return None
     rows = [operations.row(observation) for observation in used]
     model = fit_collectives(rows)
@@ -137,9 +140,12 @@ def _unmodelled_reason(observation: Observation) -> str:
         return "one rank sends no messages"
     if layout.aggregators or observation.params.get("channels", 1) != 1:
         return "it has aggregators, or several channels"
-    if len(_slices(observation, observation.algorithm)) > 1:
-        return "it runs several schedules at once"
-    return ""
+    return unmet_reason(observation) or _several_schedules_reason(observation, observation.algorithm)
+
+
+def _several_schedules_reason(observation: Observation, algorithm: Algorithm) -> str:
+    several = len(_slices(observation, algorithm)) > 1
+    return "it runs several schedules at once" if several else ""
 
 
 def _slices(observation: Observation, algorithm: Algorithm) -> Sequence[Schedule]:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from hpccoll.model.equal_waves import OperationWaves
 from hpccoll.model.traffic import LaneWave, TooManyMessagesError
-from hpccoll.schedule import Layout
 from hpccoll.schedule.layout import TIERS
 
 Ints = NDArray[np.int64]
@@ -55,7 +54,7 @@ class PathCosts(Protocol):
     def fold_s(self, nbytes: int) -> float:
         """Return the seconds of a fold."""
 
-    def waits(self, tier: str, nbytes: int) -> bool:
+    def waits(self, nbytes: int) -> bool:
         """Return whether a message waits for its receiver."""
 
 
@@ -88,7 +87,7 @@ class _Paths:
     def __init__(self, waves: OperationWaves, costs: PathCosts) -> None:
         self.ranks = waves.block
         blocks = waves.layout.ranks // self.ranks
-        self.layout: Layout = waves.layout
+        self.layout = waves.layout
         if blocks > 1:
             self.layout = waves.layout.subset(range(2 * self.ranks))
         self.node = np.array(self.layout.node)
@@ -146,7 +145,7 @@ class _CompiledWave:
                 paths.costs.message_s(arrival),
                 paths.costs.message_s(departure),
             )
-            synchronous.append(paths.costs.waits(name, int(nbytes)))
+            synchronous.append(paths.costs.waits(int(nbytes)))
         self.columns = np.array([received, sent], np.int64).reshape(2, -1)
         self.waits = np.array(synchronous, bool)[self.kind_of]
 

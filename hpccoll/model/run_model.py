@@ -156,34 +156,34 @@ def models_of(
         measured += _by_executor(files)
     report = count_progress(progress, sum(len(run.observed) for run in measured))
     models = []
+    of_patterns = {id(run): fit(run.observed, run.machine_name) for run in measured}
+    has_patterns = any(of_patterns.values())
     for run in measured:
-        models.append(_model_of(run, declared, report, most_nodes))
+        fitted = of_patterns[id(run)]
+        if fitted:
+            machine = _completed(fitted[0], run, declared)
+            validated = validate(run.observed, machine.machine(), fitted[1], report)
+            models.append(run.model(machine, validated))
+        elif has_patterns:
+            models.append(run.unfitted())
+        else:
+            models.append(_fitted_to_collectives(run, declared, report, most_nodes))
     if not any(model.machine for model in models):
         raise _no_ping_pongs(raw_results)
     return models
 
 
-def _model_of(
+def _fitted_to_collectives(
     run: "_MeasuredRun",
     declared: DeclaredSections | None,
     report: Callable[[], object],
     most_nodes: int | None,
 ) -> RunModel:
-    name = run.files[0].attempts[0][0].machine
-    of_patterns = fit(run.observed, name)
-    if of_patterns:
-        machine, used = of_patterns
-        machine = _completed(machine, run, declared)
-        validated = validate(run.observed, machine.machine(), used, report)
-        return _run_model(run, machine, validated, {})
-    of_collectives = fit_machine_to_collectives(run.observed, name, most_nodes, report)
-    if of_collectives:
-        machine = _completed(of_collectives.machine, run, declared)
-        return _run_model(run, machine, list(of_collectives.validated), of_collectives.left_out)
-    unpredicted = [
-        Validated(observation, None, "the run has no ping-pong") for observation in run.observed
-    ]
-    return _run_model(run, None, unpredicted, {})
+    fitted = fit_machine_to_collectives(run.observed, run.machine_name, most_nodes, report)
+    if fitted is None:
+        return run.unfitted()
+    machine = _completed(fitted.machine, run, declared)
+    return run.model(machine, list(fitted.validated), fitted.left_out)
 
 
 def _completed(
@@ -193,23 +193,6 @@ def _completed(
     if declared:
         machine = machine.declaring(declared)
     return machine.model_copy(update=_sections_of_extensions(run.files))
-
-
-def _run_model(
-    run: "_MeasuredRun",
-    machine: MachineFile | None,
-    validated: list[Validated],
-    left_out: Mapping[str, int],
-) -> RunModel:
-    return RunModel(
-        run.files,
-        run.transport,
-        machine,
-        validated,
-        run.executor,
-        run.several_executors,
-        left_out,
-    )
 
 
 def _sections_of_extensions(files: Sequence[RawResults]) -> dict[str, Any]:
@@ -228,6 +211,32 @@ class _MeasuredRun(NamedTuple):
     executor: str
     observed: list[Observation]
     several_executors: bool  # whether the other executor has observations of this transport, too
+
+    @property
+    def machine_name(self) -> str:
+        return self.files[0].attempts[0][0].machine
+
+    def model(
+        self,
+        machine: MachineFile | None,
+        validated: list[Validated],
+        left_out: Mapping[str, int] | None = None,
+    ) -> RunModel:
+        """Return the model of the run."""
+        return RunModel(
+            self.files,
+            self.transport,
+            machine,
+            validated,
+            self.executor,
+            self.several_executors,
+            left_out or {},
+        )
+
+    def unfitted(self) -> RunModel:
+        """Return the model of a run that no machine is fitted to."""
+        reason = "the run has no ping-pong"
+        return self.model(None, [Validated(case, None, reason) for case in self.observed])
 
 
 def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
@@ -249,7 +258,10 @@ def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
 
 
 def _no_ping_pongs(raw_results: Sequence[RawResults]) -> BadInputError:
-    needed = f"a run that has send_recv of {MIN_SIZES} sizes or more, see workflows/config/calibrate.yaml, or collectives of several ranks"
+    needed = (
+        f"a run that has send_recv of {MIN_SIZES} sizes or more (workflows/config/calibrate.yaml), "
+        "or collectives of several ranks whose algorithm is known"
+    )
     paths = ", ".join(str(raw.path) for raw in raw_results)
     return BadInputError("path", paths, needed)
 

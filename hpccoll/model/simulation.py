@@ -297,7 +297,7 @@ class AlgorithmSimulation:
         if instead := self._stand_ins(nbytes):
             simulated = self._times_of_stand_ins(instead, nbytes, progress, bounds)
         else:
-            simulated = self._times_of_all_ranks(nbytes, progress, bounds)
+            simulated = self.simulated_times(nbytes, progress, bounds)
         costs = self.machines["value"]
         if not costs.start_skew_s and not costs.own_memory:
             return simulated
@@ -311,12 +311,13 @@ class AlgorithmSimulation:
             seconds[bound] = simulated_s + beside_s
         return simulated._replace(seconds=seconds)
 
-    def _times_of_all_ranks(
+    def simulated_times(
         self,
         nbytes: int,
         progress: Callable[[float], None] | None,
         bounds: Sequence[Bound],
     ) -> SimulatedOperation:
+        """Return the times of the messages and folds of all ranks, for a size without stand-ins: see ``times``."""
         operation = self._operation(nbytes)
         simulated_as = {bound: self._same(bound) for bound in bounds}
         different = list(dict.fromkeys(simulated_as.values()))
@@ -379,7 +380,7 @@ class AlgorithmSimulation:
         simulated = []
         for number, stand_in in enumerate(instead.chosen, 1):
             simulation = self._simulation(stand_in, nbytes)
-            simulated.append(simulation._times_of_all_ranks(stand_in.nbytes, None, bounds))
+            simulated.append(simulation.simulated_times(stand_in.nbytes, None, bounds))
             if progress:
                 progress(number / len(instead.chosen))
         columns = []

@@ -21,6 +21,10 @@ TOLERANCE = 1e-9
 """The relative difference up to which two times are equal: sums in another order differ by rounding."""
 
 
+CLOSE_FACTOR = 1.8
+"""By which factor measured and predicted times differ at most that are called close."""
+
+
 @dataclass(frozen=True, slots=True)
 class Validated:
     """An observation and its prediction."""
@@ -46,6 +50,8 @@ class Errors:
     error_p90: float  # their 90th percentile
     ratio_p5: float  # the 5th percentile of measured over predicted
     ratio_p95: float  # the 95th percentile
+    # the part of the measured times that is within ``CLOSE_FACTOR`` times the predicted one
+    within_close: float
 
     @classmethod
     def of(cls, validated: Iterable[Validated]) -> "Errors | None":
@@ -55,7 +61,16 @@ class Errors:
             return None
         ratio_p5, ratio_median, ratio_p95 = map(float, np.percentile(ratios, (5, 50, 95)))
         error_median, error_p90 = map(float, np.percentile(np.abs(ratios - 1), (50, 90)))
-        return cls(len(ratios), ratio_median, error_median, error_p90, ratio_p5, ratio_p95)
+        is_close = np.abs(np.log(ratios)) < math.log(CLOSE_FACTOR)
+        return cls(
+            len(ratios),
+            ratio_median,
+            error_median,
+            error_p90,
+            ratio_p5,
+            ratio_p95,
+            float(is_close.mean()),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +201,19 @@ def _unpredicted_reason(observation: Observation, machine: Machine) -> str:
         return "one rank sends no messages"
     if int(observation.params.get("copies", 0)) > 0:
         return "copies on a rank are not modelled"
-    return unknown_tiers_reason(observation, machine.tiers)
+    return unmet_reason(observation) or unknown_tiers_reason(observation, machine.tiers)
+
+
+def unmet_reason(observation: Observation) -> str:
+    """Return which requirement of its algorithm an observation does not meet; nothing if it meets all.
+
+    Another program may have an algorithm of this name that needs less.
+    """
+    algorithm = observation.algorithm
+    unmet = None
+    if algorithm is not None:
+        unmet = algorithm.unmet(observation.layout, **observation.own_parameters)
+    return unmet or ""
 
 
 def unknown_tiers_reason(observation: Observation, tiers: Collection[str]) -> str:
