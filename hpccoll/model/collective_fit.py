@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hpccoll.model.critical_path import Fold, Message, Work
+from hpccoll.model.critical_path import PathFold, PathMessage, PathWork
 from hpccoll.model.memory_work import MemoryWork
 
 Floats = NDArray[np.float64]
@@ -64,7 +64,7 @@ class FittedRow:
     """A measured time, and what its operation consists of."""
 
     seconds: float
-    work: Mapping[Work, int]  # what is on its critical path, and how often
+    work: Mapping[PathWork, int]  # what is on its critical path, and how often
     memory: MemoryWork
     nodes: int
     ranks: int
@@ -128,9 +128,9 @@ class CollectiveModel:
         return quantities, derivatives
 
     def terms(self, row: FittedRow) -> Iterator[tuple[int, list[Term]]]:
-        """Yield how often each kind of work counts, and the sums of which the largest is its time."""
+        """Yield how often each kind of work counts, and the sums whose largest is its time."""
         for work, count in row.work.items():
-            if isinstance(work, Fold):
+            if isinstance(work, PathFold):
                 yield count, [[(self.number("fold", row.dtype), work.nbytes)]]
             else:
                 yield count, self._message_terms(work, row.nodes)
@@ -146,7 +146,7 @@ class CollectiveModel:
                 fresh.append((self.number("fresh of node", ""), sharing))
             yield 1, [fresh]
 
-    def _message_terms(self, message: Message, nodes: int) -> list[Term]:
+    def _message_terms(self, message: PathMessage, nodes: int) -> list[Term]:
         curve = self.curve(message.tier, nodes)
         knots = [self.number("curve", curve, knot) for knot in range(len(KNOTS))]
         place = sum(message.nbytes >= size for size in KNOTS[1:-1])
@@ -179,13 +179,13 @@ class CollectiveModel:
         used = np.zeros((len(rows), len(quantities)))
         for place, terms in enumerate(rows):
             for count, alternatives in terms:
-                longest, term_of_longest = -math.inf, alternatives[0]
+                longest, longest_term = -math.inf, alternatives[0]
                 for term in alternatives:
                     taken = sum(factor * quantities[number] for number, factor in term)
                     if taken > longest:
-                        longest, term_of_longest = taken, term
+                        longest, longest_term = taken, term
                 seconds[place] += count * longest
-                for number, factor in term_of_longest:
+                for number, factor in longest_term:
                     used[place, number] += count * factor
         seconds = np.maximum(seconds, 1e-12)
         return seconds, used @ derivatives / seconds[:, None]
@@ -199,14 +199,14 @@ class CollectiveModel:
 
     def _extend(self) -> None:
         """Give parameters that no fitted row has the values of those that they are alike, or typical ones."""
-        known = len(self.values)
-        if len(self.numbers) == known:
+        fitted = len(self.values)
+        if len(self.numbers) == fitted:
             return
         values = self._start()
-        values[:known] = self.values
+        values[:fitted] = self.values
         for parameter, place in self.numbers.items():
             base = self.numbers.get(_alike(parameter), place)
-            if place >= known and base < known:
+            if place >= fitted and base < fitted:
                 values[place] = values[base]
         self.values = values
 
@@ -214,10 +214,9 @@ class CollectiveModel:
         """Return the priors: each value is near its start, and curves of larger jobs are near those of all."""
         priors = []
         start = self._start()
-        for parameter, place in self.numbers.items():
-            name, group, number = parameter
-            base = _alike(parameter)
-            if base in self.numbers and base != parameter:
+        for (name, group, number), place in self.numbers.items():
+            base = _alike((name, group, number))
+            if base in self.numbers and self.numbers[base] != place:
                 deviation = 1 if "larger" in group else 0.5
                 priors.append(Prior({place: 1, self.numbers[base]: -1}, 0, deviation))
             else:
@@ -301,10 +300,11 @@ class CollectiveModel:
 
 def _alike(parameter: Parameter) -> Parameter:
     """Return the parameter that a prior holds one near to: of all jobs, or of the tier inside; itself if of neither."""
-    name, group, number = parameter
+    group = parameter[1]
+    alike = group.replace("fabric", "rack")
     if "larger" in group:
-        return name, group.replace("larger", "all"), number
-    return name, group.replace("fabric", "rack"), number
+        alike = group.replace("larger", "all")
+    return parameter[0], alike, parameter[2]
 
 
 def _start_value(name: str, group: str, number: int) -> float:
@@ -345,7 +345,9 @@ def fit_collectives(rows: Sequence[FittedRow]) -> CollectiveModel:
 
 
 def _shares_port(row: FittedRow) -> bool:
-    return any(isinstance(work, Message) and work.port_bytes > work.rank_bytes for work in row.work)
+    return any(
+        isinstance(work, PathMessage) and work.port_bytes > work.rank_bytes for work in row.work
+    )
 
 
 def row_weights(rows: Sequence[FittedRow]) -> list[float]:

@@ -19,7 +19,13 @@ from hpccoll.model.collective_fit import (
     fit_collectives,
     row_weights,
 )
-from hpccoll.model.critical_path import MOST_MESSAGES, Fold, Message, Work, critical_path
+from hpccoll.model.critical_path import (
+    MOST_MESSAGES,
+    PathFold,
+    PathMessage,
+    PathWork,
+    critical_path,
+)
 from hpccoll.model.equal_waves import OperationWaves
 from hpccoll.model.machine import TIER_LABELS
 from hpccoll.model.machine_file import MachineFile
@@ -53,7 +59,7 @@ Number = dict[str, float]
 class _TypicalCosts:
     """The costs with which the longest path of an operation is found."""
 
-    def message_s(self, message: Message) -> float:
+    def message_s(self, message: PathMessage) -> float:
         latency_s, byte_s = (3e-7, 2e-10) if message.tier == NODE else (2e-6, 1.25e-10)
         passing_s = max(message.rank_bytes * byte_s, message.port_bytes * 1e-10)
         queued_s = (1 + message.before) * 2e-7
@@ -140,7 +146,9 @@ def _unmodelled_reason(observation: Observation) -> str:
         return "one rank sends no messages"
     if layout.aggregators or observation.params.get("channels", 1) != 1:
         return "it has aggregators, or several channels"
-    return unmet_reason(observation) or _several_schedules_reason(observation, observation.algorithm)
+    return unmet_reason(observation) or _several_schedules_reason(
+        observation, observation.algorithm
+    )
 
 
 def _several_schedules_reason(observation: Observation, algorithm: Algorithm) -> str:
@@ -156,7 +164,7 @@ class _Operations:
     """The measured operations: what they consist of is found once for all measurements of one."""
 
     def __init__(self) -> None:
-        self._paths: dict[object, tuple[Counter[Work], MemoryWork] | None] = {}
+        self._paths: dict[object, tuple[Counter[PathWork], MemoryWork] | None] = {}
 
     def add(self, observation: Observation) -> str:
         """Find what an operation consists of; return why that is not found, nothing if it is."""
@@ -200,7 +208,7 @@ class _Operations:
         )
 
 
-def _path(observation: Observation) -> tuple[Counter[Work], MemoryWork]:
+def _path(observation: Observation) -> tuple[Counter[PathWork], MemoryWork]:
     """Return what is on the critical path of a measured operation, and what it moves in memory."""
     algorithm = observation.algorithm
     if algorithm is None:
@@ -211,7 +219,7 @@ def _path(observation: Observation) -> tuple[Counter[Work], MemoryWork]:
     elements = call.collective.elements(observation.nbytes, size, observation.layout.workers)
     cut = Cut(call, elements, schedule.units, 1, size)
     work = critical_path(OperationWaves((schedule,), cut), _TypicalCosts())
-    folds = [kind.nbytes for kind in work if isinstance(kind, Fold)]
+    folds = [kind.nbytes for kind in work if isinstance(kind, PathFold)]
     memory = memory_work(call, algorithm.name, observation.nbytes, max(folds, default=0))
     return work, memory
 

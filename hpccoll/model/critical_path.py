@@ -1,6 +1,6 @@
 """The critical path of an operation: how often each kind of message, and each fold, follows another on it.
 
-The time of an operation is the sum of what is on the path. Each of these times is linear in the
+The time of an operation is the sum of what is on the path. All are linear in the
 parameters of a machine, so that a fit of the parameters to measured times is a regression once the
 path is known. The path follows the simulation in waves (``wave_simulation``) for one lane: messages
 of a wave share the rates of their ranks and of the ports of their nodes.
@@ -23,32 +23,33 @@ AWAY = TIERS.index("rack")
 """The first tier whose messages pass the ports of nodes."""
 
 
-class Message(NamedTuple):
+class PathMessage(NamedTuple):
     """A kind of message: all that its time depends on."""
 
     tier: str
     nbytes: int
     # the messages of its sender, or of its receiver if these are more, that come before it
     before: int
-    rank_bytes: int  # the bytes that pass its rank in one direction at the same time
+    # the bytes of its tier that pass its rank in one direction at the same time
+    rank_bytes: int
     port_bytes: int  # likewise the port of its node; 0 inside a node
     # whether its receiver waits for it; else its sender does, which does not wait for the latency
     received: bool
 
 
-class Fold(NamedTuple):
+class PathFold(NamedTuple):
     """What a rank folds after a step."""
 
     nbytes: int
 
 
-Work = Message | Fold
+PathWork = PathMessage | PathFold
 
 
 class PathCosts(Protocol):
     """What the work on a path costs, to find the longest path."""
 
-    def message_s(self, message: Message) -> float:
+    def message_s(self, message: PathMessage) -> float:
         """Return the seconds from the start of a message to its arrival, or until its sender has sent it."""
 
     def fold_s(self, nbytes: int) -> float:
@@ -62,7 +63,7 @@ MOST_MESSAGES = 500_000
 """The most messages, of the ranks that stand for all, of an operation whose path is looked for."""
 
 
-def critical_path(waves: OperationWaves, costs: PathCosts) -> Counter[Work]:
+def critical_path(waves: OperationWaves, costs: PathCosts) -> Counter[PathWork]:
     """Return how often each kind of work is on the path that ends last, of an operation with one lane.
 
     Raises:
@@ -97,12 +98,12 @@ class _Paths:
         self.costs = costs
         self.ready = np.zeros(self.ranks)
         self.last = np.zeros(self.ranks)
-        self.kinds: dict[Work, int] = {}
+        self.kinds: dict[PathWork, int] = {}
         self.path = np.zeros((self.ranks, 16))
         self.path_to_last = np.zeros((self.ranks, 16))
         self.folded = np.zeros(self.ranks, np.int64)
 
-    def number(self, work: Work) -> int:
+    def number(self, work: PathWork) -> int:
         """Return the column of a kind of work."""
         number = self.kinds.setdefault(work, len(self.kinds))
         columns = self.path.shape[1]
@@ -111,10 +112,10 @@ class _Paths:
             self.path_to_last = np.pad(self.path_to_last, ((0, 0), (0, columns)))
         return number
 
-    def longest(self) -> Counter[Work]:
+    def longest(self) -> Counter[PathWork]:
         """Return the path to the rank that ends last."""
         counts = self.path[int(self.ready.argmax())]
-        longest: Counter[Work] = Counter()
+        longest: Counter[PathWork] = Counter()
         for work, number in self.kinds.items():
             if counts[number]:
                 longest[work] = int(counts[number])
@@ -134,18 +135,19 @@ class _CompiledWave:
         self.kind_of = self.kind_of.ravel()
         received, sent, self.seconds = [], [], np.zeros((2, alike.shape[1]))
         synchronous = []
-        for number, (tier_number, nbytes, before, rank_bytes, port_bytes) in enumerate(alike.T):
-            name = TIERS[tier_number]
-            sizes = int(nbytes), int(before), int(rank_bytes), int(port_bytes)
-            arrival = Message(name, *sizes, received=True)
-            departure = Message(name, *sizes, received=False)
+        for number, kind in enumerate(alike.T.tolist()):
+            name = TIERS[kind[0]]
+            sizes = kind[1:]
+            nbytes = kind[1]
+            arrival = PathMessage(name, *sizes, received=True)
+            departure = PathMessage(name, *sizes, received=False)
             received.append(paths.number(arrival))
             sent.append(paths.number(departure))
             self.seconds[:, number] = (
                 paths.costs.message_s(arrival),
                 paths.costs.message_s(departure),
             )
-            synchronous.append(paths.costs.waits(int(nbytes)))
+            synchronous.append(paths.costs.waits(nbytes))
         self.columns = np.array([received, sent], np.int64).reshape(2, -1)
         self.waits = np.array(synchronous, bool)[self.kind_of]
 
@@ -190,7 +192,7 @@ class _CompiledWave:
         folding = ended[paths.folded[ended] > 0]
         for nbytes in np.unique(paths.folded[folding]):
             ranks = folding[paths.folded[folding] == nbytes]
-            paths.path[ranks, paths.number(Fold(int(nbytes)))] += 1
+            paths.path[ranks, paths.number(PathFold(int(nbytes)))] += 1
             paths.ready[ranks] += paths.costs.fold_s(int(nbytes))
         paths.folded[folding] = 0
 
@@ -200,19 +202,24 @@ def _columns(paths: _Paths, wave: LaneWave, tier: Ints) -> Ints:
     target = wave.target % paths.ranks
     before = np.maximum(_places(wave.source), _places(target))
     rank_bytes = np.maximum(
-        np.bincount(wave.source, wave.nbytes)[wave.source], np.bincount(target, wave.nbytes)[target]
+        _sums(wave.source * len(TIERS) + tier, wave.nbytes),
+        _sums(target * len(TIERS) + tier, wave.nbytes),
     )
     away = tier >= AWAY
     port_bytes = np.zeros(len(tier))
     if away.any():
         passing = wave.nbytes * away
-        source_port, target_port = paths.port[wave.source], paths.port[target]
         port_bytes = np.maximum(
-            np.bincount(source_port, passing)[source_port],
-            np.bincount(target_port, passing)[target_port],
+            _sums(paths.port[wave.source], passing), _sums(paths.port[target], passing)
         )
     columns: Ints = np.stack([tier, wave.nbytes, before, rank_bytes, port_bytes * away])
     return columns.astype(np.int64)
+
+
+def _sums(owners: Ints, nbytes: Ints) -> Floats:
+    """Return for each message the bytes of all messages with the same owner."""
+    sums: Floats = np.bincount(owners, nbytes)
+    return sums[owners]
 
 
 def _places(ranks: Ints) -> Ints:

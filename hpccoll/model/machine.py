@@ -108,7 +108,7 @@ class Machine:
     # follows a barrier takes that much longer
     start_skew_s: float = 0.0
     own_memory: OwnMemory | None = None  # None if it costs nothing
-    # the costs in jobs of at least so many nodes; None if all jobs have the same
+    # the nodes from which jobs have other costs, and these; None if all jobs have the same
     larger_jobs: tuple[int, "Machine"] | None = None
 
     def for_nodes(self, nodes: int) -> "Machine":

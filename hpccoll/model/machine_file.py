@@ -169,13 +169,15 @@ class MachineFile(MachineFields):
         larger = self.larger_jobs
         if larger is None:
             return machine
-        tiers = {name: _tier(sections, bound) for name, sections in larger.tiers.items()}
+        tiers = dict(machine.tiers)
+        for name, sections in larger.tiers.items():
+            tiers[name] = _tier(sections, bound)
         start_skew_s = machine.start_skew_s
         if larger.start_skew_s:
             start_skew_s = larger.start_skew_s.at(bound)
         in_larger_jobs = replace(
             machine,
-            tiers={**machine.tiers, **tiers},
+            tiers=tiers,
             port_byte_s=_byte_s(larger.port or self.port, bound),
             start_skew_s=start_skew_s,
         )

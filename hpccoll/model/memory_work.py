@@ -10,9 +10,6 @@ new memory in each call, whose pages the kernel clears when they are first writt
 import math
 from typing import NamedTuple
 
-import numpy as np
-
-from hpccoll.model.equal_waves import OperationWaves
 from hpccoll.model.machine import Machine
 from hpccoll.schedule import CollectiveCall, Layout
 
@@ -48,39 +45,33 @@ def memory_work(call: CollectiveCall, algorithm: str, nbytes: int, largest_fold:
     return MemoryWork(copied, buffers)
 
 
-def largest_fold(waves: OperationWaves) -> int:
-    """Return the most bytes that a rank folds of one wave of messages; 0 if it folds none."""
-    largest = 0
-    for run in waves.of(0):
-        for wave in run.waves:
-            if wave.reduces.any():
-                folded = np.bincount(wave.target % waves.block, wave.nbytes * wave.reduces)
-                largest = max(largest, int(folded.max()))
-    return largest
-
-
 def seconds_beside_messages(
-    machine: Machine, call: CollectiveCall, algorithm: str, waves: OperationWaves, nbytes: int
+    machine: Machine,
+    layout: Layout,
+    call: CollectiveCall,
+    algorithm: str,
+    nbytes: int,
+    largest_fold: int,
 ) -> float:
     """Return the seconds of an operation besides its messages and folds: of late starts and own buffers.
 
     Args:
         machine: the machine.
+        layout: the layout of the ranks.
         call: the call of the collective.
         algorithm: the name of the algorithm.
-        waves: the waves of the operation, which has one lane.
         nbytes: the size S.
+        largest_fold: the bytes of the largest fold of a rank; 0 without folds.
     """
-    layout = waves.layout
     seconds = machine.start_skew_s * math.log2(layout.workers)
     costs = machine.own_memory
     if costs is None:
         return seconds
-    work = memory_work(call, algorithm, nbytes, largest_fold(waves))
+    work = memory_work(call, algorithm, nbytes, largest_fold)
     seconds += work.copied_bytes * costs.copy_byte_s
     if work.buffer_bytes > costs.kept_bytes:
-        others = ranks_of_node(layout) - 1
-        seconds += work.buffer_bytes * (costs.new_byte_s + others * costs.sharing_byte_s)
+        hindering = ranks_of_node(layout) - 1
+        seconds += work.buffer_bytes * (costs.new_byte_s + hindering * costs.sharing_byte_s)
     return seconds
 
 

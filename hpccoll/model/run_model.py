@@ -92,9 +92,6 @@ class RunModel:
     def to_json(self) -> dict[str, Any]:
         """Return the model of one run in SI units; absent values are null."""
         measured_kind, machine_name = self.measured_on
-        machine_file: dict[str, Any] | None = None
-        if self.machine:
-            machine_file = self.machine_file().model_dump(mode="json", by_alias=True)
         return {
             "files": [str(raw.path) for raw in self.raw_results],
             "kind": "simulated",
@@ -103,11 +100,16 @@ class RunModel:
             "measured": measured_kind,
             "machine": machine_name,
             "variant": self.raw_results[0].job.variant,
-            "machine_file": machine_file,
+            "machine_file": self._machine_json(),
             "left_out": dict(self.left_out),
             "rows": [_row(case) for case in self.validated],
             "crossings": list(self._crossing_rows()),
         }
+
+    def _machine_json(self) -> dict[str, Any] | None:
+        if self.machine is None:
+            return None
+        return self.machine_file().model_dump(mode="json", by_alias=True)
 
     def _crossing_rows(self) -> Iterator[dict[str, Any]]:
         for work, validated in self.groups.items():
@@ -156,10 +158,10 @@ def models_of(
         measured += _by_executor(files)
     report = count_progress(progress, sum(len(run.observed) for run in measured))
     models = []
-    of_patterns = {id(run): fit(run.observed, run.machine_name) for run in measured}
-    has_patterns = any(of_patterns.values())
+    fits_to_patterns = {id(run): fit(run.observed, run.machine_name) for run in measured}
+    has_patterns = any(fits_to_patterns.values())
     for run in measured:
-        fitted = of_patterns[id(run)]
+        fitted = fits_to_patterns[id(run)]
         if fitted:
             machine = _completed(fitted[0], run, declared)
             validated = validate(run.observed, machine.machine(), fitted[1], report)
@@ -260,7 +262,7 @@ def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
 def _no_ping_pongs(raw_results: Sequence[RawResults]) -> BadInputError:
     needed = (
         f"a run that has send_recv of {MIN_SIZES} sizes or more (workflows/config/calibrate.yaml), "
-        "or collectives of several ranks whose algorithm is known"
+        "or collectives whose algorithm is known"
     )
     paths = ", ".join(str(raw.path) for raw in raw_results)
     return BadInputError("path", paths, needed)

@@ -18,7 +18,7 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange
 from hpccoll.common.units import format_decimal_bytes
 from hpccoll.host.cpu_and_memory import available_memory
-from hpccoll.model.equal_waves import operation_waves
+from hpccoll.model.equal_waves import largest_fold, operation_waves
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
@@ -302,11 +302,11 @@ class AlgorithmSimulation:
         if not costs.start_skew_s and not costs.own_memory:
             return simulated
         cut = simulated.operation.cut
-        waves = operation_waves(tuple(simulated.operation.schedules), cut)
+        fold = largest_fold(operation_waves(tuple(simulated.operation.schedules), cut))
         seconds = {}
         for bound, simulated_s in simulated.seconds.items():
             beside_s = seconds_beside_messages(
-                self.machines[bound], cut.call, self.algorithm.name, waves, nbytes
+                self.machines[bound], self.layout, cut.call, self.algorithm.name, nbytes, fold
             )
             seconds[bound] = simulated_s + beside_s
         return simulated._replace(seconds=seconds)

@@ -10,7 +10,7 @@ from statistics import geometric_mean
 import numpy as np
 
 from hpccoll.analysis.held_out_regret import held_out_regret
-from hpccoll.model.equal_waves import operation_waves
+from hpccoll.model.equal_waves import largest_fold, operation_waves
 from hpccoll.model.machine import TIER_LABELS, Machine
 from hpccoll.model.memory_work import seconds_beside_messages
 from hpccoll.model.observations import Observation
@@ -188,9 +188,14 @@ def predicted_seconds(observation: Observation, machine: Machine) -> float:
     machine = machine.for_nodes(observation.layout.nodes)
     seconds = simulate(slices, cut, machine, window, observation.dtype).seconds
     if machine.start_skew_s or machine.own_memory:
-        waves = operation_waves(tuple(slices), cut)
-        algorithm = observation.algorithm.name
-        seconds += seconds_beside_messages(machine, call, algorithm, waves, observation.nbytes)
+        seconds += seconds_beside_messages(
+            machine,
+            observation.layout,
+            call,
+            observation.algorithm.name,
+            observation.nbytes,
+            largest_fold(operation_waves(tuple(slices), cut)),
+        )
     return seconds
 
 

@@ -1,5 +1,6 @@
 """Models in words: the fitted machine of each run, its errors on what it has not seen, and promises kept or not."""
 
+import math
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -96,7 +97,8 @@ def error_table(validated: Sequence[validation.Validated]) -> Iterator[str]:
         algorithm = case.observation.algorithm.name if case.observation.algorithm else ""
         groups[f"{case.observation.collective} {algorithm}"].append(case)
     for case in sorted(validated, key=lambda case: case.observation.nbytes):
-        groups[format_size(case.observation.nbytes)].append(case)
+        # sizes that the ranks do not divide are a little smaller than a power of two
+        groups[f"about {format_size(1 << round(math.log2(case.observation.nbytes)))}"].append(case)
     rows = []
     for name, cases in groups.items():
         errors_of_group = validation.Errors.of(cases)

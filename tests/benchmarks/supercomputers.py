@@ -64,6 +64,8 @@ def page(machine: str, model: RunModel, seconds: float) -> Iterator[str]:
         return
     fitted = [case for case in model.validated if not case.held_out]
     seen, unseen = split(model)
+    if not seen and not unseen:
+        return
     nodes = ", ".join(map(str, model.machine.measured.nodes))
     yield f"## {machine}, {model.over}"
     yield ""

@@ -3,7 +3,7 @@
 import pytest
 from model_observations import observation
 
-from hpccoll.model.critical_path import Fold, Message, critical_path
+from hpccoll.model.critical_path import PathFold, PathMessage, critical_path
 from hpccoll.model.equal_waves import OperationWaves
 from hpccoll.model.machine import Machine, MessageCosts, Tier
 from hpccoll.model.simulation import simulate_waves
@@ -71,7 +71,9 @@ def test_the_sum_over_the_path_is_the_simulated_time(collective, algorithm, layo
     path = critical_path(OperationWaves((schedule,), cut), Costs())
     seconds = 0.0
     for work, count in path.items():
-        once = Costs().fold_s(work.nbytes) if isinstance(work, Fold) else Costs().message_s(work)
+        once = (
+            Costs().fold_s(work.nbytes) if isinstance(work, PathFold) else Costs().message_s(work)
+        )
         seconds += count * once
     # messages of a wave that start at different times share a port in the path only
     tolerance = 0.02 if layout.nodes == layout.ranks else 0.25
@@ -81,6 +83,6 @@ def test_the_sum_over_the_path_is_the_simulated_time(collective, algorithm, layo
 def test_a_ring_has_a_message_and_a_fold_for_each_step():
     schedule, cut = operation("all_reduce", "ring", 1 << 20, Layout.of(8, 1))
     path = critical_path(OperationWaves((schedule,), cut), Costs())
-    messages = sum(count for work, count in path.items() if isinstance(work, Message))
-    folds = sum(count for work, count in path.items() if isinstance(work, Fold))
+    messages = sum(count for work, count in path.items() if isinstance(work, PathMessage))
+    folds = sum(count for work, count in path.items() if isinstance(work, PathFold))
     assert (messages, folds) == (14, 7)
