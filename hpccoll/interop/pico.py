@@ -417,18 +417,20 @@ class _RunReader:
             return None
         family = collective(called)
         dtype = _DTYPES[match["dtype"]]
-        algorithm, transport, params = _algorithm(called, match["algorithm"])
+        elements = int(match["elements"])
+        parts = PicoName.parse(match["algorithm"])
+        algorithm, params = _algorithm(called, parts, layout.ranks, elements)
         op = None
         if family.has_op:
             op = _OPS.get(metadata.value("MPI_Op") or "MPI_SUM", "sum")
         return Case(
             collective=called,
             algorithm=algorithm,
-            transport=transport,
+            transport=parts.transport,
             device="cuda" if metadata.on_gpus else "cpu",
             dtype=dtype,
             op=op,
-            bytes=int(match["elements"]) * itemsize(dtype),
+            bytes=elements * itemsize(dtype),
             in_place=family.one_buffer,
             root=0 if family.rooted else None,
             params=params,
@@ -479,17 +481,17 @@ def _numbers(
         raise BadInputError(where, last[:40], expected) from None
 
 
-@cache
-def _algorithm(called: str, text: str) -> tuple[str, str, Mapping[str, Parameter]]:
-    """Return the algorithm, the transport and the parameters of a case, by the name of the algorithm in a file."""
-    parts = PicoName.parse(text)
+def _algorithm(
+    called: str, parts: PicoName, ranks: int, elements: int
+) -> tuple[str, Mapping[str, Parameter]]:
+    """Return the algorithm of a case and its parameters: those of ours, or what PICO names."""
     entry = pico_algorithms(called).get(parts.name)
-    if entry is None or not entry.ours:
-        return parts.name, parts.transport, dict(parts.params)
-    if entry.ours == NATIVE:
-        params: dict[str, Parameter] = {**entry.params, **parts.params}
-        return NATIVE, parts.transport, params
-    return entry.ours, parts.transport, {**entry.params, **parts.params, IMPLEMENTATION: parts.name}
+    if entry is None or not entry.takes_our_steps(ranks, elements):
+        return parts.name, dict(parts.params)
+    params = {**entry.params, **parts.params}
+    if entry.ours != NATIVE:
+        params[IMPLEMENTATION] = parts.name
+    return entry.ours, params
 
 
 def _used_params(case: Case, metadata: TestMetadata) -> Mapping[str, Parameter]:

@@ -1,7 +1,7 @@
 """The algorithms of PICO, by its names, and those of ours that take the same steps: ``pico_algorithms.toml``."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,9 @@ COLLECTIVES = {
 
 UTOFU = "utofu"
 """The transport of the algorithms that send over uTofu, the interface of Fugaku's network, and not over MPI."""
+
+POWER_OF_TWO, ELEMENTS = "power of two", "elements"
+"""What an algorithm may need to take the steps of ours: a power of two of ranks, as many elements as ranks."""
 
 _NAME_WITH_TRANSPORT = re.compile(
     r"(?P<name>.+)-(?P<transport>MPI|UTOFU)-(?P<segment>\d{1,10})-(?P<ports>\d{1,2})"
@@ -64,8 +67,16 @@ class PicoAlgorithm:
     # empty if none does
     ours: str
     params: Mapping[str, Parameter]  # the parameters with which ours does
+    # where it does: POWER_OF_TWO, ELEMENTS
+    needs: Sequence[str]
     why: str  # why none of ours is the same; empty if one is
     source: str  # where its steps can be read
+
+    def takes_our_steps(self, ranks: int, elements: int) -> bool:
+        """Return whether it sends the messages of ours on a number of ranks, for a vector of ``elements``."""
+        if POWER_OF_TWO in self.needs and ranks & (ranks - 1):
+            return False
+        return bool(self.ours) and (ELEMENTS not in self.needs or elements >= ranks)
 
 
 @cache
@@ -84,6 +95,7 @@ def pico_algorithms(collective: str) -> Mapping[str, PicoAlgorithm]:
         by_name[name] = PicoAlgorithm(
             ours=entry.get("ours", ""),
             params=entry.get("params", {}),
+            needs=entry.get("needs", ()),
             why=entry.get("why", ""),
             source=entry["source"],
         )

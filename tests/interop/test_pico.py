@@ -149,6 +149,23 @@ def test_segments_ports_and_notes_are_parameters(tmp_path):
     assert {history.outcome.params["notes"] for history in raw.histories()} == {"a note"}
 
 
+def test_an_algorithm_has_the_name_of_ours_only_where_it_takes_the_same_steps(tmp_path):
+    files = {
+        "0/1024_recursive_doubling_over_int32.csv": times(5000),
+        "0/4_ring_over_int32.csv": times(5000),
+        "1/1024_recursive_doubling_over_int32.csv": times(5000),
+        "1/4_ring_over_int32.csv": times(5000),
+    }
+    machine = write_machine(tmp_path / "data", {TIMESTAMP: files}, [row(), row(test=1, nnodes=6)])
+    _, results = imported(tmp_path, machine)
+    assert {(row.ranks, row.algorithm) for row in results.rows} == {
+        (4, "recursive_doubling"),
+        (4, "ring"),
+        (6, "recursive_doubling_over"),
+        (6, "ring_over"),
+    }
+
+
 def test_what_is_not_imported_is_listed_with_its_reason(tmp_path):
     files = FILES | {
         "aggregated_results_summary.csv": "collective_type\n",
