@@ -9,6 +9,7 @@ from model_observations import observed
 from hpccoll.model.collective_fit import KNOTS, CollectiveModel
 from hpccoll.model.collective_machine import fit_machine_to_collectives
 from hpccoll.model.machine import Machine, MessageCosts, OwnMemory, Tier
+from hpccoll.model.machine_file import read_machine, write_machine
 from hpccoll.model.validation import Errors, validate
 from hpccoll.schedule import Layout
 
@@ -91,12 +92,15 @@ def test_the_fitted_model_and_the_simulation_of_its_file_agree(fitted):
         assert simulated.seconds == pytest.approx(case.seconds, rel=0.05)
 
 
-def test_larger_jobs_that_behave_differently_have_curves_of_their_own():
+def test_larger_jobs_that_behave_differently_have_curves_of_their_own(tmp_path):
     few, many = measured(TRUE, 4, 8, 16), measured(SLOWER, 32, 64)
     fit = fit_machine_to_collectives([*few, *many], "two kinds of jobs", 32)
     assert fit.machine.larger_jobs.from_nodes == 32
     held_out = [case.observation for case in fit.validated if case.held_out]
     assert errors_of(fit.machine, held_out).error_median < 0.1
+    path = tmp_path / "machine.json"
+    write_machine(fit.machine, path)
+    assert read_machine(path, "--machine") == fit.machine
     costs = fit.machine.machine()
     assert costs.for_nodes(16) != costs.for_nodes(32) == costs.for_nodes(1000)
 
