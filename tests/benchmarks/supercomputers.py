@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
 
+from hpccoll.common.errors import BadInputError
 from hpccoll.model.run_model import RunModel, models_of
 from hpccoll.model.validation import CLOSE_FACTOR, Errors, Validated
 from hpccoll.render.model_report import error_table
@@ -128,7 +129,12 @@ def main() -> int:
     )
     for machine in machines or SPLITS:
         began = process_time()
-        for model in models(Path(directory), machine):
+        try:
+            models_of_machine = models(Path(directory), machine)
+        except BadInputError as error:
+            print(f"## {machine}\n\nNo machine is fitted: {error.expected} is needed.\n")
+            continue
+        for model in models_of_machine:
             print("\n".join(page(machine, model, process_time() - began)))
             missed += misses(machine, model)
     print("\n".join(missed), file=sys.stderr)
