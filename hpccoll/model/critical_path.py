@@ -137,10 +137,9 @@ class _CompiledWave:
         synchronous = []
         for number, kind in enumerate(alike.T.tolist()):
             name = TIERS[kind[0]]
-            sizes = kind[1:]
             nbytes = kind[1]
-            arrival = PathMessage(name, *sizes, received=True)
-            departure = PathMessage(name, *sizes, received=False)
+            arrival = PathMessage(name, nbytes, kind[2], kind[3], kind[4], received=True)
+            departure = arrival._replace(received=False)
             received.append(paths.number(arrival))
             sent.append(paths.number(departure))
             self.seconds[:, number] = (
@@ -206,7 +205,7 @@ def _columns(paths: _Paths, wave: LaneWave, tier: Ints) -> Ints:
         _sums(target * len(TIERS) + tier, wave.nbytes),
     )
     away = tier >= AWAY
-    port_bytes = np.zeros(len(tier))
+    port_bytes: Floats = np.zeros(len(tier))
     if away.any():
         passing = wave.nbytes * away
         port_bytes = np.maximum(
