@@ -7,16 +7,20 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from hpccoll.cases.algorithm_registry import COLLECTIVES, WORKLOADS
+from hpccoll.cases.case import Parameter
 from hpccoll.cases.catalogue import GRAPH
+from hpccoll.cases.library_algorithms import LibraryAlgorithm
+from hpccoll.cases.rank_agreement import agreement
 from hpccoll.cases.requirements import MPI_LIBRARIES, missing_requirements
 from hpccoll.cases.transport_table import TRANSPORTS
 from hpccoll.cases.variables import assignment
 from hpccoll.cases.variants import Variant, VariantLimit, named_variants
 from hpccoll.cases.workload import workload
 from hpccoll.common.errors import BadInputError, did_you_mean
+from hpccoll.common.json_schema import OPTIONAL
 from hpccoll.host.gpu_stack import ROOT
 from hpccoll.schedule.collective import AUTO, NATIVE
 
@@ -24,13 +28,103 @@ PARAMETERS = {
     "channels": "schedules: number of pieces of the buffer, such as 4",
     "window": "schedules: number of channels in flight at once",
     "segment": "schedules, instead of channels: maximum size of a piece, such as 128K",
-    GRAPH: "over nccl, native included: 1 replays a case as a CUDA graph",
+    GRAPH: "over nccl, native included, and peer: 1 replays a case as a CUDA graph",
 }
 """The parameters of cases other than those of their algorithms."""
 
 
 _EXPORTED_UNITS = {"divisible": "free", "per_rank": "owned"}
 """The names of unit kinds in the exported list, which other programs read."""
+
+
+class _Availability(TypedDict):
+    available: bool
+    reason: str | None  # why it is not
+
+
+class CollectiveJson(TypedDict):
+    """A collective."""
+
+    units: str
+    reduces: bool
+    algorithms: list[str]
+    parameters: dict[str, dict[str, Parameter]]  # with their defaults, by algorithm
+
+
+class AlgorithmJson(_Availability):
+    """An algorithm of a collective."""
+
+    collective: str
+    name: str
+    description: str
+    needs: list[str]
+    ranks_agree: bool | None  # whether all ranks end with the same bits of sums
+
+
+class PolicyJson(_Availability):
+    """A rule that chooses algorithms."""
+
+    name: str
+    needs: list[str]
+
+
+class ParameterJson(TypedDict):
+    """A parameter of cases, or a described cluster."""
+
+    name: str
+    meaning: str
+
+
+class TransportJson(_Availability):
+    """A transport."""
+
+    name: str
+    devices: list[str]
+
+
+_Purpose = TypedDict("_Purpose", {"what": str})  # noqa: UP013 - the word is the key's alone
+
+
+class VariantJson(_Availability, _Purpose):
+    """A variant: settings of a library under a name."""
+
+    name: str
+    transport: str
+    environment: dict[str, str | None]  # null unsets a variable
+    communicator: dict[str, int | str]
+    demands: str | None
+    control: str | None
+    limits: VariantLimit
+    further_limits: list[VariantLimit]
+    needs: list[str]
+    algorithms: dict[str, LibraryAlgorithm]
+
+
+class WorkloadKeyJson(TypedDict):
+    """A key of a workload."""
+
+    meaning: str
+    default: Any
+
+
+class WorkloadJson(TypedDict):
+    """A workload."""
+
+    name: str
+    keys: dict[str, WorkloadKeyJson]
+
+
+class ListingJson(TypedDict):
+    """The listing; further keys are the tables of workloads."""
+
+    collectives: dict[str, CollectiveJson]
+    algorithms: list[AlgorithmJson]
+    policies: list[PolicyJson]
+    parameters: list[ParameterJson]
+    transports: list[TransportJson]
+    variants: list[VariantJson]
+    workloads: list[WorkloadJson]
+    clusters: NotRequired[Annotated[list[ParameterJson], OPTIONAL]]
 
 
 def listing(root: Path = ROOT) -> dict[str, Any]:
@@ -79,7 +173,13 @@ def _algorithms() -> Iterator[dict[str, Any]]:
     for name in COLLECTIVES:
         for algorithm, needs in _needs_by_algorithm(name).items():
             title = _title(name, algorithm)
-            yield {"collective": name, "name": algorithm, "description": title, "needs": needs}
+            yield {
+                "collective": name,
+                "name": algorithm,
+                "description": title,
+                "needs": needs,
+                "ranks_agree": _agreement(name, algorithm),
+            }
 
 
 def _transports(mpi_missing: Sequence[str], root: Path) -> Iterator[dict[str, Any]]:
@@ -181,6 +281,14 @@ def _availability(missing: Sequence[str]) -> dict[str, Any]:
     return {"available": not missing, "reason": "; ".join(missing) or None}
 
 
+def _agreement(name: str, algorithm: str) -> bool | None:
+    """Return whether all ranks end with the same bits; None for the library's own call, and without a sum."""
+    if algorithm == NATIVE:
+        return None
+    family = COLLECTIVES[name]
+    return agreement(family, family.algorithms[algorithm])
+
+
 def _title(name: str, algorithm: str) -> str:
     """Return what an algorithm does, in a sentence."""
     if algorithm == NATIVE:
@@ -204,7 +312,8 @@ def listing_lines(tables: Mapping[str, Any], *, described: bool = False) -> Iter
     for row in tables["algorithms"]:
         parameters = tables["collectives"][row["collective"]]["parameters"].get(row["name"], {})
         values = "".join(f" {name}={value}" for name, value in parameters.items())
-        yield f"{row['collective']} {row['name']}{values}{_needs(row)}{_unavailable(row)}"
+        bits = ", ranks may differ in the last bits" if row["ranks_agree"] is False else ""
+        yield f"{row['collective']} {row['name']}{values}{_needs(row)}{bits}{_unavailable(row)}"
         if described:
             yield f"    {row['description']}"
     for row in tables["policies"]:

@@ -29,9 +29,9 @@ from hpccoll.schedule import Layout, itemsize
 from hpccoll.schedule.collective import NATIVE
 from hpccoll.store.case_times import CaseTimes
 from hpccoll.store.raw_results import Attempt, Outcome
+from hpccoll.store.rows import PICO
 from hpccoll.store.schema import IMPORTED
 
-SOURCE = "pico"
 IMPLEMENTATION = "implementation"
 """The parameter with PICO's name of what ran, where an algorithm of ours takes the same steps."""
 
@@ -142,18 +142,25 @@ class TestMetadata:
         """The shape of the torus of nodes; None if the table has a number of nodes."""
         return "x".join(self._shape) if len(self._shape) > 1 else None
 
+    def _key(self, name: str) -> str:
+        """Return where a value stands, for messages."""
+        table = f"{self.machine}{METADATA_SUFFIX}"
+        return f"{table}: {name} of {self.row['timestamp']}, test {self.row['test_id']}"
+
     @property
     def _shape(self) -> list[str]:
         shape = self.value("nnodes") or ""
         if not re.fullmatch(r"[1-9]\d{0,6}(x[1-9]\d{0,6})*", shape):
-            raise BadInputError("nnodes", shape, "a number of nodes, or a shape such as 2x2x2")
+            raise BadInputError(
+                self._key("nnodes"), shape, "a number of nodes, or a shape such as 2x2x2"
+            )
         return shape.split("x")
 
     @property
     def ranks(self) -> int:
         per_node = self.value("tasks_per_node") or ""
         if not re.fullmatch(r"[1-9]\d{0,6}", per_node):
-            raise BadInputError("tasks_per_node", per_node, "a number of ranks")
+            raise BadInputError(self._key("tasks_per_node"), per_node, "a number of ranks")
         return self.nodes * int(per_node)
 
     @property
@@ -369,7 +376,6 @@ class _RunReader:
             "program": f"PICO, libbine {metadata.value('libbine_version') or 'unknown'}",
             "machine": metadata.machine,
             "library": metadata.library,
-            "mpi": {"version": metadata.library},
             "imported_from": [f"{self._run.path.name}: {self._run.timestamp}/{test}"],
             "hosts": list(hosts),
             "measured_at": self._run.timestamp,
@@ -402,7 +408,7 @@ class _RunReader:
             bytes=elements * family.blocks(layout.ranks) * size,
             params=_used_params(case, metadata),
             times=times,
-            source=SOURCE,
+            source=PICO,
             reported=_reported(name, self._run.timestamp),
         )
 

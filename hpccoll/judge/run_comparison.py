@@ -13,19 +13,20 @@
 import json
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from statistics import median
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from hpccoll.analysis.late_ranks import late_words
 from hpccoll.analysis.setting import Choice
 from hpccoll.analysis.shift import FALSE_DISCOVERIES, RunSpread, Shift, shifts
 from hpccoll.common.decided_cases import DecidedCases
 from hpccoll.common.errors import UnusableError
-from hpccoll.common.text import Finding
+from hpccoll.common.json_schema import typed_dict
+from hpccoll.common.text import Finding, first_few, info
 from hpccoll.common.units import format_count, format_seconds, format_size
-from hpccoll.evidence.defects import Trouble
+from hpccoll.evidence.defects import FittingDefectJson, Trouble
 from hpccoll.judge.defects_of_runs import (
     NO_DEFECTS,
     CrossedDefects,
@@ -36,7 +37,7 @@ from hpccoll.judge.defects_of_runs import (
 )
 from hpccoll.judge.held import EARLIER_RUN, REFERENCE, Acceptance, Expected, Held, HeldVerdict
 from hpccoll.judge.provenance_changes import Facts, changes, facts_of_runs
-from hpccoll.judge.side_by_side import SideBySide, side_by_side
+from hpccoll.judge.side_by_side import SideBySide, SideBySideJson, side_by_side
 from hpccoll.store.call_key import CallKey
 from hpccoll.store.host_load import busy_hosts, describe_busy
 from hpccoll.store.rows import Results, Row, Run
@@ -62,6 +63,9 @@ MIN_COMMON = 10
 TOLERANCE = 0.05
 """The smallest change that matters, unless another one is requested."""
 
+MOST_NAMED = 3
+"""The most cases that a sentence names."""
+
 MAX_ROUNDS = 20
 """The most rounds of each run that a reason recommends: more do not help against noise."""
 
@@ -82,6 +86,7 @@ class ComparedCase:
     bounds: tuple[float, float] | None = None
     # of a training step, transfer and waiting in seconds, and which rank is late, in words
     waiting: tuple[float, float, str] | None = None
+    order: str | None = None  # the digest of the order in which its sum is added, if known
 
     @property
     def timed(self) -> bool:
@@ -158,6 +163,7 @@ def _case_of_row(
         seconds=row.median_s,
         samples=[seconds for seconds in row.round_medians_s if seconds],
         waiting=waiting,
+        order=row.order,
     )
 
 
@@ -214,6 +220,14 @@ class CaseComparison(Held):
         "p_value": "shift.p_value",
         "reason": "reason",
     }
+    FURTHER: ClassVar[Mapping[str, Any]] = {
+        "collective": str,
+        "algorithm": str,
+        "requested_bytes": int,
+        "in_place": bool,
+        "ranks": int,
+        "nodes": int,
+    }
 
     case: ComparedCase  # the case in the new run if it has it, else in the old one
     shift: Shift | None  # the shift; None if it is unknown
@@ -242,6 +256,39 @@ class CaseComparison(Held):
         )
 
 
+class OldAndNew(TypedDict):
+    """What was and what is, in words."""
+
+    old: str | None
+    new: str | None
+
+
+class GeometryJson(TypedDict):
+    """A finding on a geometry; further keys are its values, which its kind decides."""
+
+    kind: str
+    text: str
+
+
+class OrderChangeJson(TypedDict):
+    """That cases add in another order than before."""
+
+    kind: str
+    text: str
+    cases: list[str]
+
+
+class _ComparisonKeys(TypedDict):
+    changes: dict[str, OldAndNew]
+    loads: OldAndNew
+    tolerance: float
+    beside: list[SideBySideJson]
+    geometries: list[GeometryJson]
+    orders: list[OrderChangeJson]
+    defects: list[FittingDefectJson]
+    ended_defects: list[FittingDefectJson]
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Two runs."""
@@ -257,9 +304,19 @@ class Comparison:
     unit: str = "round"  # what a sample is: a ``round`` of a run, or a ``run`` of a reference
     # the geometries that became slower while others did not; they change no verdict
     geometries: Sequence[Finding] = ()
+    # that cases add in another order than before, and so have other bits; it changes no verdict
+    orders: Sequence[Finding] = ()
     defects: CrossedDefects = (
         NO_DEFECTS  # known ones that the change from run to run began or ended
     )
+
+    @staticmethod
+    def json_record() -> Any:
+        """Return the type of its JSON."""
+        case = CaseComparison.json_record()
+        cases: Any = list[case]  # type: ignore[valid-type]  # made of its keys
+        by_verdict = dict.fromkeys(PLURALS.values(), cases)
+        return typed_dict("ComparisonJson", by_verdict, _ComparisonKeys)
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON: a list of cases for each verdict, changes and loads."""
@@ -275,6 +332,7 @@ class Comparison:
         content["tolerance"] = self.tolerance
         content["beside"] = [pair.to_json() for pair in self.beside]
         content["geometries"] = [_finding_json(finding) for finding in self.geometries]
+        content["orders"] = [_finding_json(finding) for finding in self.orders]
         content["defects"] = [fit.to_json() for fit in self.defects.begun]
         content["ended_defects"] = [fit.to_json() for fit in self.defects.ended]
         return content
@@ -294,7 +352,7 @@ class Comparison:
             call = where["collective"], where["ranks"], where["nodes"]
             by_call[call].append(held)
         parts = {
-            call: replace(self, cases=by_call[call], beside=(), geometries=())
+            call: replace(self, cases=by_call[call], beside=(), geometries=(), orders=())
             for call in sorted(by_call)
         }
         worst_first = sorted(parts, key=lambda call: not parts[call].worse)
@@ -392,7 +450,7 @@ def compare(old: Results, new: Results, tolerance: float = TOLERANCE) -> Compari
         for programs in (old_programs, new_programs)
     ]
     why = _nearest_cases(before.cases, after.cases) or f"the results are of {' and '.join(names)}"
-    raise UnusableError("hpccoll compare", f"no case in common: {why}")
+    raise UnusableError("compare", f"no case in common: {why}")
 
 
 def _pairs_with_ours(theirs: Results, ours: Results) -> list[SideBySide]:
@@ -441,8 +499,26 @@ def compare_sides(old: Side, new: Side, tolerance: float) -> Comparison:
         (old.load, new.load),
         tolerance,
         unit=old.unit,
+        orders=tuple(_order_findings(old, new)),
         defects=_crossed_defects(old, new, cases),
     )
+
+
+def _order_findings(old: Side, new: Side) -> Iterator[Finding]:
+    """Yield that cases add in another order, if both sides know theirs."""
+    changed = []
+    for key, before in old.cases.items():
+        after = new.cases.get(key)
+        if after is None or not before.order or not after.order:
+            continue
+        if before.order != after.order:
+            changed.append(after.label)
+    if not changed:
+        return
+    cases = format_count(len(changed), "case")
+    names = ", ".join(first_few(changed, MOST_NAMED, "case"))
+    text = f"{cases} add in another order than before, with other bits: {names}"
+    yield info("order_changed", text, cases=changed)
 
 
 def _crossed_defects(old: Side, new: Side, cases: Iterable[CaseComparison]) -> CrossedDefects:

@@ -133,7 +133,9 @@ class _CompiledWave:
         columns = _columns(paths, wave, tier)
         alike, self.kind_of = np.unique(columns, axis=1, return_inverse=True)
         self.kind_of = self.kind_of.ravel()
-        received, sent, self.seconds = [], [], np.zeros((2, alike.shape[1]))
+        received = []
+        sent = []
+        self.seconds = np.zeros((2, alike.shape[1]))
         synchronous = []
         for number, kind in enumerate(alike.T.tolist()):
             name = TIERS[kind[0]]

@@ -1,5 +1,6 @@
 """``hpccoll import`` of PICO's results: archives and directories of runs, with their metadata and allocations."""
 
+import json
 import os
 import re
 import tarfile
@@ -230,6 +231,33 @@ def test_a_directory_of_outputs_is_one_import(tmp_path):
 def test_a_directory_without_results_is_refused(tmp_path):
     (tmp_path / "other.txt").write_text("nothing that a benchmark prints\n")
     imported(tmp_path, tmp_path, code=2)
+
+
+def test_a_table_of_small_runs_is_judged_by_large_ones_beside_the_library(tmp_path):
+    later = TIMESTAMP.replace("2025", "2026")
+    small = {
+        "0/1024_sparbit_over_int32.csv": times(*[4000] * 6),
+        "0/1024_default_ompi_int32.csv": times(*[5000] * 6),
+    }
+    large = {
+        "0/1024_sparbit_over_int32.csv": times(*[6000] * 6),
+        "0/1024_ring_over_int32.csv": times(*[5000] * 6),
+        "0/1024_default_ompi_int32.csv": times(*[10000] * 6),
+    }
+    gathers = {"collective_type": "ALLGATHER", "MPI_Op": "null"}
+    rows = [row(**gathers), row(timestamp=later, nnodes=16, **gathers)]
+    machine = write_machine(tmp_path / "data", {TIMESTAMP: small, later: large}, rows)
+    for name, timestamp in (("small.h5", TIMESTAMP), ("large.h5", later)):
+        archive = machine / f"{timestamp}.tar.gz"
+        assert invoke("import", archive, "--out", tmp_path / name).code == 0
+    made = invoke("tune", tmp_path / "small.h5", "--out", tmp_path / "table.json")
+    assert made.code == 0, made.err
+    judged = invoke("tune", "--judge", tmp_path / "table.json", tmp_path / "large.h5", "--json")
+    assert judged.code == 0, judged.err
+    (setting,) = json.loads(judged.out)["settings"]
+    (size,) = setting["sizes"]
+    assert (size["choice"], size["chosen_for_nodes"]) == ("sparbit_over", 4)
+    assert (size["regret"], size["default_regret"]) == (1.2, 2.0)
 
 
 @pytest.mark.parametrize("collective", COLLECTIVES.values())
