@@ -213,8 +213,9 @@ def _columns(paths: _Paths, wave: LaneWave, tier: Ints) -> Ints:
         port_bytes = np.maximum(
             _sums(paths.port[wave.source], passing), _sums(paths.port[target], passing)
         )
-    columns: Ints = np.stack([tier, wave.nbytes, before, rank_bytes, port_bytes * away])
-    return columns.astype(np.int64)
+    columns = np.stack([tier, wave.nbytes, before, rank_bytes, port_bytes * away])
+    whole: Ints = columns.astype(np.int64)
+    return whole
 
 
 def _sums(owners: Ints, nbytes: Ints) -> Floats:
