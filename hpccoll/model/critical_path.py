@@ -220,7 +220,7 @@ def _columns(paths: _Paths, wave: LaneWave, tier: Ints) -> Ints:
 
 def _sums(owners: Ints, nbytes: Ints) -> Floats:
     """Return for each message the bytes of all messages with the same owner."""
-    sums: Floats = np.bincount(owners, nbytes)
+    sums: Floats = np.bincount(owners, nbytes.astype(float)).astype(float)
     return sums[owners]
 
 
