@@ -178,10 +178,11 @@ def fit(
     paths: list[Path],
     out: Path | None = None,
     declare: Path | None = None,
+    max_nodes: int | None = None,
     *,
     as_json: bool = False,
 ) -> int:
-    """Fit a machine to ping-pongs and other patterns.
+    """Fit a machine to ping-pongs and other patterns, or to collectives if there are none.
 
     Its predictions are compared with all other measurements: the output begins with the errors on
     these. Measure workflows/config/calibrate.yaml on few nodes, and the cases to predict on more
@@ -199,7 +200,7 @@ def fit(
         declared = load_yaml(declare, DeclaredSections, "--declare")
     files = read_all(paths)
     with progress_counter("predictions") as progress:
-        models = models_of(files.raw_results, declared, progress)
+        models = models_of(files.raw_results, declared, progress, max_nodes)
     if out:
         fitted = [model for model in models if model.machine]
         if len(fitted) > 1:
@@ -227,6 +228,13 @@ FIT = Command(
                 "file of the fitted machine, for predict",
                 metavar="MACHINE.json",
                 kind="path",
+            ),
+            Option(
+                ("--max-nodes",),
+                "the most nodes of a job whose collectives the machine is fitted to; those on more are held out "
+                "[half of the largest job's]",
+                metavar="N",
+                kind="number",
             ),
             Option(
                 ("--declare",),

@@ -109,6 +109,17 @@ def operation_waves(schedules: tuple[Schedule, ...], cut: Cut) -> OperationWaves
     return OperationWaves(schedules, cut)
 
 
+def largest_fold(waves: OperationWaves) -> int:
+    """Return the most bytes that a rank folds of one wave of messages; 0 if it folds none."""
+    largest = 0
+    for run in waves.of(0):
+        for wave in run.waves:
+            if wave.reduces.any():
+                folded = np.bincount(wave.target % waves.block, wave.nbytes * wave.reduces)
+                largest = max(largest, int(folded.max()))
+    return largest
+
+
 def _common_block(schedules: Sequence[Schedule], cut: Cut) -> int:
     """Return how many ranks, the first ones, stand for all; all ranks if no fewer can."""
     layout = schedules[0].layout

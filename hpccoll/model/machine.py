@@ -17,7 +17,7 @@ a process and of its node.
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -76,6 +76,18 @@ class Cpus:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnMemory:
+    """The costs of the buffers that an implementation of a collective has of its own: see ``memory_work``."""
+
+    copy_byte_s: float = 0.0  # seconds of a copied byte
+    # seconds of a byte of new memory, whose pages are cleared when they are first written
+    new_byte_s: float = 0.0
+    # what each other rank of the node that does so at the same time adds to these
+    sharing_byte_s: float = 0.0
+    kept_bytes: int = 0  # up to this size a buffer is not new: the C library keeps it
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """The costs of messages and reductions."""
 
@@ -92,6 +104,19 @@ class Machine:
     # whether aggregators are switches, with ports for all of their neighbours and reductions that
     # cost nothing; else they are ranks
     switches: bool = False
+    # how far apart ranks start, in seconds for each doubling of their number: an operation that
+    # follows a barrier takes that much longer
+    start_skew_s: float = 0.0
+    own_memory: OwnMemory | None = None  # None if it costs nothing
+    # the nodes from which jobs have other costs, and these; None if all jobs have the same
+    larger_jobs: tuple[int, "Machine"] | None = None
+
+    def for_nodes(self, nodes: int) -> "Machine":
+        """Return the costs in a job of ``nodes`` nodes."""
+        if self.larger_jobs is None:
+            return self
+        from_nodes, machine = self.larger_jobs
+        return machine if nodes >= from_nodes else replace(self, larger_jobs=None)
 
     def slowdown(self, layout: Layout) -> float:
         """Return how many times as long a work of a rank takes because others share its CPUs."""

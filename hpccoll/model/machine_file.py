@@ -7,6 +7,7 @@ some of them come with hpccoll, in ``clusters/``. Every number of the model may 
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from hpccoll.common.limits import AGGREGATORS, RANKS, RANKS_PER_NODE
 from hpccoll.common.units import format_size
 from hpccoll.common.yaml_model import check_keys, load_yaml, to_model
 from hpccoll.model.contradictions import contradictions
-from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, Tier
+from hpccoll.model.machine import TIER_LABELS, Cpus, Machine, MessageCosts, OwnMemory, Tier
 from hpccoll.model.machine_content import machine_path, read_content
 from hpccoll.model.machine_sections import (
     SCHEMA,
@@ -27,6 +28,8 @@ from hpccoll.model.machine_sections import (
     DeclaredSections,
     MachineFields,
     MessageCostsSection,
+    OwnMemorySection,
+    Quantity,
     RateSection,
     UplinkSection,
 )
@@ -99,6 +102,13 @@ class MachineFile(MachineFields):
         if self.nccl:
             inside = tiers["node"][-1].bytes_per_s.value if "node" in tiers else math.inf
             updates["nccl"] = self.nccl.with_network(factor, inside)
+        larger = self.larger_jobs
+        if larger:
+            faster = {
+                tier: [costs.scaled(factor) for costs in sections]
+                for tier, sections in larger.tiers.items()
+            }
+            updates["larger_jobs"] = larger.model_copy(update={"tiers": faster})
         scaled = self.model_copy(update=updates)
         scaled._network_factor, scaled._unscaled = factor, self  # noqa: SLF001  of its own class
         return scaled
@@ -138,7 +148,8 @@ class MachineFile(MachineFields):
         cpus: Cpus | None = None
         if self.cpus:
             cpus = _cpus(self.cpus, bound)
-        return Machine(
+        start_skew_s = self.start_skew_s.at(bound) if self.start_skew_s else 0.0
+        machine = Machine(
             tiers=tiers,
             fold_s=fold_s,
             port_byte_s=port_byte_s,
@@ -148,7 +159,29 @@ class MachineFile(MachineFields):
             cpus=cpus,
             unmetered_aggregators=self.aggregators.kind == "unmetered",
             switches=self.aggregators.kind == "switches",
+            start_skew_s=start_skew_s,
+            own_memory=_own_memory(self.own_memory, bound),
         )
+        return self._with_larger_jobs(machine, bound)
+
+    def _with_larger_jobs(self, machine: Machine, bound: Bound) -> Machine:
+        """Return the costs with those of larger jobs, if these differ."""
+        larger = self.larger_jobs
+        if larger is None:
+            return machine
+        tiers = dict(machine.tiers)
+        for name, sections in larger.tiers.items():
+            tiers[name] = _tier(sections, bound)
+        start_skew_s = machine.start_skew_s
+        if larger.start_skew_s:
+            start_skew_s = larger.start_skew_s.at(bound)
+        in_larger_jobs = replace(
+            machine,
+            tiers=tiers,
+            port_byte_s=_byte_s(larger.port or self.port, bound),
+            start_skew_s=start_skew_s,
+        )
+        return replace(machine, larger_jobs=(larger.from_nodes, in_larger_jobs))
 
     def _uplink_byte_s(self, bound: Bound) -> float:
         if self.uplink is None or self.uplink.oversubscription is None:
@@ -284,15 +317,29 @@ def _message_costs(section: MessageCostsSection, bound: Bound) -> MessageCosts:
     )
 
 
+def _own_memory(section: OwnMemorySection | None, bound: Bound) -> OwnMemory | None:
+    if section is None:
+        return None
+    return OwnMemory(
+        copy_byte_s=_seconds_of_byte(section.copied_bytes_per_s, bound),
+        new_byte_s=_seconds_of_byte(section.new_bytes_per_s, bound),
+        sharing_byte_s=_seconds_of_byte(section.new_bytes_per_s_of_node, bound),
+        kept_bytes=section.kept_bytes,
+    )
+
+
+def _seconds_of_byte(rate: Quantity | None, bound: Bound) -> float:
+    """Return the seconds of a byte; 0 without a limit."""
+    return 1 / rate.at(bound, is_rate=True) if rate else 0.0
+
+
 def _cpus(section: CpusSection, bound: Bound) -> Cpus:
     return Cpus(section.cores, _byte_s(section, bound), section.of, section.contention.at(bound))
 
 
 def _byte_s(section: RateSection | UplinkSection | CpusSection | None, bound: Bound) -> float:
     """Return the seconds of a byte; 0 without a limit."""
-    if section is None or section.bytes_per_s is None:
-        return 0.0
-    return 1 / section.bytes_per_s.at(bound, is_rate=True)
+    return _seconds_of_byte(section.bytes_per_s, bound) if section else 0.0
 
 
 def read_machine(name: str | Path, key: str) -> MachineFile:

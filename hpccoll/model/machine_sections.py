@@ -219,6 +219,44 @@ class UplinkSection(_Scalable):
         return self
 
 
+class OwnMemorySection(YamlSection):
+    """The buffers that an implementation of a collective has of its own."""
+
+    copied_bytes_per_s: Rate | None = Field(
+        None, description="the rate of copies on a rank [no limit]"
+    )
+    new_bytes_per_s: Rate | None = Field(
+        None,
+        description="the rate at which a rank first writes new memory, whose pages the kernel clears [no limit]",
+    )
+    new_bytes_per_s_of_node: Rate | None = Field(
+        None,
+        description="the rate at which the other ranks of a node, which do so at the same time, hinder it [not at all]",
+    )
+    kept_bytes: Annotated[int, Bounded(IntegerRange(0, MAX_BYTES))] = Field(
+        0,
+        description="the largest buffer that the C library keeps between calls, and that is not new",
+    )
+
+
+class LargerJobsSection(YamlSection):
+    """What differs in jobs from a number of nodes on, as where a library or a batch system treats them differently."""
+
+    from_nodes: Annotated[int, Bounded(RANKS)] = Field(
+        description="the nodes of the smallest such job"
+    )
+    tiers: dict[Literal["node", "rack", "fabric"], TierCosts] = Field(
+        {}, description="the costs of messages, of the tiers that differ"
+    )
+    port: RateSection | None = Field(
+        None, description="the port of a node on each rail [as in others]"
+    )
+    start_skew_s: Seconds | None = Field(
+        None,
+        description="how far apart ranks start, for each doubling of their number [as in others]",
+    )
+
+
 class CpusSection(YamlSection):
     """The CPUs that several ranks share."""
 
@@ -382,6 +420,9 @@ class MeasuredSection(YamlSection):
         description="the largest size"
     )
     files: OneOrMore[Text] = Field(description="the raw files")
+    undetermined: list[Text] = Field(
+        [], description="the quantities that these measurements do not determine"
+    )
 
 
 class DeclaredSections(YamlSection):
@@ -433,6 +474,17 @@ class MachineFields(YamlSection):
         Annotated[str, AfterValidator(lambda name: DTYPE.read("dtype", name))], RateSection
     ] = Field(
         {}, description="by dtype: the reduction on one rank, bytes of one operand [at no cost]"
+    )
+    start_skew_s: Seconds | None = Field(
+        None,
+        description="how far apart ranks start, for each doubling of their number: an operation after a barrier takes "
+        "as much longer [together]",
+    )
+    own_memory: OwnMemorySection | None = Field(
+        None, description="buffers of the implementation of a collective [at no cost]"
+    )
+    larger_jobs: LargerJobsSection | None = Field(
+        None, description="what differs in jobs of many nodes [nothing]"
     )
     codecs: dict[Name, dict[Name, RateSection]] = Field(
         {},

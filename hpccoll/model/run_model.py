@@ -1,8 +1,8 @@
 """The model of a run: the machine fitted to its patterns, and predictions of everything that it measured."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import starmap
 from typing import Any, NamedTuple, TypedDict, get_type_hints
@@ -11,6 +11,7 @@ from hpccoll.cases.case import PYTHON
 from hpccoll.common.errors import BadInputError
 from hpccoll.common.extensions import contributions
 from hpccoll.common.json_schema import typed_dict
+from hpccoll.model.collective_machine import fit_machine_to_collectives
 from hpccoll.model.fit import fit
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import DeclaredSections
@@ -75,6 +76,8 @@ class RunModel:
     executor: str = PYTHON  # the executor that measured the observations
     # whether the run has a model of the other executor for this transport
     several_executors: bool = False
+    # how many measurements a machine that is fitted to collectives leaves out, by the reason
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def over(self) -> str:
@@ -137,9 +140,6 @@ class RunModel:
     def to_json(self) -> dict[str, Any]:
         """Return the model of one run in SI units; absent values are null."""
         measured_kind, machine_name = self.measured_on
-        machine_file: dict[str, Any] | None = None
-        if self.machine:
-            machine_file = self.machine_file().model_dump(mode="json", by_alias=True)
         return {
             "files": [str(raw.path) for raw in self.raw_results],
             "kind": "simulated",
@@ -148,10 +148,15 @@ class RunModel:
             "measured": measured_kind,
             "machine": machine_name,
             "variant": self.raw_results[0].job.variant,
-            "machine_file": machine_file,
+            "machine_file": self._machine_json(),
             "rows": [_row(case) for case in self.validated],
             "crossings": list(self._crossing_rows()),
         }
+
+    def _machine_json(self) -> dict[str, Any] | None:
+        if self.machine is None:
+            return None
+        return self.machine_file().model_dump(mode="json", by_alias=True)
 
     def _crossing_rows(self) -> Iterator[dict[str, Any]]:
         for work, validated in self.groups.items():
@@ -174,11 +179,21 @@ def models_of(
     raw_results: Sequence[RawResults],
     declared: DeclaredSections | None = None,
     progress: Callable[[int, int], None] | None = None,
+    most_nodes: int | None = None,
 ) -> list[RunModel]:
     """Return a model for each machine, environment, transport and executor of the raw files.
 
+    A machine is fitted to ping-pongs and other patterns; without any, to collectives.
+
+    Args:
+        raw_results: the raw files.
+        declared: sections that a person adds.
+        progress: is called with the number of predictions so far, and of all.
+        most_nodes: the nodes of the largest job whose collectives a machine is fitted to [half of
+            those of the largest one].
+
     Raises:
-        BadInputError: if no run has any ping-pongs.
+        BadInputError: if no run has anything that a machine can be fitted to.
     """
     runs: dict[object, list[RawResults]] = defaultdict(list)
     for raw in raw_results:
@@ -190,23 +205,43 @@ def models_of(
         measured += _by_executor(files)
     report = count_progress(progress, sum(len(run.observed) for run in measured))
     models = []
+    fits_to_patterns = {id(run): fit(run.observed, run.machine_name) for run in measured}
+    has_patterns = any(fits_to_patterns.values())
     for run in measured:
-        validated = [
-            Validated(observation, None, "the run has no ping-pong") for observation in run.observed
-        ]
-        machine, used = fit(run.observed, run.files[0].attempts[0][0].machine) or (None, ())
-        if machine:
-            machine = machine.declaring(declared) if declared else machine
-            machine = machine.model_copy(update=_sections_of_extensions(run.files))
-            validated = validate(run.observed, machine.machine(), used, report)
-        models.append(
-            RunModel(
-                run.files, run.transport, machine, validated, run.executor, run.several_executors
-            )
-        )
+        fitted = fits_to_patterns[id(run)]
+        if fitted:
+            machine = _completed(fitted[0], run, declared)
+            validated = validate(run.observed, machine.machine(), fitted[1], report)
+            models.append(run.model(machine, validated))
+        elif has_patterns:
+            models.append(run.unfitted())
+        else:
+            models.append(_fitted_to_collectives(run, declared, report, most_nodes))
     if not any(model.machine for model in models):
         raise _no_ping_pongs(raw_results)
     return models
+
+
+def _fitted_to_collectives(
+    run: "_MeasuredRun",
+    declared: DeclaredSections | None,
+    report: Callable[[], object],
+    most_nodes: int | None,
+) -> RunModel:
+    fitted = fit_machine_to_collectives(run.observed, run.machine_name, most_nodes, report)
+    if fitted is None:
+        return run.unfitted()
+    machine = _completed(fitted.machine, run, declared)
+    return run.model(machine, list(fitted.validated), fitted.left_out)
+
+
+def _completed(
+    machine: MachineFile, run: "_MeasuredRun", declared: DeclaredSections | None
+) -> MachineFile:
+    """Return a fitted machine with the sections that a person or an extension adds."""
+    if declared:
+        machine = machine.declaring(declared)
+    return machine.model_copy(update=_sections_of_extensions(run.files))
 
 
 def _sections_of_extensions(files: Sequence[RawResults]) -> dict[str, Any]:
@@ -226,12 +261,38 @@ class _MeasuredRun(NamedTuple):
     observed: list[Observation]
     several_executors: bool  # whether the other executor has observations of this transport, too
 
+    @property
+    def machine_name(self) -> str:
+        return self.files[0].attempts[0][0].machine
+
+    def model(
+        self,
+        machine: MachineFile | None,
+        validated: list[Validated],
+        left_out: Mapping[str, int] | None = None,
+    ) -> RunModel:
+        """Return the model of the run."""
+        return RunModel(
+            self.files,
+            self.transport,
+            machine,
+            validated,
+            self.executor,
+            self.several_executors,
+            left_out or {},
+        )
+
+    def unfitted(self) -> RunModel:
+        """Return the model of a run that no machine is fitted to."""
+        reason = "the run has no ping-pong"
+        return self.model(None, [Validated(case, None, reason) for case in self.observed])
+
 
 def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
     """Return the observations of the files of a run, by transport and executor."""
     observed: dict[tuple[str, str], list[Observation]] = defaultdict(list)
     for raw in files:
-        for observation in observations(raw):
+        for observation in observations(raw, imported=True):
             observed[observation.transport, observation.executor].append(observation)
     transports = Counter(transport for transport, _ in observed)
     runs = []
@@ -246,7 +307,10 @@ def _by_executor(files: list[RawResults]) -> list[_MeasuredRun]:
 
 
 def _no_ping_pongs(raw_results: Sequence[RawResults]) -> BadInputError:
-    needed = f"a run that has send_recv of {MIN_SIZES} sizes or more: see workflows/config/calibrate.yaml"
+    needed = (
+        f"a run that has send_recv of {MIN_SIZES} sizes or more (workflows/config/calibrate.yaml), "
+        "or collectives whose algorithm is known"
+    )
     paths = ", ".join(str(raw.path) for raw in raw_results)
     return BadInputError("path", paths, needed)
 

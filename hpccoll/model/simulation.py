@@ -18,11 +18,12 @@ from hpccoll.common.errors import BadInputError
 from hpccoll.common.limits import AGGREGATORS, IntegerRange
 from hpccoll.common.units import format_decimal_bytes
 from hpccoll.host.cpu_and_memory import available_memory
-from hpccoll.model.equal_waves import operation_waves
+from hpccoll.model.equal_waves import largest_fold, operation_waves
 from hpccoll.model.event_simulation import simulate_events
 from hpccoll.model.machine import Machine
 from hpccoll.model.machine_file import MachineFile
 from hpccoll.model.machine_sections import Bound
+from hpccoll.model.memory_work import seconds_beside_messages
 from hpccoll.model.simulation_work import EVENT_S, ScheduleWork
 from hpccoll.model.stand_ins import StandIn, StandIns, stand_ins
 from hpccoll.model.traffic import has_more_messages, kept_traffic
@@ -152,6 +153,7 @@ class AlgorithmSimulation:
             needs].
         shared: returns the costs of the machine that are left where other operations run at the
             same time.
+        nodes_of_job: the nodes of the job, whose costs may depend on them [those of the layout].
     """
 
     def __init__(
@@ -165,6 +167,7 @@ class AlgorithmSimulation:
         dtype: str,
         aggregators: int | None = None,
         shared: Callable[[Machine], Machine] = lambda machine: machine,
+        nodes_of_job: int | None = None,
     ) -> None:
         self.machine = machine
         self.dtype = dtype
@@ -174,7 +177,8 @@ class AlgorithmSimulation:
         self.parameters = dict(parameters)
         self.layout = self._layout(layout_of, aggregators)
         self.assumed = None
-        self.machines = {bound: shared(machine.machine(bound)) for bound in BOUNDS}
+        nodes = nodes_of_job or self.layout.nodes
+        self.machines = {bound: shared(machine.machine(bound).for_nodes(nodes)) for bound in BOUNDS}
         self._known_works: list[ScheduleWork] = []  # of the slices, once they are known
         if self.algorithm.aggregates and machine.aggregators.kind == "switches":
             self.assumed = machine.aggregators.source or "assumed: aggregators are switches"
@@ -294,7 +298,29 @@ class AlgorithmSimulation:
     ) -> SimulatedOperation:
         """Return the simulated times for a size; ``progress`` gets the share of the simulations that is done."""
         if instead := self._stand_ins(nbytes):
-            return self._times_of_stand_ins(instead, nbytes, progress, bounds)
+            simulated = self._times_of_stand_ins(instead, nbytes, progress, bounds)
+        else:
+            simulated = self.simulated_times(nbytes, progress, bounds)
+        costs = self.machines["value"]
+        if not costs.start_skew_s and not costs.own_memory:
+            return simulated
+        cut = simulated.operation.cut
+        fold = largest_fold(operation_waves(tuple(simulated.operation.schedules), cut))
+        seconds = {}
+        for bound, simulated_s in simulated.seconds.items():
+            beside_s = seconds_beside_messages(
+                self.machines[bound], self.layout, cut.call, self.algorithm.name, nbytes, fold
+            )
+            seconds[bound] = simulated_s + beside_s
+        return simulated._replace(seconds=seconds)
+
+    def simulated_times(
+        self,
+        nbytes: int,
+        progress: Callable[[float], None] | None,
+        bounds: Sequence[Bound],
+    ) -> SimulatedOperation:
+        """Return the times of the messages and folds of all ranks, for a size without stand-ins: see ``times``."""
         operation = self._operation(nbytes)
         simulated_as = {bound: self._same(bound) for bound in bounds}
         different = list(dict.fromkeys(simulated_as.values()))
@@ -335,6 +361,7 @@ class AlgorithmSimulation:
             instead.layout.with_aggregators,
             dtype=self.dtype,
             shared=self.shared,
+            nodes_of_job=self.layout.nodes,
         )
 
     def _work_of_stand_ins(self, instead: StandIns, nbytes: int) -> ExpectedWork:
@@ -355,9 +382,8 @@ class AlgorithmSimulation:
     ) -> SimulatedOperation:
         simulated = []
         for number, stand_in in enumerate(instead.chosen, 1):
-            simulated.append(
-                self._simulation(stand_in, nbytes).times(stand_in.nbytes, bounds=bounds)
-            )
+            simulation = self._simulation(stand_in, nbytes)
+            simulated.append(simulation.simulated_times(stand_in.nbytes, None, bounds))
             if progress:
                 progress(number / len(instead.chosen))
         columns = []

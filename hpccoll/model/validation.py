@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, count, pairwise
 from statistics import geometric_mean
@@ -10,13 +10,19 @@ from statistics import geometric_mean
 import numpy as np
 
 from hpccoll.analysis.held_out_regret import held_out_regret
+from hpccoll.model.equal_waves import largest_fold, operation_waves
 from hpccoll.model.machine import TIER_LABELS, Machine
+from hpccoll.model.memory_work import seconds_beside_messages
 from hpccoll.model.observations import Observation
 from hpccoll.model.simulation import simulate
 from hpccoll.schedule import Cut, itemsize, out_of_place
 
 TOLERANCE = 1e-9
 """The relative difference up to which two times are equal: sums in another order differ by rounding."""
+
+
+CLOSE_FACTOR = 1.8
+"""By which factor measured and predicted times differ at most that are called close."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,8 @@ class Errors:
     error_p90: float  # their 90th percentile
     ratio_p5: float  # the 5th percentile of measured over predicted
     ratio_p95: float  # the 95th percentile
+    # the part of the measured times that is within ``CLOSE_FACTOR`` times the predicted one
+    within_close: float
 
     @classmethod
     def of(cls, validated: Iterable[Validated]) -> "Errors | None":
@@ -53,7 +61,16 @@ class Errors:
             return None
         ratio_p5, ratio_median, ratio_p95 = map(float, np.percentile(ratios, (5, 50, 95)))
         error_median, error_p90 = map(float, np.percentile(np.abs(ratios - 1), (50, 90)))
-        return cls(len(ratios), ratio_median, error_median, error_p90, ratio_p5, ratio_p95)
+        is_close = np.abs(np.log(ratios)) < math.log(CLOSE_FACTOR)
+        return cls(
+            len(ratios),
+            ratio_median,
+            error_median,
+            error_p90,
+            ratio_p5,
+            ratio_p95,
+            float(is_close.mean()),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +185,18 @@ def predicted_seconds(observation: Observation, machine: Machine) -> float:
     size = itemsize(observation.dtype)
     elements = call.collective.elements(observation.nbytes, size, observation.layout.workers)
     cut = Cut(call, elements, slices[0].units, lanes, size)
-    return simulate(slices, cut, machine, window, observation.dtype).seconds
+    machine = machine.for_nodes(observation.layout.nodes)
+    seconds = simulate(slices, cut, machine, window, observation.dtype).seconds
+    if machine.start_skew_s or machine.own_memory:
+        seconds += seconds_beside_messages(
+            machine,
+            observation.layout,
+            call,
+            observation.algorithm.name,
+            observation.nbytes,
+            largest_fold(operation_waves(tuple(slices), cut)),
+        )
+    return seconds
 
 
 def _unpredicted_reason(observation: Observation, machine: Machine) -> str:
@@ -178,7 +206,24 @@ def _unpredicted_reason(observation: Observation, machine: Machine) -> str:
         return "one rank sends no messages"
     if int(observation.params.get("copies", 0)) > 0:
         return "copies on a rank are not modelled"
-    unknown_tiers = sorted(observation.tiers - machine.tiers.keys())
+    return unmet_reason(observation) or unknown_tiers_reason(observation, machine.tiers)
+
+
+def unmet_reason(observation: Observation) -> str:
+    """Return which requirement of its algorithm an observation does not meet; nothing if it meets all.
+
+    Another program may have an algorithm of this name that needs less.
+    """
+    algorithm = observation.algorithm
+    unmet = None
+    if algorithm is not None:
+        unmet = algorithm.unmet(observation.layout, **observation.own_parameters)
+    return unmet or ""
+
+
+def unknown_tiers_reason(observation: Observation, tiers: Collection[str]) -> str:
+    """Return which of the tiers that an observation crosses are unknown, as a sentence; nothing if none is."""
+    unknown_tiers = sorted(observation.tiers.difference(tiers))
     if unknown_tiers:
         where = " or ".join(TIER_LABELS[tier] for tier in unknown_tiers)
         return f"the run has no ping-pong {where} (a sweep's 'pairs: all' has all there are)"

@@ -1,9 +1,11 @@
 """Models in words: the fitted machine of each run, its errors on what it has not seen, and promises kept or not."""
 
+import math
 import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from hpccoll.common.text import (
     Columns,
@@ -53,8 +55,10 @@ def model_lines(model: RunModel) -> Iterator[str]:
         return
     yield where
     yield from _error_lines(model)
-    yield "parameters, with 95 % intervals over rounds"
+    basis = "rounds" if not model.machine.own_memory else "runs"
+    yield f"parameters, with 95 % intervals over {basis}"
     yield from _parameter_lines(model.machine)
+    yield from _unknown_lines(model)
     for work, validated in model.groups.items():
         yield f"{work.text}, measured over predicted time"
         yield from _ratio_table(validated)
@@ -76,23 +80,31 @@ def _error_lines(model: RunModel) -> Iterator[str]:
     nodes = ""
     if model.machine and model.machine.measured:
         nodes = ", ".join(map(str, model.machine.measured.nodes))
-    yield f"held out: {errors.cases} cases that the fit has not seen (it has seen patterns on {nodes} nodes)"
-    groups: dict[str, list[validation.Validated]] = defaultdict(list, all=held_out)
-    for case in held_out:
+    yield f"held out: {errors.cases} cases that the fit has not seen (it has seen others on {nodes} nodes)"
+    yield from error_table(held_out)
+    regret = validation.Regret.of(held_out)
+    if regret:
+        yield regret.text
+
+
+def error_table(validated: Sequence[validation.Validated]) -> Iterator[str]:
+    """Yield a table of errors: of all, by place, by collective and algorithm, and by size."""
+    groups: dict[str, list[validation.Validated]] = defaultdict(list, all=list(validated))
+    for case in validated:
         layout = case.observation.layout
         groups[f"{layout.nodes} x {layout.ranks_per_node or 'mixed'} ranks"].append(case)
-    for case in held_out:
+    for case in validated:
         algorithm = case.observation.algorithm.name if case.observation.algorithm else ""
         groups[f"{case.observation.collective} {algorithm}"].append(case)
+    for case in sorted(validated, key=lambda case: case.observation.nbytes):
+        # sizes that the ranks do not divide are a little smaller than a power of two
+        groups[f"about {format_size(1 << round(math.log2(case.observation.nbytes)))}"].append(case)
     rows = []
     for name, cases in groups.items():
         errors_of_group = validation.Errors.of(cases)
         if errors_of_group:
             rows.append((name, errors_of_group))
     yield from table_lines(*table_of(_ERRORS, rows))
-    regret = validation.Regret.of(held_out)
-    if regret:
-        yield regret.text
 
 
 _ERRORS: Columns[tuple[str, validation.Errors]] = (
@@ -101,13 +113,28 @@ _ERRORS: Columns[tuple[str, validation.Errors]] = (
     ("measured/predicted", lambda named: f"{named[1].ratio_median:.2f}"),
     ("error", lambda named: f"{named[1].error_median:.1%}"),
     ("90th %", lambda named: f"{named[1].error_p90:.1%}"),
+    (f"within {validation.CLOSE_FACTOR}x", lambda named: f"{named[1].within_close:.0%}"),
 )
 
 
+def _unknown_lines(model: RunModel) -> Iterator[str]:
+    """Yield what the measurements do not tell, and which of them a machine is not fitted to."""
+    machine = model.machine
+    if machine and machine.measured and machine.measured.undetermined:
+        yield "the measurements do not determine"
+        for words in machine.measured.undetermined:
+            yield f"  {words}"
+    if model.left_out:
+        yield "not fitted"
+        for reason, count in sorted(model.left_out.items()):
+            yield f"  {count}: {reason}"
+
+
 def _parameter_lines(machine: MachineFile) -> Iterator[str]:
-    for tier, costs_by_size in machine.tiers.items():
-        for costs in costs_by_size:
-            yield f"  {TIER_LABELS[tier]}, from {format_size(costs.from_bytes)}: {_costs_text(costs)}"
+    yield from _tier_lines(machine.tiers)
+    if machine.larger_jobs:
+        yield f"  in jobs of {format_count(machine.larger_jobs.from_nodes, 'node')} and more"
+        yield from _tier_lines(machine.larger_jobs.tiers)
     sections = {
         "port of a node, each way": machine.port,
         "uplink of a rack, each way": machine.uplink,
@@ -118,6 +145,7 @@ def _parameter_lines(machine: MachineFile) -> Iterator[str]:
     for name, section in sections.items():
         if section and section.bytes_per_s:
             yield f"  {name}: {_rate_text(section.bytes_per_s)}"
+    yield from _collective_lines(machine)
     if machine.port and machine.port.burst_bytes.value:
         burst = _between(machine.port.burst_bytes, lambda nbytes: f"{nbytes / 1024:.3g} KiB")
         yield f"  a port lets pass at once after a pause: {burst}"
@@ -130,6 +158,30 @@ def _parameter_lines(machine: MachineFile) -> Iterator[str]:
         yield f"  {text}"
         added = _between(cpus.contention, lambda factor: f"{factor:.3g}")
         yield f"  each other rank on its CPU adds {added} times a rank's own work"
+
+
+def _collective_lines(machine: MachineFile) -> Iterator[str]:
+    """Yield what only fits to collectives have."""
+    if machine.start_skew_s:
+        skew = _between(machine.start_skew_s, format_seconds)
+        yield f"  ranks start apart by, for each doubling of their number: {skew}"
+    memory = machine.own_memory
+    if memory is None:
+        return
+    rates = {
+        "copies on a rank": memory.copied_bytes_per_s,
+        f"new memory of a rank, above {format_size(memory.kept_bytes)}": memory.new_bytes_per_s,
+        "new memory of the other ranks of a node": memory.new_bytes_per_s_of_node,
+    }
+    for name, rate in rates.items():
+        if rate:
+            yield f"  {name}: {_rate_text(rate)}"
+
+
+def _tier_lines(tiers: Mapping[Any, Sequence[MessageCostsSection]]) -> Iterator[str]:
+    for tier, costs_by_size in tiers.items():
+        for costs in costs_by_size:
+            yield f"  {TIER_LABELS[tier]}, from {format_size(costs.from_bytes)}: {_costs_text(costs)}"
 
 
 def _costs_text(costs: MessageCostsSection) -> str:
@@ -207,6 +259,8 @@ def expectation_lines(expectation: Expectation) -> Iterator[str]:
             f"cases; {fractions})"
         )
         yield f"  {where}, against {machine.name}; {expectation.within} of {errors.cases} cases in its intervals"
+        if machine.measured:
+            yield from error_table(run.validated)
     for work, validated in run.groups.items():
         if any(case.seconds for case in validated):
             yield f"{work.text}, measured over expected time"

@@ -1,0 +1,366 @@
+"""The fit of a machine to measured collectives: a regression on what is on their critical paths.
+
+The time of a message is a curve over its size for each tier, through values at sizes a factor 8
+apart. Between two of them it is a straight line, rises with the size, and less than in proportion
+to it. The other parameters are the overhead of a message that follows others, the rate of a port
+that several ranks share, the rates of folds, of copies and of new memory, and how far apart ranks
+start. If the larger jobs have other messages, as where a library or a batch system treats them
+differently, these have curves of their own.
+
+The regression minimises the differences of the logarithms of measured and modelled times, with the
+weights of a Cauchy distribution, so that rows which nothing explains do not bend the curves. Weak
+priors hold what the rows do not tell; a parameter whose interval is as wide as its prior is reported
+as undetermined. Intervals come from a bootstrap over runs, because the rows of an allocation share
+its errors.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hpccoll.model.critical_path import PathFold, PathMessage, PathWork
+from hpccoll.model.memory_work import MemoryWork
+
+Floats = NDArray[np.float64]
+
+KNOTS = tuple(8 ** (k + 1) for k in range(9))
+"""The sizes, in bytes, of the values of a curve: 8 B to 128 MiB."""
+
+SYNCHRONOUS_BYTES = 32 << 10
+"""The size from which messages wait for their receivers (rendezvous)."""
+
+KEPT_MEMORY_BYTES = 32 << 20
+"""The largest buffer that the C library keeps between calls."""
+
+CAUCHY_SCALES = 2.0
+"""From how many typical errors on a row loses weight."""
+
+TYPICAL_ERROR = 0.2
+"""The relative error of a row that is neither small nor large."""
+
+CLEARLY_BETTER = 0.8
+"""The part of the misfit that is left if curves of their own for larger jobs are worth it."""
+
+LEAST_ERROR = 0.03
+"""The least typical relative error of a row."""
+
+MAX_ITERATIONS = 60
+CONVERGED = 1e-4
+NODE = "node"
+Parameter: TypeAlias = tuple[str, str, int]
+"""The name of a parameter, the curve or the group of jobs that it belongs to, and its number there."""
+
+Term: TypeAlias = list[tuple[int, float]]
+"""A sum of quantities, each with its factor."""
+
+
+@dataclass(frozen=True, slots=True)
+class FittedRow:
+    """A measured time, and what its operation consists of."""
+
+    seconds: float
+    work: Mapping[PathWork, int]  # what is on its critical path, and how often
+    memory: MemoryWork
+    nodes: int
+    ranks: int
+    run: str  # which allocation it was measured on
+    dtype: str = "float32"
+
+
+class Prior(NamedTuple):
+    """A normal distribution of a sum of parameters."""
+
+    sum: Mapping[int, float]  # the factor of each parameter
+    mean: float
+    deviation: float
+
+
+@dataclass(slots=True)
+class CollectiveModel:
+    """The parameters of a machine, and the times that follow from them.
+
+    Args:
+        larger_from: the number of nodes from which jobs have curves of their own; None if all jobs
+            share them.
+        shares_ports: whether several ranks share a port in some of the rows.
+    """
+
+    larger_from: int | None = None
+    shares_ports: bool = False  # whether several ranks share a port in some of the rows
+    numbers: dict[Parameter, int] = field(default_factory=dict)
+    values: Floats = field(default_factory=lambda: np.zeros(0))  # logarithms, and slopes as logits
+    covariance: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    # the parameters that the fit has determined, with their priors
+    fitted: dict[Parameter, int] = field(default_factory=dict)
+    typical_error: float = 1.0
+    weights: Floats = field(default_factory=lambda: np.zeros(0))  # of the fitted rows, 0 to 1
+
+    def number(self, name: str, group: str, number: int = 0) -> int:
+        """Return the number of a parameter."""
+        return self.numbers.setdefault((name, group, number), len(self.numbers))
+
+    def jobs(self, nodes: int) -> str:
+        """Return the group of jobs that a number of nodes belongs to."""
+        return "larger" if self.larger_from and nodes >= self.larger_from else "all"
+
+    def curve(self, tier: str, nodes: int) -> str:
+        """Return the name of the curve of a tier; messages inside a node are alike in all jobs."""
+        return tier if tier == NODE else f"{tier} {self.jobs(nodes)}"
+
+    def quantities(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return all quantities, in seconds, and their derivatives by the parameters."""
+        quantities = np.exp(values)
+        derivatives = np.diag(quantities)
+        for (name, group, knot), place in sorted(self.numbers.items()):
+            if name != "curve" or knot == 0:
+                continue
+            before = self.numbers["curve", group, knot - 1]
+            steps = math.log(KNOTS[knot] / KNOTS[knot - 1])
+            slope = 1 / (1 + math.exp(-values[place]))
+            quantities[place] = quantities[before] * math.exp(steps * slope)
+            derivatives[place] = derivatives[before] * (quantities[place] / quantities[before])
+            derivatives[place, place] += quantities[place] * steps * slope * (1 - slope)
+        return quantities, derivatives
+
+    def terms(self, row: FittedRow) -> Iterator[tuple[int, list[Term]]]:
+        """Yield how often each kind of work counts, and the sums whose largest is its time."""
+        for work, count in row.work.items():
+            if isinstance(work, PathFold):
+                yield count, [[(self.number("fold", row.dtype), work.nbytes)]]
+            else:
+                yield count, self._message_terms(work, row.nodes)
+        jobs = self.jobs(row.nodes)
+        yield 1, [[(self.number("skew", jobs), math.log2(row.ranks))]]
+        if row.memory.copied_bytes:
+            yield 1, [[(self.number("copy", ""), row.memory.copied_bytes)]]
+        if row.memory.buffer_bytes > KEPT_MEMORY_BYTES:
+            ranks_per_node = row.ranks / row.nodes
+            sharing = row.memory.buffer_bytes * (ranks_per_node - 1)
+            fresh: Term = [(self.number("fresh", ""), row.memory.buffer_bytes)]
+            if sharing:
+                fresh.append((self.number("fresh of node", ""), sharing))
+            yield 1, [fresh]
+
+    def _message_terms(self, message: PathMessage, nodes: int) -> list[Term]:
+        curve = self.curve(message.tier, nodes)
+        knots = [self.number("curve", curve, knot) for knot in range(len(KNOTS))]
+        place = sum(message.nbytes >= size for size in KNOTS[1:-1])
+        low, high = knots[place], knots[place + 1]
+        width = KNOTS[place + 1] - KNOTS[place]
+        overhead = self.number("overhead", "")
+        queued: Term = []
+        if message.received:
+            # to the value at size 0 of the line between two knots
+            share = KNOTS[place] / width
+            queued += [(low, 1 + share), (high, -share)]
+            if message.before:
+                queued.append((overhead, message.before))
+        else:
+            queued.append((overhead, 1 + message.before))
+        passing: Term = [(high, message.rank_bytes / width), (low, -message.rank_bytes / width)]
+        alternatives = [queued + passing]
+        if self.shares_ports and message.port_bytes:
+            port = self.number("port", self.jobs(nodes))
+            self.number("port", "all")
+            alternatives.append([*queued, (port, message.port_bytes)])
+        return alternatives
+
+    def seconds(
+        self, values: Floats, rows: Sequence[Sequence[tuple[int, list[Term]]]]
+    ) -> tuple[Floats, Floats]:
+        """Return the times of rows, by their terms, and the derivatives of their logarithms by the parameters."""
+        quantities, derivatives = self.quantities(values)
+        seconds = np.zeros(len(rows))
+        used = np.zeros((len(rows), len(quantities)))
+        for place, terms in enumerate(rows):
+            for count, alternatives in terms:
+                longest, longest_term = -math.inf, alternatives[0]
+                for term in alternatives:
+                    taken = sum(factor * quantities[number] for number, factor in term)
+                    if taken > longest:
+                        longest, longest_term = taken, term
+                seconds[place] += count * longest
+                for number, factor in longest_term:
+                    used[place, number] += count * factor
+        seconds = np.maximum(seconds, 1e-12)
+        return seconds, used @ derivatives / seconds[:, None]
+
+    def _start(self) -> Floats:
+        """Return the values before the first iteration, the means of the priors."""
+        start = np.zeros(len(self.numbers))
+        for (name, group, number), place in self.numbers.items():
+            start[place] = _start_value(name, group, number)
+        return start
+
+    def _extend(self) -> None:
+        """Give parameters that no fitted row has the values of those that they are alike, or typical ones."""
+        fitted = len(self.values)
+        if len(self.numbers) == fitted:
+            return
+        values = self._start()
+        values[:fitted] = self.values
+        for parameter, place in self.numbers.items():
+            base = self.numbers.get(_alike(parameter), place)
+            if place >= fitted and base < fitted:
+                values[place] = values[base]
+        self.values = values
+
+    def priors(self) -> list[Prior]:
+        """Return the priors: each value is near its start, and curves of larger jobs are near those of all."""
+        priors = []
+        start = self._start()
+        for (name, group, number), place in self.numbers.items():
+            base = _alike((name, group, number))
+            if base in self.numbers and self.numbers[base] != place:
+                deviation = 1 if "larger" in group else 0.5
+                priors.append(Prior({place: 1, self.numbers[base]: -1}, 0, deviation))
+            else:
+                deviation = 1.5 if name == "curve" and number else 2.5
+                priors.append(Prior({place: 1}, start[place], deviation))
+        return priors
+
+    def fit(self, rows: Sequence[FittedRow], counts: Sequence[float] | None = None) -> float:
+        """Fit the parameters; return the goodness of fit, twice the negative logarithm of the likelihood.
+
+        Args:
+            rows: the rows.
+            counts: how often each row counts [once].
+        """
+        terms = [list(self.terms(row)) for row in rows]
+        self._complete_curves()
+        measured = np.log([row.seconds for row in rows])
+        priors = self.priors()
+        prior_matrix = np.zeros((len(priors), len(self.numbers)))
+        for line, prior in enumerate(priors):
+            for place, factor in prior.sum.items():
+                prior_matrix[line, place] = factor / prior.deviation
+        prior_means = np.array([prior.mean / prior.deviation for prior in priors])
+        repeats = np.ones(len(rows)) if counts is None else np.array(counts, float)
+        values = self._start() if len(self.values) != len(self.numbers) else self.values
+        scale = 0.3
+        for iteration in range(MAX_ITERATIONS):
+            seconds, derivatives = self.seconds(values, terms)
+            errors = np.log(seconds) - measured
+            if iteration > 3:
+                typical = 1.4826 * float(np.median(np.abs(errors[repeats > 0])))
+                scale = max(LEAST_ERROR, typical)
+            weights = repeats / (1 + (errors / (CAUCHY_SCALES * scale)) ** 2)
+            roots = np.sqrt(weights) / scale
+            matrix = np.concatenate([derivatives * roots[:, None], prior_matrix])
+            rest = np.concatenate([errors * roots, prior_matrix @ values - prior_means])
+            normal = matrix.T @ matrix
+            step = np.linalg.solve(normal + 1e-6 * np.eye(len(values)), -matrix.T @ rest)
+            step = np.clip(step, -0.7, 0.7)
+            values = values + step
+            if iteration > 5 and np.abs(step).max() < CONVERGED:
+                break
+        self.values = values
+        self.fitted = dict(self.numbers)
+        self.covariance = np.linalg.inv(normal)
+        self.typical_error = scale
+        self.weights = weights / np.maximum(repeats, 1)
+        scaled = errors / (CAUCHY_SCALES * scale)
+        return float(2 * (repeats * (np.log1p(scaled**2) + math.log(scale))).sum())
+
+    def copy(self) -> "CollectiveModel":
+        """Return the model, to be fitted again."""
+        return replace(self, numbers=dict(self.numbers), values=self.values.copy())
+
+    def spread(self) -> Mapping[Parameter, float]:
+        """Return the standard deviation of the logarithm of each quantity that the fit has determined."""
+        quantities, derivatives = self.quantities(self.values)
+        size = len(self.fitted)
+        relative = derivatives[:size, :size] / quantities[:size, None]
+        variances = np.diag(relative @ self.covariance @ relative.T)
+        return {parameter: math.sqrt(variances[place]) for parameter, place in self.fitted.items()}
+
+    def _complete_curves(self) -> None:
+        """Number all values of the curves, and of those that a prior holds them near to."""
+        groups = {group for name, group, _ in self.numbers if name == "curve"}
+        for group in list(groups):
+            groups.add(group.replace("larger", "all"))
+        for group in list(groups):
+            groups.add(group.replace("fabric", "rack"))
+        for group in sorted(groups):
+            for knot in range(len(KNOTS)):
+                self.number("curve", group, knot)
+
+    def predict(self, rows: Sequence[FittedRow]) -> Floats:
+        """Return the seconds of rows; what no fitted row has is at its prior."""
+        terms = [list(self.terms(row)) for row in rows]
+        self._complete_curves()
+        self._extend()
+        return self.seconds(self.values, terms)[0]
+
+
+def _alike(parameter: Parameter) -> Parameter:
+    """Return the parameter that a prior holds one near to: of all jobs, or of the tier inside; itself if of neither."""
+    group = parameter[1]
+    alike = group.replace("fabric", "rack")
+    if "larger" in group:
+        alike = group.replace("larger", "all")
+    return parameter[0], alike, parameter[2]
+
+
+def _start_value(name: str, group: str, number: int) -> float:
+    """Return the logarithm of a typical quantity; of a curve's rise its logit."""
+    if name == "curve":
+        if number:
+            return -3 + 0.75 * number  # flat for small messages, in proportion for large ones
+        return math.log(5e-7 if group == NODE else 2e-6)
+    typical = {
+        "fold": 1 / 8e9,
+        "copy": 1 / 1e10,
+        "fresh": 1 / 4e9,
+        "fresh of node": 1 / 2e10,
+        "port": 1 / 1.2e10,
+        "overhead": 3e-7,
+        "skew": 3e-7,
+    }
+    return math.log(typical[name])
+
+
+def fit_collectives(rows: Sequence[FittedRow]) -> CollectiveModel:
+    """Return the fitted model; larger jobs have curves of their own where these explain the rows clearly better.
+
+    Every number of nodes counts alike in this, because the rows of an allocation share its errors.
+    """
+    counts = row_weights(rows)
+    shares_ports = any(_shares_port(row) for row in rows)
+    model = CollectiveModel(shares_ports=shares_ports)
+    model.fit(rows, counts)
+    best = _misfit(model, rows)
+    for nodes in sorted({row.nodes for row in rows})[1:]:
+        candidate = CollectiveModel(larger_from=nodes, shares_ports=shares_ports)
+        candidate.fit(rows, counts)
+        misfit = _misfit(candidate, rows)
+        if misfit < CLEARLY_BETTER * best:
+            model, best = candidate, misfit / CLEARLY_BETTER
+    return model
+
+
+def _shares_port(row: FittedRow) -> bool:
+    return any(
+        isinstance(work, PathMessage) and work.port_bytes > work.rank_bytes for work in row.work
+    )
+
+
+def row_weights(rows: Sequence[FittedRow]) -> list[float]:
+    """Return the weight of each row: numbers of nodes with many rows count more than others, but not as much more."""
+    rows_of_nodes = Counter(row.nodes for row in rows)
+    weights = np.array([rows_of_nodes[row.nodes] ** -0.5 for row in rows])
+    return list(weights / weights.mean())
+
+
+def _misfit(model: CollectiveModel, rows: Sequence[FittedRow]) -> float:
+    """Return the mean over the numbers of nodes of the mean loss of a row."""
+    errors = np.log(model.predict(rows)) - np.log([row.seconds for row in rows])
+    losses: dict[int, list[float]] = defaultdict(list)
+    for row, error in zip(rows, errors, strict=True):
+        losses[row.nodes].append(math.log1p((error / TYPICAL_ERROR) ** 2))
+    return float(np.mean([np.mean(losses_of_nodes) for losses_of_nodes in losses.values()]))

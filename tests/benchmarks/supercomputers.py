@@ -1,0 +1,145 @@
+"""How far predictions of larger jobs are from published results of supercomputers: fitted on few nodes.
+
+By hand, with the directory of PICO's results, which has leonardo/, lumi/ and fugaku/ beside the
+tables of metadata:
+
+    python tests/benchmarks/supercomputers.py DIR              # the page, a minute for each machine
+    python tests/benchmarks/supercomputers.py DIR leonardo     # one machine
+
+It ends with 1 if an error is larger than asked.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+
+from hpccoll.common.errors import BadInputError
+from hpccoll.model.run_model import RunModel, models_of
+from hpccoll.model.validation import CLOSE_FACTOR, Errors, Validated
+from hpccoll.render.model_report import error_table
+from hpccoll.store.result_files import read_all
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which jobs a machine is fitted to, and what is asked of the errors on others."""
+
+    fitted_nodes: int  # the most nodes of a job that it is fitted to
+    median: float  # the largest median error of collectives that it is fitted to
+    close: float | None = None  # the least part within ``CLOSE_FACTOR``
+
+
+SPLITS = {
+    "leonardo": Split(128, median=0.20, close=0.90),
+    "lumi": Split(16, median=0.20, close=0.90),
+    "fugaku": Split(64, median=0.35),
+}
+
+
+def models(directory: Path, machine: str) -> Sequence[RunModel]:
+    """Return the models of a machine, one for each transport."""
+    with TemporaryDirectory() as work:
+        out = Path(work) / f"{machine}.h5"
+        command = [sys.executable, "-m", "hpccoll", "import", directory / machine, "--out", out]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return models_of(read_all([out]).raw_results, most_nodes=SPLITS[machine].fitted_nodes)
+
+
+def split(model: RunModel) -> tuple[list[Validated], list[Validated]]:
+    """Return the held-out measurements: those of fitted collectives, and those of others."""
+    fitted = {case.observation.collective for case in model.validated if not case.held_out}
+    seen, unseen = [], []
+    for case in model.held_out:
+        if case.seconds:
+            (seen if case.observation.collective in fitted else unseen).append(case)
+    return seen, unseen
+
+
+def page(machine: str, model: RunModel, seconds: float) -> Iterator[str]:
+    """Yield the section of a machine and transport."""
+    if model.machine is None or model.machine.measured is None:
+        return
+    fitted = [case for case in model.validated if not case.held_out]
+    seen, unseen = split(model)
+    if not seen and not unseen:
+        return
+    nodes = ", ".join(map(str, model.machine.measured.nodes))
+    yield f"## {machine}, {model.over}"
+    yield ""
+    yield f"Fitted on {nodes} nodes: {len(fitted)} measurements. Fit and predictions took {seconds:.0f} s of one core."
+    yield ""
+    yield f"| measurements | cases | measured/predicted | median error | within {CLOSE_FACTOR}x |"
+    yield "| --- | --- | --- | --- | --- |"
+    groups = {
+        "fitted": fitted,
+        "held out, collectives that are fitted": seen,
+        "held out, other collectives": unseen,
+    }
+    for name, cases in groups.items():
+        errors = Errors.of(cases)
+        if errors:
+            yield (
+                f"| {name} | {errors.cases} | {errors.ratio_median:.2f} | {errors.error_median:.1%} "
+                f"| {errors.within_close:.0%} |"
+            )
+    yield ""
+    if model.machine.larger_jobs:
+        yield f"Jobs of {model.machine.larger_jobs.from_nodes} nodes and more have curves of their own."
+        yield ""
+    yield "The measurements do not determine:"
+    yield ""
+    for words in model.machine.measured.undetermined:
+        yield f"- {words}"
+    yield ""
+    yield "Not fitted:"
+    yield ""
+    for reason, count in sorted(model.left_out.items()):
+        yield f"- {count}: {reason}"
+    yield ""
+    yield "```text"
+    yield from error_table([*seen, *unseen])
+    yield "```"
+    yield ""
+
+
+def misses(machine: str, model: RunModel) -> Iterator[str]:
+    """Yield which errors are larger than asked."""
+    asked = SPLITS[machine]
+    errors = Errors.of(split(model)[0])
+    if errors is None:
+        return
+    if errors.error_median > asked.median:
+        yield f"{machine} {model.over}: median error {errors.error_median:.1%}, asked {asked.median:.0%}"
+    if asked.close and errors.within_close < asked.close:
+        yield f"{machine} {model.over}: {errors.within_close:.0%} close, asked {asked.close:.0%}"
+
+
+def main() -> int:
+    directory, *machines = sys.argv[1:]
+    missed: list[str] = []
+    print("# Predictions of larger jobs, against published results of supercomputers\n")
+    print(
+        "Results of PICO (github.com/HLC-Lab/pico at 413bc5d). `tests/benchmarks/supercomputers.py` fits a machine to "
+        "the collectives of the smaller jobs and predicts the larger ones. Every algorithm that takes the steps of "
+        "one of ours counts.\n"
+    )
+    for machine in machines or SPLITS:
+        began = process_time()
+        try:
+            models_of_machine = models(Path(directory), machine)
+        except BadInputError as error:
+            print(f"## {machine}\n\nNo machine is fitted: {error.expected} is needed.\n")
+            continue
+        for model in models_of_machine:
+            print("\n".join(page(machine, model, process_time() - began)))
+            missed += misses(machine, model)
+    print("\n".join(missed), file=sys.stderr)
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Machines fitted to collectives: they predict more nodes, and say what the measurements do not tell."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from model_observations import observed
+
+from hpccoll.model.collective_fit import KNOTS, CollectiveModel
+from hpccoll.model.collective_machine import fit_machine_to_collectives
+from hpccoll.model.machine import Machine, MessageCosts, OwnMemory, Tier
+from hpccoll.model.machine_file import read_machine, write_machine
+from hpccoll.model.validation import Errors, validate
+from hpccoll.schedule import Layout
+
+SIZES = tuple(8 << (3 * k) for k in range(1, 9))
+TRUE = Machine(
+    tiers={
+        "rack": Tier(
+            (
+                MessageCosts(latency_s=2e-6, byte_s=5e-10),
+                MessageCosts(1 << 15, latency_s=1e-5, byte_s=1e-10, synchronous=True),
+            )
+        )
+    },
+    fold_s={"float32": 2e-10},
+    start_skew_s=4e-7,
+    own_memory=OwnMemory(1e-10, 5e-10, 0.0, 32 << 20),
+)
+SLOWER = replace(
+    TRUE,
+    tiers={
+        "rack": Tier(
+            (
+                MessageCosts(latency_s=6e-6, byte_s=5e-10),
+                MessageCosts(1 << 15, latency_s=2e-5, byte_s=5e-11, synchronous=True),
+            )
+        )
+    },
+)
+CASES = (
+    ("all_reduce", "ring"),
+    ("all_reduce", "recursive_doubling"),
+    ("reduce_scatter", "recursive_halving"),
+    ("all_gather", "ring"),
+    ("all_gather", "bruck"),
+)
+
+
+def measured(machine, *nodes, noise=0.02, cases=CASES):
+    """Return what collectives take on a machine, on several numbers of nodes of a rank each."""
+    found = []
+    for number in nodes:
+        for collective, algorithm in cases:
+            layout = Layout.of(number, 1)
+            about = {"key": ("job", f"run on {number}", "")}
+            found += observed(collective, algorithm, layout, machine, SIZES, noise, about=about)
+    return found
+
+
+def errors_of(machine_file, observed_cases):
+    """Return the errors of predictions of a machine file."""
+    return Errors.of(validate(observed_cases, machine_file.machine()))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Return the fit to 4, 8 and 16 nodes, with 32 nodes held out."""
+    return fit_machine_to_collectives(measured(TRUE, 4, 8, 16, 32), "known", 16)
+
+
+def test_a_known_machine_is_recovered_and_more_nodes_are_predicted(fitted):
+    held_out = [case for case in fitted.validated if case.held_out]
+    assert {case.observation.layout.nodes for case in held_out} == {32}
+    errors = Errors.of(held_out)
+    assert (errors.error_median, errors.within_close) == (pytest.approx(0, abs=0.08), 1.0)
+    costs = fitted.machine.machine().tiers["rack"]
+    for nbytes in (64, 1 << 21):
+        true = TRUE.tiers["rack"].of(nbytes)
+        found = costs.of(nbytes)
+        true_s = true.latency_s + nbytes * true.byte_s
+        found_s = found.latency_s + 2 * found.overhead_s + nbytes * found.byte_s
+        assert found_s == pytest.approx(true_s, rel=0.25)
+
+
+def test_the_fitted_model_and_the_simulation_of_its_file_agree(fitted):
+    for case, simulated in zip(
+        fitted.validated,
+        validate([case.observation for case in fitted.validated], fitted.machine.machine()),
+        strict=True,
+    ):
+        assert simulated.seconds == pytest.approx(case.seconds, rel=0.05)
+
+
+def test_larger_jobs_that_behave_differently_have_curves_of_their_own(tmp_path):
+    few, many = measured(TRUE, 4, 8, 16), measured(SLOWER, 32, 64)
+    fit = fit_machine_to_collectives([*few, *many], "two kinds of jobs", 32)
+    assert fit.machine.larger_jobs.from_nodes == 32
+    held_out = [case.observation for case in fit.validated if case.held_out]
+    assert errors_of(fit.machine, held_out).error_median < 0.1
+    path = tmp_path / "machine.json"
+    write_machine(fit.machine, path)
+    assert read_machine(path, "--machine") == fit.machine
+    costs = fit.machine.machine()
+    assert costs.for_nodes(16) != costs.for_nodes(32) == costs.for_nodes(1000)
+
+
+def test_alike_jobs_share_their_curves(fitted):
+    assert fitted.machine.larger_jobs is None
+
+
+def test_curves_rise_with_the_size_and_less_than_in_proportion():
+    model = CollectiveModel()
+    numbers = [model.number("curve", "rack all", knot) for knot in range(len(KNOTS))]
+    values = np.random.default_rng(1).normal(0, 3, len(numbers))
+    seconds, derivatives = model.quantities(values)
+    assert (np.diff(seconds) > 0).all()
+    assert (np.diff(seconds / np.array(KNOTS)) < 0).all()
+    for place in numbers:
+        moved = values.copy()
+        moved[place] += 1e-6
+        slope = (model.quantities(moved)[0] - seconds) / 1e-6
+        assert derivatives[:, place] == pytest.approx(slope, rel=1e-3, abs=1e-12)
+
+
+def test_what_the_measurements_do_not_determine_is_said(fitted):
+    undetermined = fitted.machine.measured.undetermined
+    assert any("overhead" in words for words in undetermined), "no rank sends twice in a step"
+    assert not any("inside a node" in words for words in undetermined), "no message is inside one"
+    gathers = tuple(case for case in CASES if case[0] == "all_gather")
+    fit = fit_machine_to_collectives(measured(TRUE, 4, 8, 16, cases=gathers), "gathers", 16)
+    assert "float32" not in fit.machine.reduction
+
+
+def test_disturbed_measurements_do_not_bend_the_curves():
+    good = measured(TRUE, 4, 8, 16)
+    bad = [replace(case, seconds=9 * case.seconds) for case in good[::10]]
+    kept = [case for place, case in enumerate(good) if place % 10]
+    fit = fit_machine_to_collectives([*kept, *bad], "disturbed", 16)
+    assert errors_of(fit.machine, good).error_median < 0.1
+    assert sum(fit.left_out.values()) >= len(bad) / 2
+
+
+def test_few_measurements_are_not_fitted():
+    assert fit_machine_to_collectives(measured(TRUE, 4)[:9], "few", 16) is None

@@ -1,0 +1,88 @@
+"""Critical paths: their sums are what the simulation says."""
+
+import pytest
+from model_observations import observation
+
+from hpccoll.model.critical_path import PathFold, PathMessage, critical_path
+from hpccoll.model.equal_waves import OperationWaves
+from hpccoll.model.machine import Machine, MessageCosts, Tier
+from hpccoll.model.simulation import simulate_waves
+from hpccoll.schedule import Cut, Layout, itemsize
+
+MACHINE = Machine(
+    tiers={
+        "node": Tier((MessageCosts(latency_s=4e-7, overhead_s=1e-7, byte_s=1e-10),)),
+        "rack": Tier(
+            (
+                MessageCosts(latency_s=2e-6, overhead_s=1e-7, byte_s=2e-10),
+                MessageCosts(1 << 15, 6e-6, 1e-7, byte_s=1e-10, synchronous=True),
+            )
+        ),
+    },
+    fold_s={"float32": 2e-10},
+    port_byte_s=9e-11,
+)
+
+
+class Costs:
+    """The costs of ``MACHINE``."""
+
+    def message_s(self, message):
+        costs = MACHINE.tiers[message.tier].of(message.nbytes)
+        port_byte_s = 0 if message.tier == "node" else MACHINE.port_byte_s
+        passing = max(message.rank_bytes * costs.byte_s, message.port_bytes * port_byte_s)
+        queued = (1 + message.before) * costs.overhead_s
+        if not message.received:
+            return queued + passing
+        return queued + passing + costs.latency_s + costs.overhead_s
+
+    def fold_s(self, nbytes):
+        return nbytes * MACHINE.fold_s["float32"]
+
+    def waits(self, nbytes):
+        return nbytes >= 1 << 15
+
+
+def operation(collective, algorithm, nbytes, layout):
+    """Return the schedule and the cut of an operation."""
+    one = observation(collective, algorithm, nbytes, 1.0, layout)
+    (schedule,) = one.call.slices(one.algorithm, layout, **one.own_parameters)
+    size = itemsize("float32")
+    elements = one.call.collective.elements(nbytes, size, layout.workers)
+    return schedule, Cut(one.call, elements, schedule.units, 1, size)
+
+
+@pytest.mark.parametrize("nbytes", [256, 1 << 14, 1 << 22])
+@pytest.mark.parametrize("layout", [Layout.of(16, 1), Layout.of(16, 4)], ids=["16x1", "4x4"])
+@pytest.mark.parametrize(
+    ("collective", "algorithm"),
+    [
+        ("all_reduce", "ring"),
+        ("all_reduce", "recursive_doubling"),
+        ("all_reduce", "rabenseifner"),
+        ("all_gather", "bruck"),
+        ("reduce_scatter", "recursive_halving"),
+        ("broadcast", "binomial"),
+        ("reduce", "bine"),
+    ],
+)
+def test_the_sum_over_the_path_is_the_simulated_time(collective, algorithm, layout, nbytes):
+    schedule, cut = operation(collective, algorithm, nbytes, layout)
+    path = critical_path(OperationWaves((schedule,), cut), Costs())
+    seconds = 0.0
+    for work, count in path.items():
+        once = (
+            Costs().fold_s(work.nbytes) if isinstance(work, PathFold) else Costs().message_s(work)
+        )
+        seconds += count * once
+    # messages of a wave that start at different times share a port in the path only
+    tolerance = 0.02 if layout.nodes == layout.ranks else 0.25
+    assert seconds == pytest.approx(simulate_waves([schedule], cut, MACHINE), rel=tolerance)
+
+
+def test_a_ring_has_a_message_and_a_fold_for_each_step():
+    schedule, cut = operation("all_reduce", "ring", 1 << 20, Layout.of(8, 1))
+    path = critical_path(OperationWaves((schedule,), cut), Costs())
+    messages = sum(count for work, count in path.items() if isinstance(work, PathMessage))
+    folds = sum(count for work, count in path.items() if isinstance(work, PathFold))
+    assert (messages, folds) == (14, 7)
