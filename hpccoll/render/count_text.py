@@ -1,0 +1,161 @@
+"""A counted job as text, as JSON and as a page."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hpccoll.analysis.counted_shares import (
+    CountedShares,
+    KindShare,
+    call_text,
+    communicator_text,
+    size_text,
+)
+from hpccoll.common.records import to_builtins
+from hpccoll.common.text import Columns, filled_columns, finding_line, table_lines, table_of
+from hpccoll.common.units import format_count, format_per_cent, format_seconds
+from hpccoll.render.page_frame import render, write_page_or_picture
+from hpccoll.store.counted_job import CountedGroup, CountedJob, CountedLaunch
+
+MOST_LINES = 15
+"""The most kinds of calls in the terminal; the page and JSON have all."""
+
+
+def _waiting(share: KindShare) -> str:
+    return format_seconds(share.waiting_s) if share.waiting_s else ""
+
+
+def _variant(share: KindShare) -> str:
+    return "" if share.kind.variant == "blocking" else share.kind.variant
+
+
+CALLS: Columns[KindShare] = (
+    ("collective", lambda share: share.kind.collective),
+    ("start", _variant),
+    ("size", lambda share: size_text(share) if share.most_bytes else ""),
+    ("type", lambda share: share.kind.dtype.removeprefix("MPI_").replace("none", "")),
+    ("op", lambda share: share.kind.operation.removeprefix("MPI_").replace("none", "")),
+    ("in place", lambda share: "yes" if share.kind.in_place else ""),
+    ("communicator", lambda share: communicator_text(share.group)),
+    ("calls", lambda share: f"{share.calls:,}"),
+    ("a call", lambda share: format_seconds(share.of_a_call_s)),
+    ("seconds", lambda share: format_seconds(share.seconds)),
+    ("waiting", _waiting),
+    ("of the run", lambda share: format_per_cent(share.share)),
+)
+"""The columns of the kinds of calls: calls of the rank with most of them, seconds as the mean over ranks."""
+
+GROUPS: Columns[CountedGroup] = (
+    ("created by", lambda group: group.created_by),
+    ("ranks", communicator_text),
+    ("ranks of MPI_COMM_WORLD", lambda group: group.members.partition("?")[0][:80]),
+    ("how many", lambda group: f"{group.communicators:,}"),
+)
+
+LAUNCHES: Columns[CountedLaunch] = (
+    ("ranks", lambda launch: launch.ranks),
+    ("ABI", lambda launch: launch.abi),
+    ("library", lambda launch: launch.library[:80]),
+    ("file", lambda launch: launch.path),
+)
+
+
+def count_lines(shares: CountedShares) -> Iterator[str]:
+    """Yield what a counted job says: findings, and the kinds of calls that take longest."""
+    job = shares.job
+    if job.command:
+        yield job.command
+    for finding in shares.findings:
+        yield finding_line(finding)
+    shown = shares.kinds[:MOST_LINES]
+    if shown:
+        yield from table_lines(*filled_columns(*table_of(CALLS, shown)))
+    hidden = len(shares.kinds) - len(shown)
+    if hidden:
+        yield f"  {format_count(hidden, 'more kind')} of calls: see the page, or --json"
+
+
+def last_line(shares: CountedShares, *files: Path) -> str:
+    """Return the line that ends the run of a counted program."""
+    share = shares.findings[0].text
+    largest = ""
+    if shares.kinds:
+        largest = f", {format_per_cent(shares.kinds[0].share)} {call_text(shares.kinds[0])}"
+    return f"count: {share}{largest}; {', '.join(map(str, files))}"
+
+
+def count_record(shares: CountedShares) -> Mapping[str, Any]:
+    """Return a counted job as JSON has it; times are seconds, sizes bytes."""
+    job = shares.job
+    return {
+        "command": job.command,
+        "exit_code": job.exit_code,
+        "began": job.began,
+        "wall_s": job.wall_s,
+        "run_s": shares.run_s,
+        "barrier": job.barrier,
+        "share": shares.share,
+        "waiting_share": shares.waiting_share,
+        "overhead": shares.overhead,
+        "launches": to_builtins(list(job.launches)),
+        "ranks": to_builtins(list(job.ranks)),
+        "missing": [rank for _, rank in job.missing],
+        "groups": to_builtins(list(job.groups)),
+        "calls": [_kind_record(share) for share in shares.kinds],
+        "findings": [to_builtins(finding) for finding in shares.findings],
+    }
+
+
+def _kind_record(share: KindShare) -> dict[str, Any]:
+    return {
+        **to_builtins(share.kind),
+        "calls": share.calls,
+        "all_calls": share.all_calls,
+        "mean_bytes": share.mean_bytes,
+        "least_bytes": share.least_bytes,
+        "most_bytes": share.most_bytes,
+        "seconds": share.seconds,
+        "waiting_s": share.waiting_s,
+        "of_a_call_s": share.of_a_call_s,
+        "share": share.share,
+    }
+
+
+def write_count_page(shares: CountedShares, path: Path) -> None:
+    """Write the page of a counted job.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    write_page_or_picture(path, lambda: render("count.html", _context(shares)), dict)
+
+
+def _context(shares: CountedShares) -> dict[str, object]:
+    job = shares.job
+    return {
+        "title": "Counted collectives",
+        "summary": shares.findings[0].text,
+        "lines": [_sentence(finding.with_remedy) for finding in shares.findings],
+        "calls": filled_columns(*table_of(CALLS, shares.kinds)),
+        "groups": table_of(GROUPS, job.groups),
+        "launches": table_of(LAUNCHES, job.launches),
+        "facts": _facts(job, shares),
+        "vega": "",
+    }
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def _facts(job: CountedJob, shares: CountedShares) -> dict[str, str]:
+    facts = {
+        "command": job.command,
+        "exit code": str(job.exit_code) if job.command else "",
+        "began": job.began,
+        "wall time": format_seconds(job.wall_s),
+        "between MPI_Init and MPI_Finalize": format_seconds(shares.run_s),
+        "processes": str(len(job.ranks)),
+        "nodes": str(len({rank.host for rank in job.ranks})),
+    }
+    return {name: value for name, value in facts.items() if value}

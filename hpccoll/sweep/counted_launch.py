@@ -1,0 +1,263 @@
+"""Run a command whose MPI programs are counted, and join what their ranks wrote."""
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from hpccoll.common.errors import UnusableError
+from hpccoll.executor.counting_library import (
+    BARRIER_VARIABLE,
+    DIRECTORY_VARIABLE,
+    SUFFIX,
+    UNKNOWN,
+    CallsLine,
+    GroupLine,
+    RankFile,
+    counting_library,
+    read_rank_file,
+)
+from hpccoll.store.counted_job import (
+    CALLS,
+    CallKind,
+    CountedGroup,
+    CountedJob,
+    CountedLaunch,
+    CountedRank,
+    ranks_of_runs,
+)
+
+LIBRARY_VARIABLE = "LD_PRELOAD"
+
+NO_RANK = (
+    "no rank has written a count; do: check that the program is linked with MPI as a shared library, that {directory} "
+    "is on a file system that its nodes share, and that the launcher passes LD_PRELOAD and HPCCOLL_COUNT on (mpirun of "
+    "Open MPI on several nodes: -x LD_PRELOAD -x HPCCOLL_COUNT)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """How a counted command ended."""
+
+    command: Sequence[str]
+    exit_code: int  # negative: the signal that ended it
+    began: datetime
+    wall_s: float
+
+
+def library_to_preload() -> Path:
+    """Return the library that LD_PRELOAD brings into a program; UnusableError if it is missing."""
+    return counting_library()
+
+
+def run_counted(command: Sequence[str], directory: Path, *, barrier: bool) -> CommandRun:
+    """Run a command whose MPI programs write their counts to ``directory``; its input and output are this process's.
+
+    Raises:
+        UnusableError: if the counting library is missing, or the command cannot be started.
+    """
+    environment = dict(os.environ)
+    preloaded = [str(counting_library()), environment.get(LIBRARY_VARIABLE, "")]
+    environment[LIBRARY_VARIABLE] = ":".join(filter(None, preloaded))
+    environment[DIRECTORY_VARIABLE] = str(directory.resolve())
+    environment.pop(BARRIER_VARIABLE, None)
+    if barrier:
+        environment[BARRIER_VARIABLE] = "1"
+    began = datetime.now(UTC)
+    begin = time.monotonic()
+    try:
+        child = subprocess.Popen(command, env=environment)
+    except OSError as error:
+        raise UnusableError(
+            "hpccoll count", f"{shlex.join(command)} cannot be started: {error.strerror}"
+        ) from error
+    with _signals_passed_on(child):
+        code = child.wait()
+    return CommandRun(command, code, began, time.monotonic() - begin)
+
+
+@contextmanager
+def _signals_passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leave signals to the command: a terminal sends it its own, and those to this process are passed on."""
+
+    def pass_on(number: int, _frame: object) -> None:
+        with suppress(ProcessLookupError):
+            child.send_signal(number)
+
+    handlers = {signal.SIGINT: signal.SIG_IGN, signal.SIGQUIT: signal.SIG_IGN}
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        handlers[number] = pass_on  # type: ignore[assignment]
+    earlier = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+
+
+def join_ranks(directory: Path, run: CommandRun | None = None) -> CountedJob:
+    """Return the job whose ranks wrote to a directory.
+
+    Raises:
+        UnusableError: if no rank has written.
+    """
+    files: list[RankFile] = []
+    damaged: list[str] = []
+    for path in sorted(directory.glob(f"*{SUFFIX}")):
+        try:
+            files.append(read_rank_file(path))
+        except (OSError, ValueError) as error:
+            damaged.append(f"{path.name}: {error}")
+    if not files:
+        raise UnusableError(str(directory), NO_RANK.format(directory=directory))
+    return _Joined(files).job(run, damaged)
+
+
+def _launches(files: Iterable[RankFile]) -> list[list[RankFile]]:
+    """Return the files of each launch.
+
+    Launchers name a launch, or not. The k-th process with a rank, in the order of begins, is of the
+    k-th launch among those of the same name and size.
+    """
+    in_order = sorted(files, key=lambda file: file.number("began_unix_ns"))
+    launches: dict[tuple[str, int, int], list[RankFile]] = {}
+    seen = defaultdict[tuple[str, int, int], int](int)
+    for file in in_order:
+        launch, size, rank = file.facts.get("launch", "?"), file.number("size"), file.number("rank")
+        turn = seen[launch, size, rank]
+        if rank >= 0:
+            seen[launch, size, rank] += 1
+        launches.setdefault((launch, size, turn), []).append(file)
+    return list(launches.values())
+
+
+@dataclass
+class _Joined:
+    """The tables of a job, filled rank by rank."""
+
+    files: Sequence[RankFile]
+    launches: list[CountedLaunch] = field(default_factory=list)
+    ranks: list[CountedRank] = field(default_factory=list)
+    groups: dict[CountedGroup, int] = field(default_factory=dict)  # without nodes and communicators
+    communicators: dict[int, int] = field(default_factory=dict)
+    kinds: dict[CallKind, int] = field(default_factory=dict)
+    rows: list[tuple[float, ...]] = field(default_factory=list)
+
+    def job(self, run: CommandRun | None, damaged: Sequence[str]) -> CountedJob:
+        for number, files in enumerate(_launches(self.files)):
+            first = files[0]
+            self.launches.append(
+                CountedLaunch(
+                    ranks=max(first.number("size"), 0),
+                    abi=first.facts.get("abi", "?"),
+                    library=first.facts.get("version", "?"),
+                    path=first.facts.get("library", "?"),
+                )
+            )
+            for file in sorted(files, key=lambda file: file.number("rank")):
+                self._add_rank(number, file)
+        first_ns = min(file.number("began_unix_ns") for file in self.files)
+        began = run.began if run else datetime.fromtimestamp(first_ns / 1e9, UTC)
+        return CountedJob(
+            command=shlex.join(run.command) if run else "",
+            exit_code=run.exit_code if run else 0,
+            began=began.isoformat(timespec="seconds"),
+            wall_s=run.wall_s if run else self._wall_s(),
+            barrier=any(file.facts.get("barrier") == "1" for file in self.files),
+            launches=self.launches,
+            ranks=self.ranks,
+            groups=self._counted_groups(),
+            kinds=list(self.kinds),
+            calls=np.array(self.rows, CALLS),
+            damaged=damaged,
+        )
+
+    def _wall_s(self) -> float:
+        """Return the time from the first rank's begin to the last one's end, by the clocks of their hosts."""
+        begins = [file.number("began_unix_ns") for file in self.files]
+        ends = [file.number("began_unix_ns") + file.number("ran_ns") for file in self.files]
+        return (max(ends) - min(begins)) / 1e9
+
+    def _add_rank(self, launch: int, file: RankFile) -> None:
+        numbers = {group.number: self._group(launch, group) for group in file.groups}
+        row = len(self.ranks)
+        self.ranks.append(
+            CountedRank(
+                launch=launch,
+                rank=file.number("rank"),
+                host=file.facts.get("host", "unknown"),
+                end=file.facts.get("end", "unknown"),
+                ran_s=file.number("ran_ns") / 1e9,
+                cost_s=file.number("cost_ps") / 1e12,
+                writing_s=file.number("writing_ns") / 1e9,
+                left_out=file.left_out,
+            )
+        )
+        for calls in file.calls:
+            kind = self.kinds.setdefault(_kind(calls, numbers[calls.group]), len(self.kinds))
+            self.rows.append(
+                (
+                    kind,
+                    row,
+                    calls.calls,
+                    calls.bytes,
+                    calls.ns / 1e9,
+                    calls.wait_ns / 1e9,
+                    calls.least_bytes,
+                    calls.most_bytes,
+                )
+            )
+
+    def _group(self, launch: int, line: GroupLine) -> int:
+        """Return the number of a group, the same for all ranks that are in it."""
+        group = CountedGroup(
+            launch=launch,
+            created_by=line.created_by,
+            size=line.size,
+            blocks=line.blocks,
+            is_inter=line.is_inter,
+            members=line.ranks if line.ranks != UNKNOWN else f"{UNKNOWN}{line.ranks_hash}",
+            nodes=0,
+            communicators=0,
+        )
+        number = self.groups.setdefault(group, len(self.groups))
+        self.communicators[number] = max(self.communicators.get(number, 0), line.communicators)
+        return number
+
+    def _counted_groups(self) -> list[CountedGroup]:
+        hosts = {(rank.launch, rank.rank): rank.host for rank in self.ranks}
+        groups = []
+        for group, number in self.groups.items():
+            nodes = _nodes(ranks_of_runs(group.members), group.launch, hosts)
+            communicators = self.communicators[number]
+            groups.append(replace(group, nodes=nodes, communicators=communicators))
+        return groups
+
+
+def _kind(calls: CallsLine, group: int) -> CallKind:
+    return CallKind(
+        collective=calls.collective,
+        variant=calls.variant,
+        group=group,
+        dtype=calls.dtype,
+        operation=calls.operation,
+        in_place=calls.in_place,
+        size_class=max(calls.least_bytes, 0).bit_length(),
+    )
+
+
+def _nodes(members: list[int] | None, launch: int, hosts: Mapping[tuple[int, int], str]) -> int:
+    """Return on how many nodes ranks are; 0 if one of them has written nothing."""
+    if members is None or any((launch, rank) not in hosts for rank in members):
+        return 0
+    return len({hosts[launch, rank] for rank in members})
