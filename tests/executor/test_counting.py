@@ -1,6 +1,7 @@
 """Programs behave as without the counting library, and it counts what they count themselves, on every MPI library."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -99,10 +100,13 @@ def launch(request, counting_library, tmp_path_factory):
     return launch
 
 
-UNIFORM = "allreduce reduce bcast scan barrier allgather alltoall gather scatter reduce_scatter_block".split()
-VECTORS = "allgatherv alltoallv reduce_scatter gatherv scatterv".split()
-WAYS = "derived persistent nonblocking threads error dup split".split()
-FORTRAN = "f_allreduce f_bcast f_allgather f_barrier".split()
+UNIFORM = [
+    *("allreduce", "reduce", "bcast", "scan", "barrier", "reduce_scatter_block"),
+    *("allgather", "alltoall", "gather", "scatter"),
+]
+VECTORS = ["allgatherv", "alltoallv", "reduce_scatter", "gatherv", "scatterv"]
+WAYS = ["derived", "persistent", "nonblocking", "threads", "error", "dup", "split"]
+FORTRAN = ["f_allreduce", "f_bcast", "f_allgather", "f_barrier"]
 CANNOT_BE_IN_PLACE = "bcast", "barrier", "alltoallv", "reduce_scatter", "reduce_scatter_block"
 
 
@@ -155,7 +159,9 @@ def check_alike(launch, lines, directory):
     shutil.rmtree(directory, ignore_errors=True)
     with_library = launch(lines, directory)
     assert sorted(with_library.stdout.splitlines()) == sorted(alone.stdout.splitlines())
-    assert (with_library.returncode, with_library.stderr) == (alone.returncode, alone.stderr)
+    assert with_library.returncode == alone.returncode
+    # A launcher names its process, and the rank that it saw end first.
+    assert re.sub(r"\d+", "N", with_library.stderr) == re.sub(r"\d+", "N", alone.stderr)
     assert len(list(directory.glob("*.count"))) == RANKS
     assert counted(directory) == counted_by_itself(alone.stdout)
 
