@@ -1,0 +1,60 @@
+"""``hpccoll tune --for``: from a counted program to the tables of its MPI library."""
+
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpccoll.cli.common import show_found
+from hpccoll.cli.library_tables import tables_that_write
+from hpccoll.common.errors import writing
+
+if TYPE_CHECKING:
+    from hpccoll.analysis.counted_gain import ProgramGain
+
+
+def tune_for(
+    count: Path, out: Path | None, profile: str, site: str | None, *, as_json: bool
+) -> int:
+    """Measure the calls of a counted program, say what it would gain at most, and write a table if that is worth it."""
+    from hpccoll.analysis.counted_gain import gain_without_measuring, program_gain
+    from hpccoll.analysis.counted_shares import counted_shares
+    from hpccoll.cli.sweep import sweep
+    from hpccoll.store.count_file import read_counted_job
+    from hpccoll.store.load_results import read_results
+    from hpccoll.sweep.counted_sweep import counted_sweeps, library_of, write_sweeps
+
+    shares = counted_shares(read_counted_job(count))
+    bound = gain_without_measuring(shares)
+    if not bound.is_worth_it:
+        _show(bound, as_json=as_json)
+        return 0
+    library = library_of(shares.job)
+    directory = out or Path("results") / f"{count.stem}-tuned"
+    with writing(directory):
+        files = list(write_sweeps(counted_sweeps(shares), directory))
+    for file in files:
+        print(f"measuring {file}", file=sys.stderr)
+        # stdout is for the answer
+        with redirect_stdout(sys.stderr):
+            code = sweep([], file, profile, site, directory / file.stem)
+        if code:
+            print(f"hpccoll: {file}: the sweep ended with {code}", file=sys.stderr)
+    results = read_results([directory / file.stem for file in files])
+    gain = program_gain(shares, results)
+    _show(gain, as_json=as_json)
+    if not gain.is_worth_it or not gain.gains:
+        return 0
+    table = directory / f"{library}.table"
+    tables_that_write(library).write(results, library, table, as_json=as_json)
+    if not as_json:
+        print(
+            f"to check it: measure with these variables set, then 'hpccoll tune RESULTS --verify {table}'"
+        )
+    return 0
+
+
+def _show(gain: "ProgramGain", *, as_json: bool) -> None:
+    from hpccoll.render.counted_gain_text import gain_lines, gain_record
+
+    show_found(gain_record(gain), gain_lines(gain), as_json=as_json)
