@@ -137,6 +137,8 @@ def _is_of(row: Row, share: KindShare) -> bool:
 def _call_gain(share: KindShare, rows: Sequence[Row], ranks: int) -> CallGain | None:
     """Return what the best of rows saves in the calls of a kind; None without the default, or intervals."""
     timed = [row for row in rows if row.median_s and row.interval]
+    placed = [row for row in timed if row.in_place == share.kind.in_place]
+    timed = placed or timed  # calls with one buffer, which are measured in one placement
     defaults = [row for row in timed if row.variant in (None, DEFAULT)]
     if not defaults:
         return None

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpccoll.executor.build import COUNTING_LIBRARY, BuildError, build
 from hpccoll.executor.counting_library import read_rank_file
 
 PROGRAM = Path(__file__).with_name("counted_program.c")
@@ -53,17 +52,6 @@ TOOLCHAINS = (
         "Debian's Open MPI", "mpicc.openmpi", "mpiexec.openmpi", flags=["-DFORTRAN", "-lmpi_mpifh"]
     ),
 )
-
-
-@pytest.fixture(scope="session")
-def counting_library(require, tmp_path_factory):
-    """Build the library from the sources next to it."""
-    library = tmp_path_factory.mktemp("counting") / COUNTING_LIBRARY.name
-    try:
-        build(library)
-    except BuildError as error:
-        require(False, str(error))
-    return library
 
 
 @pytest.fixture(scope="session", params=TOOLCHAINS, ids=lambda toolchain: toolchain.name)

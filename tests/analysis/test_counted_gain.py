@@ -1,0 +1,74 @@
+"""What other algorithms would save in a counted program."""
+
+from types import SimpleNamespace
+
+import pytest
+from counted_examples import write_ranks
+from row_examples import make_row
+
+from hpccoll.analysis.counted_gain import gain_without_measuring, program_gain
+from hpccoll.analysis.counted_shares import counted_shares
+from hpccoll.sweep.counted_launch import join_ranks
+
+
+def measured(seconds, algorithm=None, **changes):
+    """A row of the default, or of an algorithm of MPICH, at 8 bytes on 4 ranks of 2 nodes."""
+    variant = f"mpich-{algorithm}" if algorithm else "default"
+    executed = algorithm or "unknown"
+    fields = {"variant": variant, "requested": algorithm, "executed": executed, "nodes": 2}
+    call = {"ranks": 4, "nbytes": 8, "seconds": seconds, "half_interval": 0.01}
+    return make_row("native", **(call | fields | changes))
+
+
+def gain_of(shares, *rows):
+    return program_gain(shares, SimpleNamespace(rows=rows))
+
+
+@pytest.fixture
+def shares(tmp_path):
+    """1,000 all-reduces of 1 ms, a tenth of the run of 10 s."""
+    return counted_shares(join_ranks(write_ranks(tmp_path)))
+
+
+def test_a_program_gains_the_ratio_of_the_best_to_the_default(shares):
+    gain = gain_of(shares, measured(2e-3), measured(1e-3, "ring"), measured(1.5e-3, "tree"))
+    (call,) = gain.gains
+    assert (call.best, call.gain_s) == ("ring", pytest.approx(0.5))
+    low, high = gain.interval_s
+    assert 0.47 < low < 0.5 < high < 0.53
+    assert gain.is_worth_it
+
+
+def test_what_is_not_transfer_in_the_program_cannot_be_gained(shares):
+    # calls take 1 ms in the program and 0.1 ms where ranks begin together: the rest is waiting
+    gain = gain_of(shares, measured(1e-4), measured(5e-5, "ring"))
+    assert gain.gain_s == pytest.approx(0.05)
+    assert not gain.is_worth_it
+
+
+def test_the_default_may_be_the_best(shares):
+    gain = gain_of(shares, measured(1e-3), measured(2e-3, "ring"))
+    assert (gain.gain_s, gain.at_most) == (0, 0)
+    assert gain.findings[0].kind == "leave it"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"executed": "tree"},
+        {"status": "wrong"},
+        {"nodes": 1},
+        {"ranks": 8},
+        {"requested_bytes": 16},
+        {"ci_low_s": None},
+    ],
+)
+def test_rows_of_other_calls_or_of_algorithms_that_did_not_run_do_not_count(shares, changes):
+    gain = gain_of(shares, measured(2e-3), measured(1e-3, "ring", **changes))
+    assert gain.gain_s == 0
+
+
+def test_without_the_default_nothing_is_said_but_the_bound(shares):
+    gain = gain_of(shares, measured(1e-3, "ring"))
+    assert (gain.gains, gain.at_most) == ([], pytest.approx(0.1))
+    assert gain_without_measuring(shares).at_most == pytest.approx(0.1)
