@@ -124,44 +124,56 @@ def measured_bytes(share: KindShare) -> int:
 
 def _is_of(row: Row, share: KindShare) -> bool:
     """Return whether a row measured calls of a kind: the default of the library, or an algorithm that ran as forced."""
-    same_call = (
-        row.collective == COLLECTIVES[share.kind.collective] and row.ranks == share.group.size
-    )
-    same_nodes = not share.group.nodes or row.nodes == share.group.nodes
-    same_size = row.collective == "barrier" or row.requested_bytes == measured_bytes(share)
+    if row.collective != COLLECTIVES[share.kind.collective] or row.status != "ok":
+        return False
+    if row.ranks != share.group.size:
+        return False
+    if share.group.nodes and row.nodes != share.group.nodes:
+        return False
+    if row.collective != "barrier" and row.requested_bytes != measured_bytes(share):
+        return False
+    if not row.requested:
+        return True
     ran = row.executed.partition(" (")[0]
-    is_true = not row.requested or ran in (UNKNOWN, row.requested)
-    return same_call and same_nodes and same_size and row.status == "ok" and is_true
+    return ran in (UNKNOWN, row.requested)
 
 
 def _call_gain(share: KindShare, rows: Sequence[Row], ranks: int) -> CallGain | None:
     """Return what the best of rows saves in the calls of a kind; None without the default, or intervals."""
-    timed = [row for row in rows if row.median_s and row.interval]
-    placed = [row for row in timed if row.in_place == share.kind.in_place]
-    timed = placed or timed  # calls with one buffer, which are measured in one placement
+    timed = _timed_alike(rows, share)
     defaults = [row for row in timed if row.variant in (None, DEFAULT)]
     if not defaults:
         return None
     default = min(defaults, key=_median_s)
     best = min(timed, key=_median_s)
-    best_low, best_high = best.interval or (0.0, 0.0)
-    default_low, default_high = default.interval or (0.0, 0.0)
+    default_s = _median_s(default)
+    best_s = _median_s(best)
     calls = share.all_calls / ranks  # a rank's, also of communicators with some of the ranks
-    spent_s = min(calls * _median_s(default), share.seconds)
-    gain, low, high = 0.0, 0.0, 0.0
-    if best is not default:
-        gain = 1 - _median_s(best) / _median_s(default)
-        low = max(0.0, 1 - best_high / default_low)
-        high = max(0.0, 1 - best_low / default_high)
-    name = (best.requested or best.variant or DEFAULT) if best is not default else DEFAULT
-    return CallGain(
-        share=share,
-        default_s=_median_s(default),
-        best_s=_median_s(best),
-        best=name,
-        gain_s=gain * spent_s,
-        interval_s=(low * spent_s, high * spent_s),
-    )
+    spent_s = min(calls * default_s, share.seconds)
+    if best is default:
+        return CallGain(share, default_s, best_s, DEFAULT, 0.0, (0.0, 0.0))
+    low = spent_s * max(0.0, 1 - _interval(best)[1] / _interval(default)[0])
+    high = spent_s * max(0.0, 1 - _interval(best)[0] / _interval(default)[1])
+    gain_s = spent_s * (1 - best_s / default_s)
+    name = best.requested or best.variant or DEFAULT
+    return CallGain(share, default_s, best_s, name, gain_s, (low, high))
+
+
+def _timed_alike(rows: Sequence[Row], share: KindShare) -> list[Row]:
+    """Return the rows with intervals; of two placements those of the calls."""
+    timed = []
+    placed = []
+    for row in rows:
+        if not row.median_s or not row.interval:
+            continue
+        timed.append(row)
+        if row.in_place == share.kind.in_place:
+            placed.append(row)
+    return placed or timed  # calls with one buffer are measured in one placement
+
+
+def _interval(row: Row) -> tuple[float, float]:
+    return row.interval or (0.0, 0.0)
 
 
 def _median_s(row: Row) -> float:
@@ -170,38 +182,31 @@ def _median_s(row: Row) -> float:
 
 def _findings(gain: ProgramGain) -> Iterator[Finding]:
     run_s = gain.shares.run_s
-    at_most = format_per_cent(gain.at_most)
     if not gain.is_worth_it:
+        at_most = format_per_cent(gain.at_most)
         yield info("leave it", f"at most {at_most} of your run: leave it", at_most=gain.at_most)
     elif gain.gains:
-        low, high = (format_per_cent(end / run_s) for end in gain.interval_s)
-        yield info(
-            "gain",
-            f"other algorithms would save at most {format_seconds(gain.gain_s)} of {format_seconds(run_s)}: "
-            f"{format_per_cent(gain.gain_s / run_s)} ({low} to {high})",
-            gain_s=gain.gain_s,
-            interval_s=list(gain.interval_s),
-            share=gain.gain_s / run_s,
-        )
+        low, high = gain.interval_s
+        share = gain.gain_s / run_s
+        ends = f"{format_per_cent(low / run_s)} to {format_per_cent(high / run_s)}"
+        saved = f"{format_seconds(gain.gain_s)} of {format_seconds(run_s)}"
+        text = f"other algorithms would save at most {saved}: {format_per_cent(share)} ({ends})"
+        yield info("gain", text, gain_s=gain.gain_s, interval_s=[low, high], share=share)
     if gain.gains:
         yield from _coverage_findings(gain)
 
 
 def _coverage_findings(gain: ProgramGain) -> Iterator[Finding]:
-    """Yield which calls the bound leaves out."""
+    """Yield which calls the bound leaves out, and what is best in the one that gains most."""
     measured = sum(call.share.share for call in gain.gains)
     left_out = gain.shares.share - measured
     if left_out >= WORTH:
-        yield warning(
-            "not measured",
-            f"calls that take {format_per_cent(left_out)} of the run were not measured, and count as no gain",
-            share=left_out,
-        )
+        part = format_per_cent(left_out)
+        text = f"calls that take {part} of the run were not measured, and count as no gain"
+        yield warning("not measured", text, share=left_out)
     largest = gain.gains[0]
-    if largest.best != DEFAULT and gain.is_worth_it:
-        yield info(
-            "best",
-            f"{call_text(largest.share)}: {largest.best} takes {format_seconds(largest.best_s)} instead of "
-            f"{format_seconds(largest.default_s)}",
-            algorithm=largest.best,
-        )
+    if largest.best == DEFAULT or not gain.is_worth_it:
+        return
+    times = f"{format_seconds(largest.best_s)} instead of {format_seconds(largest.default_s)}"
+    text = f"{call_text(largest.share)}: {largest.best} takes {times}"
+    yield info("best", text, algorithm=largest.best)

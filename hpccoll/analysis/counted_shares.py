@@ -19,6 +19,9 @@ from hpccoll.store.counted_job import CallKind, CountedGroup, CountedJob
 MOST_NAMED = 5
 """The most processes that a sentence names."""
 
+SHORTEST_S = 1e-9
+"""The shortest time that a run takes, so that shares are finite."""
+
 NOTABLE_OVERHEAD = 0.01
 """The share of the run above which counting itself is a warning."""
 
@@ -37,7 +40,7 @@ class KindShare:
     seconds: float  # transfer, or all of the call without --barrier; the mean over the ranks of the launch
     waiting_s: float  # the mean over the ranks of the launch
     share: float  # of the time of all ranks, with waiting
-    of_a_call_s: float  # the mean time, without what is known as waiting
+    call_s: float  # the mean time, without what is known as waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,60 +68,83 @@ def counted_shares(job: CountedJob) -> CountedShares:
     A share is seconds summed over ranks, of the seconds that all ranks ran: between MPI_Init and
     MPI_Finalize.
     """
-    ran_s = np.array([rank.ran_s for rank in job.ranks])
-    total_s = max(float(ran_s.sum()), 1e-9)
-    spent_s = job.calls["seconds"] + job.calls["waiting_s"]
-    of_rank_s = np.bincount(job.calls["rank"], spent_s, len(job.ranks))
-    calls_of_rank = np.bincount(job.calls["rank"], job.calls["calls"], len(job.ranks))
-    cost_s = np.array([rank.cost_s for rank in job.ranks])
-    writing_s = np.array([rank.writing_s for rank in job.ranks])
-    counting_s = float((calls_of_rank * cost_s + writing_s).sum())
-    return CountedShares(
-        job=job,
-        kinds=_kind_shares(job, total_s),
-        run_s=_run_s(job, ran_s),
-        share=float(spent_s.sum()) / total_s,
-        waiting_share=float(job.calls["waiting_s"].sum()) / total_s,
-        rank_shares=of_rank_s / np.maximum(ran_s, 1e-9),
-        overhead=counting_s / total_s,
-        cost_s=float(cost_s.mean()),
-    )
+    ran_s = _of_ranks(job, "ran_s")
+    total_s = max(ran_s.sum(), SHORTEST_S)
+    waiting_s = job.calls["waiting_s"]
+    spent_s = job.calls["seconds"] + waiting_s
+    rank_shares = _by_rank(job, spent_s) / np.maximum(ran_s, SHORTEST_S)
+    cost_s = _of_ranks(job, "cost_s")
+    counting_s = _by_rank(job, job.calls["calls"]) * cost_s
+    counting_s += _of_ranks(job, "writing_s")
+    share = spent_s.sum() / total_s
+    waiting_share = waiting_s.sum() / total_s
+    overhead = counting_s.sum() / total_s
+    kinds = _kind_shares(job, total_s)
+    run_s = _run_s(job, ran_s)
+    mean_cost_s = cost_s.mean()
+    shares = float(share), float(waiting_share)
+    costs = float(overhead), float(mean_cost_s)
+    return CountedShares(job, kinds, run_s, *shares, rank_shares, *costs)
+
+
+def _of_ranks(job: CountedJob, fact: str) -> NDArray[np.float64]:
+    """Return a fact of all ranks, in their order."""
+    return np.array([getattr(rank, fact) for rank in job.ranks], float)
+
+
+def _by_rank(job: CountedJob, amounts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sums over the calls of each rank."""
+    return np.bincount(job.calls["rank"], amounts, len(job.ranks))
 
 
 def _run_s(job: CountedJob, ran_s: NDArray[np.float64]) -> float:
-    launch_of = np.array([rank.launch for rank in job.ranks])
-    means = [ran_s[launch_of == launch].mean() for launch in np.unique(launch_of)]
-    return float(sum(means))
+    """Return the mean time of the ranks of each launch, summed over launches."""
+    launches = _of_ranks(job, "launch")
+    run_s = 0.0
+    for launch in np.unique(launches):
+        run_s += float(ran_s[launches == launch].mean())
+    return run_s
 
 
 def _kind_shares(job: CountedJob, total_s: float) -> list[KindShare]:
     numbers_of_kind: dict[tuple[object, ...], list[int]] = {}
     for number, kind in enumerate(job.kinds):
         shape = replace(job.groups[kind.group], members="", communicators=0)
-        numbers_of_kind.setdefault((replace(kind, group=0), shape), []).append(number)
-    shares = [_kind_share(job, numbers, total_s) for numbers in numbers_of_kind.values()]
-    return sorted(shares, key=lambda share: -share.share)
+        key = replace(kind, group=0), shape
+        numbers_of_kind.setdefault(key, []).append(number)
+    shares = []
+    for numbers in numbers_of_kind.values():
+        rows = job.calls[np.isin(job.calls["kind"], numbers)]
+        shares.append(_kind_share(job, job.kinds[numbers[0]], rows, total_s))
+    shares.sort(key=lambda share: -share.share)
+    return shares
 
 
-def _kind_share(job: CountedJob, numbers: Sequence[int], total_s: float) -> KindShare:
-    """Return what the calls of kinds take that differ in the ranks of their communicators only."""
-    rows = job.calls[np.isin(job.calls["kind"], numbers)]
-    group = job.groups[job.kinds[numbers[0]].group]
+def _kind_share(
+    job: CountedJob, kind: CallKind, rows: NDArray[np.void], total_s: float
+) -> KindShare:
+    """Return what calls take that differ in the ranks of their communicators only."""
+    group = job.groups[kind.group]
     ranks = sum(rank.launch == group.launch for rank in job.ranks)
-    seconds, waiting_s = float(rows["seconds"].sum()), float(rows["waiting_s"].sum())
+    calls_of_ranks = np.bincount(rows["rank"], rows["calls"])
     all_calls = int(rows["calls"].sum())
+    mean_bytes = float(rows["bytes"].sum()) / all_calls
+    least_bytes = int(rows["least_bytes"].min())
+    most_bytes = int(rows["most_bytes"].max())
+    seconds = float(rows["seconds"].sum())
+    waiting_s = float(rows["waiting_s"].sum())
     return KindShare(
-        kind=job.kinds[numbers[0]],
+        kind=kind,
         group=group,
-        calls=int(np.bincount(rows["rank"], rows["calls"]).max()),
+        calls=int(calls_of_ranks.max()),
         all_calls=all_calls,
-        mean_bytes=float(rows["bytes"].sum()) / all_calls,
-        least_bytes=int(rows["least_bytes"].min()),
-        most_bytes=int(rows["most_bytes"].max()),
+        mean_bytes=mean_bytes,
+        least_bytes=least_bytes,
+        most_bytes=most_bytes,
         seconds=seconds / ranks,
         waiting_s=waiting_s / ranks,
         share=(seconds + waiting_s) / total_s,
-        of_a_call_s=seconds / all_calls,
+        call_s=seconds / all_calls,
     )
 
 
@@ -151,33 +177,32 @@ def _findings(shares: CountedShares) -> Iterator[Finding]:
 
 def _share_finding(shares: CountedShares) -> Finding:
     per_rank = shares.rank_shares
-    spread = ""
-    if len(per_rank) > 1:
-        spread = f"; by rank {format_per_cent(per_rank.min())} to {format_per_cent(per_rank.max())}"
-    waiting = ""
+    least = float(per_rank.min())
+    most = float(per_rank.max())
+    time = format_seconds(shares.run_s)
+    ranks = format_count(len(per_rank), "rank")
+    text = f"collectives take {format_per_cent(shares.share)} of {time} on {ranks}"
     if shares.job.barrier:
+        waiting = format_per_cent(shares.waiting_share)
         transfer = format_per_cent(shares.share - shares.waiting_share)
-        waiting = f": {format_per_cent(shares.waiting_share)} waiting, {transfer} transfer"
-    return info(
+        text += f": {waiting} waiting, {transfer} transfer"
+    if len(per_rank) > 1:
+        text += f"; by rank {format_per_cent(least)} to {format_per_cent(most)}"
+    values = {"share": shares.share, "waiting_share": shares.waiting_share}
+    return Finding(
         "share",
-        f"collectives take {format_per_cent(shares.share)} of {format_seconds(shares.run_s)} on "
-        f"{format_count(len(per_rank), 'rank')}{waiting}{spread}",
-        share=shares.share,
-        waiting_share=shares.waiting_share,
-        run_s=shares.run_s,
-        least_of_ranks=float(per_rank.min()),
-        most_of_ranks=float(per_rank.max()),
+        "info",
+        text,
+        values={**values, "run_s": shares.run_s, "least_of_ranks": least, "most_of_ranks": most},
     )
 
 
 def _largest_finding(share: KindShare) -> Finding:
-    return info(
-        "largest",
-        f"most of it is {call_text(share)}: {format_count(f'{share.calls:,}', 'call')} of "
-        f"{format_seconds(share.of_a_call_s)}, {format_per_cent(share.share)} of the run",
-        share=share.share,
-        calls=share.calls,
-    )
+    calls = format_count(f"{share.calls:,}", "call")
+    time = format_seconds(share.call_s)
+    part = format_per_cent(share.share)
+    text = f"most of it is {call_text(share)}: {calls} of {time}, {part} of the run"
+    return info("largest", text, share=share.share, calls=share.calls)
 
 
 def call_text(share: KindShare) -> str:

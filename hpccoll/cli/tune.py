@@ -21,7 +21,6 @@ from hpccoll.cli.library_tables import (
 )
 from hpccoll.cli.option_parser import OPTIONS
 from hpccoll.cli.progress_counter import progress_counter
-from hpccoll.cli.tune_for import tune_for
 from hpccoll.common.errors import BadInputError, UnusableError
 from hpccoll.common.options import Option, PositionalArgument
 from hpccoll.common.units import format_count
@@ -53,6 +52,8 @@ def tune(
     if paths or judge or lint or verify or table_format:
         why = "--for F with --out, --profile, --site and --json alone"
         raise UnusableError("hpccoll tune", why)
+    from hpccoll.cli.tune_for import tune_for
+
     return tune_for(counted, out, profile, site, as_json=as_json)
 
 

@@ -1,7 +1,7 @@
 """``hpccoll tune --for``: from a counted program to the tables of its MPI library."""
 
+import subprocess
 import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,6 @@ def tune_for(
     """Measure the calls of a counted program, say what it would gain at most, and write a table if that is worth it."""
     from hpccoll.analysis.counted_gain import gain_without_measuring, program_gain
     from hpccoll.analysis.counted_shares import counted_shares
-    from hpccoll.cli.sweep import sweep
     from hpccoll.store.count_file import read_counted_job
     from hpccoll.store.load_results import read_results
     from hpccoll.sweep.counted_sweep import counted_sweeps, library_of, write_sweeps
@@ -35,11 +34,7 @@ def tune_for(
         files = list(write_sweeps(counted_sweeps(shares), directory))
     for file in files:
         print(f"measuring {file}", file=sys.stderr)
-        # stdout is for the answer
-        with redirect_stdout(sys.stderr):
-            code = sweep([], file, profile, site, directory / file.stem)
-        if code:
-            print(f"hpccoll: {file}: the sweep ended with {code}", file=sys.stderr)
+        _sweep(file, directory / file.stem, profile, site)
     results = read_results([directory / file.stem for file in files])
     gain = program_gain(shares, results)
     _show(gain, as_json=as_json)
@@ -52,6 +47,17 @@ def tune_for(
             f"to check it: measure with these variables set, then 'hpccoll tune RESULTS --verify {table}'"
         )
     return 0
+
+
+def _sweep(file: Path, out: Path, profile: str, site: str | None) -> None:
+    """Measure the cases of a sweep file; stdout is for the answer."""
+    command = [sys.executable, "-m", "hpccoll", "sweep", str(file), "--out", str(out)]
+    command += ["--profile", profile]
+    if site:
+        command += ["--site", site]
+    code = subprocess.run(command, stdout=sys.stderr, check=False).returncode
+    if code:
+        print(f"hpccoll: {file}: the sweep ended with {code}", file=sys.stderr)
 
 
 def _show(gain: "ProgramGain", *, as_json: bool) -> None:

@@ -14,6 +14,9 @@ BARRIER_VARIABLE = "HPCCOLL_COUNT_BARRIER"
 
 FIRST_LINE, LAST_LINE = "hpccoll-count\t1", "end_of_file"
 SUFFIX = ".count"
+NUMBERS = ("rank", "size", "began_unix_ns", "ran_ns", "cost_ps", "writing_ns")
+"""The facts of a rank that are numbers."""
+
 UNKNOWN = "?"
 """What stands for the ranks of a communicator if they are unknown."""
 
@@ -107,22 +110,28 @@ def read_rank_file(path: Path) -> RankFile:
             rank.left_out = int(values[0])
         else:
             rank.facts[kind] = values[0]
+    _check(rank)
     return rank
+
+
+def _check(rank: RankFile) -> None:
+    """Raise ValueError if a fact is missing, or calls are on a communicator that is not listed."""
+    for fact in NUMBERS:
+        rank.number(fact)
+    listed = {group.number for group in rank.groups}
+    for calls in rank.calls:
+        if calls.group not in listed:
+            raise ValueError(f"its calls are on communicator {calls.group}, which it does not list")
 
 
 def _group(values: list[str]) -> GroupLine:
     if len(values) != 8:
         raise ValueError(f"a group has {len(values)} values instead of 8")
-    return GroupLine(
-        number=int(values[0]),
-        created_by=values[1],
-        size=int(values[2]),
-        blocks=int(values[3]),
-        is_inter=values[4] == "1",
-        communicators=int(values[5]),
-        ranks_hash=values[6],
-        ranks=values[7],
-    )
+    number = int(values[0])
+    sizes = int(values[2]), int(values[3])
+    is_inter = values[4] == "1"
+    communicators = int(values[5])
+    return GroupLine(number, values[1], *sizes, is_inter, communicators, *values[6:])
 
 
 def _calls(values: list[str]) -> CallsLine:

@@ -38,7 +38,7 @@ CALLS: Columns[KindShare] = (
     ("in place", lambda share: "yes" if share.kind.in_place else ""),
     ("communicator", lambda share: communicator_text(share.group)),
     ("calls", lambda share: f"{share.calls:,}"),
-    ("a call", lambda share: format_seconds(share.of_a_call_s)),
+    ("a call", lambda share: format_seconds(share.call_s)),
     ("seconds", lambda share: format_seconds(share.seconds)),
     ("waiting", _waiting),
     ("of the run", lambda share: format_per_cent(share.share)),
@@ -87,38 +87,17 @@ def last_line(shares: CountedShares, *files: Path) -> str:
 def count_record(shares: CountedShares) -> Mapping[str, Any]:
     """Return a counted job as JSON has it; times are seconds, sizes bytes."""
     job = shares.job
-    return {
-        "command": job.command,
-        "exit_code": job.exit_code,
-        "began": job.began,
-        "wall_s": job.wall_s,
-        "run_s": shares.run_s,
-        "barrier": job.barrier,
-        "share": shares.share,
-        "waiting_share": shares.waiting_share,
-        "overhead": shares.overhead,
-        "launches": to_builtins(list(job.launches)),
-        "ranks": to_builtins(list(job.ranks)),
-        "missing": [rank for _, rank in job.missing],
-        "groups": to_builtins(list(job.groups)),
-        "calls": [_kind_record(share) for share in shares.kinds],
-        "findings": [to_builtins(finding) for finding in shares.findings],
-    }
-
-
-def _kind_record(share: KindShare) -> dict[str, Any]:
-    return {
-        **to_builtins(share.kind),
-        "calls": share.calls,
-        "all_calls": share.all_calls,
-        "mean_bytes": share.mean_bytes,
-        "least_bytes": share.least_bytes,
-        "most_bytes": share.most_bytes,
-        "seconds": share.seconds,
-        "waiting_s": share.waiting_s,
-        "of_a_call_s": share.of_a_call_s,
-        "share": share.share,
-    }
+    record: dict[str, Any] = {}
+    for name in ("command", "exit_code", "began", "wall_s", "barrier"):
+        record[name] = getattr(job, name)
+    for name in ("run_s", "share", "waiting_share", "overhead"):
+        record[name] = getattr(shares, name)
+    for name in ("launches", "ranks", "groups"):
+        record[name] = to_builtins(list(getattr(job, name)))
+    record["missing"] = [rank for _, rank in job.missing]
+    record["calls"] = to_builtins(list(shares.kinds))
+    record["findings"] = to_builtins(shares.findings)
+    return record
 
 
 def write_count_page(shares: CountedShares, path: Path) -> None:
@@ -132,16 +111,15 @@ def write_count_page(shares: CountedShares, path: Path) -> None:
 
 def _context(shares: CountedShares) -> dict[str, object]:
     job = shares.job
-    return {
-        "title": "Counted collectives",
-        "summary": shares.findings[0].text,
-        "lines": [_sentence(finding.with_remedy) for finding in shares.findings],
-        "calls": filled_columns(*table_of(CALLS, shares.kinds)),
-        "groups": table_of(GROUPS, job.groups),
-        "launches": table_of(LAUNCHES, job.launches),
-        "facts": _facts(job, shares),
-        "vega": "",
-    }
+    lines = [_sentence(finding.with_remedy) for finding in shares.findings]
+    context: dict[str, object] = {"title": "Counted collectives", "vega": ""}
+    context["summary"] = shares.findings[0].text
+    context["lines"] = lines
+    context["calls"] = filled_columns(*table_of(CALLS, shares.kinds))
+    context["groups"] = table_of(GROUPS, job.groups)
+    context["launches"] = table_of(LAUNCHES, job.launches)
+    context["facts"] = _facts(job, shares)
+    return context
 
 
 def _sentence(text: str) -> str:
@@ -149,13 +127,12 @@ def _sentence(text: str) -> str:
 
 
 def _facts(job: CountedJob, shares: CountedShares) -> dict[str, str]:
-    facts = {
-        "command": job.command,
-        "exit code": str(job.exit_code) if job.command else "",
-        "began": job.began,
-        "wall time": format_seconds(job.wall_s),
-        "between MPI_Init and MPI_Finalize": format_seconds(shares.run_s),
-        "processes": str(len(job.ranks)),
-        "nodes": str(len({rank.host for rank in job.ranks})),
-    }
-    return {name: value for name, value in facts.items() if value}
+    nodes = {rank.host for rank in job.ranks}
+    facts = {"began": job.began, "wall time": format_seconds(job.wall_s)}
+    facts["between MPI_Init and MPI_Finalize"] = format_seconds(shares.run_s)
+    facts["processes"] = str(len(job.ranks))
+    facts["nodes"] = str(len(nodes))
+    if job.command:
+        facts["command"] = job.command
+        facts["exit code"] = str(job.exit_code)
+    return facts

@@ -12,7 +12,7 @@ from hpccoll.common.units import format_count, format_factor, format_interval, f
 COLUMNS: Columns[CallGain] = (
     ("call", lambda gain: call_text(gain.share)),
     ("calls", lambda gain: f"{gain.share.calls:,}"),
-    ("in the program", lambda gain: format_seconds(gain.share.of_a_call_s)),
+    ("in the program", lambda gain: format_seconds(gain.share.call_s)),
     ("default", lambda gain: format_seconds(gain.default_s)),
     ("best", lambda gain: format_seconds(gain.best_s)),
     ("algorithm", lambda gain: gain.best),
@@ -35,28 +35,7 @@ def gain_lines(gain: ProgramGain) -> Iterator[str]:
 
 def gain_record(gain: ProgramGain) -> Mapping[str, Any]:
     """Return what a program would gain as JSON has it; times are seconds."""
-    return {
-        "run_s": gain.shares.run_s,
-        "gain_s": gain.gain_s,
-        "interval_s": list(gain.interval_s),
-        "at_most": gain.at_most,
-        "worth_it": gain.is_worth_it,
-        "calls": [_call_record(call) for call in gain.gains],
-        "findings": [to_builtins(finding) for finding in gain.findings],
-    }
-
-
-def _call_record(gain: CallGain) -> dict[str, Any]:
-    return {
-        **to_builtins(gain.share.kind),
-        "ranks": gain.share.group.size,
-        "nodes": gain.share.group.nodes,
-        "calls": gain.share.calls,
-        "mean_bytes": gain.share.mean_bytes,
-        "of_a_call_s": gain.share.of_a_call_s,
-        "default_s": gain.default_s,
-        "best_s": gain.best_s,
-        "algorithm": gain.best,
-        "gain_s": gain.gain_s,
-        "interval_s": list(gain.interval_s),
-    }
+    record = {"run_s": gain.shares.run_s, "worth_it": gain.is_worth_it}
+    for name in ("gain_s", "interval_s", "at_most", "gains", "findings"):
+        record[name] = to_builtins(getattr(gain, name))
+    return record

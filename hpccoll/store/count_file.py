@@ -1,6 +1,7 @@
 """The file of a counted job."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,12 +95,12 @@ def read_counted_job(path: Path) -> CountedJob:
         tables: dict[str, Any] = {}
         for name, (record, _) in TABLES.items():
             tables[name] = from_builtins(text(name), list[record])  # type: ignore[valid-type]
-        columns = {name: stored_object(file, name, size)[:] for name in COLUMNS}
-        if len({len(values) for values in columns.values()}) != 1:
-            raise IntegrityError("its columns differ in length")
-        calls = np.zeros(len(columns["kind"]), CALLS)
-        for name, values in columns.items():
-            calls[name] = values
+        calls = np.zeros(len(stored_object(file, "kind", size)), CALLS)
+        for name in COLUMNS:
+            values = stored_object(file, name, size)
+            if len(values) != len(calls):
+                raise IntegrityError("its columns differ in length")
+            calls[name] = values[:]
         job = CountedJob(
             command=str(file.attrs["command"]),
             exit_code=int(file.attrs["exit_code"]),
@@ -116,13 +117,20 @@ def read_counted_job(path: Path) -> CountedJob:
 
 def _check_numbers(job: CountedJob) -> None:
     """Raise IntegrityError if a number of a kind, a process, a group or a launch is out of range."""
-    groups = {kind.group for kind in job.kinds}
-    launches = {rank.launch for rank in job.ranks} | {group.launch for group in job.groups}
-    is_known = (
-        set(job.calls["kind"].tolist()) <= set(range(len(job.kinds)))
-        and set(job.calls["rank"].tolist()) <= set(range(len(job.ranks)))
-        and groups <= set(range(len(job.groups)))
-        and launches <= set(range(len(job.launches)))
-    )
-    if not is_known:
+    _check_below(job.kinds, job.calls["kind"].tolist())
+    _check_below(job.ranks, job.calls["rank"].tolist())
+    groups = []
+    launches = []
+    for kind in job.kinds:
+        groups.append(kind.group)
+    for listed in (*job.ranks, *job.groups):
+        launches.append(listed.launch)
+    _check_below(job.groups, groups)
+    _check_below(job.launches, launches)
+
+
+def _check_below(listed: Sequence[object], numbers: Sequence[int]) -> None:
+    lowest = min(numbers, default=0)
+    highest = max(numbers, default=-1)
+    if lowest < 0 or highest >= len(listed):
         raise IntegrityError("its calls name what it does not list")

@@ -67,8 +67,10 @@ def run_counted(command: Sequence[str], directory: Path, *, barrier: bool) -> Co
         UnusableError: if the counting library is missing, or the command cannot be started.
     """
     environment = dict(os.environ)
-    preloaded = [str(counting_library()), environment.get(LIBRARY_VARIABLE, "")]
-    environment[LIBRARY_VARIABLE] = ":".join(filter(None, preloaded))
+    preloaded = environment.get(LIBRARY_VARIABLE)
+    environment[LIBRARY_VARIABLE] = str(counting_library())
+    if preloaded:
+        environment[LIBRARY_VARIABLE] += f":{preloaded}"
     environment[DIRECTORY_VARIABLE] = str(directory.resolve())
     environment.pop(BARRIER_VARIABLE, None)
     if barrier:
@@ -129,15 +131,19 @@ def _launches(files: Iterable[RankFile]) -> list[list[RankFile]]:
     Launchers name a launch, or not. The k-th process with a rank, in the order of begins, is of the
     k-th launch among those of the same name and size.
     """
-    in_order = sorted(files, key=lambda file: file.number("began_unix_ns"))
+    in_order = list(files)
+    in_order.sort(key=lambda file: file.number("began_unix_ns"))
     launches: dict[tuple[str, int, int], list[RankFile]] = {}
     seen = defaultdict[tuple[str, int, int], int](int)
     for file in in_order:
-        launch, size, rank = file.facts.get("launch", "?"), file.number("size"), file.number("rank")
+        launch = file.facts.get("launch", UNKNOWN)
+        size = file.number("size")
+        rank = file.number("rank")
         turn = seen[launch, size, rank]
         if rank >= 0:
             seen[launch, size, rank] += 1
-        launches.setdefault((launch, size, turn), []).append(file)
+        key = launch, size, turn
+        launches.setdefault(key, []).append(file)
     return list(launches.values())
 
 
@@ -155,25 +161,17 @@ class _Joined:
 
     def job(self, run: CommandRun | None, damaged: Sequence[str]) -> CountedJob:
         for number, files in enumerate(_launches(self.files)):
-            first = files[0]
-            self.launches.append(
-                CountedLaunch(
-                    ranks=max(first.number("size"), 0),
-                    abi=first.facts.get("abi", "?"),
-                    library=first.facts.get("version", "?"),
-                    path=first.facts.get("library", "?"),
-                )
-            )
-            for file in sorted(files, key=lambda file: file.number("rank")):
+            self._add_launch(files[0])
+            files.sort(key=lambda file: file.number("rank"))
+            for file in files:
                 self._add_rank(number, file)
         first_ns = min(file.number("began_unix_ns") for file in self.files)
-        began = run.began if run else datetime.fromtimestamp(first_ns / 1e9, UTC)
-        return CountedJob(
-            command=shlex.join(run.command) if run else "",
-            exit_code=run.exit_code if run else 0,
-            began=began.isoformat(timespec="seconds"),
-            wall_s=run.wall_s if run else self._wall_s(),
-            barrier=any(file.facts.get("barrier") == "1" for file in self.files),
+        job = CountedJob(
+            command="",
+            exit_code=0,
+            began=_time_text(datetime.fromtimestamp(first_ns / 1e9, UTC)),
+            wall_s=self._wall_s(),
+            barrier=self._has_barriers(),
             launches=self.launches,
             ranks=self.ranks,
             groups=self._counted_groups(),
@@ -181,55 +179,61 @@ class _Joined:
             calls=np.array(self.rows, CALLS),
             damaged=damaged,
         )
+        if run is None:
+            return job
+        command = shlex.join(run.command)
+        began = _time_text(run.began)
+        return replace(
+            job, command=command, exit_code=run.exit_code, began=began, wall_s=run.wall_s
+        )
+
+    def _has_barriers(self) -> bool:
+        return any(file.facts.get("barrier") == "1" for file in self.files)
+
+    def _add_launch(self, first: RankFile) -> None:
+        ranks = max(first.number("size"), 0)
+        abi = first.facts.get("abi", UNKNOWN)
+        library = first.facts.get("version", UNKNOWN)
+        path = first.facts.get("library", UNKNOWN)
+        self.launches.append(CountedLaunch(ranks, abi, library, path))
 
     def _wall_s(self) -> float:
         """Return the time from the first rank's begin to the last one's end, by the clocks of their hosts."""
-        begins = [file.number("began_unix_ns") for file in self.files]
-        ends = [file.number("began_unix_ns") + file.number("ran_ns") for file in self.files]
+        begins = []
+        ends = []
+        for file in self.files:
+            begin_ns = file.number("began_unix_ns")
+            begins.append(begin_ns)
+            ends.append(begin_ns + file.number("ran_ns"))
         return (max(ends) - min(begins)) / 1e9
 
     def _add_rank(self, launch: int, file: RankFile) -> None:
         numbers = {group.number: self._group(launch, group) for group in file.groups}
         row = len(self.ranks)
+        rank = file.number("rank")
+        ran_s = file.number("ran_ns") / 1e9
+        cost_s = file.number("cost_ps") / 1e12
+        writing_s = file.number("writing_ns") / 1e9
+        host = file.facts.get("host", "unknown")
+        end = file.facts.get("end", "unknown")
         self.ranks.append(
-            CountedRank(
-                launch=launch,
-                rank=file.number("rank"),
-                host=file.facts.get("host", "unknown"),
-                end=file.facts.get("end", "unknown"),
-                ran_s=file.number("ran_ns") / 1e9,
-                cost_s=file.number("cost_ps") / 1e12,
-                writing_s=file.number("writing_ns") / 1e9,
-                left_out=file.left_out,
-            )
+            CountedRank(launch, rank, host, end, ran_s, cost_s, writing_s, file.left_out)
         )
         for calls in file.calls:
-            kind = self.kinds.setdefault(_kind(calls, numbers[calls.group]), len(self.kinds))
-            self.rows.append(
-                (
-                    kind,
-                    row,
-                    calls.calls,
-                    calls.bytes,
-                    calls.ns / 1e9,
-                    calls.wait_ns / 1e9,
-                    calls.least_bytes,
-                    calls.most_bytes,
-                )
-            )
+            kind = _kind(calls, numbers[calls.group])
+            number = self.kinds.setdefault(kind, len(self.kinds))
+            seconds = calls.ns / 1e9
+            waiting_s = calls.wait_ns / 1e9
+            sizes = calls.least_bytes, calls.most_bytes
+            self.rows.append((number, row, calls.calls, calls.bytes, seconds, waiting_s, *sizes))
 
     def _group(self, launch: int, line: GroupLine) -> int:
         """Return the number of a group, the same for all ranks that are in it."""
-        group = CountedGroup(
-            launch=launch,
-            created_by=line.created_by,
-            size=line.size,
-            blocks=line.blocks,
-            is_inter=line.is_inter,
-            members=line.ranks if line.ranks != UNKNOWN else f"{UNKNOWN}{line.ranks_hash}",
-            nodes=0,
-            communicators=0,
-        )
+        members = line.ranks
+        if members == UNKNOWN:
+            members += line.ranks_hash
+        sizes = line.size, line.blocks
+        group = CountedGroup(launch, line.created_by, *sizes, line.is_inter, members, 0, 0)
         number = self.groups.setdefault(group, len(self.groups))
         self.communicators[number] = max(self.communicators.get(number, 0), line.communicators)
         return number
@@ -244,20 +248,23 @@ class _Joined:
         return groups
 
 
+def _time_text(time: datetime) -> str:
+    return time.isoformat(timespec="seconds")
+
+
 def _kind(calls: CallsLine, group: int) -> CallKind:
-    return CallKind(
-        collective=calls.collective,
-        variant=calls.variant,
-        group=group,
-        dtype=calls.dtype,
-        operation=calls.operation,
-        in_place=calls.in_place,
-        size_class=max(calls.least_bytes, 0).bit_length(),
-    )
+    size_class = max(calls.least_bytes, 0).bit_length()
+    how = calls.dtype, calls.operation, calls.in_place
+    return CallKind(calls.collective, calls.variant, group, *how, size_class)
 
 
 def _nodes(members: list[int] | None, launch: int, hosts: Mapping[tuple[int, int], str]) -> int:
     """Return on how many nodes ranks are; 0 if one of them has written nothing."""
-    if members is None or any((launch, rank) not in hosts for rank in members):
+    if members is None:
         return 0
-    return len({hosts[launch, rank] for rank in members})
+    names = set()
+    for rank in members:
+        if (launch, rank) not in hosts:
+            return 0
+        names.add(hosts[launch, rank])
+    return len(names)

@@ -79,25 +79,31 @@ def counted_sweeps(shares: CountedShares) -> list[CountedSweep]:
             group = share.group
             shape = COLLECTIVES[share.kind.collective], group.size, group.nodes
             by_shape.setdefault(shape, []).append(share)
-    return [_sweep(library, *shape, kinds) for shape, kinds in by_shape.items()]
+    sweeps = []
+    for shape, kinds in by_shape.items():
+        sweeps.append(_sweep(library, *shape, kinds))
+    return sweeps
 
 
 def _sweep(
     library: str, name: str, ranks: int, nodes: int, kinds: Sequence[KindShare]
 ) -> CountedSweep:
-    content: dict[str, Any] = {
-        "collectives": [name],
-        "algorithms": ["native"],
-        "bytes": sorted({max(measured_bytes(share), 1) for share in kinds}),
-        "in_place": sorted({share.kind.in_place for share in kinds}),
-        **_shape(ranks, nodes),
-        "variants": {"default": {}, f"{library}-*": None},
-        "effort": EFFORT,
-        "seed": 1,
-    }
+    content: dict[str, Any] = {"collectives": [name], "algorithms": ["native"]}
+    sizes = set()
+    placements = set()
+    for share in kinds:
+        sizes.add(max(measured_bytes(share), 1))
+        placements.add(share.kind.in_place)
+    content["bytes"] = sorted(sizes)
+    content["in_place"] = sorted(placements)
+    content |= _shape(ranks, nodes)
+    longest = kinds[0].kind
     if collective(name).reduces:
-        content["dtypes"] = [DTYPES.get(kinds[0].kind.dtype, OTHER_DTYPE)]
-        content["ops"] = [OPS.get(kinds[0].kind.operation, "sum")]
+        content["dtypes"] = [DTYPES.get(longest.dtype, OTHER_DTYPE)]
+        content["ops"] = [OPS.get(longest.operation, "sum")]
+    content["variants"] = {"default": {}, f"{library}-*": None}
+    content["effort"] = EFFORT
+    content["seed"] = 1
     return CountedSweep(f"{name}-{ranks}x{max(nodes, 1)}", content)
 
 

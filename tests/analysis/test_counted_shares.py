@@ -16,7 +16,7 @@ def test_a_share_is_the_time_of_all_ranks_in_calls_over_the_time_that_they_ran(t
     assert shares.share == pytest.approx(0.1)
     (kind,) = shares.kinds
     assert (kind.calls, kind.all_calls, kind.mean_bytes) == (1000, 4000, 8)
-    assert (kind.of_a_call_s, kind.seconds) == pytest.approx((1e-3, 1.0))
+    assert (kind.call_s, kind.seconds) == pytest.approx((1e-3, 1.0))
     # 1,000 calls of 100 ns, and 1 ms of writing, in 10 s
     assert shares.overhead == pytest.approx(1.1e-4)
     assert kinds_of(shares) == {"share", "largest", "overhead", "waiting"}

@@ -32,6 +32,7 @@ COMMANDS = (
     "trace",
     "doctor",
     "diagnose",
+    "count",
 )
 """The commands of the contract that a person calls."""
 PAGES = ["", *COMMANDS, "predict step", "launch"]

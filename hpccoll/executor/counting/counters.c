@@ -226,9 +226,12 @@ void write_if_due(int64_t now) {
     const int64_t longest = 30000000000, shortest = 1000000000;
     int64_t pause = (state.written_ns - state.started_ns) / 4;
     pause = pause > longest ? longest : pause < shortest ? shortest : pause;
-    if (now - state.written_ns < pause || pthread_mutex_trylock(&writing)) return;
+    static _Atomic int is_writing;
+    if (now - state.written_ns < pause || atomic_exchange(&is_writing, 1)) return;
+    pthread_mutex_lock(&writing);
     if (is_counting()) write_file(RUNNING);
     pthread_mutex_unlock(&writing);
+    atomic_store(&is_writing, 0);
 }
 
 static void copy_first_line(char *to, size_t length, const char *from) {

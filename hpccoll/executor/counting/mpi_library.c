@@ -9,6 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The names with the versions of old C libraries, so that a library that a new one has linked runs on these, too. */
+#if defined(__GLIBC__) && defined(__x86_64__)
+#define OLDEST "GLIBC_2.2.5"
+#elif defined(__GLIBC__) && (defined(__aarch64__) || defined(__powerpc64__))
+#define OLDEST "GLIBC_2.17"
+#endif
+#ifdef OLDEST
+#define FROM_OLDEST(name) __asm__(".symver " #name "," #name "@" OLDEST)
+FROM_OLDEST(dladdr);
+FROM_OLDEST(dlclose);
+FROM_OLDEST(dlopen);
+FROM_OLDEST(dlsym);
+#endif
+
 /* ---- functions ---------------------------------------------------------------------------------------------------- */
 
 enum { MAX_FILES = 32, PATH_LENGTH = 512 };
@@ -27,7 +41,7 @@ static int add_mpi_file(struct dl_phdr_info *object, size_t size, void *into) {
 
 /* Looks a name up in the loaded files of MPI libraries: RTLD_NEXT misses one that was loaded locally, as by mpi4py. */
 static void *search_files(const char *name) {
-    static _Thread_local file_list files;
+    file_list files;
     files.count = 0;
     dl_iterate_phdr(add_mpi_file, &files);
     for (int i = 0; i < files.count; i++) {
@@ -118,8 +132,6 @@ int operation_number(word op) {
 
 const char *operation_name(int number) { return number == USER_OPERATION ? "user" : operations[number].name; }
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
 static void find_library(void) {
     void *function = (void *)find_function("PMPI_Allreduce");
     Dl_info place;
@@ -154,7 +166,14 @@ static void find_library(void) {
 }
 
 const mpi_library *library(void) {
-    pthread_once(&once, find_library);
+    static pthread_mutex_t finding = PTHREAD_MUTEX_INITIALIZER;
+    static _Atomic int is_found;
+    if (!atomic_load_explicit(&is_found, memory_order_acquire)) {
+        pthread_mutex_lock(&finding);
+        if (!is_found) find_library();
+        atomic_store_explicit(&is_found, 1, memory_order_release);
+        pthread_mutex_unlock(&finding);
+    }
     return &found;
 }
 

@@ -9,8 +9,9 @@
 
 #include <stddef.h>
 
-static _Thread_local int depth;      /* of calls of C: those that the library makes itself are not the program's */
-static _Thread_local unsigned noted; /* calls that this thread has counted: tells Fortran whether C has done it */
+#define OF_THREAD static _Thread_local __attribute__((tls_model("initial-exec")))
+OF_THREAD int depth;      /* of calls of C: those that the library makes itself are not the program's */
+OF_THREAD unsigned noted; /* calls that this thread has counted: tells Fortran whether C has done it */
 
 static word call_function(mpi_function *function, const word *a) {
     return function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);

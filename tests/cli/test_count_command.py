@@ -63,7 +63,7 @@ def launcher(mpiexec):
 def calls_of(record):
     calls = {}
     for kind in record["calls"]:
-        key = kind["collective"], kind["variant"], kind["mean_bytes"]
+        key = kind["kind"]["collective"], kind["kind"]["variant"], kind["mean_bytes"]
         calls[key] = calls.get(key, 0) + kind["calls"]
     return calls
 
